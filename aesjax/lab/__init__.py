@@ -1,0 +1,1 @@
+"""Runs, sweeps, files and reports."""

@@ -1,0 +1,1 @@
+"""From return curves to the metrics, intervals and comparisons of a study."""

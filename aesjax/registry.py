@@ -1,0 +1,43 @@
+"""Named collections whose look-up error says what was asked, what exists, and what was probably meant."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+__all__ = ["Registry", "UnknownNameError"]
+
+T = TypeVar("T")
+
+
+class UnknownNameError(KeyError):
+    """A name that is not registered; its text is one sentence for a person."""
+
+    def __str__(self) -> str:
+        return self.args[0]
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """A literal, ordered, read-only mapping from names to entries.
+
+    >>> Registry("fruit", apple=1, pear=2)["aple"]
+    Traceback (most recent call last):
+    ...
+    aesjax.registry.UnknownNameError: unknown fruit 'aple'; did you mean 'apple'? registered: apple, pear
+    """
+
+    def __init__(self, kind: str, **entries: T):
+        self.kind = kind
+        self._entries = entries
+
+    def __getitem__(self, name: str) -> T:
+        if name in self._entries:
+            return self._entries[name]
+        near = difflib.get_close_matches(str(name), self._entries, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ";"
+        raise UnknownNameError(f"unknown {self.kind} '{name}'{hint} registered: {', '.join(sorted(self._entries))}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)

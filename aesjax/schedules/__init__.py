@@ -1,0 +1,1 @@
+"""Entropy-weight schedules and the drift proxies that drive them."""

@@ -1,0 +1,63 @@
+"""The words that the schedules and the learners exchange: one weight in, one tuple of signals out."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+__all__ = ["Array", "EntropySchedule", "Proxy", "ScheduleLogs", "ScheduleState", "Signals"]
+
+Array = jax.Array
+
+
+class Signals(NamedTuple):
+    """What one gradient step tells the schedule. ``None`` means not reported.
+
+    A schedule or proxy that needs an absent field raises when it is traced and names the field.
+    B = residuals of the update batch (``2 * batch`` for twin critics), W = newest transitions kept.
+    """
+
+    td_error: Array | None = None  # (B,) float32, raw temporal-difference errors of the update batch; reward
+    value_loss: Array | None = None  # () float32, critic loss of the update batch; reward squared
+    critic_drift: Array | None = None  # () float32, norm of the critic's parameter change in this step
+    log_prob: Array | None = None  # (B,) float32, log-density of the current policy's own actions; nats
+    fresh_td_error: Array | None = None  # (W,) float32, residuals of the newest transitions when they arrived; reward
+    fresh_critic_drift: Array | None = None  # () float32, mean |Q_new - Q_old| on the newest transitions; reward
+    true_drift: Array | None = None  # () float32, size of the last change of the environment; only `oracle` may read it
+
+
+class ScheduleLogs(NamedTuple):
+    """What every schedule reports about its last update, all () float32."""
+
+    proxy: Array  # raw drift proxy of the step; 0 for schedules without one
+    proxy_smooth: Array  # the same after smoothing
+    weight_raw: Array  # entropy weight before clipping
+    at_min: Array  # 1 where the clip lifted the weight to lambda_min, else 0
+    at_max: Array  # 1 where the clip cut the weight to lambda_max, else 0
+
+
+class ScheduleState(NamedTuple):
+    """A schedule's whole memory; a leaf of the caller's scan carry."""
+
+    weight: Array  # () float32, the entropy weight for the step about to run; reward per nat
+    count: Array  # () int32, updates seen so far
+    inner: Any  # the schedule's own memory, float32 scalars and small vectors
+    logs: ScheduleLogs
+
+
+class EntropySchedule(NamedTuple):
+    """A pair of pure functions, in the manner of an optax transformation.
+
+    ``state = init()`` holds ``lambda_0``. ``state = update(signals, state)`` turns the signals of the step that
+    ran under ``state.weight`` into the weight of the *next* step (a lag of one, AES paper Appendix C; no schedule
+    sees the future). Both are safe under ``jit``, ``vmap`` and ``scan``, and hyper-parameters may be traced.
+    """
+
+    init: Callable[[], ScheduleState]
+    update: Callable[[Signals, ScheduleState], ScheduleState]
+
+
+class Proxy(Protocol):
+    """Maps one step's signals to a drift magnitude, () float32, >= 0."""
+
+    def __call__(self, signals: Signals) -> Array: ...

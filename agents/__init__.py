@@ -1,0 +1,1 @@
+"""Maximum-entropy carriers and what they share."""

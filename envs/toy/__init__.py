@@ -1,0 +1,1 @@
+"""The 2-D multi-goal task and its relatives."""

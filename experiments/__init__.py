@@ -1,0 +1,1 @@
+"""Experiment scripts, presets and the command line."""
