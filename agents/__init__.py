@@ -1,1 +1,13 @@
-"""Maximum-entropy carriers and what they share."""
+"""Maximum-entropy carriers (losses and one update each) and what they share: replay, networks, the run loop."""
+
+from aesjax.registry import Registry
+from agents import sac
+from agents.spec import CarrierSpec
+from agents.types import Carrier, Transition, UpdateOut, World
+
+__all__ = ["CARRIERS", "Carrier", "CarrierSpec", "Transition", "UpdateOut", "World"]
+
+CARRIERS = Registry(
+    "carrier",
+    sac=CarrierSpec("SAC", sac.make, sac.SacConfig, sac.SacHyper, baseline="auto"),
+)

@@ -1,0 +1,37 @@
+# Needs Python 3.11 or newer, make and a C compiler; everything else is installed into .venv from requirements.lock.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
+
+.PHONY: run test setup lint lock clean
+
+run: setup
+	@$(BIN)/aesjax run --preset quick --out $(OUT)
+
+test: setup
+	@$(BIN)/python -m pytest -n 2
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aesjax needs Python 3.11 or newer")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+# Newest versions that pyproject.toml allows, written down without addresses.
+lock:
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/pip freeze --exclude-editable | grep -v '^-e' > requirements.lock
+
+clean:
+	rm -rf $(VENV) build *.egg-info

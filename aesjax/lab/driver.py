@@ -1,0 +1,166 @@
+"""The host loop of a sweep: the same two executables again and again, with rows, checkpoints and a clean stop."""
+
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from aesjax.lab import checkpoint
+from aesjax.lab.sweep import Executables, Program, Waves, step_array, take
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Interrupted", "Plan", "Tick", "run_sweep"]
+
+
+class Interrupted(Exception):
+    """Ctrl-C or SIGTERM was honoured: the checkpoint named in the text is written."""
+
+
+class Plan(NamedTuple):
+    """Sizes of a sweep that the host needs."""
+
+    chunks: int  # evaluations after the one at step 0
+    chunk_steps: int  # vector steps per chunk
+    num_envs: int  # environment steps per vector step
+    checkpoint_seconds: float = 30.0
+
+
+class Tick(NamedTuple):
+    """What the progress display is told after every chunk."""
+
+    wave: int
+    chunk: int
+    rows: "pl.DataFrame"  # the newest evaluation, one row per run
+
+
+class _StopFlag:
+    """Turns the first Ctrl-C (or SIGTERM) into a request that is honoured between two chunks."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "_StopFlag":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._previous[number] = signal.signal(number, self._ask)
+            except ValueError:  # not the main thread: somebody else owns the signals
+                return self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def _frame(labels: Sequence[Mapping[str, Any]], metrics: Mapping[str, np.ndarray], step: int) -> "pl.DataFrame":
+    """One evaluation as rows: the labels of each run, the step in environment steps, every metric."""
+    import polars as pl
+
+    count = len(labels)
+    columns: dict[str, Any] = {name: [label[name] for label in labels] for name in labels[0]}
+    columns["step"] = np.full(count, step, np.int64)
+    for name, value in metrics.items():
+        value = np.asarray(value)[:count]
+        value = value.astype(np.int64) if np.issubdtype(value.dtype, np.integer) else value.astype(np.float64)
+        if value.ndim == 1:
+            columns[name] = value
+        else:
+            columns |= {f"{name}_{i}": value[:, i] for i in range(value.shape[1])}
+    return pl.DataFrame(columns)
+
+
+def run_sweep(
+    executables: Executables,
+    program: Program,
+    runs: Any,
+    labels: Sequence[Mapping[str, Any]],
+    waves: Waves,
+    plan: Plan,
+    *,
+    directory: Path | None = None,
+    study: str = "",
+    resume: bool = False,
+    on_tick: Callable[[Tick], None] = lambda tick: None,
+    on_note: Callable[[str], None] = lambda text: None,
+) -> "pl.DataFrame":
+    """Train all runs and return one row per run and evaluation, ordered by run and step.
+
+    Evaluations happen at step 0 and after every chunk. Where a column has no value yet (training statistics at
+    step 0) it is NaN.
+
+    Args:
+      runs: stacked pytree of NumPy arrays with leading axis ``len(labels)``.
+      labels: one mapping per run, the identifying columns of its rows.
+      directory: where checkpoints go; None writes none.
+      study: fingerprint of the configuration.
+
+    Raises:
+      Interrupted: stopped by a signal after writing a checkpoint.
+      CheckpointError: ``resume`` and no checkpoint can be trusted.
+    """
+    import polars as pl
+
+    total = len(labels)
+    first, at_chunk, frames, state = 0, -1, [], None
+    if resume and directory is not None:
+        saved = _load(executables, program, runs, waves, directory, study)
+        if saved is not None:
+            for note in saved.notes:
+                on_note(note)
+            first, at_chunk, state, frames = saved.wave, saved.chunk, saved.state, [saved.rows]
+
+    def write(wave: int, chunk: int, state: Any) -> None:
+        nonlocal frames
+        frames = [pl.concat(frames, how="diagonal")]
+        if directory is not None:
+            checkpoint.save(directory, study, wave, chunk, state, frames[0])
+
+    with _StopFlag() as stop:
+        for wave in range(first, waves.count):
+            members = list(range(wave * waves.width, min((wave + 1) * waves.width, total)))
+            padded = members + [members[0]] * (waves.width - len(members))
+            data = executables.place(take(runs, padded))
+            names = [labels[i] for i in members]
+            if state is None:
+                at_chunk, state = -1, executables.init(data)
+            else:
+                state = executables.place(state)
+            written = time.monotonic()
+            for chunk in range(at_chunk + 1, plan.chunks + 1):
+                metrics: dict[str, Any] = {}
+                if chunk > 0:
+                    state, metrics = executables.chunk(state, data, step_array((chunk - 1) * plan.chunk_steps))
+                step = chunk * plan.chunk_steps
+                metrics = executables.evaluate(state, data, step_array(step)) | metrics
+                frames.append(_frame(names, jax.device_get(metrics), step * plan.num_envs))
+                on_tick(Tick(wave, chunk, frames[-1]))
+                last = chunk == plan.chunks
+                if stop.asked and not (last and wave == waves.count - 1):
+                    write(wave, chunk, state)
+                    raise Interrupted(str(directory) if directory else "")
+                if (last and wave < waves.count - 1) or time.monotonic() - written > plan.checkpoint_seconds:
+                    write(wave, chunk, state)
+                    written = time.monotonic()
+            state, at_chunk = None, -1
+    rows = pl.concat(frames, how="diagonal")
+    position = {name: i for i, name in enumerate(labels[0])}
+    order = pl.DataFrame({**{n: [label[n] for label in labels] for n in position}, "_run": range(total)})
+    return rows.join(order, on=list(position), how="left").sort("_run", "step").drop("_run")
+
+
+def _load(executables: Executables, program: Program, runs: Any, waves: Waves, directory: Path, study: str):
+    one = take(runs, [0] * waves.width)
+    like = jax.eval_shape(jax.vmap(program.init), one)
+    return checkpoint.load_newest(directory, study, like)

@@ -1,0 +1,95 @@
+"""The files of a study: configuration, manifest and curves, each replaced in one rename or not at all."""
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["CHECKPOINTS", "CONFIG", "CURVES", "MANIFEST", "environment", "read_json", "write_curves", "write_json"]
+
+CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco")
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write indented JSON atomically."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(data, indent=1) + "\n")
+    os.replace(partial, path)
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON.
+
+    Raises:
+      ValueError: the file is missing or is not JSON; one sentence that names it.
+    """
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} cannot be read as JSON: {error}") from None
+
+
+def write_curves(path: Path, rows: "pl.DataFrame") -> None:
+    """Write rows as Parquet atomically; the same rows give the same bytes."""
+    partial = path.with_name(f".{path.name}.partial")
+    rows.rechunk().write_parquet(partial, compression="zstd")
+    os.replace(partial, path)
+
+
+def environment() -> dict[str, Any]:
+    """What the numbers depend on besides the configuration: versions, commit, device, precision."""
+    versions = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    devices = jax.local_devices()
+    return {
+        "aesjax": metadata.version("aesjax"),
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "platform": devices[0].platform,
+        "device": devices[0].device_kind,
+        "num_devices": len(devices),
+        "matmul_precision": str(jax.config.jax_default_matmul_precision or "default"),
+        "x64": bool(jax.config.jax_enable_x64),
+    }
+
+
+def _commit() -> str | None:
+    """Commit of the checkout this package runs from, with `+` where files differ from it."""
+    root = Path(__file__).resolve().parents[2]
+    try:
+
+        def git(*words: str) -> str:
+            command = ["git", "-C", str(root), *words]
+            return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def differing_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """``name: old -> new`` for every field in which two configurations differ."""
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return [f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in names]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,104 @@
+"""Network bodies, the initialisers of the reference implementations, and the tanh-Gaussian policy head."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import distrax
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from aesjax.types import Array
+
+__all__ = ["MLP", "Gaussian", "GaussianActor", "TwinCritic", "torch_default", "uniform_bias"]
+
+# PyTorch's nn.Linear: kernel and bias both uniform in +-1/sqrt(fan_in).
+torch_default = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+
+
+def uniform_bias(fan_in: int) -> Callable[..., Array]:
+    """Initialiser of PyTorch's bias, uniform in ``+-1/sqrt(fan_in)``; flax's own default is zero."""
+    bound = fan_in**-0.5
+
+    def init(key: Array, shape: Sequence[int], dtype=jnp.float32) -> Array:
+        return jax.random.uniform(key, tuple(shape), dtype, -bound, bound)
+
+    return init
+
+
+def _dense(features: int, fan_in: int, name: str | None = None) -> nn.Dense:
+    return nn.Dense(features, kernel_init=torch_default, bias_init=uniform_bias(fan_in), name=name)
+
+
+class MLP(nn.Module):
+    """Dense layers with ReLU between them and a linear output, ``(..., in) -> (..., out)``."""
+
+    hidden: tuple[int, ...]
+    out: int
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Apply the network; every layer uses `torch_default`."""
+        for width in self.hidden:
+            x = nn.relu(_dense(width, x.shape[-1])(x))
+        return _dense(self.out, x.shape[-1])(x)
+
+
+class Gaussian(NamedTuple):
+    """Mean and log standard deviation of the pre-tanh normal, (..., A) each."""
+
+    mean: Array
+    log_std: Array
+
+    def sample_and_log_prob(self, key: Array, eps_logdet: bool = False) -> tuple[Array, Array]:
+        """Reparameterised action in (-1, 1) and its log-density in normalised action units, (..., A) and (...,).
+
+        The density is formed from the pre-tanh sample; inverting tanh in float32 is infinite for |u| > 9.
+        ``eps_logdet`` uses the reference's ``log(1 - a^2 + 1e-6)`` in place of the exact log-Jacobian.
+        """
+        # The noise is drawn here, not by distrax's `sample`: its density then needs no inversion of u, and the
+        # log-determinant is distrax's exact 2 (log 2 - u - softplus(-2u)).
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        u = self.mean + jnp.exp(self.log_std) * noise
+        action = jnp.tanh(u)
+        if eps_logdet:
+            log_det = jnp.log(1 - action**2 + 1e-6)
+        else:
+            log_det = distrax.Tanh().forward_log_det_jacobian(u)
+        normal = -0.5 * noise**2 - self.log_std - 0.5 * jnp.log(2 * jnp.pi)
+        return action, jnp.sum(normal - log_det, -1)
+
+    def mode(self) -> Array:
+        """Deterministic evaluation action ``tanh(mean)``."""
+        return jnp.tanh(self.mean)
+
+
+class GaussianActor(nn.Module):
+    """Observation to a tanh-Gaussian whose log standard deviation lies in [-5, 2] through a tanh, not a clip."""
+
+    hidden: tuple[int, ...]
+    action_size: int
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Gaussian:
+        """(..., S) -> mean and log_std, (..., A) each."""
+        x = obs
+        for width in self.hidden:
+            x = nn.relu(_dense(width, x.shape[-1])(x))
+        # One matmul for both heads: same function and initial law as two linear layers.
+        mean, rho = jnp.split(_dense(2 * self.action_size, x.shape[-1])(x), 2, axis=-1)
+        return Gaussian(mean, -5.0 + 3.5 * (jnp.tanh(rho) + 1.0))
+
+
+class TwinCritic(nn.Module):
+    """Two independent state-action values with parameters stacked on a leading axis, -> (2, ...)."""
+
+    hidden: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, obs: Array, action: Array) -> Array:
+        """(..., S), (..., A) -> (2, ...); the two critics draw separate initial parameters."""
+        critics = nn.vmap(
+            MLP, variable_axes={"params": 0}, split_rngs={"params": True}, in_axes=None, out_axes=0, axis_size=2
+        )
+        return critics(self.hidden, 1)(jnp.concatenate([obs, action], -1)).squeeze(-1)

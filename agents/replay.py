@@ -1,0 +1,60 @@
+"""Uniform replay as a ring of packed rows: one insertion and one gather per step, whatever a transition holds."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from aesjax.types import Array
+from agents.types import Transition
+
+__all__ = ["Replay", "add", "init", "sample", "unpack"]
+
+
+class Replay(NamedTuple):
+    """Ring of the newest ``capacity`` transitions.
+
+    The write position is not stored: it follows from the step, which is common to all stacked runs, so that an
+    insertion stays one dynamic slice under ``vmap`` instead of a scatter.
+    """
+
+    rows: Array  # (capacity, 2S + A + 2) float32: obs, action, next_obs, reward, terminated
+
+
+def init(capacity: int, obs_size: int, action_size: int) -> Replay:
+    """An empty ring for ``capacity`` transitions."""
+    return Replay(jnp.zeros((capacity, 2 * obs_size + action_size + 2), jnp.float32))
+
+
+def pack(batch: Transition) -> Array:
+    """(N,) transitions to (N, 2S + A + 2) rows."""
+    return jnp.concatenate(
+        [batch.obs, batch.action, batch.next_obs, batch.reward[:, None], batch.terminated[:, None]], -1
+    )
+
+
+def unpack(rows: Array, obs_size: int, action_size: int) -> Transition:
+    """Inverse of `pack`."""
+    s, a = obs_size, action_size
+    return Transition(
+        obs=rows[:, :s],
+        action=rows[:, s : s + a],
+        next_obs=rows[:, s + a : 2 * s + a],
+        reward=rows[:, -2],
+        terminated=rows[:, -1],
+    )
+
+
+def add(replay: Replay, batch: Transition, step: Array) -> Replay:
+    """Write the N transitions of vector step ``step`` over the oldest ones; N must divide the capacity."""
+    num, capacity = batch.reward.shape[0], replay.rows.shape[0]
+    # Slot index first: step * num would overflow int32 at a few hundred thousand steps of many environments.
+    position = (step % (capacity // num)) * num
+    return Replay(jax.lax.dynamic_update_slice(replay.rows, pack(batch), (position, jnp.zeros_like(position))))
+
+
+def sample(replay: Replay, key: Array, batch_size: int, step: Array, num_envs: int) -> Array:
+    """``batch_size`` packed rows, uniform with replacement over what is stored after vector step ``step``."""
+    capacity = replay.rows.shape[0]
+    filled = jnp.minimum(step + 1, capacity // num_envs) * num_envs
+    return replay.rows[jax.random.randint(key, (batch_size,), 0, filled)]

@@ -1,0 +1,42 @@
+"""Whole episodes under a frozen environment: evaluation of a policy, and the return of acting at random."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from aesjax.types import Array
+from agents.types import World
+
+__all__ = ["episode_returns", "random_returns"]
+
+Policy = Callable[[Array, Array], Array]  # obs (N, S), key -> action (N, A)
+
+
+def episode_returns(world: World, policy: Policy, params: Any, key: Array, episodes: int) -> Array:
+    """Undiscounted returns (episodes,) of one episode each; ``params`` stay as they are for the whole episode."""
+    key_reset, key_run = jax.random.split(key)
+    obs, state = world.reset(key_reset, episodes, params)
+
+    def step(carry, index):
+        obs, state, total, alive = carry
+        key_act, key_env = jax.random.split(jax.random.fold_in(key_run, index))
+        out = world.step(key_env, state, policy(obs, key_act), params)
+        obs, state, reward, terminated, truncated, _ = out
+        total = total + alive * reward
+        alive = alive * (1.0 - jnp.maximum(terminated, truncated).astype(jnp.float32))
+        return (obs, state, total, alive), None
+
+    start = (obs, state, jnp.zeros(episodes), jnp.ones(episodes))
+    (_, _, total, _), _ = jax.lax.scan(step, start, jnp.arange(world.time_limit))
+    return total
+
+
+def random_returns(world: World, params: Any, key: Array, episodes: int) -> Array:
+    """Returns (episodes,) of uniformly random actions; their mean is the floor of the offset-safe metrics."""
+
+    def policy(obs: Array, key: Array) -> Array:
+        return jax.random.uniform(key, (obs.shape[0], world.action_size), minval=-1.0, maxval=1.0)
+
+    return episode_returns(world, policy, params, key, episodes)

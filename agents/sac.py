@@ -1,0 +1,191 @@
+"""Soft Actor-Critic (Haarnoja et al. 2018): losses and one gradient step. The entropy weight enters twice:
+in the bootstrapped target (`soft_target`) and in the policy objective (`actor_loss`). Automatic temperature
+tuning is not here: it is the schedule `auto`, which reads the log-probabilities reported in the signals."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from aesjax.types import Array, Signals
+from agents.networks import GaussianActor, TwinCritic
+from agents.types import Carrier, Transition, UpdateOut
+
+__all__ = ["SacConfig", "SacHyper", "SacState", "actor_loss", "critic_loss", "make", "soft_target"]
+
+
+class SacHyper(NamedTuple):
+    """Traced floats: any of them may differ between the runs of one program."""
+
+    learning_rate: Array | float = 3e-4  # actor, Adam
+    critic_learning_rate: Array | float = 1e-3  # both critics, one Adam
+    gamma: Array | float = 0.99
+    tau: Array | float = 0.005  # step of the target towards the online network
+
+
+@dataclass(frozen=True)
+class SacConfig:
+    """Static structure: a change compiles a new program."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    batch_size: int = 256
+    actor_delay: int = 1  # d: every d-th step makes d actor steps on one batch (the reference has 2)
+    eps_logdet: bool = False  # the reference's log(1 - a^2 + 1e-6)
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "actor_delay"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"SacConfig.{name} must be at least 1; got {getattr(self, name)}")
+        if not self.hidden or min(self.hidden) < 1:
+            raise ValueError(f"SacConfig.hidden must name at least one positive width; got {self.hidden}")
+
+
+class SacState(NamedTuple):
+    """Parameters and optimiser states, one run."""
+
+    actor: Any
+    critic: Any  # leaves with a leading axis of 2
+    target: Any  # same structure as critic
+    actor_opt: Any
+    critic_opt: Any
+
+
+def soft_target(
+    reward: Array, terminated: Array, next_q: Array, next_log_prob: Array, *, entropy_weight: Array, gamma: Array
+) -> Array:
+    """Bootstrapped soft value ``r + gamma (1 - term) (min_i Q_i(s', a') - lam log pi(a'|s'))``, (B,), no gradient.
+
+    SAC-1. Only termination stops the bootstrap; a time limit does not.
+
+    Args:
+      reward, terminated, next_log_prob: (B,).
+      next_q: (2, B) target critics at the successor and a fresh action.
+      entropy_weight, gamma: ().
+    """
+    value = jnp.min(next_q, 0) - entropy_weight * next_log_prob
+    return jax.lax.stop_gradient(reward + gamma * (1.0 - terminated) * value)
+
+
+def critic_loss(q: Array, target: Array) -> tuple[Array, Array]:
+    """``sum_i mean_B (Q_i - y)^2`` and the residuals ``y - Q_i`` (2, B), the latter without gradient.
+
+    Args:
+      q: (2, B) online values of the stored actions.
+      target: (B,).
+    """
+    error = target[None] - q
+    return jnp.sum(jnp.mean(error**2, -1)), jax.lax.stop_gradient(error)
+
+
+def actor_loss(log_prob: Array, q: Array, *, entropy_weight: Array) -> Array:
+    """``mean_B (lam log pi(a|s) - min_i Q_i(s, a))`` for fresh reparameterised actions. SAC-2.
+
+    Args:
+      log_prob: (B,); q: (2, B); entropy_weight: ().
+    """
+    return jnp.mean(entropy_weight * log_prob - jnp.min(q, 0))
+
+
+def _descend(params: Any, grads: Any, opt_state: Any, learning_rate: Array) -> tuple[Any, Any]:
+    # Adam with a traced rate; eps 1e-8 is both optax's and PyTorch's default.
+    updates, opt_state = optax.scale_by_adam().update(grads, opt_state)
+    return jax.tree.map(lambda p, u: p - learning_rate * u, params, updates), opt_state
+
+
+def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Carrier:
+    """SAC for observations of size S and normalised actions of size A.
+
+    >>> carrier = make(2, 2, SacConfig(hidden=(64, 64), batch_size=128))
+    """
+    actor_net = GaussianActor(config.hidden, action_size)
+    critic_net = TwinCritic(config.hidden)
+    adam = optax.scale_by_adam()
+
+    def init(key: Array) -> SacState:
+        key_actor, key_critic = jax.random.split(key)
+        obs, action = jnp.zeros((1, obs_size)), jnp.zeros((1, action_size))
+        actor = actor_net.init(key_actor, obs)
+        critic = critic_net.init(key_critic, obs, action)
+        # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
+        target = jax.tree.map(jnp.copy, critic)
+        return SacState(actor, critic, target, adam.init(actor), adam.init(critic))
+
+    def act(state: SacState, obs: Array, key: Array) -> Array:
+        return actor_net.apply(state.actor, obs).sample_and_log_prob(key, config.eps_logdet)[0]
+
+    def act_deterministic(state: SacState, obs: Array) -> Array:
+        return actor_net.apply(state.actor, obs).mode()
+
+    def sample(actor: Any, obs: Array, key: Array) -> tuple[Array, Array]:
+        return actor_net.apply(actor, obs).sample_and_log_prob(key, config.eps_logdet)
+
+    def target_of(state: SacState, batch: Transition, key: Array, entropy_weight: Array, gamma: Array):
+        action, log_prob = sample(state.actor, batch.next_obs, key)
+        next_q = critic_net.apply(state.target, batch.next_obs, action)
+        return soft_target(
+            batch.reward, batch.terminated, next_q, log_prob, entropy_weight=entropy_weight, gamma=gamma
+        ), log_prob
+
+    def td_error(state: SacState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SacHyper) -> Array:
+        target, _ = target_of(state, batch, key, entropy_weight, hyper.gamma)
+        return critic_loss(critic_net.apply(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
+
+    def q_value(state: SacState, obs: Array, action: Array) -> Array:
+        return critic_net.apply(state.critic, obs, action)
+
+    def actor_step(carry: tuple[Any, Any], key: Array, *, critic: Any, obs: Array, weight: Array, rate: Array):
+        actor, opt = carry
+
+        def loss_fn(params: Any) -> Array:
+            action, log_prob = sample(params, obs, key)
+            return actor_loss(log_prob, critic_net.apply(critic, obs, action), entropy_weight=weight)
+
+        loss, grads = jax.value_and_grad(loss_fn)(actor)
+        return _descend(actor, grads, opt, rate), loss
+
+    def update(
+        state: SacState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SacHyper
+    ) -> UpdateOut:
+        key_target, key_actor, key_tune = jax.random.split(key, 3)
+        target, next_log_prob = target_of(state, batch, key_target, entropy_weight, hyper.gamma)
+
+        def critic_loss_fn(params: Any) -> tuple[Array, Array]:
+            return critic_loss(critic_net.apply(params, batch.obs, batch.action), target)
+
+        (value_loss, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
+        critic, critic_opt = _descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate)
+
+        one_step = partial(actor_step, critic=critic, obs=batch.obs, weight=entropy_weight, rate=hyper.learning_rate)
+        before = (state.actor, state.actor_opt)
+        if config.actor_delay == 1:
+            (actor, actor_opt), loss = one_step(before, key_actor)
+        else:
+            keys = jax.random.split(key_actor, config.actor_delay)
+
+            def repeated(before):
+                after, losses = jax.lax.scan(one_step, before, keys)
+                return after, losses[-1]
+
+            # `step` is common to all runs of a program, so this stays a branch under vmap.
+            due = step % config.actor_delay == 0
+            (actor, actor_opt), loss = jax.lax.cond(due, repeated, lambda x: (x, jnp.float32(0)), before)
+        new_target = jax.tree.map(lambda t, p: t + hyper.tau * (p - t), state.target, critic)
+        new = SacState(actor, critic, new_target, actor_opt, critic_opt)
+        signals = Signals(
+            td_error=error.reshape(-1),
+            value_loss=jax.lax.stop_gradient(value_loss),
+            critic_drift=optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic)),
+            # Fresh actions of the policy just updated, as the reference's temperature step draws them.
+            log_prob=jax.lax.stop_gradient(sample(actor, batch.obs, key_tune)[1]),
+        )
+        metrics = {
+            "critic_loss": value_loss,
+            "actor_loss": loss,  # 0 where a delayed actor was not due
+            "policy_entropy": -jnp.mean(next_log_prob),  # at the successor states of the batch
+        }
+        return UpdateOut(new, signals, metrics)
+
+    return Carrier(init, act, act_deterministic, update, td_error, q_value, config.batch_size, on_policy=False)

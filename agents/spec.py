@@ -1,0 +1,18 @@
+"""What the registry knows of a carrier: how to build it, its settings, and the weight it uses by itself."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from agents.types import Carrier
+
+__all__ = ["CarrierSpec"]
+
+
+class CarrierSpec(NamedTuple):
+    """One line of `agents.CARRIERS`."""
+
+    label: str  # name in tables: "SAC", and "SAC+AES" with a schedule
+    make: Callable[[int, int, Any], Carrier]  # obs_size, action_size, config
+    config: type  # frozen dataclass of static structure
+    hyper: type  # NamedTuple of traced floats
+    baseline: str  # schedule that stands for the carrier's own entropy weight

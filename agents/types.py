@@ -1,0 +1,84 @@
+"""What a carrier is: five pure functions that never hold an entropy weight of their own."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from aesjax.types import Array, Signals
+
+__all__ = ["Carrier", "Transition", "UpdateOut", "World"]
+
+
+class Transition(NamedTuple):
+    """One or many environment steps; leading axes are free. ``next_obs`` is never a reset observation."""
+
+    obs: Array  # (..., S) float32
+    action: Array  # (..., A) float32, normalised to [-1, 1]
+    reward: Array  # (...,) float32, raw task reward
+    terminated: Array  # (...,) float32, 1 where the MDP ended; only this stops the bootstrap
+    next_obs: Array  # (..., S) float32, the true successor, before any auto-reset
+
+
+class UpdateOut(NamedTuple):
+    """Result of one gradient step."""
+
+    state: Any
+    signals: Signals
+    metrics: dict[str, Array]  # () float32 each; always `critic_loss`, `actor_loss`, `policy_entropy`
+
+
+class _Update(Protocol):
+    def __call__(
+        self, state: Any, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: Any
+    ) -> UpdateOut: ...
+
+
+class _Residuals(Protocol):
+    def __call__(self, state: Any, batch: Transition, key: Array, *, entropy_weight: Array, hyper: Any) -> Array: ...
+
+
+class Carrier(NamedTuple):
+    """A maximum-entropy algorithm. The entropy weight is an argument of every call that uses one.
+
+    S = observation size, A = action size, N = environments, B = update batch.
+    """
+
+    init: Callable[[Array], Any]  # key -> state
+    act: Callable[[Any, Array, Array], Array]  # state, obs (N, S), key -> behaviour action (N, A)
+    act_deterministic: Callable[[Any, Array], Array]  # state, obs (N, S) -> evaluation action (N, A)
+    update: _Update  # state, batch (B,), key, step () -> UpdateOut
+    td_error: _Residuals  # residuals of a batch under the current parameters, (2B,); no gradient
+    q_value: Callable[[Any, Array, Array], Array]  # state, obs (B, S), action (B, A) -> (2, B)
+    batch_size: int
+    on_policy: bool
+
+
+class World(Protocol):
+    """The drifting environments of one run as a learner sees them: N copies that share one drift.
+
+    `drift` is opaque data of the run (which pattern, which realisation); `step` is the run's vector step.
+    """
+
+    name: str
+    obs_size: int
+    action_size: int
+    time_limit: int
+
+    def path(self, drift: Any, steps: Array) -> tuple[Array, Array]:
+        """Drift values (n, D) at vector steps (n,) and the size (n,) of each one's change, in channel ranges."""
+        ...
+
+    def displacement(self, values: Array) -> Array:
+        """Distance () of drift values (D,) from nominal, for plots."""
+        ...
+
+    def params_of(self, values: Array) -> Any:
+        """Physics and task constants under drift values (D,)."""
+        ...
+
+    def reset(self, key: Array, num: int, params: Any) -> tuple[Array, Any]:
+        """Fresh episodes: observations (num, S) and state."""
+        ...
+
+    def step(self, key: Array, state: Any, action: Array, params: Any) -> tuple[Array, ...]:
+        """Auto-resetting step: obs (N, S), state, reward (N,), terminated (N,), truncated (N,), final_obs (N, S)."""
+        ...

@@ -1,0 +1,96 @@
+"""The words every task is written in: environment, drift channel, task, and the step with auto-reset."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["Channel", "Env", "EnvSpec", "Step", "Task", "autoreset_step"]
+
+Array = jax.Array
+Step = tuple[Array, Any, Array, Array, Array, dict[str, Any]]
+
+
+class EnvSpec(NamedTuple):
+    """What is fixed about an environment before anything is traced."""
+
+    obs_size: int  # O
+    action_size: int  # A
+    time_limit: int  # steps of one episode before it is truncated
+
+
+class Env(Protocol):
+    """ONE environment as two pure functions; batch it with ``jax.vmap``.
+
+    Actions are normalised, (A,) in [-1, 1]; the task maps them to its own units and clips what lies outside.
+    Everything that may drift or be swept is in ``params``, a pytree. Neither function resets by itself.
+    The time limit is the environment's, because the step counter is in its state: ``truncated`` is true where
+    the limit is reached and the episode did not terminate, so the two flags are never true together.
+    """
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Sizes and time limit."""
+        ...
+
+    def reset(self, key: Array, params: Any) -> tuple[Array, Any]:
+        """``obs`` (O,) float32 and the state of a new episode."""
+        ...
+
+    def step(self, key: Array, state: Any, action: Array, params: Any) -> Step:
+        """``obs (O,), state, reward (), terminated () bool, truncated () bool, info``."""
+        ...
+
+
+def autoreset_step(env: Env, key: Array, state: Any, action: Array, params: Any) -> Step:
+    """One step of ONE environment, followed by a reset where the episode ended.
+
+    Returns the six values of ``Env.step``. ``obs`` and ``state`` belong to the new episode where
+    ``terminated | truncated``, drawn with a key of their own (not a replay of the first start);
+    ``info["final_observation"]`` (O,) is always present and is the observation *before* that reset: the next
+    observation of the transition, and the one to bootstrap from. Whatever must outlive an episode (the drift
+    clock) belongs outside ``state``.
+    """
+    key_step, key_reset = jax.random.split(key)
+    final_obs, next_state, reward, terminated, truncated, info = env.step(key_step, state, action, params)
+    fresh = env.reset(key_reset, params)
+    obs, next_state = jax.tree.map(partial(jnp.where, terminated | truncated), fresh, (final_obs, next_state))
+    return obs, next_state, reward, terminated, truncated, info | {"final_observation": final_obs}
+
+
+class Channel(NamedTuple):
+    """One quantity that drifts.
+
+    A scalar channel takes values in ``[low, high]``. A planar channel is a displacement in the plane whose
+    scale is the radius ``high = -low``, the length of one abrupt relocation; each of its two coordinates has
+    range ``high - low``. Units are the task's.
+    """
+
+    name: str
+    low: float
+    high: float
+    nominal: float  # value of every coordinate under no drift
+    size: int = 1  # coordinates this channel takes in the flat vector of drift values
+    kind: Literal["scalar", "planar"] = "scalar"
+
+
+class Task(NamedTuple):
+    """An environment with its constants and what may drift in it.
+
+    D = sum of the channels' sizes; drift values are one flat (D,) float32 vector in the order of
+    ``channels``.
+    """
+
+    name: str
+    family: str  # "toy", "mujoco" or "isaac"
+    env: Env
+    params: Any  # pytree of constants without drift; host values, so that building a task starts no device
+    channels: tuple[Channel, ...]
+    apply_drift: Callable[[Any, Array], Any]  # (params, values (D,)) -> params; replaces, never accumulates
+    negative_returns: bool  # returns below zero are normal, so ratios of areas mean nothing
+    description: str
+    #: (params_before, params_after, gamma) -> () exact ``b_t = Delta^r + gamma * V_max * Delta^P`` (AES
+    #: paper, Eq. bt-def), reward units; ``None`` where nobody can compute it. Never shown to a learner.
+    drift_surrogate: Callable[[Any, Any, Any], Array] | None = None

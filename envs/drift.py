@@ -1,0 +1,221 @@
+"""Drift as a pure function of the step count and of numbers drawn once: clock, realisation, values, truth.
+
+Nothing here has a state, so a value can be asked for at any step, in any order: by the training loop, by an
+evaluation that freezes it, by a plot. Steps are *vector steps*: all parallel copies of a run's environment
+share one count. A run's horizon is divided into ``segments`` equal parts (five: 20 % each, AES paper Appendix
+C).
+"""
+
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs.core import Channel, Task
+from envs.patterns import PATTERNS, Leg, pattern_index
+
+__all__ = [
+    "PATTERNS",
+    "DriftTruth",
+    "Realisation",
+    "change_points",
+    "clock",
+    "displacement",
+    "draw",
+    "drifted_params",
+    "pattern_index",
+    "progress_clock",
+    "truth",
+    "values",
+]
+
+Array = jax.Array
+Channels = Sequence[Channel]
+
+
+class Realisation(NamedTuple):
+    """The numbers drawn for one run; the same arrays serve every pattern. Stack runs along a leading axis."""
+
+    levels: Array  # (segments + 1, D) float32, s_k or P_k per coordinate; row 0 is nominal
+    directions: Array  # (D,) float32, unit vector of a planar channel's ramp; 0 for scalars
+
+
+class DriftTruth(NamedTuple):
+    """What drift is doing now; for calibration, reports and references, never for a learner."""
+
+    values: Array  # (D,) float32, task units
+    change: Array  # () float32, Euclidean norm of the change since the previous step, in channel ranges
+    is_change_point: Array  # () bool, the first step after a jump
+
+
+def change_points(total: int, segments: int = 5) -> list[int]:
+    """The steps ``k * total / segments``, ``1 <= k < segments``, at which a new segment starts.
+
+    Raises:
+      ValueError: ``total`` is not a positive multiple of ``segments``.
+
+    >>> change_points(100, 5)
+    [20, 40, 60, 80]
+    """
+    if segments < 1 or total < 1 or total % segments:
+        raise ValueError(f"total steps must be a positive multiple of segments = {segments}; got {total}")
+    return [k * (int(total) // segments) for k in range(1, segments)]
+
+
+def clock(step: Array | int, total: Array | int, segments: int = 5) -> tuple[Array, Array]:
+    """Segment and local phase at ``step``, exact at the change points and right-continuous there.
+
+    Args:
+      step: () int32, vector steps done.
+      total: () int, vector steps of the whole run, a multiple of ``segments`` (checked where it is a host
+      number). segments: number of segments.
+
+    Returns:
+      ``segment`` () int32 in [0, segments) and ``phase`` () float32 in [0, 1). From ``step = total`` on, the
+      left limit: the last segment with phase 1.
+    """
+    if isinstance(total, int | np.integer):
+        change_points(int(total), segments)
+    length = jnp.asarray(total, jnp.int32) // segments
+    step = jnp.clip(jnp.asarray(step, jnp.int32), 0, length * segments)
+    segment = jnp.minimum(step // length, segments - 1)
+    phase = (step - segment * length).astype(jnp.float32) / length.astype(jnp.float32)
+    return segment, phase
+
+
+def progress_clock(progress: Array | float, segments: int = 5) -> tuple[Array, Array]:
+    """``clock`` for plots, from progress u in [0, 1]; float32, so a jump is placed to 1e-6 of the run."""
+    place = jnp.clip(jnp.asarray(progress, jnp.float32), 0.0, 1.0) * segments
+    nearest = jnp.round(place)
+    place = jnp.where(jnp.abs(place - nearest) < 1e-6 * segments, nearest, place)  # 0.6 means 3/5
+    segment = jnp.minimum(place.astype(jnp.int32), segments - 1)
+    return segment, place - segment.astype(jnp.float32)
+
+
+def draw(task: Task, drift_seed: Array | int, segments: int = 5) -> Realisation:
+    """The realisation of ``(task name, drift_seed)``; no method, pattern or schedule has a part in it.
+
+    Scalar channels: levels independent and uniform on [low, high]. Planar channels: consecutive points one
+    radius apart and all inside the disc of that radius about nominal, directions uniform among those that
+    stay inside (from the centre all; from the rim a cone of 60 degrees either side of the way back). Each
+    channel has a stream of its own, named after it, so adding a channel does not change the others.
+    ``drift_seed`` may be traced.
+    """
+    key = jax.random.fold_in(jax.random.key(drift_seed), zlib.crc32(task.name.encode()))
+    levels, directions = [], []
+    for channel in task.channels:
+        key_level, key_direction = jax.random.split(jax.random.fold_in(key, zlib.crc32(channel.name.encode())))
+        if channel.kind == "planar":
+            angle = jax.random.uniform(key_direction, (), jnp.float32, 0.0, 2.0 * np.pi)
+            levels.append(_relocations(key_level, channel, segments))
+            directions.append(jnp.stack([jnp.cos(angle), jnp.sin(angle)]))
+        else:
+            drawn = jax.random.uniform(key_level, (segments, channel.size), jnp.float32, channel.low, channel.high)
+            nominal = jnp.full((1, channel.size), channel.nominal, jnp.float32)
+            levels.append(jnp.concatenate([nominal, drawn]))
+            directions.append(jnp.zeros(channel.size, jnp.float32))
+    return Realisation(jnp.concatenate(levels, axis=1), jnp.concatenate(directions))
+
+
+def _relocations(key: Array, channel: Channel, segments: int) -> Array:
+    """Points ``P_0 .. P_segments`` of a planar channel, (segments + 1, 2)."""
+    start = jnp.zeros(2, jnp.float32)
+    _, points = jax.lax.scan(_relocate, start, jax.random.uniform(key, (segments,), jnp.float32))
+    return channel.nominal + (channel.high - channel.low) / 2.0 * jnp.concatenate([start[None], points])
+
+
+def _relocate(point: Array, uniform: Array) -> tuple[Array, Array]:
+    """One unit step inside the unit disc."""
+    # |P + e| <= 1 for a unit step e means an angle of at most arccos(|P| / 2) from the way back; at the centre
+    # every direction qualifies.
+    reach = jnp.sqrt(jnp.sum(point**2))
+    cone = jnp.where(reach < 1e-6, jnp.pi, jnp.arccos(jnp.minimum(reach, 1.0) / 2.0))
+    angle = jnp.arctan2(-point[1], -point[0]) + cone * (2.0 * uniform - 1.0)
+    point = point + jnp.stack([jnp.cos(angle), jnp.sin(angle)])
+    return point, point
+
+
+def values(channels: Channels, pattern: Array | int, realisation: Realisation, segment: Array, phase: Array) -> Array:
+    """Drift values (D,) float32 in task units at one place of one run.
+
+    ``pattern`` is a () int32 index into ``PATTERNS`` and may be traced: runs with different patterns can be
+    stacked.
+    """
+    segments = realisation.levels.shape[0] - 1
+    segment = jnp.asarray(segment, jnp.int32)
+    start, end = realisation.levels[segment], realisation.levels[segment + 1]
+    stops = np.cumsum([channel.size for channel in channels])
+
+    def evaluate(entry):
+        parts = []
+        for channel, stop in zip(channels, stops, strict=True):
+            at = slice(stop - channel.size, stop)
+            leg = Leg(segment, phase, start[at], end[at], realisation.directions[at], segments)
+            parts.append(entry.value(channel, leg))
+        return jnp.concatenate(parts)
+
+    branches = [lambda entry=entry: evaluate(entry) for entry in PATTERNS.values()]
+    return jax.lax.switch(jnp.asarray(pattern, jnp.int32), branches)
+
+
+def _values_at(channels, pattern, realisation, step, total, segments):
+    drawn_for = realisation.levels.shape[0] - 1
+    if drawn_for != segments:
+        raise ValueError(f"segments = {segments}, but the realisation was drawn for {drawn_for}")
+    segment, phase = clock(step, total, segments)
+    return values(channels, pattern, realisation, segment, phase), segment
+
+
+def truth(
+    channels: Channels,
+    pattern: Array | int,
+    realisation: Realisation,
+    step: Array | int,
+    total: Array | int,
+    segments: int = 5,
+) -> DriftTruth:
+    """What drift is at ``step`` and what it did since the step before.
+
+    ``change`` is the Euclidean norm over coordinates of (value now - value one step before) / (high - low), 0
+    at step 0. It is a difference of float32 values: a gradual drift slower than 1e-5 of the range per step is
+    reported to about 1 %. ``is_change_point`` is true at step ``k * total / segments``, ``1 <= k <
+    segments``, and only for patterns that jump there.
+    """
+    step = jnp.asarray(step, jnp.int32)
+    now, segment = _values_at(channels, pattern, realisation, step, total, segments)
+    before, segment_before = _values_at(channels, pattern, realisation, step - 1, total, segments)
+    spans = _per_coordinate(channels, lambda channel: channel.high - channel.low)
+    jumps = jnp.asarray([entry.jumps for entry in PATTERNS.values()])[pattern]
+    change = jnp.sqrt(jnp.sum(((now - before) / spans) ** 2))
+    return DriftTruth(now, change, jumps & (segment != segment_before))
+
+
+def displacement(channels: Channels, values: Array) -> Array:
+    """How far from nominal, one number () for plots: Euclidean norm of (values - nominal) / half range.
+
+    A single scalar channel whose nominal is the middle of its range gives 1 at either bound; a planar channel
+    gives its distance from nominal in radii (the toy goals after one relocation: 1).
+    """
+    nominal = _per_coordinate(channels, lambda channel: channel.nominal)
+    half = _per_coordinate(channels, lambda channel: (channel.high - channel.low) / 2.0)
+    return jnp.sqrt(jnp.sum(((values - nominal) / half) ** 2))
+
+
+def _per_coordinate(channels: Channels, of) -> np.ndarray:
+    return np.concatenate([np.full(channel.size, of(channel), np.float32) for channel in channels])
+
+
+def drifted_params(
+    task: Task,
+    pattern: Array | int,
+    realisation: Realisation,
+    step: Array | int,
+    total: Array | int,
+    segments: int = 5,
+) -> Any:
+    """The task's parameters in force at ``step`` of one run; ``vmap`` it over runs."""
+    drifted, _ = _values_at(task.channels, pattern, realisation, step, total, segments)
+    return task.apply_drift(task.params, drifted)

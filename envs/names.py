@@ -1,0 +1,37 @@
+"""Look-up of names in plain dicts, with an error that says what exists and what was probably meant."""
+
+import difflib
+from collections.abc import Mapping
+from typing import TypeVar
+
+__all__ = ["UnknownNameError", "lookup"]
+
+T = TypeVar("T")
+
+
+class UnknownNameError(KeyError):
+    """A name that is not registered; its text is one sentence for a person."""
+
+    def __str__(self) -> str:
+        return self.args[0]
+
+
+def lookup(kind: str, entries: Mapping[str, T], name: str) -> T:
+    """Entry ``name`` of ``entries``.
+
+    The text equals that of the registries of ``aesjax``; this package depends on no sibling and so has its
+    own.
+
+    Raises:
+      UnknownNameError: (a ``KeyError``) ``name`` is not registered.
+
+    >>> lookup("fruit", {"apple": 1, "pear": 2}, "aple")
+    Traceback (most recent call last):
+    ...
+    envs.names.UnknownNameError: unknown fruit 'aple'; did you mean 'apple'? registered: apple, pear
+    """
+    if name in entries:
+        return entries[name]
+    near = difflib.get_close_matches(str(name), entries, n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    raise UnknownNameError(f"unknown {kind} '{name}'{hint} registered: {', '.join(sorted(entries))}")

@@ -1,0 +1,114 @@
+"""The drift patterns: pure functions from a place in the run to the value of one channel.
+
+Each is ``pattern(channel, leg) -> (channel.size,) float32``. Adding one is one function here and one line in
+``PATTERNS``; the training loop selects among them by a traced index, so runs with different patterns share
+one program.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from envs.core import Channel
+from envs.names import lookup
+
+__all__ = ["PATTERNS", "Leg", "Pattern", "abrupt", "linear", "mixed", "pattern_index", "periodic", "steady"]
+
+Array = jax.Array
+
+
+class Leg(NamedTuple):
+    """Where in the run we are, and what was drawn for this segment and channel of size C."""
+
+    segment: Array  # () int32, k
+    phase: Array  # () float32 in [0, 1], local phase tau
+    start: Array  # (C,) float32, drawn value s_k or point P_k; k = 0 is nominal
+    end: Array  # (C,) float32, s_{k+1} or P_{k+1}
+    direction: Array  # (C,) float32, unit vector of a planar channel; 0 for a scalar one
+    segments: int
+
+
+class Pattern(NamedTuple):
+    """A pattern and whether its value jumps at the change points."""
+
+    value: Callable[[Channel, Leg], Array]
+    jumps: bool
+
+
+def steady(channel: Channel, leg: Leg) -> Array:
+    """No drift: the nominal value."""
+    return jnp.full((channel.size,), channel.nominal, jnp.float32)
+
+
+def abrupt(channel: Channel, leg: Leg) -> Array:
+    """Piecewise constant: the drawn value of the segment, nominal in segment 0."""
+    return leg.start
+
+
+def linear(channel: Channel, leg: Leg) -> Array:
+    """Straight lines without a jump.
+
+    Scalar: ``low -> high`` in even segments and back in odd ones. Planar: from ``P_k`` to ``P_{k+1}``.
+    """
+    if channel.kind == "planar":
+        return leg.start + leg.phase * (leg.end - leg.start)
+    rise = jnp.where(leg.segment % 2 == 0, leg.phase, 1.0 - leg.phase)
+    return (channel.low + (channel.high - channel.low) * rise)[None]
+
+
+def periodic(channel: Channel, leg: Leg) -> Array:
+    """One full cycle per segment.
+
+    Scalar: a sine of amplitude ``(high - low) / 2`` about the middle. Planar: ``radius / 2 * (sin, cos)``,
+    the same amplitude on both axes, so opposite points are one radius apart.
+    """
+    angle = 2.0 * jnp.pi * leg.phase
+    half = (channel.high - channel.low) / 2.0
+    if channel.kind == "planar":
+        return half / 2.0 * jnp.stack([jnp.sin(angle), jnp.cos(angle)])
+    return ((channel.low + channel.high) / 2.0 + half * jnp.sin(angle))[None]
+
+
+def mixed(channel: Channel, leg: Leg) -> Array:
+    """The jumps of ``abrupt`` plus a gradual part ``g`` that is continuous, so nothing else jumps.
+
+    ``g`` is 0 in segment 0. The odd segments share one ramp from 0 to ``amp``, each taking an equal part of
+    it; the even ones from 2 on add one cycle about the place where the ramp has paused. Scalar: ``amp = (high
+    - low) / 2``, the cycle a sine of amplitude ``amp / 2``, the sum clipped to the bounds. Planar: the ramp
+    goes ``radius / 2`` along the drawn direction, the cycle is a circle of radius ``radius / 4`` that starts
+    at the current point with its centre towards the origin, which keeps ``|g| <= radius / 2``.
+    """
+    odd = leg.segment % 2 == 1
+    ramps = max(leg.segments // 2, 1)
+    ramp = ((leg.segment // 2).astype(jnp.float32) + jnp.where(odd, leg.phase, 0.0)) / ramps
+    angle = jnp.where(odd | (leg.segment == 0), 0.0, 2.0 * jnp.pi * leg.phase)
+    half = (channel.high - channel.low) / 2.0
+    if channel.kind == "planar":
+        x, y = leg.direction
+        turned = jnp.cos(angle) * leg.direction + jnp.sin(angle) * jnp.stack([-y, x])
+        return leg.start + half / 2.0 * ramp * leg.direction + half / 4.0 * (turned - leg.direction)
+    return jnp.clip(leg.start + half * ramp + half / 2.0 * jnp.sin(angle), channel.low, channel.high)
+
+
+PATTERNS: dict[str, Pattern] = {
+    "steady": Pattern(steady, jumps=False),
+    "abrupt": Pattern(abrupt, jumps=True),
+    "linear": Pattern(linear, jumps=False),
+    "periodic": Pattern(periodic, jumps=False),
+    "mixed": Pattern(mixed, jumps=True),
+}
+
+
+def pattern_index(name: str) -> int:
+    """Position of ``name`` in ``PATTERNS``, the traced index of the drift functions.
+
+    Raises:
+      UnknownNameError: ``name`` is not registered.
+
+    >>> pattern_index("abrupt")
+    1
+    """
+    lookup("pattern", PATTERNS, name)
+    return list(PATTERNS).index(name)

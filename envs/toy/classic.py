@@ -1,0 +1,93 @@
+"""Task ``toy_multigoal_classic``: the multi-goal landscape of soft Q-learning, to compare with its figures.
+
+Haarnoja et al. 2017, "Reinforcement Learning with Deep Energy-Based Policies", section 5.1 and its published
+example.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs.core import Channel, EnvSpec, Step, Task
+
+__all__ = ["PARAMS", "TASK", "ClassicMultiGoal", "ClassicParams", "ClassicState"]
+
+Array = jax.Array
+
+
+class ClassicParams(NamedTuple):
+    """Constants of the task; lengths in the source's coordinates, where the arena is [-7, 7]^2."""
+
+    goals: Any  # (4, 2) goal positions without drift
+    goal_offset: Any  # (2,) shift of all goals: the drift channel
+    bound: Any  # () half width of the arena
+    start_std: Any  # () standard deviation of each coordinate of the start
+    action_cost: Any  # () reward lost per unit of |a|^2
+    distance_cost: Any  # () reward lost per unit of squared distance to the nearest goal
+    goal_bonus: Any  # () reward for arriving
+    goal_radius: Any  # () distance that counts as arrival
+
+
+PARAMS = ClassicParams(
+    goals=np.array([[5.0, 0.0], [-5.0, 0.0], [0.0, 5.0], [0.0, -5.0]], np.float32),
+    goal_offset=np.zeros(2, np.float32),
+    bound=np.float32(7.0),
+    start_std=np.float32(0.1),
+    action_cost=np.float32(30.0),
+    distance_cost=np.float32(1.0),
+    goal_bonus=np.float32(10.0),
+    goal_radius=np.float32(1.0),
+)
+
+
+class ClassicState(NamedTuple):
+    """One episode."""
+
+    position: Array  # (2,) float32 in [-7, 7]
+    time: Array  # () int32, steps of this episode
+
+
+class ClassicMultiGoal:
+    """``p' = clip(p + a, -7, 7)`` without noise; action = velocity in [-1, 1]^2, observation ``p`` as it is.
+
+    Reward ``-30 |a|^2 - min_i |p' - g_i|^2``, plus 10 and the end of the episode within distance 1 of a goal;
+    30 steps.
+    """
+
+    spec = EnvSpec(obs_size=2, action_size=2, time_limit=30)
+
+    def reset(self, key: Array, params: ClassicParams) -> tuple[Array, ClassicState]:
+        """Start at ``N(0, start_std^2 I)``."""
+        position = params.start_std * jax.random.normal(key, (2,), jnp.float32)
+        return position, ClassicState(position, jnp.zeros((), jnp.int32))
+
+    def step(self, key: Array, state: ClassicState, action: Array, params: ClassicParams) -> Step:
+        """One move; ``key`` is not used, the task has no noise."""
+        del key
+        action = jnp.clip(action, -1.0, 1.0)
+        position = jnp.clip(state.position + action, -params.bound, params.bound)
+        away = position[None, :] - (params.goals + params.goal_offset[None, :])
+        nearest = jnp.min(jnp.sum(away**2, axis=1))
+        terminated = nearest < params.goal_radius**2
+        cost = params.action_cost * jnp.sum(action**2) + params.distance_cost * nearest
+        reward = jnp.where(terminated, params.goal_bonus, 0.0) - cost
+        time = state.time + 1
+        truncated = (time >= self.spec.time_limit) & ~terminated
+        return position, ClassicState(position, time), reward, terminated, truncated, {}
+
+
+TASK = Task(
+    name="toy_multigoal_classic",
+    family="toy",
+    env=ClassicMultiGoal(),
+    params=PARAMS,
+    # A relocation of 0.5 in normalised coordinates is 3.5 in an arena of half width 7.
+    channels=(Channel("goal_offset", -3.5, 3.5, 0.0, size=2, kind="planar"),),
+    apply_drift=lambda params, values: params._replace(goal_offset=values),
+    negative_returns=True,
+    description="soft Q-learning's multi-goal task: positions in [-7, 7], negative returns, ends at a goal",
+    # No drift_surrogate: which moves end the episode changes with the goals, so Delta^P is 2 for any drift at
+    # all.
+)

@@ -1,0 +1,137 @@
+"""The optimal policy of task ``toy`` when the goals are known: finite-horizon value iteration on a grid.
+
+A next position is worth ``W = reward + value to go``, whatever led to it, and the control cost is a sum over
+the two axes. So the best action is found by two one-dimensional passes, ``max_a W(p + 0.1 a) - cost(a)``
+along x, then along y, over actions that move by whole cells: no interpolation inside the recursion. Process
+noise enters as a three-point rule per axis with the right variance. Returns are undiscounted over the time
+limit, like evaluation returns.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs.toy.multigoal import PARAMS, MultiGoal, MultiGoalParams, goal_reward
+
+__all__ = ["Oracle", "act", "optimal_return", "solve"]
+
+Array = jax.Array
+
+_NODES = 201  # per axis; cell 0.01, so off-grid goals cost less than 0.05 % of the return
+_CELL = 2.0 / (_NODES - 1)
+_NOISE_CELLS = 2  # the noise rule uses nodes at -2, 0, +2 cells: good for a standard deviation of up to 0.02
+_HORIZON = MultiGoal.spec.time_limit
+_LINE = np.linspace(-1.0, 1.0, _NODES, dtype=np.float32)
+
+
+class Oracle(NamedTuple):
+    """A solved task."""
+
+    value: Array  # (time limit + 1, 201, 201) float32, optimal return to go from position (x, y) at each time
+    params: MultiGoalParams
+
+
+def _reach(params: MultiGoalParams) -> int:
+    """Cells moved by a full action."""
+    cells = float(params.step_size) / _CELL
+    if round(cells) < 1 or abs(cells - round(cells)) > 1e-3:
+        raise ValueError(f"the oracle needs step_size to be a multiple of {_CELL:g}; got {float(params.step_size):g}")
+    return round(cells)
+
+
+def _shifts(table: Array, reach: int, axis: int) -> list[Array]:
+    """``table`` moved by -reach .. reach cells along ``axis``; the border repeats: positions are clipped."""
+    widths = [(0, 0), (0, 0)]
+    widths[axis] = (reach, reach)
+    padded = jnp.pad(table, widths, mode="edge")
+    return [jax.lax.slice_in_dim(padded, k, k + _NODES, axis=axis) for k in range(2 * reach + 1)]
+
+
+def _backup(value: Array, reward: Array, params: MultiGoalParams, reach: int) -> Array:
+    """Values one step earlier, (201, 201)."""
+    worth = reward + value
+    side = params.process_noise**2 / (2.0 * (_NOISE_CELLS * _CELL) ** 2)
+    for axis in (0, 1):
+        low, *_, high = _shifts(worth, _NOISE_CELLS, axis)
+        worth = (1.0 - 2.0 * side) * worth + side * (low + high)
+    for axis in (0, 1):
+        moved = _shifts(worth, reach, axis)
+        costs = [params.control_cost * ((k - reach) / reach) ** 2 for k in range(2 * reach + 1)]
+        worth = moved[reach]
+        for table, cost in zip(moved, costs, strict=True):
+            worth = jnp.maximum(worth, table - cost)
+    return worth
+
+
+def _reward_table(params: MultiGoalParams) -> Array:
+    at = jax.vmap(jax.vmap(lambda x, y: goal_reward(jnp.stack([x, y]), params), (None, 0)), (0, None))
+    return at(jnp.asarray(_LINE), jnp.asarray(_LINE))
+
+
+def solve(params: MultiGoalParams = PARAMS) -> Oracle:
+    """The value table for the goals in ``params``.
+
+    ``vmap`` over ``goal_offset`` works; ``step_size`` must be a host number, it fixes the set of actions.
+
+    >>> oracle = solve()
+    >>> action = act(oracle, jax.numpy.zeros(2), 0)  # (2,): full speed towards the best goal
+    """
+    return Oracle(_solve(params, _reach(params)), params)
+
+
+@partial(jax.jit, static_argnums=1)
+def _solve(params: MultiGoalParams, reach: int) -> Array:
+    reward = _reward_table(params)
+
+    def earlier(value, _):
+        value = _backup(value, reward, params, reach)
+        return value, value
+
+    last = jnp.zeros((_NODES, _NODES), jnp.float32)
+    _, values = jax.lax.scan(earlier, last, length=_HORIZON)
+    return jnp.concatenate([values[::-1], last[None]])
+
+
+def act(oracle: Oracle, obs: Array, t: Array | int) -> Array:
+    """Greedy action (2,) in [-1, 1] at position ``obs`` (2,), ``t`` steps into the episode.
+
+    The best of 21 x 21 actions by exact reward plus interpolated value to go. Batch it with ``vmap``.
+    """
+    reach = _reach(oracle.params)
+    corner = jnp.clip((obs + 1.0) / _CELL, 0.0, _NODES - 1.0)
+    first = jnp.floor(corner).astype(jnp.int32)
+    part = corner - first.astype(jnp.float32)
+    # All actions move by whole cells, so they share one interpolation weight.
+    window = jnp.clip(first[None, :] + jnp.arange(-reach, reach + 2)[:, None], 0, _NODES - 1)
+    table = oracle.value[t + 1, window[:, 0][:, None], window[:, 1][None, :]]
+    table = (1.0 - part[0]) * table[:-1] + part[0] * table[1:]
+    table = (1.0 - part[1]) * table[:, :-1] + part[1] * table[:, 1:]
+    line = np.linspace(-1.0, 1.0, 2 * reach + 1, dtype=np.float32)
+    actions = jnp.asarray(np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2))
+    arrivals = jnp.clip(obs[None, :] + oracle.params.step_size * actions, -1.0, 1.0)
+    rewards = jax.vmap(goal_reward, in_axes=(0, None))(arrivals, oracle.params)
+    gains = rewards + table.reshape(-1) - oracle.params.control_cost * jnp.sum(actions**2, axis=1)
+    return actions[jnp.argmax(gains)]
+
+
+def optimal_return(offsets: Array, params: MultiGoalParams = PARAMS) -> Array:
+    """Optimal expected return (M,) of an episode, with goals shifted by ``offsets`` (M, 2)."""
+    return _optimal_return(jnp.asarray(offsets, jnp.float32), params, _reach(params))
+
+
+@partial(jax.jit, static_argnums=2)
+def _optimal_return(offsets: Array, params: MultiGoalParams, reach: int) -> Array:
+    density = jnp.exp(-(jnp.asarray(_LINE) ** 2) / (2.0 * params.start_std**2))
+    density = density / jnp.sum(density)
+
+    def one(offset):
+        shifted = params._replace(goal_offset=offset)
+        reward = _reward_table(shifted)
+        start = jnp.zeros((_NODES, _NODES), jnp.float32)
+        value = jax.lax.fori_loop(0, _HORIZON, lambda _, v: _backup(v, reward, shifted, reach), start)
+        return density @ value @ density
+
+    return jax.lax.map(one, offsets)

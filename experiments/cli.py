@@ -1,0 +1,238 @@
+"""The command line: `aesjax run | report | list | bench`. Exit codes: 0 done, 2 wrong arguments, 3 a run diverged,
+130 interrupted. Nothing here imports JAX before the number of devices is set."""
+
+import dataclasses
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+__all__ = ["Bench", "List", "Report", "Run", "main"]
+
+DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
+
+
+@dataclass
+class Run:
+    """Train a sweep: every carrier under every schedule, pattern and seed, then write the report."""
+
+    out: Path
+    """Folder for the results; must be new or empty unless --resume is given."""
+    task: str = "toy"
+    """Task; see `aesjax list`."""
+    carriers: str = "sac"
+    """Comma-separated carriers, or all."""
+    schedules: str = "baseline,aes,aes_r"
+    """Comma-separated schedules; `baseline` is the carrier's own weight (SAC: auto-tuned)."""
+    patterns: str = "all"
+    """Comma-separated drift patterns, or all."""
+    seeds: str = "1:5"
+    """Training seeds: 1:5 (both ends included), 1,2,7, or a mix."""
+    preset: str = "quick"
+    """Sizes: quick (minutes) or paper."""
+    steps: int | None = None
+    """Environment steps of a run, if other than the preset's."""
+    proxy: str = "td_quantile"
+    """Drift proxy of the schedules that use one."""
+    source: str | None = None
+    """Where the proxy looks: update (the update batch) or fresh (the newest transitions); default: each schedule's."""
+    drift_seed: int | None = None
+    """One drift realisation for all seeds; by default each training seed has its own."""
+    sweep: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Hyper-parameter axis NAME=V1,V2,...; may be given several times. All values train in the same program."""
+    resume: bool = False
+    """Continue an interrupted study in --out."""
+    devices: int | None = None
+    """Devices to use; on a CPU one per core by default."""
+    checkpoint_seconds: float = 30.0
+    """Seconds between checkpoints."""
+    report: bool = True
+    """Write the report at the end."""
+
+
+@dataclass
+class Report:
+    """Write DIR/report from the results in DIR."""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder of a finished study."""
+
+
+@dataclass
+class List:
+    """Print the tasks, carriers, schedules, proxies, patterns and presets there are."""
+
+
+@dataclass
+class Bench:
+    """Measure agent updates per second, beside the limit of the machine and, if asked, beside rejax."""
+
+    out: Path | None = None
+    """JSON file for the figures; must not exist."""
+    runs: str = "1,5,25,50"
+    """Numbers of stacked runs."""
+    sizes: str = "small,large"
+    """small: networks 64-64, batch 128; large: 256-256, batch 256."""
+    rounds: int = 5
+    """Timed rounds; all contestants take turns in every round."""
+    rejax: bool = False
+    """Also measure rejax's SAC, in a virtual environment of its own made in a temporary folder."""
+    devices: int | None = None
+    """Devices to use; on a CPU one per core by default."""
+
+
+Command = (
+    Annotated[Run, tyro.conf.subcommand("run")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[List, tyro.conf.subcommand("list")]
+    | Annotated[Bench, tyro.conf.subcommand("bench")]
+)
+
+
+def start_jax(devices: int | None) -> None:
+    """Set the number of CPU devices (one per usable core unless told) before JAX starts its backend.
+
+    Raises:
+      ValueError: a number of devices that the machine does not have.
+    """
+    import jax
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if devices is not None and not 1 <= devices <= max(cores, 1024):
+        raise ValueError(f"--devices must be between 1 and {cores} on this machine; got {devices}")
+    jax.config.update("jax_num_cpu_devices", cores if devices is None else devices)
+
+
+def _say(text: str) -> None:
+    print(f"aesjax: {text}", file=sys.stderr, flush=True)
+
+
+def _list() -> int:
+    import envs
+    from aesjax.schedules import PROXIES, SCHEDULES
+    from agents import CARRIERS
+    from experiments.presets import PRESETS
+
+    def section(title: str, lines: dict[str, str]) -> None:
+        print(f"{title}:")
+        width = max(map(len, lines))
+        for name, text in lines.items():
+            print(f"  {name:<{width}}  {text}".rstrip())
+
+    section("tasks", {name: envs.make(name).description for name in envs.TASKS})
+    section("carriers", {name: f"{spec.label}; baseline = {spec.baseline}" for name, spec in CARRIERS.items()})
+    section("schedules", {"baseline": "the carrier's own weight"} | {n: s.summary for n, s in SCHEDULES.items()})
+    section("proxies", {name: _first_line(proxy) for name, proxy in PROXIES.items()})
+    section("patterns", {name: _first_line(entry) for name, entry in envs.PATTERNS.items()})
+    section(
+        "presets",
+        {
+            f"{task}/{name}": f"{preset.steps:,} steps, {preset.evaluations} evaluations of {preset.episodes} episodes"
+            for task, presets in PRESETS.items()
+            for name, preset in presets.items()
+        },
+    )
+    return DONE
+
+
+def _first_line(entry: object) -> str:
+    for part in (entry, *(entry if isinstance(entry, tuple) else ())):
+        doc = getattr(part, "__doc__", None)
+        if callable(part) and doc:
+            return doc.strip().splitlines()[0]
+    return ""
+
+
+def _run(arguments: Run) -> int:
+    from aesjax.lab.driver import Interrupted
+    from experiments import runner
+    from experiments.config import make_config
+
+    try:
+        start_jax(arguments.devices)
+        options = dataclasses.asdict(arguments)
+        keep = ("task", "carriers", "schedules", "patterns", "seeds", "preset", "steps", "proxy", "source")
+        config = make_config(
+            **{name: options[name] for name in keep}, drift_seed=arguments.drift_seed, sweep=arguments.sweep
+        )
+        study = runner.open_study(config, arguments.out, resume=arguments.resume)
+    except (ValueError, KeyError, OSError) as error:
+        _say(str(error))
+        return WRONG
+    try:
+        outcome = runner.train(study, checkpoint_seconds=arguments.checkpoint_seconds)
+    except runner.Refused as error:
+        _say(str(error))
+        return WRONG
+    except Interrupted:
+        _say(f"interrupted; a checkpoint is written. Continue with:\n  {_again(arguments)}")
+        return INTERRUPTED
+    if arguments.report:
+        from aesjax.lab.report import write_report
+
+        print(f"report: {write_report(arguments.out)}")
+    for line in outcome.diverged:
+        _say(line)
+    return DIVERGED if outcome.diverged else DONE
+
+
+def _again(arguments: Run) -> str:
+    """The command that continues this one."""
+    import shlex
+
+    words = ["aesjax", "run"]
+    for field in dataclasses.fields(arguments):
+        value = getattr(arguments, field.name)
+        option = "--" + field.name.replace("_", "-")
+        if field.name == "resume" or (field.default is not dataclasses.MISSING and value == field.default):
+            continue
+        if field.name == "report":
+            words.append("--no-report")
+        elif field.name == "sweep":
+            words += [word for item in value for word in (option, item)]
+        else:
+            words += [option, str(value)]
+    return shlex.join([*words, "--resume"])
+
+
+def _report(arguments: Report) -> int:
+    from aesjax.lab.report import write_report
+
+    try:
+        print(f"report: {write_report(arguments.directory)}")
+    except (ValueError, OSError) as error:
+        _say(str(error))
+        return WRONG
+    return DONE
+
+
+def _bench(arguments: Bench) -> int:
+    from experiments import bench
+
+    try:
+        start_jax(arguments.devices)
+        bench.run(arguments)
+    except (ValueError, OSError) as error:
+        _say(str(error))
+        return WRONG
+    return DONE
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of the `aesjax` command; returns the exit code."""
+    command: Literal["run"] | Run | Report | List | Bench
+    command = tyro.cli(Command, prog="aesjax", args=argv, description="Drift-aware exploration in JAX.")  # type: ignore
+    if isinstance(command, Run):
+        return _run(command)
+    if isinstance(command, Report):
+        return _report(command)
+    if isinstance(command, Bench):
+        return _bench(command)
+    return _list()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,283 @@
+"""The configuration of a study: everything needed to run it again, as plain JSON, checked before anything starts."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import envs
+from aesjax.schedules import PROXIES, SCHEDULES, ScheduleHyper
+from agents import CARRIERS
+from experiments.presets import presets_of
+
+__all__ = ["BASELINE", "Method", "StudyConfig", "config_from_json", "make_config", "methods_of", "parse_seeds"]
+
+BASELINE = "baseline"
+FORMAT = 1
+SOURCES = ("update", "fresh")
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """One carrier under one schedule with one setting of the swept hyper-parameters."""
+
+    name: str  # "SAC", "SAC+AES", "SAC+AES[kappa=0.3]"
+    carrier: str
+    schedule: str  # registered name, `baseline` already resolved
+    variant: str  # "" or "kappa=0.3"
+    values: tuple[tuple[str, float], ...]  # swept hyper-parameters that differ from the preset
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyConfig:
+    """A study, complete: presets are already resolved into numbers."""
+
+    task: str
+    preset: str
+    carriers: tuple[str, ...]
+    schedules: tuple[str, ...]
+    patterns: tuple[str, ...]
+    seeds: tuple[int, ...]
+    steps: int  # environment steps of a run
+    num_envs: int
+    evaluations: int
+    episodes: int
+    segments: int
+    replay_capacity: int  # transitions
+    warmup: int  # environment steps with random actions
+    proxy: str
+    source: str | None  # None: each schedule's own default
+    drift_seed: int | None  # None: the training seed
+    sweep: Mapping[str, tuple[float, ...]]
+    settings: Mapping[str, Mapping[str, Any]]  # per carrier: base, config, hyper, schedule
+    format: int = FORMAT
+
+    @property
+    def vector_steps(self) -> int:
+        """Actions of each environment copy in a run."""
+        return self.steps // self.num_envs
+
+    @property
+    def chunk(self) -> int:
+        """Vector steps between two evaluations."""
+        return self.vector_steps // self.evaluations
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; `config_from_json` is the inverse."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    def fingerprint(self) -> str:
+        """Short hash of the whole configuration."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """``1:5`` (both ends included), ``1,4,7`` or a mix of the two.
+
+    >>> parse_seeds("1:3,10")
+    (1, 2, 3, 10)
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        try:
+            low, high = int(first), int(last if colon else first)
+        except ValueError:
+            raise ValueError(f"seeds must look like 1:5 or 1,2,7; got '{text}'") from None
+        if low < 0 or high < low or high >= 2**32:
+            raise ValueError(f"seeds must be between 0 and {2**32 - 1}, ranges from low to high; got '{part}'")
+        seeds += range(low, high + 1)
+    if len(set(seeds)) != len(seeds):
+        raise ValueError(f"every seed may be given once; got '{text}'")
+    return tuple(seeds)
+
+
+def _names(text: str, registry: Mapping[str, Any], option: str) -> tuple[str, ...]:
+    """Comma-separated names, each looked up so that a wrong one is answered with the nearest known one."""
+    names = tuple(registry) if text == "all" else tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise ValueError(f"{option} needs at least one name; registered: {', '.join(sorted(registry))}")
+    for name in names:
+        registry[name]
+    if len(set(names)) != len(names):
+        raise ValueError(f"{option} names something twice: '{text}'")
+    return names
+
+
+def _sweep(items: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    axes: dict[str, tuple[float, ...]] = {}
+    for item in items:
+        name, equals, values = item.partition("=")
+        try:
+            axes[name] = tuple(float(value) for value in values.split(","))
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...; got '{item}'")
+    return axes
+
+
+def _check_sweep(axes: Mapping[str, Sequence[float]], carriers: Sequence[str]) -> None:
+    known = {*ScheduleHyper._fields, *(f for name in carriers for f in CARRIERS[name].hyper._fields)}
+    for name in axes:
+        if name not in known:
+            raise ValueError(f"unknown hyper-parameter '{name}' in --sweep; known: {', '.join(sorted(known))}")
+
+
+class _Schedules(Mapping[str, Any]):
+    """The schedule registry with `baseline` added, for look-ups of what a person typed."""
+
+    def __getitem__(self, name: str) -> Any:
+        return None if name == BASELINE else SCHEDULES[name]
+
+    def __iter__(self):
+        yield BASELINE
+        yield from SCHEDULES
+
+    def __len__(self) -> int:
+        return len(SCHEDULES) + 1
+
+
+class _Patterns(Mapping[str, Any]):
+    """The drift patterns with the task registry's kind of error."""
+
+    def __getitem__(self, name: str) -> int:
+        return envs.pattern_index(name)
+
+    def __iter__(self):
+        return iter(envs.PATTERNS)
+
+    def __len__(self) -> int:
+        return len(envs.PATTERNS)
+
+
+def make_config(
+    *,
+    task: str,
+    carriers: str,
+    schedules: str,
+    patterns: str,
+    seeds: str,
+    steps: int | None = None,
+    preset: str = "quick",
+    proxy: str = "td_quantile",
+    source: str | None = None,
+    drift_seed: int | None = None,
+    sweep: Sequence[str] = (),
+) -> StudyConfig:
+    """Resolve a preset and what was typed into a complete, checked configuration.
+
+    Raises:
+      ValueError, KeyError: with one sentence that names the value and what is allowed.
+    """
+    envs.make(task)
+    sizes = presets_of(task)[preset]
+    carrier_names = _names(carriers, CARRIERS, "--carriers")
+    settings: dict[str, dict[str, Any]] = {}
+    for name in carrier_names:
+        if name not in sizes.carriers:
+            raise ValueError(f"preset '{preset}' of task '{task}' has no settings for carrier '{name}'")
+        own = sizes.carriers[name]
+        settings[name] = {
+            "base": own.base,
+            "config": dict(own.config),
+            "hyper": dict(own.hyper),
+            "schedule": dict(own.schedule),
+        }
+    PROXIES[proxy]
+    if source is not None and source not in SOURCES:
+        raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
+    axes = _sweep(sweep)
+    _check_sweep(axes, carrier_names)
+
+    horizon = sizes.steps if steps is None else steps
+    multiple = sizes.num_envs * sizes.evaluations
+    if horizon <= 0 or horizon % multiple:
+        near = max(multiple, round(horizon / multiple) * multiple)
+        raise ValueError(
+            f"--steps must be a positive multiple of {multiple} ({sizes.num_envs} environments times "
+            f"{sizes.evaluations} evaluations); got {horizon}, the nearest is {near}"
+        )
+
+    def in_envs(count: float) -> int:
+        return max(1, round(count / sizes.num_envs)) * sizes.num_envs
+
+    return StudyConfig(
+        task=task,
+        preset=preset,
+        carriers=carrier_names,
+        schedules=_names(schedules, _Schedules(), "--schedules"),
+        patterns=_names(patterns, _Patterns(), "--patterns"),
+        seeds=parse_seeds(seeds),
+        steps=horizon,
+        num_envs=sizes.num_envs,
+        evaluations=sizes.evaluations,
+        episodes=sizes.episodes,
+        segments=sizes.segments,
+        replay_capacity=in_envs(sizes.replay_fraction * horizon),
+        # At least the window of newest transitions that fresh proxies read.
+        warmup=in_envs(max(sizes.warmup_fraction * horizon, 128)),
+        proxy=proxy,
+        source=source,
+        drift_seed=drift_seed,
+        sweep=axes,
+        settings=settings,
+    )
+
+
+def config_from_json(data: Any) -> StudyConfig:
+    """The configuration stored in a `config.json`.
+
+    Raises:
+      ValueError: it is not one, or of another format.
+    """
+    if not isinstance(data, dict) or "format" not in data:
+        raise ValueError("it is not the configuration of a study")
+    if data["format"] != FORMAT:
+        raise ValueError(f"its format is {data['format']}, this version reads {FORMAT}")
+    fields = {field.name for field in dataclasses.fields(StudyConfig)}
+    if set(data) != fields:
+        odd = sorted(set(data) ^ fields)
+        raise ValueError(f"its fields differ from what this version writes: {', '.join(odd)}")
+    values = dict(data)
+    for name in ("carriers", "schedules", "patterns", "seeds"):
+        values[name] = tuple(values[name])
+    values["sweep"] = {name: tuple(axis) for name, axis in values["sweep"].items()}
+    return StudyConfig(**values)
+
+
+def _default(config: StudyConfig, carrier: str, name: str) -> float:
+    """The preset's value of a swept hyper-parameter."""
+    own = config.settings[carrier]
+    if name == "base":
+        return own["base"]
+    if name in own["hyper"]:
+        return own["hyper"][name]
+    if name in CARRIERS[carrier].hyper._fields:
+        return CARRIERS[carrier].hyper._field_defaults[name]
+    return own["schedule"].get(name, ScheduleHyper._field_defaults.get(name))
+
+
+def methods_of(config: StudyConfig, carrier: str) -> list[Method]:
+    """The methods that a study compares on one carrier, in table order.
+
+    A swept hyper-parameter multiplies the methods that read it and no others; the value that the preset has anyway
+    carries no suffix, so a sweep that contains it contains the plain method.
+    """
+    spec = CARRIERS[carrier]
+    methods: dict[str, Method] = {}
+    for asked in config.schedules:
+        schedule = spec.baseline if asked == BASELINE else asked
+        label = spec.label if asked == BASELINE else f"{spec.label}+{SCHEDULES[schedule].label}"
+        reads = {*SCHEDULES[schedule].hyper, *spec.hyper._fields}
+        combinations: list[tuple[tuple[str, float], ...]] = [()]
+        for name, values in config.sweep.items():
+            if name in reads:
+                combinations = [(*chosen, (name, value)) for chosen in combinations for value in values]
+        for chosen in combinations:
+            differing = tuple((n, v) for n, v in chosen if v != _default(config, carrier, n))
+            variant = ",".join(f"{n}={v:g}" for n, v in differing)
+            name = f"{label}[{variant}]" if variant else label
+            methods.setdefault(name, Method(name, carrier, schedule, variant, differing))
+    return list(methods.values())

@@ -1,0 +1,172 @@
+"""Runs a study in a folder: refuses what would overwrite something, trains, writes curves and manifest."""
+
+import math
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aesjax.lab import store
+from aesjax.lab.checkpoint import CheckpointError
+from aesjax.lab.driver import Plan, run_sweep
+from aesjax.lab.progress import Progress
+from aesjax.lab.sweep import compile_program, memory_budget, plan_waves, take
+from agents.loop import REASONS
+from experiments.config import StudyConfig, config_from_json
+from experiments.study import build_part, floor_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Outcome", "Refused", "Study", "open_study", "train"]
+
+
+class Refused(ValueError):
+    """The study cannot be continued; nothing was changed."""
+
+
+class Study(NamedTuple):
+    """A checked configuration and the folder that is its own."""
+
+    config: StudyConfig
+    directory: Path
+    resume: bool
+
+
+class Outcome(NamedTuple):
+    """What training left behind."""
+
+    curves: Path
+    diverged: list[str]  # one sentence per run
+
+
+def open_study(config: StudyConfig, directory: Path, *, resume: bool) -> Study:
+    """Claim ``directory`` for a study, or recognise it as this study's own.
+
+    Raises:
+      ValueError: the folder holds something else, another configuration, or cannot be written.
+    """
+    path = directory / store.CONFIG
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"--out {directory} is a file; give a folder")
+    occupied = directory.is_dir() and any(directory.iterdir())
+    if occupied and not resume:
+        hint = "add --resume to continue it, or " if path.exists() else ""
+        raise ValueError(f"--out {directory} is not empty; {hint}choose another folder")
+    if resume:
+        if not path.exists():
+            raise ValueError(f"--resume: there is no study in {directory} ({store.CONFIG} is missing)")
+        data = store.read_json(path)
+        try:
+            known = config_from_json(data)
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            raise ValueError(f"--resume: {path} cannot be used: {error}") from None
+        differing = store.differing_fields(known.to_json(), config.to_json())
+        if differing:
+            raise ValueError(
+                f"--resume: the study in {directory} has another configuration ({'; '.join(differing)}); "
+                "repeat its options or choose another folder"
+            )
+        return Study(config, directory, resume=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        store.write_json(path, config.to_json())
+    except OSError as error:
+        raise ValueError(f"--out {directory} cannot be written: {error.strerror or error}") from None
+    return Study(config, directory, resume=False)
+
+
+def train(study: Study, *, checkpoint_seconds: float = 30.0, quiet: bool = False) -> Outcome:
+    """Train everything that is not trained yet and write `curves.parquet` and `manifest.json`.
+
+    Raises:
+      Refused: no checkpoint can be trusted.
+      Interrupted: a signal asked to stop.
+    """
+    import polars as pl
+
+    config, directory = study.config, study.directory
+    plan = Plan(config.evaluations, config.chunk, config.num_envs, checkpoint_seconds)
+    began, frames, parts = time.monotonic(), [], {}
+    floor = floor_of(config)
+    for carrier in config.carriers:
+        part = build_part(config, carrier)
+        executables = compile_program(part.program)
+        devices = executables.devices
+        waves = plan_waves(part.program, take(part.runs, 0), len(part.labels), len(devices), memory_budget(devices))
+        title = f"{carrier}: {len(part.labels)} runs"
+        with open(os.devnull, "w") as nowhere:
+            with Progress(plan, len(part.labels), waves.count, title, nowhere if quiet else None) as progress:
+                start = time.monotonic()
+                try:
+                    rows = run_sweep(
+                        executables,
+                        part.program,
+                        part.runs,
+                        part.labels,
+                        waves,
+                        plan,
+                        directory=directory / store.CHECKPOINTS / carrier,
+                        study=config.fingerprint(),
+                        resume=study.resume,
+                        on_tick=progress.tick,
+                        on_note=progress.note,
+                    )
+                except CheckpointError as error:
+                    raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
+        parts[carrier] = {
+            "runs": len(part.labels),
+            "waves": waves.count,
+            "wave_width": waves.width,
+            "seconds": round(time.monotonic() - start, 2),
+        }
+        frames.append(rows)
+    rows = pl.concat(frames, how="diagonal")
+    statuses = _statuses(rows, config.num_envs)
+    curves = rows.drop("diverged_at", "reason")
+    path = directory / store.CURVES
+    store.write_curves(path, curves)
+    store.write_json(
+        directory / store.MANIFEST,
+        store.environment()
+        | {
+            "resumed": study.resume,
+            "wall_seconds": round(time.monotonic() - began, 2),
+            "parts": parts,
+            "floors": {config.task: floor},
+            "runs": statuses,
+        },
+    )
+    lines = [
+        f"{s['method']}, {s['pattern']}, seed {s['seed']} diverged at step {s['diverged_at']}: {s['reason']}"
+        for s in statuses
+        if s["status"] == "diverged"
+    ]
+    return Outcome(path, lines)
+
+
+def _statuses(rows: "pl.DataFrame", num_envs: int) -> list[dict[str, Any]]:
+    """One entry per run: finished, or diverged with the environment step and the reason."""
+    import polars as pl
+
+    identity = ["task", "method", "pattern", "seed"]
+    table = rows.group_by(identity, maintain_order=True).agg(
+        pl.col("diverged_at").max(),
+        pl.col("reason").max(),
+        pl.col("step").filter(~pl.col("return_mean").is_finite()).min().alias("bad_return"),
+    )
+    statuses = []
+    for entry in table.to_dicts():
+        status: dict[str, Any] = {name: entry[name] for name in identity}
+        at, reason, bad = entry["diverged_at"], entry["reason"], entry["bad_return"]
+        if at is not None and not math.isnan(at) and at >= 0:
+            why = ", ".join(text for bit, text in enumerate(REASONS) if int(reason) >> bit & 1)
+            status |= {"status": "diverged", "diverged_at": int(at) * num_envs, "reason": why}
+        elif bad is not None:
+            status |= {"status": "diverged", "diverged_at": bad, "reason": "evaluation return not finite"}
+        else:
+            status |= {"status": "finished"}
+        statuses.append(status)
+    return statuses
+
+

@@ -1,0 +1,147 @@
+"""From a configuration to results: programs, runs, files. The one place where tasks, carriers and schedules meet."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import envs
+from aesjax import schedules
+from aesjax.lab.sweep import Program, stack
+from aesjax.schedules import SCHEDULES, ScheduleHyper
+from agents import CARRIERS
+from agents.loop import LoopConfig, Run, make_off_policy
+from agents.rollout import random_returns
+from envs.world import World
+from experiments.config import Method, StudyConfig, methods_of
+
+__all__ = ["Part", "build_part", "floor_of"]
+
+FLOOR_EPISODES = 1000
+
+
+class Part(NamedTuple):
+    """One carrier's share of a study: one program and all its runs."""
+
+    carrier: str
+    program: Program
+    runs: Any  # stacked, NumPy, leading run axis
+    labels: list[dict[str, Any]]  # per run: family, task, method, carrier, schedule, variant, pattern, seed
+
+
+def _world(config: StudyConfig) -> World:
+    return World(envs.make(config.task), config.vector_steps, config.segments)
+
+
+def _hypers(config: StudyConfig, method: Method, action_size: int) -> tuple[Any, ScheduleHyper]:
+    """The traced floats of one method: carrier's and schedule's."""
+    spec, own = CARRIERS[method.carrier], config.settings[method.carrier]
+    updates = config.vector_steps - config.warmup // config.num_envs
+    hyper = spec.hyper()._replace(**own["hyper"])
+    schedule = ScheduleHyper(target_entropy=-float(action_size), updates=float(updates))._replace(
+        base=own["base"], **own["schedule"]
+    )
+    for name, value in method.values:
+        if name in spec.hyper._fields:
+            hyper = hyper._replace(**{name: value})
+        else:
+            schedule = schedule._replace(**{name: value})
+    schedules.check(schedule)
+    as_array = partial(jax.tree.map, np.float32)
+    return as_array(hyper), as_array(schedule)
+
+
+def build_part(
+    config: StudyConfig, carrier: str, on_trace: Callable[[str], None] = lambda name: None
+) -> Part:
+    """The program of one carrier on the study's task and every run of it.
+
+    Args:
+      on_trace: called with "init", "chunk" or "evaluate" whenever JAX traces that function; lets a test count
+        compilations.
+    """
+    world = _world(config)
+    spec, own = CARRIERS[carrier], config.settings[carrier]
+    methods = methods_of(config, carrier)
+    kinds = tuple(dict.fromkeys(method.schedule for method in methods))
+    needed = schedules.required_signals(kinds, config.proxy, config.source)
+    static = {k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()}
+    built = spec.make(world.obs_size, world.action_size, spec.config(**static))
+    loop = make_off_policy(
+        world,
+        built,
+        lambda run: schedules.build(kinds, run.schedule_hyper, run.schedule, config.proxy, config.source),
+        LoopConfig(
+            num_envs=config.num_envs,
+            chunk=config.chunk,
+            warmup=config.warmup // config.num_envs,
+            capacity=config.replay_capacity,
+            episodes=config.episodes,
+            fresh=bool(needed & {"fresh_td_error", "fresh_critic_drift"}),
+        ),
+    )
+
+    def traced(name: str) -> Callable[..., Any]:
+        function = getattr(loop, name)
+
+        def counted(*args: Any) -> Any:
+            on_trace(name)
+            return function(*args)
+
+        return counted
+
+    drift = jax.jit(world.drift, static_argnums=0)
+    runs, labels = [], []
+    drifts: dict[tuple[str, int], Any] = {}
+    for method in methods:
+        hyper, schedule_hyper = _hypers(config, method, world.action_size)
+        for pattern in config.patterns:
+            for seed in config.seeds:
+                at = (pattern, seed if config.drift_seed is None else config.drift_seed)
+                if at not in drifts:
+                    drifts[at] = jax.device_get(drift(pattern, np.uint32(at[1])))
+                runs.append(
+                    Run(
+                        seed=np.uint32(seed),
+                        drift=drifts[at],
+                        schedule=np.int32(kinds.index(method.schedule)),
+                        schedule_hyper=schedule_hyper,
+                        hyper=hyper,
+                    )
+                )
+                labels.append(
+                    {
+                        "family": world.task.family,
+                        "task": config.task,
+                        "method": method.name,
+                        "carrier": carrier,
+                        "schedule": method.schedule,
+                        "variant": method.variant,
+                        "pattern": pattern,
+                        "seed": seed,
+                    }
+                )
+    return Part(carrier, Program(traced("init"), traced("chunk"), traced("evaluate")), stack(runs), labels)
+
+
+def floor_of(config: StudyConfig) -> float:
+    """Mean return of uniformly random actions on the steady task: the floor of the offset-safe metrics.
+
+    A fixed key and 1000 episodes, the same for every study of the task.
+    """
+    world = _world(config)
+    nominal = world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0]
+    returns = jax.jit(lambda key: random_returns(world, world.params_of(nominal), key, FLOOR_EPISODES))
+    mean = float(jnp.mean(returns(jax.random.key(0))))
+    if not math.isfinite(mean):
+        raise ValueError(f"the random policy's return on '{config.task}' is not finite")
+    return mean
+
+
+def schedule_labels() -> dict[str, str]:
+    """Schedule names and their labels in tables."""
+    return {name: spec.label for name, spec in SCHEDULES.items()}

@@ -1,0 +1,43 @@
+"""A one-step bandit whose maximum-entropy optimum is known, and helpers to stack runs of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+
+@dataclass(frozen=True)
+class Bandit:
+    """Reward ``-curvature (a - centre)^2``, one step, always terminated: the optimum is N(centre, lam / 2 curvature)."""
+
+    curvature: float = 5.0
+    centre: float = 0.3
+    name: str = "bandit"
+    obs_size: int = 1
+    action_size: int = 1
+    time_limit: int = 1
+
+    def path(self, drift: Any, steps: jax.Array):
+        return jnp.zeros((steps.shape[0], 1)), jnp.zeros(steps.shape[0])
+
+    def displacement(self, values: jax.Array):
+        return jnp.sum(values)
+
+    def params_of(self, values: jax.Array):
+        return ()
+
+    def reset(self, key: jax.Array, num: int, params: Any):
+        return jnp.zeros((num, 1)), ()
+
+    def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any):
+        obs = jnp.zeros((action.shape[0], 1))
+        reward = -self.curvature * (action[:, 0] - self.centre) ** 2
+        done = jnp.ones(action.shape[0], bool)
+        return obs, (), reward, done, ~done, obs
+
+
+@pytest.fixture
+def bandit() -> Bandit:
+    return Bandit()

@@ -1,0 +1,59 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from envs.drift import change_points, clock, progress_clock
+
+HORIZONS = [(total, n) for total in (40, 2_460, 25_000, 100_000, 1_000_000) for n in (4, 5, 10) if total % n == 0]
+
+
+@pytest.mark.parametrize(("total", "segments"), HORIZONS)
+def test_clock_is_exact_and_right_continuous_at_every_change_point(total, segments):
+    length = total // segments
+    points = np.array(change_points(total, segments))
+    np.testing.assert_array_equal(points, np.arange(1, segments) * length)
+    at = jax.jit(jax.vmap(lambda step: clock(step, total, segments)))
+    segment, phase = at(points)
+    np.testing.assert_array_equal(segment, np.arange(1, segments))
+    np.testing.assert_array_equal(phase, 0.0)
+    segment, phase = at(points - 1)
+    np.testing.assert_array_equal(segment, np.arange(segments - 1))
+    np.testing.assert_allclose(phase, (length - 1) / length, rtol=1e-6)
+    assert (np.asarray(phase) < 1.0).all()
+
+
+def test_clock_agrees_with_integer_arithmetic_at_every_step():
+    steps = np.arange(2_460)
+    segment, phase = jax.vmap(lambda step: clock(step, 2_460, 5))(steps)
+    np.testing.assert_array_equal(segment, steps // 492)
+    np.testing.assert_allclose(phase, steps % 492 / 492, rtol=1e-6)
+
+
+@pytest.mark.parametrize("step", [100, 101, 10**9])
+def test_clock_from_the_end_on_is_the_left_limit(step):
+    assert tuple(map(float, clock(step, 100, 5))) == (4.0, 1.0)
+
+
+def test_clock_accepts_a_traced_horizon():
+    segment, phase = jax.jit(lambda step, total: clock(step, total, 5))(jnp.int32(50), jnp.int32(100))
+    assert (segment.dtype, phase.dtype) == (jnp.int32, jnp.float32)
+    assert (int(segment), float(phase)) == (2, 0.5)
+
+
+@pytest.mark.parametrize(("total", "segments"), [(101, 5), (0, 5), (10, 0)])
+def test_a_horizon_that_does_not_divide_into_segments_is_refused(total, segments):
+    with pytest.raises(ValueError, match="multiple of segments"):
+        change_points(total, segments)
+    with pytest.raises(ValueError, match="multiple of segments"):
+        clock(0, total, segments)
+
+
+@pytest.mark.parametrize("segments", [4, 5, 7, 10])
+def test_progress_clock_puts_every_change_point_at_phase_zero(segments):
+    progress = np.arange(segments) / segments
+    segment, phase = jax.vmap(lambda u: progress_clock(u, segments))(progress)
+    np.testing.assert_array_equal(segment, np.arange(segments))
+    np.testing.assert_array_equal(phase, 0.0)
+    assert tuple(map(float, progress_clock(1.0, segments))) == (segments - 1, 1.0)
+    np.testing.assert_allclose(float(progress_clock(0.5 / segments, segments)[1]), 0.5, rtol=1e-5)

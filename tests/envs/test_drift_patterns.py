@@ -1,0 +1,281 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from aesjax.registry import Registry, UnknownNameError
+from envs.drift import (
+    PATTERNS,
+    change_points,
+    displacement,
+    draw,
+    drifted_params,
+    pattern_index,
+    progress_clock,
+    truth,
+    values,
+)
+
+# The bounds of the MuJoCo tasks, and a planar channel between them so that the slices are tested too.
+SCALARS = (envs.Channel("body_mass", 0.7, 1.3, 1.0), envs.Channel("joint_friction", 0.5, 1.5, 1.0))
+MIXTURE = (SCALARS[0], envs.Channel("goal", -0.5, 0.5, 0.0, size=2, kind="planar"), SCALARS[1])
+
+
+def fake_task(channels, name="fake"):
+    return envs.Task(name, "mujoco", None, None, channels, lambda params, values: values, True, "no physics")
+
+
+BODY = fake_task(SCALARS)
+MIXED_BAG = fake_task(MIXTURE, "fake mixture")
+TASKS = {**{name: envs.make(name) for name in envs.TASKS}, "scalars": BODY, "scalars and plane": MIXED_BAG}
+LOW, HIGH = np.array([0.7, 0.5]), np.array([1.3, 1.5])
+MID, AMP = (LOW + HIGH) / 2, (HIGH - LOW) / 2
+TOTAL = 200
+
+
+@functools.cache
+def program(name):
+    """Everything about one task under one pattern and seed, both traced: one compilation per task."""
+    task = next(task for task in TASKS.values() if task.name == name)
+
+    def at(index, seed, step):
+        return truth(task.channels, index, draw(task, seed), step, TOTAL)
+
+    def whole(index, seed):
+        last = values(task.channels, index, draw(task, seed), jnp.int32(4), jnp.float32(1.0))
+        return jax.vmap(lambda step: at(index, seed, step))(jnp.arange(TOTAL + 1)), last
+
+    return jax.jit(at), jax.jit(whole)
+
+
+def path(task, pattern, seed=3):
+    """DriftTruth at every step, leading axis ``TOTAL``."""
+    drift, _ = program(task.name)[1](pattern_index(pattern), seed)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:TOTAL], drift)
+
+
+@functools.cache
+def levels(name, segments=5, seeds=500):
+    """Levels of many seeds, (seeds, segments + 1, D)."""
+    task = next(task for task in TASKS.values() if task.name == name)
+    return np.asarray(jax.jit(jax.vmap(lambda seed: draw(task, seed, segments).levels))(jnp.arange(seeds)))
+
+
+def test_the_registry_holds_the_five_patterns_in_order():
+    assert list(PATTERNS)[:5] == ["steady", "abrupt", "linear", "periodic", "mixed"]
+    assert [pattern_index(name) for name in PATTERNS] == list(range(len(PATTERNS)))
+
+
+def test_an_unknown_pattern_gets_the_text_of_the_other_registries():
+    with pytest.raises(UnknownNameError) as theirs:
+        Registry("pattern", **PATTERNS)["abrubt"]
+    with pytest.raises(envs.UnknownNameError) as ours:
+        pattern_index("abrubt")
+    assert str(ours.value) == str(theirs.value)
+    assert "did you mean 'abrupt'?" in str(ours.value)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+class TestEveryPatternOnEveryTask:
+    def test_is_finite_float32_and_scalars_stay_inside_their_bounds(self, task, pattern):
+        drift = path(task, pattern)
+        assert drift.values.shape == (TOTAL, sum(channel.size for channel in task.channels))
+        assert (drift.values.dtype, drift.change.dtype) == (np.float32, np.float32)
+        assert np.isfinite(drift.values).all()
+        start = 0
+        for channel in task.channels:
+            own = drift.values[:, start : start + channel.size]
+            start += channel.size
+            if channel.kind == "scalar":
+                assert own.min() >= channel.low - 1e-6
+                assert own.max() <= channel.high + 1e-6
+            else:  # a shift may leave the disc of one radius only by the gradual part of `mixed`
+                assert np.linalg.norm(own, axis=1).max() <= 1.5 * channel.high + 1e-5
+
+    def test_change_is_the_scaled_difference_and_zero_at_the_first_step(self, task, pattern):
+        drift = path(task, pattern)
+        spans = np.concatenate([np.full(c.size, c.high - c.low) for c in task.channels])
+        expected = np.linalg.norm(np.diff(drift.values, axis=0) / spans, axis=1)
+        assert drift.change[0] == 0.0
+        np.testing.assert_allclose(drift.change[1:], expected, atol=1e-6)
+
+    def test_jumps_happen_at_change_points_only_and_only_where_declared(self, task, pattern):
+        drift = path(task, pattern)
+        expected = change_points(TOTAL) if PATTERNS[pattern].jumps else []
+        np.testing.assert_array_equal(np.flatnonzero(drift.is_change_point), expected)
+        smooth = np.delete(drift.change, expected)
+        # A cycle of 40 steps moves a scalar by at most pi/40 of its range; three coordinates and a plane add up.
+        assert smooth.max() <= 2.0 * np.pi / 40
+        assert (drift.change[expected] > 0.0).all()
+
+    def test_the_end_of_the_run_is_the_left_limit(self, task, pattern):
+        drift, left_limit = program(task.name)[1](pattern_index(pattern), 3)
+        np.testing.assert_allclose(drift.values[TOTAL], left_limit, atol=1e-6)
+        assert not drift.is_change_point[TOTAL]
+        assert drift.change[TOTAL] <= 2.0 * np.pi / 40
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_jit_equals_eager(pattern):
+    eager = truth(MIXTURE, pattern_index(pattern), draw(MIXED_BAG, 3), 120, TOTAL)
+    drift = path(MIXED_BAG, pattern)
+    np.testing.assert_allclose(drift.values[120], eager.values, atol=1e-6)
+    np.testing.assert_allclose(drift.change[120], eager.change, atol=1e-6)
+    assert drift.is_change_point[120] == eager.is_change_point
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+class TestEveryTask:
+    def test_steady_is_nominal_always(self, task):
+        drift = path(task, "steady")
+        nominal = np.concatenate([np.full(c.size, c.nominal, np.float32) for c in task.channels])
+        np.testing.assert_array_equal(drift.values, np.broadcast_to(nominal, drift.values.shape))
+        assert (drift.change == 0.0).all()
+
+    @pytest.mark.parametrize("pattern", ["abrupt", "mixed"])
+    def test_equals_steady_bit_for_bit_until_the_first_change_point(self, task, pattern):
+        first = change_points(TOTAL)[0]
+        drifting, steady = path(task, pattern).values, path(task, "steady").values
+        np.testing.assert_array_equal(drifting[:first], steady[:first])
+        assert (drifting[first] != steady[first]).any()
+
+    def test_realisation_depends_on_the_seed_and_the_name_only(self, task):
+        one, again, other = draw(task, 7), draw(task, 7), draw(task, 8)
+        renamed = draw(task._replace(name="renamed"), 7)
+        np.testing.assert_array_equal(one.levels, again.levels)
+        np.testing.assert_array_equal(one.directions, again.directions)
+        assert (one.levels[1:] != other.levels[1:]).all()
+        assert (one.levels[1:] != renamed.levels[1:]).all()
+
+    def test_two_stacked_runs_equal_two_single_runs(self, task):
+        single = program(task.name)[0]
+        runs = jnp.array([pattern_index("mixed"), pattern_index("linear")]), jnp.array([1, 2]), jnp.array([77, 150])
+        both = jax.jit(jax.vmap(single))(*runs)
+        for run in (0, 1):
+            alone = single(*(leaf[run] for leaf in runs))
+            jax.tree.map(lambda a, b, run=run: np.testing.assert_allclose(a[run], b, atol=1e-6), both, alone)
+
+
+def test_a_new_pattern_seed_or_step_compiles_nothing():
+    traces = []
+
+    @jax.jit
+    def params(index, realisation, step, total):
+        traces.append(1)
+        return drifted_params(BODY, index, realisation, step, total)
+
+    for index in range(len(PATTERNS)):
+        params(jnp.int32(index), draw(BODY, index), jnp.int32(10 * index), jnp.int32(100 * (index + 1)))
+    assert len(traces) == 1
+
+
+def test_a_realisation_for_another_number_of_segments_is_refused():
+    with pytest.raises(ValueError, match="drawn for 10"):
+        truth(SCALARS, 1, draw(BODY, 0, segments=10), 0, 100, segments=5)
+
+
+def test_adding_a_channel_leaves_the_draws_of_the_others_alone():
+    more = draw(MIXED_BAG._replace(name=BODY.name), 5)
+    np.testing.assert_array_equal(draw(BODY, 5).levels[:, 1], more.levels[:, 3])
+
+
+@pytest.mark.parametrize(("name", "radius"), [("toy", 0.5), ("toy_multigoal_classic", 3.5)])
+def test_abrupt_relocations_are_exactly_one_radius_long_and_stay_inside_the_disc(name, radius):
+    points = levels(name, 10)
+    np.testing.assert_array_equal(points[:, 0], 0.0)
+    lengths = np.linalg.norm(np.diff(points, axis=1), axis=2)
+    np.testing.assert_allclose(lengths, radius, atol=1e-6 * radius / 0.5)
+    assert np.linalg.norm(points, axis=2).max() <= radius + 1e-6 * radius / 0.5
+
+
+def test_abrupt_directions_fill_the_circle_from_the_centre_and_a_cone_of_60_degrees_from_the_rim():
+    points = levels("toy", seeds=2000)
+    first, second = points[:, 1], points[:, 2] - points[:, 1]
+    quarter = np.floor(np.arctan2(first[:, 1], first[:, 0]) / (np.pi / 2)).astype(int) + 2
+    assert np.bincount(quarter, minlength=4).min() > 430  # 500 expected, standard deviation 19
+    way_back = -np.sum(first * second, axis=1) / 0.25
+    angle = np.degrees(np.arccos(np.clip(way_back, -1, 1)))
+    assert angle.max() <= 60.1
+    np.testing.assert_allclose(np.mean(angle), 30.0, atol=1.5)  # uniform on [0, 60]
+
+
+def test_abrupt_on_the_toy_reports_a_change_of_half_a_range_at_every_change_point():
+    drift = path(TASKS["toy"], "abrupt")
+    np.testing.assert_allclose(drift.change[change_points(TOTAL)], 0.5, atol=1e-6)
+    np.testing.assert_array_equal(drift.values[40:80], np.broadcast_to(drift.values[40], (40, 2)))
+    np.testing.assert_allclose(displacement(TASKS["toy"].channels, drift.values[40]), 1.0, atol=1e-6)
+
+
+def test_abrupt_scalars_are_uniform_between_their_bounds():
+    drawn = levels("fake")[:, 1:5].reshape(-1, 2)
+    np.testing.assert_allclose(drawn.mean(axis=0), MID, atol=0.02)
+    np.testing.assert_allclose(drawn.std(axis=0), 2 * AMP / np.sqrt(12), rtol=0.05)
+    assert abs(np.corrcoef(drawn.T)[0, 1]) < 0.08
+    np.testing.assert_array_equal(path(BODY, "abrupt").values[::40], draw(BODY, 3).levels[:5])
+
+
+def test_linear_on_the_toy_covers_half_a_unit_per_segment_in_a_straight_line():
+    drift, points = path(TASKS["toy"], "linear"), np.asarray(draw(TASKS["toy"], 3).levels)
+    np.testing.assert_allclose(drift.values[::40], points[:5], atol=1e-6)
+    np.testing.assert_allclose(drift.change[1:], 0.5 / 40, rtol=1e-4)
+    np.testing.assert_allclose(drift.values[60], (points[1] + points[2]) / 2, atol=1e-6)
+
+
+def test_linear_scalars_rise_in_even_segments_and_fall_in_odd_ones():
+    drift = path(BODY, "linear").values
+    rise = np.concatenate([np.arange(40), 40 - np.arange(40)] * 3)[:TOTAL, None] / 40
+    np.testing.assert_allclose(drift, LOW + (HIGH - LOW) * rise, atol=1e-6)
+
+
+def test_periodic_makes_one_cycle_per_segment_of_the_stated_amplitude():
+    angle = 2 * np.pi * np.arange(TOTAL) / 40
+    circle = 0.25 * np.stack([np.sin(angle), np.cos(angle)], axis=1)
+    np.testing.assert_allclose(path(TASKS["toy"], "periodic").values, circle, atol=1e-6)
+    np.testing.assert_allclose(np.ptp(path(TASKS["toy"], "periodic").values, axis=0), 0.5, atol=1e-6)
+    np.testing.assert_allclose(path(BODY, "periodic").values, MID + AMP * np.sin(angle)[:, None], atol=1e-6)
+
+
+def test_periodic_and_linear_scalars_do_not_depend_on_the_seed():
+    for pattern in ("linear", "periodic"):
+        np.testing.assert_array_equal(path(BODY, pattern, 1).values, path(BODY, pattern, 2).values)
+
+
+def test_mixed_scalars_are_the_abrupt_levels_plus_ramp_and_cycle_clipped():
+    tau = np.arange(40)[:, None] / 40
+    sine = np.sin(2 * np.pi * tau)
+    # Two ramps share 0 -> amp; cycles of amp / 2 about where the ramp has paused.
+    gradual = [0 * tau, tau / 2, 0.5 + sine / 2, 0.5 + tau / 2, 1 + sine / 2]
+    expected = np.clip(path(BODY, "abrupt").values + AMP * np.concatenate(gradual), LOW, HIGH)
+    np.testing.assert_allclose(path(BODY, "mixed").values, expected, atol=1e-6)
+    assert (expected == HIGH).any(), "the clip was not exercised"
+
+
+def test_mixed_on_the_toy_is_the_abrupt_points_plus_a_continuous_ramp_and_circle():
+    task = TASKS["toy"]
+    gradual = path(task, "mixed").values - path(task, "abrupt").values
+    direction = np.asarray(draw(task, 3).directions)
+    np.testing.assert_allclose(np.linalg.norm(direction), 1.0, atol=1e-6)
+    np.testing.assert_array_equal(gradual[:40], 0.0)
+    np.testing.assert_allclose(gradual[60], 0.0625 * direction, atol=1e-6)
+    np.testing.assert_allclose(gradual[80], 0.125 * direction, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(gradual[80:120], axis=1), 0.125, atol=1e-6)  # circle about 0
+    np.testing.assert_allclose(gradual[100], -0.125 * direction, atol=1e-6)
+    np.testing.assert_allclose(gradual[160], 0.25 * direction, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(gradual[160:] - 0.125 * direction, axis=1), 0.125, atol=1e-6)
+    assert np.linalg.norm(np.diff(gradual, axis=0), axis=1).max() < 0.125 * 2 * np.pi / 40 + 1e-6
+    assert np.linalg.norm(gradual, axis=1).max() <= 0.25 + 1e-6
+
+
+def test_displacement_of_a_scalar_is_one_at_its_bound():
+    np.testing.assert_allclose(displacement(SCALARS, jnp.array([1.3, 1.0])), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(displacement(SCALARS, jnp.array([0.7, 1.5])), np.sqrt(2), rtol=1e-6)
+
+
+def test_a_plot_from_progress_shows_the_values_the_run_saw():
+    task, realisation = TASKS["toy"], draw(TASKS["toy"], 3)
+    at = jax.jit(jax.vmap(lambda u: values(task.channels, 4, realisation, *progress_clock(u))))
+    np.testing.assert_allclose(at(jnp.arange(TOTAL) / TOTAL), path(task, "mixed").values, atol=1e-5)

@@ -1,0 +1,163 @@
+import functools
+import subprocess
+import sys
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from aesjax.registry import Registry, UnknownNameError
+
+N = 8
+
+
+def rollout(task, params, steps, seed):
+    """``autoreset_step`` on N copies under random actions; every value with leading axes (steps, N)."""
+    params = jax.tree.map(jnp.asarray, params)
+    return jax.tree.map(np.asarray, program(task.name, steps)(params, jax.random.key(seed)))
+
+
+@functools.cache
+def program(name, steps):
+    env = envs.make(name).env
+
+    @jax.jit
+    def run(params, key):
+        def body(carry, _):
+            state, key = carry
+            key, key_action, key_step = jax.random.split(key, 3)
+            action = jax.random.uniform(key_action, (N, env.spec.action_size), minval=-1.0)
+            step = jax.vmap(lambda k, s, a: envs.autoreset_step(env, k, s, a, params))
+            obs, state, reward, terminated, truncated, info = step(jax.random.split(key_step, N), state, action)
+            return (state, key), (obs, reward, terminated, truncated, info["final_observation"])
+
+        key_reset, key_run = jax.random.split(key)
+        _, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(key_reset, N), params)
+        return jax.lax.scan(body, (state, key_run), length=steps)[1]
+
+    return run
+
+
+@pytest.mark.parametrize("name", envs.TASKS)
+class TestEveryTask:
+    def test_is_described_completely(self, name):
+        task = envs.make(name)
+        assert task.name == name
+        assert task.family in {"toy", "mujoco", "isaac"}
+        assert task.description
+        assert len({channel.name for channel in task.channels}) == len(task.channels) > 0
+        for channel in task.channels:
+            assert channel.low <= channel.nominal <= channel.high
+            assert (channel.kind, channel.size) in {("scalar", 1), ("planar", 2)}
+
+    def test_keeps_the_six_value_contract(self, name):
+        task = envs.make(name)
+        spec = task.env.spec
+        obs, reward, terminated, truncated, final = rollout(task, task.params, 5, 0)
+        assert obs.shape == final.shape == (5, N, spec.obs_size)
+        assert reward.shape == terminated.shape == truncated.shape == (5, N)
+        assert (obs.dtype, reward.dtype) == (np.float32, np.float32)
+        assert (terminated.dtype, truncated.dtype) == (bool, bool)
+        assert np.isfinite(obs).all()
+        assert np.isfinite(reward).all()
+
+    def test_ends_every_episode_within_the_time_limit_and_with_one_flag(self, name):
+        task = envs.make(name)
+        limit = task.env.spec.time_limit
+        obs, _, terminated, truncated, final = rollout(task, task.params, limit, 1)
+        ended = terminated | truncated
+        assert ended.any(axis=0).all()
+        assert not (terminated & truncated).any()
+        never_terminated = ~terminated.any(axis=0)
+        np.testing.assert_array_equal(truncated[-1, never_terminated], True)
+        assert (obs[ended] != final[ended]).any(axis=-1).all()  # reset: another observation
+        np.testing.assert_array_equal(obs[~ended], final[~ended])  # no reset: the same
+        starts = obs[ended]
+        assert len(np.unique(starts, axis=0)) == len(starts)  # new episodes, not one replayed
+
+    def test_every_drift_channel_changes_the_next_state_or_the_reward(self, name):
+        task = envs.make(name)
+        nominal = np.concatenate([np.full(c.size, c.nominal, np.float32) for c in task.channels])
+        base = rollout(task, task.apply_drift(task.params, jnp.asarray(nominal)), 5, 2)
+        for coordinate, channel in enumerate(c for c in task.channels for _ in range(c.size)):
+            values = nominal.copy()
+            values[coordinate] = channel.high if channel.nominal < channel.high else channel.low
+            moved = rollout(task, task.apply_drift(task.params, jnp.asarray(values)), 5, 2)
+            assert not (np.array_equal(base[0], moved[0]) and np.array_equal(base[1], moved[1])), channel.name
+
+    def test_nominal_drift_is_the_undrifted_task_and_drift_never_accumulates(self, name):
+        task = envs.make(name)
+        nominal = jnp.concatenate([jnp.full(c.size, c.nominal, jnp.float32) for c in task.channels])
+        once = task.apply_drift(task.params, nominal + 0.1)
+        back = task.apply_drift(once, nominal)
+        plain, nothing = (rollout(task, p, 5, 3) for p in (task.params, back))
+        jax.tree.map(np.testing.assert_array_equal, plain, nothing)
+
+
+class Counter(NamedTuple):
+    time: jax.Array
+    start: jax.Array
+
+
+class CountingEnv:
+    spec = envs.EnvSpec(obs_size=2, action_size=1, time_limit=3)
+
+    def reset(self, key, params):
+        start = jax.random.uniform(key, ())
+        return jnp.stack([jnp.float32(0), start]), Counter(jnp.int32(0), start)
+
+    def step(self, key, state, action, params):
+        state = Counter(state.time + 1, state.start)
+        terminated = action[0] > 0.5
+        truncated = (state.time >= 3) & ~terminated
+        obs = jnp.stack([state.time.astype(jnp.float32), state.start])
+        return obs, state, jnp.float32(1), terminated, truncated, {"mine": state.time}
+
+
+def test_autoreset_hands_out_the_new_start_and_keeps_the_last_observation_of_the_old_episode():
+    env, keys = CountingEnv(), iter(jax.random.split(jax.random.key(0), 9))
+    first, state = env.reset(next(keys), None)
+    for time in (1, 2, 3):
+        obs, state, _, terminated, truncated, info = envs.autoreset_step(env, next(keys), state, jnp.zeros(1), None)
+        assert (bool(terminated), bool(truncated)) == (False, time == 3)
+        np.testing.assert_array_equal(info["final_observation"], [time, first[1]])
+        assert int(info["mine"]) == time
+    assert (obs[0], int(state.time)) == (0.0, 0)
+    assert obs[1] == state.start != first[1]
+    obs, state, _, terminated, *_ = envs.autoreset_step(env, next(keys), state, jnp.ones(1), None)
+    assert terminated
+    assert (obs[0], int(state.time)) == (0.0, 0)
+
+
+def test_an_unknown_task_gets_the_text_of_the_other_registries():
+    with pytest.raises(KeyError) as error:
+        envs.make("toi")
+    with pytest.raises(UnknownNameError) as theirs:
+        Registry("task", **envs.TASKS)["toi"]
+    assert str(error.value) == str(theirs.value)
+    assert str(error.value).startswith("unknown task 'toi'; did you mean 'toy'? registered: ")
+
+
+def test_a_task_may_be_registered_as_an_object_or_a_builder(monkeypatch):
+    toy = envs.make("toy")
+    monkeypatch.setitem(envs.TASKS, "object", toy)
+    monkeypatch.setattr("envs.toy.multigoal.build", lambda: toy, raising=False)
+    monkeypatch.setitem(envs.TASKS, "builder", "envs.toy.multigoal:build")
+    assert envs.make("object") is envs.make("builder") is toy
+
+
+def test_importing_envs_loads_no_physics_and_starts_no_device():
+    code = """
+import sys, jax, envs
+jax.config.update("jax_platforms", "cpu")
+envs.make("toy"), envs.make("toy_multigoal_classic"), envs.pattern_index("mixed")
+jax.config.update("jax_num_cpu_devices", 3)
+heavy = {"mujoco", "brax", "polars", "matplotlib", "aesjax", "agents", "experiments"} & set(sys.modules)
+assert not heavy, heavy
+assert jax.device_count() == 3
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

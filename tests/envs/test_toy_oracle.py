@@ -1,0 +1,109 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from envs.toy import oracle
+from envs.toy.multigoal import PARAMS
+
+TOY = envs.make("toy")
+OFFSETS = np.array([[0.0, 0.0], [0.3, 0.4], [-0.217, -0.313], [0.5, 0.0]], np.float32)
+EPISODES = 128
+
+
+@pytest.fixture(scope="module")
+def optima():
+    return np.asarray(oracle.optimal_return(OFFSETS))
+
+
+@jax.jit
+def greedy_return(value, offset, key):
+    """Mean return of the greedy policy over EPISODES episodes of the real environment, and its standard error."""
+    solved = oracle.Oracle(value, PARAMS._replace(goal_offset=offset))
+
+    def episode(key):
+        key_reset, key = jax.random.split(key)
+        obs, state = TOY.env.reset(key_reset, solved.params)
+
+        def body(carry, _):
+            obs, state, key = carry
+            key, key_step = jax.random.split(key)
+            action = oracle.act(solved, obs, state.time)
+            obs, state, reward, *_ = TOY.env.step(key_step, state, action, solved.params)
+            return (obs, state, key), reward
+
+        return jax.lax.scan(body, (obs, state, key), length=50)[1].sum()
+
+    returns = jax.vmap(episode)(jax.random.split(key, EPISODES))
+    return returns.mean(), returns.std() / EPISODES**0.5
+
+
+def test_steady_optimum_is_the_published_one(optima):
+    np.testing.assert_allclose(optima[0], 47.8, rtol=0.01)
+
+
+def test_steady_optimum_agrees_with_a_straight_run_at_the_goal(optima):
+    # Four moves of 0.1, then the rest; noise costs 1 / (1 + 0.01^2 / 0.2^2) per step at the goal. A lower bound
+    # from a start at the origin that ignores where else it could do better.
+    noise = 1 / (1 + 0.01**2 / 0.2**2)
+    run = sum(np.exp(-((0.5 - 0.1 * k) ** 2) / 0.08) - 0.01 for k in range(1, 6)) + 45
+    np.testing.assert_allclose(optima[0], run * noise, rtol=0.003)
+
+
+@pytest.mark.parametrize("index", range(len(OFFSETS)))
+def test_greedy_rollouts_in_the_real_task_earn_the_value(optima, index):
+    solved = oracle.solve(PARAMS._replace(goal_offset=OFFSETS[index]))
+    mean, error = greedy_return(solved.value, OFFSETS[index], jax.random.key(index))
+    assert abs(mean - optima[index]) <= 0.005 * optima[index]
+    assert mean <= optima[index] + 4 * error + 0.02  # nobody beats the optimum
+
+
+def test_random_policy_earns_less_than_the_optimum(optima):
+    env = envs.Drifting(TOY, "steady", total_steps=64 * 50, num_envs=64)
+    _, state = jax.jit(env.reset)(jax.random.key(0))
+    total, key = 0.0, jax.random.key(1)
+    step = jax.jit(env.step)
+    for _ in range(50):
+        key, key_action, key_step = jax.random.split(key, 3)
+        action = jax.random.uniform(key_action, (64, 2), minval=-1.0)
+        __, state, reward, *_ = step(key_step, state, action)
+        total = total + reward
+    assert float(total.mean()) < 0.5 * optima[0]
+
+
+def test_value_of_the_last_step_is_one_move_by_hand():
+    solved = oracle.solve()
+    centre = solved.value[49, 100, 100]
+    # One step from the origin: a full move towards the best goal, p' = (0.1, 0), averaged over the noise.
+    inside = np.exp(-0.16 / 0.08 / (1 + 0.0025)) / (1 + 0.0025)
+    np.testing.assert_allclose(centre, inside - 0.01, rtol=2e-3)
+    np.testing.assert_array_equal(solved.value[50], 0.0)
+
+
+def test_first_action_goes_at_full_speed_to_the_best_goal_and_the_last_ones_hold_it():
+    solved = oracle.solve()
+    np.testing.assert_allclose(oracle.act(solved, jnp.zeros(2), 0), [1.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(oracle.act(solved, jnp.array([0.5, 0.0]), 49), [0.0, 0.0], atol=1e-6)
+
+
+def test_optimum_drops_where_the_best_goal_is_far_and_is_symmetric_in_the_goals(optima):
+    near, far = oracle.optimal_return(np.array([[-0.4, 0.0], [0.5, 0.0]]))
+    assert near > optima[0] > far
+    up, down = oracle.optimal_return(np.array([[0.1, 0.3], [0.1, -0.3]]))
+    np.testing.assert_allclose(up, down, rtol=1e-5)
+
+
+def test_solving_many_at_once_equals_solving_one(optima):
+    tables = jax.vmap(lambda offset: oracle.solve(PARAMS._replace(goal_offset=offset)).value[0])(OFFSETS[:2])
+    for table, offset in zip(tables, OFFSETS, strict=False):
+        alone = oracle.solve(PARAMS._replace(goal_offset=offset)).value[0]
+        np.testing.assert_allclose(table, alone, rtol=1e-5)
+    density = np.exp(-(np.linspace(-1, 1, 201) ** 2) / (2 * 0.05**2))
+    density /= density.sum()
+    np.testing.assert_allclose(density @ np.asarray(tables[1]) @ density, optima[1], rtol=1e-4)
+
+
+def test_a_move_that_is_no_multiple_of_the_cell_is_refused():
+    with pytest.raises(ValueError, match=r"multiple of 0\.01; got 0\.105"):
+        oracle.solve(PARAMS._replace(step_size=np.float32(0.105)))

@@ -1,0 +1,163 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from envs.toy.classic import ClassicState
+from envs.toy.multigoal import MultiGoalState
+
+TOY, CLASSIC = envs.make("toy"), envs.make("toy_multigoal_classic")
+QUIET = TOY.params._replace(process_noise=np.float32(0))
+KEY = 0
+TOY_STEP, CLASSIC_STEP = jax.jit(TOY.env.step), jax.jit(CLASSIC.env.step)
+SURROGATE = jax.jit(TOY.drift_surrogate)
+
+
+def toy_step(position, action, time=0, params=QUIET):
+    state = MultiGoalState(jnp.asarray(position, jnp.float32), jnp.int32(time))
+    return TOY_STEP(jax.random.key(KEY), state, jnp.asarray(action, jnp.float32), params)
+
+
+def classic_step(position, action, time=0, params=CLASSIC.params):
+    state = ClassicState(jnp.asarray(position, jnp.float32), jnp.int32(time))
+    return CLASSIC_STEP(jax.random.key(KEY), state, jnp.asarray(action, jnp.float32), params)
+
+
+@pytest.mark.parametrize(
+    ("position", "action", "offset", "expected"),
+    [
+        ((0.5, 0.0), (0, 0), (0, 0), 1.0),  # on the best goal
+        ((-0.5, 0.0), (0, 0), (0, 0), 0.5),  # on a lesser one
+        ((0.0, 0.0), (0, 0), (0, 0), np.exp(-0.25 / 0.08)),  # the centre sees the best goal
+        ((0.0, 0.0), (1, 0), (0, 0), np.exp(-2.0) - 0.01),  # arrives at 0.1, 0.4 from the goal
+        ((0.2, -0.1), (0, 1), (-0.3, 0.0), 1.0 - 0.01),  # goal moved to (0.2, 0)
+        ((0.0, 0.45), (-1, 1), (0, 0), 0.5 * np.exp(-(0.1**2 + 0.05**2) / 0.08) - 0.02),
+    ],
+)
+def test_toy_reward_is_the_best_bump_minus_the_control_cost(position, action, offset, expected):
+    params = QUIET._replace(goal_offset=np.array(offset, np.float32))
+    np.testing.assert_allclose(toy_step(position, action, params=params)[2], expected, rtol=1e-5)
+
+
+def test_toy_moves_a_tenth_per_action_and_stays_in_the_arena():
+    np.testing.assert_allclose(toy_step((0.2, -0.3), (0.5, -1.0))[0], [0.25, -0.4], atol=1e-7)
+    np.testing.assert_array_equal(toy_step((0.98, -1.0), (1, -1))[0], [1.0, -1.0])
+
+
+def test_toy_actions_outside_the_unit_box_are_clipped_with_their_cost():
+    for far, near in zip(toy_step((0, 0), (5, -9))[:3:2], toy_step((0, 0), (1, -1))[:3:2], strict=True):
+        np.testing.assert_array_equal(far, near)
+
+
+@pytest.mark.parametrize(("time", "truncated"), [(0, False), (48, False), (49, True)])
+def test_toy_time_limit_truncates_and_never_terminates(time, truncated):
+    _, state, _, is_terminated, is_truncated, _ = toy_step((0.5, 0), (0, 0), time)
+    assert (bool(is_terminated), bool(is_truncated)) == (False, truncated)
+    assert int(state.time) == time + 1
+
+
+def test_toy_final_observation_is_the_far_corner_and_the_new_start_is_near_the_centre():
+    state = MultiGoalState(jnp.array([0.95, 0.95]), jnp.int32(49))
+    obs, state, _, _, truncated, info = envs.autoreset_step(TOY.env, jax.random.key(1), state, jnp.ones(2), TOY.params)
+    assert truncated
+    assert (info["final_observation"] > 0.9).all()
+    assert (jnp.abs(obs) < 0.4).all()
+    np.testing.assert_array_equal(obs, state.position)
+    assert int(state.time) == 0
+
+
+def test_toy_noise_and_start_have_the_stated_spread():
+    keys = jax.random.split(jax.random.key(2), 4000)
+    starts = jax.vmap(lambda key: TOY.env.reset(key, TOY.params)[0])(keys)
+    np.testing.assert_allclose(np.std(starts, axis=0), 0.05, rtol=0.05)
+    state = MultiGoalState(jnp.zeros(2), jnp.int32(0))
+    moves = jax.vmap(lambda key: TOY.env.step(key, state, jnp.zeros(2), TOY.params)[0])(
+        jax.random.split(jax.random.key(3), 4000)
+    )
+    np.testing.assert_allclose(np.std(moves, axis=0), 0.01, rtol=0.05)
+    np.testing.assert_allclose(np.mean(moves, axis=0), 0.0, atol=6e-4)
+
+
+@pytest.mark.parametrize("task", [TOY, CLASSIC], ids=lambda task: task.name)
+def test_every_constant_of_the_parameters_is_read(task):
+    @jax.jit
+    def trace(params):
+        obs, state = task.env.reset(jax.random.key(4), params)
+
+        def body(carry, _):
+            state, key = carry
+            key, key_step = jax.random.split(key)
+            obs, state, reward, terminated, *_ = task.env.step(key_step, state, jnp.array([1.0, 0.1]), params)
+            return (state, key), (obs, reward, terminated)
+
+        # Long enough for the border of the arena, by way of a goal.
+        return obs, jax.lax.scan(body, (state, jax.random.key(5)), length=12)[1]
+
+    base = trace(task.params)
+    for name, value in task.params._asdict().items():
+        changed = task.params._replace(**{name: value * np.float32(0.5) + np.float32(0.033)})
+        pairs = zip(jax.tree.leaves(trace(changed)), jax.tree.leaves(base), strict=True)
+        assert not all(np.array_equal(one, two) for one, two in pairs), name
+
+
+@pytest.mark.parametrize(
+    ("position", "action", "expected", "ends"),
+    [
+        ((0, 0), (0, 0), -25.0, False),
+        ((0, 0), (1, 0), -30.0 - 16.0, False),
+        ((4.5, 0), (0, 0), 10.0 - 0.25, True),
+        ((0, -3.5), (0, -1), 10.0 - 30.0 - 0.25, True),
+        ((7, 7), (1, 1), -60.0 - (49.0 + 4.0), False),  # held by the wall
+        ((4, 0), (0, 0), -1.0, False),  # exactly at the radius: not within
+    ],
+)
+def test_classic_reward_and_end_by_hand(position, action, expected, ends):
+    obs, _, reward, terminated, truncated, _ = classic_step(position, action)
+    np.testing.assert_allclose(reward, expected, rtol=1e-6)
+    assert (bool(terminated), bool(truncated)) == (ends, False)
+    np.testing.assert_allclose(obs, np.clip(np.add(position, action), -7, 7))
+
+
+def test_classic_arrival_on_the_last_step_is_a_termination_not_a_truncation():
+    assert tuple(map(bool, classic_step((4.5, 0), (0, 0), time=29)[3:5])) == (True, False)
+    assert tuple(map(bool, classic_step((0, 0), (0, 0), time=29)[3:5])) == (False, True)
+
+
+def test_classic_goals_move_by_half_of_the_arena_in_its_own_units():
+    params = CLASSIC.apply_drift(CLASSIC.params, jnp.array([-3.5, 0.0]))
+    np.testing.assert_allclose(classic_step((1.5, 0), (0, 0), params=params)[2], 10.0, rtol=1e-6)
+
+
+def bumps(points, offset):
+    goals = np.array([[0.5, 0], [-0.5, 0], [0, 0.5], [0, -0.5]]) + offset
+    squares = ((points[:, None, :] - goals) ** 2).sum(axis=-1)
+    return (np.array([1, 0.5, 0.5, 0.5]) * np.exp(-squares / 0.08)).max(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ((0, 0), (0.5, 0)),
+        ((0.3, 0.4), (-0.1, 0.1)),
+        ((0, 0), (0.35, -0.35)),
+        ((0.1, 0.1), (0.1, 0.12)),
+        ((0.5, 0), (0.3, 0.2)),
+    ],
+)
+def test_drift_surrogate_is_the_largest_change_of_reward_over_the_arena(old, new):
+    line = np.linspace(-1, 1, 801)
+    points = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+    brute = np.abs(bumps(points, np.array(new)) - bumps(points, np.array(old))).max()
+    before, after = (TOY.apply_drift(TOY.params, jnp.array(x, jnp.float32)) for x in (old, new))
+    exact = SURROGATE(before, after, 0.97)
+    np.testing.assert_allclose(exact, brute, rtol=2e-4)
+    np.testing.assert_allclose(SURROGATE(after, before, 0.5), exact, rtol=2e-4)
+
+
+def test_drift_surrogate_of_a_slow_drift_is_its_slope_and_of_none_is_zero():
+    step = jnp.array([3e-6, 4e-6])
+    before, after = TOY.params, TOY.apply_drift(TOY.params, step)
+    slope = np.exp(-0.5) / 0.2  # steepest point of the best goal, one width from its centre
+    np.testing.assert_allclose(SURROGATE(before, after, 0.97), 5e-6 * slope, rtol=1e-3)
+    assert SURROGATE(before, before, 0.97) == 0.0
