@@ -71,7 +71,7 @@ class Drifting:
         """
         params = self.params_at(state.clock)
         keys = jax.random.split(key, self.num_envs)
-        advance = jax.vmap(lambda *each: autoreset_step(self.task.env, *each, params))
+        advance = jax.vmap(lambda k, s, a: autoreset_step(self.task.env, k, s, a, params))
         obs, env_state, reward, terminated, truncated, info = advance(keys, state.env, action)
         index = pattern_index(self.pattern)
         drift = truth(self.task.channels, index, self.realisation, state.clock, self._total, self.segments)

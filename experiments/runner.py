@@ -95,25 +95,27 @@ def train(study: Study, *, checkpoint_seconds: float = 30.0, quiet: bool = False
         devices = executables.devices
         waves = plan_waves(part.program, take(part.runs, 0), len(part.labels), len(devices), memory_budget(devices))
         title = f"{carrier}: {len(part.labels)} runs"
-        with open(os.devnull, "w") as nowhere:
-            with Progress(plan, len(part.labels), waves.count, title, nowhere if quiet else None) as progress:
-                start = time.monotonic()
-                try:
-                    rows = run_sweep(
-                        executables,
-                        part.program,
-                        part.runs,
-                        part.labels,
-                        waves,
-                        plan,
-                        directory=directory / store.CHECKPOINTS / carrier,
-                        study=config.fingerprint(),
-                        resume=study.resume,
-                        on_tick=progress.tick,
-                        on_note=progress.note,
-                    )
-                except CheckpointError as error:
-                    raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
+        start = time.monotonic()
+        with (
+            open(os.devnull, "w") as nowhere,
+            Progress(plan, len(part.labels), waves.count, title, nowhere if quiet else None) as progress,
+        ):
+            try:
+                rows = run_sweep(
+                    executables,
+                    part.program,
+                    part.runs,
+                    part.labels,
+                    waves,
+                    plan,
+                    directory=directory / store.CHECKPOINTS / carrier,
+                    study=config.fingerprint(),
+                    resume=study.resume,
+                    on_tick=progress.tick,
+                    on_note=progress.note,
+                )
+            except CheckpointError as error:
+                raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
         parts[carrier] = {
             "runs": len(part.labels),
             "waves": waves.count,
@@ -168,5 +170,3 @@ def _statuses(rows: "pl.DataFrame", num_envs: int) -> list[dict[str, Any]]:
             status |= {"status": "finished"}
         statuses.append(status)
     return statuses
-
-

@@ -55,9 +55,7 @@ def _hypers(config: StudyConfig, method: Method, action_size: int) -> tuple[Any,
     return as_array(hyper), as_array(schedule)
 
 
-def build_part(
-    config: StudyConfig, carrier: str, on_trace: Callable[[str], None] = lambda name: None
-) -> Part:
+def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None] = lambda name: None) -> Part:
     """The program of one carrier on the study's task and every run of it.
 
     Args:

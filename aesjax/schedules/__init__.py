@@ -1,1 +1,40 @@
-"""Entropy-weight schedules and the drift proxies that drive them."""
+"""Entropy schedules: drift proxies, the paper's rule and its repairs, controls, and the registry of all of them."""
+
+from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
+from aesjax.schedules.relative import aes_r, oracle
+from aesjax.schedules.basic import auto, fixed, linear
+from aesjax.schedules.catalogue import SCHEDULES, ScheduleHyper, ScheduleSpec, build, check, required_signals
+from aesjax.schedules.combine import switch
+from aesjax.schedules.controls import constant_at_mean, permuted, playback
+from aesjax.schedules.order import order_statistic, quantile
+from aesjax.schedules.proxies import PROXIES, ProxySpec, critic_drift, td_mean, td_quantile, value_loss
+
+__all__ = [
+    "PROXIES",
+    "SCHEDULES",
+    "ProxySpec",
+    "ScheduleHyper",
+    "ScheduleSpec",
+    "aes",
+    "aes_d",
+    "aes_m",
+    "aes_prior",
+    "aes_r",
+    "auto",
+    "build",
+    "check",
+    "constant_at_mean",
+    "critic_drift",
+    "fixed",
+    "linear",
+    "oracle",
+    "order_statistic",
+    "permuted",
+    "playback",
+    "quantile",
+    "required_signals",
+    "switch",
+    "td_mean",
+    "td_quantile",
+    "value_loss",
+]

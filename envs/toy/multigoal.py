@@ -131,7 +131,7 @@ def drift_surrogate(before: MultiGoalParams, after: MultiGoalParams, gamma: Any 
 
 
 _BLOCK = 0.125  # half width
-_BLOCK_CENTRES = np.stack(np.meshgrid(*[np.arange(-0.875, 1.0, 0.25, np.float32)] * 2), axis=-1).reshape(-1, 2)
+_BLOCK_CENTRES = np.stack(np.meshgrid(*[np.arange(-0.875, 1.0, 0.25, dtype=np.float32)] * 2), axis=-1).reshape(-1, 2)
 
 
 def _square(half: float) -> Array:

@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,53 +11,59 @@ from envs.drift import change_points, draw, drifted_params
 TOY = envs.make("toy")
 
 
-def run(env, steps, key):
-    """All six values of ``steps`` steps under zero actions, and the clock after each."""
+STEPS, N = 100, 2
+
+
+@functools.cache
+def run(pattern):
+    """Observations, the other values of every step under zero actions, and the clock after each."""
+    env = envs.Drifting(TOY, pattern, total_steps=N * STEPS, drift_seed=5, num_envs=N)
 
     def body(carry, _):
         state, key = carry
         key, key_step = jax.random.split(key)
-        out = env.step(key_step, state, jnp.zeros((env.num_envs, 2)))
-        return (out[1], key), (out[0], out[2:], out[1].clock)
+        obs, state, *rest = env.step(key_step, state, jnp.zeros((N, 2)))
+        return (state, key), (obs, rest, state.clock, env.params_at(state.clock - 1).goal_offset)
 
     def whole(key):
         key_reset, key_run = jax.random.split(key)
-        return jax.lax.scan(body, (env.reset(key_reset)[1], key_run), length=steps)[1]
+        return jax.lax.scan(body, (env.reset(key_reset)[1], key_run), length=STEPS)[1]
 
-    return jax.tree.map(np.asarray, jax.jit(whole)(key))
+    return jax.tree.map(np.asarray, jax.jit(whole)(jax.random.key(0)))
+
+
+@jax.jit
+def offsets_underneath(index):
+    at = functools.partial(drifted_params, TOY, index, draw(TOY, 5))
+    return jax.vmap(lambda step: at(step, STEPS).goal_offset)(jnp.arange(STEPS))
 
 
 def test_the_clock_survives_auto_reset():
-    env = envs.Drifting(TOY, "abrupt", total_steps=2 * 200, num_envs=2)
-    _, (_, _, truncated, info), clocks = run(env, 200, jax.random.key(0))
-    assert truncated.sum() == 2 * 4  # four episodes of 50 steps in each copy
-    np.testing.assert_array_equal(clocks, np.arange(1, 201))
-    np.testing.assert_array_equal(np.flatnonzero(info["drift"].is_change_point), change_points(200))
+    _, (_, _, truncated, info), clocks, _ = run("abrupt")
+    assert truncated.sum() == N * 2  # two episodes of 50 steps in each copy
+    np.testing.assert_array_equal(clocks, np.arange(1, STEPS + 1))
+    np.testing.assert_array_equal(np.flatnonzero(info["drift"].is_change_point), change_points(STEPS))
 
 
 def test_observations_lead_with_the_copies_and_drift_is_shared_by_them():
-    env = envs.Drifting(TOY, "periodic", total_steps=3 * 20, num_envs=3)
-    obs, (reward, _, _, info), _ = run(env, 20, jax.random.key(1))
-    assert obs.shape == info["final_observation"].shape == (20, 3, 2)
-    assert reward.shape == (20, 3)
-    assert info["drift"].values.shape == (20, 2)
+    obs, (reward, _, _, info), _, _ = run("abrupt")
+    assert obs.shape == info["final_observation"].shape == (STEPS, N, 2)
+    assert reward.shape == (STEPS, N)
+    assert info["drift"].values.shape == (STEPS, 2)
 
 
 @pytest.mark.parametrize("pattern", envs.PATTERNS)
 def test_every_step_runs_under_the_parameters_of_the_functions_underneath(pattern):
-    env = envs.Drifting(TOY, pattern, total_steps=100, drift_seed=5)
-    _, (_, _, _, info), _ = run(env, 100, jax.random.key(2))
-    realisation, index = draw(TOY, 5), envs.pattern_index(pattern)
-    under = jax.jit(jax.vmap(lambda step: drifted_params(TOY, index, realisation, step, 100).goal_offset))
-    wrapped = jax.jit(jax.vmap(lambda step: env.params_at(step).goal_offset))
-    np.testing.assert_allclose(under(np.arange(100)), wrapped(np.arange(100)), atol=1e-6)
-    np.testing.assert_allclose(under(np.arange(100)), info["drift"].values, atol=1e-6)
+    _, (_, _, _, info), _, offsets = run(pattern)
+    expected = offsets_underneath(envs.pattern_index(pattern))
+    np.testing.assert_allclose(offsets, expected, atol=1e-6)
+    np.testing.assert_allclose(info["drift"].values, expected, atol=1e-6)
 
 
-def test_abrupt_gives_the_trajectory_of_steady_bit_for_bit_until_the_first_change_and_not_after():
-    rewards = [run(envs.Drifting(TOY, p, 100), 100, jax.random.key(3))[1][0] for p in ("steady", "abrupt")]
-    np.testing.assert_array_equal(rewards[0][:20], rewards[1][:20])
-    assert (rewards[0][20:] != rewards[1][20:]).all()
+def test_abrupt_gives_the_rewards_of_steady_bit_for_bit_until_the_first_change_and_not_after():
+    steady, abrupt = (run(pattern)[1][0] for pattern in ("steady", "abrupt"))
+    np.testing.assert_array_equal(steady[:20], abrupt[:20])
+    assert (steady[20:] != abrupt[20:]).all()
 
 
 def test_drift_reaches_the_reward_in_the_very_step_of_the_change():

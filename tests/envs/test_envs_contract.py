@@ -14,14 +14,15 @@ from aesjax.registry import Registry, UnknownNameError
 N = 8
 
 
-def rollout(task, params, steps, seed):
-    """``autoreset_step`` on N copies under random actions; every value with leading axes (steps, N)."""
+def rollout(task, params, seed):
+    """``autoreset_step`` on N copies under random actions; every value with leading axes (time limit, N)."""
     params = jax.tree.map(jnp.asarray, params)
-    return jax.tree.map(np.asarray, program(task.name, steps)(params, jax.random.key(seed)))
+    return jax.tree.map(np.asarray, program(task.name)(params, jax.random.key(seed)))
 
 
 @functools.cache
-def program(name, steps):
+def program(name):
+    """One compilation per task: a whole episode."""
     env = envs.make(name).env
 
     @jax.jit
@@ -36,7 +37,7 @@ def program(name, steps):
 
         key_reset, key_run = jax.random.split(key)
         _, state = jax.vmap(env.reset, in_axes=(0, None))(jax.random.split(key_reset, N), params)
-        return jax.lax.scan(body, (state, key_run), length=steps)[1]
+        return jax.lax.scan(body, (state, key_run), length=env.spec.time_limit)[1]
 
     return run
 
@@ -56,9 +57,9 @@ class TestEveryTask:
     def test_keeps_the_six_value_contract(self, name):
         task = envs.make(name)
         spec = task.env.spec
-        obs, reward, terminated, truncated, final = rollout(task, task.params, 5, 0)
-        assert obs.shape == final.shape == (5, N, spec.obs_size)
-        assert reward.shape == terminated.shape == truncated.shape == (5, N)
+        obs, reward, terminated, truncated, final = rollout(task, task.params, 0)
+        assert obs.shape == final.shape == (spec.time_limit, N, spec.obs_size)
+        assert reward.shape == terminated.shape == truncated.shape == (spec.time_limit, N)
         assert (obs.dtype, reward.dtype) == (np.float32, np.float32)
         assert (terminated.dtype, truncated.dtype) == (bool, bool)
         assert np.isfinite(obs).all()
@@ -66,8 +67,7 @@ class TestEveryTask:
 
     def test_ends_every_episode_within_the_time_limit_and_with_one_flag(self, name):
         task = envs.make(name)
-        limit = task.env.spec.time_limit
-        obs, _, terminated, truncated, final = rollout(task, task.params, limit, 1)
+        obs, _, terminated, truncated, final = rollout(task, task.params, 1)
         ended = terminated | truncated
         assert ended.any(axis=0).all()
         assert not (terminated & truncated).any()
@@ -81,11 +81,11 @@ class TestEveryTask:
     def test_every_drift_channel_changes_the_next_state_or_the_reward(self, name):
         task = envs.make(name)
         nominal = np.concatenate([np.full(c.size, c.nominal, np.float32) for c in task.channels])
-        base = rollout(task, task.apply_drift(task.params, jnp.asarray(nominal)), 5, 2)
+        base = rollout(task, task.apply_drift(task.params, jnp.asarray(nominal)), 2)
         for coordinate, channel in enumerate(c for c in task.channels for _ in range(c.size)):
             values = nominal.copy()
             values[coordinate] = channel.high if channel.nominal < channel.high else channel.low
-            moved = rollout(task, task.apply_drift(task.params, jnp.asarray(values)), 5, 2)
+            moved = rollout(task, task.apply_drift(task.params, jnp.asarray(values)), 2)
             assert not (np.array_equal(base[0], moved[0]) and np.array_equal(base[1], moved[1])), channel.name
 
     def test_nominal_drift_is_the_undrifted_task_and_drift_never_accumulates(self, name):
@@ -93,7 +93,7 @@ class TestEveryTask:
         nominal = jnp.concatenate([jnp.full(c.size, c.nominal, jnp.float32) for c in task.channels])
         once = task.apply_drift(task.params, nominal + 0.1)
         back = task.apply_drift(once, nominal)
-        plain, nothing = (rollout(task, p, 5, 3) for p in (task.params, back))
+        plain, nothing = (rollout(task, p, 3) for p in (task.params, back))
         jax.tree.map(np.testing.assert_array_equal, plain, nothing)
 
 

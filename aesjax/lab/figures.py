@@ -1,0 +1,249 @@
+"""The figures of a report: learning curves, and the entropy weight and proxy under the true drift."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aesjax.measure.curves import change_steps
+from aesjax.measure.stats import draw_resamples
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Figure", "colours", "draw_figures"]
+
+# Okabe and Ito's palette, distinguishable with the common colour-vision deficiencies; baselines are black.
+PALETTE = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#8C6D1F",
+    "#7B4FB0",
+    "#B03060",
+    "#5B7F3A",
+)
+BASELINE = "#222222"
+ABRUPT = ("abrupt", "mixed")
+REPLICATES = 500
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One PNG with its file name and caption."""
+
+    name: str
+    kind: str  # "curves" or "signals"
+    task: str
+    pattern: str
+    caption: str
+    png: bytes
+    width: int  # CSS pixels at which it is meant to be shown
+
+
+def colours(methods: Sequence[str]) -> dict[str, str]:
+    """A colour per method: by what follows the carrier, so that AES looks the same on SAC and on PPO."""
+    kinds = list(dict.fromkeys(_kind(m) for m in methods if _kind(m)))
+    chosen = {kind: PALETTE[i % len(PALETTE)] for i, kind in enumerate(kinds)}
+    return {m: chosen[_kind(m)] if _kind(m) else BASELINE for m in methods}
+
+
+def _carrier(method: str) -> str:
+    return re.split(r"[+\[]", method, maxsplit=1)[0]
+
+
+def _kind(method: str) -> str:
+    return method[len(_carrier(method)) :]
+
+
+def draw_figures(
+    curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapping[str, Any]
+) -> list[Figure]:
+    """Two figures per task and pattern, one panel per carrier in each."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    methods = curves["method"].unique(maintain_order=True).to_list()
+    palette = colours(methods)
+    order = {p: i for i, p in enumerate(("steady", "abrupt", "linear", "periodic", "mixed"))}
+    figures = []
+    for task in curves["task"].unique(maintain_order=True).to_list():
+        rows = curves.filter(task=task)
+        horizon = config["steps"][task] if isinstance(config["steps"], Mapping) else config["steps"]
+        changes = change_steps(float(horizon), int(config.get("segments", 5)))
+        patterns = sorted(rows["pattern"].unique().to_list(), key=lambda p: (order.get(p, 99), p))
+        dpi = 140 if curves["task"].n_unique() * len(patterns) <= 6 else 80  # keeps the page below 3 MB
+        for pattern in patterns:
+            part = rows.filter(pattern=pattern)
+            optimum = _oracle(manifest, task, pattern)
+            png = _curves(part, palette, changes, pattern, float(horizon), optimum, dpi)
+            text = "Evaluation return, mean over seeds with a 95 % bootstrap band"
+            text += "; dotted line: the optimum" if optimum is not None else ""
+            figures.append(_figure("curves", task, pattern, text, png, dpi))
+            png = _signals(part, palette, changes, pattern, float(horizon), dpi)
+            text = "True drift (one line per seed), entropy weight and smoothed proxy, mean over seeds"
+            figures.append(_figure("signals", task, pattern, text, png, dpi))
+    return figures
+
+
+def _figure(kind: str, task: str, pattern: str, caption: str, png: bytes, dpi: int) -> Figure:
+    pixels = int.from_bytes(png[16:20], "big")  # the width in a PNG's header
+    return Figure(_file(kind, task, pattern), kind, task, pattern, caption, png, round(pixels * 96 / dpi))
+
+
+def _file(kind: str, task: str, pattern: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{kind}_{task}_{pattern}.png")
+
+
+def _oracle(manifest: Mapping[str, Any], task: str, pattern: str) -> np.ndarray | None:
+    """(k,) optimal return over training, evenly spaced on [0, T]; None if the manifest has none."""
+    oracle = manifest.get("oracle") or {}
+    values = oracle.get(task, oracle)
+    values = values.get(pattern) if isinstance(values, Mapping) else None
+    return None if values is None else np.atleast_1d(np.asarray(values, np.float64))
+
+
+def _series(rows: "pl.DataFrame", method: str, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps (m,) and values (n, m) of the seeds; NaN where a seed has no finite row."""
+    part = rows.filter(method=method)
+    steps = np.unique(part["step"].to_numpy())
+    seeds = np.unique(part["seed"].to_numpy())
+    values = np.full((len(seeds), len(steps)), np.nan)
+    if column in part.columns:
+        at = np.searchsorted(seeds, part["seed"].to_numpy()), np.searchsorted(steps, part["step"].to_numpy())
+        values[at] = part[column].cast(float).fill_null(np.nan).to_numpy()
+    return steps, np.where(np.isfinite(values), values, np.nan)
+
+
+def _band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean over seeds and its pointwise bootstrap band, three arrays (m,); NaN where a seed is missing."""
+    index = draw_resamples(np.random.default_rng(0), [len(values)], REPLICATES)[:, 0]
+    counts = np.stack([np.sum(index == s, axis=-1) for s in range(len(values))], axis=-1)
+    low, high = np.percentile(counts @ values / len(values), [2.5, 97.5], axis=0)
+    return np.mean(values, axis=0), low, high
+
+
+def _grid(rows: "pl.DataFrame", lines: int, heights: Sequence[float]):
+    from matplotlib.figure import Figure as Canvas
+
+    methods = rows["method"].unique(maintain_order=True).to_list()
+    carriers = list(dict.fromkeys(map(_carrier, methods)))
+    width = {1: 8.4, 2: 10.4}.get(len(carriers), 3.5 * len(carriers) + 1.0)
+    canvas = Canvas(figsize=(width, sum(heights) + 0.9), layout="constrained")
+    axes = canvas.subplots(
+        lines, len(carriers), sharex=True, sharey="row", squeeze=False, height_ratios=list(heights)
+    )
+    for axis, carrier in zip(axes[0], carriers, strict=True):
+        axis.set_title(carrier, fontsize=10, fontweight="bold", loc="left")
+    return canvas, axes, {c: [m for m in methods if _carrier(m) == c] for c in carriers}
+
+
+def _dress(axis, changes: np.ndarray, pattern: str, horizon: float) -> None:
+    if pattern != "steady":
+        style = {"ls": "--", "alpha": 0.7} if pattern in ABRUPT else {"ls": ":", "alpha": 0.6}
+        for change in changes:
+            axis.axvline(change, color="#444444", lw=0.9, zorder=1.5, **style)
+    axis.set_xlim(0, horizon)
+    axis.grid(True, color="#e6e6e6", lw=0.6)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(labelsize=8)
+    axis.locator_params(axis="x", nbins=5, prune="upper")  # a label at T would touch the next panel's 0
+    axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g}M" if horizon > 2e6 else f"{x / 1e3:g}k")
+
+
+def _finish(canvas, axes, palette: Mapping[str, str], groups: Mapping[str, list[str]], dpi: int) -> bytes:
+    """Labels and one legend for all panels, then a PNG of 256 colours, a third of the size."""
+    from matplotlib.lines import Line2D
+    from PIL import Image
+
+    for axis in axes[-1]:
+        axis.set_xlabel("environment steps", fontsize=8)
+    shown = dict.fromkeys(_kind(m) for methods in groups.values() for m in methods)
+    names = {kind: (kind.lstrip("+") if len(groups) > 1 else next(iter(groups)) + kind) for kind in shown}
+    handles = [
+        Line2D([], [], color=next(palette[m] for ms in groups.values() for m in ms if _kind(m) == kind), lw=2)
+        for kind in shown
+    ]
+    labels = [names[kind] or "baseline" for kind in shown]
+    canvas.legend(
+        handles, labels, loc="outside lower center", ncols=min(6, len(labels)), fontsize=8, frameon=False
+    )
+    raw, packed = io.BytesIO(), io.BytesIO()
+    canvas.savefig(raw, format="png", dpi=dpi, metadata={"Software": None})
+    table = Image.new("P", (1, 1))
+    table.putpalette(_palette({*palette.values(), BASELINE}))
+    image = Image.open(raw).convert("RGB").quantize(palette=table, dither=Image.Dither.NONE)
+    image.save(packed, format="png", optimize=True)
+    return packed.getvalue()
+
+
+def _palette(inks: set[str]) -> list[int]:
+    """256 colours, three bytes each: greys, and every ink from white to full; a found palette could lose an ink."""
+    greys = np.repeat(np.linspace(0, 255, 256 - 20 * len(inks)), 3).reshape(-1, 3)
+    full = [[int(ink[i : i + 2], 16) for i in (1, 3, 5)] for ink in sorted(inks)]
+    shares = np.linspace(0.05, 1.0, 20)[:, None]
+    tints = [255 * (1 - shares) + shares * np.array(ink, np.float64) for ink in full]
+    return np.concatenate([greys, *tints]).round().astype(int).ravel().tolist()
+
+
+def _curves(rows, palette, changes, pattern, horizon, optimum, dpi) -> bytes:
+    canvas, axes, groups = _grid(rows, 1, [2.9])
+    for axis, methods in zip(axes[0], groups.values(), strict=True):
+        _dress(axis, changes, pattern, horizon)
+        for method in methods:
+            steps, values = _series(rows, method, "return_mean")
+            if len(methods) <= 3 and len(values) > 1:
+                axis.plot(steps, values.T, color=palette[method], lw=0.5, alpha=0.25)
+            mean, low, high = _band(values)
+            if len(values) > 1:
+                axis.fill_between(steps, low, high, color=palette[method], alpha=0.16, lw=0)
+            axis.plot(steps, mean, color=palette[method], lw=1.6)
+        if optimum is not None:
+            where = np.linspace(0, horizon, len(optimum)) if len(optimum) > 1 else np.array([0, horizon])
+            level = optimum if len(optimum) > 1 else np.repeat(optimum, 2)
+            axis.plot(where, level, color="#666666", lw=1.2, ls=":")
+    axes[0, 0].set_ylabel("return", fontsize=9)
+    return _finish(canvas, axes, palette, groups, dpi)
+
+
+def _signals(rows, palette, changes, pattern, horizon, dpi) -> bytes:
+    canvas, axes, groups = _grid(rows, 3, [1.0, 1.7, 1.7])
+    wide = {column: _spans_decades(rows, column) for column in ("entropy_weight", "proxy_smooth")}
+    for column, methods in enumerate(groups.values()):
+        for axis in axes[:, column]:
+            _dress(axis, changes, pattern, horizon)
+        steps, drift = _series(rows, methods[0], "drift_value")
+        axes[0, column].plot(steps, drift.T, color="#555555", lw=0.8, alpha=0.6)
+        for line, name in ((1, "entropy_weight"), (2, "proxy_smooth")):
+            axis = axes[line, column]
+            for method in methods:
+                steps, values = _series(rows, method, name)
+                mean = np.mean(values, axis=0)
+                if np.any(
+                    np.isfinite(mean) & ((mean != 0) | (name == "entropy_weight"))
+                ):  # no proxy logs zeros
+                    axis.plot(steps, mean, color=palette[method], lw=1.3)
+            if wide[name]:
+                axis.set_yscale("log")
+    for line, label in enumerate(("true drift", "entropy weight", "drift proxy")):
+        axes[line, 0].set_ylabel(label, fontsize=9)
+    return _finish(canvas, axes, palette, groups, dpi)
+
+
+def _spans_decades(rows: "pl.DataFrame", column: str) -> bool:
+    """Whether positive values cover more than a factor of 20, so that a log axis shows more."""
+    if column not in rows.columns:
+        return False
+    values = rows[column].cast(float).fill_null(np.nan).to_numpy()
+    values = values[np.isfinite(values) & (values > 0)]
+    if values.size < 2:
+        return False
+    low, high = np.percentile(values, [1, 99])
+    return bool(high > 20 * low)

@@ -1,0 +1,143 @@
+"""What a report's tables are made of: cells, tables, and the look-up of aggregates in the tidy frame."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aesjax.measure.tables import round_half_up
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["NONE", "Cell", "Lookup", "Table", "by_pattern", "cell", "counted", "number", "reasons"]
+
+NONE = "–"
+DAGGER = "†"
+PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One printed number: the value, its interval in brackets, a class for the page."""
+
+    text: str
+    interval: str = ""
+    kind: str = ""  # "better", "worse", "paper" or "muted"
+
+    def __str__(self) -> str:
+        return f"{self.text} {self.interval}".rstrip()
+
+
+@dataclass
+class Table:
+    """A titled table; rows are grouped, and a group's title is shown above its rows."""
+
+    key: str
+    title: str
+    reading: str
+    header: list[str]
+    groups: list[tuple[str, list[list[Cell]]]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    labels: int = 1  # leading columns that hold names, not numbers
+
+    @property
+    def rows(self) -> list[list[Cell]]:
+        """All rows, without their groups."""
+        return [row for _, rows in self.groups for row in rows]
+
+
+class Lookup:
+    """Aggregates of the tidy frame by (metric, scope, method, pattern)."""
+
+    def __init__(self, frame: "pl.DataFrame"):
+        rows = frame.filter(level="method").to_dicts()
+        self.cells = {(r["family"], r["task"], r["method"], r["pattern"], r["metric"]): r for r in rows}
+        self.methods = list(dict.fromkeys(r["method"] for r in rows))
+        seen = dict.fromkeys(r["pattern"] for r in rows)
+        self.patterns = [p for p in PATTERNS if p in seen] + [p for p in seen if p not in PATTERNS]
+        families = dict.fromkeys(r["family"] for r in rows)
+        self.tasks = {
+            f: sorted({r["task"] for r in rows if r["family"] == f and r["task"]}) for f in families
+        }
+
+    def scopes(self) -> Iterator[tuple[str, str | None, str]]:
+        """(family, task or None, title): every family, then its tasks if there are several."""
+        for family, tasks in self.tasks.items():
+            yield family, None, tasks[0] if len(tasks) == 1 else f"{family}, all {len(tasks)} tasks"
+            if len(tasks) > 1:
+                yield from ((family, task, task) for task in tasks)
+
+    def get(self, scope: tuple, method: str, pattern: str, metric: str) -> dict[str, Any] | None:
+        """The row, or None if the study has no such run."""
+        return self.cells.get((*scope[:2], method, pattern, metric))
+
+    def exists(self, scope: tuple, method: str, pattern: str) -> bool:
+        """Whether the study has runs of this method under this pattern."""
+        return self.get(scope, method, pattern, "mean_return") is not None
+
+
+def number(value: float | None, places: int = 2) -> str:
+    """A number as printed: rounded once, half-up; a dash if there is none."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    text = str(round_half_up(value, places))
+    return text[1:] if re.fullmatch(r"-0\.?0*", text) else text
+
+
+def cell(row: dict[str, Any] | None, places: int = 2, scale: float = 1.0) -> Cell:
+    """An aggregate as printed, times ``scale``, with its interval; a dash where there is no value."""
+    if row is None or not math.isfinite(row["value"]):
+        return Cell(NONE, kind="muted")
+    dagger = DAGGER if "literal_unsafe" in row["flag"] else ""
+    value = number(row["value"] * scale, places) + dagger
+    # One run has no interval, whatever the formula returns, and SAC on Steady is 1 by definition.
+    if row["low"] is None or row["n_valid"] < 2 or row["high"] - row["low"] < 1e-12:
+        return Cell(value)
+    return Cell(value, f"[{number(row['low'] * scale, places)}, {number(row['high'] * scale, places)}]")
+
+
+def counted(row: dict[str, Any] | None) -> Cell:
+    """How many runs are valid out of how many, marked if some are not."""
+    if row is None:
+        return Cell(NONE, kind="muted")
+    return Cell(
+        f"{row['n_valid']}/{row['n_total']}", kind="worse" if row["n_valid"] < row["n_total"] else "muted"
+    )
+
+
+def by_pattern(
+    look: Lookup, table: Table, row: Callable, patterns: list[str] | None = None, tasks: bool = True
+) -> Table:
+    """Fill a table with one group per scope and pattern and one row per method."""
+    for scope in look.scopes():
+        if scope[1] is not None and not tasks:
+            continue
+        for pattern in look.patterns if patterns is None else patterns:
+            rows = [row(scope, m, pattern) for m in look.methods if look.exists(scope, m, pattern)]
+            if rows:
+                table.groups.append((f"{scope[2]} · {pattern}", rows))
+    return table
+
+
+def reasons(look: Lookup, metrics: tuple[str, ...]) -> list[str]:
+    """One note per reason for which a printed metric has no value."""
+    texts = {
+        "no_steady_sac_runs": "nAUC needs SAC on Steady, which this study does not contain.",
+        "no_steady_run": "DropRatio and its companions need the method's own Steady runs, which are missing.",
+        "no_floor": "Safe and robust values need the random policy's return, which the manifest does not contain.",
+        "normaliser_not_above_floor": "A dash where SAC on Steady (or the method's own Steady run) is not above "
+        "the random policy: such a ratio has no meaning.",
+        "level_not_above_floor": "A dash where nothing had been learned before a change.",
+        "not_logged": "A dash where the weight was not logged.",
+        "no_evaluation_soon_after_a_change": "No evaluation falls within 2 % of the horizon after a change, so "
+        "responsiveness cannot be measured.",
+    }
+    found = {
+        reason
+        for (*_, metric), r in look.cells.items()
+        if metric in metrics and not math.isfinite(r["value"])
+        for reason in r["reason"].split(", ")
+    }
+    return [text for reason, text in texts.items() if reason in found]

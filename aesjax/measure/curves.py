@@ -1,0 +1,115 @@
+"""Learning curves: what a valid one is, and the area under it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "Curve",
+    "IncompleteRunError",
+    "Metric",
+    "auc",
+    "change_steps",
+    "final_return",
+    "mean_return",
+    "nan_mean",
+]
+
+
+class IncompleteRunError(ValueError):
+    """A curve that ends more than one evaluation interval before its horizon."""
+
+
+class Metric(NamedTuple):
+    """A number, or the reason why there is none."""
+
+    value: float  # NaN when undefined
+    reason: str = ""  # why the value is NaN, e.g. "normaliser_not_above_floor"; empty otherwise
+    literal_unsafe: bool = False  # a run with a negative area entered a literal ratio
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Evaluation returns of one run on its grid of environment steps (metrics specification, section 1).
+
+    Steps increase strictly inside [0, horizon]. A non-finite return marks the run as diverged: every metric
+    of it is then NaN. A diverged run may end early, any other run that does is refused.
+
+    Raises:
+      ValueError: shapes differ, no evaluation, steps not increasing or outside [0, horizon].
+      IncompleteRunError: the last evaluation is more than one interval before the horizon.
+    """
+
+    steps: np.ndarray  # (m,) float64, environment steps
+    returns: np.ndarray  # (m,) float64, mean undiscounted evaluation return
+    horizon: float  # T, environment steps
+    interval: float | None = None  # E, environment steps; None: the widest gap between two evaluations
+    diverged: bool = field(init=False, default=False)
+
+    def __post_init__(self):
+        steps, returns = np.asarray(self.steps, np.float64), np.asarray(self.returns, np.float64)
+        if steps.ndim != 1 or steps.shape != returns.shape or not steps.size:
+            raise ValueError(
+                f"a curve needs steps and returns of one equal shape (m,); got {steps.shape}, {returns.shape}"
+            )
+        if not (np.isfinite(self.horizon) and self.horizon > 0):
+            raise ValueError(f"the horizon of a curve must be positive; got {self.horizon}")
+        if not np.all(np.isfinite(steps)) or np.any(np.diff(steps) <= 0):
+            raise ValueError("evaluation steps must increase strictly; is a run stored twice?")
+        if steps[0] < 0 or steps[-1] > self.horizon:
+            raise ValueError(f"evaluation steps {steps[0]:g} to {steps[-1]:g} leave [0, {self.horizon:g}]")
+        gap = self.interval
+        if gap is None:
+            gap = float(np.max(np.diff(steps))) if steps.size > 1 else float(steps[0])
+        object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "returns", returns)
+        object.__setattr__(self, "interval", gap)
+        object.__setattr__(self, "diverged", not bool(np.all(np.isfinite(returns))))
+        if self.horizon - steps[-1] > gap * (1 + 1e-9) and not self.diverged:
+            raise IncompleteRunError(
+                f"the last evaluation is at step {steps[-1]:g} of {self.horizon:g}, "
+                f"more than one interval ({gap:g}) early"
+            )
+
+
+def auc(curve: Curve) -> float:
+    """Area under the curve over exactly [0, T], reward * environment steps; NaN for a diverged run.
+
+    Trapezoid (section 2); constant to the left of the first and to the right of the last evaluation.
+    """
+    if curve.diverged:
+        return float("nan")
+    t, r = curve.steps, curve.returns
+    inside = np.sum(np.diff(t) * (r[1:] + r[:-1])) / 2.0
+    return float(inside + t[0] * r[0] + (curve.horizon - t[-1]) * r[-1])
+
+
+def mean_return(curve: Curve) -> float:
+    """``auc(curve) / T``: the return averaged over the whole of training, in units of return (section 2)."""
+    return auc(curve) / curve.horizon
+
+
+def final_return(curve: Curve, share: float = 0.1) -> float:
+    """Mean of the evaluations in the last ``share`` of the horizon (at least one), in units of return."""
+    if curve.diverged:
+        return float("nan")
+    late = curve.steps >= (1.0 - share) * curve.horizon
+    return float(np.mean(curve.returns[late])) if np.any(late) else float(curve.returns[-1])
+
+
+def change_steps(horizon: float, segments: int) -> np.ndarray:
+    """The K = segments - 1 change steps ``k T / segments`` of the Abrupt pattern, (K,) environment steps."""
+    return (
+        np.arange(1, segments) * horizon / segments
+    )  # multiply first: exact where T is a multiple of segments
+
+
+def nan_mean(values: np.ndarray | Sequence[float], axis: int | None = None) -> np.ndarray:
+    """Mean over the finite entries along ``axis``; NaN, without a warning, where there are none."""
+    values = np.asarray(values, np.float64)
+    valid = np.isfinite(values)
+    count = np.sum(valid, axis=axis)
+    total = np.sum(np.where(valid, values, 0.0), axis=axis)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)

@@ -1,0 +1,56 @@
+"""Controls: the weights of a recorded run, played back with their timing destroyed."""
+
+import jax
+import jax.numpy as jnp
+
+from aesjax.schedules.basic import fixed
+from aesjax.schedules.rule import start
+from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
+
+__all__ = ["constant_at_mean", "permuted", "playback"]
+
+
+def playback(weights: Array) -> EntropySchedule:
+    """The recorded (T,) weights in their order, () reward per nat; the last one is kept after T steps.
+
+    Entry t is the weight in force at step t, as a carrier records it. Reads no signal.
+    """
+    weights = _recorded("playback", weights)
+
+    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
+        count = state.count + 1
+        weight = weights[jnp.minimum(count, weights.shape[0] - 1)]
+        return ScheduleState(weight, count, (), state.logs._replace(weight_raw=weight))
+
+    return EntropySchedule(lambda: start(weights[0]), update)
+
+
+def constant_at_mean(weights: Array) -> EntropySchedule:
+    """The mean of the recorded (T,) weights, held: same average entropy bonus, no timing at all."""
+    return fixed(jnp.mean(_recorded("constant_at_mean", weights)))
+
+
+def permuted(weights: Array, key: Array, *, blocks: int = 20) -> EntropySchedule:
+    """The recorded (T,) weights with blocks of time in random order: same distribution, wrong timing.
+
+    Args:
+      weights: (T,) reward per nat.
+      key: typed PRNG key of the order.
+      blocks: static number of blocks, their lengths differ by at most one; weights inside a block keep their order,
+        so the control is as smooth as the run it came from.
+    """
+    weights = _recorded("permuted", weights)
+    length = weights.shape[0]
+    if not 1 <= blocks <= length:
+        raise ValueError(f"permuted: blocks must lie in [1, {length}], the number of weights; got {blocks}.")
+    block = jnp.arange(length) * blocks // length
+    # Stable, so that the steps of one block stay together and in order.
+    order = jnp.argsort(jax.random.permutation(key, blocks)[block], stable=True)
+    return playback(weights[order])
+
+
+def _recorded(name: str, weights: Array) -> Array:
+    weights = jnp.asarray(weights, jnp.float32)
+    if weights.ndim != 1 or weights.shape[0] == 0:
+        raise ValueError(f"{name} needs recorded weights of shape (T,), T >= 1; got {weights.shape}.")
+    return weights

@@ -1,0 +1,182 @@
+"""Schedules that modulate another weight: the recommended `aes_r`, and the `oracle` that sees the true drift."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aesjax.schedules.rule import bounded, discounted_count, ema, read_signal, start
+from aesjax.types import Array, EntropySchedule, Proxy, ScheduleLogs, ScheduleState, Signals
+
+__all__ = ["aes_r", "oracle"]
+
+TINY = float(np.finfo(np.float32).tiny)
+
+
+class RelativeMemory(NamedTuple):
+    """Memory of `aes_r`."""
+
+    smooth: Array  # () float32, EMA of the proxy
+    log_baseline: Array  # () float32, running median of its logarithm
+    bank: Array  # (J,) float32, discounted means of the excess
+    base: Any  # state of the base schedule, None for a number
+
+
+def aes_r(
+    proxy: Proxy,
+    base: Array | float | EntropySchedule,
+    updates: Array | float,
+    *,
+    gain: Array | float = 2.0,
+    r_max: Array | float = 5.0,
+    margin: Array | float = 0.25,
+    e_max: Array | float = 8.0,
+    lambda_max: Array | float = 1.0,
+    beta: Array | float | None = None,
+    first_window: Array | float | None = None,
+    longest_window: Array | float = 0.25,
+    baseline_gain: Array | float = 4.0,
+    baseline_step: Array | float = 0.5,
+    levels: int = 8,
+) -> EntropySchedule:
+    r"""The recommended schedule: the base weight, raised while the proxy exceeds its own running median.
+
+    With s the EMA of the proxy and B its running median, the excess ``e = clip(s/B/(1+margin) - 1, 0, e_max)`` is
+    averaged over dyadic windows, E is the largest of these means, and the weight is
+    ``base * min(sqrt(1 + gain * E), r_max)``. Multiplying all rewards by c leaves ``weight / base`` as it is; without
+    excess the weight is exactly the base. One-sided: it cannot lower a base that is too large.
+
+    Not in the paper. Deviations from the derivation: the clip never moves the base itself (a base outside the
+    bounds would make the literal clip change a stationary run), so only ``lambda_max`` acts, on the raised part, and proxies are skipped up to the
+    first positive one, which has no logarithm to start the median from. A non-finite proxy leaves all but the base.
+
+    Args:
+      proxy: drift proxy, () >= 0; on the newest transitions it answers fastest.
+      base: () reward per nat, or a schedule whose weight is modulated, for instance `auto`.
+      updates: () planned number of updates; sets only how long smoothing and windows are.
+      gain: () a; at most 2 keeps the loop through TD errors stable.
+      r_max: () largest ratio to the base weight.
+      margin, e_max: () dead zone and cap of the excess, as shares of the baseline.
+      lambda_max: () reward per nat. A lower bound would do nothing: the weight is never below its base.
+      beta: () EMA decay; None: ``1 - 1/clip(updates/500, 2, 20)``.
+      first_window: () updates in the shortest window; None: ``max(8, updates/1000)``. Level j is ``2**j`` times it.
+      longest_window: () share of ``updates`` that no window but the first may exceed.
+      baseline_gain, baseline_step: () the median moves by ``min(step, gain/t)/2`` in log units per update.
+      levels: static number of windows.
+
+    >>> from aesjax.schedules.proxies import td_quantile
+    >>> schedule = aes_r(td_quantile(source="fresh"), base=0.05, updates=40_000)
+    >>> state = schedule.update(Signals(fresh_td_error=jnp.ones(8)), schedule.init())
+    >>> print(state.weight)
+    0.05
+    """
+    f = _float32
+    gain, r_max, margin, e_max = f(gain), f(r_max), f(margin), f(e_max)
+    baseline_gain, baseline_step, updates = f(baseline_gain), f(baseline_step), f(updates)
+    beta = 1.0 - 1.0 / jnp.clip(updates / 500.0, 2.0, 20.0) if beta is None else f(beta)
+    first = jnp.maximum(8.0, updates / 1000.0) if first_window is None else f(first_window)
+    windows = first * jnp.asarray(2.0 ** np.arange(levels), jnp.float32)
+    admitted = (windows <= f(longest_window) * updates) | (jnp.arange(levels) == 0)
+    zero = jnp.zeros((), jnp.float32)
+
+    def init() -> ScheduleState:
+        weight, base_state = _base_init(base)
+        return start(weight, RelativeMemory(zero, zero, jnp.zeros(levels, jnp.float32), base_state))
+
+    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
+        old = state.inner
+        lam0, base_state = _base_update(base, signals, old.base)
+        v = proxy(signals)
+        unstarted = state.count == 0
+        ok = jnp.isfinite(v) & ((v > 0.0) | ~unstarted)
+        count = state.count + 1
+        smooth = ema(old.smooth, v, beta, first=unstarted)
+        log_smooth = jnp.log(jnp.maximum(smooth, TINY))
+        log_baseline = jnp.where(unstarted, log_smooth, old.log_baseline)
+        excess = jnp.clip(jnp.exp(log_smooth - log_baseline) / (1.0 + margin) - 1.0, 0.0, e_max)
+        step = jnp.minimum(baseline_step, baseline_gain / count.astype(jnp.float32))
+        new_baseline = log_baseline + step * (jnp.where(log_smooth > log_baseline, 1.0, 0.0) - 0.5)
+        bank = old.bank + (excess - old.bank) / discounted_count(count, windows)
+
+        smooth, new_baseline, bank, count, v = jax.tree.map(
+            lambda new, kept: jnp.where(ok, new, kept),
+            (smooth, new_baseline, bank, count, v),
+            (old.smooth, old.log_baseline, old.bank, state.count, state.logs.proxy),
+        )
+        # The memory decides the weight, so a skipped proxy keeps the ratio while the base goes on. A window shorter
+        # than the first counts as that long: one early excess must not look like a whole window of it.
+        filled = jnp.minimum(1.0, discounted_count(jnp.maximum(count, 1), windows) / first)
+        level = jnp.max(jnp.where(admitted, bank * filled, 0.0))
+        ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level), r_max)
+        weight, logs = _bounded_above_base(lam0, ratio, lambda_max, v, smooth)
+        return ScheduleState(weight, count, RelativeMemory(smooth, new_baseline, bank, base_state), logs)
+
+    return EntropySchedule(init, update)
+
+
+class OracleMemory(NamedTuple):
+    """Memory of `oracle`."""
+
+    level: Array  # () float32, leaky sum of the true drift
+    base: Any  # state of the base schedule, None for a number
+
+
+def oracle(
+    base: Array | float | EntropySchedule,
+    updates: Array | float,
+    *,
+    gain: Array | float = 16.0,
+    r_max: Array | float = 5.0,
+    memory: Array | float = 0.02,
+    lambda_max: Array | float = 1.0,
+) -> EntropySchedule:
+    """A reference, not a method: the base weight raised by the true drift of the environment.
+
+    ``E = rho * E + d`` with ``rho = 1 - 1/(memory * updates)`` and d the size of this step's change as a share of the
+    channel's range; weight ``base * min(sqrt(1 + gain * E), r_max)``, () reward per nat, clipped as in `aes_r`.
+    A non-finite drift is taken as none. Its logs hold d as proxy and E as smoothed proxy.
+    """
+    gain, r_max = _float32(gain), _float32(r_max)
+    keep = 1.0 - 1.0 / jnp.maximum(_float32(memory) * _float32(updates), 1.0)
+
+    def init() -> ScheduleState:
+        weight, base_state = _base_init(base)
+        return start(weight, OracleMemory(jnp.zeros((), jnp.float32), base_state))
+
+    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
+        lam0, base_state = _base_update(base, signals, state.inner.base)
+        drift = read_signal("schedule 'oracle'", signals, "true_drift", 0)
+        drift = jnp.where(jnp.isfinite(drift), drift, 0.0)
+        level = keep * state.inner.level + drift
+        ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level), r_max)
+        weight, logs = _bounded_above_base(lam0, ratio, lambda_max, drift, level)
+        return ScheduleState(weight, state.count + 1, OracleMemory(level, base_state), logs)
+
+    return EntropySchedule(init, update)
+
+
+def _bounded_above_base(
+    lam0: Array, ratio: Array, lambda_max: Array | float, proxy: Array, smooth: Array
+) -> tuple[Array, ScheduleLogs]:
+    return bounded(lam0 * ratio, 0.0, jnp.maximum(_float32(lambda_max), lam0), proxy, smooth)
+
+
+def _base_init(base: Array | float | EntropySchedule) -> tuple[Array, ScheduleState | None]:
+    if isinstance(base, EntropySchedule):
+        state = base.init()
+        return state.weight, state
+    return _float32(base), None
+
+
+def _base_update(
+    base: Array | float | EntropySchedule, signals: Signals, state: ScheduleState | None
+) -> tuple[Array, ScheduleState | None]:
+    if isinstance(base, EntropySchedule):
+        state = base.update(signals, state)
+        return state.weight, state
+    return _float32(base), None
+
+
+def _float32(x: Array | float) -> Array:
+    return jnp.asarray(x, jnp.float32)

@@ -1,0 +1,116 @@
+"""The pieces every schedule is made of: the square-root rule, smoothing, running means, clipping and its logs."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from aesjax.types import Array, ScheduleLogs, ScheduleState, Signals
+
+__all__ = [
+    "Mean",
+    "bounded",
+    "discounted_count",
+    "ema",
+    "held",
+    "read_signal",
+    "running_mean",
+    "sqrt_rule",
+    "start",
+]
+
+
+class Mean(NamedTuple):
+    """A running mean that stays exact to float32 rounding over millions of updates."""
+
+    value: Array  # () float32
+    lost: Array  # () float32, what rounding dropped from `value` so far (Kahan); keeps tiny late steps from vanishing
+
+
+def sqrt_rule(mean: Array, *, kappa: Array | float) -> Array:
+    r"""Entropy weight before clipping, ``kappa * sqrt(mean)``.
+
+    AES paper Eq. (aes_schedule), with ``mean`` = accumulated proxy over time; the clip is `bounded`.
+
+    Args:
+      mean: () running mean of the smoothed proxy, >= 0; units of the proxy (reward).
+      kappa: () sqrt(reward) per nat. Multiplying all rewards by c multiplies the weight by sqrt(c).
+
+    Returns:
+      () reward per nat.
+    """
+    return jnp.asarray(kappa, jnp.float32) * jnp.sqrt(mean)
+
+
+def ema(previous: Array, value: Array, beta: Array | float, first: Array) -> Array:
+    """Exponential moving average, AES paper Eq. (ema); it starts at the first value, so EMA_1 = v_1."""
+    beta = jnp.asarray(beta, jnp.float32)
+    return jnp.where(first, value, beta * previous + (1.0 - beta) * value)
+
+
+def running_mean(mean: Mean, value: Array, count: Array) -> Mean:
+    """``Mean`` after the ``count``-th value (() int32, >= 1), AES paper Eq. (proxy_accum) divided by t.
+
+    Deviation: the mean is carried instead of the sum, which would lose late proxies in float32.
+    """
+    step = (value - mean.value) / count.astype(jnp.float32) - mean.lost
+    total = mean.value + step
+    return Mean(total, (total - mean.value) - step)
+
+
+def discounted_count(count: Array, window: Array) -> Array:
+    """``sum_{i<t} (1 - 1/window)^i`` for t = ``count`` >= 1: number of updates that a discounted mean holds.
+
+    The closed form: in float32 a recursion with ``1 - 1/window`` is off by percents for windows of 1e6.
+    """
+    return -window * jnp.expm1(count.astype(jnp.float32) * jnp.log1p(-1.0 / window))
+
+
+def bounded(
+    raw: Array, low: Array | float, high: Array | float, proxy: Array, smooth: Array
+) -> tuple[Array, ScheduleLogs]:
+    """The clipped weight, () reward per nat, and the logs that say whether a bound was active.
+
+    ``low = 0`` and ``high = inf`` is the paper's ablation without clipping.
+    """
+    low, high = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
+    logs = ScheduleLogs(
+        proxy=proxy,
+        proxy_smooth=smooth,
+        weight_raw=raw,
+        at_min=(raw < low).astype(jnp.float32),
+        at_max=(raw > high).astype(jnp.float32),
+    )
+    return jnp.minimum(jnp.maximum(raw, low), high), logs
+
+
+def start(weight: Array | float, inner: Any = (), raw: Array | float | None = None) -> ScheduleState:
+    """State before the first update; the logs are zero except for the weight."""
+    zero = jnp.zeros((), jnp.float32)
+    weight = jnp.asarray(weight, jnp.float32)
+    raw = weight if raw is None else jnp.asarray(raw, jnp.float32)
+    return ScheduleState(weight, jnp.zeros((), jnp.int32), inner, ScheduleLogs(zero, zero, raw, zero, zero))
+
+
+def held(ok: Array, new: ScheduleState, old: ScheduleState) -> ScheduleState:
+    """``new`` where ``ok``, else ``old`` unchanged, counter included: a non-finite signal is as if not seen."""
+    return jax.tree.map(lambda a, b: jnp.where(ok, a, b), new, old)
+
+
+def read_signal(reader: str, signals: Signals, field: str, rank: int) -> Array:
+    """The field as float32, checked when traced.
+
+    Raises:
+      ValueError: the carrier does not report the field, or reports it in another rank.
+    """
+    value = getattr(signals, field)
+    shape = "(B,)" if rank else "()"
+    if value is None:
+        raise ValueError(
+            f"{reader} needs Signals.{field} of shape {shape}, which the carrier does not report (None)."
+        )
+    value = jnp.asarray(value)
+    if value.ndim != rank or value.size == 0:
+        hint = " Reduce over critics first." if value.ndim > rank else ""
+        raise ValueError(f"{reader} needs Signals.{field} of shape {shape}; got {value.shape}.{hint}")
+    return value.astype(jnp.float32)

@@ -1,0 +1,96 @@
+"""A made-up study with known properties, in the schema of ``curves.parquet``."""
+
+import numpy as np
+import polars as pl
+
+STEPS = 100_000
+PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
+
+
+def make_curves(
+    methods, patterns=PATTERNS, seeds=range(1, 6), *, task="toy", family="toy", every=1_000, gain=0.05
+):
+    """Curves that learn, fall at every change by less the later a method comes in the list, and climb back."""
+    frames = []
+    steps = np.arange(0, STEPS + 1, every)
+    u = steps / STEPS
+    for rank, method in enumerate(methods):
+        for pattern in patterns:
+            for seed in seeds:
+                rng = np.random.default_rng([seed, PATTERNS.index(pattern)])  # the same for all methods
+                level = 45 * (1 - np.exp(-20 * u))
+                phase = (
+                    5 * np.minimum(u, 0.999)
+                ) % 1  # the last evaluation still belongs to the last segment
+                drift, fall = drift_of(pattern, u, rng), (0.5 - gain * rank) * np.exp(-8 * phase)
+                hurt = {"steady": 0.0, "linear": 0.5}.get(pattern, 1.0) * fall * (u >= 0.2)
+                returns = level * (1 - hurt) + rng.normal(0, 0.4, len(u)) + rng.normal(0, 0.5)
+                weight = 0.2 * (1 + (rank > 0) * np.exp(-8 * ((5 * u - 0.06) % 1)) * (pattern != "steady"))
+                columns = {
+                    "family": family,
+                    "task": task,
+                    "method": method,
+                    "carrier": method.split("+")[0].lower(),
+                    "schedule": "aes" if "+" in method else "baseline",
+                    "variant": "",
+                    "pattern": pattern,
+                    "seed": seed,
+                    "step": steps,
+                    "return_mean": returns,
+                    "return_std": 1.0,
+                    "n_episodes": 10,
+                    "drift_value": np.abs(drift),
+                    "drift_0": drift,
+                    "drift_1": -drift,
+                    "entropy_weight": weight,
+                    "weight_raw": weight,
+                    "proxy": np.abs(rng.normal(0.3, 0.1, len(u))) + weight,
+                    "proxy_smooth": 0.3 + weight,
+                    "policy_entropy": 0.5,
+                    "at_min": np.where(steps > 0, 0.1 * (rank > 0), np.nan),
+                    "at_max": np.where(steps > 0, 0.0, np.nan),
+                    "train_return": returns - 2,
+                    "critic_loss": 0.1,
+                }
+                frames.append(pl.DataFrame(columns))
+    return pl.concat(frames)
+
+
+def drift_of(pattern, u, rng):
+    """A drift value of the right shape for each pattern."""
+    jumps = np.concatenate([[0.0], rng.uniform(0.2, 0.5, 5)])[np.minimum((5 * u).astype(int), 5)]
+    phase = (5 * u) % 1
+    return {
+        "steady": np.zeros(len(u)),
+        "abrupt": jumps,
+        "linear": 0.5 * np.abs(phase - 0.5),
+        "periodic": 0.25 * np.sin(2 * np.pi * phase),
+        "mixed": jumps + 0.1 * np.sin(2 * np.pi * phase),
+    }[pattern]
+
+
+def config(**changes):
+    """The part of ``config.json`` that the metrics read, and some settings for the header."""
+    return {
+        "task": "toy",
+        "steps": STEPS,
+        "segments": 5,
+        "preset": "quick",
+        "replay_capacity": 5_000,
+    } | changes
+
+
+def manifest(curves, floor=3.0, diverged=()):
+    """A manifest that lists every run; ``diverged`` holds (method, pattern, seed)."""
+    runs = []
+    for task, method, pattern, seed in (
+        curves.select("task", "method", "pattern", "seed")
+        .unique()
+        .sort("task", "method", "pattern", "seed")
+        .iter_rows()
+    ):
+        run = {"task": task, "method": method, "pattern": pattern, "seed": seed, "status": "finished"}
+        if (method, pattern, seed) in diverged:
+            run |= {"status": "diverged", "diverged_at": 42_000, "reason": "critic loss is not finite"}
+        runs.append(run)
+    return {"floors": {"toy": floor}, "runs": runs, "device": "cpu", "wall_time": 93.5}

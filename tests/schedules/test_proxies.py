@@ -1,0 +1,93 @@
+"""Proxies: golden values and refusals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aesjax.registry import UnknownNameError
+from aesjax.schedules import PROXIES, build, critic_drift, required_signals, td_mean, td_quantile, value_loss
+from aesjax.schedules.catalogue import ScheduleHyper
+from aesjax.types import Signals
+
+CASES = [(name, source) for name, spec in PROXIES.items() for source in spec.fields]
+FULL = Signals(
+    td_error=jnp.array([-4.0, 1.0, 2.0, 3.0, 0.0]),
+    value_loss=jnp.float32(7.0),
+    critic_drift=jnp.float32(0.5),
+    fresh_td_error=jnp.array([-8.0, 2.0, 4.0, 6.0, 0.0]),
+    fresh_critic_drift=jnp.float32(0.25),
+)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "want"),
+    [
+        (td_quantile(), 3.6),
+        (td_quantile(0.5), 2.0),
+        (td_quantile(0.5, "fresh"), 4.0),
+        (td_mean(), 2.0),
+        (td_mean("fresh"), 4.0),
+        (value_loss(), 7.0),
+        (value_loss("fresh"), 24.0),
+        (critic_drift(), 0.5),
+        (critic_drift("fresh"), 0.25),
+    ],
+)
+def test_proxy_value(proxy, want):
+    np.testing.assert_allclose(proxy(FULL), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "source"), CASES)
+def test_proxy_is_a_nonnegative_float32_scalar_under_jit(name, source):
+    proxy = PROXIES[name].build(0.9, source)
+    value = jax.jit(proxy)(FULL)
+    assert value.shape == ()
+    assert value.dtype == jnp.float32
+    assert value >= 0
+    np.testing.assert_allclose(value, proxy(FULL), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "source"), CASES)
+def test_proxy_reads_one_field_and_names_it_when_it_is_absent(name, source):
+    field = PROXIES[name].fields[source]
+    proxy = PROXIES[name].build(0.9, source)
+    only = Signals(**{field: getattr(FULL, field)})
+    np.testing.assert_array_equal(proxy(only), proxy(FULL))
+    with pytest.raises(ValueError, match=f"proxy '{name}' needs Signals.{field} of shape"):
+        jax.eval_shape(proxy, FULL._replace(**{field: None}))
+
+
+@pytest.mark.parametrize(("name", "source"), CASES)
+def test_proxy_names_a_wrong_shape(name, source):
+    field = PROXIES[name].fields[source]
+    with pytest.raises(ValueError, match=r"got \(256, 2\)\. Reduce over critics first"):
+        jax.eval_shape(PROXIES[name].build(0.9, source), FULL._replace(**{field: jnp.zeros((256, 2))}))
+
+
+@pytest.mark.parametrize(("name", "source"), CASES)
+def test_proxy_passes_no_gradient(name, source):
+    proxy = PROXIES[name].build(0.9, source)
+    gradient = jax.grad(lambda scale: proxy(jax.tree.map(lambda x: x * scale, FULL)))(1.0)
+    assert gradient == 0.0
+
+
+@pytest.mark.parametrize(("name", "source"), CASES)
+def test_a_bad_residual_shows_in_the_proxy(name, source):
+    field = PROXIES[name].fields[source]
+    value = getattr(FULL, field)
+    bad = value.at[(1,) * value.ndim].set(jnp.nan)
+    assert not np.isfinite(PROXIES[name].build(0.9, source)(FULL._replace(**{field: bad})))
+
+
+def test_narrow_floats_are_accepted():
+    np.testing.assert_allclose(td_quantile(0.5)(Signals(td_error=FULL.td_error.astype(jnp.bfloat16))), 2.0)
+
+
+def test_unknown_source_and_proxy_are_named():
+    with pytest.raises(ValueError, match="proxy 'td_mean' has no source 'replay'; sources: update, fresh"):
+        td_mean("replay")
+    with pytest.raises(ValueError, match="has no source 'replay'"):
+        required_signals("aes", source="replay")
+    with pytest.raises(UnknownNameError, match="did you mean 'td_quantile'"):
+        build("aes", ScheduleHyper(), proxy="td_quantil")
