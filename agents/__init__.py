@@ -9,5 +9,5 @@ __all__ = ["CARRIERS", "Carrier", "CarrierSpec", "Transition", "UpdateOut", "Wor
 
 CARRIERS = Registry(
     "carrier",
-    sac=CarrierSpec("SAC", sac.make, sac.SacConfig, sac.SacHyper, baseline="auto"),
+    sac=CarrierSpec("SAC", sac.make, sac.SacConfig, sac.SacHyper, sac.check, baseline="auto"),
 )

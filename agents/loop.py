@@ -191,13 +191,15 @@ def make_off_policy(
     def chunk(state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
         steps = step + jnp.arange(config.chunk, dtype=jnp.int32)
         key = stream(jax.random.key(run.seed), "train")
-        keys = jax.vmap(lambda step: jax.random.split(jax.random.fold_in(key, step), 6))(steps)
+        # As raw words, because JAX's key-reuse check takes scanning over typed keys under vmap for reuse.
+        words = jax.vmap(lambda step: jax.random.key_data(jax.random.split(jax.random.fold_in(key, step), 6)))(steps)
         values, changes = world.path(run.drift, steps)
 
         def body(state, now):
-            return one_step(state, run, *now)
+            step, words, values, change = now
+            return one_step(state, run, step, jax.random.wrap_key_data(words), values, change)
 
-        state, logs = jax.lax.scan(body, state, (steps, keys, values, changes))
+        state, logs = jax.lax.scan(body, state, (steps, words, values, changes))
         logs = jax.tree.map(jnp.sum, logs)
         updates = logs.pop("updates")
         finished, finished_return = logs.pop("finished"), logs.pop("finished_return")

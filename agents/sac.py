@@ -14,7 +14,7 @@ from aesjax.types import Array, Signals
 from agents.networks import GaussianActor, TwinCritic
 from agents.types import Carrier, Transition, UpdateOut
 
-__all__ = ["SacConfig", "SacHyper", "SacState", "actor_loss", "critic_loss", "make", "soft_target"]
+__all__ = ["SacConfig", "SacHyper", "SacState", "actor_loss", "check", "critic_loss", "make", "soft_target"]
 
 
 class SacHyper(NamedTuple):
@@ -41,6 +41,22 @@ class SacConfig:
                 raise ValueError(f"SacConfig.{name} must be at least 1; got {getattr(self, name)}")
         if not self.hidden or min(self.hidden) < 1:
             raise ValueError(f"SacConfig.hidden must name at least one positive width; got {self.hidden}")
+
+
+def check(hyper: SacHyper) -> None:
+    """Refuse concrete values that make no sense; a huge learning rate is allowed, its run then diverges and says so.
+
+    Raises:
+      ValueError: naming the field, its value and what is allowed.
+    """
+    for name in ("learning_rate", "critic_learning_rate"):
+        value = float(getattr(hyper, name))
+        if not 0.0 < value < float("inf"):
+            raise ValueError(f"SacHyper.{name} must be positive and finite; got {value:g}")
+    for name in ("gamma", "tau"):
+        value = float(getattr(hyper, name))
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"SacHyper.{name} must lie in [0, 1]; got {value:g}")
 
 
 class SacState(NamedTuple):

@@ -15,4 +15,5 @@ class CarrierSpec(NamedTuple):
     make: Callable[[int, int, Any], Carrier]  # obs_size, action_size, config
     config: type  # frozen dataclass of static structure
     hyper: type  # NamedTuple of traced floats
+    check: Callable[[Any], None]  # raises ValueError for concrete values of `hyper` that make no sense
     baseline: str  # schedule that stands for the carrier's own entropy weight

@@ -5,7 +5,9 @@
 'goal_offset'
 """
 
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 from envs.core import Channel, Env, EnvSpec, Task, autoreset_step
 from envs.drift import DriftTruth, Realisation, draw, drifted_params, truth
@@ -14,6 +16,7 @@ from envs.names import UnknownNameError, lookup
 from envs.patterns import PATTERNS, pattern_index
 
 __all__ = [
+    "ORACLES",
     "PATTERNS",
     "TASKS",
     "Channel",
@@ -29,6 +32,7 @@ __all__ = [
     "draw",
     "drifted_params",
     "make",
+    "optimal_return",
     "pattern_index",
     "truth",
 ]
@@ -40,6 +44,20 @@ TASKS: dict[str, Task | str] = {
     "toy_multigoal_classic": "envs.toy.classic:TASK",
 }
 
+# Tasks whose optimum is known: "module:attribute" of a function from drift values (M, D) to mean returns (M,).
+ORACLES: dict[str, str] = {"toy": "envs.toy.oracle:optimal_return"}
+
+
+def _attribute(place: str) -> Any:
+    module, name = place.split(":")
+    return getattr(import_module(module), name)
+
+
+def optimal_return(name: str) -> Callable[[Any], Any] | None:
+    """Best mean episode return of a task as a function of frozen drift values (M, D) -> (M,), or None if unknown."""
+    make(name)
+    return _attribute(ORACLES[name]) if name in ORACLES else None
+
 
 def make(name: str) -> Task:
     """The task called ``name``.
@@ -49,8 +67,7 @@ def make(name: str) -> Task:
     """
     entry = lookup("task", TASKS, name)
     if isinstance(entry, str):
-        module, attribute = entry.split(":")
-        entry = getattr(import_module(module), attribute)
+        entry = _attribute(entry)
         if not isinstance(entry, Task):
             entry = entry()
     return entry

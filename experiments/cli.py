@@ -102,8 +102,13 @@ def start_jax(devices: int | None) -> None:
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if devices is not None and not 1 <= devices <= max(cores, 1024):
-        raise ValueError(f"--devices must be between 1 and {cores} on this machine; got {devices}")
-    jax.config.update("jax_num_cpu_devices", cores if devices is None else devices)
+        raise ValueError(f"--devices must be between 1 and {max(cores, 1024)}; got {devices}")
+    try:
+        jax.config.update("jax_num_cpu_devices", cores if devices is None else devices)
+    except RuntimeError:  # JAX runs already (a notebook, a test): the devices there are will do
+        if devices is not None and devices != len(jax.local_devices()):
+            there = len(jax.local_devices())
+            raise ValueError(f"--devices {devices}: JAX has already started with {there} devices") from None
 
 
 def _say(text: str) -> None:

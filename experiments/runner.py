@@ -13,7 +13,7 @@ from aesjax.lab.progress import Progress
 from aesjax.lab.sweep import compile_program, memory_budget, plan_waves, take
 from agents.loop import REASONS
 from experiments.config import StudyConfig, config_from_json
-from experiments.study import build_part, floor_of
+from experiments.study import build_part, check, floor_of, optimum_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -46,6 +46,7 @@ def open_study(config: StudyConfig, directory: Path, *, resume: bool) -> Study:
     Raises:
       ValueError: the folder holds something else, another configuration, or cannot be written.
     """
+    check(config)
     path = directory / store.CONFIG
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out {directory} is a file; give a folder")
@@ -136,6 +137,7 @@ def train(study: Study, *, checkpoint_seconds: float = 30.0, quiet: bool = False
             "wall_seconds": round(time.monotonic() - began, 2),
             "parts": parts,
             "floors": {config.task: floor},
+            "oracle": {config.task: optimum_of(config)},
             "runs": statuses,
         },
     )

@@ -12,14 +12,14 @@ import numpy as np
 import envs
 from aesjax import schedules
 from aesjax.lab.sweep import Program, stack
-from aesjax.schedules import SCHEDULES, ScheduleHyper
+from aesjax.schedules import ScheduleHyper
 from agents import CARRIERS
 from agents.loop import LoopConfig, Run, make_off_policy
 from agents.rollout import random_returns
 from envs.world import World
 from experiments.config import Method, StudyConfig, methods_of
 
-__all__ = ["Part", "build_part", "floor_of"]
+__all__ = ["Part", "build_part", "check", "floor_of", "optimum_of"]
 
 FLOOR_EPISODES = 1000
 
@@ -50,9 +50,22 @@ def _hypers(config: StudyConfig, method: Method, action_size: int) -> tuple[Any,
             hyper = hyper._replace(**{name: value})
         else:
             schedule = schedule._replace(**{name: value})
+    spec.check(hyper)
     schedules.check(schedule)
     as_array = partial(jax.tree.map, np.float32)
     return as_array(hyper), as_array(schedule)
+
+
+def check(config: StudyConfig) -> None:
+    """Everything about a study that can be wrong before it starts.
+
+    Raises:
+      ValueError: a hyper-parameter outside its range, a horizon that the segments do not divide.
+    """
+    world = _world(config)
+    for carrier in config.carriers:
+        for method in methods_of(config, carrier):
+            _hypers(config, method, world.action_size)
 
 
 def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None] = lambda name: None) -> Part:
@@ -126,6 +139,34 @@ def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None
     return Part(carrier, Program(traced("init"), traced("chunk"), traced("evaluate")), stack(runs), labels)
 
 
+def optimum_of(config: StudyConfig) -> dict[str, list[float]]:
+    """The best mean return at every evaluation, averaged over seeds, per pattern; empty where it is unknown.
+
+    Solved at five evaluations of each segment (its first and last among them) and joined by straight lines, which
+    the smoothness of a drift inside a segment allows.
+    """
+    best = envs.optimal_return(config.task)
+    if best is None:
+        return {}
+    world = _world(config)
+    per_segment = config.evaluations // config.segments if config.evaluations % config.segments == 0 else 1
+    knots: dict[int, float] = {}  # evaluation -> vector step; a change point has a left limit of its own
+    for segment in range(config.segments):
+        start = segment * per_segment
+        for offset in {0, per_segment // 4, per_segment // 2, 3 * per_segment // 4, per_segment - 1}:
+            knots[start + offset] = (start + offset) * config.chunk
+    knots[config.evaluations] = config.vector_steps
+    at = sorted(knots)
+    steps = jnp.array([knots[j] for j in at], jnp.int32)
+    path = jax.jit(lambda drift: world.path(drift, steps)[0])
+    seeds = config.seeds if config.drift_seed is None else (config.drift_seed,)
+    values = np.stack([[path(world.drift(p, s)) for s in seeds] for p in config.patterns])  # (P, S, K, D)
+    unique, index = np.unique(values.reshape(-1, values.shape[-1]).round(6), axis=0, return_inverse=True)
+    returns = np.asarray(best(jnp.asarray(unique, jnp.float32)))[index.reshape(-1)].reshape(values.shape[:-1]).mean(1)
+    grid = np.arange(config.evaluations + 1)
+    return {p: [float(x) for x in np.interp(grid, at, returns[i])] for i, p in enumerate(config.patterns)}
+
+
 def floor_of(config: StudyConfig) -> float:
     """Mean return of uniformly random actions on the steady task: the floor of the offset-safe metrics.
 
@@ -138,8 +179,3 @@ def floor_of(config: StudyConfig) -> float:
     if not math.isfinite(mean):
         raise ValueError(f"the random policy's return on '{config.task}' is not finite")
     return mean
-
-
-def schedule_labels() -> dict[str, str]:
-    """Schedule names and their labels in tables."""
-    return {name: spec.label for name, spec in SCHEDULES.items()}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aesjax.measure.curves import change_steps
+from aesjax.lab.report_png import pack_png
+from aesjax.measure.curves import change_steps, nan_mean
 from aesjax.measure.stats import draw_resamples
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ PALETTE = (
     "#5B7F3A",
 )
 BASELINE = "#222222"
+LINES = ("-", "--", "-.", ":")
 ABRUPT = ("abrupt", "mixed")
 REPLICATES = 500
 
@@ -54,6 +56,12 @@ def colours(methods: Sequence[str]) -> dict[str, str]:
     return {m: chosen[_kind(m)] if _kind(m) else BASELINE for m in methods}
 
 
+def _dashes(methods: Sequence[str]) -> dict[str, str]:
+    """A line style per method, which tells apart the kinds that share a colour because there are more than ten."""
+    kinds = list(dict.fromkeys(_kind(m) for m in methods if _kind(m)))
+    return {m: LINES[kinds.index(_kind(m)) // len(PALETTE) % len(LINES)] if _kind(m) else "-" for m in methods}
+
+
 def _carrier(method: str) -> str:
     return re.split(r"[+\[]", method, maxsplit=1)[0]
 
@@ -62,15 +70,14 @@ def _kind(method: str) -> str:
     return method[len(_carrier(method)) :]
 
 
-def draw_figures(
-    curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapping[str, Any]
-) -> list[Figure]:
+def draw_figures(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Figure]:
     """Two figures per task and pattern, one panel per carrier in each."""
     import matplotlib
 
     matplotlib.use("Agg")
     methods = curves["method"].unique(maintain_order=True).to_list()
-    palette = colours(methods)
+    palette, dashes = colours(methods), _dashes(methods)
+    looks: dict[str, Any] = {m: {"color": palette[m], "ls": dashes[m]} for m in methods}
     order = {p: i for i, p in enumerate(("steady", "abrupt", "linear", "periodic", "mixed"))}
     figures = []
     for task in curves["task"].unique(maintain_order=True).to_list():
@@ -82,11 +89,11 @@ def draw_figures(
         for pattern in patterns:
             part = rows.filter(pattern=pattern)
             optimum = _oracle(manifest, task, pattern)
-            png = _curves(part, palette, changes, pattern, float(horizon), optimum, dpi)
+            png = _curves(part, looks, changes, pattern, float(horizon), optimum, dpi)
             text = "Evaluation return, mean over seeds with a 95 % bootstrap band"
             text += "; dotted line: the optimum" if optimum is not None else ""
             figures.append(_figure("curves", task, pattern, text, png, dpi))
-            png = _signals(part, palette, changes, pattern, float(horizon), dpi)
+            png = _signals(part, looks, changes, pattern, float(horizon), dpi)
             text = "True drift (one line per seed), entropy weight and smoothed proxy, mean over seeds"
             figures.append(_figure("signals", task, pattern, text, png, dpi))
     return figures
@@ -110,15 +117,23 @@ def _oracle(manifest: Mapping[str, Any], task: str, pattern: str) -> np.ndarray 
 
 
 def _series(rows: "pl.DataFrame", method: str, column: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps (m,) and values (n, m) of the seeds; NaN where a seed has no finite row."""
+    """Steps (m,) and values (n, m) of the valid seeds; NaN where a seed has no finite row.
+
+    Seeds that diverged or stopped early are left out, as in every mean of the report, unless there are no others.
+    """
     part = rows.filter(method=method)
     steps = np.unique(part["step"].to_numpy())
     seeds = np.unique(part["seed"].to_numpy())
-    values = np.full((len(seeds), len(steps)), np.nan)
-    if column in part.columns:
-        at = np.searchsorted(seeds, part["seed"].to_numpy()), np.searchsorted(steps, part["step"].to_numpy())
-        values[at] = part[column].cast(float).fill_null(np.nan).to_numpy()
-    return steps, np.where(np.isfinite(values), values, np.nan)
+    at = np.searchsorted(seeds, part["seed"].to_numpy()), np.searchsorted(steps, part["step"].to_numpy())
+
+    def table(name: str) -> np.ndarray:
+        values = np.full((len(seeds), len(steps)), np.nan)
+        if name in part.columns:
+            values[at] = part[name].cast(float).fill_null(np.nan).to_numpy()
+        return np.where(np.isfinite(values), values, np.nan)
+
+    valid = np.all(np.isfinite(table("return_mean")), axis=-1)
+    return steps, table(column)[valid] if np.any(valid) else table(column)
 
 
 def _band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -134,11 +149,17 @@ def _grid(rows: "pl.DataFrame", lines: int, heights: Sequence[float]):
 
     methods = rows["method"].unique(maintain_order=True).to_list()
     carriers = list(dict.fromkeys(map(_carrier, methods)))
-    width = {1: 8.4, 2: 10.4}.get(len(carriers), 3.5 * len(carriers) + 1.0)
-    canvas = Canvas(figsize=(width, sum(heights) + 0.9), layout="constrained")
-    axes = canvas.subplots(
-        lines, len(carriers), sharex=True, sharey="row", squeeze=False, height_ratios=list(heights)
-    )
+    width = {1: 9.6, 2: 11.0}.get(len(carriers), 3.4 * len(carriers) + 0.6)
+    height = sum(heights) + 1.1
+    canvas = Canvas(figsize=(width, height))  # fixed margins: a layout engine takes half of the drawing time
+    axes = canvas.subplots(lines, len(carriers), sharex=True, sharey="row", squeeze=False, height_ratios=list(heights))
+    margins = {
+        "left": 0.75 / width,
+        "right": 1 - 0.15 / width,
+        "bottom": 0.75 / height,
+        "top": 1 - 0.3 / height,
+    }
+    canvas.subplots_adjust(**margins, wspace=0.08, hspace=0.12)
     for axis, carrier in zip(axes[0], carriers, strict=True):
         axis.set_title(carrier, fontsize=10, fontweight="bold", loc="left")
     return canvas, axes, {c: [m for m in methods if _carrier(m) == c] for c in carriers}
@@ -158,62 +179,49 @@ def _dress(axis, changes: np.ndarray, pattern: str, horizon: float) -> None:
     axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g}M" if horizon > 2e6 else f"{x / 1e3:g}k")
 
 
-def _finish(canvas, axes, palette: Mapping[str, str], groups: Mapping[str, list[str]], dpi: int) -> bytes:
-    """Labels and one legend for all panels, then a PNG of 256 colours, a third of the size."""
+def _finish(canvas, axes, looks: Mapping[str, Any], groups: Mapping[str, list[str]], dpi: int) -> bytes:
+    """Labels and one legend for all panels, then the PNG."""
     from matplotlib.lines import Line2D
-    from PIL import Image
 
     for axis in axes[-1]:
         axis.set_xlabel("environment steps", fontsize=8)
     shown = dict.fromkeys(_kind(m) for methods in groups.values() for m in methods)
     names = {kind: (kind.lstrip("+") if len(groups) > 1 else next(iter(groups)) + kind) for kind in shown}
-    handles = [
-        Line2D([], [], color=next(palette[m] for ms in groups.values() for m in ms if _kind(m) == kind), lw=2)
-        for kind in shown
-    ]
+    look = {_kind(m): looks[m] for methods in groups.values() for m in methods}
+    handles = [Line2D([], [], **look[kind], lw=2) for kind in shown]
     labels = [names[kind] or "baseline" for kind in shown]
-    canvas.legend(
-        handles, labels, loc="outside lower center", ncols=min(6, len(labels)), fontsize=8, frameon=False
-    )
-    raw, packed = io.BytesIO(), io.BytesIO()
-    canvas.savefig(raw, format="png", dpi=dpi, metadata={"Software": None})
-    table = Image.new("P", (1, 1))
-    table.putpalette(_palette({*palette.values(), BASELINE}))
-    image = Image.open(raw).convert("RGB").quantize(palette=table, dither=Image.Dither.NONE)
-    image.save(packed, format="png", optimize=True)
-    return packed.getvalue()
+    width, height = canvas.get_size_inches()
+    columns = max(1, min(len(labels), int(width / (0.55 + 0.075 * max(map(len, labels))))))
+    extra = 0.18 * (-(-len(labels) // columns) - 1)  # inches for the rows after the first
+    canvas.set_size_inches(width, height + extra)
+    canvas.subplots_adjust(bottom=(0.75 + extra) / (height + extra))
+    canvas.legend(handles, labels, loc="lower center", ncols=columns, fontsize=8, frameon=False)
+    rendered = io.BytesIO()
+    canvas.savefig(rendered, format="png", dpi=dpi, metadata={"Software": None})
+    return pack_png(rendered, {BASELINE, *(look["color"] for look in looks.values())})
 
 
-def _palette(inks: set[str]) -> list[int]:
-    """256 colours, three bytes each: greys, and every ink from white to full; a found palette could lose an ink."""
-    greys = np.repeat(np.linspace(0, 255, 256 - 20 * len(inks)), 3).reshape(-1, 3)
-    full = [[int(ink[i : i + 2], 16) for i in (1, 3, 5)] for ink in sorted(inks)]
-    shares = np.linspace(0.05, 1.0, 20)[:, None]
-    tints = [255 * (1 - shares) + shares * np.array(ink, np.float64) for ink in full]
-    return np.concatenate([greys, *tints]).round().astype(int).ravel().tolist()
-
-
-def _curves(rows, palette, changes, pattern, horizon, optimum, dpi) -> bytes:
+def _curves(rows, looks, changes, pattern, horizon, optimum, dpi) -> bytes:
     canvas, axes, groups = _grid(rows, 1, [2.9])
     for axis, methods in zip(axes[0], groups.values(), strict=True):
         _dress(axis, changes, pattern, horizon)
         for method in methods:
             steps, values = _series(rows, method, "return_mean")
             if len(methods) <= 3 and len(values) > 1:
-                axis.plot(steps, values.T, color=palette[method], lw=0.5, alpha=0.25)
+                axis.plot(steps, values.T, color=looks[method]["color"], lw=0.5, alpha=0.25)
             mean, low, high = _band(values)
             if len(values) > 1:
-                axis.fill_between(steps, low, high, color=palette[method], alpha=0.16, lw=0)
-            axis.plot(steps, mean, color=palette[method], lw=1.6)
+                axis.fill_between(steps, low, high, color=looks[method]["color"], alpha=0.16, lw=0)
+            axis.plot(steps, mean, **looks[method], lw=1.6)
         if optimum is not None:
             where = np.linspace(0, horizon, len(optimum)) if len(optimum) > 1 else np.array([0, horizon])
             level = optimum if len(optimum) > 1 else np.repeat(optimum, 2)
             axis.plot(where, level, color="#666666", lw=1.2, ls=":")
     axes[0, 0].set_ylabel("return", fontsize=9)
-    return _finish(canvas, axes, palette, groups, dpi)
+    return _finish(canvas, axes, looks, groups, dpi)
 
 
-def _signals(rows, palette, changes, pattern, horizon, dpi) -> bytes:
+def _signals(rows, looks, changes, pattern, horizon, dpi) -> bytes:
     canvas, axes, groups = _grid(rows, 3, [1.0, 1.7, 1.7])
     wide = {column: _spans_decades(rows, column) for column in ("entropy_weight", "proxy_smooth")}
     for column, methods in enumerate(groups.values()):
@@ -225,16 +233,14 @@ def _signals(rows, palette, changes, pattern, horizon, dpi) -> bytes:
             axis = axes[line, column]
             for method in methods:
                 steps, values = _series(rows, method, name)
-                mean = np.mean(values, axis=0)
-                if np.any(
-                    np.isfinite(mean) & ((mean != 0) | (name == "entropy_weight"))
-                ):  # no proxy logs zeros
-                    axis.plot(steps, mean, color=palette[method], lw=1.3)
+                mean = nan_mean(values, axis=0)
+                if np.any(np.isfinite(mean) & ((mean != 0) | (name == "entropy_weight"))):  # no proxy logs zeros
+                    axis.plot(steps, mean, **looks[method], lw=1.3)
             if wide[name]:
                 axis.set_yscale("log")
     for line, label in enumerate(("true drift", "entropy weight", "drift proxy")):
         axes[line, 0].set_ylabel(label, fontsize=9)
-    return _finish(canvas, axes, palette, groups, dpi)
+    return _finish(canvas, axes, looks, groups, dpi)
 
 
 def _spans_decades(rows: "pl.DataFrame", column: str) -> bool:

@@ -55,9 +55,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         study = load_study(curves, config, manifest)
         frame = summarise(curves, config, manifest, replicates=replicates)
     except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"{directory}: config, manifest and curves do not fit together ({error!r})"
-        ) from error
+        raise ValueError(f"{directory}: config, manifest and curves do not fit together ({error!r})") from error
     look = Lookup(frame)
     figures = draw_figures(curves, config, manifest)
     status, problems = _status(study, manifest)
@@ -70,9 +68,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         "tables": build_tables(look),
         "honesty": _honesty(study, look),
     }
-    page = render_html(
-        **shared, figures=figures, methods=look.methods, settings=settings_text(config, manifest)
-    )
+    page = render_html(**shared, figures=figures, methods=look.methods, settings=settings_text(config, manifest))
     partial = directory / f".report-{os.getpid()}"
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -145,9 +141,7 @@ def _ranges(seeds: Sequence[int]) -> str:
     return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}:{p[-1]}" for p in parts)
 
 
-def _facts(
-    study: Study, look: Lookup, config: Mapping[str, Any], manifest: Mapping[str, Any]
-) -> list[tuple[str, str]]:
+def _facts(study: Study, look: Lookup, config: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts = [("task", ", ".join(sorted(study.horizons))), ("patterns", ", ".join(look.patterns))]
     facts += [
         ("seeds", f"{_ranges(study.seeds())} ({len(study.seeds())})"),
@@ -185,9 +179,7 @@ def _duration(seconds: float) -> str:
 
 def _status(study: Study, manifest: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The headline of the status box and one line per run that could not be measured."""
-    told = {
-        (r.get("task"), r.get("method"), r.get("pattern"), r.get("seed")): r for r in manifest.get("runs", ())
-    }
+    told = {(r.get("task"), r.get("method"), r.get("pattern"), r.get("seed")): r for r in manifest.get("runs", ())}
     lines = []
     for key, run in study.runs.items():
         if not run.problem:
@@ -202,9 +194,7 @@ def _status(study: Study, manifest: Mapping[str, Any]) -> tuple[str, list[str]]:
     total = len(study.runs)
     valid = total - len(lines)
     head = f"{valid}/{total} runs are valid" + ("" if lines else ": all finished, none diverged")
-    return head + (
-        ". The others count in no mean, and every table prints how many did." if lines else "."
-    ), lines
+    return head + (". The others count in no mean, and every table prints how many did." if lines else "."), lines
 
 
 def _honesty(study: Study, look: Lookup) -> list[str]:

@@ -58,9 +58,7 @@ class Lookup:
         seen = dict.fromkeys(r["pattern"] for r in rows)
         self.patterns = [p for p in PATTERNS if p in seen] + [p for p in seen if p not in PATTERNS]
         families = dict.fromkeys(r["family"] for r in rows)
-        self.tasks = {
-            f: sorted({r["task"] for r in rows if r["family"] == f and r["task"]}) for f in families
-        }
+        self.tasks = {f: sorted({r["task"] for r in rows if r["family"] == f and r["task"]}) for f in families}
 
     def scopes(self) -> Iterator[tuple[str, str | None, str]]:
         """(family, task or None, title): every family, then its tasks if there are several."""
@@ -102,9 +100,7 @@ def counted(row: dict[str, Any] | None) -> Cell:
     """How many runs are valid out of how many, marked if some are not."""
     if row is None:
         return Cell(NONE, kind="muted")
-    return Cell(
-        f"{row['n_valid']}/{row['n_total']}", kind="worse" if row["n_valid"] < row["n_total"] else "muted"
-    )
+    return Cell(f"{row['n_valid']}/{row['n_total']}", kind="worse" if row["n_valid"] < row["n_total"] else "muted")
 
 
 def by_pattern(

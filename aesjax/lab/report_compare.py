@@ -51,7 +51,7 @@ def recovery_table(look: Lookup) -> Table:
             Cell(cell(get("recovery_robust_null"), 1, 100).text, kind="muted"),
             *(
                 percent(get("recovery_vs_steady")),
-                cell(get("immediate_drop")),
+                Cell(cell(get("immediate_drop")).text),
                 cell(get("deficit_area"), 3),
             ),
             plain(get("no_drop_fraction")),
@@ -116,19 +116,17 @@ def paired_table(look: Lookup) -> Table:
         labels=2,
     )
     wanted = ["nauc_task_safe", "drop_run_safe", "recovery_robust", "deficit_area", "final_return"]
-    if not any(
-        m == "paired:nauc_task_safe" and math.isfinite(r["value"]) for (*_, m), r in look.cells.items()
-    ):
+    if not any(m == "paired:nauc_task_safe" and math.isfinite(r["value"]) for (*_, m), r in look.cells.items()):
         wanted.insert(0, "mean_return")
     for scope in look.scopes():
         for metric in wanted:
             for pattern in look.patterns:
+                if pattern == "steady" and metric == "drop_run_safe":
+                    continue  # zero by definition
                 rows = [_paired_row(look, scope, m, pattern, metric) for m in look.methods]
                 if rows := [r for r in rows if r]:
                     side = "lower" if metric in LOWER_IS_BETTER else "higher"
-                    table.groups.append(
-                        (f"{scope[2]} · {NAMES[metric]} ({side} is better) · {pattern}", rows)
-                    )
+                    table.groups.append((f"{scope[2]} · {NAMES[metric]} ({side} is better) · {pattern}", rows))
     table.notes = [
         "On one task with fewer than 10 seeds the mean's interval is Student's t interval; the others are stratified "
         "bootstrap intervals. Holm adjusts within one metric over all comparisons of the study."

@@ -23,7 +23,7 @@ STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.5 system-ui, "Segoe UI",
     Roboto, sans-serif; }
-main { max-width: 1120px; margin: 0 auto; padding: 28px 20px 60px; }
+main { max-width: 1180px; margin: 0 auto; padding: 28px 20px 60px; }
 h1 { font-size: 26px; line-height: 1.25; margin: 0 0 4px; }
 h2 { font-size: 19px; margin: 44px 0 6px; padding-top: 14px; border-top: 1px solid var(--line); }
 h3 { font-size: 15px; margin: 26px 0 6px; }
@@ -42,18 +42,18 @@ dt { font-size: 12px; color: var(--soft); } dd { margin: 0; overflow-wrap: anywh
 .box.warn { background: var(--warn); border-color: var(--warnline); }
 .box ul { margin: 6px 0 2px; padding-left: 20px; }
 .swatch { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px;
-    border: 1px solid var(--line); }
+    border: 1px solid var(--soft); }
 .scroll { overflow-x: auto; border: 1px solid var(--line); border-radius: 8px; }
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; font-variant-numeric: tabular-nums; }
 th, td { padding: 4px 10px; text-align: right; white-space: nowrap; }
 th.name, td.name { text-align: left; }
-thead th { white-space: normal; vertical-align: bottom; background: var(--card); color: var(--soft); font-weight: 600; border-bottom: 1px solid
-    var(--line); padding: 7px 12px; }
+thead th { background: var(--card); color: var(--soft); font-weight: 600; white-space: normal; vertical-align: bottom;
+    border-bottom: 1px solid var(--line); padding: 7px 10px; line-height: 1.25; }
 tbody tr + tr td { border-top: 1px solid var(--line); }
-tr.group th { text-align: left; background: var(--card); font-size: 12.5px; padding: 6px 12px;
+tr.group th { text-align: left; background: var(--card); font-size: 12.5px; padding: 6px 10px;
     border-top: 1px solid var(--line);
   border-bottom: 1px solid var(--line); }
-.ci { color: var(--soft); font-size: 12px; margin-left: 4px; }
+.ci { color: var(--soft); font-size: 12px; font-weight: 400; margin-left: 4px; }
 .better { color: var(--good); font-weight: 600; } .worse { color: var(--bad); font-weight: 600; }
 .paper { font-style: italic; } .muted { color: var(--soft); }
 ul.notes { font-size: 13.5px; padding-left: 20px; margin: 8px 0 0; max-width: 100ch; }
@@ -139,14 +139,10 @@ def _table(table: Table) -> str:
         f'<p class="read">{escape(table.reading)}</p>',
     ]
     if table.rows:
-        head = "".join(
-            f"<th{_name(i, table)} scope='col'>{escape(text)}</th>" for i, text in enumerate(table.header)
-        )
+        head = "".join(f"<th{_name(i, table)} scope='col'>{escape(text)}</th>" for i, text in enumerate(table.header))
         parts.append(f'<div class="scroll"><table id="table-{table.key}"><thead><tr>{head}</tr></thead>')
         for group, rows in table.groups:
-            parts.append(
-                f'<tbody><tr class="group"><th colspan="{len(table.header)}">{escape(group)}</th></tr>'
-            )
+            parts.append(f'<tbody><tr class="group"><th colspan="{len(table.header)}">{escape(group)}</th></tr>')
             parts += ["<tr>" + "".join(_td(i, c, table) for i, c in enumerate(row)) + "</tr>" for row in rows]
             parts.append("</tbody>")
         parts.append("</table></div>")
@@ -179,9 +175,7 @@ def _figures(figures: Sequence[Figure]) -> str:
     for figure in figures:
         if (figure.task, figure.pattern) != titled:
             titled = (figure.task, figure.pattern)
-            parts.append(
-                f"<h3>{escape(f'{figure.task} · ' if len(tasks) > 1 else '')}{escape(figure.pattern)}</h3>"
-            )
+            parts.append(f"<h3>{escape(f'{figure.task} · ' if len(tasks) > 1 else '')}{escape(figure.pattern)}</h3>")
         data = base64.b64encode(figure.png).decode()
         parts.append(
             f'<figure><img alt="{escape(figure.kind)}, {escape(figure.task)}, {escape(figure.pattern)}" '
@@ -211,9 +205,7 @@ def render_markdown(
         if table.rows:
             names = ["", *table.header]
             out.append("| " + " | ".join(names) + " |")
-            out.append(
-                "|" + "|".join("---" if i <= table.labels else "---:" for i in range(len(names))) + "|"
-            )
+            out.append("|" + "|".join("---" if i <= table.labels else "---:" for i in range(len(names))) + "|")
             for group, rows in table.groups:
                 out += ["| " + " | ".join(_plain(x) for x in (group, *row)) + " |" for row in rows]
             out.append("")

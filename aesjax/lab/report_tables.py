@@ -64,9 +64,7 @@ def paper_table(look: Lookup) -> Table:
             table.notes.append(
                 f"The paper's {family} numbers average {whole} tasks, ours {len(tasks)}: not the same quantity."
             )
-    table.notes.append(
-        "The paper states neither horizon nor spread over seeds; compare directions, not digits."
-    )
+    table.notes.append("The paper states neither horizon nor spread over seeds; compare directions, not digits.")
     return table
 
 
@@ -104,9 +102,7 @@ def returns_table(look: Lookup) -> Table:
     )
 
     def row(scope, method, pattern):
-        rows = [
-            look.get(scope, method, pattern, n) for n in ("final_return", "mean_return", "mean_train_return")
-        ]
+        rows = [look.get(scope, method, pattern, n) for n in ("final_return", "mean_return", "mean_train_return")]
         return [Cell(method), counted(rows[1]), *map(cell, rows)]
 
     return by_pattern(look, table, row)
@@ -117,9 +113,7 @@ def build_tables(look: Lookup) -> list[Table]:
     tables = [main_table(look), recovery_table(look), paired_table(look)]
     tables += [weights_table(look), returns_table(look), paper_table(look)]
     if not any(baseline_of(m, look.methods) for m in look.methods):
-        tables[2].notes = [
-            "No method of this study has its carrier's baseline beside it, so there is nothing to pair."
-        ]
+        tables[2].notes = ["No method of this study has its carrier's baseline beside it, so there is nothing to pair."]
     elif not tables[2].rows:
         tables[2].notes = ["No method shares a valid seed and pattern with its baseline."]
     if not tables[1].rows:

@@ -101,9 +101,7 @@ def final_return(curve: Curve, share: float = 0.1) -> float:
 
 def change_steps(horizon: float, segments: int) -> np.ndarray:
     """The K = segments - 1 change steps ``k T / segments`` of the Abrupt pattern, (K,) environment steps."""
-    return (
-        np.arange(1, segments) * horizon / segments
-    )  # multiply first: exact where T is a multiple of segments
+    return np.arange(1, segments) * horizon / segments  # multiply first: exact where T is a multiple of segments
 
 
 def nan_mean(values: np.ndarray | Sequence[float], axis: int | None = None) -> np.ndarray:

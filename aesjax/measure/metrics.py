@@ -77,17 +77,13 @@ def _family_floor(floors: np.ndarray | None) -> np.ndarray | None:
     return None if floors is None else np.asarray(np.mean(np.asarray(floors, np.float64)))
 
 
-def nauc_family_values(
-    method: np.ndarray, sac_steady: np.ndarray, floors: np.ndarray | None = None
-) -> np.ndarray:
+def nauc_family_values(method: np.ndarray, sac_steady: np.ndarray, floors: np.ndarray | None = None) -> np.ndarray:
     """(..., M, n), (..., M, n) -> (...): ratio of family means (section 3, ``nauc_family``)."""
     normaliser = guarded(_family(_above(sac_steady, floors)), _family(sac_steady), _family_floor(floors))
     return _family(_above(method, floors)) / normaliser
 
 
-def nauc_task_values(
-    method: np.ndarray, sac_steady: np.ndarray, floors: np.ndarray | None = None
-) -> np.ndarray:
+def nauc_task_values(method: np.ndarray, sac_steady: np.ndarray, floors: np.ndarray | None = None) -> np.ndarray:
     """(..., M, n), (..., M, n) -> (..., M, n): each run over its task's normaliser (section 3)."""
     floor = None if floors is None else np.asarray(floors, np.float64)
     normaliser = guarded(nan_mean(_above(sac_steady, floors), axis=-1), nan_mean(sac_steady, axis=-1), floor)

@@ -205,14 +205,10 @@ def recovery_vs_steady(
             duration[i], recovered[i] = curve.steps[hit] - start, True
     with np.errstate(invalid="ignore"):
         applicable = level > floor
-    return Recovery(
-        curve.horizon, level, threshold, np.where(applicable, duration, np.nan), recovered, applicable
-    )
+    return Recovery(curve.horizon, level, threshold, np.where(applicable, duration, np.nan), recovered, applicable)
 
 
-def companions(
-    curve: Curve, changes: Sequence[float] | np.ndarray, floor: float, *, w: int = 5
-) -> Companions:
+def companions(curve: Curve, changes: Sequence[float] | np.ndarray, floor: float, *, w: int = 5) -> Companions:
     """Immediate drop, deficit area and no-drop indicator per change, on the robust level (section 6.3)."""
     changes, ends = _checked(curve, changes)
     drop, area, no_drop = (np.full(len(changes), np.nan) for _ in range(3))
@@ -244,7 +240,5 @@ def null_recovery(curve: Curve, changes: Sequence[float] | np.ndarray) -> float:
     also contains the trend of learning.
     """
     changes, ends = _checked(curve, changes)
-    waits = [
-        expected_null_wait(_window(curve, start, end).size) for start, end in zip(changes, ends, strict=True)
-    ]
+    waits = [expected_null_wait(_window(curve, start, end).size) for start, end in zip(changes, ends, strict=True)]
     return float(sum(waits)) * float(np.median(np.diff(curve.steps))) / curve.horizon

@@ -91,9 +91,7 @@ def _compact(arrays: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]
     return [np.take_along_axis(a, order, axis=-1) for a in stack], np.sum(present, axis=-1).tolist()
 
 
-def bootstrap(
-    arrays: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], index: np.ndarray
-) -> np.ndarray:
+def bootstrap(arrays: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], index: np.ndarray) -> np.ndarray:
     """(B,) replicates of ``statistic(*arrays)``: one index vector per task picks the seeds of *every* array.
 
     The joint draw is what keeps the uncertainty of a shared normaliser in a ratio (section 8).
@@ -128,9 +126,7 @@ def percentile_interval(
     low, high = np.percentile(valid, [50 * (1 - level), 50 * (1 + level)])
     stretch = small_sample == "inflate" or (small_sample == "auto" and n < SMALL)
     factor = np.sqrt(n / (n - 1)) if stretch and n > 1 else 1.0
-    return Interval(
-        float(value), float(value - (value - low) * factor), float(value + (high - value) * factor)
-    )
+    return Interval(float(value), float(value - (value - low) * factor), float(value + (high - value) * factor))
 
 
 def bootstrap_interval(
@@ -149,9 +145,7 @@ def bootstrap_interval(
     if not kept or not np.isfinite(value):
         return Interval(value, float("nan"), float("nan"))
     values = bootstrap(arrays, statistic, draw_resamples(rng, sizes, replicates))
-    return percentile_interval(
-        value, values, min(sizes[m] for m in kept), level=level, small_sample=small_sample
-    )
+    return percentile_interval(value, values, min(sizes[m] for m in kept), level=level, small_sample=small_sample)
 
 
 def paired_differences(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -248,9 +242,7 @@ def performance_profile_band(
     return performance_profile(scores, taus), low, high
 
 
-def survival_curve(
-    durations: np.ndarray, recovered: np.ndarray, times: np.ndarray | Sequence[float]
-) -> np.ndarray:
+def survival_curve(durations: np.ndarray, recovered: np.ndarray, times: np.ndarray | Sequence[float]) -> np.ndarray:
     """(k,): probability of not yet having recovered after each time, from (events,) durations and indicators.
 
     Kaplan-Meier; with equal windows it is the plain share of events. NaN beyond the longest observed duration

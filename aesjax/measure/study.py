@@ -142,14 +142,10 @@ def _curve(key, steps, returns, horizon, status) -> tuple[Curve | None, str]:
     except IncompleteRunError:
         return None, "incomplete"
     except ValueError as error:
-        raise ValueError(
-            f"{key.method} on {key.task}, pattern {key.pattern}, seed {key.seed}: {error}"
-        ) from error
+        raise ValueError(f"{key.method} on {key.task}, pattern {key.pattern}, seed {key.seed}: {error}") from error
 
 
-def run_metrics(
-    study: Study, key: RunKey, *, recovery_patterns: Sequence[str] = ("abrupt",)
-) -> dict[str, Metric]:
+def run_metrics(study: Study, key: RunKey, *, recovery_patterns: Sequence[str] = ("abrupt",)) -> dict[str, Metric]:
     """Every metric of one run by name (sections 2 to 6); a metric without a value carries its reason."""
     run = study.runs[key]
     own_steady = study.runs.get(key._replace(pattern="steady"))
@@ -159,18 +155,14 @@ def run_metrics(
     out = _levels(run, own_steady, sac_means, floor)
     changes = study.changes(key.task)
     out |= _recoveries(run, own_steady, floor, changes, key.pattern in recovery_patterns)
-    low, high = (
-        saturation(run.steps, run.logs.get(c, np.full(len(run.steps), NAN))) for c in ("at_min", "at_max")
-    )
+    low, high = (saturation(run.steps, run.logs.get(c, np.full(len(run.steps), NAN))) for c in ("at_min", "at_max"))
     both = Metric(float(np.nansum([low.value, high.value])), "")
     out |= {"saturation": low if low.reason and high.reason else both}
     out |= {"saturation_min": low, "saturation_max": high}
     weight = run.logs.get("entropy_weight", np.full(len(run.steps), NAN))
     out["responsiveness"] = responsiveness(run.steps, weight, changes, study.horizons[key.task])
     out["mean_entropy_weight"] = time_mean(run.steps, weight)
-    out["mean_train_return"] = time_mean(
-        run.steps, run.logs.get("train_return", np.full(len(run.steps), NAN))
-    )
+    out["mean_train_return"] = time_mean(run.steps, run.logs.get("train_return", np.full(len(run.steps), NAN)))
     if run.problem:  # a broken run has no metric at all, whatever could still be computed from its rows
         out = {name: Metric(NAN, run.problem) for name in out}
     return out
@@ -207,9 +199,7 @@ def _metric(scores: metrics.Scores | None, why: str) -> Metric:
     return Metric(float(scores.values.ravel()[0]), scores.reasons[0], scores.literal_unsafe)
 
 
-def _recoveries(
-    run: Run, steady: Run | None, floor: float | None, changes: np.ndarray, applies: bool
-) -> dict:
+def _recoveries(run: Run, steady: Run | None, floor: float | None, changes: np.ndarray, applies: bool) -> dict:
     names = [
         "recovery",
         "recovery_per_change",

@@ -151,9 +151,7 @@ def _in(key: RunKey, scope: Scope, method: str, pattern: str) -> bool:
     return key[0] == scope.family and key[1] in scope.tasks and key[2:4] == (method, pattern)
 
 
-def _matrix(
-    study: Study, column: Mapping[RunKey, Metric], scope: Scope, method: str, pattern: str
-) -> np.ndarray:
+def _matrix(study: Study, column: Mapping[RunKey, Metric], scope: Scope, method: str, pattern: str) -> np.ndarray:
     """(M, n) values, one column per seed of the study; NaN where a run is missing or has no value."""
     rows = [
         [column.get(RunKey(scope.family, task, method, pattern, s), Metric(NAN)).value for s in study.seeds()]
@@ -162,9 +160,7 @@ def _matrix(
     return np.array(rows, np.float64)
 
 
-def _interval(
-    arrays: Sequence[np.ndarray], statistic: Callable, *, seed: int, replicates: int
-) -> stats.Interval:
+def _interval(arrays: Sequence[np.ndarray], statistic: Callable, *, seed: int, replicates: int) -> stats.Interval:
     # A fresh generator per cell: intervals do not depend on which other cells the study has.
     return stats.bootstrap_interval(np.random.default_rng(seed), arrays, statistic, replicates=replicates)
 
@@ -197,9 +193,7 @@ def _aggregates(study, cells, scope, method, pattern, draw) -> Iterator[tuple]:
             if name.startswith("nauc_task"):  # the normaliser is resampled with the runs
                 b = floors if name.endswith("_safe") else None
                 ratio = partial(_of_nauc, statistic=statistic, floors=b)
-                interval = (
-                    draw([own, sac], ratio) if np.any(np.isfinite(x)) else stats.Interval(NAN, NAN, NAN)
-                )
+                interval = draw([own, sac], ratio) if np.any(np.isfinite(x)) else stats.Interval(NAN, NAN, NAN)
             else:
                 interval = draw([x], statistic)
             yield row(prefix + name, interval, column)
@@ -248,9 +242,7 @@ def _comparisons(study, cells, scope, method, pattern, draw) -> Iterator[tuple]:
         d = stats.paired_differences(x, y)
         valid, total = int(np.sum(np.isfinite(d))), sum(_in(k, scope, method, pattern) for k in study.runs)
         if not valid:
-            reasons = {
-                m.reason for k, m in cells[name].items() if _in(k, scope, method, pattern) and m.reason
-            }
+            reasons = {m.reason for k, m in cells[name].items() if _in(k, scope, method, pattern) and m.reason}
             reason = ", ".join(sorted(reasons)) or "no_common_seed"
         else:
             reason = "" if valid == total else "unpaired_runs_left_out"
@@ -258,9 +250,7 @@ def _comparisons(study, cells, scope, method, pattern, draw) -> Iterator[tuple]:
         flag = f"baseline={baseline}" + (";lower_is_better" if sign < 0 else "")
         small = len(scope.tasks) == 1 and valid < stats.SMALL
         by_seed = np.where(np.all(np.isfinite(d), axis=0), np.mean(d, axis=0), np.nan)
-        plain = partial(
-            stats.probability_of_improvement_interval, np.random.default_rng(draw.keywords["seed"])
-        )
+        plain = partial(stats.probability_of_improvement_interval, np.random.default_rng(draw.keywords["seed"]))
         chance = stats.paired_probability_of_improvement
         results = {
             "paired": stats.t_interval(d) if small else draw([d], stats.mean),

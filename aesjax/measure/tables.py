@@ -56,9 +56,7 @@ def paper_table(name: str) -> list[dict[str, Any]]:
     """
     if name not in PAPER_TABLES:
         raise ValueError(f"unknown paper table '{name}'; known: {', '.join(PAPER_TABLES)}")
-    text = (
-        resources.files("aesjax.measure").joinpath("paper", f"table_{name}.csv").read_text(encoding="utf-8")
-    )
+    text = resources.files("aesjax.measure").joinpath("paper", f"table_{name}.csv").read_text(encoding="utf-8")
     return [
         {key: (cell if key in LABELS else Decimal(cell)) if cell else None for key, cell in row.items()}
         for row in csv.DictReader(text.splitlines())

@@ -1,13 +1,13 @@
 """Entropy schedules: drift proxies, the paper's rule and its repairs, controls, and the registry of all of them."""
 
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
-from aesjax.schedules.relative import aes_r, oracle
 from aesjax.schedules.basic import auto, fixed, linear
 from aesjax.schedules.catalogue import SCHEDULES, ScheduleHyper, ScheduleSpec, build, check, required_signals
 from aesjax.schedules.combine import switch
 from aesjax.schedules.controls import constant_at_mean, permuted, playback
 from aesjax.schedules.order import order_statistic, quantile
 from aesjax.schedules.proxies import PROXIES, ProxySpec, critic_drift, td_mean, td_quantile, value_loss
+from aesjax.schedules.relative import aes_r, oracle
 
 __all__ = [
     "PROXIES",

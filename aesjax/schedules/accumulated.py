@@ -93,11 +93,11 @@ def aes_d(
     it becomes `aes_prior`; the weight never falls below ``kappa * sqrt(prior / window)``.
 
     Args:
-      window: () number of updates that are remembered, >= 1, may be traced. Do not forget faster than the learner
+      window: () number of updates that are remembered, may be traced; less than 1 is taken as 1. Do not forget faster than the learner
         tracks: ``window >= (kappa / weight)**2``.
       prior: () units of the proxy. Others as in `aes`.
     """
-    window, prior = jnp.asarray(window, jnp.float32), jnp.asarray(prior, jnp.float32)
+    window, prior = jnp.maximum(jnp.asarray(window, jnp.float32), 1.0), jnp.asarray(prior, jnp.float32)
 
     def level(mean: Array, smooth: Array, count: Array) -> tuple[Array, Array]:
         held_updates = discounted_count(count, window)

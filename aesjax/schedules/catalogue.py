@@ -8,10 +8,10 @@ import numpy as np
 
 from aesjax.registry import Registry
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
-from aesjax.schedules.relative import aes_r, oracle
 from aesjax.schedules.basic import auto, fixed, linear
 from aesjax.schedules.combine import switch
 from aesjax.schedules.proxies import PROXIES
+from aesjax.schedules.relative import aes_r, oracle
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 __all__ = ["SCHEDULES", "ScheduleHyper", "ScheduleSpec", "build", "check", "required_signals"]
@@ -110,7 +110,14 @@ def _rule(h: ScheduleHyper) -> dict:
 
 def _relative(h: ScheduleHyper, proxy: Proxy, base: Array | float | EntropySchedule) -> EntropySchedule:
     return aes_r(
-        proxy, base, h.updates, gain=h.gain, r_max=h.r_max, margin=h.margin, e_max=h.e_max, **_bounds(h)
+        proxy,
+        base,
+        h.updates,
+        gain=h.gain,
+        r_max=h.r_max,
+        margin=h.margin,
+        e_max=h.e_max,
+        lambda_max=h.lambda_max,
     )
 
 
@@ -166,7 +173,7 @@ SCHEDULES: Registry[ScheduleSpec] = Registry(
             h.base, h.updates, gain=h.oracle_gain, r_max=h.r_max, memory=h.oracle_memory, lambda_max=h.lambda_max
         ),
         frozenset({"true_drift"}), False, "update", "oracle",
-        ("base", "updates", "r_max", "oracle_gain", "oracle_memory", "lambda_max"), "reference that reads the true drift",
+        ("base", "updates", "r_max", "oracle_gain", "oracle_memory", "lambda_max"), "reference: reads the true drift",
     ),
 )  # fmt: skip
 

@@ -18,7 +18,8 @@ class RelativeMemory(NamedTuple):
     """Memory of `aes_r`."""
 
     smooth: Array  # () float32, EMA of the proxy
-    log_baseline: Array  # () float32, running median of its logarithm
+    unit: Array  # () float32, the first proxy; logarithms are taken relative to it, which keeps them small and exact
+    log_baseline: Array  # () float32, running median of log(smooth / unit)
     bank: Array  # (J,) float32, discounted means of the excess
     base: Any  # state of the base schedule, None for a number
 
@@ -47,9 +48,10 @@ def aes_r(
     ``base * min(sqrt(1 + gain * E), r_max)``. Multiplying all rewards by c leaves ``weight / base`` as it is; without
     excess the weight is exactly the base. One-sided: it cannot lower a base that is too large.
 
-    Not in the paper. Deviations from the derivation: the clip never moves the base itself (a base outside the
-    bounds would make the literal clip change a stationary run), so only ``lambda_max`` acts, on the raised part, and proxies are skipped up to the
-    first positive one, which has no logarithm to start the median from. A non-finite proxy leaves all but the base.
+    Not in the paper. Two deviations from the derivation. The clip never moves the base itself, so only ``lambda_max``
+    acts, on the raised part: with a base outside the bounds the literal clip would change a stationary run. Proxies up
+    to the first positive one are skipped, as the median cannot start from the logarithm of zero. A non-finite proxy
+    leaves all memory but the base's.
 
     Args:
       proxy: drift proxy, () >= 0; on the newest transitions it answers fastest.
@@ -82,7 +84,7 @@ def aes_r(
 
     def init() -> ScheduleState:
         weight, base_state = _base_init(base)
-        return start(weight, RelativeMemory(zero, zero, jnp.zeros(levels, jnp.float32), base_state))
+        return start(weight, RelativeMemory(zero, zero, zero, jnp.zeros(levels, jnp.float32), base_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old = state.inner
@@ -92,25 +94,26 @@ def aes_r(
         ok = jnp.isfinite(v) & ((v > 0.0) | ~unstarted)
         count = state.count + 1
         smooth = ema(old.smooth, v, beta, first=unstarted)
-        log_smooth = jnp.log(jnp.maximum(smooth, TINY))
-        log_baseline = jnp.where(unstarted, log_smooth, old.log_baseline)
-        excess = jnp.clip(jnp.exp(log_smooth - log_baseline) / (1.0 + margin) - 1.0, 0.0, e_max)
+        unit = jnp.where(unstarted, v, old.unit)
+        log_smooth = jnp.log(jnp.maximum(smooth / unit, TINY))
+        excess = jnp.clip(jnp.exp(log_smooth - old.log_baseline) / (1.0 + margin) - 1.0, 0.0, e_max)
         step = jnp.minimum(baseline_step, baseline_gain / count.astype(jnp.float32))
-        new_baseline = log_baseline + step * (jnp.where(log_smooth > log_baseline, 1.0, 0.0) - 0.5)
+        log_baseline = old.log_baseline + step * (jnp.where(log_smooth > old.log_baseline, 1.0, 0.0) - 0.5)
         bank = old.bank + (excess - old.bank) / discounted_count(count, windows)
 
-        smooth, new_baseline, bank, count, v = jax.tree.map(
+        memory = RelativeMemory(smooth, unit, log_baseline, bank, None)
+        memory, count, v = jax.tree.map(
             lambda new, kept: jnp.where(ok, new, kept),
-            (smooth, new_baseline, bank, count, v),
-            (old.smooth, old.log_baseline, old.bank, state.count, state.logs.proxy),
+            (memory, count, v),
+            (old._replace(base=None), state.count, state.logs.proxy),
         )
         # The memory decides the weight, so a skipped proxy keeps the ratio while the base goes on. A window shorter
         # than the first counts as that long: one early excess must not look like a whole window of it.
         filled = jnp.minimum(1.0, discounted_count(jnp.maximum(count, 1), windows) / first)
-        level = jnp.max(jnp.where(admitted, bank * filled, 0.0))
+        level = jnp.max(jnp.where(admitted, memory.bank * filled, 0.0))
         ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level), r_max)
-        weight, logs = _bounded_above_base(lam0, ratio, lambda_max, v, smooth)
-        return ScheduleState(weight, count, RelativeMemory(smooth, new_baseline, bank, base_state), logs)
+        weight, logs = _bounded_above_base(lam0, ratio, lambda_max, v, memory.smooth)
+        return ScheduleState(weight, count, memory._replace(base=base_state), logs)
 
     return EntropySchedule(init, update)
 

@@ -10,7 +10,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Bandit:
-    """Reward ``-curvature (a - centre)^2``, one step, always terminated: the optimum is N(centre, lam / 2 curvature)."""
+    """Reward ``-curvature (a - centre)^2`` of one step; the optimum is N(centre, lam / (2 curvature))."""
 
     curvature: float = 5.0
     centre: float = 0.3

@@ -115,9 +115,7 @@ def test_residuals_and_targets_carry_no_gradient(carrier, state):
     batch = make_batch()
 
     def through_signals(weight):
-        out = carrier.update(
-            state, batch, jax.random.key(2), jnp.int32(0), entropy_weight=weight, hyper=HYPER
-        )
+        out = carrier.update(state, batch, jax.random.key(2), jnp.int32(0), entropy_weight=weight, hyper=HYPER)
         return jnp.sum(out.signals.td_error) + out.signals.value_loss
 
     assert jax.grad(through_signals)(0.3) == 0.0

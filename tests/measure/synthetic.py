@@ -7,9 +7,7 @@ STEPS = 100_000
 PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
 
 
-def make_curves(
-    methods, patterns=PATTERNS, seeds=range(1, 6), *, task="toy", family="toy", every=1_000, gain=0.05
-):
+def make_curves(methods, patterns=PATTERNS, seeds=range(1, 6), *, task="toy", family="toy", every=1_000, gain=0.05):
     """Curves that learn, fall at every change by less the later a method comes in the list, and climb back."""
     frames = []
     steps = np.arange(0, STEPS + 1, every)
@@ -19,9 +17,7 @@ def make_curves(
             for seed in seeds:
                 rng = np.random.default_rng([seed, PATTERNS.index(pattern)])  # the same for all methods
                 level = 45 * (1 - np.exp(-20 * u))
-                phase = (
-                    5 * np.minimum(u, 0.999)
-                ) % 1  # the last evaluation still belongs to the last segment
+                phase = (5 * np.minimum(u, 0.999)) % 1  # the last evaluation still belongs to the last segment
                 drift, fall = drift_of(pattern, u, rng), (0.5 - gain * rank) * np.exp(-8 * phase)
                 hurt = {"steady": 0.0, "linear": 0.5}.get(pattern, 1.0) * fall * (u >= 0.2)
                 returns = level * (1 - hurt) + rng.normal(0, 0.4, len(u)) + rng.normal(0, 0.5)

@@ -56,9 +56,7 @@ def test_c_three_drop_ratios_are_three_numbers():
 
 def test_d_negative_returns_mislead_the_literal_metrics_only():
     ex = EXAMPLES["D_negative"]
-    sac, steady, drifting, floor = (
-        [[ex[k]]] for k in ("sac_steady", "method_steady", "method_drifting", "floor")
-    )
+    sac, steady, drifting, floor = ([[ex[k]]] for k in ("sac_steady", "method_steady", "method_drifting", "floor"))
     literal = metrics.nauc_family(steady, sac)
     assert literal.value == close(ex["nauc_literal"], abs=1e-9)
     assert literal.literal_unsafe

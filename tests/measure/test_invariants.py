@@ -169,10 +169,7 @@ def test_10_duplicating_every_seed_shrinks_the_exact_deviation_by_root_two():
 
 @given(positive, st.integers(0, 2**31))
 def test_11_one_generator_state_gives_one_interval(x, seed):
-    a, b = (
-        stats.bootstrap_interval(np.random.default_rng(seed), [x], stats.iqm, replicates=300)
-        for _ in range(2)
-    )
+    a, b = (stats.bootstrap_interval(np.random.default_rng(seed), [x], stats.iqm, replicates=300) for _ in range(2))
     assert a == b
     other = stats.bootstrap_interval(np.random.default_rng(seed + 1), [x], stats.iqm, replicates=300)
     assert abs(other.low - a.low) <= 0.5 * (np.max(x) - np.min(x))
@@ -198,8 +195,6 @@ def test_a_run_compared_with_itself_has_recovered_at_once_where_it_is_smooth(x):
 def test_missing_seeds_are_resampled_only_among_those_that_exist():
     x = np.array([[1.0, np.nan, 3.0, 5.0]])
     values = stats.bootstrap_interval(np.random.default_rng(0), [x], replicates=4000, small_sample="none")
-    same = stats.bootstrap_interval(
-        np.random.default_rng(0), [x[:, [0, 2, 3]]], replicates=4000, small_sample="none"
-    )
+    same = stats.bootstrap_interval(np.random.default_rng(0), [x[:, [0, 2, 3]]], replicates=4000, small_sample="none")
     assert values == same
     assert values.value == pytest.approx(3.0)

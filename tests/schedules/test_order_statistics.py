@@ -9,6 +9,7 @@ from aesjax.schedules import order_statistic, quantile
 from aesjax.schedules.order import _all_pairs, _radix_select
 
 LEVELS = [0.0, 0.3, 0.5, 0.9, 0.95, 1.0]
+KINDS = ["random", "ties", "constant", "subnormal and large"]
 SIZES = [1, 2, 3, 127, 256, 512, 1000, 5000]
 
 
@@ -24,31 +25,32 @@ def stream(kind, n, seed=0):
     return x.astype(np.float32)
 
 
+def rows(n, kinds=KINDS):
+    return np.stack([stream(kind, n) for kind in kinds])
+
+
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("kind", ["random", "ties", "constant"])
-def test_quantile_is_jnp_quantile(kind, n):
-    x = jnp.asarray(stream(kind, n))
-    q = jnp.asarray(LEVELS)
-    ours = jax.jit(jax.vmap(quantile, in_axes=(None, 0)))(x, q)
-    np.testing.assert_allclose(ours, jnp.quantile(x, q), rtol=1e-6, atol=1e-30)
+def test_quantile_is_jnp_quantile(n):
+    x, q = jnp.asarray(rows(n, ["random", "ties", "constant"])), jnp.asarray(LEVELS)
+    over_levels = jax.vmap(quantile, in_axes=(None, 0))
+    ours = jax.jit(jax.vmap(over_levels, in_axes=(0, None)))(x, q)
+    np.testing.assert_allclose(ours, jnp.quantile(x, q, axis=1).T, rtol=1e-6, atol=1e-30)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 127, 600])
-@pytest.mark.parametrize("kind", ["random", "ties", "subnormal and large"])
-def test_order_statistic_is_the_sorted_value_at_every_rank(kind, n):
-    x = stream(kind, n)
-    ours = jax.jit(jax.vmap(order_statistic, in_axes=(None, 0)))(x, jnp.arange(n))
-    np.testing.assert_array_equal(ours, np.sort(x))
+@pytest.mark.parametrize("n", [1, 3, 127])
+def test_order_statistic_is_the_sorted_value_at_every_rank(n):
+    over_ranks = jax.vmap(order_statistic, in_axes=(None, 0))
+    ours = jax.jit(jax.vmap(over_ranks, in_axes=(0, None)))(rows(n), jnp.arange(n))
+    np.testing.assert_array_equal(ours, np.sort(rows(n)))
 
 
-@pytest.mark.parametrize("n", [2, 3, 127, 500])
-@pytest.mark.parametrize("kind", ["random", "ties", "subnormal and large"])
-def test_all_algorithms_agree_though_each_platform_uses_one(kind, n):
-    x, want = jnp.asarray(stream(kind, n)), np.sort(stream(kind, n))
-    for select in (_all_pairs, _radix_select(1), _radix_select(2), _radix_select(4)):
-        low, high = jax.jit(jax.vmap(select, in_axes=(None, 0)))(x, jnp.arange(n - 1))
-        np.testing.assert_array_equal(low, want[:-1])
-        np.testing.assert_array_equal(high, want[1:])
+@pytest.mark.parametrize("select", [_all_pairs, *map(_radix_select, (1, 2, 4))])
+def test_all_algorithms_agree_though_each_platform_uses_one(select):
+    x, want = rows(200), np.sort(rows(200))
+    over_ranks = jax.vmap(select, in_axes=(None, 0))
+    low, high = jax.jit(jax.vmap(over_ranks, in_axes=(0, None)))(x, jnp.arange(199))
+    np.testing.assert_array_equal(low, want[:, :-1])
+    np.testing.assert_array_equal(high, want[:, 1:])
 
 
 def test_quantile_level_may_differ_in_every_mapped_row():
@@ -61,16 +63,15 @@ def test_quantile_level_may_differ_in_every_mapped_row():
 
 def test_quantile_jitted_is_quantile_eager():
     x = jnp.asarray(stream("random", 64))
-    np.testing.assert_array_equal(jax.jit(quantile)(x, 0.9), quantile(x, 0.9))
+    np.testing.assert_allclose(jax.jit(quantile)(x, 0.9), quantile(x, 0.9), rtol=3e-7)
 
 
-@pytest.mark.parametrize("bad", [np.nan, -np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("n", [1, 2, 256, 2000])
-@pytest.mark.parametrize("q", [0.0, 0.5, 1.0])
-def test_one_bad_residual_makes_the_quantile_nan(bad, n, q):
-    x = np.ones(n, np.float32)
-    x[n // 2] = bad
-    assert np.isnan(jax.jit(quantile)(x, q))
+def test_one_bad_residual_makes_the_quantile_nan(n):
+    x = np.ones((4, n), np.float32)
+    x[:, n // 2] = [np.nan, -np.nan, np.inf, -np.inf]
+    over_levels = jax.vmap(quantile, in_axes=(None, 0))
+    assert np.isnan(jax.jit(jax.vmap(over_levels, in_axes=(0, None)))(x, jnp.array([0.0, 0.5, 1.0]))).all()
 
 
 def test_infinities_are_ordered_but_nan_is_reported():

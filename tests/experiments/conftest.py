@@ -1,0 +1,65 @@
+"""One compiled sweep, shared by the tests that look at different things in it."""
+
+import dataclasses
+from collections import Counter
+from types import SimpleNamespace
+
+import jax
+import pytest
+
+from aesjax.lab.sweep import compile_program, step_array
+from experiments.config import make_config
+from experiments.study import build_part
+
+CHUNK = 132  # 32 vector steps of warm-up and 100 updates; also the first change point
+
+
+def small_config(**options):
+    """The quick preset with a horizon of five chunks of `CHUNK`."""
+    defaults = {"task": "toy", "carriers": "sac", "schedules": "baseline,aes,aes_r", "patterns": "all", "seeds": "1:5"}
+    config = make_config(**(defaults | options))
+    return dataclasses.replace(
+        config, steps=5 * CHUNK * config.num_envs, evaluations=5, replay_capacity=400, warmup=128
+    )
+
+
+@pytest.fixture(scope="session")
+def sweep():
+    """The quick sweep with three values of kappa, two chunks long, with what was traced and compiled on the way."""
+    traced, compiled = Counter(), Counter()
+
+    def listen(event, duration, **kwargs):
+        if event == "/jax/core/compile/backend_compile_duration":
+            compiled[str(kwargs.get("fun_name"))] += 1
+
+    config = small_config(sweep=("kappa=0.3,1,3",))
+    part = build_part(config, "sac", on_trace=lambda name: traced.update([name]))
+    executables = compile_program(part.program)
+    runs = len(part.labels)
+    pad = -runs % len(executables.devices)
+    data = executables.place(jax.tree.map(lambda x: x[list(range(runs)) + [0] * pad], part.runs))
+    state = executables.init(data)
+    jax.block_until_ready(state)
+    traced.clear()
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    states, metrics, evaluations = (
+        [jax.device_get(state)],
+        [],
+        [jax.device_get(executables.evaluate(state, data, step_array(0)))],
+    )
+    for chunk in range(2):
+        state, logs = executables.chunk(state, data, step_array(chunk * CHUNK))
+        evaluations.append(jax.device_get(executables.evaluate(state, data, step_array((chunk + 1) * CHUNK))))
+        states.append(jax.device_get(state))
+        metrics.append(jax.device_get(logs))
+    jax.monitoring.unregister_event_duration_listener(listen)
+    return SimpleNamespace(
+        config=config,
+        part=part,
+        labels=part.labels,
+        states=states,
+        metrics=metrics,
+        evaluations=evaluations,
+        traced=traced,
+        compiled=compiled,
+    )

@@ -1,0 +1,108 @@
+"""A study that is killed and resumed gives the numbers of one that was not, to the last bit."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+WORDS = ["--schedules", "baseline,aes_r", "--patterns", "abrupt", "--seeds", "1:2", "--steps", "8000", "--no-report"]
+
+
+def command(folder, *more):
+    code = "import sys; from experiments.cli import main; sys.exit(main(sys.argv[1:]))"
+    return [sys.executable, "-c", code, "run", "--out", str(folder), *WORDS, "--checkpoint-seconds", "0.2", *more]
+
+
+def finish(folder, *more):
+    return subprocess.run(command(folder, *more), capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "study"
+    began = time.monotonic()
+    result = finish(folder)
+    assert result.returncode == 0, result.stderr
+    return folder, time.monotonic() - began
+
+
+def checkpoints(folder):
+    place = folder / "checkpoints" / "sac"
+    return sorted(p.name for p in place.iterdir() if p.name.isdigit()) if place.exists() else []
+
+
+@pytest.fixture(scope="module")
+def killed(whole, tmp_path_factory):
+    """A study ended by SIGKILL at a random moment after its first two checkpoints."""
+    folder = tmp_path_factory.mktemp("killed") / "study"
+    process = subprocess.Popen(command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 200
+    while len(checkpoints(folder)) < 2 and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(random.uniform(0.0, 0.5))
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (folder / "curves.parquet").exists()
+    return folder
+
+
+def copy_of(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "copy")
+
+
+def test_a_killed_study_resumes_to_the_same_curves(whole, killed, tmp_path):
+    folder = copy_of(killed, tmp_path)
+    result = finish(folder, "--resume")
+    assert result.returncode == 0, result.stderr
+    assert (folder / "curves.parquet").read_bytes() == (whole[0] / "curves.parquet").read_bytes()
+    statuses = [json.loads((f / "manifest.json").read_text())["runs"] for f in (folder, whole[0])]
+    assert statuses[0] == statuses[1]
+
+
+def test_a_truncated_checkpoint_is_passed_over_for_the_one_before_and_named(whole, killed, tmp_path):
+    folder = copy_of(killed, tmp_path)
+    names = checkpoints(folder)
+    assert len(names) == 2
+    newest = folder / "checkpoints" / "sac" / names[-1]
+    largest = max((p for p in newest.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])
+    result = finish(folder, "--resume")
+    assert result.returncode == 0, result.stderr
+    assert f"checkpoint {names[-1]} was not used" in result.stdout
+    assert (folder / "curves.parquet").read_bytes() == (whole[0] / "curves.parquet").read_bytes()
+
+
+def test_only_damaged_checkpoints_are_refused_and_left_alone(killed, tmp_path):
+    folder = copy_of(killed, tmp_path)
+    for name in checkpoints(folder):
+        (folder / "checkpoints" / "sac" / name / "seal.json").write_text("{}")
+    result = finish(folder, "--resume")
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    assert "no usable checkpoint" in result.stderr
+    assert len(checkpoints(folder)) == 2
+
+
+def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(whole, tmp_path):
+    folder = tmp_path / "study"
+    process = subprocess.Popen(command(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 200
+    while not checkpoints(folder) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert "Traceback" not in error
+    assert "--resume" in error
+    assert "--schedules baseline,aes_r" in error
+    result = finish(folder, "--resume")
+    assert result.returncode == 0, result.stderr
+    assert (folder / "curves.parquet").read_bytes() == (whole[0] / "curves.parquet").read_bytes()

@@ -1,0 +1,282 @@
+"""The report of a study: complete, self-contained, honest about what is missing, and never half written."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import polars as pl
+import pytest
+
+from aesjax.lab import report
+from aesjax.lab.figures import _series, colours
+from aesjax.lab.report import write_report
+from aesjax.lab.report_cells import Lookup, number
+from aesjax.lab.report_tables import build_tables
+from aesjax.measure import summarise
+from tests.measure.synthetic import PATTERNS, config, make_curves, manifest
+
+METHODS = [c + s for c in ("SAC", "PPO", "SQL", "MEow") for s in ("", "+AES", "+AES-R", "+AES-D")][:15]
+SOME = ("SAC", "SAC+AES")
+BAD = ("SAC+AES", "abrupt", 2)
+FEW = 100
+VOID = {"meta", "img", "br", "hr"}
+
+
+class Page(HTMLParser):
+    """Collects what a browser would load, and checks that every tag that opens also closes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.links, self.sources, self.tags = [], [], [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.ids += [attrs["id"]] if "id" in attrs else []
+        self.links += [attrs["href"]] if "href" in attrs else []
+        self.sources += [attrs["src"]] if "src" in attrs else []
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def save(directory, curves, *, diverged=(), floor=3.0, **extra):
+    directory.mkdir(exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(config()))
+    info = manifest(curves, floor, diverged) | extra
+    (directory / "manifest.json").write_text(json.dumps(info))
+    curves.write_parquet(directory / "curves.parquet")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory):
+    curves = make_curves(METHODS, seeds=range(1, 4), every=2_000)
+    after = (pl.col("method") == BAD[0]) & (pl.col("pattern") == BAD[1]) & (pl.col("seed") == BAD[2])
+    curves = curves.filter(~(after & (pl.col("step") > 42_000)))
+    directory = save(tmp_path_factory.mktemp("study"), curves, diverged=[BAD], oracle={"abrupt": [47.8, 47.8]})
+    return write_report(directory, replicates=FEW)
+
+
+@pytest.fixture
+def small(tmp_path):
+    return save(tmp_path / "study", make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000))
+
+
+def test_the_page_is_one_well_formed_file_that_loads_nothing(big):
+    text = big.read_text()
+    page = Page(text)
+    assert not re.search(r"https?://|//cdn|@import|url\(", text)
+    assert not {"script", "link", "iframe", "object"} & set(page.tags)
+    assert page.sources
+    assert all(s.startswith("data:image/png;base64,") for s in page.sources)
+    assert len(page.sources) == 2 * len(PATTERNS)
+    assert all(link.startswith("#") for link in page.links)
+    assert {link[1:] for link in page.links} <= set(page.ids)
+    assert len(set(page.ids)) == len(page.ids)
+    assert "prefers-color-scheme: dark" in text
+    assert big.stat().st_size < 3_000_000
+
+
+def test_every_table_is_there_in_the_page_and_in_markdown(big):
+    page, markdown = Page(big.read_text()), (big.parent / "tables.md").read_text()
+    for key in ("main", "recovery", "changes", "paired", "weights", "returns", "paper"):
+        assert f"table-{key}" in page.ids
+    for title in (
+        "Main results",
+        "Recovery after changes",
+        "Paired differences",
+        "Entropy weight",
+        "Paper parity",
+    ):
+        assert f"## {title}" in markdown
+        assert title in big.read_text()
+    tables = [block for block in markdown.split("\n\n") if block.startswith("|")]
+    for block in tables:
+        assert len({re.sub(r"\\\|", "", line).count("|") for line in block.splitlines()}) == 1
+    for method in METHODS:
+        assert f"| {method} |" in markdown
+
+
+def test_a_diverged_run_is_named_with_step_and_reason_and_counted(big):
+    text = big.read_text()
+    total = len(METHODS) * len(PATTERNS) * 3
+    assert f"{total - 1}/{total} runs are valid" in text
+    assert "SAC+AES, toy, abrupt, seed 2: diverged at step 42 000 (critic loss is not finite)" in text
+    assert re.search(r"toy · abrupt \| SAC\+AES \| 2/3 ", (big.parent / "tables.md").read_text())
+
+
+def test_the_header_says_what_was_run(big):
+    text = big.read_text()
+    for fact in ("preset", "quick", "100 000", "replay capacity", "5 000", "1:3 (3)", "93.5"):
+        assert fact in text, fact
+    assert "5.0 %" in text
+
+
+def test_the_folder_holds_the_frame_and_the_figures(big):
+    frame = pl.read_parquet(big.parent / "metrics.parquet")
+    assert {"nauc_family", "paired:nauc_task_safe", "saturation"} <= set(frame["metric"])
+    names = sorted(p.name for p in big.parent.iterdir())
+    figures = [f"{kind}_toy_{p}.png" for kind in ("curves", "signals") for p in sorted(PATTERNS)]
+    assert names == sorted([*figures, "index.html", "metrics.parquet", "tables.md"])
+    assert all((big.parent / f).read_bytes().startswith(b"\x89PNG") for f in figures)
+    assert not [p for p in big.parent.parent.iterdir() if p.name.startswith(".")]
+
+
+def test_the_papers_number_stands_beside_ours_only_where_it_has_one(big):
+    lines = (big.parent / "tables.md").read_text().split("## Paper parity")[1].splitlines()
+    aes = next(line for line in lines if "toy · abrupt | SAC+AES |" in line).split(" | ")
+    assert (aes[3], aes[5].rstrip(" |")) == ("0.88", "0.22")
+    other = next(line for line in lines if "toy · abrupt | SAC+AES-R |" in line).split(" | ")
+    assert (other[3], other[5].rstrip(" |")) == ("–", "–")
+
+
+def test_negative_areas_get_a_dagger_in_the_literal_table_only(tmp_path):
+    curves = make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000).with_columns(pl.col("return_mean") - 100)
+    markdown = (write_report(save(tmp_path, curves, floor=-97.0), replicates=FEW).parent / "tables.md").read_text()
+    literal = markdown.split("## Paper parity")[1]
+    assert re.search(r"\d†", literal)
+    assert not re.search(r"\d†", markdown.split("## Paper parity")[0])
+
+
+@pytest.mark.parametrize(("methods", "patterns"), [(SOME, ("abrupt",)), (("PPO+AES",), ("steady",))])
+def test_a_single_seed_and_pattern_without_references_still_gets_a_report(tmp_path, methods, patterns):
+    curves = make_curves(methods, patterns, [7], every=5_000)
+    page = write_report(save(tmp_path, curves), replicates=FEW)
+    text = page.read_text()
+    Page(text)
+    assert "there is no interval and no claim can be made" in text
+    assert "nAUC needs SAC on Steady" in text
+    assert "[nan" not in text
+    assert "[0." not in text.split("<pre>")[0].split("<table")[1]  # one run has no interval
+
+
+def test_runs_without_logged_weights_or_floor_still_get_a_report(tmp_path):
+    curves = make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000)
+    curves = curves.drop("entropy_weight", "at_min", "at_max", "proxy_smooth", "train_return")
+    directory = save(tmp_path, curves)
+    (directory / "manifest.json").write_text("{}")
+    text = write_report(directory, replicates=FEW).read_text()
+    assert "need the random policy&#x27;s return" in text
+    assert "the weight was not logged" in text
+
+
+def test_several_tasks_are_shown_by_task_and_by_family(tmp_path):
+    a, b = (make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000, task=t, family="mujoco") for t in "ab")
+    directory = save(tmp_path, pl.concat([a, b]), floors={"a": 3.0, "b": 3.0})
+    markdown = (write_report(directory, replicates=FEW).parent / "tables.md").read_text()
+    assert "| mujoco, all 2 tasks · abrupt | SAC |" in markdown
+    assert "| a · abrupt | SAC |" in markdown
+    assert "average 5 tasks, ours 2" in markdown
+
+
+def test_the_same_study_gives_the_same_tables(small):
+    first = (write_report(small, replicates=FEW).parent / "tables.md").read_text()
+    assert (write_report(small, replicates=FEW).parent / "tables.md").read_text() == first
+    assert sorted(p.name for p in small.iterdir()) == [
+        "config.json",
+        "curves.parquet",
+        "manifest.json",
+        "report",
+    ]
+
+
+def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
+    page = write_report(small, replicates=FEW)
+    before = page.read_text()
+
+    def broken(**_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(report, "render_markdown", broken)
+    with pytest.raises(OSError, match="disk full"):
+        write_report(small, replicates=FEW)
+    assert page.read_text() == before
+    assert sorted(p.name for p in small.iterdir()) == [
+        "config.json",
+        "curves.parquet",
+        "manifest.json",
+        "report",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("config.json", None, "does not exist"),
+        ("manifest.json", None, "does not exist"),
+        ("curves.parquet", None, "does not exist"),
+        ("config.json", b'{"task": ', "cannot be read as JSON"),
+        ("config.json", b"[1]", "must hold a JSON object"),
+        ("config.json", b"{}", "lacks 'steps'"),
+        ("manifest.json", b"\xff\xfe", "cannot be read as JSON"),
+        ("manifest.json", b'{"runs": [{"method": "SAC"}]}', "do not fit together"),
+        ("curves.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
+    ],
+)
+def test_missing_and_broken_files_are_named_in_one_sentence(small, name, content, says):
+    if content is None:
+        (small / name).unlink()
+    else:
+        (small / name).write_bytes(content)
+    with pytest.raises(ValueError, match=says) as caught:
+        write_report(small, replicates=FEW)
+    assert "\n" not in str(caught.value)
+    assert not (small / "report").exists()
+
+
+def test_empty_curves_are_refused(small):
+    pl.read_parquet(small / "curves.parquet").head(0).write_parquet(small / "curves.parquet")
+    with pytest.raises(ValueError, match="holds no evaluations"):
+        write_report(small, replicates=FEW)
+
+
+def test_text_from_the_data_is_escaped(tmp_path):
+    curves = make_curves(("SAC", "SAC+AES[<b>=1]"), ("steady", "abrupt"), [1, 2], every=5_000)
+    text = write_report(save(tmp_path, curves), replicates=FEW).read_text()
+    assert "<b>" not in text
+    assert "SAC+AES[&lt;b&gt;=1]" in text
+
+
+def test_marks_follow_the_direction_of_the_metric(tmp_path):
+    curves = make_curves(SOME, ("steady", "abrupt"), range(1, 6), gain=0.2)
+    frame = summarise(curves, config(), manifest(curves), replicates=FEW)
+    paired = next(t for t in build_tables(Lookup(frame)) if t.key == "paired")
+    marks = {title: [str(row[3])[0] for row in rows] for title, rows in paired.groups if "abrupt" in title}
+    assert marks["toy · safe nAUC (higher is better) · abrupt"] == ["▲"]
+    assert marks["toy · safe DropRatio (lower is better) · abrupt"] == ["▲"]
+    swapped = curves.with_columns(pl.col("method").replace({"SAC": "SAC+AES", "SAC+AES": "SAC"}))
+    frame = summarise(swapped, config(), manifest(swapped), replicates=FEW)
+    paired = next(t for t in build_tables(Lookup(frame)) if t.key == "paired")
+    assert all(
+        str(r[3]).startswith("▼")
+        for title, rows in paired.groups
+        if "nAUC" in title and "abrupt" in title
+        for r in rows
+    )
+
+
+def test_numbers_are_rounded_half_up_and_never_minus_zero():
+    assert [number(x) for x in (0.125, -0.001, float("nan"), None)] == ["0.13", "0.00", "–", "–"]
+
+
+def test_a_diverged_seed_leaves_the_mean_curve_and_does_not_cut_it_short():
+    curves = make_curves(("SAC",), ("abrupt",), [1, 2], every=5_000)
+    cut = curves.filter((pl.col("seed") != 2) | (pl.col("step") < 40_000))
+    steps, values = _series(cut, "SAC", "entropy_weight")
+    assert (len(steps), values.shape) == (21, (1, 21))
+    assert np.all(np.isfinite(values))
+    none = cut.filter(pl.col("seed") == 2).with_columns(return_mean=float("nan"))
+    assert _series(none, "SAC", "entropy_weight")[1].shape == (1, 8)
+
+
+def test_a_method_keeps_its_colour_across_carriers():
+    found = colours(METHODS)
+    assert found["SAC+AES"] == found["PPO+AES"] != found["SAC+AES-R"]
+    assert found["SAC"] == found["MEow"]

@@ -1,0 +1,212 @@
+"""The paper's rule and its repairs of memory, against float64 references written from the formulas."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from aesjax.schedules import aes, aes_d, aes_m, aes_prior, linear, value_loss
+from aesjax.types import Signals
+
+FREE = {"lambda_min": 0.0, "lambda_max": np.inf}  # the ablation without clipping
+
+
+def weights(schedule, proxies):
+    """The weight after each proxy; (T,) or (streams, T) in, the same out, float64."""
+
+    def step(state, v):
+        state = schedule.update(Signals(value_loss=v), state)
+        return state, state.weight
+
+    def run(stream):
+        return jax.lax.scan(step, schedule.init(), stream)[1]
+
+    proxies = jnp.asarray(proxies, jnp.float32)
+    return np.asarray(jax.jit(run if proxies.ndim == 1 else jax.vmap(run))(proxies), np.float64)
+
+
+def smoothed(v, beta=0.95):
+    v = np.asarray(np.asarray(v, np.float32), np.float64)
+    return lfilter([1 - beta], [1, -beta], v, zi=[beta * v[0]])[0]
+
+
+def families(length, seed=0):
+    """Proxy streams in [0, 2]: noise, sparse spikes, early and late spike, ramp, bursts, 1/t."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(1, length + 1)
+    early, late = np.zeros(length), np.zeros(length)
+    early[0], late[-1] = 2.0, 2.0
+    return {
+        "noise": rng.uniform(0, 2, length),
+        "spikes": 2.0 * (rng.random(length) < 0.01),
+        "early": early,
+        "late": late,
+        "ramp": 2.0 * t / length,
+        "bursts": 1.0 * ((t // (length // 10)) % 3 == 1),
+        "decay": 1.0 / t,
+        "decades": 2.0 * 10 ** rng.uniform(-6, 0, length),
+    }
+
+
+STREAMS = np.float64(np.float32(list(families(1024).values())))
+
+
+def test_aes_equals_the_prefix_sum_formula_over_a_million_updates():
+    rng = np.random.default_rng(1)
+    length = 1_000_000
+    level = np.where(
+        np.arange(length) < length // 2, 1.0, 1.02
+    )  # a late 2 % that naive float32 means would lose
+    v = np.float32(0.3 * level * rng.lognormal(0, 0.5, length))
+    want = np.sqrt(np.cumsum(smoothed(v)) / np.arange(1, length + 1))
+    np.testing.assert_allclose(weights(aes(value_loss(), **FREE), v), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.95, 0.99])
+def test_aes_clips_the_scaled_root_of_the_mean(beta):
+    v = np.random.default_rng(2).lognormal(-1, 2, 500)
+    want = np.clip(0.7 * np.sqrt(np.cumsum(smoothed(v, beta)) / np.arange(1, 501)), 0.3, 0.9)
+    ours = weights(aes(value_loss(), kappa=0.7, beta=beta, lambda_min=0.3, lambda_max=0.9), v)
+    np.testing.assert_allclose(ours, want, rtol=1e-5)
+    assert {np.float32(0.9).item()} < set(ours)
+
+
+def test_aes_starts_from_the_first_proxy_and_holds_the_static_weight_before_it():
+    schedule = aes(value_loss(), initial=0.2)
+    state = schedule.init()
+    assert state.weight == np.float32(0.2)
+    state = schedule.update(Signals(value_loss=jnp.float32(0.49)), state)
+    np.testing.assert_allclose([state.weight, state.logs.proxy_smooth], [0.7, 0.49], rtol=1e-6)
+    state = schedule.update(Signals(value_loss=jnp.float32(0.89)), state)
+    np.testing.assert_allclose(state.logs.proxy_smooth, 0.95 * 0.49 + 0.05 * 0.89, rtol=1e-6)
+    np.testing.assert_allclose(state.weight, np.sqrt((0.49 + 0.51) / 2), rtol=1e-6)
+
+
+def test_first_weight_is_clipped():
+    assert aes(value_loss(), initial=7.0).init().weight == 1.0
+    assert aes(value_loss(), initial=7.0).init().logs.weight_raw == 7.0
+
+
+def test_clip_reports_the_active_bound_and_the_weight_before_it():
+    schedule = aes(value_loss(), lambda_min=0.1, lambda_max=0.5, beta=0.0)
+    high = schedule.update(Signals(value_loss=jnp.float32(4.0)), schedule.init())
+    low = schedule.update(Signals(value_loss=jnp.float32(0.0)), schedule.init())
+    assert (high.weight, high.logs.weight_raw, high.logs.at_min, high.logs.at_max) == (0.5, 2.0, 0.0, 1.0)
+    assert (low.weight, low.logs.weight_raw, low.logs.at_min, low.logs.at_max) == (
+        np.float32(0.1),
+        0.0,
+        1.0,
+        0.0,
+    )
+
+
+@pytest.mark.parametrize(("start", "rise"), [(100_000, 0.155), (500_000, 0.038)])
+def test_aes_is_sluggish_a_tripled_stretch_of_20000_moves_it_little(start, rise):
+    v = np.ones(start + 20_000)
+    v[start:] = 3.0
+    np.testing.assert_allclose(weights(aes(value_loss(), **FREE), v)[-1] - 1.0, rise, atol=1e-3)
+
+
+def test_aes_scales_with_the_root_of_the_reward():
+    v = np.random.default_rng(3).lognormal(0, 1, 300)
+    one, nine = (weights(aes(value_loss(), **FREE), c * v) for c in (1.0, 9.0))
+    np.testing.assert_allclose(nine / one, 3.0, rtol=1e-5)
+
+
+def test_linear_is_the_clipped_affine_map_of_the_raw_proxy():
+    v = np.array([0.0, 0.5, 2.0, 100.0])
+    ours = weights(linear(value_loss(), weight0=0.2, slope=0.3, lambda_min=0.25, lambda_max=1.0), v)
+    np.testing.assert_allclose(ours, [0.25, 0.35, 0.8, 1.0], rtol=1e-6)
+
+
+def test_prior_mass_gives_the_weight_that_the_repaired_theorem_needs():
+    v, t = STREAMS, np.arange(1, STREAMS.shape[1] + 1)
+    ours = weights(aes_prior(value_loss(), prior=1.0, kappa=0.8, beta=0.0, **FREE), v)
+    mass = 1 + np.cumsum(v, axis=1)
+    np.testing.assert_allclose(ours, 0.8 * np.sqrt(mass / t), rtol=1e-5)
+    # Key lemma: relaxing the weight costs no more than the weight itself.
+    relax = np.maximum(1 / ours[:, 1:] - 1 / ours[:, :-1], 0)
+    assert np.all(relax <= ours[:, :-1] / (2 * 0.8**2 * mass[:, :-1]) * (1 + 1e-4) + 1e-4)
+
+
+def test_zero_prior_is_the_paper():
+    v = families(500)["noise"]
+    np.testing.assert_allclose(
+        weights(aes_prior(value_loss(), prior=0.0, **FREE), v),
+        weights(aes(value_loss(), **FREE), v),
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("window", [1.0, 20.0, 400.0])
+def test_discounting_keeps_both_bounds_of_its_theorem(window):
+    v, kappa, rho = STREAMS, 0.8, 1 - 1 / window
+    ours = weights(aes_d(value_loss(), window, prior=1.0, kappa=kappa, beta=0.0, **FREE), v)
+    num, den = (lfilter([1], [1, -rho], x) for x in (v, np.ones_like(v)))
+    np.testing.assert_allclose(ours, kappa * np.sqrt((1 + num) / den), rtol=2e-5)
+    total = 2 * (1 - rho**0.5) * window / kappa**2 * ours.sum(axis=1)
+    assert np.all(np.sum(v / ours, axis=1) <= 2 / kappa * np.sqrt(window * (1 + num[:, -1])) + total)
+    if rho > 0:
+        relax = np.maximum(1 / ours[:, 1:] - 1 / ours[:, :-1], 0)
+        bound = ours[:, :-1] / (2 * rho * kappa**2 * (1 + num[:, :-1]))
+        assert np.all(relax <= bound * (1 + 1e-4) + 1e-4)
+
+
+def test_discounting_with_an_endless_window_is_prior_mass():
+    v = families(3000)["bursts"]
+    np.testing.assert_allclose(
+        weights(aes_d(value_loss(), 1e9, **FREE), v), weights(aes_prior(value_loss(), **FREE), v), rtol=1e-4
+    )
+
+
+def test_discounting_forgets():
+    v = np.r_[np.full(500, 2.0), np.zeros(2000)]
+    slow, fast = (weights(aes_d(value_loss(), w, prior=0.0, beta=0.0, **FREE), v)[-1] for w in (1e9, 100.0))
+    assert slow > 0.6
+    assert fast < 1e-3
+
+
+def maximal(v):
+    """Largest mean over all windows that end now, without and with the demand for unit mass (plus the prior)."""
+    sums = np.r_[0.0, np.cumsum(v)]
+    plain, qualified = np.zeros(len(v)), np.zeros(len(v))
+    for t in range(1, len(v) + 1):
+        mass = sums[t] - sums[:t]
+        mean = mass / (t - np.arange(t))
+        plain[t - 1] = mean.max()
+        qualified[t - 1] = max((1 + sums[t]) / t, np.max(mean, where=mass >= 1, initial=0))
+    return plain, qualified
+
+
+def test_bank_of_windows_is_the_maximal_mean_up_to_its_factor():
+    v = STREAMS
+    plain, qualified = (np.stack(x) for x in zip(*map(maximal, v), strict=True))
+    bank = weights(aes_m(value_loss(), levels=11, prior=0.0, beta=0.0, **FREE), v) ** 2
+    assert np.all(bank <= plain * (1 + 1e-4) + 1e-7)
+    assert np.all(bank >= plain / (2 * np.e) * (1 - 1e-4) - 1e-7)
+    with_prior = weights(aes_m(value_loss(), levels=11, prior=1.0, beta=0.0, **FREE), v) ** 2
+    assert np.all(with_prior <= np.maximum(qualified, plain) * (1 + 1e-4))
+    assert np.all(with_prior >= weights(aes_prior(value_loss(), beta=0.0, **FREE), v) ** 2 * (1 - 1e-6))
+
+
+def test_bank_jumps_at_a_spike_and_relaxes_like_a_root():
+    v = np.zeros(4000)
+    v[2000] = 2.0
+    ours = weights(aes_m(value_loss(), beta=0.0, **FREE), v)
+    assert ours[1999] < 0.03
+    np.testing.assert_allclose(ours[2000], np.sqrt(2), rtol=1e-5)
+    since = np.array([16, 64, 256])
+    assert np.all(np.abs(np.log(ours[2000 + since] * np.sqrt(since / 2))) < np.log(2))
+
+
+def test_windows_beyond_the_horizon_do_not_count():
+    v = np.r_[np.zeros(3000), np.full(200, 2.0), np.zeros(800)]
+    long, short = (weights(aes_m(value_loss(), horizon=h, prior=1e-3, **FREE), v)[-1] for h in (np.inf, 64.0))
+    np.testing.assert_allclose(short, weights(aes_prior(value_loss(), prior=1e-3, **FREE), v)[-1], rtol=1e-5)
+    assert long > 1.2 * short
+
+
+def test_bank_needs_a_level():
+    with pytest.raises(ValueError, match="levels must be at least 1; got 0"):
+        aes_m(value_loss(), levels=0)

@@ -1,0 +1,343 @@
+"""The contract of every registered schedule, of `switch`, and of the hyper-parameters they share."""
+
+import doctest
+import importlib
+import pkgutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import aesjax.schedules
+from aesjax.registry import UnknownNameError
+from aesjax.schedules import (
+    PROXIES,
+    SCHEDULES,
+    ScheduleHyper,
+    auto,
+    build,
+    check,
+    constant_at_mean,
+    fixed,
+    permuted,
+    playback,
+    required_signals,
+    switch,
+    td_mean,
+)
+from aesjax.types import EntropySchedule, ScheduleLogs, ScheduleState, Signals
+
+NAMES = tuple(SCHEDULES)
+HYPER = ScheduleHyper(updates=64.0)
+BOUNDED = ("linear", "aes", "aes_prior", "aes_d", "aes_m")
+
+
+def stream(length=40, seed=0, size=8):
+    """One run's signals: calm, a change that raises every residual, calm again."""
+    rng = np.random.default_rng(seed)
+    level = np.where(np.arange(length) // max(length // 4, 1) == 2, 2.0, 0.05)[:, None]
+    td, fresh = (rng.standard_normal((length, size)) * level for _ in range(2))
+    drift = np.zeros(length)
+    drift[length // 2] = 0.3
+    values = (
+        td, np.mean(td**2, 1), np.abs(td[:, 0]), rng.standard_normal((length, size)), fresh, np.abs(fresh[:, 0]), drift
+    )  # fmt: skip
+    return Signals(*(jnp.asarray(x, jnp.float32) for x in values))
+
+
+def run(schedule, signals):
+    """Final state and all weights, (T,)."""
+
+    def step(state, now):
+        state = schedule.update(now, state)
+        return state, state.weight
+
+    return jax.lax.scan(step, schedule.init(), signals, length=None if jax.tree.leaves(signals) else 40)
+
+
+def only(signals, fields):
+    return Signals(**{field: getattr(signals, field) for field in fields})
+
+
+def at(signals, t):
+    return jax.tree.map(lambda x: x[t], signals)
+
+
+def assert_trees_equal(a, b, **kw):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **(kw or {"rtol": 0, "atol": 0})), a, b)
+
+
+# --- every schedule -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_schedule_keeps_its_contract(name):
+    schedule, signals = build(name, HYPER), stream()
+    assert isinstance(schedule, EntropySchedule)
+    first = schedule.init()
+    assert isinstance(first, ScheduleState)
+    assert isinstance(first.logs, ScheduleLogs)
+    assert (first.weight.shape, first.weight.dtype) == ((), jnp.float32)
+    assert (first.count.dtype, int(first.count)) == (jnp.int32, 0)
+
+    state, weights = jax.jit(lambda s: run(schedule, s))(
+        signals
+    )  # scan: structure, shapes and dtypes are stable
+    assert int(state.count) == 40
+    for leaf in jax.tree.leaves(state):
+        assert np.all(np.isfinite(leaf))
+        assert leaf.dtype in (jnp.float32, jnp.int32)
+        assert not leaf.weak_type
+    assert np.all(weights > 0)
+    if name in BOUNDED:
+        assert np.all((weights >= HYPER.lambda_min) & (weights <= HYPER.lambda_max))
+        assert float(state.logs.weight_raw) != 0
+
+    unread = only(signals, required_signals(name))
+    assert_trees_equal(jax.jit(lambda s: run(schedule, s))(unread), (state, weights), rtol=1e-6)
+
+    other = stream(seed=1)
+    both = jax.tree.map(lambda a, b: jnp.stack([a, b]), signals, other)
+    _, mapped = jax.jit(jax.vmap(lambda s: run(schedule, s)))(both)
+    np.testing.assert_allclose(mapped[0], weights, rtol=2e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jitted_schedule_is_the_eager_one(name):
+    schedule, signals = build(name, HYPER, proxy="td_mean"), stream(length=6)
+    eager = compiled = schedule.init()
+    update = jax.jit(schedule.update)
+    for t in range(6):
+        eager, compiled = schedule.update(at(signals, t), eager), update(at(signals, t), compiled)
+    assert_trees_equal(eager, compiled, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if required_signals(n)])
+def test_absent_signal_is_named_when_traced(name):
+    schedule = build(name, HYPER)
+    for field in required_signals(name):
+        absent = at(stream(2), 0)._replace(**{field: None})
+        with pytest.raises(ValueError, match=rf"needs Signals\.{field} of shape"):
+            jax.eval_shape(schedule.update, absent, schedule.init())
+
+
+@pytest.mark.parametrize("proxy", list(PROXIES))
+@pytest.mark.parametrize("source", ["update", "fresh"])
+def test_required_signals_are_exactly_what_all_schedules_read(proxy, source):
+    schedule = build(NAMES, HYPER, index=0, proxy=proxy, source=source)
+    fields = required_signals(NAMES, proxy, source)
+    now = at(stream(2), 0)
+    jax.eval_shape(schedule.update, only(now, fields), schedule.init())
+    for field in fields:
+        with pytest.raises(ValueError, match=field):
+            jax.eval_shape(schedule.update, only(now, fields - {field}), schedule.init())
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, spec in SCHEDULES.items() if n not in ("fixed", "oracle", "aes_r_auto")]
+)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_non_finite_signal_keeps_the_whole_state(name, bad):
+    schedule = build(name, HYPER, proxy="td_mean")
+    update = jax.jit(schedule.update)
+    state = schedule.init()
+    for t in range(3):
+        state = update(at(stream(4), t), state)
+    broken = jax.tree.map(lambda x: x * jnp.float32(bad), at(stream(4), 3))
+    assert_trees_equal(update(broken, state), state)
+    assert update(at(stream(4), 3), state).count == 4
+
+
+KNOBS = {
+    "base": 0.3, "lambda_min": 0.5, "lambda_max": 0.25, "q": 0.2, "beta": 0.5, "kappa": 0.6, "slope": 0.4, "prior": 3.0,
+    "window": 0.4, "gain": 0.7, "r_max": 1.3, "margin": 0.9, "e_max": 0.4, "auto_learning_rate": 0.1,
+    "auto_initial": 0.5, "target_entropy": -3.0, "oracle_gain": 3.0, "oracle_memory": 0.3, "updates": 30_000.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_turning_a_knob_moves_the_weight_exactly_where_the_registry_says_so(name):
+    assert set(KNOBS) == set(ScheduleHyper._fields)
+    signals = stream(40)
+    turned = [ScheduleHyper(updates=8.0)] + [
+        ScheduleHyper(updates=8.0)._replace(**{k: v}) for k, v in KNOBS.items()
+    ]
+    stacked = jax.tree.map(lambda *xs: jnp.asarray(xs, jnp.float32), *turned)
+    weights = jax.jit(jax.vmap(lambda h: (build(name, h).init().weight, run(build(name, h), signals)[1])))(
+        stacked
+    )
+    weights = np.concatenate([np.asarray(weights[0])[:, None], weights[1]], axis=1)
+    moved = {k for k, row in zip(KNOBS, weights[1:], strict=True) if np.max(np.abs(row - weights[0])) > 1e-7}
+    assert moved == set(SCHEDULES[name].hyper)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_registry_entry_is_complete(name):
+    spec = SCHEDULES[name]
+    assert spec.default_source == ("fresh" if name.startswith("aes_r") else "update")
+    assert spec.needs <= set(Signals._fields)
+    assert spec.label
+    assert "\n" not in spec.summary
+    assert len({s.label for s in SCHEDULES.values()}) == len(SCHEDULES)
+
+
+# --- single schedules -----------------------------------------------------------------------------------------------
+
+
+def test_fixed_is_a_constant_bit_for_bit():
+    _, weights = jax.jit(lambda s: run(fixed(0.1), s))(stream())
+    np.testing.assert_array_equal(weights, np.full(40, 0.1, np.float32))
+
+
+def test_too_much_entropy_lowers_the_auto_tuned_weight_and_too_little_raises_it():
+    schedule = auto(target_entropy=-2.0)
+    assert schedule.init().weight == 1.0
+    high, low = (
+        schedule.update(Signals(log_prob=jnp.full(4, x)), schedule.init()).weight for x in (-1.0, 5.0)
+    )
+    assert high < 1.0 < low
+    np.testing.assert_allclose([high, low], np.exp([-1e-3, 1e-3]), rtol=1e-6)  # Adam's first step is its rate
+
+
+def test_auto_is_adam_on_the_temperature_loss():
+    log_prob, target, adam = stream().log_prob, -0.7, optax.adam(3e-2, eps=1e-8)
+    log_alpha = jnp.zeros(())
+    opt, want = adam.init(log_alpha), []
+
+    @jax.jit
+    def step(log_alpha, opt, logp):
+        gradient = jax.grad(lambda a: -jnp.exp(a) * jnp.mean(logp + target))(log_alpha)
+        change, opt = adam.update(gradient, opt)
+        return optax.apply_updates(log_alpha, change), opt
+
+    for logp in log_prob:
+        log_alpha, opt = step(log_alpha, opt, logp)
+        want.append(float(jnp.exp(log_alpha)))
+    _, weights = run(auto(target, learning_rate=3e-2), Signals(log_prob=log_prob))
+    np.testing.assert_allclose(weights, want, rtol=1e-5)
+
+
+def test_permuted_control_has_the_recorded_weights_at_other_times():
+    recorded = jnp.linspace(0.1, 1.0, 43)
+    schedule = permuted(recorded, jax.random.key(3), blocks=10)
+    signals = Signals(true_drift=jnp.zeros(42))
+    weights = np.r_[schedule.init().weight, run(schedule, signals)[1]]
+    np.testing.assert_array_equal(np.sort(weights), recorded)
+    assert np.mean(weights != recorded) > 0.5
+    assert np.sum(np.diff(weights) < 0) < 10  # inside a block the order is kept
+
+
+def test_playback_repeats_the_record_and_then_holds_it():
+    schedule = playback(jnp.array([0.1, 0.2, 0.3]))
+    weights = np.r_[schedule.init().weight, run(schedule, Signals(true_drift=jnp.zeros(4)))[1]]
+    np.testing.assert_allclose(weights, [0.1, 0.2, 0.3, 0.3, 0.3])
+    assert constant_at_mean(jnp.array([0.1, 0.2, 0.6])).init().weight == np.float32(0.3)
+
+
+def test_controls_refuse_records_they_cannot_play():
+    with pytest.raises(
+        ValueError, match=r"playback needs recorded weights of shape \(T,\), T >= 1; got \(2, 3\)"
+    ):
+        playback(jnp.zeros((2, 3)))
+    with pytest.raises(ValueError, match=r"blocks must lie in \[1, 3\].*got 20"):
+        permuted(jnp.ones(3), jax.random.key(0))
+
+
+# --- switch and build -----------------------------------------------------------------------------------------------
+
+
+def test_switch_is_the_single_schedule_at_every_index_also_after_bad_signals():
+    signals = jax.tree.map(lambda x: x.at[7].set(jnp.nan), stream())
+    both = jax.jit(jax.vmap(lambda i: run(build(NAMES, HYPER, index=i, proxy="td_mean"), signals)))
+    states, weights = both(jnp.arange(len(NAMES)))
+    for i, name in enumerate(NAMES):
+        state, alone = jax.jit(lambda s, name=name: run(build(name, HYPER, proxy="td_mean"), s))(signals)
+        np.testing.assert_allclose(weights[i], alone, rtol=1e-5, err_msg=name)
+        assert states.count[i] == state.count
+        assert_trees_equal(at(states.logs, i), state.logs, rtol=1e-4, atol=1e-6)
+
+
+def test_switch_takes_plain_schedules_and_refuses_a_wrong_index():
+    assert switch((fixed(0.1), fixed(0.5)), 1).init().weight == 0.5
+    with pytest.raises(ValueError, match=r"index must lie in \[0, 1\]; got 2"):
+        switch((fixed(0.1), fixed(0.5)), 2)
+    with pytest.raises(ValueError, match="at least one schedule"):
+        switch((), 0)
+
+
+def test_hyper_parameters_are_data_one_program_runs_them_all():
+    rows = [
+        ScheduleHyper(q=q, beta=b, kappa=k, lambda_min=low, lambda_max=high)
+        for q, b, k, low, high in [
+            (0.9, 0.95, 1.0, 1e-4, 1.0),
+            (0.5, 0.0, 0.3, 0.05, 0.1),
+            (1.0, 0.5, 2.0, 0.0, np.inf),
+        ]
+    ]
+    signals, traces = stream(), []
+
+    @jax.jit
+    def sweep(hyper):
+        traces.append(1)
+        return jax.vmap(lambda h: run(build("aes", h), signals)[1])(hyper)
+
+    stacked = jax.tree.map(lambda *xs: jnp.asarray(xs, jnp.float32), *rows)
+    weights = sweep(stacked)
+    sweep(jax.tree.map(lambda x: x * jnp.float32(0.5), stacked))
+    assert len(traces) == 1
+    for row, hyper in zip(weights, rows, strict=True):
+        np.testing.assert_allclose(row, run(build("aes", hyper), signals)[1], rtol=2e-6)
+    assert np.ptp(weights, axis=0).max() > 0.1
+
+
+def test_unknown_names_say_what_was_meant():
+    with pytest.raises(UnknownNameError, match="unknown schedule 'aes-r'; did you mean 'aes_r'"):
+        build(("fixed", "aes-r"), HYPER, index=0)
+    with pytest.raises(ValueError, match="needs an index to choose among 2 schedules: fixed, aes"):
+        build(("fixed", "aes"), HYPER)
+    with pytest.raises(ValueError, match="at least one schedule"):
+        build((), HYPER)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("q", 1.5, "in \\[0, 1\\]"),
+        ("beta", 1.0, "in \\[0, 1\\)"),
+        ("kappa", 0.0, "positive and finite"),
+        ("base", np.nan, "finite and at least 0"),
+        ("updates", np.inf, "finite"),
+        ("window", 20.0, "a share of the updates"),
+        ("lambda_min", 2.0, "not exceed lambda_max"),
+    ],
+)
+def test_wrong_hyper_parameter_is_named_with_its_value(field, value, allowed):
+    with pytest.raises(ValueError, match=f"ScheduleHyper.{field} must .*{allowed}.*; got {value}"):
+        build("aes", ScheduleHyper()._replace(**{field: value}))
+
+
+def test_check_passes_the_paper_no_clip_and_traced_values():
+    assert check(ScheduleHyper()) == ScheduleHyper()
+    check(ScheduleHyper(lambda_min=0.0, lambda_max=np.inf))
+    jax.eval_shape(lambda q: check(ScheduleHyper(q=q)).q, 7.0)
+
+
+def test_wrong_array_hyper_parameter_is_found_among_right_ones():
+    with pytest.raises(ValueError, match=r"ScheduleHyper\.q"):
+        check(ScheduleHyper(q=np.array([0.5, 1.5])))
+
+
+def test_examples_in_the_documentation_run():
+    for module in pkgutil.iter_modules(aesjax.schedules.__path__):
+        result = doctest.testmod(importlib.import_module(f"aesjax.schedules.{module.name}"))
+        assert result.failed == 0, module.name
+
+
+def test_signals_are_the_only_input_of_an_update():
+    schedule = build("aes", HYPER, proxy="td_mean")
+    now = at(stream(2), 0)
+    once, twice = schedule.update(now, schedule.init()), schedule.update(now, schedule.init())
+    assert_trees_equal(once, twice)
+    assert td_mean()(now) == once.logs.proxy
