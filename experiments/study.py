@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import jax
@@ -99,6 +99,7 @@ def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None
     def traced(name: str) -> Callable[..., Any]:
         function = getattr(loop, name)
 
+        @wraps(function)
         def counted(*args: Any) -> Any:
             on_trace(name)
             return function(*args)

@@ -80,8 +80,10 @@ def compile_program(program: Program, devices: Sequence[jax.Device] | None = Non
     def place(tree: Any) -> Any:
         return jax.device_put(tree, NamedSharding(mesh, rows))
 
+    # The initial state is computed once, but takes as long to compile as the training step when optimised.
+    quick = {"xla_backend_optimization_level": 0} if devices[0].platform == "cpu" else None
     return Executables(
-        init=jax.jit(over_runs(program.init, 0)),
+        init=jax.jit(over_runs(program.init, 0), compiler_options=quick),
         chunk=jax.jit(over_runs(program.chunk, 0, 0, None), donate_argnums=0),
         evaluate=jax.jit(over_runs(program.evaluate, 0, 0, None)),
         place=place,

@@ -11,9 +11,7 @@ from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 __all__ = ["aes", "aes_d", "aes_m", "aes_prior"]
 
-Level = Callable[
-    [Any, Array, Array], tuple[Any, Array]
-]  # (memory, smoothed proxy, t) -> (memory, drift level)
+Level = Callable[[Any, Array, Array], tuple[Any, Array]]  # (memory, smoothed proxy, t) -> (memory, drift level)
 
 
 def aes(
@@ -93,8 +91,8 @@ def aes_d(
     it becomes `aes_prior`; the weight never falls below ``kappa * sqrt(prior / window)``.
 
     Args:
-      window: () number of updates that are remembered, may be traced; less than 1 is taken as 1. Do not forget faster than the learner
-        tracks: ``window >= (kappa / weight)**2``.
+      window: () number of updates that are remembered, may be traced; less than 1 is taken as 1. Do not forget
+        faster than the learner tracks: ``window >= (kappa / weight)**2``.
       prior: () units of the proxy. Others as in `aes`.
     """
     window, prior = jnp.maximum(jnp.asarray(window, jnp.float32), 1.0), jnp.asarray(prior, jnp.float32)
@@ -161,16 +159,12 @@ class AesMemory(NamedTuple):
     past: Any  # what the drift level is computed from
 
 
-def _schedule(
-    proxy: Proxy, empty: Any, level: Level, kappa, beta, lambda_min, lambda_max, initial
-) -> EntropySchedule:
+def _schedule(proxy: Proxy, empty: Any, level: Level, kappa, beta, lambda_min, lambda_max, initial) -> EntropySchedule:
     zero = jnp.zeros((), jnp.float32)
     initial = jnp.asarray(initial, jnp.float32)
 
     def init() -> ScheduleState:
-        return start(
-            bounded(initial, lambda_min, lambda_max, zero, zero)[0], AesMemory(zero, empty), raw=initial
-        )
+        return start(bounded(initial, lambda_min, lambda_max, zero, zero)[0], AesMemory(zero, empty), raw=initial)
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         v = proxy(signals)

@@ -1,10 +1,10 @@
 """The registered schedules, their hyper-parameters as one traced tuple, and `build`, which puts both together."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
-import jax
 import numpy as np
+from jax.core import Tracer
 
 from aesjax.registry import Registry
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
@@ -75,7 +75,7 @@ def check(hyper: ScheduleHyper) -> ScheduleHyper:
     Raises:
       ValueError: naming the field, its value and what is allowed.
     """
-    concrete = {k: np.asarray(v) for k, v in hyper._asdict().items() if not isinstance(v, jax.core.Tracer)}
+    concrete = {k: np.asarray(v) for k, v in hyper._asdict().items() if not isinstance(v, Tracer)}
     for field, value in concrete.items():
         inside, allowed = _RANGES[field]
         finite = np.isfinite(value) | (np.isposinf(value) & (field == "lambda_max"))
@@ -215,7 +215,7 @@ def build(
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         values = {chosen: measure(signals) for chosen, measure in proxies.items()}
-        return both.update(_Measured(signals, values), state)
+        return both.update(cast(Signals, _Measured(signals, values)), state)
 
     return EntropySchedule(both.init, update)
 
@@ -231,7 +231,10 @@ class _Measured:
 
 
 def _computed(source: str) -> Proxy:
-    return lambda signals: signals.values[source]
+    def read(signals: Any) -> Array:
+        return signals.values[source]
+
+    return read
 
 
 def required_signals(

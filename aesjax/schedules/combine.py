@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
 
@@ -29,7 +30,7 @@ def switch(schedules: Sequence[EntropySchedule], index: Array | int) -> EntropyS
     schedules = tuple(schedules)
     if not schedules:
         raise ValueError("switch needs at least one schedule; got none.")
-    if not isinstance(index, jax.core.Tracer) and not 0 <= int(index) < len(schedules):
+    if not isinstance(index, Tracer) and not 0 <= int(index) < len(schedules):
         raise ValueError(f"switch: index must lie in [0, {len(schedules) - 1}]; got {int(index)}.")
     index = jnp.asarray(index, jnp.int32)
 

@@ -79,13 +79,9 @@ class ProxySpec(NamedTuple):
 
 PROXIES: Registry[ProxySpec] = Registry(
     "proxy",
-    td_quantile=ProxySpec(
-        td_quantile, RESIDUALS, "TD quantile", "q-quantile of |TD error| (paper default, q = 0.9)"
-    ),
+    td_quantile=ProxySpec(td_quantile, RESIDUALS, "TD quantile", "q-quantile of |TD error| (paper default, q = 0.9)"),
     td_mean=ProxySpec(lambda q, source: td_mean(source), RESIDUALS, "TD mean", "mean of |TD error|"),
-    value_loss=ProxySpec(
-        lambda q, source: value_loss(source), LOSSES, "Value loss", "critic loss, reward squared"
-    ),
+    value_loss=ProxySpec(lambda q, source: value_loss(source), LOSSES, "Value loss", "critic loss, reward squared"),
     critic_drift=ProxySpec(
         lambda q, source: critic_drift(source),
         CRITIC_CHANGES,

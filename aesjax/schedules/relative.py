@@ -173,7 +173,7 @@ def _base_init(base: Array | float | EntropySchedule) -> tuple[Array, ScheduleSt
 
 
 def _base_update(
-    base: Array | float | EntropySchedule, signals: Signals, state: ScheduleState | None
+    base: Array | float | EntropySchedule, signals: Signals, state: Any
 ) -> tuple[Array, ScheduleState | None]:
     if isinstance(base, EntropySchedule):
         state = base.update(signals, state)

@@ -106,9 +106,7 @@ def read_signal(reader: str, signals: Signals, field: str, rank: int) -> Array:
     value = getattr(signals, field)
     shape = "(B,)" if rank else "()"
     if value is None:
-        raise ValueError(
-            f"{reader} needs Signals.{field} of shape {shape}, which the carrier does not report (None)."
-        )
+        raise ValueError(f"{reader} needs Signals.{field} of shape {shape}, which the carrier does not report (None).")
     value = jnp.asarray(value)
     if value.ndim != rank or value.size == 0:
         hint = " Reduce over critics first." if value.ndim > rank else ""

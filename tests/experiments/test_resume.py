@@ -23,6 +23,15 @@ def finish(folder, *more):
     return subprocess.run(command(folder, *more), capture_output=True, text=True, timeout=300)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """All processes here run one program: they share its compilation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+        yield
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "study"
@@ -41,7 +50,7 @@ def checkpoints(folder):
 def killed(whole, tmp_path_factory):
     """A study ended by SIGKILL at a random moment after its first two checkpoints."""
     folder = tmp_path_factory.mktemp("killed") / "study"
-    process = subprocess.Popen(command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 200
     while len(checkpoints(folder)) < 2 and process.poll() is None:
         assert time.monotonic() < deadline

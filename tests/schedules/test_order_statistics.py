@@ -62,11 +62,11 @@ def test_quantile_level_may_differ_in_every_mapped_row():
 
 
 def test_quantile_jitted_is_quantile_eager():
-    x = jnp.asarray(stream("random", 64))
+    x = jnp.asarray(stream("random", 32))
     np.testing.assert_allclose(jax.jit(quantile)(x, 0.9), quantile(x, 0.9), rtol=3e-7)
 
 
-@pytest.mark.parametrize("n", [1, 2, 256, 2000])
+@pytest.mark.parametrize("n", [1, 256, 2000])
 def test_one_bad_residual_makes_the_quantile_nan(n):
     x = np.ones((4, n), np.float32)
     x[:, n // 2] = [np.nan, -np.nan, np.inf, -np.inf]

@@ -55,9 +55,7 @@ STREAMS = np.float64(np.float32(list(families(1024).values())))
 def test_aes_equals_the_prefix_sum_formula_over_a_million_updates():
     rng = np.random.default_rng(1)
     length = 1_000_000
-    level = np.where(
-        np.arange(length) < length // 2, 1.0, 1.02
-    )  # a late 2 % that naive float32 means would lose
+    level = np.where(np.arange(length) < length // 2, 1.0, 1.02)  # a late 2 % that naive float32 means would lose
     v = np.float32(0.3 * level * rng.lognormal(0, 0.5, length))
     want = np.sqrt(np.cumsum(smoothed(v)) / np.arange(1, length + 1))
     np.testing.assert_allclose(weights(aes(value_loss(), **FREE), v), want, rtol=1e-5)

@@ -23,9 +23,7 @@ def ratios(proxies, base=0.05, updates=None, **options):
 
         return jax.lax.scan(step, schedule.init(), stream)[1]
 
-    return np.asarray(jax.jit(run if proxies.ndim == 1 else jax.vmap(run))(proxies), np.float64) / np.float32(
-        base
-    )
+    return np.asarray(jax.jit(run if proxies.ndim == 1 else jax.vmap(run))(proxies), np.float64) / np.float32(base)
 
 
 def trace(length, noise, changes=CHANGES, seed=0):
