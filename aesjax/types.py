@@ -60,4 +60,6 @@ class EntropySchedule(NamedTuple):
 class Proxy(Protocol):
     """Maps one step's signals to a drift magnitude, () float32, >= 0."""
 
-    def __call__(self, signals: Signals) -> Array: ...
+    def __call__(self, signals: Signals) -> Array:
+        """The proxy of one step; raises when traced if its signal is absent."""
+        ...

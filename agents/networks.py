@@ -50,21 +50,18 @@ class Gaussian(NamedTuple):
     mean: Array
     log_std: Array
 
-    def sample_and_log_prob(self, key: Array, eps_logdet: bool = False) -> tuple[Array, Array]:
+    def sample_and_log_prob(self, noise: Array, eps_logdet: bool = False) -> tuple[Array, Array]:
         """Reparameterised action in (-1, 1) and its log-density in normalised action units, (..., A) and (...,).
 
         The density is formed from the pre-tanh sample; inverting tanh in float32 is infinite for |u| > 9.
-        ``eps_logdet`` uses the reference's ``log(1 - a^2 + 1e-6)`` in place of the exact log-Jacobian.
+        ``noise`` (..., A) is standard normal: drawn by the caller, so that one call of the generator serves all
+        samples of an update. ``eps_logdet`` uses the reference's ``log(1 - a^2 + 1e-6)`` in place of distrax's
+        exact log-Jacobian ``2 (log 2 - u - softplus(-2u))``.
         """
-        # The noise is drawn here, not by distrax's `sample`: its density then needs no inversion of u, and the
-        # log-determinant is distrax's exact 2 (log 2 - u - softplus(-2u)).
-        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
         u = self.mean + jnp.exp(self.log_std) * noise
         action = jnp.tanh(u)
-        if eps_logdet:
-            log_det = jnp.log(1 - action**2 + 1e-6)
-        else:
-            log_det = distrax.Tanh().forward_log_det_jacobian(u)
+        exact = distrax.Tanh().forward_log_det_jacobian
+        log_det = jnp.log(1 - action**2 + 1e-6) if eps_logdet else exact(u)
         normal = -0.5 * noise**2 - self.log_std - 0.5 * jnp.log(2 * jnp.pi)
         return action, jnp.sum(normal - log_det, -1)
 

@@ -130,33 +130,34 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
         return SacState(actor, critic, target, adam.init(actor), adam.init(critic))
 
     def act(state: SacState, obs: Array, key: Array) -> Array:
-        return actor_net.apply(state.actor, obs).sample_and_log_prob(key, config.eps_logdet)[0]
+        return sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], action_size)))[0]
 
     def act_deterministic(state: SacState, obs: Array) -> Array:
         return actor_net.apply(state.actor, obs).mode()
 
-    def sample(actor: Any, obs: Array, key: Array) -> tuple[Array, Array]:
-        return actor_net.apply(actor, obs).sample_and_log_prob(key, config.eps_logdet)
+    def sample(actor: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
+        return actor_net.apply(actor, obs).sample_and_log_prob(noise, config.eps_logdet)
 
-    def target_of(state: SacState, batch: Transition, key: Array, entropy_weight: Array, gamma: Array):
-        action, log_prob = sample(state.actor, batch.next_obs, key)
+    def target_of(state: SacState, batch: Transition, noise: Array, entropy_weight: Array, gamma: Array):
+        action, log_prob = sample(state.actor, batch.next_obs, noise)
         next_q = critic_net.apply(state.target, batch.next_obs, action)
         return soft_target(
             batch.reward, batch.terminated, next_q, log_prob, entropy_weight=entropy_weight, gamma=gamma
         ), log_prob
 
     def td_error(state: SacState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SacHyper) -> Array:
-        target, _ = target_of(state, batch, key, entropy_weight, hyper.gamma)
+        noise = jax.random.normal(key, batch.action.shape)
+        target, _ = target_of(state, batch, noise, entropy_weight, hyper.gamma)
         return critic_loss(critic_net.apply(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
 
     def q_value(state: SacState, obs: Array, action: Array) -> Array:
         return critic_net.apply(state.critic, obs, action)
 
-    def actor_step(carry: tuple[Any, Any], key: Array, *, critic: Any, obs: Array, weight: Array, rate: Array):
+    def actor_step(carry: tuple[Any, Any], noise: Array, *, critic: Any, obs: Array, weight: Array, rate: Array):
         actor, opt = carry
 
         def loss_fn(params: Any) -> Array:
-            action, log_prob = sample(params, obs, key)
+            action, log_prob = sample(params, obs, noise)
             return actor_loss(log_prob, critic_net.apply(critic, obs, action), entropy_weight=weight)
 
         loss, grads = jax.value_and_grad(loss_fn)(actor)
@@ -165,8 +166,9 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
     def update(
         state: SacState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SacHyper
     ) -> UpdateOut:
-        key_target, key_actor, key_tune = jax.random.split(key, 3)
-        target, next_log_prob = target_of(state, batch, key_target, entropy_weight, hyper.gamma)
+        # One draw for the target, the temperature's sample and every actor step.
+        noise = jax.random.normal(key, (2 + config.actor_delay, *batch.action.shape))
+        target, next_log_prob = target_of(state, batch, noise[0], entropy_weight, hyper.gamma)
 
         def critic_loss_fn(params: Any) -> tuple[Array, Array]:
             return critic_loss(critic_net.apply(params, batch.obs, batch.action), target)
@@ -177,12 +179,11 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
         one_step = partial(actor_step, critic=critic, obs=batch.obs, weight=entropy_weight, rate=hyper.learning_rate)
         before = (state.actor, state.actor_opt)
         if config.actor_delay == 1:
-            (actor, actor_opt), loss = one_step(before, key_actor)
+            (actor, actor_opt), loss = one_step(before, noise[2])
         else:
-            keys = jax.random.split(key_actor, config.actor_delay)
 
             def repeated(before):
-                after, losses = jax.lax.scan(one_step, before, keys)
+                after, losses = jax.lax.scan(one_step, before, noise[2:])
                 return after, losses[-1]
 
             # `step` is common to all runs of a program, so this stays a branch under vmap.
@@ -195,7 +196,7 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
             value_loss=jax.lax.stop_gradient(value_loss),
             critic_drift=optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic)),
             # Fresh actions of the policy just updated, as the reference's temperature step draws them.
-            log_prob=jax.lax.stop_gradient(sample(actor, batch.obs, key_tune)[1]),
+            log_prob=jax.lax.stop_gradient(sample(actor, batch.obs, noise[1])[1]),
         )
         metrics = {
             "critic_loss": value_loss,

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-__all__ = ["Channel", "Env", "EnvSpec", "Step", "Task", "autoreset_step"]
+__all__ = ["Channel", "Env", "EnvSpec", "Step", "Task", "autoreset_step", "step_with_keys"]
 
 Array = jax.Array
 Step = tuple[Array, Any, Array, Array, Array, dict[str, Any]]
@@ -53,7 +53,11 @@ def autoreset_step(env: Env, key: Array, state: Any, action: Array, params: Any)
     observation of the transition, and the one to bootstrap from. Whatever must outlive an episode (the drift
     clock) belongs outside ``state``.
     """
-    key_step, key_reset = jax.random.split(key)
+    return step_with_keys(env, *jax.random.split(key), state, action, params)
+
+
+def step_with_keys(env: Env, key_step: Array, key_reset: Array, state: Any, action: Array, params: Any) -> Step:
+    """`autoreset_step` with its two keys already drawn, for loops that draw all keys of a step at once."""
     final_obs, next_state, reward, terminated, truncated, info = env.step(key_step, state, action, params)
     fresh = env.reset(key_reset, params)
     obs, next_state = jax.tree.map(partial(jnp.where, terminated | truncated), fresh, (final_obs, next_state))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from envs.core import Task, autoreset_step
+from envs.core import Task, step_with_keys
 from envs.drift import Realisation, change_points, displacement, draw, truth
 from envs.patterns import pattern_index
 
@@ -85,8 +85,13 @@ class World:
         (N, S) before any reset.
         """
 
-        def one(key: Array, state: Any, action: Array) -> tuple[Array, ...]:
-            obs, state, reward, terminated, truncated, info = autoreset_step(self.task.env, key, state, action, params)
+        def one(words: Array, state: Any, action: Array) -> tuple[Array, ...]:
+            key_step, key_reset = jax.random.wrap_key_data(words)
+            obs, state, reward, terminated, truncated, info = step_with_keys(
+                self.task.env, key_step, key_reset, state, action, params
+            )
             return obs, state, reward, terminated, truncated, info["final_observation"]
 
-        return jax.vmap(one)(jax.random.split(key, action.shape[0]), state, action)
+        num = action.shape[0]
+        # All keys of the step from one draw: two words are a key.
+        return jax.vmap(one)(jax.random.bits(key, (num, 2, 2), jnp.uint32), state, action)

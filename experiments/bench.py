@@ -23,7 +23,15 @@ import numpy as np
 import envs
 from aesjax import schedules
 from aesjax.lab import store
-from aesjax.lab.sweep import Program, compile_program, stack
+from aesjax.lab.sweep import (
+    Program,
+    cache_group,
+    compile_program,
+    memory_budget,
+    plan_waves,
+    stack,
+    state_bytes,
+)
 from aesjax.schedules import ScheduleHyper
 from agents import sac
 from agents.loop import LoopConfig, Run, make_off_policy
@@ -68,7 +76,12 @@ def _ours(schedule: str, runs: int, width: int, batch: int, devices: list[jax.De
     as_array = lambda tree: jax.tree.map(np.float32, tree)  # noqa: E731
     rule = as_array(ScheduleHyper(base=0.05, target_entropy=-2.0, updates=1e5))
     items = [Run(np.uint32(seed), drift, np.int32(0), rule, as_array(hyper)) for seed in range(runs)]
-    executables = compile_program(Program(*loop), _dividing(runs, devices))
+    devices = _dividing(runs, devices)
+    program = Program(*loop)
+    group = cache_group(devices, state_bytes(program, items[0]))
+    waves = plan_waves(program, items[0], runs, len(devices), memory_budget(devices), group)
+    items += [items[0]] * (waves.width - runs)
+    executables = compile_program(program, devices, waves.group)
     data = executables.place(stack(items))
     state = executables.init(data)
     done = 0

@@ -6,11 +6,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
+
 from aesjax.lab import store
 from aesjax.lab.checkpoint import CheckpointError
 from aesjax.lab.driver import Plan, run_sweep
 from aesjax.lab.progress import Progress
-from aesjax.lab.sweep import compile_program, memory_budget, plan_waves, take
+from aesjax.lab.sweep import cache_group, compile_program, memory_budget, plan_waves, state_bytes
 from agents.loop import REASONS
 from experiments.config import StudyConfig, config_from_json
 from experiments.study import build_part, check, floor_of, optimum_of
@@ -92,9 +94,10 @@ def train(study: Study, *, checkpoint_seconds: float = 30.0, quiet: bool = False
     floor = floor_of(config)
     for carrier in config.carriers:
         part = build_part(config, carrier)
-        executables = compile_program(part.program)
-        devices = executables.devices
-        waves = plan_waves(part.program, take(part.runs, 0), len(part.labels), len(devices), memory_budget(devices))
+        devices, one = jax.local_devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
+        group = cache_group(devices, state_bytes(part.program, one))
+        waves = plan_waves(part.program, one, len(part.labels), len(devices), memory_budget(devices), group)
+        executables = compile_program(part.program, devices, waves.group)
         title = f"{carrier}: {len(part.labels)} runs"
         start = time.monotonic()
         with (

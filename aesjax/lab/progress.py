@@ -90,7 +90,9 @@ class Progress:
         from rich.console import Group
         from rich.table import Table
 
-        assert self._bar is not None and self._task is not None and self._display is not None
+        assert self._bar is not None
+        assert self._task is not None
+        assert self._display is not None
         self._bar.update(self._task, completed=done, note=note)
         table = Table("method", "return", "entropy weight", box=None)
         for method, mean, weight in _methods(tick.rows):

@@ -17,9 +17,23 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from aesjax.types import Array
 
-__all__ = ["Executables", "Program", "Waves", "compile_program", "memory_budget", "plan_waves", "stack", "take"]
+__all__ = [
+    "Executables",
+    "Program",
+    "Waves",
+    "cache_group",
+    "compile_program",
+    "memory_budget",
+    "plan_waves",
+    "stack",
+    "state_bytes",
+    "step_array",
+    "take",
+]
 
 AXIS = "runs"
+CPU_GROUP = 8
+LARGEST_GROUPED_STATE = 64 * 2**20  # bytes: a group's state is copied once per chunk
 
 
 class Program(NamedTuple):
@@ -49,6 +63,7 @@ class Waves(NamedTuple):
 
     width: int  # runs per wave, a multiple of the number of devices
     count: int
+    group: int  # runs of one device that go through a chunk together; divides width / devices
 
 
 def stack(runs: Sequence[Any]) -> Any:
@@ -61,21 +76,40 @@ def take(stacked: Any, indices: Sequence[int]) -> Any:
     return jax.tree.map(lambda leaf: leaf[np.asarray(indices)], stacked)
 
 
-def compile_program(program: Program, devices: Sequence[jax.Device] | None = None) -> Executables:
+def compile_program(
+    program: Program, devices: Sequence[jax.Device] | None = None, group: int | None = None
+) -> Executables:
     """The three functions vmapped over runs, sharded over ``devices`` (all local ones by default) and jitted.
 
     Compilation happens at the first call; every later call with the same number of runs reuses it, whatever the
     runs hold.
+
+    Args:
+      group: runs of a device that go through a chunk together, the next group after them; divides the runs per
+        device. On a CPU eight small networks and their activations stay in the cache of a core where twenty-five do
+        not, which is a third of the speed. None: all at once.
     """
     devices = tuple(jax.local_devices() if devices is None else devices)
     mesh = Mesh(np.array(devices), (AXIS,))
     rows, common = PartitionSpec(AXIS), PartitionSpec()
 
-    def over_runs(function: Callable[..., Any], *axes: int | None) -> Callable[..., Any]:
+    def sharded(function: Callable[..., Any], *axes: int | None) -> Callable[..., Any]:
         specs = tuple(rows if axis == 0 else common for axis in axes)
-        return jax.shard_map(
-            jax.vmap(function, in_axes=axes), mesh=mesh, in_specs=specs, out_specs=rows, check_vma=False
+        return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=rows, check_vma=False)
+
+    def over_runs(function: Callable[..., Any], *axes: int | None) -> Callable[..., Any]:
+        return sharded(jax.vmap(function, in_axes=axes), *axes)
+
+    def chunk(state: Any, runs: Any, step: Array) -> Any:
+        together = jax.vmap(program.chunk, in_axes=(0, 0, None))
+        count = jax.tree.leaves(runs)[0].shape[0]
+        if group is None or group >= count:
+            return together(state, runs, step)
+        split, join = (
+            lambda tree: jax.tree.map(lambda x: x.reshape(count // group, group, *x.shape[1:]), tree),
+            lambda tree: jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), tree),
         )
+        return join(jax.lax.map(lambda pair: together(*pair, step), (split(state), split(runs))))
 
     def place(tree: Any) -> Any:
         return jax.device_put(tree, NamedSharding(mesh, rows))
@@ -84,7 +118,7 @@ def compile_program(program: Program, devices: Sequence[jax.Device] | None = Non
     quick = {"xla_backend_optimization_level": 0} if devices[0].platform == "cpu" else None
     return Executables(
         init=jax.jit(over_runs(program.init, 0), compiler_options=quick),
-        chunk=jax.jit(over_runs(program.chunk, 0, 0, None), donate_argnums=0),
+        chunk=jax.jit(sharded(chunk, 0, 0, None), donate_argnums=0),
         evaluate=jax.jit(over_runs(program.evaluate, 0, 0, None)),
         place=place,
         devices=devices,
@@ -100,18 +134,26 @@ def memory_budget(devices: Sequence[jax.Device]) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def plan_waves(program: Program, run: Any, num_runs: int, num_devices: int, budget: int) -> Waves:
-    """The fewest equal waves whose states fit in ``budget`` bytes.
+def state_bytes(program: Program, run: Any) -> int:
+    """Size of one run's state."""
+    leaves = jax.tree.leaves(jax.eval_shape(program.init, run))
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+
+
+def plan_waves(
+    program: Program, run: Any, num_runs: int, num_devices: int, budget: int, largest_group: int | None = None
+) -> Waves:
+    """The fewest equal waves whose states fit in ``budget`` bytes, and within them groups of equal size.
 
     Args:
       run: one run (no leading axis); only its shapes are used.
       num_runs, num_devices: at least 1.
+      largest_group: see `compile_program`; None: all runs of a device together.
 
     Raises:
       ValueError: not even one run per device fits.
     """
-    state = jax.eval_shape(program.init, run)
-    bytes_per_run = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    bytes_per_run = state_bytes(program, run)
     fit = (budget // max(bytes_per_run, 1)) // num_devices * num_devices
     if fit < 1:
         raise ValueError(
@@ -120,8 +162,16 @@ def plan_waves(program: Program, run: Any, num_runs: int, num_devices: int, budg
         )
     padded = math.ceil(num_runs / num_devices) * num_devices
     count = math.ceil(padded / fit)
-    width = math.ceil(math.ceil(num_runs / count) / num_devices) * num_devices
-    return Waves(width, math.ceil(num_runs / width))
+    per_device = math.ceil(math.ceil(num_runs / count) / num_devices)
+    groups = 1 if largest_group is None else math.ceil(per_device / largest_group)
+    group = math.ceil(per_device / groups)
+    width = group * groups * num_devices
+    return Waves(width, math.ceil(num_runs / width), group)
+
+
+def cache_group(devices: Sequence[jax.Device], bytes_per_run: int) -> int | None:
+    """Runs that share a core's cache on a CPU; None on an accelerator, or where moving the states costs more."""
+    return CPU_GROUP if devices[0].platform == "cpu" and bytes_per_run <= LARGEST_GROUPED_STATE else None
 
 
 def step_array(step: int) -> Array:
