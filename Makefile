@@ -11,7 +11,7 @@ run: setup
 	@$(BIN)/aesjax run --preset quick --out $(OUT)
 
 test: setup
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 setup: $(STAMP)
 

@@ -1,5 +1,7 @@
 """SAC: where the entropy weight enters, what the residuals are, and what the policy head is."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,9 +38,14 @@ def state(carrier):
     return state._replace(target=jax.tree.map(lambda x: 0.7 * x, state.critic))
 
 
-def step(carrier, state, batch, weight, seed=2):
-    return carrier.update(
-        state, batch, jax.random.key(seed), jnp.int32(0), entropy_weight=jnp.float32(weight), hyper=HYPER
+@functools.cache
+def compiled(carrier):
+    return jax.jit(carrier.update)
+
+
+def step(carrier, state, batch, weight, seed=2, at=0):
+    return compiled(carrier)(
+        state, batch, jax.random.key(seed), jnp.int32(at), entropy_weight=jnp.float32(weight), hyper=HYPER
     )
 
 
@@ -114,6 +121,7 @@ def test_residuals_equal_an_independent_recomputation_before_the_update(carrier,
 def test_residuals_and_targets_carry_no_gradient(carrier, state):
     batch = make_batch()
 
+    @jax.jit
     def through_signals(weight):
         out = carrier.update(state, batch, jax.random.key(2), jnp.int32(0), entropy_weight=weight, hyper=HYPER)
         return jnp.sum(out.signals.td_error) + out.signals.value_loss
@@ -213,9 +221,7 @@ def test_a_delayed_actor_rests_on_odd_steps_and_moves_twice_on_even_ones():
     state, batch = carrier.init(jax.random.key(0)), make_batch()
 
     def counts(at):
-        out = carrier.update(
-            state, batch, jax.random.key(1), jnp.int32(at), entropy_weight=jnp.float32(0.2), hyper=HYPER
-        )
+        out = step(carrier, state, batch, 0.2, at=at)
         return int(out.state.actor_opt.count), int(out.state.critic_opt.count)
 
     assert counts(4) == (2, 1)
