@@ -1,0 +1,79 @@
+"""What the README shows works: its code runs, its commands run, its links lead somewhere."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "README.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, flags=re.DOTALL)
+
+
+COMMANDS = [line for block in blocks("bash") for line in block.strip().splitlines()]
+
+
+def test_the_plug_in_example_raises_the_weight_when_the_best_arm_moves(capsys):
+    scope = {}
+    exec(compile(blocks("python")[0], "README.md", "exec"), scope)
+    weights = scope["weights"]
+    assert weights.shape == (1000,)
+    assert weights[499] < weights[100]  # calm: the mean residual falls
+    assert weights[600] > weights[499]  # the change is felt
+    assert len(capsys.readouterr().out.split()) == 3
+
+
+def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
+    """At a smaller size: the last word of an option wins."""
+    monkeypatch.chdir(tmp_path)
+    assert [shlex.split(line)[:2] for line in COMMANDS] == [["aesjax", w] for w in ("list", "run", "report")]
+    for line in COMMANDS:
+        words = shlex.split(line)[1:]
+        smaller = ["--steps", "2000", "--seeds", "1:2", "--patterns", "steady,abrupt"] if words[0] == "run" else []
+        if words[0] == "report":
+            (tmp_path / "runs" / "first" / "report" / "index.html").unlink()
+        assert main([*words, *smaller]) == 0, line
+    assert (tmp_path / "runs" / "first" / "report" / "index.html").stat().st_size > 10_000
+    assert "report: runs/first/report/index.html" in capsys.readouterr().out
+
+
+def test_the_console_script_and_the_experiment_script_offer_the_same_options():
+    console = Path(sys.executable).with_name("aesjax")
+    texts = []
+    for command in ([str(console), "run"], [sys.executable, str(ROOT / "experiments" / "toy_sac.py")]):
+        result = subprocess.run([*command, "--help"], capture_output=True, text=True, cwd=ROOT)
+        assert result.returncode == 0, result.stderr
+        texts.append(result.stdout)
+    for option in ("--out", "--schedules", "--sweep", "--resume", "--devices"):
+        assert all(option in text for text in texts)
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(([^)#]+)\)", TEXT))
+def test_links_lead_somewhere(link):
+    assert link.startswith("https://") or (ROOT / link).exists()
+
+
+def test_every_make_target_it_names_exists():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"make ([a-z]+)", TEXT):
+        assert f"\n{target}:" in makefile
+
+
+def test_the_notebook_runs(monkeypatch, tmp_path):
+    import json
+
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((ROOT / "experiments" / "notebooks" / "explore.ipynb").read_text())
+    scope = {"__name__": "__main__"}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), "explore.ipynb", "exec"), scope)
+    assert scope["curves"].height > 0
