@@ -48,9 +48,9 @@ class LoopConfig:
 class Run(NamedTuple):
     """One run as data: all of it may differ between the runs of one program."""
 
-    seed: Array  # () uint32
+    seed: Any  # () uint32
     drift: Any  # the world's data: pattern and realisation
-    schedule: Array  # () int32, which of the program's schedules
+    schedule: Any  # () int32, which of the program's schedules
     schedule_hyper: Any
     hyper: Any  # the carrier's traced floats
 

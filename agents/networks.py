@@ -1,7 +1,7 @@
 """Network bodies, the initialisers of the reference implementations, and the tanh-Gaussian policy head."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import distrax
 import jax
@@ -95,7 +95,13 @@ class TwinCritic(nn.Module):
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:
         """(..., S), (..., A) -> (2, ...); the two critics draw separate initial parameters."""
+        shared = cast(int, None)  # both critics see the same input; flax types in_axes too narrowly
         critics = nn.vmap(
-            MLP, variable_axes={"params": 0}, split_rngs={"params": True}, in_axes=None, out_axes=0, axis_size=2
+            MLP,
+            variable_axes={"params": 0},
+            split_rngs={"params": True},
+            in_axes=cast(int, None),
+            out_axes=0,
+            axis_size=2,
         )
         return critics(self.hidden, 1)(jnp.concatenate([obs, action], -1)).squeeze(-1)

@@ -4,14 +4,14 @@ tuning is not here: it is the schedule `auto`, which reads the log-probabilities
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from aesjax.types import Array, Signals
-from agents.networks import GaussianActor, TwinCritic
+from agents.networks import Gaussian, GaussianActor, TwinCritic
 from agents.types import Carrier, Transition, UpdateOut
 
 __all__ = ["SacConfig", "SacHyper", "SacState", "actor_loss", "check", "critic_loss", "make", "soft_target"]
@@ -105,7 +105,7 @@ def actor_loss(log_prob: Array, q: Array, *, entropy_weight: Array) -> Array:
     return jnp.mean(entropy_weight * log_prob - jnp.min(q, 0))
 
 
-def _descend(params: Any, grads: Any, opt_state: Any, learning_rate: Array) -> tuple[Any, Any]:
+def _descend(params: Any, grads: Any, opt_state: Any, learning_rate: Any) -> tuple[Any, Any]:
     # Adam with a traced rate; eps 1e-8 is both optax's and PyTorch's default.
     updates, opt_state = optax.scale_by_adam().update(grads, opt_state)
     return jax.tree.map(lambda p, u: p - learning_rate * u, params, updates), opt_state
@@ -120,6 +120,12 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
     critic_net = TwinCritic(config.hidden)
     adam = optax.scale_by_adam()
 
+    def policy(params: Any, obs: Array) -> Gaussian:
+        return cast(Gaussian, actor_net.apply(params, obs))
+
+    def value(params: Any, obs: Array, action: Array) -> Array:
+        return cast(Array, critic_net.apply(params, obs, action))
+
     def init(key: Array) -> SacState:
         key_actor, key_critic = jax.random.split(key)
         obs, action = jnp.zeros((1, obs_size)), jnp.zeros((1, action_size))
@@ -133,14 +139,14 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
         return sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], action_size)))[0]
 
     def act_deterministic(state: SacState, obs: Array) -> Array:
-        return actor_net.apply(state.actor, obs).mode()
+        return policy(state.actor, obs).mode()
 
     def sample(actor: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
-        return actor_net.apply(actor, obs).sample_and_log_prob(noise, config.eps_logdet)
+        return policy(actor, obs).sample_and_log_prob(noise, config.eps_logdet)
 
-    def target_of(state: SacState, batch: Transition, noise: Array, entropy_weight: Array, gamma: Array):
+    def target_of(state: SacState, batch: Transition, noise: Array, entropy_weight: Array, gamma: Any):
         action, log_prob = sample(state.actor, batch.next_obs, noise)
-        next_q = critic_net.apply(state.target, batch.next_obs, action)
+        next_q = value(state.target, batch.next_obs, action)
         return soft_target(
             batch.reward, batch.terminated, next_q, log_prob, entropy_weight=entropy_weight, gamma=gamma
         ), log_prob
@@ -148,17 +154,17 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
     def td_error(state: SacState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SacHyper) -> Array:
         noise = jax.random.normal(key, batch.action.shape)
         target, _ = target_of(state, batch, noise, entropy_weight, hyper.gamma)
-        return critic_loss(critic_net.apply(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
+        return critic_loss(value(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
 
     def q_value(state: SacState, obs: Array, action: Array) -> Array:
-        return critic_net.apply(state.critic, obs, action)
+        return value(state.critic, obs, action)
 
-    def actor_step(carry: tuple[Any, Any], noise: Array, *, critic: Any, obs: Array, weight: Array, rate: Array):
+    def actor_step(carry: tuple[Any, Any], noise: Array, *, critic: Any, obs: Array, weight: Array, rate: Any):
         actor, opt = carry
 
         def loss_fn(params: Any) -> Array:
             action, log_prob = sample(params, obs, noise)
-            return actor_loss(log_prob, critic_net.apply(critic, obs, action), entropy_weight=weight)
+            return actor_loss(log_prob, value(critic, obs, action), entropy_weight=weight)
 
         loss, grads = jax.value_and_grad(loss_fn)(actor)
         return _descend(actor, grads, opt, rate), loss
@@ -171,7 +177,7 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
         target, next_log_prob = target_of(state, batch, noise[0], entropy_weight, hyper.gamma)
 
         def critic_loss_fn(params: Any) -> tuple[Array, Array]:
-            return critic_loss(critic_net.apply(params, batch.obs, batch.action), target)
+            return critic_loss(value(params, batch.obs, batch.action), target)
 
         (value_loss, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
         critic, critic_opt = _descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate)

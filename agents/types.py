@@ -58,10 +58,25 @@ class World(Protocol):
     `drift` is opaque data of the run (which pattern, which realisation); `step` is the run's vector step.
     """
 
-    name: str
-    obs_size: int
-    action_size: int
-    time_limit: int
+    @property
+    def name(self) -> str:
+        """Part of the evaluation key."""
+        ...
+
+    @property
+    def obs_size(self) -> int:
+        """S."""
+        ...
+
+    @property
+    def action_size(self) -> int:
+        """A."""
+        ...
+
+    @property
+    def time_limit(self) -> int:
+        """Steps of an episode."""
+        ...
 
     def path(self, drift: Any, steps: Array) -> tuple[Array, Array]:
         """Drift values (n, D) at vector steps (n,) and the size (n,) of each one's change, in channel ranges."""

@@ -53,7 +53,8 @@ def autoreset_step(env: Env, key: Array, state: Any, action: Array, params: Any)
     observation of the transition, and the one to bootstrap from. Whatever must outlive an episode (the drift
     clock) belongs outside ``state``.
     """
-    return step_with_keys(env, *jax.random.split(key), state, action, params)
+    key_step, key_reset = jax.random.split(key)
+    return step_with_keys(env, key_step, key_reset, state, action, params)
 
 
 def step_with_keys(env: Env, key_step: Array, key_reset: Array, state: Any, action: Array, params: Any) -> Step:

@@ -59,12 +59,12 @@ def flops_per_update(width: int, batch: int, obs: int = 2, action: int = 2) -> f
     return 2.0 * batch * ((1 + 3) * actor + 2 * (1 + 3 + 2) * critic)
 
 
-def _dividing(runs: int, devices: list[jax.Device]) -> list[jax.Device]:
+def _dividing(runs: int, devices: list[Any]) -> list[Any]:
     """As many devices as divide the runs evenly: padding runs would do work that nobody counts."""
     return devices[: max(d for d in range(1, len(devices) + 1) if runs % d == 0)]
 
 
-def _ours(schedule: str, runs: int, width: int, batch: int, devices: list[jax.Device]) -> Timer:
+def _ours(schedule: str, runs: int, width: int, batch: int, devices: list[Any]) -> Timer:
     chunk = 50
     world = World(envs.make("toy"), 10_000_000)
     carrier = sac.make(world.obs_size, world.action_size, sac.SacConfig((width, width), batch))
@@ -101,7 +101,7 @@ def _ours(schedule: str, runs: int, width: int, batch: int, devices: list[jax.De
     return lambda: runs * chunk * count / go(count)
 
 
-def _matmul(runs: int, width: int, batch: int, devices: list[jax.Device]) -> Timer:
+def _matmul(runs: int, width: int, batch: int, devices: list[Any]) -> Timer:
     """Rate of the products that dominate an update, as updates per second if nothing else were done."""
     devices = _dividing(runs, devices)
     repeats = 20

@@ -65,8 +65,8 @@ def environment() -> dict[str, Any]:
         "platform": devices[0].platform,
         "device": devices[0].device_kind,
         "num_devices": len(devices),
-        "matmul_precision": str(jax.config.jax_default_matmul_precision or "default"),
-        "x64": bool(jax.config.jax_enable_x64),
+        "matmul_precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
+        "x64": bool(jax.config.values["jax_enable_x64"]),
     }
 
 

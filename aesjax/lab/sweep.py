@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 AXIS = "runs"
+Device = Any  # `jax.Device` is a variable to type checkers
 CPU_GROUP = 8
 LARGEST_GROUPED_STATE = 64 * 2**20  # bytes: a group's state is copied once per chunk
 
@@ -55,7 +56,7 @@ class Executables(NamedTuple):
     chunk: Callable[[Any, Any, Array], tuple[Any, dict[str, Array]]]
     evaluate: Callable[[Any, Any, Array], dict[str, Array]]
     place: Callable[[Any], Any]  # host pytree with a leading run axis -> sharded device pytree
-    devices: tuple[jax.Device, ...]
+    devices: tuple[Device, ...]
 
 
 class Waves(NamedTuple):
@@ -76,9 +77,7 @@ def take(stacked: Any, indices: Sequence[int]) -> Any:
     return jax.tree.map(lambda leaf: leaf[np.asarray(indices)], stacked)
 
 
-def compile_program(
-    program: Program, devices: Sequence[jax.Device] | None = None, group: int | None = None
-) -> Executables:
+def compile_program(program: Program, devices: Sequence[Device] | None = None, group: int | None = None) -> Executables:
     """The three functions vmapped over runs, sharded over ``devices`` (all local ones by default) and jitted.
 
     Compilation happens at the first call; every later call with the same number of runs reuses it, whatever the
@@ -90,7 +89,7 @@ def compile_program(
         not, which is a third of the speed. None: all at once.
     """
     devices = tuple(jax.local_devices() if devices is None else devices)
-    mesh = Mesh(np.array(devices), (AXIS,))
+    mesh = Mesh(np.array(devices), axis_names=(AXIS,))
     rows, common = PartitionSpec(AXIS), PartitionSpec()
 
     def sharded(function: Callable[..., Any], *axes: int | None) -> Callable[..., Any]:
@@ -105,11 +104,14 @@ def compile_program(
         count = jax.tree.leaves(runs)[0].shape[0]
         if group is None or group >= count:
             return together(state, runs, step)
-        split, join = (
-            lambda tree: jax.tree.map(lambda x: x.reshape(count // group, group, *x.shape[1:]), tree),
-            lambda tree: jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), tree),
-        )
-        return join(jax.lax.map(lambda pair: together(*pair, step), (split(state), split(runs))))
+
+        def split(tree: Any) -> Any:
+            return jax.tree.map(lambda x: x.reshape(count // group, group, *x.shape[1:]), tree)
+
+        def join(tree: Any) -> Any:
+            return jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), tree)
+
+        return join(jax.lax.map(lambda pair: together(pair[0], pair[1], step), (split(state), split(runs))))
 
     def place(tree: Any) -> Any:
         return jax.device_put(tree, NamedSharding(mesh, rows))
@@ -125,7 +127,7 @@ def compile_program(
     )
 
 
-def memory_budget(devices: Sequence[jax.Device]) -> int:
+def memory_budget(devices: Sequence[Device]) -> int:
     """Bytes that the states of one wave may take: half of what the device (or, on a CPU, the machine) has free."""
     stats = [device.memory_stats() for device in devices]
     known = [s["bytes_limit"] - s["bytes_in_use"] for s in stats if s and "bytes_limit" in s]
@@ -169,7 +171,7 @@ def plan_waves(
     return Waves(width, math.ceil(num_runs / width), group)
 
 
-def cache_group(devices: Sequence[jax.Device], bytes_per_run: int) -> int | None:
+def cache_group(devices: Sequence[Device], bytes_per_run: int) -> int | None:
     """Runs that share a core's cache on a CPU; None on an accelerator, or where moving the states costs more."""
     return CPU_GROUP if devices[0].platform == "cpu" and bytes_per_run <= LARGEST_GROUPED_STATE else None
 
