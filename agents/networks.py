@@ -95,12 +95,11 @@ class TwinCritic(nn.Module):
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:
         """(..., S), (..., A) -> (2, ...); the two critics draw separate initial parameters."""
-        shared = cast(int, None)  # both critics see the same input; flax types in_axes too narrowly
         critics = nn.vmap(
             MLP,
             variable_axes={"params": 0},
             split_rngs={"params": True},
-            in_axes=cast(int, None),
+            in_axes=cast(int, None),  # both critics see the same input; flax types this too narrowly
             out_axes=0,
             axis_size=2,
         )
