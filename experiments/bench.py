@@ -24,6 +24,7 @@ import envs
 from aesjax import schedules
 from aesjax.lab import store
 from aesjax.lab.sweep import (
+    Executables,
     Program,
     cache_group,
     compile_program,
@@ -59,9 +60,13 @@ def flops_per_update(width: int, batch: int, obs: int = 2, action: int = 2) -> f
     return 2.0 * batch * ((1 + 3) * actor + 2 * (1 + 3 + 2) * critic)
 
 
-def _dividing(runs: int, devices: list[Any]) -> list[Any]:
-    """As many devices as divide the runs evenly: padding runs would do work that nobody counts."""
-    return devices[: max(d for d in range(1, len(devices) + 1) if runs % d == 0)]
+def _executables(program: Program, items: list[Any], devices: list[Any]) -> tuple[Executables, Any]:
+    """The program as a study would run it, padded to whole groups; only the runs asked for are counted."""
+    devices = devices[: len(items)]
+    group = cache_group(devices, state_bytes(program, items[0]))
+    waves = plan_waves(program, items[0], len(items), len(devices), memory_budget(devices), group)
+    executables = compile_program(program, devices, waves.group)
+    return executables, executables.place(stack(items + [items[0]] * (waves.width - len(items))))
 
 
 def _ours(schedule: str, runs: int, width: int, batch: int, devices: list[Any]) -> Timer:
@@ -76,13 +81,7 @@ def _ours(schedule: str, runs: int, width: int, batch: int, devices: list[Any]) 
     as_array = lambda tree: jax.tree.map(np.float32, tree)  # noqa: E731
     rule = as_array(ScheduleHyper(base=0.05, target_entropy=-2.0, updates=1e5))
     items = [Run(np.uint32(seed), drift, np.int32(0), rule, as_array(hyper)) for seed in range(runs)]
-    devices = _dividing(runs, devices)
-    program = Program(*loop)
-    group = cache_group(devices, state_bytes(program, items[0]))
-    waves = plan_waves(program, items[0], runs, len(devices), memory_budget(devices), group)
-    items += [items[0]] * (waves.width - runs)
-    executables = compile_program(program, devices, waves.group)
-    data = executables.place(stack(items))
+    executables, data = _executables(Program(*loop), items, devices)
     state = executables.init(data)
     done = 0
 
@@ -103,27 +102,22 @@ def _ours(schedule: str, runs: int, width: int, batch: int, devices: list[Any]) 
 
 def _matmul(runs: int, width: int, batch: int, devices: list[Any]) -> Timer:
     """Rate of the products that dominate an update, as updates per second if nothing else were done."""
-    devices = _dividing(runs, devices)
-    repeats = 20
+    repeats = 100
 
-    def one(x, w):
-        def body(x, _):
-            return jnp.tanh(x @ w), None
+    def chain(x: Any, w: Any, step: Any) -> tuple[Any, dict[str, Any]]:
+        return jax.lax.scan(lambda x, _: (x @ w, None), x, None, length=repeats)[0], {}
 
-        return jax.lax.scan(body, x, None, length=repeats)[0]
-
-    executables = compile_program(Program(lambda w: w, lambda s, w, step: (s, {}), lambda s, w, step: {}), devices)
-    mesh_place = executables.place
-    x = mesh_place(np.random.default_rng(0).normal(size=(runs, batch, width)).astype(np.float32))
-    w = mesh_place(np.zeros((runs, width, width), np.float32))
-    function = jax.jit(jax.vmap(one))
-    jax.block_until_ready(function(x, w))
+    program = Program(lambda w: jnp.ones((batch, width)), chain, lambda x, w, step: {})
+    executables, weights = _executables(program, [np.eye(width, dtype=np.float32)] * runs, devices)
+    x = executables.init(weights)
     flops = 2.0 * runs * batch * width * width * repeats
 
     def timer() -> float:
+        nonlocal x
         began, calls = time.perf_counter(), 0
-        while time.perf_counter() - began < TARGET_SECONDS / 2:
-            jax.block_until_ready(function(x, w))
+        while calls < 2 or time.perf_counter() - began < TARGET_SECONDS / 2:
+            x, _ = executables.chunk(x, weights, jnp.int32(0))
+            jax.block_until_ready(x)
             calls += 1
         return calls * flops / (time.perf_counter() - began) / flops_per_update(width, batch)
 

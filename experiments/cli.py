@@ -130,7 +130,7 @@ def _list() -> int:
     section("tasks", {name: envs.make(name).description for name in envs.TASKS})
     section("carriers", {name: f"{spec.label}; baseline = {spec.baseline}" for name, spec in CARRIERS.items()})
     section("schedules", {"baseline": "the carrier's own weight"} | {n: s.summary for n, s in SCHEDULES.items()})
-    section("proxies", {name: _first_line(proxy) for name, proxy in PROXIES.items()})
+    section("proxies", {name: spec.summary for name, spec in PROXIES.items()})
     section("patterns", {name: _first_line(entry) for name, entry in envs.PATTERNS.items()})
     section(
         "presets",

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Refused", "Study", "open_study", "train"]
 
+# The columns every reader of curves expects, in this order; logged quantities follow.
+LEADING = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed", "step")
+LEADING += ("return_mean", "return_std", "n_episodes", "drift_value")
+
 
 class Refused(ValueError):
     """The study cannot be continued; nothing was changed."""
@@ -129,7 +133,9 @@ def train(study: Study, *, checkpoint_seconds: float = 30.0, quiet: bool = False
         frames.append(rows)
     rows = pl.concat(frames, how="diagonal")
     statuses = _statuses(rows, config.num_envs)
-    curves = rows.drop("diverged_at", "reason")
+    curves = rows.drop("diverged_at", "reason").with_columns(n_episodes=pl.lit(config.episodes))
+    first = [*LEADING, *(name for name in curves.columns if name.startswith("drift_") and name not in LEADING)]
+    curves = curves.select(*first, pl.exclude(first))
     path = directory / store.CURVES
     store.write_curves(path, curves)
     store.write_json(
