@@ -121,9 +121,16 @@ def test_evaluation_starts_do_not_depend_on_the_pattern(toy, trained):
     assert float(a["return_mean"]) == float(b["return_mean"])  # before the first change both are the nominal task
 
 
-def test_a_fixed_weight_is_the_plain_algorithm_bit_for_bit(toy):
+@pytest.fixture(scope="module")
+def plain_fixed(toy):
+    """Jitted init and chunk of a small run under `fixed`."""
+    loop = loop_of(toy, fresh=False, hidden=(4, 4))
+    return jax.jit(loop.init), jax.jit(loop.chunk)
+
+
+def test_a_fixed_weight_is_the_plain_algorithm_bit_for_bit(toy, plain_fixed):
     """The schedule `fixed` against the carrier called with a constant, outside any schedule."""
-    loop, run = loop_of(toy, fresh=False, hidden=(4, 4)), run_of(toy, weight=0.3)
+    (init, chunk), run = plain_fixed, run_of(toy, weight=0.3)
 
     def constant(run):
         state = schedules.build(("fixed",), run.schedule_hyper, run.schedule).init()
@@ -132,15 +139,14 @@ def test_a_fixed_weight_is_the_plain_algorithm_bit_for_bit(toy):
     carrier = sac.make(2, 2, sac.SacConfig((4, 4), 32))
     config = LoopConfig(4, 20, 8, 400, fresh=False)
     plain = make_off_policy(toy, carrier, constant, config)
-    states = [jax.jit(x.chunk)(jax.jit(x.init)(run), run, jnp.int32(0))[0] for x in (loop, plain)]
+    states = [c(i(run), run, jnp.int32(0))[0] for i, c in ((init, chunk), map(jax.jit, plain[:2]))]
     for a, b in zip(jax.tree.leaves(states[0].agent), jax.tree.leaves(states[1].agent), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_schedules_weight_is_the_one_the_losses_use(toy):
+def test_the_schedules_weight_is_the_one_the_losses_use(toy, plain_fixed):
     """The target's entropy term follows the schedule: a larger fixed weight gives other parameters."""
-    loop = loop_of(toy, fresh=False)
-    chunk, init = jax.jit(loop.chunk), jax.jit(loop.init)
+    init, chunk = plain_fixed
     low, high = (run_of(toy, weight=w) for w in (0.01, 1.0))
     a, b = (chunk(init(r), r, jnp.int32(0))[0].agent for r in (low, high))
     assert not np.array_equal(jax.tree.leaves(a.actor)[1], jax.tree.leaves(b.actor)[1])
@@ -192,7 +198,7 @@ def test_all_methods_of_one_seed_meet_the_same_drift():
 def test_sac_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
     """r = -5 (a - 0.3)^2: the optimum is Gaussian with variance lam / 10, whatever the weight."""
     weights, seeds = np.array([0.05, 0.1, 0.2], np.float32), 2
-    carrier = sac.make(1, 1, sac.SacConfig((64, 64), 128))
+    carrier = sac.make(1, 1, sac.SacConfig((32, 32), 64))
     loop = make_off_policy(
         bandit,
         carrier,

@@ -24,7 +24,7 @@ def largest_difference(a, b):
 
 
 def test_the_whole_sweep_is_one_executable_for_training_and_one_for_evaluation(sweep):
-    assert len(sweep.labels) == 5 * 5 * 5  # baseline, three kappas of aes, aes_r; five patterns; five seeds
+    assert len(sweep.labels) == 4 * 5 * 5  # baseline, two kappas of aes, aes_r; five patterns; five seeds
     assert sweep.traced == {"chunk": 1, "evaluate": 1}
     assert sum(count for name, count in sweep.compiled.items() if "chunk" in name or "evaluate" in name) <= 2
     assert sum(sweep.compiled.values()) <= 4  # and at most trivial host conversions beside them
@@ -32,7 +32,7 @@ def test_the_whole_sweep_is_one_executable_for_training_and_one_for_evaluation(s
 
 def test_methods_are_named_as_in_tables(sweep):
     names = list(dict.fromkeys(label["method"] for label in sweep.labels))
-    assert names == ["SAC", "SAC+AES[kappa=0.3]", "SAC+AES", "SAC+AES[kappa=3]", "SAC+AES-R"]
+    assert names == ["SAC", "SAC+AES[kappa=0.3]", "SAC+AES", "SAC+AES-R"]
 
 
 def test_two_seeds_differ_and_methods_of_one_seed_start_equal(sweep):
@@ -84,11 +84,9 @@ def test_the_logs_say_what_each_schedule_did(sweep):
     aes = rows(sweep, method="SAC+AES")
     np.testing.assert_array_less(0.0, last["proxy"][aes])
     np.testing.assert_allclose(last["entropy_weight"][aes], np.clip(last["weight_raw"][aes], 1e-4, 1.0), rtol=1e-6)
-    for kappa, other in (("0.3", 0.3), ("3", 3.0)):
-        scaled = rows(sweep, method=f"SAC+AES[kappa={kappa}]")
-        np.testing.assert_allclose(
-            sweep.metrics[0]["weight_raw"][scaled] / other, sweep.metrics[0]["weight_raw"][aes], rtol=0.5
-        )
+    scaled = rows(sweep, method="SAC+AES[kappa=0.3]")
+    ratio = sweep.metrics[0]["weight_raw"][scaled] / sweep.metrics[0]["weight_raw"][aes]
+    np.testing.assert_allclose(ratio, 0.3, rtol=0.5)  # not exact: the weight changes the residuals it is made of
     auto = rows(sweep, method="SAC")
     assert np.all(last["at_max"][auto] == 0.0)
     assert np.all(last["diverged_at"] == -1)
