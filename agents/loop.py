@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from aesjax.lab.sweep import Program
 from aesjax.seeding import stream
 from aesjax.types import Array, EntropySchedule, ScheduleState
 from agents import replay as rb
@@ -69,18 +70,10 @@ class RunState(NamedTuple):
     reason: Array  # () int32, bit i set: REASONS[i]
 
 
-class Loop(NamedTuple):
-    """A run of one (world, carrier); see `aesjax.lab.sweep` for how runs are stacked."""
-
-    init: Callable[[Run], RunState]
-    chunk: Callable[[RunState, Run, Array], tuple[RunState, dict[str, Array]]]
-    evaluate: Callable[[RunState, Run, Array], dict[str, Array]]
-
-
 def make_off_policy(
     world: World, carrier: Carrier, schedule_of: Callable[[Run], EntropySchedule], config: LoopConfig
-) -> Loop:
-    """The loop of SAC, SQL and MEow.
+) -> Program:
+    """One run of SAC, SQL or MEow as a program that `aesjax.lab.sweep` can stack.
 
     Order inside vector step t: act, environment step, store, residuals of the newest transitions, one gradient
     step with ``lambda_{t-1}``, then the schedule turns that step's signals into ``lambda_t``.
@@ -233,7 +226,7 @@ def make_off_policy(
             "drift_value": world.displacement(values[0]),
         }
 
-    return Loop(init, chunk, evaluate)
+    return Program(init, chunk, evaluate)
 
 
 def _without_replay(result: tuple[RunState, dict[str, Array]]) -> tuple[RunState, dict[str, Array]]:

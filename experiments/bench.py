@@ -81,7 +81,7 @@ def _ours(schedule: str, runs: int, width: int, batch: int, devices: list[Any]) 
     as_array = lambda tree: jax.tree.map(np.float32, tree)  # noqa: E731
     rule = as_array(ScheduleHyper(base=0.05, target_entropy=-2.0, updates=1e5))
     items = [Run(np.uint32(seed), drift, np.int32(0), rule, as_array(hyper)) for seed in range(runs)]
-    executables, data = _executables(Program(*loop), items, devices)
+    executables, data = _executables(loop, items, devices)
     state = executables.init(data)
     done = 0
 

@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -228,8 +228,12 @@ def _bench(arguments: Bench) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the `aesjax` command; returns the exit code."""
-    command: Literal["run"] | Run | Report | List | Bench
-    command = tyro.cli(Command, prog="aesjax", args=argv, description="Drift-aware exploration in JAX.")  # type: ignore
+    command: Run | Report | List | Bench = tyro.cli(
+        Command,  # type: ignore
+        prog="aesjax",
+        args=argv,
+        description="Drift-aware exploration in JAX.",
+    )
     if isinstance(command, Run):
         return _run(command)
     if isinstance(command, Report):
