@@ -148,7 +148,6 @@ def make_off_policy(
         )
         return state, {
             "critic_loss": out.metrics["critic_loss"],
-            "policy_entropy": out.metrics["policy_entropy"],
             "proxy": after.logs.proxy,
             "at_min": after.logs.at_min,
             "at_max": after.logs.at_max,
@@ -168,7 +167,7 @@ def make_off_policy(
 
         def skip(state: RunState):
             zero = jnp.zeros(())
-            names = ("critic_loss", "policy_entropy", "proxy", "at_min", "at_max", "updates")
+            names = ("critic_loss", "proxy", "at_min", "at_max", "updates")
             return state, dict.fromkeys(names, zero)
 
         # The replay is read inside the branch but does not pass through it: a branch copies what it returns.
@@ -180,6 +179,12 @@ def make_off_policy(
             state._replace(replay=None),
         )
         return state._replace(replay=ring), finished | learned
+
+    def entropy_of(state: RunState, key: Array, step: Array) -> Array:
+        """The carrier's estimate on stored observations; once per chunk, as some carriers pay dearly for it."""
+        key_rows, key_policy = jax.random.split(stream(jax.random.fold_in(key, step), "entropy"))
+        rows = rb.sample(state.replay, key_rows, carrier.batch_size, step, num)
+        return carrier.entropy(state.agent, rb.unpack(rows, s, a).obs, key_policy)
 
     def chunk(state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
         steps = step + jnp.arange(config.chunk, dtype=jnp.int32)
@@ -200,6 +205,7 @@ def make_off_policy(
         metrics = {name: _ratio(value, updates) for name, value in logs.items()}
         metrics |= {
             "train_return": _ratio(finished_return, finished),
+            "policy_entropy": entropy_of(state, key, steps[-1]),
             "entropy_weight": schedule.weight,
             "weight_raw": schedule.logs.weight_raw,
             "proxy_smooth": schedule.logs.proxy_smooth,

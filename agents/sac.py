@@ -12,6 +12,7 @@ import optax
 
 from aesjax.types import Array, Signals
 from agents.networks import Gaussian, GaussianActor, TwinCritic
+from agents.optim import adam, descend
 from agents.types import Carrier, Transition, UpdateOut
 
 __all__ = ["SacConfig", "SacHyper", "SacState", "actor_loss", "check", "critic_loss", "make", "soft_target"]
@@ -105,12 +106,6 @@ def actor_loss(log_prob: Array, q: Array, *, entropy_weight: Array) -> Array:
     return jnp.mean(entropy_weight * log_prob - jnp.min(q, 0))
 
 
-def _descend(params: Any, grads: Any, opt_state: Any, learning_rate: Any) -> tuple[Any, Any]:
-    # Adam with a traced rate; eps 1e-8 is both optax's and PyTorch's default.
-    updates, opt_state = optax.scale_by_adam().update(grads, opt_state)
-    return jax.tree.map(lambda p, u: p - learning_rate * u, params, updates), opt_state
-
-
 def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Carrier:
     """SAC for observations of size S and normalised actions of size A.
 
@@ -118,7 +113,7 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
     """
     actor_net = GaussianActor(config.hidden, action_size)
     critic_net = TwinCritic(config.hidden)
-    adam = optax.scale_by_adam()
+    optimiser = adam()
 
     def policy(params: Any, obs: Array) -> Gaussian:
         return cast(Gaussian, actor_net.apply(params, obs))
@@ -133,7 +128,7 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
         critic = critic_net.init(key_critic, obs, action)
         # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
         target = jax.tree.map(jnp.copy, critic)
-        return SacState(actor, critic, target, adam.init(actor), adam.init(critic))
+        return SacState(actor, critic, target, optimiser.init(actor), optimiser.init(critic))
 
     def act(state: SacState, obs: Array, key: Array) -> Array:
         return sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], action_size)))[0]
@@ -141,19 +136,21 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
     def act_deterministic(state: SacState, obs: Array) -> Array:
         return policy(state.actor, obs).mode()
 
+    def entropy(state: SacState, obs: Array, key: Array) -> Array:
+        """One sample of ``-log pi`` per observation."""
+        return -jnp.mean(sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], action_size)))[1])
+
     def sample(actor: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
         return policy(actor, obs).sample_and_log_prob(noise, config.eps_logdet)
 
     def target_of(state: SacState, batch: Transition, noise: Array, entropy_weight: Array, gamma: Any):
         action, log_prob = sample(state.actor, batch.next_obs, noise)
         next_q = value(state.target, batch.next_obs, action)
-        return soft_target(
-            batch.reward, batch.terminated, next_q, log_prob, entropy_weight=entropy_weight, gamma=gamma
-        ), log_prob
+        return soft_target(batch.reward, batch.terminated, next_q, log_prob, entropy_weight=entropy_weight, gamma=gamma)
 
     def td_error(state: SacState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SacHyper) -> Array:
         noise = jax.random.normal(key, batch.action.shape)
-        target, _ = target_of(state, batch, noise, entropy_weight, hyper.gamma)
+        target = target_of(state, batch, noise, entropy_weight, hyper.gamma)
         return critic_loss(value(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
 
     def q_value(state: SacState, obs: Array, action: Array) -> Array:
@@ -167,20 +164,20 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
             return actor_loss(log_prob, value(critic, obs, action), entropy_weight=weight)
 
         loss, grads = jax.value_and_grad(loss_fn)(actor)
-        return _descend(actor, grads, opt, rate), loss
+        return descend(actor, grads, opt, rate), loss
 
     def update(
         state: SacState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SacHyper
     ) -> UpdateOut:
         # One draw for the target, the temperature's sample and every actor step.
         noise = jax.random.normal(key, (2 + config.actor_delay, *batch.action.shape))
-        target, next_log_prob = target_of(state, batch, noise[0], entropy_weight, hyper.gamma)
+        target = target_of(state, batch, noise[0], entropy_weight, hyper.gamma)
 
         def critic_loss_fn(params: Any) -> tuple[Array, Array]:
             return critic_loss(value(params, batch.obs, batch.action), target)
 
         (value_loss, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
-        critic, critic_opt = _descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate)
+        critic, critic_opt = descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate)
 
         one_step = partial(actor_step, critic=critic, obs=batch.obs, weight=entropy_weight, rate=hyper.learning_rate)
         before = (state.actor, state.actor_opt)
@@ -207,8 +204,7 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
         metrics = {
             "critic_loss": value_loss,
             "actor_loss": loss,  # 0 where a delayed actor was not due
-            "policy_entropy": -jnp.mean(next_log_prob),  # at the successor states of the batch
         }
         return UpdateOut(new, signals, metrics)
 
-    return Carrier(init, act, act_deterministic, update, td_error, q_value, config.batch_size, on_policy=False)
+    return Carrier(init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size)

@@ -1,11 +1,11 @@
-"""What a carrier is: five pure functions that never hold an entropy weight of their own."""
+"""What a carrier is: a few pure functions that never hold an entropy weight of their own."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from aesjax.types import Array, Signals
 
-__all__ = ["Carrier", "Transition", "UpdateOut", "World"]
+__all__ = ["Carrier", "OnPolicyCarrier", "Rollout", "Transition", "UpdateOut", "World"]
 
 
 class Transition(NamedTuple):
@@ -23,7 +23,7 @@ class UpdateOut(NamedTuple):
 
     state: Any
     signals: Signals
-    metrics: dict[str, Array]  # () float32 each; always `critic_loss`, `actor_loss`, `policy_entropy`
+    metrics: dict[str, Array]  # () float32 each; always `critic_loss` and `actor_loss` (0 where there is no actor)
 
 
 class _Update(Protocol):
@@ -37,19 +37,52 @@ class _Residuals(Protocol):
 
 
 class Carrier(NamedTuple):
-    """A maximum-entropy algorithm. The entropy weight is an argument of every call that uses one.
+    """An off-policy maximum-entropy algorithm. The entropy weight is an argument of every call that uses one.
 
+    Residuals, values and entropy weights are in raw reward units, whatever scale a carrier trains in.
     S = observation size, A = action size, N = environments, B = update batch.
     """
 
     init: Callable[[Array], Any]  # key -> state
     act: Callable[[Any, Array, Array], Array]  # state, obs (N, S), key -> behaviour action (N, A)
     act_deterministic: Callable[[Any, Array], Array]  # state, obs (N, S) -> evaluation action (N, A)
+    entropy: Callable[[Any, Array, Array], Array]  # state, obs (B, S), key -> () nats, mean over the observations
     update: _Update  # state, batch (B,), key, step () -> UpdateOut
     td_error: _Residuals  # residuals of a batch under the current parameters, (2B,); no gradient
     q_value: Callable[[Any, Array, Array], Array]  # state, obs (B, S), action (B, A) -> (2, B)
     batch_size: int
-    on_policy: bool
+
+
+class Rollout(NamedTuple):
+    """T steps of N environments, (T, N, ...) each, collected with one set of parameters."""
+
+    obs: Array  # (T, N, S) float32, normalised as the policy saw them
+    action: Array  # (T, N, A) float32, the policy's sample, not clipped
+    reward: Array  # (T, N) float32, scaled as the critic is trained
+    terminated: Array  # (T, N) float32
+    truncated: Array  # (T, N) float32
+    next_obs: Array  # (T, N, S) float32, normalised true successor, before any auto-reset
+
+
+class OnPolicyCarrier(NamedTuple):
+    """An on-policy algorithm: whole rollouts, several epochs of minibatches, one gradient step per minibatch.
+
+    `prepare` turns a rollout into a data set whose leaves have the leading axis T * N, of which `update` gets rows.
+    """
+
+    init: Callable[[Array, int], Any]  # key, number of environments N -> state
+    observe: Callable[[Any, Array], tuple[Any, Array]]  # state, obs (N, S) -> state with new statistics, normalised obs
+    view: Callable[[Any, Array], Array]  # the same normalisation without learning from what is seen
+    act: Callable[[Any, Array, Array], Array]  # state, normalised obs (N, S), key -> sample (N, A), may leave [-1, 1]
+    act_deterministic: Callable[[Any, Array], Array]  # state, raw obs (N, S) -> evaluation action (N, A)
+    entropy: Callable[[Any, Array, Array], Array]  # state, obs (B, S), key -> () nats
+    scale_reward: Callable[..., tuple[Any, Array]]  # state, reward (N,), done (N,), hyper -> state, scaled reward (N,)
+    prepare: Callable[..., tuple[Any, Array]]  # state, Rollout, hyper -> data set, residuals (T * N,)
+    update: Callable[..., UpdateOut]  # state, rows, *, entropy_weight, hyper -> UpdateOut
+    end_epoch: Callable[..., Any]  # state, metrics of the epoch (mean) -> state
+    rollout: int  # T
+    epochs: int
+    minibatches: int
 
 
 class World(Protocol):
