@@ -1,6 +1,6 @@
 """The words that the schedules and the learners exchange: one weight in, one tuple of signals out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -24,6 +24,7 @@ class Signals(NamedTuple):
     fresh_td_error: Array | None = None  # (W,) float32, residuals of the newest transitions when they arrived; reward
     fresh_critic_drift: Array | None = None  # () float32, mean |Q_new - Q_old| on the newest transitions; reward
     true_drift: Array | None = None  # () float32, size of the last change of the environment; only `oracle` may read it
+    measured: Mapping[str, Array] | None = None  # () float32 each: proxies computed already, by "proxy/source"
 
 
 class ScheduleLogs(NamedTuple):
@@ -45,16 +46,23 @@ class ScheduleState(NamedTuple):
     logs: ScheduleLogs
 
 
+def _as_it_is(signals: Signals) -> Signals:
+    return signals
+
+
 class EntropySchedule(NamedTuple):
     """A pair of pure functions, in the manner of an optax transformation.
 
     ``state = init()`` holds ``lambda_0``. ``state = update(signals, state)`` turns the signals of the step that
     ran under ``state.weight`` into the weight of the *next* step (a lag of one, AES paper Appendix C; no schedule
     sees the future). Both are safe under ``jit``, ``vmap`` and ``scan``, and hyper-parameters may be traced.
+    ``measure(signals)`` puts what the schedule will compute from the signals into ``signals.measured``; a loop that
+    feeds the same long signal to many updates calls it once before them.
     """
 
     init: Callable[[], ScheduleState]
     update: Callable[[Signals, ScheduleState], ScheduleState]
+    measure: Callable[[Signals], Signals] = _as_it_is
 
 
 class Proxy(Protocol):

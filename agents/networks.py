@@ -10,7 +10,17 @@ from flax import linen as nn
 
 from aesjax.types import Array
 
-__all__ = ["MLP", "Gaussian", "GaussianActor", "TwinCritic", "torch_default", "uniform_bias"]
+__all__ = [
+    "ACTIVATIONS",
+    "MLP",
+    "ActorCritic",
+    "Gaussian",
+    "GaussianActor",
+    "TwinCritic",
+    "orthogonal",
+    "torch_default",
+    "uniform_bias",
+]
 
 # PyTorch's nn.Linear: kernel and bias both uniform in +-1/sqrt(fan_in).
 torch_default = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
@@ -26,22 +36,61 @@ def uniform_bias(fan_in: int) -> Callable[..., Array]:
     return init
 
 
+def orthogonal(gain: float = 1.0) -> Callable[..., Array]:
+    """Initialiser of orthogonal kernels (Saxe et al. 2014): orthonormal columns, or rows where there are fewer.
+
+    By Gram-Schmidt, done twice for float32, whose positive diagonal makes the law uniform. Not by LAPACK's QR, as
+    flax has it: inside `shard_map` over several CPU devices that waits for threads which its neighbours hold, for ever.
+    """
+
+    def init(key: Array, shape: Sequence[int], dtype=jnp.float32) -> Array:
+        rows, columns = shape
+        longer, shorter = max(shape), min(shape)
+        normal = jax.random.normal(key, (longer, shorter), dtype)
+
+        def next_column(j: Array, q: Array) -> Array:
+            v = jax.lax.dynamic_slice_in_dim(normal, j, 1, 1)
+            for _ in range(2):
+                v = v - q @ (q.T @ v)
+            return jax.lax.dynamic_update_slice_in_dim(q, v / jnp.linalg.norm(v), j, 1)
+
+        q = jax.lax.fori_loop(0, shorter, next_column, jnp.zeros((longer, shorter), dtype))
+        return gain * (q if rows >= columns else q.T)
+
+    return init
+
+
 def _dense(features: int, fan_in: int, name: str | None = None) -> nn.Dense:
     return nn.Dense(features, kernel_init=torch_default, bias_init=uniform_bias(fan_in), name=name)
 
 
+ACTIVATIONS = {"relu": nn.relu, "tanh": nn.tanh, "elu": nn.elu, "gelu": lambda x: nn.gelu(x, approximate=False)}
+
+
 class MLP(nn.Module):
-    """Dense layers with ReLU between them and a linear output, ``(..., in) -> (..., out)``."""
+    """Dense layers with an activation between them and a linear output, ``(..., in) -> (..., out)``.
+
+    With ``out = 0`` the last hidden layer is the output. Every layer uses `torch_default`, unless ``gain`` is given:
+    then orthogonal kernels of gain sqrt(2), of gain ``gain`` in the output layer, and zero biases.
+    """
 
     hidden: tuple[int, ...]
     out: int
+    activation: str = "relu"
+    gain: float | None = None
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Apply the network; every layer uses `torch_default`."""
+        """Apply the network."""
+
+        def layer(features: int, gain: float) -> nn.Dense:
+            if self.gain is None:
+                return _dense(features, x.shape[-1])
+            return nn.Dense(features, kernel_init=orthogonal(gain))
+
         for width in self.hidden:
-            x = nn.relu(_dense(width, x.shape[-1])(x))
-        return _dense(self.out, x.shape[-1])(x)
+            x = ACTIVATIONS[self.activation](layer(width, 2**0.5)(x))
+        return layer(self.out, self.gain or 1.0)(x) if self.out else x
 
 
 class Gaussian(NamedTuple):
@@ -104,3 +153,30 @@ class TwinCritic(nn.Module):
             axis_size=2,
         )
         return critics(self.hidden, 1)(jnp.concatenate([obs, action], -1)).squeeze(-1)
+
+
+class ActorCritic(nn.Module):
+    """PPO's state-independent Gaussian and its state value, as two networks or as two heads of one trunk."""
+
+    hidden: tuple[int, ...]
+    action_size: int
+    activation: str
+    orthogonal: bool  # gains sqrt(2), 0.01 (mean), 1 (value); else `torch_default`
+    shared: bool
+    log_std: float  # initial
+    bounds: tuple[float, float]  # of log_std
+
+    @nn.compact
+    def __call__(self, obs: Array) -> tuple[Array, Array, Array]:
+        """(..., S) -> mean (..., A), log standard deviation (A,), value (...)."""
+
+        def net(hidden: tuple[int, ...], out: int, gain: float, name: str) -> MLP:
+            return MLP(hidden, out, self.activation, gain if self.orthogonal else None, name=name)
+
+        hidden, features = self.hidden, obs
+        if self.shared:
+            hidden, features = (), net(self.hidden, 0, 1.0, "trunk")(obs)
+        mean = net(hidden, self.action_size, 0.01, "policy")(features)
+        value = net(hidden, 1, 1.0, "value")(features)
+        log_std = self.param("log_std", nn.initializers.constant(self.log_std), (self.action_size,))
+        return mean, jnp.clip(log_std, *self.bounds), value.squeeze(-1)

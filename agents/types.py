@@ -77,9 +77,9 @@ class OnPolicyCarrier(NamedTuple):
     act_deterministic: Callable[[Any, Array], Array]  # state, raw obs (N, S) -> evaluation action (N, A)
     entropy: Callable[[Any, Array, Array], Array]  # state, obs (B, S), key -> () nats
     scale_reward: Callable[..., tuple[Any, Array]]  # state, reward (N,), done (N,), hyper -> state, scaled reward (N,)
-    prepare: Callable[..., tuple[Any, Array]]  # state, Rollout, hyper -> data set, residuals (T * N,)
+    prepare: Callable[..., tuple[Any, Any, Array]]  # state, Rollout, hyper -> state, data set, residuals (T * N,)
     update: Callable[..., UpdateOut]  # state, rows, *, entropy_weight, hyper -> UpdateOut
-    end_epoch: Callable[..., Any]  # state, metrics of the epoch (mean) -> state
+    end_epoch: Callable[..., Any]  # state, mean metrics of the epoch, hyper -> state
     rollout: int  # T
     epochs: int
     minibatches: int

@@ -1,8 +1,9 @@
 """Entropy schedules: drift proxies, the paper's rule and its repairs, controls, and the registry of all of them."""
 
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
+from aesjax.schedules.assemble import Choice, build, required_signals
 from aesjax.schedules.basic import auto, fixed, linear
-from aesjax.schedules.catalogue import SCHEDULES, ScheduleHyper, ScheduleSpec, build, check, required_signals
+from aesjax.schedules.catalogue import SCHEDULES, ScheduleHyper, ScheduleSpec, check
 from aesjax.schedules.combine import switch
 from aesjax.schedules.controls import constant_at_mean, permuted, playback
 from aesjax.schedules.order import order_statistic, quantile
@@ -12,6 +13,7 @@ from aesjax.schedules.relative import aes_r, oracle
 __all__ = [
     "PROXIES",
     "SCHEDULES",
+    "Choice",
     "ProxySpec",
     "ScheduleHyper",
     "ScheduleSpec",

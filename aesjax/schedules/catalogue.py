@@ -1,7 +1,7 @@
-"""The registered schedules, their hyper-parameters as one traced tuple, and `build`, which puts both together."""
+"""The registered schedules and their hyper-parameters as one traced tuple."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from jax.core import Tracer
@@ -9,12 +9,10 @@ from jax.core import Tracer
 from aesjax.registry import Registry
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
 from aesjax.schedules.basic import auto, fixed, linear
-from aesjax.schedules.combine import switch
-from aesjax.schedules.proxies import PROXIES
 from aesjax.schedules.relative import aes_r, oracle
-from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
+from aesjax.types import Array, EntropySchedule, Proxy
 
-__all__ = ["SCHEDULES", "ScheduleHyper", "ScheduleSpec", "build", "check", "required_signals"]
+__all__ = ["SCHEDULES", "ScheduleHyper", "ScheduleSpec", "check"]
 
 
 class ScheduleHyper(NamedTuple):
@@ -176,89 +174,3 @@ SCHEDULES: Registry[ScheduleSpec] = Registry(
         ("base", "updates", "r_max", "oracle_gain", "oracle_memory", "lambda_max"), "reference: reads the true drift",
     ),
 )  # fmt: skip
-
-
-def build(
-    names: Sequence[str] | str,
-    hyper: ScheduleHyper,
-    index: Array | int | None = None,
-    proxy: str = "td_quantile",
-    source: str | None = None,
-) -> EntropySchedule:
-    """The named schedule, or a `switch` over several, each fed by ``proxy`` at its own default source.
-
-    Args:
-      names: registered schedules.
-      hyper: their hyper-parameters, may be traced; concrete ones are checked.
-      index: () int32 into ``names``, may be traced; needed for more than one name.
-      proxy: registered proxy.
-      source: "update" or "fresh" for all of them; None: each schedule's default.
-
-    Raises:
-      UnknownNameError: unknown schedule or proxy. ValueError: no names, no index, or a value out of range.
-
-    >>> print(build("fixed", ScheduleHyper(base=0.1)).init().weight)
-    0.1
-    """
-    names = _names(names)
-    specs = [SCHEDULES[name] for name in names]
-    proxy_spec = PROXIES[proxy]
-    check(hyper)
-    if len(specs) == 1:
-        return specs[0].build(hyper, proxy_spec.build(hyper.q, _source(specs[0], source)))
-    if index is None:
-        raise ValueError(f"build needs an index to choose among {len(names)} schedules: {', '.join(names)}.")
-    # Order statistics are nearly all of a schedule's cost and XLA does not merge equal ones: once per source.
-    sources = dict.fromkeys(_source(spec, source) for spec in specs if spec.uses_proxy)
-    proxies = {chosen: proxy_spec.build(hyper.q, chosen) for chosen in sources}
-    both = switch([spec.build(hyper, _computed(_source(spec, source))) for spec in specs], index)
-
-    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
-        values = {chosen: measure(signals) for chosen, measure in proxies.items()}
-        return both.update(cast(Signals, _Measured(signals, values)), state)
-
-    return EntropySchedule(both.init, update)
-
-
-class _Measured:
-    """The signals of one step, with the proxies already computed from them."""
-
-    def __init__(self, signals: Signals, values: dict[str, Array]):
-        self.signals, self.values = signals, values
-
-    def __getattr__(self, field: str) -> Array | None:
-        return getattr(self.signals, field)
-
-
-def _computed(source: str) -> Proxy:
-    def read(signals: Any) -> Array:
-        return signals.values[source]
-
-    return read
-
-
-def required_signals(
-    names: Sequence[str] | str, proxy: str = "td_quantile", source: str | None = None
-) -> frozenset[str]:
-    """The `Signals` fields that `build` with these arguments reads; a carrier need not compute any other."""
-    specs = [SCHEDULES[name] for name in _names(names)]
-    fields = PROXIES[proxy].fields
-    read = {field for spec in specs for field in spec.needs}
-    for spec in specs:
-        if spec.uses_proxy:
-            chosen = _source(spec, source)
-            if chosen not in fields:
-                raise ValueError(f"proxy '{proxy}' has no source '{chosen}'; sources: {', '.join(fields)}")
-            read.add(fields[chosen])
-    return frozenset(read)
-
-
-def _names(names: Sequence[str] | str) -> tuple[str, ...]:
-    names = (names,) if isinstance(names, str) else tuple(names)
-    if not names:
-        raise ValueError(f"at least one schedule is needed; registered: {', '.join(SCHEDULES)}.")
-    return names
-
-
-def _source(spec: ScheduleSpec, source: str | None) -> str:
-    return spec.default_source if source is None else source

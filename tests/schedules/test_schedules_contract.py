@@ -131,7 +131,7 @@ def test_required_signals_are_exactly_what_all_schedules_read(proxy, source):
     jax.eval_shape(schedule.update, only(now, fields), schedule.init())
     for field in fields:
         with pytest.raises(ValueError, match=field):
-            jax.eval_shape(schedule.update, only(now, fields - {field}), schedule.init())
+            jax.eval_shape(schedule.update, only(now, set(fields) - {field}), schedule.init())
 
 
 @pytest.mark.parametrize("name", [n for n, spec in SCHEDULES.items() if n not in ("fixed", "oracle", "aes_r_auto")])

@@ -1,0 +1,239 @@
+"""Proximal Policy Optimization (Schulman et al. 2017): losses and one minibatch step. The entropy weight enters once,
+as the weight of the entropy bonus in the policy loss (`entropy_bonus`)."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import distrax
+import jax
+import jax.numpy as jnp
+import optax
+
+from aesjax.types import Array, Signals
+from agents.gae import advantages, td_errors
+from agents.networks import ACTIVATIONS, ActorCritic
+from agents.normalize import Moments, denormalise, empty, merge, normalise
+from agents.optim import adam, descend
+from agents.types import OnPolicyCarrier, Rollout, UpdateOut
+
+__all__ = ["PpoConfig", "PpoHyper", "PpoState", "Rows", "check", "clipped_loss", "entropy_bonus", "make", "value_loss"]
+
+ADAM_EPS = 1e-5
+
+
+class PpoHyper(NamedTuple):
+    """Traced floats: any of them may differ between the runs of one program."""
+
+    learning_rate: Array | float = 3e-4  # Adam, eps 1e-5; never annealed, which would forbid answering a late drift
+    gamma: Array | float = 0.99
+    gae_lambda: Array | float = 0.95
+    clip: Array | float = 0.2  # of the ratio, and of the value's change where that is clipped
+    value_coef: Array | float = 0.5
+    max_norm: Array | float = 0.5  # of the gradient
+    reward_scale: Array | float = 1.0  # where rewards are not normalised
+    kl_target: Array | float = 0.008  # of the adaptive learning rate
+
+
+@dataclass(frozen=True)
+class PpoConfig:
+    """Static structure: a change compiles a new program."""
+
+    rollout: int = 2048  # T
+    epochs: int = 10
+    minibatches: int = 32
+    hidden: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    orthogonal: bool = True  # gains sqrt(2), 0.01 (mean), 1 (value) and zero biases; else PyTorch's default
+    shared: bool = False  # one trunk for policy and value
+    log_std: float = 0.0  # initial
+    log_std_bounds: tuple[float, float] | None = None
+    normalise_obs: float = 10.0  # clip of normalised observations; 0: as they are
+    normalise_reward: bool = True  # by the standard deviation of the discounted return, clip 10
+    normalise_value: bool = False  # the value network works on standardised returns
+    value_clip: bool = True  # 0.5 max of clipped and unclipped squared error; else the plain squared error
+    adaptive_rate: bool = False  # learning rate follows the policy's KL after each epoch
+    bootstrap_on_truncation: bool = True  # False treats a time limit as termination, as CleanRL does
+
+    def __post_init__(self) -> None:
+        for name in ("rollout", "epochs", "minibatches"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"PpoConfig.{name} must be at least 1; got {getattr(self, name)}")
+        if not self.hidden or min(self.hidden) < 1:
+            raise ValueError(f"PpoConfig.hidden must name at least one positive width; got {self.hidden}")
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"PpoConfig.activation must be one of {', '.join(ACTIVATIONS)}; got '{self.activation}'")
+
+
+def check(hyper: PpoHyper) -> None:
+    """Refuse concrete values that make no sense.
+
+    Raises:
+      ValueError: naming the field, its value and what is allowed.
+    """
+    for name, value in hyper._asdict().items():
+        value = float(value)
+        if name in ("gamma", "gae_lambda"):
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"PpoHyper.{name} must lie in [0, 1]; got {value:g}")
+        elif not 0.0 < value < float("inf"):
+            raise ValueError(f"PpoHyper.{name} must be positive and finite; got {value:g}")
+
+
+class PpoState(NamedTuple):
+    """Parameters, optimiser state and running statistics, one run."""
+
+    params: Any
+    opt: Any
+    obs_moments: Moments  # (S,)
+    return_moments: Moments  # () of the discounted return
+    value_moments: Moments  # () of the value network's targets
+    discounted: Array  # (N,) discounted return of the episodes under way
+    rate: Array  # () multiplier of the learning rate, 1 unless adaptive
+
+
+class Rows(NamedTuple):
+    """The data set of one rollout, leading axis T * N."""
+
+    obs: Array  # (B, S) normalised
+    action: Array  # (B, A)
+    log_prob: Array  # (B,) of the policy that acted
+    advantage: Array  # (B,)
+    value: Array  # (B,) the value network's output when it acted
+    target: Array  # (B,) in the value network's units
+
+
+def clipped_loss(ratio: Array, advantage: Array, clip: Array | float) -> Array:
+    """``-mean min(ratio A, clip(ratio, 1 - eps, 1 + eps) A)``, (B,) each; advantages already normalised."""
+    return -jnp.mean(jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage))
+
+
+def value_loss(value: Array, old: Array, target: Array, clip: Array | float, clipped: bool) -> Array:
+    """``mean (V - R)^2``, or with ``clipped`` ``0.5 mean max((V - R)^2, (V_clip - R)^2)``, (B,) each."""
+    error = (value - target) ** 2
+    if not clipped:
+        return jnp.mean(error)
+    near = old + jnp.clip(value - old, -clip, clip)
+    return 0.5 * jnp.mean(jnp.maximum(error, (near - target) ** 2))
+
+
+def entropy_bonus(log_std: Array, *, entropy_weight: Array) -> Array:
+    """``-lam H`` with ``H = sum_j (0.5 + 0.5 log 2 pi + log_std_j)`` for log_std (A,), any state. PPO-1."""
+    return -entropy_weight * _entropy(log_std)
+
+
+def _entropy(log_std: Array) -> Array:
+    return jnp.sum(0.5 + 0.5 * jnp.log(2 * jnp.pi) + log_std)
+
+
+def _log_prob(mean: Array, log_std: Array, action: Array) -> Array:
+    scale = jnp.exp(log_std).reshape((1,) * (mean.ndim - 1) + log_std.shape)
+    return cast(Array, distrax.Normal(mean, jnp.broadcast_to(scale, mean.shape)).log_prob(action)).sum(-1)
+
+
+def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> OnPolicyCarrier:
+    """PPO for observations of size S and normalised actions of size A; samples are clipped to [-1, 1] by the world.
+
+    >>> carrier = make(2, 2, PpoConfig(rollout=128, minibatches=4))
+    """
+    c, optimiser = config, adam(ADAM_EPS)
+    net = ActorCritic(
+        c.hidden, action_size, c.activation, c.orthogonal, c.shared, c.log_std, c.log_std_bounds or (-jnp.inf, jnp.inf)
+    )
+
+    def apply(params: Any, obs: Array) -> tuple[Array, Array, Array]:
+        return cast(tuple[Array, Array, Array], net.apply(params, obs))
+
+    def init(key: Array, num_envs: int) -> PpoState:
+        params = net.init(key, jnp.zeros((1, obs_size)))
+        zero, one = jnp.zeros(num_envs), jnp.ones(())
+        return PpoState(params, optimiser.init(params), empty((obs_size,)), empty(), empty(), zero, one)
+
+    def view(state: PpoState, obs: Array) -> Array:
+        return normalise(state.obs_moments, obs, config.normalise_obs) if config.normalise_obs else obs
+
+    def observe(state: PpoState, obs: Array) -> tuple[PpoState, Array]:
+        if config.normalise_obs:
+            state = state._replace(obs_moments=merge(state.obs_moments, obs))
+        return state, view(state, obs)
+
+    def act(state: PpoState, seen: Array, key: Array) -> Array:
+        mean, log_std, _ = apply(state.params, seen)
+        return mean + jnp.exp(log_std)[None] * jax.random.normal(key, mean.shape)
+
+    def act_deterministic(state: PpoState, obs: Array) -> Array:
+        return jnp.clip(apply(state.params, view(state, obs))[0], -1.0, 1.0)
+
+    def entropy(state: PpoState, obs: Array, key: Array) -> Array:
+        """Analytic, of the Gaussian before its samples are clipped to the action box; the same in every state."""
+        del key
+        return _entropy(apply(state.params, view(state, obs))[1])
+
+    def scale_reward(state: PpoState, reward: Array, done: Array, hyper: PpoHyper) -> tuple[PpoState, Array]:
+        if not config.normalise_reward:
+            return state, reward * hyper.reward_scale
+        discounted = hyper.gamma * state.discounted + reward
+        moments = merge(state.return_moments, discounted)
+        scaled = jnp.clip(reward / jnp.sqrt(moments.var + 1e-8), -10.0, 10.0)
+        return state._replace(return_moments=moments, discounted=discounted * (1.0 - done)), scaled
+
+    def prepare(state: PpoState, rollout: Rollout, hyper: PpoHyper) -> tuple[PpoState, Rows, Array]:
+        # Values and log-probabilities of the whole rollout in one pass: the parameters are those that acted.
+        mean, log_std, output = apply(state.params, rollout.obs)
+        next_output = apply(state.params, rollout.next_obs)[2]
+        log_prob = _log_prob(mean, log_std, rollout.action)
+        terminated, truncated = rollout.terminated, rollout.truncated
+        if not config.bootstrap_on_truncation:
+            terminated = jnp.maximum(terminated, truncated)
+        value, next_value = output, next_output
+        if config.normalise_value:
+            value, next_value = (denormalise(state.value_moments, v) for v in (output, next_output))
+        delta = td_errors(rollout.reward, terminated, value, next_value, hyper.gamma)
+        advantage = advantages(delta, terminated, truncated, hyper.gamma * hyper.gae_lambda)
+        target = advantage + value
+        if config.normalise_value:
+            moments = merge(merge(state.value_moments, value.reshape(-1)), target.reshape(-1))
+            state = state._replace(value_moments=moments)
+            output, target = (normalise(moments, x, 1e6) for x in (value, target))
+        rows = Rows(rollout.obs, rollout.action, log_prob, advantage, output, target)
+        rows = jax.tree.map(lambda x: jax.lax.stop_gradient(x.reshape(-1, *x.shape[2:])), rows)
+        return state, rows, jax.lax.stop_gradient(delta.reshape(-1))
+
+    def update(state: PpoState, batch: Rows, *, entropy_weight: Array, hyper: PpoHyper) -> UpdateOut:
+        centred = batch.advantage - jnp.mean(batch.advantage)
+        advantage = centred / (jnp.std(batch.advantage, ddof=1) + 1e-8)
+
+        def loss_fn(params: Any):
+            mean, log_std, value = apply(params, batch.obs)
+            log_ratio = _log_prob(mean, log_std, batch.action) - batch.log_prob
+            ratio = jnp.exp(log_ratio)
+            actor = clipped_loss(ratio, advantage, hyper.clip)
+            critic = value_loss(value, batch.value, batch.target, hyper.clip, config.value_clip)
+            bonus = entropy_bonus(log_std, entropy_weight=entropy_weight)
+            kl = jnp.mean(ratio - 1.0 - log_ratio)
+            outside = jnp.mean(jnp.abs(ratio - 1.0) > hyper.clip)
+            return actor + hyper.value_coef * critic + bonus, (actor, critic, kl, outside, _entropy(log_std))
+
+        grads, (actor, critic, kl, outside, entropy) = jax.grad(loss_fn, has_aux=True)(state.params)
+        rate = hyper.learning_rate * state.rate
+        params, opt = descend(state.params, grads, state.opt, rate, max_norm=hyper.max_norm, eps=ADAM_EPS)
+        moved = jax.tree.map(jnp.subtract, params, state.params)["params"]
+        signals = Signals(
+            value_loss=critic,
+            critic_drift=optax.tree.norm({k: v for k, v in moved.items() if k in ("value", "trunk")}),
+            log_prob=-entropy.reshape(1),  # its exact mean: the entropy is known
+        )
+        metrics = {"critic_loss": critic, "actor_loss": actor, "kl": kl, "clip_fraction": outside}
+        return UpdateOut(state._replace(params=params, opt=opt), jax.lax.stop_gradient(signals), metrics)
+
+    def end_epoch(state: PpoState, metrics: dict[str, Array], hyper: PpoHyper) -> PpoState:
+        if not config.adaptive_rate:
+            return state
+        kl, target = metrics["kl"], hyper.kl_target
+        factor = jnp.where(kl > 2.0 * target, 1 / 1.5, jnp.where(kl < 0.5 * target, 1.5, 1.0))
+        rate = jnp.clip(hyper.learning_rate * state.rate * factor, 1e-6, 1e-2) / hyper.learning_rate
+        return state._replace(rate=rate)
+
+    return OnPolicyCarrier(
+        init, observe, view, act, act_deterministic, entropy, scale_reward, prepare, update, end_epoch,
+        config.rollout, config.epochs, config.minibatches,
+    )  # fmt: skip
