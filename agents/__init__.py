@@ -1,13 +1,24 @@
 """Maximum-entropy carriers (losses and one update each) and what they share: replay, networks, the run loop."""
 
 from aesjax.registry import Registry
-from agents import sac
+from agents import ppo, sac
 from agents.spec import CarrierSpec
-from agents.types import Carrier, Transition, UpdateOut, World
+from agents.types import Carrier, OnPolicyCarrier, Transition, UpdateOut, World
 
-__all__ = ["CARRIERS", "Carrier", "CarrierSpec", "Transition", "UpdateOut", "World"]
+__all__ = ["CARRIERS", "Carrier", "CarrierSpec", "OnPolicyCarrier", "Transition", "UpdateOut", "World"]
 
 CARRIERS = Registry(
     "carrier",
     sac=CarrierSpec("SAC", sac.make, sac.SacConfig, sac.SacHyper, sac.check, baseline="auto"),
+    ppo=CarrierSpec(
+        "PPO",
+        ppo.make,
+        ppo.PpoConfig,
+        ppo.PpoHyper,
+        ppo.check,
+        baseline="fixed",
+        absent={
+            "fresh_critic_drift": "its newest transitions are its update batch; take source 'update'",
+        },
+    ),
 )

@@ -28,7 +28,7 @@ class RunState(NamedTuple):
     replay: rb.Replay
     schedule: ScheduleState
     coupling: Coupling
-    fresh: Array  # (critics, W) residuals of the newest transitions at their arrival; W = 0 when not tracked
+    fresh: Any  # (critics, W) residuals of the newest transitions at their arrival; None when not tracked
     episode_return: Array  # (N,) of the training episodes under way
     health: Health
 
@@ -51,7 +51,7 @@ def make_off_policy(world: World, carrier: Carrier, schedule_of: ScheduleOf, con
             replay=rb.init(config.capacity, s, a),
             schedule=schedule_of(run).init(),
             coupling=Coupling.start(),
-            fresh=jnp.zeros((2, config.fresh_window if config.fresh else 0)),
+            fresh=jnp.zeros((2, config.fresh_window)) if config.fresh else None,
             episode_return=jnp.zeros(num),
             health=Health.good(),
         )
@@ -86,7 +86,7 @@ def make_off_policy(world: World, carrier: Carrier, schedule_of: ScheduleOf, con
         )
         signals = schedule.measure(
             out.signals._replace(
-                fresh_td_error=state.fresh.reshape(-1) if config.fresh else None,
+                fresh_td_error=None if state.fresh is None else state.fresh.reshape(-1),
                 fresh_critic_drift=jnp.mean(jnp.abs(moved)),
                 true_drift=drift_change,
             )

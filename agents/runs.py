@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
+from aesjax.lab.store import STREAM
 from aesjax.schedules.rule import Mean, running_mean
 from aesjax.seeding import stream
 from aesjax.types import Array, EntropySchedule
@@ -16,7 +17,6 @@ from agents.types import Carrier, OnPolicyCarrier, UpdateOut, World
 __all__ = ["REASONS", "Coupling", "Health", "LoopConfig", "Run", "ScheduleOf", "examine"]
 
 REASONS = ("critic loss not finite", "actor loss not finite", "entropy weight not finite")
-STREAM = "stream_"  # prefix of what is logged per update
 Hyper = TypeVar("Hyper")
 
 

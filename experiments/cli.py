@@ -21,18 +21,21 @@ class Run:
 
     out: Path
     """Folder for the results; must be new or empty unless --resume is given."""
+    study: str = "default"
+    """Named study that sets the next five options, unless they are given; see `aesjax list`."""
+    carriers: str | None = None
+    """Comma-separated carriers, or all; by default sac."""
+    schedules: str | None = None
+    """Comma-separated schedules, each with options if need be (aes:proxy=td_mean:lambda_max=inf); `baseline` is the
+    carrier's own weight (SAC: auto-tuned). By default baseline,aes,aes_r."""
+    patterns: str | None = None
+    """Comma-separated drift patterns, or all; by default all."""
+    seeds: str | None = None
+    """Training seeds: 1:5 (both ends included, the default), 1,2,7, or a mix."""
+    preset: str | None = None
+    """Sizes: quick (minutes, the default) or paper."""
     task: str = "toy"
     """Task; see `aesjax list`."""
-    carriers: str = "sac"
-    """Comma-separated carriers, or all."""
-    schedules: str = "baseline,aes,aes_r"
-    """Comma-separated schedules; `baseline` is the carrier's own weight (SAC: auto-tuned)."""
-    patterns: str = "all"
-    """Comma-separated drift patterns, or all."""
-    seeds: str = "1:5"
-    """Training seeds: 1:5 (both ends included), 1,2,7, or a mix."""
-    preset: str = "quick"
-    """Sizes: quick (minutes) or paper."""
     steps: int | None = None
     """Environment steps of a run, if other than the preset's."""
     proxy: str = "td_quantile"
@@ -120,6 +123,7 @@ def _list() -> int:
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
     from experiments.presets import PRESETS
+    from experiments.studies import STUDIES
 
     def section(title: str, lines: dict[str, str]) -> None:
         print(f"{title}:")
@@ -131,6 +135,7 @@ def _list() -> int:
     section("carriers", {name: f"{spec.label}; baseline = {spec.baseline}" for name, spec in CARRIERS.items()})
     section("schedules", {"baseline": "the carrier's own weight"} | {n: s.summary for n, s in SCHEDULES.items()})
     section("proxies", {name: spec.summary for name, spec in PROXIES.items()})
+    section("studies", {name: study.summary for name, study in STUDIES.items()})
     section("patterns", {name: _first_line(entry) for name, entry in envs.PATTERNS.items()})
     section(
         "presets",
@@ -155,10 +160,15 @@ def _run(arguments: Run) -> int:
     from aesjax.lab.driver import Interrupted
     from experiments import runner
     from experiments.config import make_config
+    from experiments.studies import STUDIES
 
     try:
         start_jax(arguments.devices)
-        options = dataclasses.asdict(arguments)
+        named = STUDIES[arguments.study]
+        options = {
+            name: getattr(named if value is None and hasattr(named, name) else arguments, name)
+            for name, value in dataclasses.asdict(arguments).items()
+        }
         keep = ("task", "carriers", "schedules", "patterns", "seeds", "preset", "steps", "proxy", "source")
         config = make_config(
             **{name: options[name] for name in keep}, drift_seed=arguments.drift_seed, sweep=arguments.sweep

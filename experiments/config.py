@@ -3,30 +3,19 @@
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import envs
-from aesjax.schedules import PROXIES, SCHEDULES, ScheduleHyper
+from aesjax.schedules import PROXIES, SCHEDULES
 from agents import CARRIERS
+from experiments.methods import BASELINE, SOURCES, check_sweep, parse_entry
 from experiments.presets import presets_of
 
-__all__ = ["BASELINE", "Method", "StudyConfig", "config_from_json", "make_config", "methods_of", "parse_seeds"]
+__all__ = ["StudyConfig", "config_from_json", "make_config", "parse_seeds"]
 
-BASELINE = "baseline"
-FORMAT = 1
-SOURCES = ("update", "fresh")
-
-
-@dataclasses.dataclass(frozen=True)
-class Method:
-    """One carrier under one schedule with one setting of the swept hyper-parameters."""
-
-    name: str  # "SAC", "SAC+AES", "SAC+AES[kappa=0.3]"
-    carrier: str
-    schedule: str  # registered name, `baseline` already resolved
-    variant: str  # "" or "kappa=0.3"
-    values: tuple[tuple[str, float], ...]  # swept hyper-parameters that differ from the preset
+FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +29,6 @@ class StudyConfig:
     patterns: tuple[str, ...]
     seeds: tuple[int, ...]
     steps: int  # environment steps of a run
-    num_envs: int
     evaluations: int
     episodes: int
     segments: int
@@ -50,18 +38,20 @@ class StudyConfig:
     source: str | None  # None: each schedule's own default
     drift_seed: int | None  # None: the training seed
     sweep: Mapping[str, tuple[float, ...]]
-    settings: Mapping[str, Mapping[str, Any]]  # per carrier: base, config, hyper, schedule
+    settings: Mapping[str, Mapping[str, Any]]  # per carrier: num_envs, base, config, hyper, schedule
     format: int = FORMAT
 
-    @property
-    def vector_steps(self) -> int:
-        """Actions of each environment copy in a run."""
-        return self.steps // self.num_envs
+    def envs_of(self, carrier: str) -> int:
+        """Parallel environment copies of one carrier's runs."""
+        return self.settings[carrier]["num_envs"]
 
-    @property
-    def chunk(self) -> int:
+    def vector_steps(self, carrier: str) -> int:
+        """Actions of each environment copy in a run of one carrier."""
+        return self.steps // self.envs_of(carrier)
+
+    def chunk(self, carrier: str) -> int:
         """Vector steps between two evaluations."""
-        return self.vector_steps // self.evaluations
+        return self.vector_steps(carrier) // self.evaluations
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; `config_from_json` is the inverse."""
@@ -118,25 +108,17 @@ def _sweep(items: Sequence[str]) -> dict[str, tuple[float, ...]]:
     return axes
 
 
-def _check_sweep(axes: Mapping[str, Sequence[float]], carriers: Sequence[str]) -> None:
-    known = {*ScheduleHyper._fields, *(f for name in carriers for f in CARRIERS[name].hyper._fields)}
-    for name in axes:
-        if name not in known:
-            raise ValueError(f"unknown hyper-parameter '{name}' in --sweep; known: {', '.join(sorted(known))}")
-
-
-class _Schedules(Mapping[str, Any]):
-    """The schedule registry with `baseline` added, for look-ups of what a person typed."""
-
-    def __getitem__(self, name: str) -> Any:
-        return None if name == BASELINE else SCHEDULES[name]
-
-    def __iter__(self):
-        yield BASELINE
-        yield from SCHEDULES
-
-    def __len__(self) -> int:
-        return len(SCHEDULES) + 1
+def _entries(text: str) -> tuple[str, ...]:
+    """`--schedules`: registered names, `baseline`, or all of both, each with its options."""
+    everything = (BASELINE, *SCHEDULES)
+    entries = everything if text == "all" else tuple(part.strip() for part in text.split(",") if part.strip())
+    if not entries:
+        raise ValueError(f"--schedules needs at least one name; registered: {', '.join(sorted(everything))}")
+    for entry in entries:
+        parse_entry(entry)
+    if len(set(entries)) != len(entries):
+        raise ValueError(f"--schedules names something twice: '{text}'")
+    return entries
 
 
 class _Patterns(Mapping[str, Any]):
@@ -180,6 +162,7 @@ def make_config(
             raise ValueError(f"preset '{preset}' of task '{task}' has no settings for carrier '{name}'")
         own = sizes.carriers[name]
         settings[name] = {
+            "num_envs": own.num_envs or sizes.num_envs,
             "base": own.base,
             "config": dict(own.config),
             "hyper": dict(own.hyper),
@@ -189,29 +172,33 @@ def make_config(
     if source is not None and source not in SOURCES:
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
     axes = _sweep(sweep)
-    _check_sweep(axes, carrier_names)
+    check_sweep(axes, carrier_names)
 
     horizon = sizes.steps if steps is None else steps
-    multiple = sizes.num_envs * sizes.evaluations
+    copies = math.lcm(*(own["num_envs"] for own in settings.values()))
+    multiple = copies * sizes.evaluations
     if horizon <= 0 or horizon % multiple:
         near = max(multiple, round(horizon / multiple) * multiple)
         raise ValueError(
-            f"--steps must be a positive multiple of {multiple} ({sizes.num_envs} environments times "
+            f"--steps must be a positive multiple of {multiple} ({copies} environments times "
             f"{sizes.evaluations} evaluations); got {horizon}, the nearest is {near}"
         )
+    for own in settings.values():
+        if "rollout" in own["config"]:  # whole rollouts between evaluations, at most as long as the preset's
+            chunk = horizon // own["num_envs"] // sizes.evaluations
+            own["config"]["rollout"] = max(n for n in range(1, own["config"]["rollout"] + 1) if chunk % n == 0)
 
     def in_envs(count: float) -> int:
-        return max(1, round(count / sizes.num_envs)) * sizes.num_envs
+        return max(1, round(count / copies)) * copies
 
     return StudyConfig(
         task=task,
         preset=preset,
         carriers=carrier_names,
-        schedules=_names(schedules, _Schedules(), "--schedules"),
+        schedules=_entries(schedules),
         patterns=_names(patterns, _Patterns(), "--patterns"),
         seeds=parse_seeds(seeds),
         steps=horizon,
-        num_envs=sizes.num_envs,
         evaluations=sizes.evaluations,
         episodes=sizes.episodes,
         segments=sizes.segments,
@@ -245,39 +232,3 @@ def config_from_json(data: Any) -> StudyConfig:
         values[name] = tuple(values[name])
     values["sweep"] = {name: tuple(axis) for name, axis in values["sweep"].items()}
     return StudyConfig(**values)
-
-
-def _default(config: StudyConfig, carrier: str, name: str) -> float:
-    """The preset's value of a swept hyper-parameter."""
-    own = config.settings[carrier]
-    if name == "base":
-        return own["base"]
-    if name in own["hyper"]:
-        return own["hyper"][name]
-    if name in CARRIERS[carrier].hyper._fields:
-        return CARRIERS[carrier].hyper._field_defaults[name]
-    return own["schedule"].get(name, ScheduleHyper._field_defaults.get(name))
-
-
-def methods_of(config: StudyConfig, carrier: str) -> list[Method]:
-    """The methods that a study compares on one carrier, in table order.
-
-    A swept hyper-parameter multiplies the methods that read it and no others; the value that the preset has anyway
-    carries no suffix, so a sweep that contains it contains the plain method.
-    """
-    spec = CARRIERS[carrier]
-    methods: dict[str, Method] = {}
-    for asked in config.schedules:
-        schedule = spec.baseline if asked == BASELINE else asked
-        label = spec.label if asked == BASELINE else f"{spec.label}+{SCHEDULES[schedule].label}"
-        reads = {*SCHEDULES[schedule].hyper, *spec.hyper._fields}
-        combinations: list[tuple[tuple[str, float], ...]] = [()]
-        for name, values in config.sweep.items():
-            if name in reads:
-                combinations = [(*chosen, (name, value)) for chosen in combinations for value in values]
-        for chosen in combinations:
-            differing = tuple((n, v) for n, v in chosen if v != _default(config, carrier, n))
-            variant = ",".join(f"{n}={v:g}" for n, v in differing)
-            name = f"{label}[{variant}]" if variant else label
-            methods.setdefault(name, Method(name, carrier, schedule, variant, differing))
-    return list(methods.values())

@@ -21,6 +21,7 @@ class CarrierSettings:
     config: MappingProxyType[str, Any]  # static structure, fields of the carrier's config
     hyper: MappingProxyType[str, float]  # traced floats, fields of the carrier's hyper
     schedule: MappingProxyType[str, float] = field(default_factory=_frozen)  # fields of ScheduleHyper
+    num_envs: int | None = None  # parallel copies, if other than the preset's
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,13 @@ _TOY_CARRIERS = _frozen(
         base=0.05,
         config=_frozen(hidden=(64, 64), batch_size=128, actor_delay=1),
         hyper=_frozen(learning_rate=1e-3, critic_learning_rate=1e-3, gamma=0.97, tau=0.01),
+    ),
+    ppo=CarrierSettings(
+        base=0.01,  # of the normalised reward, which its bonus is weighed against
+        config=_frozen(rollout=125, epochs=10, minibatches=4, hidden=(64, 64), value_clip=False),
+        hyper=_frozen(learning_rate=1e-3, gamma=0.97),
+        schedule=_frozen(lambda_max=0.1),  # the paper's bounds for PPO
+        num_envs=8,
     ),
 )
 

@@ -93,11 +93,12 @@ def train(study: Study, *, checkpoint_seconds: float = 30.0, quiet: bool = False
     import polars as pl
 
     config, directory = study.config, study.directory
-    plan = Plan(config.evaluations, config.chunk, config.num_envs, checkpoint_seconds)
-    began, frames, parts = time.monotonic(), [], {}
+    began, frames, recordings, statuses, parts = time.monotonic(), [], [], [], {}
     floor = floor_of(config)
     for carrier in config.carriers:
         part = build_part(config, carrier)
+        num_envs = config.envs_of(carrier)
+        plan = Plan(config.evaluations, config.chunk(carrier), num_envs, checkpoint_seconds)
         devices, one = jax.local_devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
         group = cache_group(devices, state_bytes(part.program, one))
         waves = plan_waves(part.program, one, len(part.labels), len(devices), memory_budget(devices), group)
@@ -126,18 +127,23 @@ def train(study: Study, *, checkpoint_seconds: float = 30.0, quiet: bool = False
                 raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
         parts[carrier] = {
             "runs": len(part.labels),
+            "updates": part.updates,
+            "updates_per_stream_sample": part.stream_stride,
             "waves": waves.count,
             "wave_width": waves.width,
             "seconds": round(time.monotonic() - start, 2),
         }
+        rows, recorded = store.split_streams(rows)
         frames.append(rows)
+        recordings.append(recorded)
+        statuses += _statuses(rows, num_envs)
     rows = pl.concat(frames, how="diagonal")
-    statuses = _statuses(rows, config.num_envs)
+    store.write_rows(directory / store.STREAMS, pl.concat(recordings, how="diagonal"))
     curves = rows.drop("diverged_at", "reason").with_columns(n_episodes=pl.lit(config.episodes))
     first = [*LEADING, *(name for name in curves.columns if name.startswith("drift_") and name not in LEADING)]
     curves = curves.select(*first, pl.exclude(first))
     path = directory / store.CURVES
-    store.write_curves(path, curves)
+    store.write_rows(path, curves)
     store.write_json(
         directory / store.MANIFEST,
         store.environment()

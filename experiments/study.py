@@ -13,11 +13,13 @@ import envs
 from aesjax import schedules
 from aesjax.lab.sweep import Program, stack
 from aesjax.schedules import ScheduleHyper
-from agents import CARRIERS
-from agents.loop import LoopConfig, Run, make_off_policy
+from agents import CARRIERS, Carrier, OnPolicyCarrier
+from agents.loop import LoopConfig, Run, make_program
 from agents.rollout import random_returns
+from agents.runs import stream_stride
 from envs.world import World
-from experiments.config import Method, StudyConfig, methods_of
+from experiments.config import StudyConfig
+from experiments.methods import Method, check_usable, methods_of
 
 __all__ = ["Part", "build_part", "check", "floor_of", "optimum_of"]
 
@@ -30,17 +32,32 @@ class Part(NamedTuple):
     carrier: str
     program: Program
     runs: Any  # stacked, NumPy, leading run axis
+    updates: int  # gradient steps of a run
+    stream_stride: int  # updates per sample of the recorded streams
     labels: list[dict[str, Any]]  # per run: family, task, method, carrier, schedule, variant, pattern, seed
 
 
-def _world(config: StudyConfig) -> World:
-    return World(envs.make(config.task), config.vector_steps, config.segments)
+def _world(config: StudyConfig, carrier: str) -> World:
+    return World(envs.make(config.task), config.vector_steps(carrier), config.segments)
 
 
-def _hypers(config: StudyConfig, method: Method, action_size: int) -> tuple[Any, ScheduleHyper]:
+def _carrier(config: StudyConfig, carrier: str, world: World) -> Carrier | OnPolicyCarrier:
+    spec, own = CARRIERS[carrier], config.settings[carrier]
+    static = {k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()}
+    return spec.make(world.obs_size, world.action_size, spec.config(**static))
+
+
+def _updates(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier) -> int:
+    """Gradient steps of a run, which are the ticks of its schedule."""
+    steps = config.vector_steps(carrier)
+    if isinstance(built, OnPolicyCarrier):
+        return steps // built.rollout * built.epochs * built.minibatches
+    return steps - config.warmup // config.envs_of(carrier)
+
+
+def _hypers(config: StudyConfig, method: Method, updates: int, action_size: int) -> tuple[Any, ScheduleHyper]:
     """The traced floats of one method: carrier's and schedule's."""
     spec, own = CARRIERS[method.carrier], config.settings[method.carrier]
-    updates = config.vector_steps - config.warmup // config.num_envs
     hyper = spec.hyper()._replace(**own["hyper"])
     schedule = ScheduleHyper(target_entropy=-float(action_size), updates=float(updates))._replace(
         base=own["base"], **own["schedule"]
@@ -60,12 +77,15 @@ def check(config: StudyConfig) -> None:
     """Everything about a study that can be wrong before it starts.
 
     Raises:
-      ValueError: a hyper-parameter outside its range, a horizon that the segments do not divide.
+      ValueError: a hyper-parameter outside its range, a horizon that the segments do not divide, a schedule that
+        reads what its carrier cannot report.
     """
-    world = _world(config)
     for carrier in config.carriers:
+        world = _world(config, carrier)
+        updates = _updates(config, carrier, _carrier(config, carrier, world))
         for method in methods_of(config, carrier):
-            _hypers(config, method, world.action_size)
+            check_usable(method)
+            _hypers(config, method, updates, world.action_size)
 
 
 def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None] = lambda name: None) -> Part:
@@ -75,25 +95,29 @@ def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None
       on_trace: called with "init", "chunk" or "evaluate" whenever JAX traces that function; lets a test count
         compilations.
     """
-    world = _world(config)
-    spec, own = CARRIERS[carrier], config.settings[carrier]
-    methods = methods_of(config, carrier)
-    kinds = tuple(dict.fromkeys(method.schedule for method in methods))
-    needed = schedules.required_signals(kinds, config.proxy, config.source)
-    static = {k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()}
-    built = spec.make(world.obs_size, world.action_size, spec.config(**static))
-    loop = make_off_policy(
-        world,
-        built,
-        lambda run: schedules.build(kinds, run.schedule_hyper, run.schedule, config.proxy, config.source),
-        LoopConfig(
-            num_envs=config.num_envs,
-            chunk=config.chunk,
-            warmup=config.warmup // config.num_envs,
-            capacity=config.replay_capacity,
-            episodes=config.episodes,
-            fresh=bool(needed & {"fresh_td_error", "fresh_critic_drift"}),
-        ),
+    world = _world(config, carrier)
+    built = _carrier(config, carrier, world)
+    methods, num = methods_of(config, carrier), config.envs_of(carrier)
+    kinds = tuple(dict.fromkeys(method.choice for method in methods))
+    fresh = bool({"fresh_td_error", "fresh_critic_drift"} & set(schedules.required_signals(kinds)))
+    # Recorded in every run, so that any schedule can be replayed on it afterwards.
+    record = [f"{config.proxy}/{source}" for source in (("update", "fresh") if fresh else ("update",))]
+    if "fresh_critic_drift" in CARRIERS[carrier].absent and config.proxy == "critic_drift":
+        record = record[:1]
+    on_policy = isinstance(built, OnPolicyCarrier)
+    updates = _updates(config, carrier, built)
+    sizes = LoopConfig(
+        num_envs=num,
+        chunk=config.chunk(carrier),
+        warmup=0 if on_policy else config.warmup // num,
+        capacity=0 if on_policy else config.replay_capacity,
+        episodes=config.episodes,
+        fresh=fresh and not on_policy,
+        coupling=any(method.coupling for method in methods),
+    )
+    per_chunk = updates // config.evaluations if on_policy else sizes.chunk
+    loop = make_program(
+        world, built, lambda run: schedules.build(kinds, run.schedule_hyper, run.schedule, record=record), sizes
     )
 
     def traced(name: str) -> Callable[..., Any]:
@@ -110,7 +134,7 @@ def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None
     runs, labels = [], []
     drifts: dict[tuple[str, int], Any] = {}
     for method in methods:
-        hyper, schedule_hyper = _hypers(config, method, world.action_size)
+        hyper, schedule_hyper = _hypers(config, method, updates, world.action_size)
         for pattern in config.patterns:
             for seed in config.seeds:
                 at = (pattern, seed if config.drift_seed is None else config.drift_seed)
@@ -120,9 +144,10 @@ def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None
                     Run(
                         seed=np.uint32(seed),
                         drift=drifts[at],
-                        schedule=np.int32(kinds.index(method.schedule)),
+                        schedule=np.int32(kinds.index(method.choice)),
                         schedule_hyper=schedule_hyper,
                         hyper=hyper,
+                        coupling=np.float32(method.coupling),
                     )
                 )
                 labels.append(
@@ -131,13 +156,14 @@ def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None
                         "task": config.task,
                         "method": method.name,
                         "carrier": carrier,
-                        "schedule": method.schedule,
+                        "schedule": method.choice.schedule,
                         "variant": method.variant,
                         "pattern": pattern,
                         "seed": seed,
                     }
                 )
-    return Part(carrier, Program(traced("init"), traced("chunk"), traced("evaluate")), stack(runs), labels)
+    program = Program(traced("init"), traced("chunk"), traced("evaluate"))
+    return Part(carrier, program, stack(runs), updates, stream_stride(per_chunk, sizes.stream_samples), labels)
 
 
 def optimum_of(config: StudyConfig) -> dict[str, list[float]]:
@@ -149,14 +175,15 @@ def optimum_of(config: StudyConfig) -> dict[str, list[float]]:
     best = envs.optimal_return(config.task)
     if best is None:
         return {}
-    world = _world(config)
+    carrier = config.carriers[0]  # any: where a run stands in its drift depends on its share of the horizon alone
+    world, chunk = _world(config, carrier), config.chunk(carrier)
     per_segment = config.evaluations // config.segments if config.evaluations % config.segments == 0 else 1
     knots: dict[int, float] = {}  # evaluation -> vector step; a change point has a left limit of its own
     for segment in range(config.segments):
         start = segment * per_segment
         for offset in {0, per_segment // 4, per_segment // 2, 3 * per_segment // 4, per_segment - 1}:
-            knots[start + offset] = (start + offset) * config.chunk
-    knots[config.evaluations] = config.vector_steps
+            knots[start + offset] = (start + offset) * chunk
+    knots[config.evaluations] = world.total
     at = sorted(knots)
     steps = jnp.array([knots[j] for j in at], jnp.int32)
     path = jax.jit(lambda drift: world.path(drift, steps)[0])
@@ -173,7 +200,7 @@ def floor_of(config: StudyConfig) -> float:
 
     A fixed key and 1000 episodes, the same for every study of the task.
     """
-    world = _world(config)
+    world = _world(config, config.carriers[0])
     nominal = world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0]
     returns = jax.jit(lambda key: random_returns(world, world.params_of(nominal), key, FLOOR_EPISODES))
     mean = float(jnp.mean(returns(jax.random.key(0))))

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from aesjax.lab import checkpoint
+from aesjax.lab.store import STREAM
 from aesjax.lab.sweep import Executables, Program, Waves, step_array, take
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ def _frame(labels: Sequence[Mapping[str, Any]], metrics: Mapping[str, np.ndarray
     columns["step"] = np.full(count, step, np.int64)
     for name, value in metrics.items():
         value = np.asarray(value)[:count]
+        if name.startswith(STREAM):
+            columns[name] = pl.Series(values=np.ascontiguousarray(value, np.float32))
+            continue
         value = value.astype(np.int64) if np.issubdtype(value.dtype, np.integer) else value.astype(np.float64)
         if value.ndim == 1:
             columns[name] = value

@@ -26,7 +26,6 @@ HEADER = (
     ("segments", "segments"),
     ("evaluations", "evaluations"),
     ("episodes", "episodes per evaluation"),
-    ("num_envs", "parallel environments"),
     ("replay_capacity", "replay capacity"),
     ("warmup", "random warm-up steps"),
     ("proxy", "drift proxy"),
@@ -154,6 +153,11 @@ def _facts(study: Study, look: Lookup, config: Mapping[str, Any], manifest: Mapp
     capacity, steps = config.get("replay_capacity"), config.get("steps")
     if isinstance(capacity, int) and isinstance(steps, int) and steps:
         facts.append(("replay as share of the run", f"{number(100 * capacity / steps, 1)} %"))
+    copies = {name: own.get("num_envs") for name, own in (config.get("settings") or {}).items()}
+    if copies:
+        alike = len(set(copies.values())) == 1
+        text = str(next(iter(copies.values()))) if alike else ", ".join(f"{n} {c}" for n, c in copies.items())
+        facts.append(("parallel environments", text))
     floors = [f"{number(b)} ({t})" if len(study.floors) > 1 else number(b) for t, b in study.floors.items()]
     facts.append(("floor (random policy)", ", ".join(floors) or "not measured"))
     facts.append(("device", _device(manifest)))

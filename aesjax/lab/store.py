@@ -14,9 +14,24 @@ import jax
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["CHECKPOINTS", "CONFIG", "CURVES", "MANIFEST", "environment", "read_json", "write_curves", "write_json"]
+__all__ = [
+    "CHECKPOINTS",
+    "CONFIG",
+    "CURVES",
+    "MANIFEST",
+    "STREAM",
+    "STREAMS",
+    "differing_fields",
+    "environment",
+    "read_json",
+    "split_streams",
+    "write_json",
+    "write_rows",
+]
 
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
+STREAMS = "streams.parquet"
+STREAM = "stream_"  # prefix of metrics that hold many values per evaluation: one for every update, or strided
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco")
 
 
@@ -41,11 +56,27 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path} cannot be read as JSON: {error}") from None
 
 
-def write_curves(path: Path, rows: "pl.DataFrame") -> None:
+def write_rows(path: Path, rows: "pl.DataFrame") -> None:
     """Write rows as Parquet atomically; the same rows give the same bytes."""
     partial = path.with_name(f".{path.name}.partial")
     rows.rechunk().write_parquet(partial, compression="zstd")
     os.replace(partial, path)
+
+
+def split_streams(rows: "pl.DataFrame") -> tuple["pl.DataFrame", "pl.DataFrame"]:
+    """The curves without the streams, and the streams: one row per run, each stream a list over the whole run.
+
+    A stream holds NaN where there was no update; its name loses the prefix.
+    """
+    import polars as pl
+
+    names = [name for name in rows.columns if name.startswith(STREAM)]
+    labels = rows.columns[: rows.columns.index("step")]
+    whole = [
+        pl.col(name).drop_nulls().arr.to_list().explode().alias(name.removeprefix(STREAM))  # in the order of rows
+        for name in names
+    ]
+    return rows.drop(names), rows.group_by(labels, maintain_order=True).agg(whole)
 
 
 def environment() -> dict[str, Any]:

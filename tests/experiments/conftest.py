@@ -18,9 +18,7 @@ def small_config(**options):
     """The quick preset with a horizon of five chunks of `CHUNK`."""
     defaults = {"task": "toy", "carriers": "sac", "schedules": "baseline,aes,aes_r", "patterns": "all", "seeds": "1:5"}
     config = make_config(**(defaults | options))
-    return dataclasses.replace(
-        config, steps=5 * CHUNK * config.num_envs, evaluations=5, replay_capacity=400, warmup=128
-    )
+    return dataclasses.replace(config, steps=5 * CHUNK * 4, evaluations=5, replay_capacity=400, warmup=128)
 
 
 @pytest.fixture(scope="session")
