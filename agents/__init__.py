@@ -1,7 +1,7 @@
 """Maximum-entropy carriers (losses and one update each) and what they share: replay, networks, the run loop."""
 
 from aesjax.registry import Registry
-from agents import ppo, sac
+from agents import ppo, sac, sql
 from agents.spec import CarrierSpec
 from agents.types import Carrier, OnPolicyCarrier, Transition, UpdateOut, World
 
@@ -18,7 +18,18 @@ CARRIERS = Registry(
         ppo.check,
         baseline="fixed",
         absent={
-            "fresh_critic_drift": "its newest transitions are its update batch; take source 'update'",
+            "fresh_critic_drift": "its newest transitions are its update batch, take source 'update'",
+        },
+    ),
+    sql=CarrierSpec(
+        "SQL",
+        sql.make,
+        sql.SqlConfig,
+        sql.SqlHyper,
+        sql.check,
+        baseline="fixed",
+        absent={
+            "log_prob": "it reads log_prob, and SQL's sampler is implicit: it has no density",
         },
     ),
 )

@@ -22,7 +22,11 @@ ADAM_EPS = 1e-5
 
 
 class PpoHyper(NamedTuple):
-    """Traced floats: any of them may differ between the runs of one program."""
+    """Traced floats: any of them may differ between the runs of one program.
+
+    With normalised advantages the entropy weight is worth ``lam * std(A)`` in reward: on a quadratic reward the
+    policy's std then has no equilibrium but shrinks for every weight below sqrt(2), the slower the larger it is.
+    """
 
     learning_rate: Array | float = 3e-4  # Adam, eps 1e-5; never annealed, which would forbid answering a late drift
     gamma: Array | float = 0.99
@@ -49,6 +53,7 @@ class PpoConfig:
     log_std_bounds: tuple[float, float] | None = None
     normalise_obs: float = 10.0  # clip of normalised observations; 0: as they are
     normalise_reward: bool = True  # by the standard deviation of the discounted return, clip 10
+    normalise_advantage: bool = True  # per minibatch; makes the bonus scale-free, see `PpoHyper`
     normalise_value: bool = False  # the value network works on standardised returns
     value_clip: bool = True  # 0.5 max of clipped and unclipped squared error; else the plain squared error
     adaptive_rate: bool = False  # learning rate follows the policy's KL after each epoch
@@ -199,8 +204,9 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
         return state, rows, jax.lax.stop_gradient(delta.reshape(-1))
 
     def update(state: PpoState, batch: Rows, *, entropy_weight: Array, hyper: PpoHyper) -> UpdateOut:
-        centred = batch.advantage - jnp.mean(batch.advantage)
-        advantage = centred / (jnp.std(batch.advantage, ddof=1) + 1e-8)
+        advantage = batch.advantage
+        if config.normalise_advantage:
+            advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage, ddof=1) + 1e-8)
 
         def loss_fn(params: Any):
             mean, log_std, value = apply(params, batch.obs)

@@ -53,6 +53,18 @@ _TOY_CARRIERS = _frozen(
         schedule=_frozen(lambda_max=0.1),  # the paper's bounds for PPO
         num_envs=8,
     ),
+    sql=CarrierSettings(
+        base=0.05,
+        config=_frozen(hidden=(64, 64), batch_size=32, value_samples=16, fixed_particles=8, updated_particles=8),
+        hyper=_frozen(
+            learning_rate=1e-3,
+            critic_learning_rate=1e-3,
+            gamma=0.97,
+            tau=0.01,
+            reward_scale=10.0,
+            reference_weight=0.05,
+        ),
+    ),
 )
 
 

@@ -1,0 +1,243 @@
+"""MEow (Chao et al. 2024): one energy-based normalising flow is actor and critic. Its scaled unnormalised log-density
+is the soft Q, its scaled log-normaliser the soft V, so there is no actor loss. The entropy weight multiplies the
+flow's part of both (`soft_q`, `soft_v`); the policy itself depends on it only through what the flow learns."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from aesjax.types import Array, Signals
+from agents.flow import ConditionalFlow, dropout_masks
+from agents.optim import adam, descend
+from agents.types import Carrier, Transition, UpdateOut
+
+__all__ = ["MeowConfig", "MeowHyper", "MeowState", "check", "critic_loss", "log_normaliser", "make"]
+__all__ += ["shift_weight", "soft_q", "soft_target", "soft_v", "unnormalised"]
+
+SHIFT_UNITS = ("ref", "lam", "one")
+
+
+class MeowHyper(NamedTuple):
+    """Traced floats: any of them may differ between the runs of one program."""
+
+    learning_rate: Array | float = 1e-3  # all parameters, one Adam
+    gamma: Array | float = 0.99
+    tau: Array | float = 0.005  # step of the target towards the online network; the reference has 1e-4 to 5e-3
+    reference_weight: Array | float = 0.25  # reward per nat; multiplies the reward shifts under shift_units "ref"
+    max_norm: Array | float = 30.0  # global norm above which gradients are scaled down
+
+
+@dataclass(frozen=True)
+class MeowConfig:
+    """Static structure: a change compiles a new program."""
+
+    flow_hidden: tuple[int, ...] = (64, 64)  # couplings and prior scale
+    shift_hidden: tuple[int, ...] = (256, 256)  # reward shifts
+    batch_size: int = 256
+    log_sigma_min: float = -5.0  # bounds of the prior's log standard deviation, before the tanh
+    log_sigma_max: float = -0.3
+    dropout: float = 0.1  # online Q in training only
+    action_clip: float = 1e-5  # stored actions are cut to +-(1 - this) before atanh
+    shift_units: str = "ref"  # what multiplies the shifts: the reference weight, the entropy weight ("lam") or 1
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ValueError(f"MeowConfig.batch_size must be at least 1; got {self.batch_size}")
+        for name in ("flow_hidden", "shift_hidden"):
+            value = getattr(self, name)
+            if not value or min(value) < 1:
+                raise ValueError(f"MeowConfig.{name} must name at least one positive width; got {value}")
+        if not self.log_sigma_min < self.log_sigma_max:
+            low, high = self.log_sigma_min, self.log_sigma_max
+            raise ValueError(f"MeowConfig.log_sigma_min must be below log_sigma_max {high:g}; got {low:g}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"MeowConfig.dropout must lie in [0, 1); got {self.dropout:g}")
+        if not 1e-7 <= self.action_clip < 1.0:
+            raise ValueError(f"MeowConfig.action_clip must lie in [1e-7, 1); got {self.action_clip:g}")
+        if self.shift_units not in SHIFT_UNITS:
+            raise ValueError(f"MeowConfig.shift_units must be one of {', '.join(SHIFT_UNITS)}; got {self.shift_units}")
+
+
+def check(hyper: MeowHyper) -> None:
+    """Refuse concrete values that make no sense; a huge learning rate is allowed, its run then diverges and says so.
+
+    Raises:
+      ValueError: naming the field, its value and what is allowed.
+    """
+    for name in ("learning_rate", "reference_weight", "max_norm"):
+        value = float(getattr(hyper, name))
+        if not 0.0 < value < float("inf"):
+            raise ValueError(f"MeowHyper.{name} must be positive and finite; got {value:g}")
+    for name in ("gamma", "tau"):
+        value = float(getattr(hyper, name))
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"MeowHyper.{name} must lie in [0, 1]; got {value:g}")
+
+
+class MeowState(NamedTuple):
+    """Parameters and optimiser state, one run."""
+
+    params: Any
+    target: Any  # same structure; only its prior and shifts are ever evaluated
+    opt: Any
+    units: Array  # (2,) reward per nat: the multipliers of the last update, in which `q_value` reports; nothing else
+
+
+def shift_weight(units: str, entropy_weight: Array, reference_weight: Any) -> Any:
+    """What multiplies the reward shifts, () reward per unit of shift.
+
+    "lam" is the reference code's placement; "ref" equals it while the entropy weight is the reference weight and keeps
+    the learned shifts in place when a schedule moves it; "one" is the paper's formula.
+    """
+    return {"ref": reference_weight, "lam": entropy_weight, "one": 1.0}[units]
+
+
+def unnormalised(latent: Array, log_det: Array, log_sigma: Array) -> Array:
+    """Unnormalised log-density ``log |dz/da| - sum_d (z_d / sigma_d)^2 / 2`` of the flow, (..., B) nats.
+
+    Args:
+      latent: (..., B, A); log_det: (..., B), of the inverse map; log_sigma: (..., B, A).
+    """
+    return log_det - 0.5 * jnp.sum((latent * jnp.exp(-log_sigma)) ** 2, -1)
+
+
+def log_normaliser(log_sigma: Array) -> Array:
+    """``(A / 2) log 2 pi + sum_d log sigma_d``, (..., A) -> (...,) nats."""
+    return jnp.sum(log_sigma + 0.5 * jnp.log(2 * jnp.pi), -1)
+
+
+def soft_q(shift: Array, core: Array, *, entropy_weight: Array, shift_weight: Any) -> Array:
+    """``Q_i = w b_i + lam core_i``, (2, B) reward. MEOW-1.
+
+    Args:
+      shift, core: (2, B), see `ConditionalFlow.shift` and `unnormalised`; the cores differ by their dropout alone.
+      entropy_weight, shift_weight: ().
+    """
+    return shift_weight * shift + entropy_weight * core
+
+
+def soft_v(shift: Array, log_z: Array, *, entropy_weight: Array, shift_weight: Any) -> Array:
+    """``V_i = w b_i + lam log Z``, (2, B) reward: exactly ``lam log int exp(Q_i / lam) da``. MEOW-2.
+
+    Args:
+      shift: (2, B); log_z: (B,), see `log_normaliser`; entropy_weight, shift_weight: ().
+    """
+    return shift_weight * shift + entropy_weight * log_z[None]
+
+
+def soft_target(reward: Array, terminated: Array, next_v: Array, *, gamma: Any) -> Array:
+    """``r + gamma (1 - term) min_i V_i(s')``, (B,), no gradient. Only termination stops the bootstrap.
+
+    Args:
+      reward, terminated: (B,); next_v: (2, B) of the target network, without dropout; gamma: ().
+    """
+    return jax.lax.stop_gradient(reward + gamma * (1.0 - terminated) * jnp.min(next_v, 0))
+
+
+def critic_loss(q: Array, target: Array) -> tuple[Array, Array]:
+    """Mean of ``(y - Q_i)^2`` over both halves and the residuals ``y - Q_i`` (2, B), the latter without gradient.
+
+    Args:
+      q: (2, B) online values of the stored actions; target: (B,).
+    """
+    error = target[None] - q
+    return jnp.mean(error**2), jax.lax.stop_gradient(error)
+
+
+def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> Carrier:
+    """MEow for observations of size S and normalised actions of size A.
+
+    >>> carrier = make(2, 2, MeowConfig(shift_hidden=(64, 64), batch_size=128))
+    """
+    bounds = (config.log_sigma_min, config.log_sigma_max)
+    net = ConditionalFlow(action_size, config.flow_hidden, config.shift_hidden, *bounds, config.action_clip)
+    optimiser = adam()
+
+    def apply(params: Any, method: str, *args: Any) -> Any:
+        return net.apply(params, *args, method=method)
+
+    def init(key: Array) -> MeowState:
+        params = net.init(key, jnp.zeros((1, obs_size)), jnp.zeros((1, action_size)))
+        # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
+        return MeowState(params, jax.tree.map(jnp.copy, params), optimiser.init(params), jnp.zeros(2))
+
+    def sample(params: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
+        """Action and exact log-density, (N, A) and (N,); ``noise`` (N, A) is standard normal."""
+        log_sigma = apply(params, "log_sigma", obs)
+        action, log_det = apply(params, "generate", jnp.exp(log_sigma) * noise, obs)
+        return action, -0.5 * jnp.sum(noise**2, -1) - log_normaliser(log_sigma) - log_det
+
+    def act(state: MeowState, obs: Array, key: Array) -> Array:
+        return sample(state.params, obs, jax.random.normal(key, (obs.shape[0], action_size)))[0]
+
+    def act_deterministic(state: MeowState, obs: Array) -> Array:
+        """Mode of the pre-tanh density; in general not that of the action's density."""
+        return apply(state.params, "generate", jnp.zeros((obs.shape[0], action_size)), obs)[0]
+
+    def entropy(state: MeowState, obs: Array, key: Array) -> Array:
+        """One sample of ``-log pi`` per observation."""
+        return -jnp.mean(sample(state.params, obs, jax.random.normal(key, (obs.shape[0], action_size)))[1])
+
+    def value(params: Any, obs: Array, action: Array, masks: Any, weights: Any) -> Array:
+        """Online Q, (2, B); each half of ``masks`` belongs to one shift, None: no dropout."""
+        twice = lambda x: jnp.broadcast_to(x, (1 if masks is None else 2, *x.shape))  # noqa: E731
+        latent, log_det = apply(params, "infer", twice(action), twice(obs), masks)
+        core = unnormalised(latent, log_det, apply(params, "log_sigma", obs)[None])
+        return soft_q(apply(params, "shift", obs), core, **weights)
+
+    def weights_of(entropy_weight: Array, hyper: MeowHyper) -> dict[str, Any]:
+        shift = shift_weight(config.shift_units, entropy_weight, hyper.reference_weight)
+        return {"entropy_weight": entropy_weight, "shift_weight": shift}
+
+    def masks_of(key: Array, rows: int) -> Any:
+        return dropout_masks(key, config.dropout, rows, config.flow_hidden) if config.dropout else None
+
+    def target_of(state: MeowState, batch: Transition, weights: dict[str, Any], gamma: Any) -> Array:
+        log_z = log_normaliser(apply(state.target, "log_sigma", batch.next_obs))
+        next_v = soft_v(apply(state.target, "shift", batch.next_obs), log_z, **weights)
+        return soft_target(batch.reward, batch.terminated, next_v, gamma=gamma)
+
+    def td_error(state: MeowState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: MeowHyper) -> Array:
+        weights = weights_of(entropy_weight, hyper)
+        masks = masks_of(key, batch.reward.shape[0])
+        q = value(state.params, batch.obs, batch.action, masks, weights)
+        return critic_loss(q, target_of(state, batch, weights, hyper.gamma))[1].reshape(-1)
+
+    def q_value(state: MeowState, obs: Array, action: Array) -> Array:
+        weights = {"shift_weight": state.units[0], "entropy_weight": state.units[1]}
+        return value(state.params, obs, action, None, weights)
+
+    def update(
+        state: MeowState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: MeowHyper
+    ) -> UpdateOut:
+        del step
+        key_masks, key_sample = jax.random.split(key)
+        weights = weights_of(entropy_weight, hyper)
+        target = target_of(state, batch, weights, hyper.gamma)
+        masks = masks_of(key_masks, batch.reward.shape[0])
+
+        def loss_fn(params: Any) -> tuple[Array, Array]:
+            return critic_loss(value(params, batch.obs, batch.action, masks, weights), target)
+
+        (loss, error), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
+        moved = descend(state.params, grads, state.opt, hyper.learning_rate, max_norm=hyper.max_norm)
+        # A loss that is not finite costs one step, not the run; it is reported as it is.
+        finite = jnp.isfinite(loss)
+        params, opt = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, (state.params, state.opt))
+        new_target = jax.tree.map(lambda t, p: t + hyper.tau * (p - t), state.target, params)
+        units = jnp.stack([jnp.float32(weights["shift_weight"]), jnp.float32(entropy_weight)])
+        noise = jax.random.normal(key_sample, batch.action.shape)
+        signals = Signals(
+            td_error=error.reshape(-1),
+            value_loss=jax.lax.stop_gradient(loss),
+            critic_drift=optax.tree.norm(jax.tree.map(jnp.subtract, params, state.params)),
+            # Fresh actions of the policy just updated; dead code unless the schedule reads it.
+            log_prob=jax.lax.stop_gradient(sample(params, batch.obs, noise)[1]),
+        )
+        metrics = {"critic_loss": loss, "actor_loss": jnp.zeros(())}
+        return UpdateOut(MeowState(params, new_target, opt, units), signals, metrics)
+
+    return Carrier(init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size)

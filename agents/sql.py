@@ -1,0 +1,245 @@
+"""Soft Q-learning (Haarnoja et al. 2017; twin critics as in its successors): losses and one gradient step. The
+entropy weight enters twice: as the temperature of the soft value in the target (`soft_value`) and as that of the
+energy whose score moves the sampler (`log_target`). The critics are trained on rewards times `reward_scale`; weights,
+residuals and values that enter or leave a carrier are in raw reward units."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from aesjax.types import Array, Signals
+from agents.networks import MLP, TwinCritic
+from agents.optim import adam, descend
+from agents.sac import critic_loss
+from agents.stein import nearest_neighbour_entropy, stein_directions
+from agents.types import Carrier, Transition, UpdateOut
+
+__all__ = ["SqlConfig", "SqlHyper", "SqlState", "check", "log_target", "make", "soft_target", "soft_value"]
+
+ENTROPY_OBS, ENTROPY_PARTICLES = 32, 64  # of the entropy estimate; more change it by less than its bias
+EVALUATION_SAMPLES = 32
+
+
+class SqlHyper(NamedTuple):
+    """Traced floats: any of them may differ between the runs of one program."""
+
+    learning_rate: Array | float = 3e-4  # sampler, Adam
+    critic_learning_rate: Array | float = 3e-4  # both critics, one Adam
+    gamma: Array | float = 0.99
+    tau: Array | float = 0.005  # step of the target towards the online network
+    reward_scale: Array | float = 10.0  # c: the critics learn c times the raw reward
+    reference_weight: Array | float = 0.1  # the sampler's weight where `schedule_sampler` is off; reward per nat
+
+
+@dataclass(frozen=True)
+class SqlConfig:
+    """Static structure: a change compiles a new program."""
+
+    hidden: tuple[int, ...] = (128, 128)
+    batch_size: int = 256
+    value_samples: int = 16  # K: uniform proposals of the soft value
+    fixed_particles: int = 16  # Kf: where the score is taken
+    updated_particles: int = 16  # Ku: those that the sampler moves
+    shared_proposals: bool = False  # one set of K proposals for the whole batch, as in 2017
+    h_rule: str = "particles"  # bandwidth by log(Kf + 1); "batch": by log(batch_size + 1), the reference's slip
+    schedule_sampler: bool = True  # off: the sampler keeps `SqlHyper.reference_weight`
+    squash_eps: float = 1e-6  # e of log(1 - a^2 + e); the PyTorch port has 1.2e-7
+    evaluation: str = "argmax"  # or "zero": the sampler's output for zero noise
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "value_samples", "fixed_particles", "updated_particles"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"SqlConfig.{name} must be at least 1; got {getattr(self, name)}")
+        if not self.hidden or min(self.hidden) < 1:
+            raise ValueError(f"SqlConfig.hidden must name at least one positive width; got {self.hidden}")
+        if not 0.0 < self.squash_eps < 1.0:
+            raise ValueError(f"SqlConfig.squash_eps must lie in (0, 1); got {self.squash_eps:g}")
+        for name, known in (("h_rule", ("particles", "batch")), ("evaluation", ("argmax", "zero"))):
+            if getattr(self, name) not in known:
+                # The mean of a multi-modal sampler is an action that none of its modes takes.
+                raise ValueError(f"SqlConfig.{name} must be one of {', '.join(known)}; got '{getattr(self, name)}'")
+
+
+def check(hyper: SqlHyper) -> None:
+    """Refuse concrete values that make no sense; a huge learning rate is allowed, its run then diverges and says so.
+
+    Raises:
+      ValueError: naming the field, its value and what is allowed.
+    """
+    for name in ("learning_rate", "critic_learning_rate", "reward_scale", "reference_weight"):
+        value = float(getattr(hyper, name))
+        if not 0.0 < value < float("inf"):
+            raise ValueError(f"SqlHyper.{name} must be positive and finite; got {value:g}")
+    for name in ("gamma", "tau"):
+        value = float(getattr(hyper, name))
+        if not 0.0 <= value <= 1.0:
+            raise ValueError(f"SqlHyper.{name} must lie in [0, 1]; got {value:g}")
+
+
+class SqlState(NamedTuple):
+    """Parameters and optimiser states, one run."""
+
+    actor: Any  # the sampler
+    critic: Any  # leaves with a leading axis of 2
+    target: Any  # same structure as critic
+    actor_opt: Any
+    critic_opt: Any
+    reward_scale: Array  # () of the last update, by which `q_value` divides; nothing else reads it
+
+
+def soft_value(q: Array, *, temperature: Array | float, action_size: int) -> Array:
+    """``V = T (logsumexp_k(min_i Q_i(s, a_k) / T) - log K + A log 2)``, (B,): from K uniform proposals an estimate of
+    ``T log int exp(Q / T) da``. SQL-1.
+
+    Biased low, the more the smaller T and the larger A: a schedule that raises the weight removes bias too.
+
+    Args:
+      q: (2, B, K) critics at proposals uniform in [-1, 1]^A; temperature: () T > 0, units of ``q`` per nat.
+    """
+    least = jnp.min(q, 0)
+    # Shifted by the maximum before the division: |Q| / temperature reaches 1e7.
+    best = jnp.max(least, -1, keepdims=True)
+    mass = jnp.mean(jnp.exp((least - best) / temperature), -1)
+    return best[:, 0] + temperature * (jnp.log(mass) + action_size * math.log(2.0))
+
+
+def soft_target(reward: Array, terminated: Array, next_value: Array, *, gamma: Any, scale: Any) -> Array:
+    """Bootstrapped soft value ``c r + gamma (1 - term) V(s')``, (B,), scaled reward units, no gradient.
+
+    Args:
+      reward: (B,) raw; terminated, next_value: (B,), the value in scaled units; gamma, scale: ().
+    """
+    return jax.lax.stop_gradient(scale * reward + gamma * (1.0 - terminated) * next_value)
+
+
+def log_target(q: Array, action: Array, *, temperature: Array | float, eps: float) -> Array:
+    """Log-density that the sampler is to follow, ``min_i Q_i / T + sum_d log(1 - a_d^2 + e)``, (...,) nats. SQL-2.
+
+    The score is taken with respect to the action, so that the second term, the correction of a pre-tanh density,
+    makes the law ``exp(Q / T) prod_d (1 - a_d^2)``; so in all references.
+
+    Args:
+      q: (2, ...); action: (..., A); temperature: () T > 0, units of ``q`` per nat.
+    """
+    return jnp.min(q, 0) / temperature + jnp.sum(jnp.log(1.0 - action**2 + eps), -1)
+
+
+def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Carrier:
+    """SQL for observations of size S and normalised actions of size A.
+
+    >>> carrier = make(2, 2, SqlConfig(hidden=(64, 64), batch_size=64))
+    """
+    actor_net = MLP(config.hidden, action_size)
+    critic_net = TwinCritic(config.hidden)
+    optimiser = adam()
+    # Part of the evaluation policy, not of a run: the same for every run and every evaluation.
+    bank = np.random.default_rng(0).standard_normal((EVALUATION_SAMPLES + 1, action_size)).astype(np.float32)
+    bank[0] = 0.0
+    # The bandwidth's count and floor; the reference adds its 1e-8 instead of taking a maximum.
+    count, floor = (config.fixed_particles, 1e-3) if config.h_rule == "particles" else (config.batch_size, 1e-8)
+
+    def sampler(params: Any, obs: Array, noise: Array) -> Array:
+        """Implicit policy ``a = tanh(f(s, xi))`` for standard normal ``xi``, (..., S), (..., A) -> (..., A)."""
+        return jnp.tanh(cast(Array, actor_net.apply(params, jnp.concatenate([obs, noise], -1))))
+
+    def value(params: Any, obs: Array, action: Array) -> Array:
+        return cast(Array, critic_net.apply(params, obs, action))
+
+    def per_state(network: Any, params: Any, obs: Array, x: Array) -> Array:
+        # One matrix of B * K rows: on a CPU products with three axes cost half as much again.
+        rows = jnp.broadcast_to(obs[:, None, :], (*x.shape[:2], obs_size)).reshape(-1, obs_size)
+        return network(params, rows, x.reshape(-1, action_size))
+
+    def particles(params: Any, obs: Array, noise: Array) -> Array:  # (B, S), (B, K, A) -> (B, K, A)
+        return per_state(sampler, params, obs, noise).reshape(noise.shape)
+
+    def values(params: Any, obs: Array, action: Array) -> Array:  # (B, S), (B, K, A) -> (2, B, K)
+        return per_state(value, params, obs, action).reshape(2, *action.shape[:2])
+
+    def init(key: Array) -> SqlState:
+        key_actor, key_critic = jax.random.split(key)
+        obs, action = jnp.zeros((1, obs_size)), jnp.zeros((1, action_size))
+        actor = actor_net.init(key_actor, jnp.concatenate([obs, action], -1))
+        critic = critic_net.init(key_critic, obs, action)
+        # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
+        target = jax.tree.map(jnp.copy, critic)
+        return SqlState(actor, critic, target, optimiser.init(actor), optimiser.init(critic), jnp.ones(()))
+
+    def act(state: SqlState, obs: Array, key: Array) -> Array:
+        return particles(state.actor, obs, jax.random.normal(key, (obs.shape[0], 1, action_size)))[:, 0]
+
+    def act_deterministic(state: SqlState, obs: Array) -> Array:
+        """The best of a fixed set of sampler outputs by the smaller critic, or the output for zero noise."""
+        noise = bank if config.evaluation == "argmax" else bank[:1]
+        action = particles(state.actor, obs, jnp.broadcast_to(noise[None], (obs.shape[0], *noise.shape)))
+        best = jnp.argmax(jnp.min(values(state.critic, obs, action), 0), -1)
+        return jnp.take_along_axis(action, best[:, None, None], 1)[:, 0]
+
+    def entropy(state: SqlState, obs: Array, key: Array) -> Array:
+        """Nearest-neighbour (Kozachenko-Leonenko) estimate from particles of `ENTROPY_OBS` states: no density here."""
+        obs = obs[:ENTROPY_OBS]
+        noise = jax.random.normal(key, (obs.shape[0], ENTROPY_PARTICLES, action_size))
+        return jnp.mean(jax.vmap(nearest_neighbour_entropy)(particles(state.actor, obs, noise)))
+
+    def target_of(state: SqlState, batch: Transition, key: Array, entropy_weight: Array, hyper: SqlHyper) -> Array:
+        rows = 1 if config.shared_proposals else batch.obs.shape[0]
+        proposals = jax.random.uniform(key, (rows, config.value_samples, action_size), minval=-1.0, maxval=1.0)
+        proposals = jnp.broadcast_to(proposals, (batch.obs.shape[0], *proposals.shape[1:]))
+        next_q = values(state.target, batch.next_obs, proposals)
+        next_value = soft_value(next_q, temperature=hyper.reward_scale * entropy_weight, action_size=action_size)
+        return soft_target(batch.reward, batch.terminated, next_value, gamma=hyper.gamma, scale=hyper.reward_scale)
+
+    def td_error(state: SqlState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SqlHyper) -> Array:
+        target = target_of(state, batch, key, entropy_weight, hyper)
+        return critic_loss(value(state.critic, batch.obs, batch.action), target)[1].reshape(-1) / hyper.reward_scale
+
+    def q_value(state: SqlState, obs: Array, action: Array) -> Array:
+        return value(state.critic, obs, action) / state.reward_scale
+
+    def update(
+        state: SqlState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SqlHyper
+    ) -> UpdateOut:
+        key_proposals, key_noise = jax.random.split(key)
+        target = target_of(state, batch, key_proposals, entropy_weight, hyper)
+
+        def critic_loss_fn(params: Any) -> tuple[Array, Array]:
+            return critic_loss(value(params, batch.obs, batch.action), target)
+
+        (loss, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
+        critic, critic_opt = descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate)
+
+        # One draw for both sets of particles.
+        both = (batch.obs.shape[0], config.fixed_particles + config.updated_particles, action_size)
+        noise_fixed, noise_updated = jnp.split(jax.random.normal(key_noise, both), [config.fixed_particles], axis=1)
+        weight = entropy_weight if config.schedule_sampler else hyper.reference_weight
+        fixed = particles(state.actor, batch.obs, noise_fixed)
+
+        def energy(action: Array) -> Array:
+            q = values(critic, batch.obs, action)
+            return jnp.sum(log_target(q, action, temperature=hyper.reward_scale * weight, eps=config.squash_eps))
+
+        score = jax.grad(energy)(fixed)
+
+        def sampler_loss_fn(params: Any) -> tuple[Array, Array]:
+            updated = particles(params, batch.obs, noise_updated)
+            direction = stein_directions(fixed, updated, score, count=count, floor=floor)
+            # A mean where the reference has a sum: immaterial under Adam.
+            return -jnp.mean(jnp.sum(direction * updated, -1)), jnp.mean(jnp.sqrt(jnp.sum(direction**2, -1)))
+
+        grads, stein_norm = jax.grad(sampler_loss_fn, has_aux=True)(state.actor)
+        actor, actor_opt = descend(state.actor, grads, state.actor_opt, hyper.learning_rate)
+        new_target = jax.tree.map(lambda t, p: t + hyper.tau * (p - t), state.target, critic)
+        scale = jnp.asarray(hyper.reward_scale, jnp.float32)
+        new = SqlState(actor, critic, new_target, actor_opt, critic_opt, scale)
+        value_loss = jax.lax.stop_gradient(loss) / scale**2
+        critic_drift = optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic))
+        signals = Signals(td_error=error.reshape(-1) / scale, value_loss=value_loss, critic_drift=critic_drift)
+        # The Stein norm, nats per action unit, says how far the sampler is from its law; its surrogate loss does not.
+        return UpdateOut(new, signals, {"critic_loss": value_loss, "actor_loss": stein_norm})
+
+    return Carrier(init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size)

@@ -1,0 +1,486 @@
+"""MEow: where the entropy weight enters, Q and V as one density, the target, the step, and what it learns."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aesjax import schedules
+from aesjax.schedules import ScheduleHyper
+from agents import meow
+from agents.flow import ConditionalFlow, dropout_masks
+from agents.loop import LoopConfig, Run, make_off_policy
+from agents.types import Transition
+
+S, A, B = 3, 2, 16
+HIDDEN = (8, 8)
+HYPER = meow.MeowHyper(learning_rate=1e-3, gamma=0.9, tau=0.1, reference_weight=0.25, max_norm=30.0)
+NET = ConditionalFlow(A, HIDDEN, (6, 6), -2.0, 1.0)
+
+
+def config(**changes):
+    plain = {
+        "flow_hidden": HIDDEN,
+        "shift_hidden": (6, 6),
+        "batch_size": B,
+        "log_sigma_min": -2.0,
+        "log_sigma_max": 1.0,
+    }
+    return meow.MeowConfig(**(plain | changes))
+
+
+def make_batch(seed=0, terminated=0.0):
+    rng = np.random.default_rng(seed)
+    draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)  # noqa: E731
+    return Transition(draw(B, S), jnp.tanh(0.7 * draw(B, A)), draw(B), jnp.full(B, terminated), draw(B, S))
+
+
+def randomised(params, seed=0, scale=0.3):
+    """Noise on all parameters, so that zero kernels and unit scales hide nothing."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: x + jnp.asarray(scale * rng.normal(size=x.shape), x.dtype), params)
+
+
+@pytest.fixture(scope="module")
+def carrier():
+    return meow.make(S, A, config())
+
+
+@pytest.fixture(scope="module")
+def fresh(carrier):
+    return jax.jit(carrier.init)(jax.random.key(1))
+
+
+@pytest.fixture(scope="module")
+def state(fresh):
+    # A target that differs from the online network, so that mixing them up shows.
+    return fresh._replace(params=randomised(fresh.params, 1), target=randomised(fresh.params, 2))
+
+
+@functools.cache
+def compiled(carrier):
+    return jax.jit(carrier.update)
+
+
+def step(carrier, state, batch, weight, seed=2, hyper=HYPER):
+    return compiled(carrier)(
+        state, batch, jax.random.key(seed), jnp.int32(0), entropy_weight=jnp.float32(weight), hyper=hyper
+    )
+
+
+@functools.cache
+def jitted(net, method):
+    return jax.jit(lambda params, *args: net.apply(params, *args, method=method))
+
+
+def parts(params, obs, action, masks=None, net=NET):
+    """Shifts (2, B), core (..., B) and log Z (B,) by the textbook formulas, apart from agents.meow."""
+    lead = () if masks is None else (2,)
+    twice = lambda x: jnp.broadcast_to(x, (*lead, *x.shape))  # noqa: E731
+    log_sigma = np.asarray(jitted(net, "log_sigma")(params, obs))
+    z, log_det = map(np.asarray, jitted(net, "infer")(params, twice(action), twice(obs), masks))
+    core = log_det - 0.5 * np.sum((z / np.exp(log_sigma)) ** 2, -1)
+    log_z = action.shape[-1] / 2 * np.log(2 * np.pi) + log_sigma.sum(-1)
+    return np.asarray(jitted(net, "shift")(params, obs)), core, log_z
+
+
+def leaves(tree):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def dropout_of(seed=2):
+    """The masks that `step` uses."""
+    return dropout_masks(jax.random.split(jax.random.key(seed))[0], 0.1, B, HIDDEN)
+
+
+def test_soft_q_has_the_core_as_its_slope_in_the_weight():
+    shift, core = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([[-1.0, 0.5], [-2.0, 0.25]])
+    low, high = (meow.soft_q(shift, core, entropy_weight=jnp.float32(w), shift_weight=0.5) for w in (0.1, 0.6))
+    np.testing.assert_allclose(high - low, 0.5 * core, rtol=1e-6)
+    np.testing.assert_allclose(low, 0.5 * shift + 0.1 * core, rtol=1e-6)
+
+
+def test_soft_v_has_the_log_normaliser_as_its_slope_in_the_weight():
+    shift, log_z = jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([-1.0, 0.5])
+    low, high = (meow.soft_v(shift, log_z, entropy_weight=jnp.float32(w), shift_weight=0.5) for w in (0.1, 0.6))
+    np.testing.assert_allclose(high - low, 0.5 * np.stack([log_z, log_z]), rtol=1e-6)
+    np.testing.assert_allclose(low, 0.5 * shift + 0.1 * log_z[None], rtol=1e-6)
+
+
+def test_the_target_takes_the_smaller_value_and_stops_at_termination():
+    reward, term = jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0])
+    y = meow.soft_target(reward, term, jnp.array([[3.0, 4.0], [2.5, 5.0]]), gamma=jnp.float32(0.9))
+    np.testing.assert_allclose(y, [1.0 + 0.9 * 2.5, 2.0], rtol=1e-6)
+
+
+def test_the_loss_is_the_mean_over_both_halves():
+    loss, error = meow.critic_loss(jnp.array([[1.0, 2.0], [0.0, 0.0]]), jnp.array([2.0, 2.0]))
+    np.testing.assert_allclose(loss, (1.0 + 0.0 + 4.0 + 4.0) / 4)
+    np.testing.assert_allclose(error, [[1.0, 0.0], [2.0, 2.0]])
+
+
+def test_residuals_equal_an_independent_recomputation_before_the_update(carrier, state):
+    batch, weight = make_batch(), 0.3
+    out = step(carrier, state, batch, weight)
+    assert out.signals.td_error.shape == (2 * B,)
+    shift, core, _ = parts(state.params, batch.obs, batch.action, dropout_of())
+    q = 0.25 * shift + weight * core
+    next_shift, _, next_log_z = parts(state.target, batch.next_obs, batch.action)
+    y = np.asarray(batch.reward) + 0.9 * (0.25 * next_shift.min(0) + weight * next_log_z)
+    np.testing.assert_allclose(out.signals.td_error, np.concatenate([y - q[0], y - q[1]]), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(out.metrics["critic_loss"], np.mean((y - q) ** 2), rtol=1e-5)
+    assert float(out.metrics["actor_loss"]) == 0.0
+
+
+def test_both_places_of_the_weight_reach_the_residuals_and_nothing_else_does(carrier, state):
+    """The residuals are affine in the weight, with slope gamma (1 - term) lz' - core."""
+    batch = make_batch()
+    low, high = (step(carrier, state, batch, w).signals.td_error.reshape(2, B) for w in (0.1, 0.6))
+    core = parts(state.params, batch.obs, batch.action, dropout_of())[1]
+    next_log_z = parts(state.target, batch.next_obs, batch.action)[2]
+    np.testing.assert_allclose(high - low, 0.5 * (0.9 * next_log_z[None] - core), rtol=1e-4, atol=1e-5)
+
+
+def test_no_other_weight_compiles_anything_anew(carrier, state):
+    traces = []
+
+    @jax.jit
+    def update(state, weight):
+        traces.append(1)
+        batch = make_batch()
+        return carrier.update(state, batch, jax.random.key(2), jnp.int32(0), entropy_weight=weight, hyper=HYPER).state
+
+    for index in range(100):
+        state = update(state, jnp.float32(0.01 * (index + 1)))
+    assert len(traces) == 1
+    assert int(state.opt.count) == 100
+
+
+def test_terminated_rows_have_the_reward_as_target(carrier, state):
+    batch = make_batch(terminated=1.0)
+    error = np.asarray(step(carrier, state, batch, 0.5).signals.td_error).reshape(2, B)
+    shift, core, _ = parts(state.params, batch.obs, batch.action, dropout_of())
+    np.testing.assert_allclose(error, batch.reward[None] - (0.25 * shift + 0.5 * core), rtol=1e-5, atol=1e-5)
+
+
+def test_rows_cut_by_a_time_limit_bootstrap_from_the_stored_successor(carrier, state):
+    batch = make_batch(terminated=0.0)
+    moved = batch._replace(next_obs=batch.next_obs + 1.0)
+    a, b = (step(carrier, state, x, 0.5).signals.td_error for x in (batch, moved))
+    assert not np.allclose(a, b)
+
+
+def test_polyak_moves_all_of_the_target_by_tau(carrier, state):
+    new = step(carrier, state, make_batch(), 0.3).state
+    for target, online, old in zip(leaves(new.target), leaves(new.params), leaves(state.target), strict=True):
+        np.testing.assert_allclose(target, 0.1 * online + 0.9 * old, atol=1e-6)
+        assert not np.array_equal(target, old)
+
+
+def test_residuals_carry_no_gradient(carrier, state):
+    batch = make_batch()
+
+    def residuals(params):
+        moved = state._replace(params=params)
+        error = carrier.td_error(moved, batch, jax.random.key(2), entropy_weight=jnp.float32(0.3), hyper=HYPER)
+        return jnp.sum(error)
+
+    assert not any(np.any(leaf) for leaf in leaves(jax.jit(jax.grad(residuals))(state.params)))
+
+
+def test_the_halves_differ_in_training_and_repeat_their_dropout_with_the_key(carrier, state):
+    batch = make_batch()
+    batch = batch._replace(reward=jnp.zeros(B))
+    td = jax.jit(carrier.td_error)
+    keys = (jax.random.key(1), jax.random.key(1), jax.random.key(2))
+    first, again, other = (
+        np.asarray(td(state, batch, key, entropy_weight=jnp.float32(1.0), hyper=HYPER)).reshape(2, B) for key in keys
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)
+    shift = parts(state.params, batch.obs, batch.action)[0]
+    halves = first + 0.25 * shift  # without the shifts only dropout separates them
+    assert np.abs(halves[0] - halves[1]).max() > 1e-3
+
+
+def test_without_dropout_the_halves_differ_by_the_shifts_alone(carrier, state):
+    batch = make_batch()
+    seen = state._replace(units=jnp.array([0.25, 0.7]))
+    q = np.asarray(jax.jit(carrier.q_value)(seen, batch.obs, batch.action))
+    shift, core, _ = parts(state.params, batch.obs, batch.action)
+    np.testing.assert_allclose(q, 0.25 * shift + 0.7 * core, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(q[0] - q[1], 0.25 * (shift[0] - shift[1]), atol=1e-4)
+
+
+def test_q_values_come_in_the_units_of_the_last_update(carrier, state):
+    np.testing.assert_array_equal(step(carrier, state, make_batch(), 0.7).state.units, np.float32([0.25, 0.7]))
+
+
+@pytest.mark.parametrize("units", ["ref", "lam", "one"])
+def test_log_density_is_the_advantage_per_weight(state, units):
+    """log pi of samples, computed on the way out, against (Q_i - V_i) / lam computed on the way back."""
+    carrier = meow.make(S, A, config(shift_units=units))
+    obs = make_batch().obs
+    action = 0.9 * jax.jit(carrier.act)(state, obs, jax.random.key(4))
+    shift, core, log_z = parts(state.params, obs, action)
+    z = np.asarray(jitted(NET, "infer")(state.params, action, obs)[0], np.float64)
+    sigma = np.exp(np.asarray(jitted(NET, "log_sigma")(state.params, obs), np.float64))
+    a = np.asarray(action, np.float64)
+    log_pi = np.sum(-0.5 * (z / sigma) ** 2 - np.log(sigma * np.sqrt(2 * np.pi)) - np.log(1 - a**2), -1)
+    for weight in (0.05, 0.25, 1.0):
+        lam = jnp.float32(weight)
+        scale = {"entropy_weight": lam, "shift_weight": meow.shift_weight(units, lam, 0.25)}
+        q = meow.soft_q(jnp.asarray(shift), jnp.asarray(core)[None], **scale)
+        v = meow.soft_v(jnp.asarray(shift), jnp.asarray(log_z), **scale)
+        np.testing.assert_allclose((q - v) / weight, np.stack([log_pi, log_pi]), rtol=1e-4, atol=5e-4)
+
+
+def test_shift_units_agree_where_they_must_and_only_there(state):
+    results = {}
+    for units in ("ref", "lam", "one"):
+        carrier = meow.make(S, A, config(shift_units=units))
+        results[units] = [step(carrier, state, make_batch(), weight).signals.td_error for weight in (0.25, 0.5)]
+    np.testing.assert_array_equal(results["ref"][0], results["lam"][0])  # at the reference weight, bit for bit
+    assert not np.allclose(results["ref"][1], results["lam"][1])
+    assert not np.allclose(results["ref"][0], results["one"][0])
+
+
+def density_net(actions, exact, low=-1.0, high=-0.35):
+    clip, eps = (0.0, 0.0) if exact else (1e-5, 1.19e-7)
+    return ConditionalFlow(actions, HIDDEN, (6,), low, high, clip, eps)
+
+
+def wide_params(net, seed, noise=0.4):
+    shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, S)), jnp.zeros((1, net.action_size)))
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: jnp.asarray(noise * rng.normal(size=leaf.shape), jnp.float64), shapes)
+
+
+def grid_of(actions, points):
+    u = np.linspace(-9.0, 9.0, points)
+    mesh = np.stack(np.meshgrid(*[u] * actions, indexing="ij"), -1).reshape(-1, actions)
+    return mesh, (u[1] - u[0]) ** actions
+
+
+@pytest.mark.parametrize(("actions", "points"), [(1, 2001), (2, 301)])
+@pytest.mark.parametrize("exact", [True, False])
+def test_v_is_the_weighted_log_integral_of_q(actions, points, exact):
+    with jax.enable_x64(True):
+        net = density_net(actions, exact)
+        params = wide_params(net, seed=actions)
+        u, cell = grid_of(actions, points)
+        obs = jnp.full((len(u), S), 0.4, jnp.float64)
+        shift, core, log_z = parts(params, obs, jnp.tanh(jnp.asarray(u)), net=net)
+        log_da = np.sum(2 * (np.log(2) - u - np.logaddexp(0, -2 * u)), -1)  # da = (1 - tanh^2 u) du
+        for weight in (0.1, 0.5):
+            q, v = (f(shift, x, entropy_weight=weight, shift_weight=0.25) for f, x in _pairs(core, log_z))
+            exponent = np.asarray(q) / weight + log_da
+            top = exponent.max(1, keepdims=True)
+            integral = weight * (np.log(np.exp(exponent - top).sum(1) * cell) + top[:, 0])
+            np.testing.assert_allclose(integral, np.asarray(v)[:, 0], atol=1e-6 if exact else 1e-4)
+            assert np.all(np.asarray(v) == np.asarray(v)[:, :1])  # the same for every action
+
+
+def _pairs(core, log_z):
+    return (meow.soft_q, core[None]), (meow.soft_v, log_z)
+
+
+def test_sampled_entropy_is_that_of_the_density():
+    """The sign of the Jacobian: 64 000 samples of -log pi against quadrature of the density itself."""
+    net = density_net(1, True)
+    carrier = meow.make(S, 1, config(shift_hidden=(6,), log_sigma_min=-1.0, log_sigma_max=-0.35))
+    with jax.enable_x64(True):
+        params = wide_params(net, seed=5)
+        u, cell = grid_of(1, 2001)
+        obs = jnp.full((len(u), S), 0.4, jnp.float64)
+        _, core, log_z = parts(params, obs, jnp.tanh(jnp.asarray(u)), net=net)
+        log_pi = core - log_z
+        density_u = np.exp(log_pi) * (1 - np.tanh(u[:, 0]) ** 2)
+        expected = -np.sum(density_u * log_pi) * cell
+    state = meow.MeowState(jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float32), params), None, None, None)
+    sampled = jax.jit(carrier.entropy)(state, jnp.full((64_000, S), 0.4), jax.random.key(0))
+    np.testing.assert_allclose(sampled, expected, atol=0.015)
+    jacobian = np.sum(density_u * -np.log(1 - np.tanh(u[:, 0]) ** 2)) * cell
+    assert jacobian > 0.1  # a wrong sign would be off by twice this
+
+
+def test_reported_log_densities_are_of_fresh_samples_of_the_updated_policy(carrier, state):
+    out = step(carrier, state, make_batch(), 0.3)
+    batch, key = make_batch(), jax.random.split(jax.random.key(2))[1]
+    noise = np.asarray(jax.random.normal(key, (B, A)))
+    log_sigma = np.asarray(jitted(NET, "log_sigma")(out.state.params, batch.obs))
+    action = jitted(NET, "generate")(out.state.params, np.exp(log_sigma) * noise, batch.obs)[0]
+    a = np.asarray(action, np.float64)
+    keep = np.abs(a).max(1) < 0.99
+    assert keep.sum() > 3
+    log_pi = np.sum(-0.5 * noise**2 - log_sigma - 0.5 * np.log(2 * np.pi) - np.log(1 - a**2), -1)
+    np.testing.assert_allclose(np.asarray(out.signals.log_prob)[keep], log_pi[keep], atol=1e-3)
+
+
+def test_the_weight_changes_no_action_at_the_instant_it_changes(carrier, state):
+    obs = make_batch().obs
+    act = jax.jit(carrier.act)
+    a, b = (act(state._replace(units=jnp.array([0.25, w])), obs, jax.random.key(0)) for w in (0.01, 1.0))
+    np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(act(state, obs, jax.random.key(0)), a)
+
+
+def test_the_deterministic_action_is_that_of_latent_zero(carrier, state):
+    obs = make_batch().obs
+    deterministic = np.asarray(jax.jit(carrier.act_deterministic)(state, obs))
+    generated = jitted(NET, "generate")(state.params, jnp.zeros((B, A)), obs)[0]
+    np.testing.assert_allclose(deterministic, generated, atol=1e-6)
+    sampled = jax.jit(carrier.act)(state, obs, jax.random.key(0))
+    assert not np.allclose(deterministic, sampled, atol=1e-2)
+
+
+def test_zero_kernels_wake_up_from_the_output_backwards(carrier, fresh):
+    state = fresh
+    awake = []
+    for seed in range(3):
+        state = step(carrier, state, make_batch(seed), 0.3).state
+        params = state.params["params"]
+        awake.append([[bool(np.any(params[n][f"Dense_{k}"]["kernel"])) for k in range(3)] for n in ("h", "b")])
+    assert awake[0] == [[False, False, True]] * 2
+    assert awake[1] == [[False, True, True]] * 2
+    assert awake[2] == [[True, True, True]] * 2
+
+
+def test_zero_biases_would_never_wake_up(carrier, fresh):
+    mute = lambda tree: jax.tree.map(jnp.zeros_like, tree)  # noqa: E731
+    params = {"params": dict(fresh.params["params"])}
+    for name in ("h", "b"):
+        old = params["params"][name]
+        params["params"][name] = {k: mute(v) if k.startswith("Dense") else v for k, v in old.items()}
+    state = fresh._replace(params=params, target=jax.tree.map(jnp.copy, params))
+    for seed in range(4):
+        state = step(carrier, state, make_batch(seed), 0.3).state
+    assert not any(np.any(state.params["params"][n][f"Dense_{k}"]["kernel"]) for n in ("h", "b") for k in range(3))
+
+
+def test_initial_sigma_is_near_the_middle_of_its_bounds():
+    net = ConditionalFlow(A, (64, 64), (4,), -5.0, -0.3)
+    params = jax.jit(net.init)(jax.random.key(3), jnp.zeros((1, S)), jnp.zeros((1, A)))
+    sigma = np.exp(jitted(net, "log_sigma")(params, make_batch().obs))
+    assert np.all(sigma < 1.35 * np.exp(-2.65))
+    assert np.all(sigma > np.exp(-2.65) / 1.35)
+
+
+def test_the_target_starts_as_a_copy(fresh):
+    for a, b in zip(leaves(fresh.params), leaves(fresh.target), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_loss_that_is_not_finite_costs_one_step_and_is_reported(carrier, state):
+    batch = make_batch()
+    bad = batch._replace(reward=batch.reward.at[3].set(jnp.inf))
+    out = step(carrier, state, bad, 0.3)
+    assert not np.isfinite(out.metrics["critic_loss"])
+    assert not np.isfinite(out.signals.value_loss)
+    kept = zip(leaves((out.state.params, out.state.opt)), leaves((state.params, state.opt)), strict=True)
+    for new, old in kept:
+        np.testing.assert_array_equal(new, old)
+    assert int(step(carrier, out.state, batch, 0.3).state.opt.count) == 1
+
+
+def test_one_step_is_adam_on_the_clipped_gradient_of_the_stated_loss(carrier, state):
+    batch, weight = make_batch(), 0.3
+    _, _, next_log_z = parts(state.target, batch.next_obs, batch.action)
+    next_shift = parts(state.target, batch.next_obs, batch.action)[0]
+    y = batch.reward + jnp.asarray(0.9 * (0.25 * next_shift.min(0) + weight * next_log_z), jnp.float32)
+    masks = dropout_of()
+
+    def objective(params):
+        twice = lambda x: jnp.broadcast_to(x, (2, *x.shape))  # noqa: E731
+        z, log_det = NET.apply(params, twice(batch.action), twice(batch.obs), masks, method="infer")
+        log_sigma = NET.apply(params, batch.obs, method="log_sigma")
+        core = log_det - 0.5 * jnp.sum((z / jnp.exp(log_sigma)[None]) ** 2, -1)
+        q = 0.25 * NET.apply(params, batch.obs, method="shift") + weight * core
+        return jnp.mean((q - y[None]) ** 2)
+
+    grads = leaves(jax.jit(jax.grad(objective))(state.params))
+    norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in grads))
+    for limit in (30.0, 1e-3 * norm):  # Adam's first step hides a scale, its second moment does not
+        new = step(carrier, state, batch, weight, hyper=HYPER._replace(max_norm=limit)).state
+        scale = min(1.0, limit / norm)
+        for after, before, nu, g in zip(
+            leaves(new.params), leaves(state.params), leaves(new.opt.nu), grads, strict=True
+        ):
+            np.testing.assert_allclose(nu, 1e-3 * (scale * g) ** 2, rtol=5e-3, atol=1e-9 * scale**2)
+            moved = 1e-3 * scale * g / (np.abs(scale * g) + 1e-8)
+            sure = np.abs(g) > 1e-5 * norm
+            np.testing.assert_allclose((after - before)[sure], -moved[sure], rtol=1e-2, atol=2e-7)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1; got 0"),
+        ({"flow_hidden": ()}, "flow_hidden must name at least one positive width; got"),
+        ({"shift_hidden": (8, 0)}, r"shift_hidden must name at least one positive width; got \(8, 0\)"),
+        ({"log_sigma_min": 2.0}, "log_sigma_min must be below log_sigma_max 1; got 2"),
+        ({"dropout": 1.0}, r"dropout must lie in \[0, 1\); got 1"),
+        ({"action_clip": 0.0}, r"action_clip must lie in \[1e-7, 1\); got 0"),
+        ({"shift_units": "raw"}, "shift_units must be one of ref, lam, one; got raw"),
+    ],
+)
+def test_impossible_configurations_are_refused_with_the_value(bad, message):
+    with pytest.raises(ValueError, match=message):
+        config(**bad)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"learning_rate": 0.0}, "learning_rate must be positive and finite; got 0"),
+        ({"reference_weight": -1.0}, "reference_weight must be positive and finite; got -1"),
+        ({"max_norm": float("nan")}, "max_norm must be positive and finite; got nan"),
+        ({"gamma": 1.5}, r"gamma must lie in \[0, 1\]; got 1.5"),
+        ({"tau": -0.1}, r"tau must lie in \[0, 1\]; got -0.1"),
+    ],
+)
+def test_impossible_hyper_parameters_are_refused_with_the_value(bad, message):
+    meow.check(HYPER)
+    with pytest.raises(ValueError, match=message):
+        meow.check(HYPER._replace(**bad))
+
+
+@pytest.mark.learning
+def test_meow_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
+    """r = -5 (a - 0.3)^2: the optimum is Gaussian with variance lam / 10; four times the weight doubles the std."""
+    weights, seeds = np.array([0.05, 0.1, 0.2], np.float32), 2
+    carrier = meow.make(1, 1, config(flow_hidden=(16, 16), shift_hidden=(8,), batch_size=64, log_sigma_min=-4.0))
+    settings = LoopConfig(4, 600, 100, 2000, fresh=False)
+    loop = make_off_policy(bandit, carrier, lambda run: schedules.build(("fixed",), run.schedule_hyper), settings)
+    floats = lambda tree: jax.tree.map(jnp.float32, tree)  # noqa: E731
+    runs = [
+        Run(
+            jnp.uint32(seed),
+            (),
+            jnp.int32(0),
+            floats(ScheduleHyper(base=weight, target_entropy=-1.0, updates=1000.0)),
+            floats(meow.MeowHyper(3e-3, 0.97, 0.01, weight)),
+        )
+        for weight in weights
+        for seed in range(seeds)
+    ]
+    runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
+
+    @jax.jit
+    @jax.vmap
+    def moments(state):
+        actions = carrier.act(state.agent, jnp.zeros((20000, 1)), jax.random.key(7))
+        return jnp.mean(actions), jnp.std(actions)
+
+    chunk = jax.jit(jax.vmap(loop.chunk, (0, 0, None)))
+    state, late = jax.jit(jax.vmap(loop.init))(runs), []
+    for index in range(5):
+        state, _ = chunk(state, runs, jnp.int32(600 * index))
+        if index >= 2:  # the last iterate of a constant learning rate wanders; its average does not
+            late.append(moments(state))
+    mean, std = np.mean(np.asarray(late), 0).reshape(2, len(weights), seeds).mean(-1)
+    np.testing.assert_allclose(std**2, weights / 10.0, rtol=0.15)
+    np.testing.assert_allclose(std[2] / std[0], 2.0, rtol=0.1)
+    np.testing.assert_allclose(mean, 0.3, atol=0.04)

@@ -1,0 +1,348 @@
+"""PPO: where the entropy weight enters, what the residuals are, and how a rollout becomes minibatches."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aesjax import schedules
+from aesjax.schedules import ScheduleHyper
+from agents import ppo
+from agents.gae import advantages, td_errors
+from agents.loop import LoopConfig, Run, make_program
+from agents.normalize import denormalise, empty, merge, normalise
+from agents.on_policy import minibatches
+from agents.types import Rollout
+
+S, A, T, N = 3, 2, 6, 4
+HYPER = ppo.PpoHyper(learning_rate=1e-3, gamma=0.9, gae_lambda=0.8)
+
+
+def floats(tree):
+    return jax.tree.map(jnp.float32, tree)
+
+
+@pytest.fixture(scope="module")
+def carrier():
+    return ppo.make(S, A, ppo.PpoConfig(rollout=T, epochs=2, minibatches=3, hidden=(8, 8), value_clip=False))
+
+
+@pytest.fixture(scope="module")
+def state(carrier):
+    return carrier.init(jax.random.key(1), N)
+
+
+def rollout_of(carrier, state, terminated=0.0, truncated=0.0, seed=0):
+    keys = jax.random.split(jax.random.key(seed), 4)
+    obs = jax.random.normal(keys[0], (T, N, S))
+    action = jax.vmap(lambda o, k: carrier.act(state, o, k))(obs, jax.random.split(keys[1], T))
+    reward, after = jax.random.normal(keys[2], (T, N)), jax.random.normal(keys[3], (T, N, S))
+    return Rollout(obs, action, reward, jnp.full((T, N), terminated), jnp.full((T, N), truncated), after)
+
+
+@pytest.fixture(scope="module")
+def prepared(carrier, state):
+    return jax.jit(carrier.prepare)(state, rollout_of(carrier, state), floats(HYPER))
+
+
+@pytest.fixture(scope="module")
+def update(carrier):
+    jitted = jax.jit(carrier.update)
+    return lambda state, rows, weight: jitted(state, rows, entropy_weight=jnp.float32(weight), hyper=floats(HYPER))
+
+
+def leaves(tree):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+# --- advantages
+
+
+def test_advantages_by_hand():
+    column = lambda *x: jnp.array(x, jnp.float32)[:, None]  # noqa: E731
+    zeros = jnp.zeros((3, 1))
+    delta = td_errors(column(1, 2, 3), zeros, column(0.5, 0.4, 0.3), column(0.4, 0.3, 0.2), 0.9)
+    np.testing.assert_allclose(delta[:, 0], [0.86, 1.87, 2.88], rtol=1e-6)
+    np.testing.assert_allclose(advantages(delta, zeros, zeros, 0.72)[:, 0], [3.699392, 3.9436, 2.88], rtol=1e-6)
+    np.testing.assert_array_equal(advantages(delta, zeros, zeros, 0.0), delta)
+    discounted = 1 + 0.9 * 2 + 0.81 * 3 + 0.729 * 0.2
+    np.testing.assert_allclose(advantages(delta, zeros, zeros, 0.9)[0, 0], discounted - 0.5, rtol=1e-6)
+
+
+def test_truncation_bootstraps_and_cuts_the_trace_while_termination_does_neither():
+    one = jnp.ones((1, 1))
+    plain, ended = (td_errors(one, term, 0.5 * one, 2.0 * one, 0.9) for term in (0.0 * one, one))
+    np.testing.assert_allclose([plain[0, 0], ended[0, 0]], [1 + 1.8 - 0.5, 0.5], rtol=1e-6)
+    delta = jnp.array([[1.0], [10.0]])
+    zeros, first = jnp.zeros((2, 1)), jnp.array([[1.0], [0.0]])
+    np.testing.assert_allclose(advantages(delta, zeros, zeros, 0.5)[0, 0], 6.0)
+    for term, trunc in ((first, zeros), (zeros, first)):
+        np.testing.assert_allclose(advantages(delta, term, trunc, 0.5)[0, 0], 1.0)
+
+
+@pytest.mark.parametrize("bootstrap", [True, False])
+def test_a_time_limit_bootstraps_unless_told_otherwise(bootstrap):
+    carrier = ppo.make(S, A, ppo.PpoConfig(rollout=T, hidden=(8,), bootstrap_on_truncation=bootstrap))
+    state = carrier.init(jax.random.key(1), N)
+    cut, ended = (rollout_of(carrier, state, **{name: 1.0}) for name in ("truncated", "terminated"))
+    a, b = (jax.jit(carrier.prepare)(state, r, HYPER)[2] for r in (cut, ended))
+    assert np.allclose(a, b) != bootstrap
+    assert np.allclose(b, ended.reward.reshape(-1) - jax.jit(carrier.prepare)(state, ended, HYPER)[1].value, atol=1e-6)
+
+
+# --- the entropy weight and the losses
+
+
+def test_the_bonus_is_the_weight_times_the_analytic_entropy():
+    log_std = jnp.array([-0.3, 0.7])
+    entropy = 2 * (0.5 + 0.5 * np.log(2 * np.pi)) + 0.4
+    low, high = (ppo.entropy_bonus(log_std, entropy_weight=jnp.float32(w)) for w in (0.01, 0.11))
+    np.testing.assert_allclose(low, -0.01 * entropy, rtol=1e-6)
+    np.testing.assert_allclose(high - low, -0.1 * entropy, rtol=1e-5)
+    slope = jax.grad(lambda x: ppo.entropy_bonus(x, entropy_weight=jnp.float32(0.3)))(log_std)
+    np.testing.assert_allclose(slope, [-0.3, -0.3], rtol=1e-6)
+
+
+def test_the_weight_reaches_log_std_and_nothing_else(state, prepared, update):
+    """With Adam's first step a sign, only the gradient's direction shows: two weights of opposite pull on log_std."""
+    rows = prepared[1]
+    low, high = update(state, rows, 0.0), update(state, rows, 5.0)
+    for name in ("policy", "value"):
+        moments = [leaves(out.state.opt.mu["params"][name]) for out in (low, high)]
+        # The global norm is clipped over all parameters, so the other gradients keep their direction only.
+        for a, b in zip(*moments, strict=True):
+            np.testing.assert_allclose(a / (np.linalg.norm(a) + 1e-12), b / (np.linalg.norm(b) + 1e-12), atol=1e-4)
+    before, after = (np.asarray(out.state.params["params"]["log_std"]) for out in (low, high))
+    assert np.all(after > 0)
+    assert not np.array_equal(before, after)
+    assert low.metrics["critic_loss"] == high.metrics["critic_loss"]
+    assert low.metrics["actor_loss"] == high.metrics["actor_loss"]
+
+
+def test_first_minibatch_has_ratio_one(state, prepared, update):
+    out = update(state, prepared[1], 0.01)
+    np.testing.assert_allclose(out.metrics["kl"], 0.0, atol=1e-6)
+    assert out.metrics["clip_fraction"] == 0.0
+    later = update(update(state, prepared[1], 0.01).state, prepared[1], 0.01)
+    assert later.metrics["kl"] > 0.0
+
+
+def test_clipped_loss_takes_the_smaller_gain():
+    ratio, advantage = jnp.array([1.5, 0.5, 1.5, 0.5]), jnp.array([1.0, 1.0, -1.0, -1.0])
+    np.testing.assert_allclose(ppo.clipped_loss(ratio, advantage, 0.2), -np.mean([1.2, 0.5, -1.5, -0.8]), rtol=1e-6)
+
+
+def test_value_loss_with_and_without_clipping():
+    value, old, target = jnp.array([2.0, 0.0]), jnp.zeros(2), jnp.array([1.0, 1.0])
+    np.testing.assert_allclose(ppo.value_loss(value, old, target, 0.2, False), 1.0)
+    np.testing.assert_allclose(ppo.value_loss(value, old, target, 0.2, True), 0.5 * np.mean([1.0, 1.0]))
+    np.testing.assert_allclose(ppo.value_loss(1.1 * target, old, target, 0.2, True), 0.5 * 0.64, rtol=1e-6)
+
+
+def test_entropy_is_analytic_and_what_auto_tuning_reads(carrier, state, prepared, update):
+    expected = A * (0.5 + 0.5 * np.log(2 * np.pi))
+    np.testing.assert_allclose(carrier.entropy(state, jnp.zeros((2, S)), jax.random.key(0)), expected, rtol=1e-6)
+    np.testing.assert_allclose(update(state, prepared[1], 0.1).signals.log_prob, [-expected], rtol=1e-6)
+
+
+def test_residuals_are_those_of_the_rollout_in_its_order(carrier, state, prepared):
+    rollout = rollout_of(carrier, state)
+    rows, residuals = prepared[1:]
+    assert residuals.shape == (T * N,)
+    after = carrier.prepare(state, rollout._replace(obs=rollout.next_obs), HYPER)[1].value
+    np.testing.assert_allclose(residuals, rollout.reward.reshape(-1) + 0.9 * after - rows.value, atol=1e-6)
+    np.testing.assert_allclose(rows.target, rows.advantage + rows.value, atol=1e-6)
+
+
+def test_signals_carry_no_gradient(carrier, state, prepared):
+    def total(weight):
+        out = carrier.update(state, prepared[1], entropy_weight=weight, hyper=HYPER)
+        return sum(jnp.sum(x) for x in jax.tree.leaves(out.signals))
+
+    assert jax.jit(jax.grad(total))(jnp.float32(0.1)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("size", "action", "count"), [(11, 3, 10119), (17, 6, 11085), (27, 8, 12497), (376, 17, 57763)]
+)
+def test_parameter_counts(size, action, count):
+    state = jax.eval_shape(lambda: ppo.make(size, action, ppo.PpoConfig()).init(jax.random.key(0), 1))
+    assert sum(x.size for x in jax.tree.leaves(state.params)) == count
+
+
+def test_initial_kernels_are_orthogonal_with_their_gains(state):
+    params = state.params["params"]
+    first = np.asarray(params["policy"]["Dense_1"]["kernel"])
+    np.testing.assert_allclose(first.T @ first, 2 * np.eye(8), atol=1e-5)
+    head = np.asarray(params["policy"]["Dense_2"]["kernel"])
+    np.testing.assert_allclose(head.T @ head, 1e-4 * np.eye(A), atol=1e-8)
+    assert all(np.all(layer["bias"] == 0) for layer in params["value"].values())
+
+
+# --- normalisation
+
+
+def test_running_moments_equal_those_of_all_values():
+    data = np.random.default_rng(0).normal(3.0, 2.0, (50, 4, 2)).astype(np.float32)
+    moments = empty((2,))
+    for batch in data:
+        moments = merge(moments, jnp.asarray(batch))
+    np.testing.assert_allclose(moments.mean, data.reshape(-1, 2).mean(0), rtol=1e-4)
+    np.testing.assert_allclose(moments.var, data.reshape(-1, 2).var(0), rtol=1e-4)
+    np.testing.assert_allclose(np.std(normalise(moments, jnp.asarray(data), 10.0)), 1.0, rtol=1e-2)
+    assert float(normalise(moments, jnp.full((1, 2), 1e6), 10.0)[0, 0]) == 10.0
+    one = merge(empty(), jnp.asarray(data[..., 0].reshape(-1)))
+    np.testing.assert_allclose(denormalise(one, normalise(one, jnp.float32(4.5), 10.0)), 4.5, rtol=1e-6)
+
+
+def test_rewards_are_divided_by_the_deviation_of_the_discounted_return(carrier, state):
+    rewards = np.random.default_rng(1).normal(5.0, 3.0, (40, N)).astype(np.float32)
+    seen, total = [], np.zeros(N)
+    scale = jax.jit(carrier.scale_reward)
+    for t, reward in enumerate(rewards):
+        done = np.full(N, float(t % 10 == 9), np.float32)
+        state, scaled = scale(state, jnp.asarray(reward), jnp.asarray(done), HYPER)
+        total = 0.9 * total + reward
+        seen.append(total.copy())
+        total = total * (1 - done)
+    np.testing.assert_allclose(scaled, rewards[-1] / np.std(seen), rtol=1e-3)
+    assert np.all(np.asarray(state.discounted) == 0.0)  # the last step ended every episode
+
+
+def test_looking_at_an_observation_learns_nothing_from_it(carrier, state):
+    seen, _ = carrier.observe(state, jnp.full((N, S), 7.0))
+    assert float(seen.obs_moments.mean[0]) == pytest.approx(7.0, rel=1e-3)
+    assert np.all(np.isfinite(carrier.view(seen, jnp.zeros((N, S)))))
+    assert np.all(np.abs(carrier.act_deterministic(seen, jnp.full((N, S), -50.0))) <= 1.0)
+
+
+def test_adaptive_rate_follows_the_divergence_and_a_normalised_value_is_put_back_in_units():
+    config = ppo.PpoConfig(
+        rollout=T, hidden=(8,), activation="elu", orthogonal=False, shared=True, normalise_value=True,
+        normalise_reward=False, adaptive_rate=True, log_std_bounds=(-20.0, 2.0),
+    )  # fmt: skip
+    carrier = ppo.make(S, A, config)
+    state = carrier.init(jax.random.key(0), N)
+    hyper = HYPER._replace(reward_scale=0.01)
+    np.testing.assert_allclose(carrier.scale_reward(state, jnp.full(N, 5.0), jnp.zeros(N), hyper)[1], 0.05, rtol=1e-6)
+    for kl, factor in ((0.1, 1 / 1.5), (0.001, 1.5), (0.008, 1.0)):
+        rate = carrier.end_epoch(state, {"kl": jnp.float32(kl)}, hyper).rate
+        np.testing.assert_allclose(rate, factor, rtol=1e-6)
+    rollout = rollout_of(carrier, state)
+    rollout = rollout._replace(reward=100.0 + rollout.reward)
+    after, rows, residuals = jax.jit(carrier.prepare)(state, rollout, hyper)
+    np.testing.assert_allclose(np.mean(residuals), 100.0, atol=3.0)  # in units of reward, not of the network
+    assert abs(float(jnp.mean(rows.target))) < 1.5
+    assert float(after.value_moments.mean) > 50.0
+
+
+# --- minibatches and the loop
+
+
+@pytest.mark.parametrize("size", [12, 1000, 1024])
+def test_every_epoch_sees_every_row_once_in_an_order_of_its_own(size):
+    order = np.asarray(minibatches(jax.random.key(3), size, 6, 4)).reshape(6, size)
+    np.testing.assert_array_equal(np.sort(order, axis=1), np.tile(np.arange(size), (6, 1)))
+    assert len({tuple(row) for row in order}) > 1
+    again = np.asarray(minibatches(jax.random.key(4), size, 6, 4)).reshape(6, size)
+    assert not np.array_equal(order[0], again[0])
+
+
+def test_minibatches_do_not_follow_time():
+    """Neighbours in time share a minibatch of a quarter of the rows as often as chance has it."""
+    order = np.asarray(jax.vmap(lambda k: minibatches(k, 256, 4, 4))(jax.random.split(jax.random.key(0), 50)))
+    of_row = np.empty((50, 4, 256), np.int64)
+    np.put_along_axis(of_row, order.reshape(50, 4, 256), np.arange(256)[None, None] // 64, axis=2)
+    assert abs(np.mean(of_row[..., 1:] == of_row[..., :-1]) - 63 / 255) < 0.02
+
+
+def loop_of(world, names=("aes",), **options):
+    config = ppo.PpoConfig(rollout=5, epochs=2, minibatches=2, hidden=(8,), **options)
+    carrier = ppo.make(world.obs_size, world.action_size, config)
+    return make_program(
+        world, carrier, lambda r: schedules.build(names, r.schedule_hyper, r.schedule), LoopConfig(4, 20, fresh=False)
+    )
+
+
+def run_of(world, weight=0.05, seed=0, hyper=HYPER, **rule):
+    rule = ScheduleHyper(base=weight, target_entropy=-1.0, updates=1000.0, **rule)
+    return Run(jnp.uint32(seed), (), jnp.int32(0), floats(rule), floats(hyper), jnp.float32(0.0))
+
+
+def test_one_proxy_per_rollout_and_one_tick_per_minibatch(bandit, monkeypatch):
+    loop, run = loop_of(bandit), run_of(bandit)
+    calls = []
+    original = schedules.proxies.quantile
+    monkeypatch.setattr(schedules.proxies, "quantile", lambda *a: (calls.append(a[0].shape), original(*a))[1])
+    state, logs = jax.jit(loop.chunk)(jax.jit(loop.init)(run), run, jnp.int32(0))
+    assert calls == [(20,)]  # traced once, in the body of the scan over rollouts, on 5 steps of 4 environments
+    assert int(state.schedule.count) == 4 * 2 * 2  # rollouts, epochs, minibatches
+    recorded = np.asarray(logs["stream_td_quantile/update"]).reshape(4, 4)
+    assert np.all(recorded == recorded[:, :1])
+    assert len(set(recorded[:, 0])) == 4
+
+
+def test_a_rollout_must_fit_between_evaluations(bandit):
+    carrier = ppo.make(1, 1, ppo.PpoConfig(rollout=7, minibatches=2))
+    with pytest.raises(ValueError, match=r"20 vector steps .* multiple of the rollout 7"):
+        make_program(bandit, carrier, lambda r: schedules.build("fixed", r.schedule_hyper), LoopConfig(4, 20))
+    carrier = ppo.make(1, 1, ppo.PpoConfig(rollout=5, minibatches=3))
+    with pytest.raises(ValueError, match="20 transitions cannot be cut into 3"):
+        make_program(bandit, carrier, lambda r: schedules.build("fixed", r.schedule_hyper), LoopConfig(4, 20))
+
+
+def test_bandit_policy_is_the_maximum_entropy_one_at_three_weights(bandit):
+    """Without normalised advantages and clipping the optimum is N(centre, lam / (2 curvature)), as for the others."""
+    weights = np.array([0.1, 0.2, 0.4], np.float32)
+    config = ppo.PpoConfig(
+        rollout=64, epochs=4, minibatches=4, hidden=(16,), log_std=-1.5, value_clip=False,
+        normalise_obs=0.0, normalise_reward=False, normalise_advantage=False,
+    )  # fmt: skip
+    carrier = ppo.make(1, 1, config)
+    loop = make_program(
+        bandit, carrier, lambda r: schedules.build("fixed", r.schedule_hyper), LoopConfig(16, 64 * 40, fresh=False)
+    )
+    hyper = ppo.PpoHyper(learning_rate=1e-3)
+    runs = [run_of(bandit, weight, seed, hyper) for weight in weights for seed in range(2)]
+    runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
+    state, chunk, late = jax.jit(jax.vmap(loop.init))(runs), jax.jit(jax.vmap(loop.chunk, (0, 0, None))), []
+    for index in range(6):
+        state, logs = chunk(state, runs, jnp.int32(2560 * index))
+        if index >= 2:
+            mean = jax.vmap(lambda s: carrier.act_deterministic(s, jnp.zeros((1, 1)))[0, 0])(state.agent)
+            late.append((mean, jnp.exp(2 * logs["policy_entropy"] - 1.0) / (2 * jnp.pi)))
+    mean, var = np.mean(np.asarray(late), 0).reshape(2, len(weights), 2).mean(-1)
+    np.testing.assert_allclose(var, weights / 10.0, rtol=0.1)
+    np.testing.assert_allclose(mean, 0.3, atol=0.03)
+
+
+def test_normalised_advantages_leave_the_std_without_equilibrium():
+    """On r = -k (a - a0)^2 the normalised gain pulls by -sqrt(2) whatever the std is."""
+    noise = jax.random.normal(jax.random.key(0), (200_000,))
+    for log_std in (-1.0, 0.5):
+
+        def objective(x, weight, log_std=log_std):
+            action = jnp.exp(log_std) * noise
+            gain = -(action**2)
+            gain = (gain - jnp.mean(gain)) / jnp.std(gain)
+            log_prob = -0.5 * (action / jnp.exp(x)) ** 2 - x
+            return jnp.mean(gain * jnp.exp(log_prob - jax.lax.stop_gradient(log_prob))) + weight * x
+
+        for weight in (0.5, 1.3, 1.6):
+            slope = float(jax.grad(objective)(jnp.float32(log_std), weight))
+            assert slope == pytest.approx(weight - 2**0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: ppo.PpoConfig(rollout=0), "PpoConfig.rollout must be at least 1; got 0"),
+        (lambda: ppo.PpoConfig(hidden=()), "PpoConfig.hidden"),
+        (lambda: ppo.PpoConfig(activation="swish"), "must be one of relu, tanh, elu, gelu; got 'swish'"),
+        (lambda: ppo.check(ppo.PpoHyper(gamma=1.5)), r"PpoHyper.gamma must lie in \[0, 1\]; got 1.5"),
+        (lambda: ppo.check(ppo.PpoHyper(clip=0.0)), "PpoHyper.clip must be positive and finite; got 0"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
