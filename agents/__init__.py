@@ -1,7 +1,7 @@
 """Maximum-entropy carriers (losses and one update each) and what they share: replay, networks, the run loop."""
 
 from aesjax.registry import Registry
-from agents import ppo, sac, sql
+from agents import meow, ppo, sac, sql
 from agents.spec import CarrierSpec
 from agents.types import Carrier, OnPolicyCarrier, Transition, UpdateOut, World
 
@@ -32,4 +32,5 @@ CARRIERS = Registry(
             "log_prob": "it reads log_prob, and SQL's sampler is implicit: it has no density",
         },
     ),
+    meow=CarrierSpec("MEow", meow.make, meow.MeowConfig, meow.MeowHyper, meow.check, baseline="fixed"),
 )

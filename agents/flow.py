@@ -12,29 +12,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from aesjax.types import Array
-from agents.networks import uniform_bias
+from agents.networks import orthogonal, uniform_bias
 
-__all__ = ["COUPLINGS", "ConditionalFlow", "Perceptron", "Squash", "dropout_masks", "orthogonal"]
+__all__ = ["COUPLINGS", "ConditionalFlow", "Perceptron", "Squash", "dropout_masks"]
 
 COUPLINGS = 4
-POLAR_STEPS = 60  # enough for singular values down to 1e-8 of the norm
 Masks = Sequence[Sequence[Array]]  # per coupling and hidden layer, (..., width) float32: 0 or 1 / (1 - rate)
-
-
-def orthogonal(key: Array, shape: Sequence[int], dtype=jnp.float32) -> Array:
-    """Uniformly random matrix with orthonormal rows or columns: the polar factor of a Gaussian one.
-
-    By Newton-Schulz iteration, matrix products alone. The QR factorisation of `nn.initializers.orthogonal` gives the
-    same law, but several batched ones in one program (stacked runs) wait for each other for ever in XLA's CPU runtime.
-    """
-    x = jax.random.normal(key, tuple(shape), dtype)
-    tall = x if shape[0] >= shape[1] else x.T
-
-    def step(_: Any, x: Array) -> Array:
-        return 1.5 * x - 0.5 * x @ (x.T @ x)
-
-    tall = jax.lax.fori_loop(0, POLAR_STEPS, step, tall / jnp.linalg.norm(tall))
-    return tall if shape[0] >= shape[1] else tall.T
 
 
 class Swish(nn.Module):
@@ -108,7 +91,7 @@ class ConditionalFlow(nn.Module):
     def setup(self) -> None:
         """Names of the parameters: t_0 ... t_3, h, b."""
         zeros = nn.initializers.zeros_init()
-        self.t = [Perceptron(self.hidden, self.action_size, orthogonal, True) for _ in range(COUPLINGS)]
+        self.t = [Perceptron(self.hidden, self.action_size, orthogonal(), True) for _ in range(COUPLINGS)]
         self.h = Perceptron(self.hidden, self.action_size, zeros)
         twin = nn.vmap(
             Perceptron,

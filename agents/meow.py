@@ -83,7 +83,6 @@ class MeowState(NamedTuple):
     params: Any
     target: Any  # same structure; only its prior and shifts are ever evaluated
     opt: Any
-    units: Array  # (2,) reward per nat: the multipliers of the last update, in which `q_value` reports; nothing else
 
 
 def shift_weight(units: str, entropy_weight: Array, reference_weight: Any) -> Any:
@@ -162,7 +161,7 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
     def init(key: Array) -> MeowState:
         params = net.init(key, jnp.zeros((1, obs_size)), jnp.zeros((1, action_size)))
         # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
-        return MeowState(params, jax.tree.map(jnp.copy, params), optimiser.init(params), jnp.zeros(2))
+        return MeowState(params, jax.tree.map(jnp.copy, params), optimiser.init(params))
 
     def sample(params: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
         """Action and exact log-density, (N, A) and (N,); ``noise`` (N, A) is standard normal."""
@@ -206,9 +205,8 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
         q = value(state.params, batch.obs, batch.action, masks, weights)
         return critic_loss(q, target_of(state, batch, weights, hyper.gamma))[1].reshape(-1)
 
-    def q_value(state: MeowState, obs: Array, action: Array) -> Array:
-        weights = {"shift_weight": state.units[0], "entropy_weight": state.units[1]}
-        return value(state.params, obs, action, None, weights)
+    def q_value(state: MeowState, obs: Array, action: Array, *, entropy_weight: Array, hyper: MeowHyper) -> Array:
+        return value(state.params, obs, action, None, weights_of(entropy_weight, hyper))
 
     def update(
         state: MeowState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: MeowHyper
@@ -228,7 +226,6 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
         finite = jnp.isfinite(loss)
         params, opt = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, (state.params, state.opt))
         new_target = jax.tree.map(lambda t, p: t + hyper.tau * (p - t), state.target, params)
-        units = jnp.stack([jnp.float32(weights["shift_weight"]), jnp.float32(entropy_weight)])
         noise = jax.random.normal(key_sample, batch.action.shape)
         signals = Signals(
             td_error=error.reshape(-1),
@@ -238,6 +235,6 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
             log_prob=jax.lax.stop_gradient(sample(params, batch.obs, noise)[1]),
         )
         metrics = {"critic_loss": loss, "actor_loss": jnp.zeros(())}
-        return UpdateOut(MeowState(params, new_target, opt, units), signals, metrics)
+        return UpdateOut(MeowState(params, new_target, opt), signals, metrics)
 
     return Carrier(init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size)

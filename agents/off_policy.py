@@ -81,20 +81,21 @@ def make_off_policy(world: World, carrier: Carrier, schedule_of: ScheduleOf, con
             state.agent, rb.unpack(rows, s, a), key_update, step, entropy_weight=state.schedule.weight, hyper=hyper
         )
         # What no schedule of the program reads is dead code, which the compiler removes.
-        moved = carrier.q_value(out.state, newest.obs, newest.action) - carrier.q_value(
-            state.agent, newest.obs, newest.action
+        after, before = (
+            carrier.q_value(agent, newest.obs, newest.action, entropy_weight=state.schedule.weight, hyper=hyper)
+            for agent in (out.state, state.agent)
         )
         signals = schedule.measure(
             out.signals._replace(
                 fresh_td_error=None if state.fresh is None else state.fresh.reshape(-1),
-                fresh_critic_drift=jnp.mean(jnp.abs(moved)),
+                fresh_critic_drift=jnp.mean(jnp.abs(after - before)),
                 true_drift=drift_change,
             )
         )
-        after = schedule.update(signals, state.schedule)
-        health = runs.examine(state.health, out, after.weight, step)
-        state = state._replace(agent=out.state, schedule=after, coupling=coupling, health=health, replay=None)
-        return state, runs.update_logs(out, after.logs), dict(signals.measured or {}), jnp.ones(())
+        ticked = schedule.update(signals, state.schedule)
+        health = runs.examine(state.health, out, ticked.weight, step)
+        state = state._replace(agent=out.state, schedule=ticked, coupling=coupling, health=health, replay=None)
+        return state, runs.update_logs(out, ticked.logs), dict(signals.measured or {}), jnp.ones(())
 
     def one_step(state: RunState, run: Run, step: Array, keys: Array, values: Array, change: Array):
         state, newest, finished = collect(state, step, keys[:3], world.params_of(values))

@@ -153,7 +153,8 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
         target = target_of(state, batch, noise, entropy_weight, hyper.gamma)
         return critic_loss(value(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
 
-    def q_value(state: SacState, obs: Array, action: Array) -> Array:
+    def q_value(state: SacState, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: Any = None) -> Array:
+        del entropy_weight, hyper  # other carriers need them
         return value(state.critic, obs, action)
 
     def actor_step(carry: tuple[Any, Any], noise: Array, *, critic: Any, obs: Array, weight: Array, rate: Any):

@@ -89,7 +89,6 @@ class SqlState(NamedTuple):
     target: Any  # same structure as critic
     actor_opt: Any
     critic_opt: Any
-    reward_scale: Array  # () of the last update, by which `q_value` divides; nothing else reads it
 
 
 def soft_value(q: Array, *, temperature: Array | float, action_size: int) -> Array:
@@ -168,7 +167,7 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
         critic = critic_net.init(key_critic, obs, action)
         # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
         target = jax.tree.map(jnp.copy, critic)
-        return SqlState(actor, critic, target, optimiser.init(actor), optimiser.init(critic), jnp.ones(()))
+        return SqlState(actor, critic, target, optimiser.init(actor), optimiser.init(critic))
 
     def act(state: SqlState, obs: Array, key: Array) -> Array:
         return particles(state.actor, obs, jax.random.normal(key, (obs.shape[0], 1, action_size)))[:, 0]
@@ -198,8 +197,9 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
         target = target_of(state, batch, key, entropy_weight, hyper)
         return critic_loss(value(state.critic, batch.obs, batch.action), target)[1].reshape(-1) / hyper.reward_scale
 
-    def q_value(state: SqlState, obs: Array, action: Array) -> Array:
-        return value(state.critic, obs, action) / state.reward_scale
+    def q_value(state: SqlState, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: SqlHyper) -> Array:
+        del entropy_weight
+        return value(state.critic, obs, action) / hyper.reward_scale
 
     def update(
         state: SqlState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SqlHyper
@@ -235,7 +235,7 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
         actor, actor_opt = descend(state.actor, grads, state.actor_opt, hyper.learning_rate)
         new_target = jax.tree.map(lambda t, p: t + hyper.tau * (p - t), state.target, critic)
         scale = jnp.asarray(hyper.reward_scale, jnp.float32)
-        new = SqlState(actor, critic, new_target, actor_opt, critic_opt, scale)
+        new = SqlState(actor, critic, new_target, actor_opt, critic_opt)
         value_loss = jax.lax.stop_gradient(loss) / scale**2
         critic_drift = optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic))
         signals = Signals(td_error=error.reshape(-1) / scale, value_loss=value_loss, critic_drift=critic_drift)

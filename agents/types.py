@@ -36,6 +36,10 @@ class _Residuals(Protocol):
     def __call__(self, state: Any, batch: Transition, key: Array, *, entropy_weight: Array, hyper: Any) -> Array: ...
 
 
+class _Values(Protocol):
+    def __call__(self, state: Any, obs: Array, action: Array, *, entropy_weight: Array, hyper: Any) -> Array: ...
+
+
 class Carrier(NamedTuple):
     """An off-policy maximum-entropy algorithm. The entropy weight is an argument of every call that uses one.
 
@@ -49,7 +53,7 @@ class Carrier(NamedTuple):
     entropy: Callable[[Any, Array, Array], Array]  # state, obs (B, S), key -> () nats, mean over the observations
     update: _Update  # state, batch (B,), key, step () -> UpdateOut
     td_error: _Residuals  # residuals of a batch under the current parameters, (2B,); no gradient
-    q_value: Callable[[Any, Array, Array], Array]  # state, obs (B, S), action (B, A) -> (2, B)
+    q_value: _Values  # state, obs (B, S), action (B, A) -> (2, B), without dropout
     batch_size: int
 
 

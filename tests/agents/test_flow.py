@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.flow import COUPLINGS, ConditionalFlow, Perceptron, dropout_masks, orthogonal
+from agents.flow import COUPLINGS, ConditionalFlow, Perceptron, dropout_masks
+from agents.networks import orthogonal
 
 S, A, N = 3, 3, 64
 HIDDEN = (8, 8)
@@ -143,7 +144,7 @@ def test_initial_kernels_are_orthogonal_in_the_couplings_and_zero_in_prior_and_s
 
 def test_orthogonal_kernels_are_uniformly_distributed():
     """Each entry of a Haar matrix has mean 0 and variance 1 / n."""
-    entries = jax.jit(jax.vmap(lambda key: orthogonal(key, (4, 4))))(jax.random.split(jax.random.key(0), 4000))
+    entries = jax.jit(jax.vmap(lambda key: orthogonal()(key, (4, 4))))(jax.random.split(jax.random.key(0), 4000))
     np.testing.assert_allclose(np.mean(entries, 0), 0.0, atol=0.04)
     np.testing.assert_allclose(np.var(np.asarray(entries), 0), 0.25, rtol=0.1)
 
@@ -162,7 +163,7 @@ def plain_perceptron(params, x, masks):
 
 
 def test_the_network_is_the_textbook_form():
-    net = Perceptron((8, 6), 2, orthogonal, layer_norm=True)
+    net = Perceptron((8, 6), 2, orthogonal(), layer_norm=True)
     x, rng = 1e-2 * jax.random.normal(jax.random.key(0), (10, 4)), np.random.default_rng(0)
     shapes = jax.eval_shape(net.init, jax.random.key(1), x)
     # Small pre-activations, where LayerNorm's epsilon shows.

@@ -207,15 +207,11 @@ def test_the_halves_differ_in_training_and_repeat_their_dropout_with_the_key(car
 
 def test_without_dropout_the_halves_differ_by_the_shifts_alone(carrier, state):
     batch = make_batch()
-    seen = state._replace(units=jnp.array([0.25, 0.7]))
-    q = np.asarray(jax.jit(carrier.q_value)(seen, batch.obs, batch.action))
+    q = jax.jit(carrier.q_value)(state, batch.obs, batch.action, entropy_weight=jnp.float32(0.7), hyper=HYPER)
+    q = np.asarray(q)
     shift, core, _ = parts(state.params, batch.obs, batch.action)
     np.testing.assert_allclose(q, 0.25 * shift + 0.7 * core, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(q[0] - q[1], 0.25 * (shift[0] - shift[1]), atol=1e-4)
-
-
-def test_q_values_come_in_the_units_of_the_last_update(carrier, state):
-    np.testing.assert_array_equal(step(carrier, state, make_batch(), 0.7).state.units, np.float32([0.25, 0.7]))
 
 
 @pytest.mark.parametrize("units", ["ref", "lam", "one"])
@@ -450,8 +446,10 @@ def test_impossible_hyper_parameters_are_refused_with_the_value(bad, message):
 @pytest.mark.learning
 def test_meow_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
     """r = -5 (a - 0.3)^2: the optimum is Gaussian with variance lam / 10; four times the weight doubles the std."""
-    weights, seeds = np.array([0.05, 0.1, 0.2], np.float32), 2
-    carrier = meow.make(1, 1, config(flow_hidden=(16, 16), shift_hidden=(8,), batch_size=64, log_sigma_min=-4.0))
+    weights, seeds = np.array([0.1, 0.2, 0.4], np.float32), 2
+    # Without dropout: its noise in the latent is learned as extra spread, about 0.0025 of variance here.
+    plain = config(flow_hidden=(16, 16), shift_hidden=(8,), batch_size=64, log_sigma_min=-4.0, dropout=0.0)
+    carrier = meow.make(1, 1, plain)
     settings = LoopConfig(4, 600, 100, 2000, fresh=False)
     loop = make_off_policy(bandit, carrier, lambda run: schedules.build(("fixed",), run.schedule_hyper), settings)
     floats = lambda tree: jax.tree.map(jnp.float32, tree)  # noqa: E731

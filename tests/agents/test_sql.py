@@ -219,7 +219,7 @@ def test_residuals_and_values_carry_no_gradient(carrier, state):
 
 
 def test_the_state_holds_no_weight_and_there_is_no_density(state):
-    assert set(state._fields) == {"actor", "critic", "target", "actor_opt", "critic_opt", "reward_scale"}
+    assert set(state._fields) == {"actor", "critic", "target", "actor_opt", "critic_opt"}
     assert step(state, make_batch(), 0.3).signals.log_prob is None
 
 
@@ -272,7 +272,8 @@ def test_what_leaves_the_carrier_does_not_depend_on_the_reward_scale(carrier, st
     np.testing.assert_allclose(a.signals.td_error, b.signals.td_error, atol=1e-6)
     np.testing.assert_allclose(a.signals.value_loss, b.signals.value_loss, rtol=1e-5)
     q_value = jax.jit(carrier.q_value)
-    q = [q_value(out.state, batch.obs, batch.action) for out in (a, b)]
+    hypers = (one, one._replace(reward_scale=8.0))
+    q = [q_value(out.state, batch.obs, batch.action, hyper=hyper) for out, hyper in zip((a, b), hypers, strict=True)]
     np.testing.assert_allclose(q[0], q[1], atol=1e-6)
     np.testing.assert_allclose(q[0], critics(state.critic, batch.obs, batch.action), atol=1e-5)
     for x, y in zip(leaves(a.state.actor), leaves(b.state.actor), strict=True):

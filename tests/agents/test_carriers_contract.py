@@ -1,0 +1,142 @@
+"""What every registered carrier owes the lab: any schedule on any proxy, in one program, and nothing hidden."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aesjax.schedules import PROXIES, SCHEDULES, Choice, ScheduleHyper, build, required_signals
+from agents import CARRIERS, OnPolicyCarrier
+from agents.loop import LoopConfig, Run, make_program
+from envs import make
+from envs.world import World
+
+TOTAL = 80
+
+
+def choices_of(name):
+    """Every schedule by itself, and the paper's under every proxy and source that the carrier can feed."""
+    everything = [Choice(schedule) for schedule in SCHEDULES]
+    everything += [Choice("aes", proxy, source) for proxy in PROXIES for source in ("update", "fresh")]
+    return [c for c in dict.fromkeys(everything) if not set(required_signals(c)) & set(CARRIERS[name].absent)]
+
+
+def floats(tree):
+    return jax.tree.map(jnp.float32, tree)
+
+
+@pytest.fixture(scope="module", params=list(CARRIERS))
+def trained(request):
+    """All schedules on one carrier after one chunk of an abruptly drifting toy task, one run per schedule."""
+    name = request.param
+    world = World(make("toy"), TOTAL)
+    carrier = toy_carrier(name, world)
+    choices = choices_of(name)
+    config = LoopConfig(4, 40, 8, 200, fresh_window=32, coupling=True, fresh=not isinstance(carrier, OnPolicyCarrier))
+    loop = make_program(world, carrier, lambda run: build(choices, run.schedule_hyper, run.schedule), config)
+    rule = ScheduleHyper(base=0.1, target_entropy=-2.0, updates=100.0)
+    clamped = rule._replace(lambda_min=0.1, lambda_max=0.1)
+
+    def run(index, rule, coupling=0.0):
+        hyper = floats(CARRIERS[name].hyper())
+        drift = world.drift("abrupt", 1)
+        return Run(jnp.uint32(1), drift, jnp.int32(index), floats(rule), hyper, jnp.float32(coupling))
+
+    runs = [run(i, rule) for i in range(len(choices))]
+    runs += [run(choices.index(Choice("fixed")), rule), run(choices.index(Choice("aes")), clamped)]
+    runs += [run(choices.index(Choice("aes")), rule, coupling=1.0)]
+    runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
+    start = jax.jit(jax.vmap(loop.init))(runs)
+    chunk = jax.jit(jax.vmap(loop.chunk, (0, 0, None)))
+    state, logs = chunk(start, runs, jnp.int32(0))
+    traces = chunk._cache_size()
+    again, _ = chunk(state, runs, jnp.int32(40))
+    assert chunk._cache_size() == traces == 1
+    evaluation = jax.jit(jax.vmap(loop.evaluate, (0, 0, None)))(again, runs, jnp.int32(80))
+    return name, carrier, choices, jax.device_get((start, state, again)), jax.device_get(logs), evaluation
+
+
+def toy_carrier(name, world):
+    spec = CARRIERS[name]
+    small: dict[str, Any] = {"hidden": (8,)}
+    if name == "ppo":
+        small |= {"rollout": 10, "epochs": 2, "minibatches": 2}
+    elif name == "meow":
+        small = {"flow_hidden": (8,), "shift_hidden": (8,), "batch_size": 16}
+    elif name == "sql":
+        small |= {"batch_size": 16, "value_samples": 4, "fixed_particles": 4, "updated_particles": 4}
+    else:
+        small |= {"batch_size": 16}
+    return spec.make(world.obs_size, world.action_size, spec.config(**small))
+
+
+def leaves(tree, index):
+    return [np.asarray(leaf)[index] for leaf in jax.tree.leaves(tree)]
+
+
+def test_every_schedule_and_proxy_gives_a_finite_positive_weight(trained):
+    name, _, choices, states, _, evaluation = trained
+    weights = np.asarray(states[2].schedule.weight)
+    assert len(choices) >= 12 if CARRIERS[name].absent else len(choices) == len(SCHEDULES) + 8
+    assert np.all(np.isfinite(weights))
+    assert np.all(weights > 0)
+    assert np.all(states[2].health.diverged_at == -1)
+    assert np.all(np.isfinite(evaluation["return_mean"]))
+
+
+def test_the_schedule_ticks_with_the_gradient_steps_of_its_carrier(trained):
+    name, carrier, _, states, _, _ = trained
+    expected = (16, 32) if isinstance(carrier, OnPolicyCarrier) else (32, 72)
+    for state, ticks in zip(states[1:], expected, strict=True):
+        assert set(np.asarray(state.schedule.count).tolist()) <= {ticks, ticks - 1}, name  # a skipped zero proxy waits
+
+
+def test_a_schedule_that_stands_still_is_the_fixed_weight_bit_for_bit(trained):
+    _, _, choices, states, _, _ = trained
+    fixed, clamped = len(choices), len(choices) + 1
+    for a, b in zip(leaves(states[2].agent, fixed), leaves(states[2].agent, clamped), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_another_weight_trains_another_agent(trained):
+    _, _, choices, states, _, _ = trained
+    a, b = choices.index(Choice("fixed")), choices.index(Choice("aes"))
+    pairs = zip(leaves(states[2].agent, a), leaves(states[2].agent, b), strict=True)
+    assert any(not np.array_equal(x, y) for x, y in pairs)
+
+
+def test_coupling_changes_the_updates_but_not_the_first(trained):
+    _, _, choices, states, _, _ = trained
+    plain, coupled = choices.index(Choice("aes")), len(choices) + 2
+    pairs = zip(leaves(states[1].agent, plain), leaves(states[1].agent, coupled), strict=True)
+    assert any(not np.array_equal(x, y) for x, y in pairs)
+
+
+def test_entropy_is_reported_and_finite(trained):
+    name, _, _, _, logs, _ = trained
+    entropy = np.asarray(logs["policy_entropy"])
+    assert np.all(np.isfinite(entropy)), name
+    # A policy on [-1, 1]^2 has at most log 4 nats; PPO's is that of its samples before they are clipped to the box.
+    assert np.all(entropy < (3.5 if name == "ppo" else np.log(4) + 0.35))
+
+
+def test_streams_hold_one_value_per_update(trained):
+    name, carrier, _, _, logs, _ = trained
+    stream = np.asarray(logs["stream_td_quantile/update"])
+    assert stream.shape[1] == (16 if isinstance(carrier, OnPolicyCarrier) else 40)
+    waiting = 0 if isinstance(carrier, OnPolicyCarrier) else 8
+    assert np.all(np.isnan(stream[:, :waiting]))
+    assert np.all(stream[:, waiting:] >= 0), name
+
+
+def test_deterministic_actions_lie_in_the_box_and_do_not_vary(trained):
+    name, carrier, _, states, _, _ = trained
+    agent = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), states[2].agent)
+    obs = jnp.linspace(-1.0, 1.0, 10).reshape(5, 2)
+    act = jax.jit(carrier.act_deterministic)
+    first = np.asarray(act(agent, obs))
+    assert first.shape == (5, 2)
+    assert np.all(np.abs(first) <= 1.0), name
+    np.testing.assert_array_equal(first, act(agent, obs))
