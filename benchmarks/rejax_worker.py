@@ -1,7 +1,8 @@
-"""rejax's SAC as a contestant of `aesjax bench`: reads one JSON request per line, answers with one line.
+"""rejax's SAC and PPO as contestants of `aesjax bench`: reads one JSON request per line, answers with one line.
 
 Runs in an environment of its own (rejax pins gymnax 0.0.9). The timed work is rejax's own `train_iteration` in a
-`fori_loop`, vmapped over seeds, without evaluation: collection of `num_envs` steps and one gradient step each.
+`fori_loop`, vmapped over seeds, without evaluation: for SAC collection of `num_envs` steps and one gradient step each,
+for PPO a rollout and its epochs.
 """
 
 import json
@@ -9,29 +10,30 @@ import sys
 import time
 
 import jax
-from rejax import SAC
+from rejax import PPO, SAC
 
-NUM_ENVS, REPLAY, ITERATIONS = 4, 5000, 50
+SAC_ENVS, REPLAY = 4, 5000
+PPO_ENVS, ROLLOUT, EPOCHS, MINIBATCHES = 8, 128, 10, 4
 
 
-def make_timer(runs, width, batch, seconds):
-    algo = SAC.create(
-        env="Pendulum-v1",
-        hidden_layer_sizes=(width, width),
-        num_envs=NUM_ENVS,
-        batch_size=batch,
-        buffer_size=REPLAY,
-        fill_buffer=256,
-        num_epochs=1,
-        learning_rate=1e-3,
-        gamma=0.97,
-        total_timesteps=10**8,
-        eval_freq=10**8,
-    )
+def make_algorithm(name, width, batch):
+    """The algorithm, iterations per call, and units of work per iteration: gradient steps, or environment steps."""
+    hidden, common = (width, width), {"env": "Pendulum-v1", "gamma": 0.97, "learning_rate": 1e-3}
+    common |= {"total_timesteps": 10**8, "eval_freq": 10**8}
+    if name == "ppo":
+        sizes = {"num_envs": PPO_ENVS, "num_steps": ROLLOUT, "num_epochs": EPOCHS, "num_minibatches": MINIBATCHES}
+        return PPO.create(agent_kwargs={"hidden_layer_sizes": hidden}, **sizes, **common), 2, PPO_ENVS * ROLLOUT
+    sizes = {"num_envs": SAC_ENVS, "batch_size": batch, "buffer_size": REPLAY, "fill_buffer": 256, "num_epochs": 1}
+    return SAC.create(hidden_layer_sizes=hidden, **sizes, **common), 50, 1
+
+
+def make_timer(algorithm, runs, width, batch, seconds):
+    """A function that does a fixed amount of work and returns its rate."""
+    algo, iterations, work = make_algorithm(algorithm, width, batch)
     state = jax.jit(jax.vmap(algo.init_state))(jax.random.split(jax.random.PRNGKey(0), runs))
 
     def iterate(state):
-        return jax.lax.fori_loop(0, ITERATIONS, lambda _, ts: algo.train_iteration(ts), state)
+        return jax.lax.fori_loop(0, iterations, lambda _, ts: algo.train_iteration(ts), state)
 
     step = jax.jit(jax.vmap(iterate), donate_argnums=0)
     box = {"state": step(step(state))}
@@ -45,20 +47,21 @@ def make_timer(runs, width, batch, seconds):
         return time.perf_counter() - began
 
     count = max(1, round(seconds / go(1)))
-    return lambda: runs * ITERATIONS * count / go(count)
+    return lambda: runs * iterations * work * count / go(count)
 
 
 def main():
+    """Answer requests until the input ends."""
     timers = {}
     for line in sys.stdin:
         request = json.loads(line)
         if "prepare" in request:
             case = request["prepare"]
-            timers[case["runs"], case["width"], case["batch"]] = make_timer(**case)
+            timers[case["algorithm"], case["runs"], case["width"], case["batch"]] = make_timer(**case)
             answer = {"ready": True}
         else:
             case = request["time"]
-            answer = {"updates_per_second": timers[case["runs"], case["width"], case["batch"]]()}
+            answer = {"rate": timers[case["algorithm"], case["runs"], case["width"], case["batch"]]()}
         print(json.dumps(answer), flush=True)
 
 

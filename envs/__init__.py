@@ -42,6 +42,7 @@ __all__ = [
 TASKS: dict[str, Task | str] = {
     "toy": "envs.toy.multigoal:TASK",
     "toy_multigoal_classic": "envs.toy.classic:TASK",
+    "pendulum": "envs.toy.pendulum:TASK",
 }
 
 # Tasks whose optimum is known: "module:attribute" of a function from drift values (M, D) to mean returns (M,).

@@ -1,4 +1,4 @@
-"""`aesjax bench`: agent updates per second, with every contestant taking turns in one session.
+"""`aesjax bench`: updates (PPO: environment steps) per second, every contestant taking turns in one session.
 
 A single absolute time means little on a shared machine. Each round times all contestants one after another, so that
 what is reported are ratios within a round, and beside them the matrix-multiplication rate of the same minute: the
@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,27 +34,84 @@ from aesjax.lab.sweep import (
     state_bytes,
 )
 from aesjax.schedules import ScheduleHyper
-from agents import sac
-from agents.loop import LoopConfig, Run, make_off_policy
+from agents import CARRIERS, OnPolicyCarrier
+from agents.loop import LoopConfig, Run, make_program
 from envs.world import World
 
 if TYPE_CHECKING:
     from experiments.cli import Bench
 
-__all__ = ["flops_per_update", "run"]
+__all__ = ["Setting", "flops_per_update", "run", "setting"]
 
-SIZES = {"small": (64, 128), "large": (256, 256)}  # hidden width (two layers), batch
 SCHEDULES = ("fixed", "aes", "auto", "aes_r")
-NUM_ENVS, REPLAY = 4, 5000
+REPLAY = 5000
 REJAX = ("rejax==0.1.3", "gymnax==0.0.9")
 TARGET_SECONDS = 1.0
-Timer = Callable[[], float]  # does a fixed amount of work, returns updates per second
+Timer = Callable[[], float]  # does a fixed amount of work, returns its rate
+
+
+class Setting(NamedTuple):
+    """What is timed: a carrier at one size."""
+
+    carrier: str
+    size: str
+    task: str
+    num_envs: int
+    config: dict[str, Any]
+    unit: str  # of the rates
+    flops: float  # of the matrix products in one unit
+    width: int
+    batch: int
+
+
+SIZES = {"small": (64, 128), "large": (256, 256)}  # hidden width (two layers), batch
+ROLLOUT = {"rollout": 128, "epochs": 10, "minibatches": 4}
+PARTICLES = {"value_samples": 16, "fixed_particles": 8, "updated_particles": 8}
+
+
+def setting(carrier: str, size: str) -> Setting:
+    """The sizes timed for a carrier: SAC as in other libraries' benchmarks, PPO as rejax's, the others as on the toy.
+
+    Raises:
+      ValueError: there is no such size.
+    """
+    if size not in SIZES or (size == "large" and carrier != "sac"):
+        raise ValueError(f"unknown size '{size}' for carrier '{carrier}'; known: {', '.join(SIZES)} (large: sac only)")
+    width, batch = SIZES[size]
+    hidden, steps = (width, width), "environment steps"
+    if carrier == "sac":
+        config = {"hidden": hidden, "batch_size": batch}
+        return Setting(carrier, size, "toy", 4, config, "updates", flops_per_update(width, batch), width, batch)
+    if carrier == "ppo":
+        # Without normalisation, as rejax has it by default.
+        config = {"hidden": hidden, "normalise_obs": 0.0, "normalise_reward": False} | ROLLOUT
+        net = 2.0 * (_mlp(3, width, 1) + _mlp(3, width, 1))
+        flops = net * (1 + 3 * ROLLOUT["epochs"])  # values and actions once, then forward and backward per epoch
+        return Setting(carrier, size, "pendulum", 8, config, steps, flops, width, batch)
+    if carrier == "sql":
+        batch, k = 32, PARTICLES
+        q, f = _mlp(4, width, 1), _mlp(4, width, 2)
+        value, score = 2 * k["value_samples"] * q, 2 * 2 * k["fixed_particles"] * q
+        flops = 2.0 * batch * (value + score + 6 * q + (k["fixed_particles"] + 3 * k["updated_particles"]) * f)
+        return Setting(
+            carrier, size, "toy", 4, {"hidden": hidden, "batch_size": batch} | k, "updates", flops, width, batch
+        )
+    if carrier == "meow":
+        batch = 64
+        coupling, prior, shift = _mlp(4, width, 2), _mlp(2, width, 2), _mlp(2, width, 1)
+        flops = 2.0 * batch * (4 * 2 * 3 * coupling + 3 * (prior + 2 * shift) + prior + 2 * shift)
+        config = {"flow_hidden": hidden, "shift_hidden": hidden, "batch_size": batch}
+        return Setting(carrier, size, "toy", 4, config, "updates", flops, width, batch)
+    raise ValueError(f"carrier '{carrier}' has no benchmark")
+
+
+def _mlp(inputs: int, width: int, outputs: int) -> int:
+    return inputs * width + width * width + width * outputs
 
 
 def flops_per_update(width: int, batch: int, obs: int = 2, action: int = 2) -> float:
     """Floating-point operations of the matrix products in one SAC update (2 per multiply-add)."""
-    actor = obs * width + width * width + width * 2 * action
-    critic = (obs + action) * width + width * width + width
+    actor, critic = _mlp(obs, width, 2 * action), _mlp(obs + action, width, 1)
     # Actor: target sample, then forward and backward of its loss. Each of two critics: target forward; forward and
     # backward of its loss (2x forward); in the actor's loss forward and backward to the action only.
     return 2.0 * batch * ((1 + 3) * actor + 2 * (1 + 3 + 2) * critic)
@@ -69,21 +126,23 @@ def _executables(program: Program, items: list[Any], devices: list[Any]) -> tupl
     return executables, executables.place(stack(items + [items[0]] * (waves.width - len(items))))
 
 
-def _ours(schedule: str, runs: int, width: int, batch: int, devices: list[Any]) -> Timer:
-    chunk = 50
-    world = World(envs.make("toy"), 10_000_000)
-    carrier = sac.make(world.obs_size, world.action_size, sac.SacConfig((width, width), batch))
+def _ours(schedule: str, case: Setting, runs: int, devices: list[Any]) -> Timer:
+    world, spec = World(envs.make(case.task), 10_000_000), CARRIERS[case.carrier]
+    carrier = spec.make(world.obs_size, world.action_size, spec.config(**case.config))
     needed = schedules.required_signals((schedule,), "td_quantile", None)
-    config = LoopConfig(NUM_ENVS, chunk, 32, REPLAY, fresh="fresh_td_error" in needed)
-    loop = make_off_policy(world, carrier, lambda run: schedules.build((schedule,), run.schedule_hyper), config)
-    hyper = sac.SacHyper(1e-3, 1e-3, 0.97, 0.01)
+    on_policy = isinstance(carrier, OnPolicyCarrier)
+    chunk = 2 * carrier.rollout if on_policy else 50
+    config = LoopConfig(case.num_envs, chunk, 32, REPLAY, fresh="fresh_td_error" in needed and not on_policy)
+    loop = make_program(world, carrier, lambda run: schedules.build((schedule,), run.schedule_hyper), config)
+    fields = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "gamma": 0.97, "tau": 0.01}
+    hyper = spec.hyper()._replace(**{k: v for k, v in fields.items() if k in spec.hyper._fields})
     drift = jax.device_get(world.drift("abrupt", 0))
     as_array = lambda tree: jax.tree.map(np.float32, tree)  # noqa: E731
-    rule = as_array(ScheduleHyper(base=0.05, target_entropy=-2.0, updates=1e5))
-    items = [Run(np.uint32(seed), drift, np.int32(0), rule, as_array(hyper)) for seed in range(runs)]
+    rule = as_array(ScheduleHyper(base=0.05, target_entropy=-float(world.action_size), updates=1e5))
+    items = [Run(np.uint32(seed), drift, np.int32(0), rule, as_array(hyper), np.float32(0)) for seed in range(runs)]
     executables, data = _executables(loop, items, devices)
     state = executables.init(data)
-    done = 0
+    done, work = 0, chunk * case.num_envs if on_policy else chunk
 
     def go(count: int) -> float:
         nonlocal state, done
@@ -97,12 +156,12 @@ def _ours(schedule: str, runs: int, width: int, batch: int, devices: list[Any]) 
 
     go(2)
     count = max(1, round(TARGET_SECONDS / go(1)))
-    return lambda: runs * chunk * count / go(count)
+    return lambda: runs * work * count / go(count)
 
 
-def _matmul(runs: int, width: int, batch: int, devices: list[Any]) -> Timer:
-    """Rate of the products that dominate an update, as updates per second if nothing else were done."""
-    repeats = 100
+def _matmul(case: Setting, runs: int, devices: list[Any]) -> Timer:
+    """Rate of square products of the case's width, as its units per second if nothing else were done."""
+    width, batch, repeats = case.width, case.batch, 100
 
     def chain(x: Any, w: Any, step: Any) -> tuple[Any, dict[str, Any]]:
         return jax.lax.scan(lambda x, _: (x @ w, None), x, None, length=repeats)[0], {}
@@ -119,13 +178,13 @@ def _matmul(runs: int, width: int, batch: int, devices: list[Any]) -> Timer:
             x, _ = executables.chunk(x, weights, jnp.int32(0))
             jax.block_until_ready(x)
             calls += 1
-        return calls * flops / (time.perf_counter() - began) / flops_per_update(width, batch)
+        return calls * flops / (time.perf_counter() - began) / case.flops
 
     return timer
 
 
 class _Rejax:
-    """rejax's SAC in a process and virtual environment of its own, waiting for its turns."""
+    """rejax's SAC and PPO in a process and virtual environment of its own, waiting for their turns."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="aesjax-bench-"))
@@ -147,9 +206,10 @@ class _Rejax:
             raise ValueError("the rejax worker stopped; its error is above")
         return json.loads(answer)
 
-    def timer(self, runs: int, width: int, batch: int) -> Timer:
-        self._ask({"prepare": {"runs": runs, "width": width, "batch": batch, "seconds": TARGET_SECONDS}})
-        return lambda: self._ask({"time": {"runs": runs, "width": width, "batch": batch}})["updates_per_second"]
+    def timer(self, case: Setting, runs: int) -> Timer:
+        name = {"algorithm": case.carrier, "runs": runs, "width": case.width, "batch": case.batch}
+        self._ask({"prepare": name | {"seconds": TARGET_SECONDS}})
+        return lambda: self._ask({"time": name})["rate"]
 
     def close(self) -> None:
         if self.process.stdin is not None:
@@ -163,13 +223,13 @@ def _ratio(rounds: list[dict[str, float]], above: str, below: str) -> dict[str, 
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
-def _case(name: str, runs: int, rounds: int, rejax: _Rejax | None) -> dict[str, Any]:
-    width, batch = SIZES[name]
+def _case(case: Setting, runs: int, rounds: int, rejax: _Rejax | None) -> dict[str, Any]:
     devices = list(jax.local_devices())
-    contestants: dict[str, Timer] = {s: _ours(s, runs, width, batch, devices) for s in SCHEDULES}
-    contestants["matmul_limit"] = _matmul(runs, width, batch, devices)
-    if rejax is not None:
-        contestants["rejax"] = rejax.timer(runs, width, batch)
+    usable = [s for s in SCHEDULES if not set(schedules.required_signals(s)) & set(CARRIERS[case.carrier].absent)]
+    contestants: dict[str, Timer] = {s: _ours(s, case, runs, devices) for s in usable}
+    contestants["matmul_limit"] = _matmul(case, runs, devices)
+    if rejax is not None and case.carrier in ("sac", "ppo"):
+        contestants["rejax"] = rejax.timer(case, runs)
     measured: list[dict[str, float]] = []
     for index in range(rounds):
         names = list(contestants)
@@ -180,18 +240,19 @@ def _case(name: str, runs: int, rounds: int, rejax: _Rejax | None) -> dict[str, 
         "schedule_cost_aes_r": _ratio(measured, "fixed", "aes_r"),
         "share_of_matmul_limit": _ratio(measured, "aes", "matmul_limit"),
     }
-    if rejax is not None:
+    if "rejax" in contestants:
         ratios["aes_over_rejax"] = _ratio(measured, "aes", "rejax")
-        ratios["auto_over_rejax"] = _ratio(measured, "auto", "rejax")
+        ratios["fixed_over_rejax"] = _ratio(measured, "fixed", "rejax")
     medians = {who: statistics.median(entry[who] for entry in measured) for who in contestants}
-    return {"size": name, "runs": runs, "medians": medians, "ratios": ratios, "rounds": measured}
+    sizes = {"carrier": case.carrier, "size": case.size, "unit": case.unit, "task": case.task, "config": case.config}
+    return sizes | {"runs": runs, "num_envs": case.num_envs, "medians": medians, "ratios": ratios, "rounds": measured}
 
 
 def run(arguments: "Bench") -> None:
     """Measure every case, print it, and write the figures if asked.
 
     Raises:
-      ValueError: unknown size, bad number of runs, or the output exists.
+      ValueError: unknown carrier or size, bad number of runs, or the output exists.
     """
     try:
         counts = [int(part) for part in arguments.runs.split(",")]
@@ -199,31 +260,32 @@ def run(arguments: "Bench") -> None:
         raise ValueError(f"--runs takes numbers such as 1,5,25,50; got '{arguments.runs}'") from None
     if min(counts) < 1 or arguments.rounds < 1:
         raise ValueError("--runs and --rounds must be at least 1")
-    for name in arguments.sizes.split(","):
-        if name not in SIZES:
-            raise ValueError(f"unknown size '{name}'; known: {', '.join(SIZES)}")
+    for name in arguments.carriers.split(","):
+        CARRIERS[name]
+    settings = [setting(name, size) for name in arguments.carriers.split(",") for size in arguments.sizes.split(",")]
     if arguments.out is not None and arguments.out.exists():
         raise ValueError(f"--out {arguments.out} exists; choose another file")
     rejax = _Rejax() if arguments.rejax else None
     cases = []
     try:
-        for name in arguments.sizes.split(","):
+        for wanted in settings:
             for runs in counts:
-                case = _case(name, runs, arguments.rounds, rejax)
+                case = _case(wanted, runs, arguments.rounds, rejax)
                 cases.append(case)
                 print(_line(case), flush=True)
     finally:
         if rejax is not None:
             rejax.close()
     if arguments.out is not None:
-        command = f"aesjax bench --runs {arguments.runs} --sizes {arguments.sizes} --rounds {arguments.rounds}"
+        command = f"aesjax bench --carriers {arguments.carriers} --runs {arguments.runs} --sizes {arguments.sizes}"
+        command += f" --rounds {arguments.rounds}"
         command += " --rejax" if arguments.rejax else ""
         record = {"command": command, "environment": store.environment(), "rejax": REJAX if rejax else None}
-        store.write_json(arguments.out, record | {"num_envs": NUM_ENVS, "replay": REPLAY, "cases": cases})
+        store.write_json(arguments.out, record | {"replay": REPLAY, "cases": cases})
         print(f"bench: written to {arguments.out}")
 
 
 def _line(case: dict[str, Any]) -> str:
     rates = "  ".join(f"{who} {rate:,.0f}" for who, rate in case["medians"].items())
     ratios = "  ".join(f"{name} {value['median']:.3f}" for name, value in case["ratios"].items())
-    return f"{case['size']} x {case['runs']} runs, updates/s: {rates}\n    ratios: {ratios}"
+    return f"{case['carrier']} {case['size']} x {case['runs']} runs, {case['unit']}/s: {rates}\n    ratios: {ratios}"

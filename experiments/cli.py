@@ -1,16 +1,18 @@
-"""The command line: `aesjax run | report | list | bench`. Exit codes: 0 done, 2 wrong arguments, 3 a run diverged,
-130 interrupted. Nothing here imports JAX before the number of devices is set."""
+"""The command line: `aesjax run | report | replay | list | bench`. Exit codes: 0 done, 2 wrong arguments, 3 a run
+diverged, 130 interrupted. Nothing here imports JAX before the number of devices is set."""
 
 import dataclasses
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-__all__ = ["Bench", "List", "Report", "Run", "main"]
+__all__ = ["Bench", "List", "Replay", "Report", "Run", "main"]
 
 DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
 
@@ -65,24 +67,40 @@ class Report:
 
 
 @dataclass
+class Replay:
+    """Feed the proxies recorded in DIR through other schedules, without training, and plot the weights they give."""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder of a finished study."""
+    schedules: str
+    """Comma-separated schedules, each with options if need be (aes_d,aes:kappa=0.3), or all that can be replayed."""
+    methods: str | None = None
+    """Comma-separated methods of the study whose recorded proxies are fed; by default every one."""
+    out: Path | None = None
+    """Folder for the results, new or empty; by default DIR/replay."""
+
+
+@dataclass
 class List:
     """Print the tasks, carriers, schedules, proxies, patterns and presets there are."""
 
 
 @dataclass
 class Bench:
-    """Measure agent updates per second, beside the limit of the machine and, if asked, beside rejax."""
+    """Measure updates (PPO: environment steps) per second beside the limit of the machine and, if asked, rejax."""
 
     out: Path | None = None
     """JSON file for the figures; must not exist."""
+    carriers: str = "sac"
+    """Comma-separated carriers."""
     runs: str = "1,5,25,50"
     """Numbers of stacked runs."""
-    sizes: str = "small,large"
-    """small: networks 64-64, batch 128; large: 256-256, batch 256."""
+    sizes: str = "small"
+    """small: networks 64-64 (SAC: batch 128); large, for SAC only: 256-256, batch 256."""
     rounds: int = 5
     """Timed rounds; all contestants take turns in every round."""
     rejax: bool = False
-    """Also measure rejax's SAC, in a virtual environment of its own made in a temporary folder."""
+    """Also measure rejax's SAC and PPO, in a virtual environment of its own made in a temporary folder."""
     devices: int | None = None
     """Devices to use; on a CPU one per core by default."""
 
@@ -90,6 +108,7 @@ class Bench:
 Command = (
     Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Replay, tyro.conf.subcommand("replay")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
@@ -104,8 +123,9 @@ def start_jax(devices: int | None) -> None:
     import jax
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if devices is not None and not 1 <= devices <= max(cores, 1024):
-        raise ValueError(f"--devices must be between 1 and {max(cores, 1024)}; got {devices}")
+    most = max(8, 4 * cores)  # more than one per core is of use in a test of sharding only
+    if devices is not None and not 1 <= devices <= most:
+        raise ValueError(f"--devices must be between 1 and {most}; got {devices}")
     try:
         jax.config.update("jax_num_cpu_devices", cores if devices is None else devices)
     except RuntimeError:  # JAX runs already (a notebook, a test): the devices there are will do
@@ -224,6 +244,19 @@ def _report(arguments: Report) -> int:
     return DONE
 
 
+def _replay(arguments: Replay) -> int:
+    from experiments import replay
+
+    directory, out = arguments.directory, arguments.out or arguments.directory / "replay"
+    try:
+        summary = replay.run(directory, arguments.schedules, arguments.methods, out)
+    except (ValueError, KeyError, OSError) as error:
+        _say(str(error))
+        return WRONG
+    print(f"{summary}\nreplay: {out / replay.SUMMARY}")
+    return DONE
+
+
 def _bench(arguments: Bench) -> int:
     from experiments import bench
 
@@ -236,9 +269,20 @@ def _bench(arguments: Bench) -> int:
     return DONE
 
 
+def _into_pipe(command: Callable[[], int]) -> int:
+    """Run a command whose output is its purpose: a reader that stops early (`| head`) ends it quietly."""
+    try:
+        code = command()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
+        return DONE
+    return code
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the `aesjax` command; returns the exit code."""
-    command: Run | Report | List | Bench = tyro.cli(
+    command: Run | Report | Replay | List | Bench = tyro.cli(
         Command,  # type: ignore
         prog="aesjax",
         args=argv,
@@ -250,7 +294,7 @@ def main(argv: list[str] | None = None) -> int:
         return _report(command)
     if isinstance(command, Bench):
         return _bench(command)
-    return _list()
+    return _into_pipe(_list if isinstance(command, List) else partial(_replay, command))
 
 
 if __name__ == "__main__":

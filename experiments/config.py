@@ -13,7 +13,7 @@ from agents import CARRIERS
 from experiments.methods import BASELINE, SOURCES, check_sweep, parse_entry
 from experiments.presets import presets_of
 
-__all__ = ["StudyConfig", "config_from_json", "make_config", "parse_seeds"]
+__all__ = ["StudyConfig", "config_from_json", "make_config", "parse_entries", "parse_seeds"]
 
 FORMAT = 2
 
@@ -108,7 +108,7 @@ def _sweep(items: Sequence[str]) -> dict[str, tuple[float, ...]]:
     return axes
 
 
-def _entries(text: str) -> tuple[str, ...]:
+def parse_entries(text: str) -> tuple[str, ...]:
     """`--schedules`: registered names, `baseline`, or all of both, each with its options."""
     everything = (BASELINE, *SCHEDULES)
     entries = everything if text == "all" else tuple(part.strip() for part in text.split(",") if part.strip())
@@ -195,7 +195,7 @@ def make_config(
         task=task,
         preset=preset,
         carriers=carrier_names,
-        schedules=_entries(schedules),
+        schedules=parse_entries(schedules),
         patterns=_names(patterns, _Patterns(), "--patterns"),
         seeds=parse_seeds(seeds),
         steps=horizon,

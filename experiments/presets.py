@@ -90,7 +90,7 @@ def _toy(steps: int, evaluations: int = 100) -> Preset:
 
 _TOY = Registry("preset", quick=_toy(20_000), paper=_toy(100_000))
 
-PRESETS: dict[str, Registry[Preset]] = {"toy": _TOY, "toy_multigoal_classic": _TOY}
+PRESETS: dict[str, Registry[Preset]] = {"toy": _TOY, "toy_multigoal_classic": _TOY, "pendulum": _TOY}
 
 
 def presets_of(task: str) -> Registry[Preset]:

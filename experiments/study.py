@@ -1,8 +1,8 @@
 """From a configuration to results: programs, runs, files. The one place where tasks, carriers and schedules meet."""
 
 import math
-from collections.abc import Callable
-from functools import partial, wraps
+from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +21,7 @@ from envs.world import World
 from experiments.config import StudyConfig
 from experiments.methods import Method, check_usable, methods_of
 
-__all__ = ["Part", "build_part", "check", "floor_of", "optimum_of"]
+__all__ = ["Part", "build_part", "check", "floor_of", "optimum_of", "schedule_hyper_of"]
 
 FLOOR_EPISODES = 1000
 
@@ -58,19 +58,30 @@ def _updates(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier
 def _hypers(config: StudyConfig, method: Method, updates: int, action_size: int) -> tuple[Any, ScheduleHyper]:
     """The traced floats of one method: carrier's and schedule's."""
     spec, own = CARRIERS[method.carrier], config.settings[method.carrier]
-    hyper = spec.hyper()._replace(**own["hyper"])
-    schedule = ScheduleHyper(target_entropy=-float(action_size), updates=float(updates))._replace(
-        base=own["base"], **own["schedule"]
-    )
-    for name, value in method.values:
-        if name in spec.hyper._fields:
-            hyper = hyper._replace(**{name: value})
-        else:
-            schedule = schedule._replace(**{name: value})
+    chosen = {name: value for name, value in method.values if name in spec.hyper._fields}
+    hyper = spec.hyper()._replace(**own["hyper"])._replace(**chosen)
     spec.check(hyper)
-    schedules.check(schedule)
-    as_array = partial(jax.tree.map, np.float32)
-    return as_array(hyper), as_array(schedule)
+    schedule = schedule_hyper_of(config, method.carrier, updates, action_size, method.values)
+    return jax.tree.map(np.float32, hyper), schedule
+
+
+def schedule_hyper_of(
+    config: StudyConfig, carrier: str, updates: int, action_size: int, values: Iterable[tuple[str, float]]
+) -> ScheduleHyper:
+    """The schedule's hyper-parameters of one carrier's runs, () float32 each: the study's, overridden by ``values``.
+
+    Args:
+      updates: gradient steps of a run.
+      values: those that the carrier itself reads are left to it.
+
+    Raises:
+      ValueError: a value outside its range.
+    """
+    own, carriers = config.settings[carrier], CARRIERS[carrier].hyper._fields
+    hyper = ScheduleHyper(target_entropy=-float(action_size), updates=float(updates))
+    hyper = hyper._replace(base=own["base"], **own["schedule"])
+    hyper = hyper._replace(**{name: value for name, value in values if name not in carriers})
+    return jax.tree.map(np.float32, schedules.check(hyper))
 
 
 def check(config: StudyConfig) -> None:

@@ -34,7 +34,7 @@ def test_the_plug_in_example_raises_the_weight_when_the_best_arm_moves(capsys):
 def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
     """At a smaller size: the last word of an option wins."""
     monkeypatch.chdir(tmp_path)
-    assert [shlex.split(line)[:2] for line in COMMANDS] == [["aesjax", w] for w in ("list", "run", "report")]
+    assert [shlex.split(line)[:2] for line in COMMANDS] == [["aesjax", w] for w in ("list", "run", "report", "replay")]
     for line in COMMANDS:
         words = shlex.split(line)[1:]
         smaller = ["--steps", "2000", "--seeds", "1:2", "--patterns", "steady,abrupt"] if words[0] == "run" else []
@@ -42,18 +42,40 @@ def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
             (tmp_path / "runs" / "first" / "report" / "index.html").unlink()
         assert main([*words, *smaller]) == 0, line
     assert (tmp_path / "runs" / "first" / "report" / "index.html").stat().st_size > 10_000
-    assert "report: runs/first/report/index.html" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "report: runs/first/report/index.html" in said
+    assert "replay: runs/first/replay/summary.md" in said
+    table = [[cell.strip() for cell in line.split("|")] for line in said.splitlines() if line.startswith("| abrupt")]
+    cells = {(method, name): numbers for _, _, method, name, *numbers in table}
+    assert cells["SAC+AES", "trained"] == cells["SAC+AES", "aes"]  # its own proxies give its own weights
+    assert cells["SAC", "trained"] != cells["SAC", "aes"]
 
 
 def test_the_console_script_and_the_experiment_script_offer_the_same_options():
     console = Path(sys.executable).with_name("aesjax")
     texts = []
-    for command in ([str(console), "run"], [sys.executable, str(ROOT / "experiments" / "toy_sac.py")]):
+    scripts = ("toy_sac.py", "toy_table.py", "ablation.py")
+    for command in ([str(console), "run"], *([sys.executable, str(ROOT / "experiments" / name)] for name in scripts)):
         result = subprocess.run([*command, "--help"], capture_output=True, text=True, cwd=ROOT)
         assert result.returncode == 0, result.stderr
         texts.append(result.stdout)
     for option in ("--out", "--schedules", "--sweep", "--resume", "--devices"):
         assert all(option in text for text in texts)
+
+
+def test_the_sensitivity_script_refuses_what_a_study_refuses(tmp_path, capsys):
+    from experiments.sensitivity import run_all
+
+    assert run_all(["--out", str(tmp_path), "--carriers", "sacc"]) == 2
+    assert "did you mean 'sac'" in capsys.readouterr().err
+    assert not (tmp_path / "beta").exists()
+
+
+@pytest.mark.parametrize("study", re.findall(r"`((?:toy_table|ablation|sensitivity)\w*)`", TEXT))
+def test_every_study_it_names_exists(study):
+    from experiments.studies import STUDIES
+
+    assert study in STUDIES
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)#]+)\)", TEXT))

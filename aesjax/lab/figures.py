@@ -15,7 +15,7 @@ from aesjax.measure.stats import draw_resamples
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Figure", "colours", "draw_figures"]
+__all__ = ["BASELINE", "PALETTE", "Figure", "colours", "draw_figures", "dress", "spans_decades"]
 
 # Okabe and Ito's palette, distinguishable with the common colour-vision deficiencies; baselines are black.
 PALETTE = (
@@ -165,7 +165,8 @@ def _grid(rows: "pl.DataFrame", lines: int, heights: Sequence[float]):
     return canvas, axes, {c: [m for m in methods if _carrier(m) == c] for c in carriers}
 
 
-def _dress(axis, changes: np.ndarray, pattern: str, horizon: float) -> None:
+def dress(axis, changes: np.ndarray, pattern: str, horizon: float) -> None:
+    """Change points (dashed: abrupt, dotted: not), grid, and environment steps in thousands or millions."""
     if pattern != "steady":
         style = {"ls": "--", "alpha": 0.7} if pattern in ABRUPT else {"ls": ":", "alpha": 0.6}
         for change in changes:
@@ -204,7 +205,7 @@ def _finish(canvas, axes, looks: Mapping[str, Any], groups: Mapping[str, list[st
 def _curves(rows, looks, changes, pattern, horizon, optimum, dpi) -> bytes:
     canvas, axes, groups = _grid(rows, 1, [2.9])
     for axis, methods in zip(axes[0], groups.values(), strict=True):
-        _dress(axis, changes, pattern, horizon)
+        dress(axis, changes, pattern, horizon)
         for method in methods:
             steps, values = _series(rows, method, "return_mean")
             if len(methods) <= 3 and len(values) > 1:
@@ -223,10 +224,10 @@ def _curves(rows, looks, changes, pattern, horizon, optimum, dpi) -> bytes:
 
 def _signals(rows, looks, changes, pattern, horizon, dpi) -> bytes:
     canvas, axes, groups = _grid(rows, 3, [1.0, 1.7, 1.7])
-    wide = {column: _spans_decades(rows, column) for column in ("entropy_weight", "proxy_smooth")}
+    wide = {column: spans_decades(_values(rows, column)) for column in ("entropy_weight", "proxy_smooth")}
     for column, methods in enumerate(groups.values()):
         for axis in axes[:, column]:
-            _dress(axis, changes, pattern, horizon)
+            dress(axis, changes, pattern, horizon)
         steps, drift = _series(rows, methods[0], "drift_value")
         axes[0, column].plot(steps, drift.T, color="#555555", lw=0.8, alpha=0.6)
         for line, name in ((1, "entropy_weight"), (2, "proxy_smooth")):
@@ -243,13 +244,14 @@ def _signals(rows, looks, changes, pattern, horizon, dpi) -> bytes:
     return _finish(canvas, axes, looks, groups, dpi)
 
 
-def _spans_decades(rows: "pl.DataFrame", column: str) -> bool:
-    """Whether positive values cover more than a factor of 20, so that a log axis shows more."""
-    if column not in rows.columns:
-        return False
-    values = rows[column].cast(float).fill_null(np.nan).to_numpy()
+def _values(rows: "pl.DataFrame", column: str) -> np.ndarray:
+    return rows[column].cast(float).fill_null(np.nan).to_numpy() if column in rows.columns else np.zeros(0)
+
+
+def spans_decades(values: np.ndarray, factor: float = 20.0) -> bool:
+    """Whether positive values cover more than ``factor``, so that a log axis shows more."""
     values = values[np.isfinite(values) & (values > 0)]
     if values.size < 2:
         return False
     low, high = np.percentile(values, [1, 99])
-    return bool(high > 20 * low)
+    return bool(high > factor * low)

@@ -1,4 +1,4 @@
-"""What a person watching a sweep sees: steps, updates per second, time left, and how each method is doing."""
+"""What a person watching a sweep sees: environment steps, their rate, time left, and how each method is doing."""
 
 import sys
 import time
@@ -77,8 +77,8 @@ class Progress:
         total = self.waves * self.plan.chunks
         note = f"{100 * done / total:5.1f} %  step {tick.chunk * self.plan.chunk_steps * self.plan.num_envs:,}"
         if worked:
-            rate = worked * self.plan.chunk_steps * self.num_runs / self.waves / elapsed
-            note += f"  {rate:,.0f} updates/s  {_clock((total - done) * elapsed / worked)} left"
+            steps = worked * self.plan.chunk_steps * self.plan.num_envs * self.num_runs / self.waves  # of all runs
+            note += f"  {steps / elapsed:,.0f} environment steps/s  {_clock((total - done) * elapsed / worked)} left"
         if self._display is not None:
             self._show(tick, note, done)
         elif tick.chunk == self.plan.chunks or now - self._line_at > 10.0:

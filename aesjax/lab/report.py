@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aesjax.lab import store
 from aesjax.lab.figures import draw_figures
 from aesjax.lab.report_cells import Lookup, number
 from aesjax.lab.report_compare import verdicts
@@ -110,14 +111,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_curves(path: Path) -> "pl.DataFrame":
-    import polars as pl
-
-    if not path.exists():
-        raise ValueError(f"{path} does not exist; is this the folder of a finished study?")
-    try:
-        curves = pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ValueError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+    curves = store.read_rows(path)
     if curves.is_empty():
         raise ValueError(f"{path} holds no evaluations")
     return curves

@@ -24,6 +24,7 @@ __all__ = [
     "differing_fields",
     "environment",
     "read_json",
+    "read_rows",
     "split_streams",
     "write_json",
     "write_rows",
@@ -54,6 +55,22 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path} does not exist") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} cannot be read as JSON: {error}") from None
+
+
+def read_rows(path: Path) -> "pl.DataFrame":
+    """Read a Parquet file.
+
+    Raises:
+      ValueError: the file is missing or is not Parquet; one sentence that names it.
+    """
+    import polars as pl
+
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; is this the folder of a finished study?")
+    try:
+        return pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ValueError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
 
 
 def write_rows(path: Path, rows: "pl.DataFrame") -> None:

@@ -19,7 +19,7 @@ from aesjax.measure.curves import (
     nan_mean,
 )
 from aesjax.measure.recovery import companions, null_recovery, recovery, recovery_robust, recovery_vs_steady
-from aesjax.measure.weights import responsiveness, saturation, time_mean
+from aesjax.measure.weights import time_mean, weight_metrics
 
 if TYPE_CHECKING:
     import polars as pl
@@ -155,13 +155,7 @@ def run_metrics(study: Study, key: RunKey, *, recovery_patterns: Sequence[str] =
     out = _levels(run, own_steady, sac_means, floor)
     changes = study.changes(key.task)
     out |= _recoveries(run, own_steady, floor, changes, key.pattern in recovery_patterns)
-    low, high = (saturation(run.steps, run.logs.get(c, np.full(len(run.steps), NAN))) for c in ("at_min", "at_max"))
-    both = Metric(float(np.nansum([low.value, high.value])), "")
-    out |= {"saturation": low if low.reason and high.reason else both}
-    out |= {"saturation_min": low, "saturation_max": high}
-    weight = run.logs.get("entropy_weight", np.full(len(run.steps), NAN))
-    out["responsiveness"] = responsiveness(run.steps, weight, changes, study.horizons[key.task])
-    out["mean_entropy_weight"] = time_mean(run.steps, weight)
+    out |= weight_metrics(run.steps, run.logs, changes, study.horizons[key.task])
     out["mean_train_return"] = time_mean(run.steps, run.logs.get("train_return", np.full(len(run.steps), NAN)))
     if run.problem:  # a broken run has no metric at all, whatever could still be computed from its rows
         out = {name: Metric(NAN, run.problem) for name in out}

@@ -1,12 +1,12 @@
 """Measures of the logged entropy weight: how often it sits at a clip, how fast it rises after a change."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from aesjax.measure.curves import Metric, nan_mean
 
-__all__ = ["responsiveness", "saturation", "time_mean"]
+__all__ = ["responsiveness", "saturation", "time_mean", "weight_metrics"]
 
 REACTION = 0.02  # share of the horizon within which a weight should have risen
 
@@ -58,3 +58,27 @@ def time_mean(steps: np.ndarray, values: np.ndarray) -> Metric:
     """Mean of a logged column over its evaluations, in the column's own units; NaN entries are left out."""
     value = float(nan_mean(np.asarray(values, np.float64)[: len(steps)]))
     return Metric(value, "" if np.isfinite(value) else "not_logged")
+
+
+def weight_metrics(
+    steps: np.ndarray, logs: Mapping[str, np.ndarray], changes: Sequence[float] | np.ndarray, horizon: float
+) -> dict[str, Metric]:
+    """All measures of one run's weight by name.
+
+    Args:
+      steps: (m,) evaluation steps.
+      logs: (m,) each of ``entropy_weight`` (reward per nat), ``at_min`` and ``at_max`` (fractions of the updates since
+        the previous evaluation); one that is absent was not logged.
+      changes, horizon: as in `responsiveness`.
+    """
+    none = np.full(len(steps), np.nan)
+    low, high = (saturation(steps, logs.get(name, none)) for name in ("at_min", "at_max"))
+    both = Metric(float(np.nansum([low.value, high.value])), "")
+    weight = logs.get("entropy_weight", none)
+    return {
+        "saturation": low if low.reason and high.reason else both,
+        "saturation_min": low,
+        "saturation_max": high,
+        "responsiveness": responsiveness(steps, weight, changes, horizon),
+        "mean_entropy_weight": time_mean(steps, weight),
+    }

@@ -1,7 +1,7 @@
 """`build`: schedules by name, each with its proxy, as one schedule whose kind is data."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 from aesjax.schedules.catalogue import SCHEDULES, ScheduleHyper, check
 from aesjax.schedules.combine import switch
@@ -96,7 +96,8 @@ def _choices(names: Choices, proxy: str, source: str | None) -> tuple[Choice, ..
         raise ValueError(f"at least one schedule is needed; registered: {', '.join(SCHEDULES)}.")
     choices = tuple(Choice(item, proxy, source) if isinstance(item, str) else item for item in items)
     for choice in choices:
-        SCHEDULES[choice.schedule], PROXIES[choice.proxy]  # an unknown name raises
+        for registry, name in ((SCHEDULES, choice.schedule), (PROXIES, choice.proxy)):
+            registry[name]  # an unknown one raises
     return choices
 
 
@@ -120,7 +121,7 @@ def _sources(choices: Sequence[Choice]) -> dict[str, tuple[str, str]]:
 def _reader(choice: Choice, proxies: dict[str, Proxy]) -> Proxy:
     """The proxy of a member: its measured value, or the proxy itself, which then says what is missing."""
     if not SCHEDULES[choice.schedule].uses_proxy:
-        return cast(Callable[[Any], Any], None)
+        return cast(Proxy, None)
 
     def read(signals: Signals) -> Array:
         measured = signals.measured or {}

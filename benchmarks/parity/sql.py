@@ -136,7 +136,7 @@ def measure(options):
     q = torch.stack([forward(layers, obs, action)[:, 0] for layers in critics])
     residuals = target[None] - q
     errors["residuals"] = error(out.signals.td_error, residuals.flatten() / c)
-    online = carrier.q_value(state._replace(reward_scale=jnp.float32(c)), batch.obs, batch.action)
+    online = carrier.q_value(state, batch.obs, batch.action, entropy_weight=jnp.float32(0), hyper=hyper)
     errors["q_value"] = error(online, q / c)
     ours = np.asarray(out.signals.td_error).reshape(2, B) + np.asarray(online)
     errors["target"] = error(ours, (target / c).expand(2, B))

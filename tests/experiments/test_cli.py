@@ -1,7 +1,10 @@
 """The command line as a person meets it: exit codes, one clear sentence, nothing overwritten."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import polars as pl
 import pytest
@@ -46,6 +49,7 @@ def sentence(capsys):
         (["--sweep", "learning_rate=nan"], ["learning_rate must be", "got nan"]),
         (["--schedules", "aes,aes"], ["twice", "aes,aes"]),
         (["--devices", "0"], ["--devices must be between 1", "got 0"]),
+        (["--devices", "1000"], ["--devices must be between 1", "got 1000"]),
     ],
 )
 def test_bad_arguments_exit_with_2_and_say_what_is_allowed(tmp_path, capsys, words, parts):
@@ -130,6 +134,16 @@ def test_list_prints_every_registered_name(capsys):
             assert f"  {name}" in text
 
 
+def test_a_reader_that_stops_early_ends_the_list_quietly():
+    command = [sys.executable, "-m", "experiments.cli", "list"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
 def test_seeds_ranges_include_both_ends():
     assert parse_seeds("1:5") == (1, 2, 3, 4, 5)
     assert parse_seeds("1:2,7") == (1, 2, 7)
@@ -194,3 +208,20 @@ def test_a_report_can_be_written_again(diverged, capsys):
     assert main(["report", str(folder)]) == 0
     assert "index.html" in capsys.readouterr().out
     assert (folder / "report" / "tables.md").exists()
+
+
+def test_a_diverged_run_is_replayed_and_counts_in_no_mean(diverged):
+    folder, _ = diverged
+    assert main(["replay", str(folder), "--schedules", "linear,aes_d:window=0.1"]) == 0
+    assert pl.read_parquet(folder / "replay" / "weights.parquet").height == 2 * 8
+    rows = [line for line in (folder / "replay" / "summary.md").read_text().splitlines() if line.startswith("| ")]
+    assert len(rows) == 1 + 2 * 3  # the head; of the two methods, the one that did not diverge, on two patterns
+    assert {row.split("|")[4].strip() for row in rows[1:]} == {"2"}
+
+
+def test_the_carriers_own_weight_is_replayed_only_if_its_signals_were_recorded(diverged, capsys):
+    folder, _ = diverged
+    assert main(["replay", str(folder), "--schedules", "baseline", "--out", str(folder / "other")]) == 2
+    text = sentence(capsys)
+    assert "'baseline' (auto) cannot be replayed on carrier 'sac'" in text
+    assert "log_prob" in text

@@ -4,7 +4,10 @@ import jax
 import numpy as np
 import pytest
 
+from aesjax.lab.replay import first_update, replay
+from aesjax.lab.store import STREAM
 from aesjax.lab.sweep import compile_program, step_array, take
+from aesjax.schedules import Choice
 from experiments.study import build_part
 from tests.experiments.conftest import CHUNK, small_config
 
@@ -92,3 +95,14 @@ def test_the_logs_say_what_each_schedule_did(sweep):
     assert np.all(last["diverged_at"] == -1)
     assert np.all(np.isfinite(last["train_return"]))
     assert CHUNK * 4 > 500
+
+
+@pytest.mark.parametrize("name", ["aes", "aes_r"])
+def test_a_schedule_replayed_on_the_recorded_proxies_gives_the_weights_of_the_run(sweep, name):
+    choice, index = Choice(name), rows(sweep, schedule=name)
+    streams = np.concatenate([logs[STREAM + choice.key][index] for logs in sweep.metrics], axis=1)
+    skipped = first_update(streams)
+    assert (skipped, streams.shape[1]) == (CHUNK - 100, 2 * CHUNK)
+    weights = replay(choice, one(sweep.part.runs.schedule_hyper, index), streams[:, skipped:]).weight
+    for weight, logs in zip((weights[:, 99], weights[:, -1]), sweep.metrics, strict=True):
+        np.testing.assert_allclose(weight, logs["entropy_weight"][index], atol=1e-5)

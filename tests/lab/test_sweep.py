@@ -132,6 +132,6 @@ def test_progress_prints_plain_lines_where_there_is_no_terminal():
     assert lines[0] == "counting: compiling"
     assert lines[-1] == "a note"
     assert "100.0 %" in lines[-2]
-    assert "updates/s" in lines[-2]
+    assert "environment steps/s" in lines[-2]
     assert "m0 24.00 (weight 2)" in lines[-2]
     assert "\x1b" not in stream.getvalue()

@@ -1,0 +1,11 @@
+"""The paper's mechanism ablation
+
+Usage: python experiments/ablation.py --out DIR [any option of `aesjax run`]
+"""
+
+import sys
+
+from experiments.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["run", "--study", " what coupling, clipping and the proxy contribute.:ablation", *sys.argv[1:]]))
