@@ -103,7 +103,7 @@ class Rows(NamedTuple):
     action: Array  # (B, A)
     log_prob: Array  # (B,) of the policy that acted
     advantage: Array  # (B,)
-    value: Array  # (B,) the value network's output when it acted
+    value: Array  # (B,) what the value network said of the state, in its newest units
     target: Array  # (B,) in the value network's units
 
 

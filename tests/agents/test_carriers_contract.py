@@ -5,8 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import polars as pl
 import pytest
 
+from aesjax.lab import checkpoint
 from aesjax.schedules import PROXIES, SCHEDULES, Choice, ScheduleHyper, build, required_signals
 from agents import CARRIERS, OnPolicyCarrier
 from agents.loop import LoopConfig, Run, make_program
@@ -129,6 +131,20 @@ def test_streams_hold_one_value_per_update(trained):
     waiting = 0 if isinstance(carrier, OnPolicyCarrier) else 8
     assert np.all(np.isnan(stream[:, :waiting]))
     assert np.all(stream[:, waiting:] >= 0), name
+
+
+def test_a_checkpoint_gives_the_state_back_bit_for_bit(trained, tmp_path):
+    name, _, _, states, logs, _ = trained
+    stream = np.asarray(logs["stream_td_quantile/update"])
+    rows = pl.DataFrame({"run": np.arange(len(stream)), "stream_td_quantile/update": pl.Series(values=stream)})
+    checkpoint.save(tmp_path / name, "study", 0, 1, states[2], rows)
+    saved = checkpoint.load_newest(tmp_path / name, "study", jax.eval_shape(lambda: states[2]))
+    assert saved is not None
+    assert jax.tree.structure(saved.state) == jax.tree.structure(states[2])
+    for a, b in zip(jax.tree.leaves(saved.state), jax.tree.leaves(states[2]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert saved.rows.equals(rows)
+    assert saved.rows.schema == rows.schema
 
 
 def test_deterministic_actions_lie_in_the_box_and_do_not_vary(trained):

@@ -1,4 +1,4 @@
-"""SAC learns the toy task: measured against the optimum, not against itself."""
+"""SAC and PPO learn the toy task: measured against the optimum, not against themselves."""
 
 import dataclasses
 
@@ -12,9 +12,10 @@ from experiments.config import make_config
 
 
 @pytest.mark.learning
-def test_sac_reaches_ninety_per_cent_of_the_optimum_on_the_steady_task(tmp_path):
+@pytest.mark.parametrize("carrier", ["sac", "ppo"])
+def test_ninety_per_cent_of_the_optimum_on_the_steady_task(carrier, tmp_path):
     config = make_config(
-        task="toy", carriers="sac", schedules="baseline", patterns="steady", seeds="1:3", preset="paper", steps=24_000
+        task="toy", carriers=carrier, schedules="baseline", patterns="steady", seeds="1:3", preset="paper", steps=24_000
     )
     config = dataclasses.replace(config, evaluations=10)
     outcome = runner.train(runner.open_study(config, tmp_path / "study", resume=False), quiet=True)

@@ -72,7 +72,8 @@ def test_a_killed_study_resumes_to_the_same_curves(whole, killed, tmp_path):
     folder = copy_of(killed, tmp_path)
     result = finish(folder, "--resume")
     assert result.returncode == 0, result.stderr
-    assert (folder / "curves.parquet").read_bytes() == (whole[0] / "curves.parquet").read_bytes()
+    for name in ("curves.parquet", "streams.parquet"):
+        assert (folder / name).read_bytes() == (whole[0] / name).read_bytes()
     statuses = [json.loads((f / "manifest.json").read_text())["runs"] for f in (folder, whole[0])]
     assert statuses[0] == statuses[1]
 

@@ -1,0 +1,359 @@
+"""SAC against a re-derivation in PyTorch: target, losses, residuals, log-density and one whole update.
+
+    python benchmarks/parity/sac.py --out benchmarks/parity/sac.json
+
+Needs torch==2.13.0 beside this package. Parameters, optimiser states, batch and random numbers are copied; everything
+else on the PyTorch side is written from the formulas (autograd, `torch.optim.Adam`, `torch.distributions`). Errors are
+relative, norm of the difference over norm of the PyTorch side; of a step, the norm is that of the update (new minus
+old) of each tensor by itself, and the largest is kept.
+
+The project computes in float32, as it does in use, and a second time in float64, where only the formulas count;
+PyTorch computes in float64. Two things are taken out of the float32 steps. Adam's first step is the sign of the
+gradient, decided by rounding where there is none: the compared update comes after a few others, with the moments those
+left (the first step is compared in float64). And a stored parameter is rounded to its spacing in float32, which may be
+a large part of the step: half a spacing per step is allowed, and the numbers without it are recorded beside.
+"""
+
+import argparse
+import copy
+import json
+import platform
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from torch import distributions, nn
+
+from agents import sac
+from agents.types import Transition
+
+S, A = 11, 3
+SIZES = (((64, 64), 128), ((256, 256), 256))  # hidden, batch
+SEEDS = (0, 1, 2)
+WEIGHTS = (0.05, 0.5)
+WARM = 10  # updates before the compared one in float32
+HYPER = sac.SacHyper(learning_rate=3e-4, critic_learning_rate=1e-3, gamma=0.97, tau=0.01)
+REQUIRED = {"float32": 1e-4, "float64": 1e-9}
+
+
+def tensor(x):
+    return torch.tensor(np.asarray(x, np.float64))
+
+
+def linear(layer, index=..., columns=slice(None)):
+    """Weight and bias of `nn.Linear` from one of flax, or from a slice of it."""
+    kernel, bias = (np.asarray(layer[part], np.float64)[index] for part in ("kernel", "bias"))
+    return [kernel.T[columns], bias[columns]]
+
+
+def actor_arrays(tree):
+    """Trunk, mean head, log-std head."""
+    first, second, heads = (tree["params"][f"Dense_{i}"] for i in range(3))
+    return linear(first) + linear(second) + linear(heads, columns=slice(A)) + linear(heads, columns=slice(A, None))
+
+
+def critic_arrays(tree):
+    """Both critics, one after the other."""
+    layers = tree["params"]["VmapMLP_0"]
+    return [x for i in range(2) for name in sorted(layers) for x in linear(layers[name], i)]
+
+
+def load(module, arrays):
+    with torch.no_grad():
+        for parameter, array in zip(module.parameters(), arrays, strict=True):
+            parameter.copy_(tensor(array))
+    return module.requires_grad_(True)
+
+
+def adam_of(module, rate, state, arrays):
+    """An Adam in mid-course: the moments and the step count that the other side has."""
+    optimiser = torch.optim.Adam(module.parameters(), lr=rate)
+    for parameter, mean, square in zip(module.parameters(), arrays(state.mu), arrays(state.nu), strict=True):
+        optimiser.state[parameter] = {
+            "step": torch.tensor(float(state.count)),
+            "exp_avg": tensor(mean),
+            "exp_avg_sq": tensor(square),
+        }
+    return optimiser
+
+
+class Actor(nn.Module):
+    """Two ReLU layers, a mean head and a head whose tanh spans log standard deviations from -5 to 2."""
+
+    def __init__(self, hidden):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(S, hidden[0]), nn.ReLU(), nn.Linear(hidden[0], hidden[1]), nn.ReLU())
+        self.mean, self.rho = nn.Linear(hidden[1], A), nn.Linear(hidden[1], A)
+
+    def forward(self, obs, noise, eps):
+        """Action and its log-density, the latter by the change of variables of `torch.distributions`."""
+        features = self.trunk(obs)
+        mean = self.mean(features)
+        std = torch.exp(-5 + 0.5 * (2 - -5) * (torch.tanh(self.rho(features)) + 1))
+        u = mean + std * noise
+        normal = distributions.Normal(mean, std)
+        if eps:
+            action = torch.tanh(u)
+            return action, (normal.log_prob(u) - torch.log(1 - action**2 + 1e-6)).sum(-1)
+        squash = distributions.TanhTransform(cache_size=1)
+        action = squash(u)  # the cache keeps u, so that the density need not invert tanh
+        return action, distributions.TransformedDistribution(normal, [squash]).log_prob(action).sum(-1)
+
+
+class Twin(nn.Module):
+    """Two state-action values."""
+
+    def __init__(self, hidden):
+        super().__init__()
+        widths = (S + A, *hidden)
+        self.each = nn.ModuleList()
+        for _ in range(2):
+            layers = [m for i, o in zip(widths, hidden, strict=False) for m in (nn.Linear(i, o), nn.ReLU())]
+            self.each.append(nn.Sequential(*layers, nn.Linear(hidden[-1], 1)))
+
+    def forward(self, obs, action):
+        """The two values, one tensor each."""
+        return [net(torch.cat([obs, action], -1)).squeeze(-1) for net in self.each]
+
+
+def relative(ours, theirs):
+    ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs.detach(), np.float64)
+    assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
+    return float(np.linalg.norm(ours - theirs) / max(np.linalg.norm(theirs), 1e-30))
+
+
+class Errors(dict):
+    """The largest error so far by name."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.dtype = dtype
+
+    def add(self, name, value):
+        """Remember the value if it is the largest; what is not a number counts as infinite."""
+        self[name] = max(self.get(name, 0.0), float(value)) if np.isfinite(value) else float("inf")
+
+    def step(self, name, count, old, ours, module):
+        """Updates tensor by tensor, with and without the allowance, and the parameters themselves."""
+        for before, after, parameter in zip(old, ours, module.parameters(), strict=True):
+            theirs = parameter.detach().numpy()
+            difference = np.abs(after - theirs)
+            spacing = np.spacing(np.maximum(np.abs(before), np.abs(after)).astype(self.dtype)).astype(np.float64)
+            size = max(np.linalg.norm(theirs - before), 1e-30)
+            self.add(f"{name} update", np.linalg.norm(np.maximum(difference - 0.5 * count * spacing, 0.0)) / size)
+            self.add(f"raw {name} update", np.linalg.norm(difference) / size)
+            self.add(f"max abs {name} parameters", np.max(difference))
+
+
+def batch_of(rng, size, dtype):
+    action, reward = np.tanh(rng.normal(size=(size, A))), 2.0 * rng.normal(size=size)
+    terminated = rng.random(size) < 0.25
+    fields = (rng.normal(size=(size, S)), action, reward, terminated, rng.normal(size=(size, S)))
+    return Transition(*(jnp.asarray(x, dtype) for x in fields))
+
+
+def compare(errors, carrier, update, config, seed, weight):
+    dtype, hidden, size, delay, eps = (
+        errors.dtype,
+        config.hidden,
+        config.batch_size,
+        config.actor_delay,
+        config.eps_logdet,
+    )
+    rng = np.random.default_rng(seed)
+    state = jax.tree.map(
+        lambda x: x.astype(dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x, carrier.init(jax.random.key(seed))
+    )
+    # Target networks that are not the online ones, and Q of the size of a few rewards.
+    critic = jax.tree.map(lambda x: 1.5 * x, state.critic)
+    target = jax.tree.map(lambda x: x + jnp.asarray(0.02 * rng.normal(size=x.shape), dtype), critic)
+    state = state._replace(critic=critic, target=target)
+    weight = jnp.asarray(weight, dtype)
+    for i in range(WARM if dtype == "float32" else 0):
+        batch = batch_of(rng, size, dtype)
+        key = jax.random.key(1000 * seed + i)
+        state = update(state, batch, key, jnp.int32(0), entropy_weight=weight, hyper=HYPER).state
+
+    batch, key = batch_of(rng, size, dtype), jax.random.key(1000 * seed + 999)
+    lam = float(weight)
+    obs, action, reward, terminated, next_obs = (tensor(x) for x in batch)
+    actor, online, lagged = Actor(hidden).double(), Twin(hidden).double(), Twin(hidden).double()
+    old_actor, old_critic = actor_arrays(state.actor), critic_arrays(state.critic)
+    old_target = critic_arrays(state.target)
+
+    def residuals(noise):
+        """Bootstrapped target and what the two critics miss of it."""
+        with torch.no_grad():
+            next_action, next_log_prob = actor(next_obs, noise, eps)
+            value = torch.minimum(*lagged(next_obs, next_action)) - lam * next_log_prob
+            y = torch.where(terminated > 0, reward, reward + HYPER.gamma * value)
+        return y, torch.stack([y - q for q in online(obs, action)])
+
+    for step in range(delay):
+        out = update(state, batch, key, jnp.int32(step), entropy_weight=weight, hyper=HYPER)
+        noise = tensor(jax.random.normal(key, (2 + delay, size, A)))
+        load(actor, old_actor)
+        load(online, old_critic)
+        load(lagged, old_target)
+        critic_adam = adam_of(online, HYPER.critic_learning_rate, state.critic_opt, critic_arrays)
+        actor_adam = adam_of(actor, HYPER.learning_rate, state.actor_opt, actor_arrays)
+
+        if step == 0:  # the standing functions, under the parameters before the update
+            key_td = jax.random.key(seed + 77)
+            td = residuals(tensor(jax.random.normal(key_td, (size, A))))[1].flatten()
+            ours = carrier.td_error(state, batch, key_td, entropy_weight=weight, hyper=HYPER)
+            errors.add("td_error", relative(ours, td))
+            drawn = tensor(jax.random.normal(key_td, (size, A)))
+            fresh, log_prob = actor(obs, drawn, eps)
+            errors.add("act", relative(carrier.act(state, batch.obs, key_td), fresh))
+            errors.add("entropy", relative(carrier.entropy(state, batch.obs, key_td), -log_prob.mean()))
+            mode = actor(obs, torch.zeros_like(drawn), eps)[0]
+            errors.add("act_deterministic", relative(carrier.act_deterministic(state, batch.obs), mode))
+            values = carrier.q_value(state, batch.obs, batch.action, entropy_weight=weight, hyper=HYPER)
+            errors.add("q_value", relative(values, torch.stack(online(obs, action))))
+
+        # Critic: the sum of two mean squared errors, one Adam.
+        y, delta = residuals(noise[0])
+        loss = sum(nn.functional.mse_loss(q, y) for q in online(obs, action))
+        critic_adam.zero_grad()
+        loss.backward()
+        critic_adam.step()
+        values = np.asarray(carrier.q_value(state, batch.obs, batch.action, entropy_weight=weight, hyper=HYPER))
+        errors.add("target", relative(np.asarray(out.signals.td_error).reshape(2, size) + values, torch.stack([y, y])))
+        errors.add("residuals", relative(out.signals.td_error, delta.flatten()))
+        errors.add("critic loss", relative(out.metrics["critic_loss"], loss))
+        errors.add("critic loss", relative(out.signals.value_loss, loss))
+        gradients = critic_arrays(out.state.critic_opt.mu), critic_arrays(state.critic_opt.mu)
+        for new, old, p in zip(*gradients, online.parameters(), strict=True):
+            errors.add("critic gradient", relative((new - 0.9 * old) / 0.1, p.grad))
+        errors.step("critic", 1, old_critic, critic_arrays(out.state.critic), online)
+        moved = torch.cat([(p - tensor(b)).flatten() for p, b in zip(online.parameters(), old_critic, strict=True)])
+        errors.add("critic_drift", relative(out.signals.critic_drift, moved.norm()))
+
+        # Actor: `delay` steps on the same batch when due, against the critics just updated.
+        online.requires_grad_(False)
+        if step == 0:
+            for i in range(delay):
+                fresh, log_prob = actor(obs, noise[2 + i], eps)
+                terms = lam * log_prob, torch.minimum(*online(obs, fresh))
+                actor_loss = (terms[0] - terms[1]).mean()
+                actor_adam.zero_grad()
+                actor_loss.backward()
+                actor_adam.step()
+            # The two terms may cancel: over their size, not over that of the difference.
+            scale = sum(term.abs().mean().item() for term in terms)
+            errors.add("actor loss", abs(float(out.metrics["actor_loss"]) - actor_loss.item()) / scale)
+            if delay == 1:
+                gradients = actor_arrays(out.state.actor_opt.mu), actor_arrays(state.actor_opt.mu)
+                for new, old, p in zip(*gradients, actor.parameters(), strict=True):
+                    errors.add("actor gradient", relative((new - 0.9 * old) / 0.1, p.grad))
+        errors.step("actor" if step == 0 else "actor not due", delay, old_actor, actor_arrays(out.state.actor), actor)
+        log_prob = actor(obs, noise[1], eps)[1]
+        errors.add("log_prob signal", relative(out.signals.log_prob, log_prob))
+        single = copy.deepcopy(actor).float()(obs.float(), noise[1].float(), eps)[1]
+        errors.add("raw log_prob, PyTorch in float32", relative(single.detach(), log_prob.detach()))
+
+        # Targets: a convex combination.
+        with torch.no_grad():
+            for slow, fast in zip(lagged.parameters(), online.parameters(), strict=True):
+                slow.copy_((1 - HYPER.tau) * slow + HYPER.tau * fast)
+        errors.step("target network", 1, old_target, critic_arrays(out.state.target), lagged)
+
+
+def measure(dtype):
+    """Largest errors over seeds and entropy weights, by case."""
+    cases = {}
+    for hidden, size in SIZES:
+        for delay, eps in ((1, False), (2, False), (1, True)):
+            if dtype == "float64" and delay > 1:
+                continue  # the branch that is not due returns a float32 zero, which JAX refuses beside float64
+            name = f"{'-'.join(map(str, hidden))}, actor_delay {delay}" + (", eps_logdet" if eps else "")
+            cases[name] = Errors(dtype)
+            config = sac.SacConfig(hidden, size, delay, eps)
+            carrier = sac.make(S, A, config)
+            # Compiled once for all seeds and weights.
+            names = ("act", "act_deterministic", "entropy", "td_error", "q_value")
+            carrier = carrier._replace(**{name: jax.jit(getattr(carrier, name)) for name in names})
+            update = jax.jit(carrier.update)
+            for seed in SEEDS:
+                for weight in WEIGHTS:
+                    compare(cases[name], carrier, update, config, seed, weight)
+    return cases
+
+
+def judged(dtype, case, quantity):
+    """In float32 ``log(1 - a^2 + 1e-6)`` loses its digits, PyTorch's too: that case is judged in float64."""
+    return not quantity.startswith(("raw", "max abs")) and not (dtype == "float32" and "eps_logdet" in case)
+
+
+def largest_of(dtype, cases):
+    """Largest errors over the cases that are judged, and over all of them for quantities that never are."""
+    result = {}
+    for case, errors in cases.items():
+        for quantity, value in errors.items():
+            if judged(dtype, case, quantity) or quantity.startswith(("raw", "max abs")):
+                result[quantity] = max(result.get(quantity, 0.0), value)
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="JSON file to write; must not exist")
+    arguments = parser.parse_args()
+    if arguments.out.exists():
+        parser.error(f"{arguments.out} exists; records are not overwritten")
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+    torch.set_num_threads(1)
+    began = time.perf_counter()
+    cases = {}
+    for dtype in REQUIRED:
+        jax.config.update("jax_enable_x64", dtype == "float64")
+        cases[dtype] = measure(dtype)
+    largest = {dtype: largest_of(dtype, table) for dtype, table in cases.items()}
+    passed = {
+        dtype: {name: value <= REQUIRED[dtype] for name, value in table.items() if judged(dtype, "", name)}
+        for dtype, table in largest.items()
+    }
+    print(f"{'':40}" + "".join(f"{dtype:>10}" for dtype in largest))
+    for name in largest["float32"]:
+        values = [largest[dtype].get(name) for dtype in largest]
+        print(f"{name:40}" + "".join(f"{'-' if value is None else f'{value:.1e}':>10}" for value in values))
+    ok = all(value for table in passed.values() for value in table.values())
+    print(f"{'pass' if ok else 'FAIL'}: required {REQUIRED}; {time.perf_counter() - began:.0f} s")
+    record = {
+        "what": "largest relative errors of agents.sac against a PyTorch re-derivation",
+        "command": "python benchmarks/parity/sac.py --out benchmarks/parity/sac.json",
+        "versions": {
+            "python": platform.python_version(),
+            "jax": jax.__version__,
+            "numpy": np.__version__,
+            "torch": torch.__version__,
+        },
+        "settings": {
+            "obs": S,
+            "action": A,
+            "hidden_and_batch": SIZES,
+            "seeds": SEEDS,
+            "entropy_weights": WEIGHTS,
+            "updates_before": {"float32": WARM, "float64": 0},
+            "hyper": HYPER._asdict(),
+        },
+        "required": REQUIRED,
+        "not_judged": "raw ..., max abs ..., and the float32 cases with eps_logdet",
+        "largest": largest,
+        "passed": passed,
+        "all_passed": ok,
+        "cases": cases,
+    }
+    with arguments.out.open("x") as file:
+        json.dump(record, file, indent=2)
+        file.write("\n")
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
