@@ -192,7 +192,8 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
 
             # `step` is common to all runs of a program, so this stays a branch under vmap.
             due = step % config.actor_delay == 0
-            (actor, actor_opt), loss = jax.lax.cond(due, repeated, lambda x: (x, jnp.zeros((), batch.reward.dtype)), before)
+            none = jnp.zeros((), batch.reward.dtype)
+            (actor, actor_opt), loss = jax.lax.cond(due, repeated, lambda x: (x, none), before)
         new_target = jax.tree.map(lambda t, p: t + hyper.tau * (p - t), state.target, critic)
         new = SacState(actor, critic, new_target, actor_opt, critic_opt)
         signals = Signals(
