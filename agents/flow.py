@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from aesjax.types import Array
-from agents.networks import orthogonal, uniform_bias
+from agents.networks import orthogonal, twin, uniform_bias
 
 __all__ = ["COUPLINGS", "ConditionalFlow", "Perceptron", "Squash", "dropout_masks"]
 
@@ -93,15 +93,7 @@ class ConditionalFlow(nn.Module):
         zeros = nn.initializers.zeros_init()
         self.t = [Perceptron(self.hidden, self.action_size, orthogonal(), True) for _ in range(COUPLINGS)]
         self.h = Perceptron(self.hidden, self.action_size, zeros)
-        twin = nn.vmap(
-            Perceptron,
-            variable_axes={"params": 0},
-            split_rngs={"params": True},
-            in_axes=cast(int, None),  # both shifts see the same observation; flax types this too narrowly
-            out_axes=0,
-            axis_size=2,
-        )
-        self.b = twin(self.shift_hidden, 1, zeros)
+        self.b = twin(Perceptron)(self.shift_hidden, 1, zeros)
 
     def __call__(self, obs: Array, action: Array) -> tuple[Array, Array, Array]:
         """Everything once, for initialisation."""

@@ -11,7 +11,8 @@ import optax
 
 from aesjax.types import Array, Signals
 from agents.flow import ConditionalFlow, dropout_masks
-from agents.optim import adam, descend
+from agents.optim import adam, descend, polyak
+from agents.spec import check_hyper, check_sizes
 from agents.types import Carrier, Transition, UpdateOut
 
 __all__ = ["MeowConfig", "MeowHyper", "MeowState", "check", "critic_loss", "log_normaliser", "make"]
@@ -44,12 +45,7 @@ class MeowConfig:
     shift_units: str = "ref"  # what multiplies the shifts: the reference weight, the entropy weight ("lam") or 1
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ValueError(f"MeowConfig.batch_size must be at least 1; got {self.batch_size}")
-        for name in ("flow_hidden", "shift_hidden"):
-            value = getattr(self, name)
-            if not value or min(value) < 1:
-                raise ValueError(f"MeowConfig.{name} must name at least one positive width; got {value}")
+        check_sizes(self, counts=("batch_size",), widths=("flow_hidden", "shift_hidden"))
         if not self.log_sigma_min < self.log_sigma_max:
             low, high = self.log_sigma_min, self.log_sigma_max
             raise ValueError(f"MeowConfig.log_sigma_min must be below log_sigma_max {high:g}; got {low:g}")
@@ -62,19 +58,8 @@ class MeowConfig:
 
 
 def check(hyper: MeowHyper) -> None:
-    """Refuse concrete values that make no sense; a huge learning rate is allowed, its run then diverges and says so.
-
-    Raises:
-      ValueError: naming the field, its value and what is allowed.
-    """
-    for name in ("learning_rate", "reference_weight", "max_norm"):
-        value = float(getattr(hyper, name))
-        if not 0.0 < value < float("inf"):
-            raise ValueError(f"MeowHyper.{name} must be positive and finite; got {value:g}")
-    for name in ("gamma", "tau"):
-        value = float(getattr(hyper, name))
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(f"MeowHyper.{name} must lie in [0, 1]; got {value:g}")
+    """Refuse concrete values that make no sense, by name."""
+    check_hyper(hyper, shares=("gamma", "tau"))
 
 
 class MeowState(NamedTuple):
@@ -225,7 +210,7 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
         # A loss that is not finite costs one step, not the run; it is reported as it is.
         finite = jnp.isfinite(loss)
         params, opt = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, (state.params, state.opt))
-        new_target = jax.tree.map(lambda t, p: t + hyper.tau * (p - t), state.target, params)
+        new_target = polyak(state.target, params, hyper.tau)
         noise = jax.random.normal(key_sample, batch.action.shape)
         signals = Signals(
             td_error=error.reshape(-1),

@@ -1,7 +1,7 @@
 """Network bodies, the initialisers of the reference implementations, and the tanh-Gaussian policy head."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import distrax
 import jax
@@ -19,6 +19,7 @@ __all__ = [
     "TwinCritic",
     "orthogonal",
     "torch_default",
+    "twin",
     "uniform_bias",
 ]
 
@@ -136,6 +137,18 @@ class GaussianActor(nn.Module):
         return Gaussian(mean, -5.0 + 3.5 * (jnp.tanh(rho) + 1.0))
 
 
+def twin(module: type[nn.Module]) -> Callable[..., Any]:
+    """Two of ``module`` with separate initial parameters on the same input; parameters and output are stacked."""
+    return nn.vmap(
+        module,
+        variable_axes={"params": 0},
+        split_rngs={"params": True},
+        in_axes=cast(int, None),  # both see the same input; flax types this too narrowly
+        out_axes=0,
+        axis_size=2,
+    )
+
+
 class TwinCritic(nn.Module):
     """Two independent state-action values with parameters stacked on a leading axis, -> (2, ...)."""
 
@@ -144,15 +157,7 @@ class TwinCritic(nn.Module):
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:
         """(..., S), (..., A) -> (2, ...); the two critics draw separate initial parameters."""
-        critics = nn.vmap(
-            MLP,
-            variable_axes={"params": 0},
-            split_rngs={"params": True},
-            in_axes=cast(int, None),  # both critics see the same input; flax types this too narrowly
-            out_axes=0,
-            axis_size=2,
-        )
-        return critics(self.hidden, 1)(jnp.concatenate([obs, action], -1)).squeeze(-1)
+        return twin(MLP)(self.hidden, 1)(jnp.concatenate([obs, action], -1)).squeeze(-1)
 
 
 class ActorCritic(nn.Module):

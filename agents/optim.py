@@ -8,7 +8,7 @@ import optax
 
 from aesjax.types import Array
 
-__all__ = ["adam", "descend"]
+__all__ = ["adam", "descend", "polyak"]
 
 
 def adam(eps: float = 1e-8) -> optax.GradientTransformation:
@@ -41,3 +41,8 @@ def descend(
         grads = jax.tree.map(lambda g: g * scale, grads)
     updates, opt_state = adam(eps).update(grads, opt_state)
     return jax.tree.map(lambda p, u: p - learning_rate * u, params, updates), opt_state
+
+
+def polyak(target: Any, online: Any, tau: Array | float) -> Any:
+    """Target parameters moved by ``tau`` towards the online ones."""
+    return jax.tree.map(lambda t, p: t + tau * (p - t), target, online)

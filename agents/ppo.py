@@ -14,6 +14,7 @@ from agents.gae import advantages, td_errors
 from agents.networks import ACTIVATIONS, ActorCritic
 from agents.normalize import Moments, denormalise, empty, merge, normalise
 from agents.optim import adam, descend
+from agents.spec import check_hyper, check_sizes
 from agents.types import OnPolicyCarrier, Rollout, UpdateOut
 
 __all__ = ["PpoConfig", "PpoHyper", "PpoState", "Rows", "check", "clipped_loss", "entropy_bonus", "make", "value_loss"]
@@ -60,28 +61,14 @@ class PpoConfig:
     bootstrap_on_truncation: bool = True  # False treats a time limit as termination, as CleanRL does
 
     def __post_init__(self) -> None:
-        for name in ("rollout", "epochs", "minibatches"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"PpoConfig.{name} must be at least 1; got {getattr(self, name)}")
-        if not self.hidden or min(self.hidden) < 1:
-            raise ValueError(f"PpoConfig.hidden must name at least one positive width; got {self.hidden}")
+        check_sizes(self, counts=("rollout", "epochs", "minibatches"), widths=("hidden",))
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"PpoConfig.activation must be one of {', '.join(ACTIVATIONS)}; got '{self.activation}'")
 
 
 def check(hyper: PpoHyper) -> None:
-    """Refuse concrete values that make no sense.
-
-    Raises:
-      ValueError: naming the field, its value and what is allowed.
-    """
-    for name, value in hyper._asdict().items():
-        value = float(value)
-        if name in ("gamma", "gae_lambda"):
-            if not 0.0 <= value <= 1.0:
-                raise ValueError(f"PpoHyper.{name} must lie in [0, 1]; got {value:g}")
-        elif not 0.0 < value < float("inf"):
-            raise ValueError(f"PpoHyper.{name} must be positive and finite; got {value:g}")
+    """Refuse concrete values that make no sense, by name."""
+    check_hyper(hyper, shares=("gamma", "gae_lambda"))
 
 
 class PpoState(NamedTuple):

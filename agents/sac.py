@@ -12,7 +12,8 @@ import optax
 
 from aesjax.types import Array, Signals
 from agents.networks import Gaussian, GaussianActor, TwinCritic
-from agents.optim import adam, descend
+from agents.optim import adam, descend, polyak
+from agents.spec import check_hyper, check_sizes
 from agents.types import Carrier, Transition, UpdateOut
 
 __all__ = ["SacConfig", "SacHyper", "SacState", "actor_loss", "check", "critic_loss", "make", "soft_target"]
@@ -37,27 +38,12 @@ class SacConfig:
     eps_logdet: bool = False  # the reference's log(1 - a^2 + 1e-6)
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "actor_delay"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"SacConfig.{name} must be at least 1; got {getattr(self, name)}")
-        if not self.hidden or min(self.hidden) < 1:
-            raise ValueError(f"SacConfig.hidden must name at least one positive width; got {self.hidden}")
+        check_sizes(self, counts=("batch_size", "actor_delay"), widths=("hidden",))
 
 
 def check(hyper: SacHyper) -> None:
-    """Refuse concrete values that make no sense; a huge learning rate is allowed, its run then diverges and says so.
-
-    Raises:
-      ValueError: naming the field, its value and what is allowed.
-    """
-    for name in ("learning_rate", "critic_learning_rate"):
-        value = float(getattr(hyper, name))
-        if not 0.0 < value < float("inf"):
-            raise ValueError(f"SacHyper.{name} must be positive and finite; got {value:g}")
-    for name in ("gamma", "tau"):
-        value = float(getattr(hyper, name))
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(f"SacHyper.{name} must lie in [0, 1]; got {value:g}")
+    """Refuse concrete values that make no sense, by name."""
+    check_hyper(hyper, shares=("gamma", "tau"))
 
 
 class SacState(NamedTuple):
@@ -194,7 +180,7 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
             due = step % config.actor_delay == 0
             none = jnp.zeros((), batch.reward.dtype)
             (actor, actor_opt), loss = jax.lax.cond(due, repeated, lambda x: (x, none), before)
-        new_target = jax.tree.map(lambda t, p: t + hyper.tau * (p - t), state.target, critic)
+        new_target = polyak(state.target, critic, hyper.tau)
         new = SacState(actor, critic, new_target, actor_opt, critic_opt)
         signals = Signals(
             td_error=error.reshape(-1),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from agents.types import Carrier, OnPolicyCarrier
 
-__all__ = ["CarrierSpec"]
+__all__ = ["CarrierSpec", "check_hyper", "check_sizes"]
 
 
 class CarrierSpec(NamedTuple):
@@ -19,3 +19,37 @@ class CarrierSpec(NamedTuple):
     check: Callable[[Any], None]  # raises ValueError for concrete values of `hyper` that make no sense
     baseline: str  # schedule that stands for the carrier's own entropy weight
     absent: Mapping[str, str] = MappingProxyType({})  # fields of `Signals` it cannot report -> the reason
+
+
+def check_hyper(hyper: Any, *, shares: tuple[str, ...]) -> None:
+    """Refuse concrete values that make no sense; a huge learning rate is allowed, its run then diverges and says so.
+
+    Args:
+      hyper: NamedTuple of floats; all fields but ``shares`` must be positive and finite.
+      shares: fields that must lie in [0, 1].
+
+    Raises:
+      ValueError: naming the field, its value and what is allowed.
+    """
+    for name, value in hyper._asdict().items():
+        field, value = f"{type(hyper).__name__}.{name}", float(value)
+        if name in shares:
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{field} must lie in [0, 1]; got {value:g}")
+        elif not 0.0 < value < float("inf"):
+            raise ValueError(f"{field} must be positive and finite; got {value:g}")
+
+
+def check_sizes(config: Any, *, counts: tuple[str, ...], widths: tuple[str, ...]) -> None:
+    """Refuse a config whose ``counts`` are not positive or whose ``widths`` do not name positive layer sizes.
+
+    Raises:
+      ValueError: naming the field, its value and what is allowed.
+    """
+    for name in counts:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{type(config).__name__}.{name} must be at least 1; got {getattr(config, name)}")
+    for name in widths:
+        value = getattr(config, name)
+        if not value or min(value) < 1:
+            raise ValueError(f"{type(config).__name__}.{name} must name at least one positive width; got {value}")

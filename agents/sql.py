@@ -14,8 +14,9 @@ import optax
 
 from aesjax.types import Array, Signals
 from agents.networks import MLP, TwinCritic
-from agents.optim import adam, descend
+from agents.optim import adam, descend, polyak
 from agents.sac import critic_loss
+from agents.spec import check_hyper, check_sizes
 from agents.stein import nearest_neighbour_entropy, stein_directions
 from agents.types import Carrier, Transition, UpdateOut
 
@@ -52,11 +53,9 @@ class SqlConfig:
     evaluation: str = "argmax"  # or "zero": the sampler's output for zero noise
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "value_samples", "fixed_particles", "updated_particles"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"SqlConfig.{name} must be at least 1; got {getattr(self, name)}")
-        if not self.hidden or min(self.hidden) < 1:
-            raise ValueError(f"SqlConfig.hidden must name at least one positive width; got {self.hidden}")
+        check_sizes(
+            self, counts=("batch_size", "value_samples", "fixed_particles", "updated_particles"), widths=("hidden",)
+        )
         if not 0.0 < self.squash_eps < 1.0:
             raise ValueError(f"SqlConfig.squash_eps must lie in (0, 1); got {self.squash_eps:g}")
         for name, known in (("h_rule", ("particles", "batch")), ("evaluation", ("argmax", "zero"))):
@@ -66,19 +65,8 @@ class SqlConfig:
 
 
 def check(hyper: SqlHyper) -> None:
-    """Refuse concrete values that make no sense; a huge learning rate is allowed, its run then diverges and says so.
-
-    Raises:
-      ValueError: naming the field, its value and what is allowed.
-    """
-    for name in ("learning_rate", "critic_learning_rate", "reward_scale", "reference_weight"):
-        value = float(getattr(hyper, name))
-        if not 0.0 < value < float("inf"):
-            raise ValueError(f"SqlHyper.{name} must be positive and finite; got {value:g}")
-    for name in ("gamma", "tau"):
-        value = float(getattr(hyper, name))
-        if not 0.0 <= value <= 1.0:
-            raise ValueError(f"SqlHyper.{name} must lie in [0, 1]; got {value:g}")
+    """Refuse concrete values that make no sense, by name."""
+    check_hyper(hyper, shares=("gamma", "tau"))
 
 
 class SqlState(NamedTuple):
@@ -233,7 +221,7 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
 
         grads, stein_norm = jax.grad(sampler_loss_fn, has_aux=True)(state.actor)
         actor, actor_opt = descend(state.actor, grads, state.actor_opt, hyper.learning_rate)
-        new_target = jax.tree.map(lambda t, p: t + hyper.tau * (p - t), state.target, critic)
+        new_target = polyak(state.target, critic, hyper.tau)
         scale = jnp.asarray(hyper.reward_scale, jnp.float32)
         new = SqlState(actor, critic, new_target, actor_opt, critic_opt)
         value_loss = jax.lax.stop_gradient(loss) / scale**2

@@ -112,9 +112,11 @@ def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None
     kinds = tuple(dict.fromkeys(method.choice for method in methods))
     fresh = bool({"fresh_td_error", "fresh_critic_drift"} & set(schedules.required_signals(kinds)))
     # Recorded in every run, so that any schedule can be replayed on it afterwards.
-    record = [f"{config.proxy}/{source}" for source in (("update", "fresh") if fresh else ("update",))]
-    if "fresh_critic_drift" in CARRIERS[carrier].absent and config.proxy == "critic_drift":
-        record = record[:1]
+    record = [
+        f"{config.proxy}/{source}"
+        for source, field in schedules.PROXIES[config.proxy].fields.items()
+        if (source == "update" or fresh) and field not in CARRIERS[carrier].absent
+    ]
     on_policy = isinstance(built, OnPolicyCarrier)
     updates = _updates(config, carrier, built)
     sizes = LoopConfig(
