@@ -142,7 +142,7 @@ def make_off_policy(world: World, carrier: Carrier, schedule_of: ScheduleOf, con
             body, state, (steps, runs.step_keys(key, steps, 6), values, changes)
         )
         streams = {name: jnp.where(learned > 0, value, jnp.nan) for name, value in measured.items()}
-        metrics = runs.chunk_metrics(state, jax.tree.map(jnp.sum, logs), jnp.sum(learned), streams, config)
+        metrics = runs.chunk_metrics(world, state, jax.tree.map(jnp.sum, logs), jnp.sum(learned), streams, config)
         return state, metrics | {"policy_entropy": entropy_of(state, key, steps[-1])}
 
     return Program(init, chunk, runs.evaluation(world, carrier, config))

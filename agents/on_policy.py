@@ -142,7 +142,7 @@ def make_on_policy(world: World, carrier: OnPolicyCarrier, schedule_of: Schedule
         state, (logs, measured) = jax.lax.scan(one_rollout, state, inputs)
         updates = jnp.float32(ticks * (config.chunk // length))
         streams = {name: value.reshape(-1) for name, value in measured.items()}
-        metrics = runs.chunk_metrics(state, jax.tree.map(jnp.sum, logs), updates, streams, config)
+        metrics = runs.chunk_metrics(world, state, jax.tree.map(jnp.sum, logs), updates, streams, config)
         key_entropy = stream(jax.random.fold_in(key, steps[-1]), "entropy")
         return state, metrics | {"policy_entropy": carrier.entropy(state.agent, state.obs, key_entropy)}
 

@@ -19,18 +19,22 @@ def episode_returns(world: World, policy: Policy, params: Any, key: Array, episo
     key_reset, key_run = jax.random.split(key)
     obs, state = world.reset(key_reset, episodes, params)
 
-    def step(carry, index):
-        obs, state, total, alive = carry
+    def going_on(carry):
+        *_, alive, index = carry
+        return (index < world.time_limit) & jnp.any(alive > 0)
+
+    def step(carry):
+        obs, state, total, alive, index = carry
         key_act, key_env = jax.random.split(jax.random.fold_in(key_run, index))
         out = world.step(key_env, state, policy(obs, key_act), params)
         obs, state, reward, terminated, truncated, _ = out
         total = total + alive * reward
         alive = alive * (1.0 - jnp.maximum(terminated, truncated).astype(jnp.float32))
-        return (obs, state, total, alive), None
+        return obs, state, total, alive, index + 1
 
-    start = (obs, state, jnp.zeros(episodes), jnp.ones(episodes))
-    (_, _, total, _), _ = jax.lax.scan(step, start, jnp.arange(world.time_limit))
-    return total
+    # Not a scan over the time limit: where agents fall, most evaluations are over long before it.
+    start = (obs, state, jnp.zeros(episodes), jnp.ones(episodes), jnp.int32(0))
+    return jax.lax.while_loop(going_on, step, start)[2]
 
 
 def random_returns(world: World, params: Any, key: Array, episodes: int) -> Array:

@@ -160,7 +160,12 @@ def evaluation(world: World, carrier: Carrier | OnPolicyCarrier, config: LoopCon
 
 
 def chunk_metrics(
-    state: Any, sums: Mapping[str, Array], updates: Array, streams: Mapping[str, Array], config: LoopConfig
+    world: World,
+    state: Any,
+    sums: Mapping[str, Array],
+    updates: Array,
+    streams: Mapping[str, Array],
+    config: LoopConfig,
 ) -> dict[str, Array]:
     """What a chunk reports: means over its updates, the schedule's state at its end, and the strided streams.
 
@@ -172,6 +177,7 @@ def chunk_metrics(
     sums = dict(sums)
     finished, finished_return = sums.pop("finished"), sums.pop("finished_return")
     logs = state.schedule.logs
+    faults = world.faults(state.env)
     return (
         {name: _ratio(value, updates) for name, value in sums.items()}
         | {
@@ -182,6 +188,7 @@ def chunk_metrics(
             "diverged_at": state.health.diverged_at,
             "reason": state.health.reason,
         }
+        | ({} if faults is None else {"simulation_faults": faults})
         | {STREAM + name: _strided(value, config.stream_samples) for name, value in streams.items()}
     )
 

@@ -131,6 +131,10 @@ class World(Protocol):
         """Fresh episodes: observations (num, S) and state."""
         ...
 
+    def faults(self, state: Any) -> Array | None:
+        """How often a simulator gave up on a copy since the run began, () int32; None where none can."""
+        ...
+
     def step(self, key: Array, state: Any, action: Array, params: Any) -> tuple[Array, ...]:
         """Auto-resetting step: obs (N, S), state, reward (N,), terminated (N,), truncated (N,), final_obs (N, S)."""
         ...

@@ -7,6 +7,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from envs.core import Channel, Env, EnvSpec, Task, autoreset_step
@@ -43,6 +44,11 @@ TASKS: dict[str, Task | str] = {
     "toy": "envs.toy.multigoal:TASK",
     "toy_multigoal_classic": "envs.toy.classic:TASK",
     "pendulum": "envs.toy.pendulum:TASK",
+    "hopper": "envs.mujoco:hopper",
+    "halfcheetah": "envs.mujoco:halfcheetah",
+    "walker2d": "envs.mujoco:walker2d",
+    "ant": "envs.mujoco:ant",
+    "humanoid": "envs.mujoco:humanoid",
 }
 
 # Tasks whose optimum is known: "module:attribute" of a function from drift values (M, D) to mean returns (M,).
@@ -60,15 +66,21 @@ def optimal_return(name: str) -> Callable[[Any], Any] | None:
     return _attribute(ORACLES[name]) if name in ORACLES else None
 
 
-def make(name: str) -> Task:
-    """The task called ``name``.
+def make(name: str, **options: Any) -> Task:
+    """The task called ``name``; ``options`` are those of its builder, e.g. `envs.mujoco.build`.
 
     Raises:
       UnknownNameError: (a ``KeyError``) ``name`` is not in ``TASKS``.
+      ValueError: an option that the task does not have.
     """
     entry = lookup("task", TASKS, name)
     if isinstance(entry, str):
         entry = _attribute(entry)
-        if not isinstance(entry, Task):
-            entry = entry()
+    if not isinstance(entry, Task):
+        known = set(signature(entry).parameters) - {"name"}
+        if not set(options) <= known:
+            raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
+        return entry(**options)
+    if options:
+        raise ValueError(f"task '{name}' has no options; got {', '.join(options)}")
     return entry

@@ -1,7 +1,8 @@
 """The words every task is written in: environment, drift channel, task, and the step with auto-reset."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
@@ -35,6 +36,8 @@ class Env(Protocol):
         """Sizes and time limit."""
         ...
 
+    # Optional: ``faults(states) -> () int32``, how often a simulator gave up on one of these copies.
+
     def reset(self, key: Array, params: Any) -> tuple[Array, Any]:
         """``obs`` (O,) float32 and the state of a new episode."""
         ...
@@ -58,7 +61,12 @@ def autoreset_step(env: Env, key: Array, state: Any, action: Array, params: Any)
 
 
 def step_with_keys(env: Env, key_step: Array, key_reset: Array, state: Any, action: Array, params: Any) -> Step:
-    """`autoreset_step` with its two keys already drawn, for loops that draw all keys of a step at once."""
+    """`autoreset_step` with its two keys already drawn, for loops that draw all keys of a step at once.
+
+    An environment whose start costs more than a few numbers may bring an ``autoreset`` of its own.
+    """
+    if hasattr(env, "autoreset"):
+        return env.autoreset(key_step, key_reset, state, action, params)  # type: ignore
     final_obs, next_state, reward, terminated, truncated, info = env.step(key_step, state, action, params)
     fresh = env.reset(key_reset, params)
     obs, next_state = jax.tree.map(partial(jnp.where, terminated | truncated), fresh, (final_obs, next_state))
@@ -99,3 +107,5 @@ class Task(NamedTuple):
     #: (params_before, params_after, gamma) -> () exact ``b_t = Delta^r + gamma * V_max * Delta^P`` (AES
     #: paper, Eq. bt-def), reward units; ``None`` where nobody can compute it. Never shown to a learner.
     drift_surrogate: Callable[[Any, Any, Any], Array] | None = None
+    #: complete options of the task's builder; ``envs.make(name, **options)`` builds the same task again
+    options: Mapping[str, Any] = MappingProxyType({})

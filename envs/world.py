@@ -78,6 +78,11 @@ class World:
         """Observations (num, S) and states of ``num`` new episodes."""
         return jax.vmap(self.task.env.reset, (0, None))(jax.random.split(key, num), params)
 
+    def faults(self, state: Any) -> Array | None:
+        """How often a simulator gave up on one of the copies in ``state``, () int32; None where none can."""
+        count = getattr(self.task.env, "faults", None)
+        return None if count is None else count(state)
+
     def step(self, key: Array, state: Any, action: Array, params: Any) -> tuple[Array, ...]:
         """Auto-resetting step of all copies.
 

@@ -39,7 +39,7 @@ from agents.loop import LoopConfig, Run, make_program
 from envs.world import World
 
 if TYPE_CHECKING:
-    from experiments.cli import Bench
+    from experiments.arguments import Bench
 
 __all__ = ["Setting", "flops_per_update", "run", "setting"]
 

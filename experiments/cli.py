@@ -5,113 +5,15 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Annotated
 
 import tyro
+
+from experiments.arguments import Bench, Command, List, Replay, Report, Run
 
 __all__ = ["Bench", "List", "Replay", "Report", "Run", "main"]
 
 DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
-
-
-@dataclass
-class Run:
-    """Train a sweep: every carrier under every schedule, pattern and seed, then write the report."""
-
-    out: Path
-    """Folder for the results; must be new or empty unless --resume is given."""
-    study: str = "default"
-    """Named study that sets the next five options, unless they are given; see `aesjax list`."""
-    carriers: str | None = None
-    """Comma-separated carriers, or all; by default sac."""
-    schedules: str | None = None
-    """Comma-separated schedules, each with options if need be (aes:proxy=td_mean:lambda_max=inf); `baseline` is the
-    carrier's own weight (SAC: auto-tuned). By default baseline,aes,aes_r."""
-    patterns: str | None = None
-    """Comma-separated drift patterns, or all; by default all."""
-    seeds: str | None = None
-    """Training seeds: 1:5 (both ends included, the default), 1,2,7, or a mix."""
-    preset: str | None = None
-    """Sizes: quick (minutes, the default) or paper."""
-    task: str = "toy"
-    """Task; see `aesjax list`."""
-    steps: int | None = None
-    """Environment steps of a run, if other than the preset's."""
-    proxy: str = "td_quantile"
-    """Drift proxy of the schedules that use one."""
-    source: str | None = None
-    """Where the proxy looks: update (the update batch) or fresh (the newest transitions); default: each schedule's."""
-    drift_seed: int | None = None
-    """One drift realisation for all seeds; by default each training seed has its own."""
-    sweep: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """Hyper-parameter axis NAME=V1,V2,...; may be given several times. All values train in the same program."""
-    resume: bool = False
-    """Continue an interrupted study in --out."""
-    devices: int | None = None
-    """Devices to use; on a CPU one per core by default."""
-    checkpoint_seconds: float = 30.0
-    """Seconds between checkpoints."""
-    report: bool = True
-    """Write the report at the end."""
-
-
-@dataclass
-class Report:
-    """Write DIR/report from the results in DIR."""
-
-    directory: tyro.conf.Positional[Path]
-    """Folder of a finished study."""
-
-
-@dataclass
-class Replay:
-    """Feed the proxies recorded in DIR through other schedules, without training, and plot the weights they give."""
-
-    directory: tyro.conf.Positional[Path]
-    """Folder of a finished study."""
-    schedules: str
-    """Comma-separated schedules, each with options if need be (aes_d,aes:kappa=0.3), or all that can be replayed."""
-    methods: str | None = None
-    """Comma-separated methods of the study whose recorded proxies are fed; by default every one."""
-    out: Path | None = None
-    """Folder for the results, new or empty; by default DIR/replay."""
-
-
-@dataclass
-class List:
-    """Print the tasks, carriers, schedules, proxies, patterns and presets there are."""
-
-
-@dataclass
-class Bench:
-    """Measure updates (PPO: environment steps) per second beside the limit of the machine and, if asked, rejax."""
-
-    out: Path | None = None
-    """JSON file for the figures; must not exist."""
-    carriers: str = "sac"
-    """Comma-separated carriers."""
-    runs: str = "1,5,25,50"
-    """Numbers of stacked runs."""
-    sizes: str = "small"
-    """small: networks 64-64 (SAC: batch 128); large, for SAC only: 256-256, batch 256."""
-    rounds: int = 5
-    """Timed rounds; all contestants take turns in every round."""
-    rejax: bool = False
-    """Also measure rejax's SAC and PPO, in a virtual environment of its own made in a temporary folder."""
-    devices: int | None = None
-    """Devices to use; on a CPU one per core by default."""
-
-
-Command = (
-    Annotated[Run, tyro.conf.subcommand("run")]
-    | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Replay, tyro.conf.subcommand("replay")]
-    | Annotated[List, tyro.conf.subcommand("list")]
-    | Annotated[Bench, tyro.conf.subcommand("bench")]
-)
 
 
 def start_jax(devices: int | None) -> None:
@@ -151,7 +53,13 @@ def _list() -> int:
         for name, text in lines.items():
             print(f"  {name:<{width}}  {text}".rstrip())
 
-    section("tasks", {name: envs.make(name).description for name in envs.TASKS})
+    def about(task: str) -> str:
+        try:
+            return envs.make(task).description
+        except ModuleNotFoundError as error:
+            return f"({error})"
+
+    section("tasks", {name: about(name) for name in envs.TASKS})
     section("carriers", {name: f"{spec.label}; baseline = {spec.baseline}" for name, spec in CARRIERS.items()})
     section("schedules", {"baseline": "the carrier's own weight"} | {n: s.summary for n, s in SCHEDULES.items()})
     section("proxies", {name: spec.summary for name, spec in PROXIES.items()})
@@ -191,10 +99,13 @@ def _run(arguments: Run) -> int:
         }
         keep = ("task", "carriers", "schedules", "patterns", "seeds", "preset", "steps", "proxy", "source")
         config = make_config(
-            **{name: options[name] for name in keep}, drift_seed=arguments.drift_seed, sweep=arguments.sweep
+            **{name: options[name] for name in keep},
+            drift_seed=arguments.drift_seed,
+            sweep=arguments.sweep,
+            options=_task_options(arguments),
         )
         study = runner.open_study(config, arguments.out, resume=arguments.resume)
-    except (ValueError, KeyError, OSError) as error:
+    except (ValueError, KeyError, OSError, ModuleNotFoundError) as error:
         _say(str(error))
         return WRONG
     try:
@@ -212,6 +123,14 @@ def _run(arguments: Run) -> int:
     for line in outcome.diverged:
         _say(line)
     return DIVERGED if outcome.diverged else DONE
+
+
+def _task_options(arguments: Run) -> dict[str, object]:
+    """The options that were typed, as the task's builder takes them."""
+    typed = {"engine": arguments.engine, "observation": arguments.observation}
+    if arguments.channels is not None:
+        typed["channels"] = tuple(name.strip() for name in arguments.channels.split(",") if name.strip())  # type: ignore
+    return {name: value for name, value in typed.items() if value is not None}
 
 
 def _again(arguments: Run) -> str:

@@ -15,7 +15,7 @@ from experiments.presets import presets_of
 
 __all__ = ["StudyConfig", "config_from_json", "make_config", "parse_entries", "parse_seeds"]
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,13 @@ class StudyConfig:
     drift_seed: int | None  # None: the training seed
     sweep: Mapping[str, tuple[float, ...]]
     settings: Mapping[str, Mapping[str, Any]]  # per carrier: num_envs, base, config, hyper, schedule
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the task's builder, complete
     format: int = FORMAT
+
+    def build_task(self) -> envs.Task:
+        """The task with the options of this study."""
+        given = {k: tuple(v) if isinstance(v, list) else v for k, v in self.options.items()}
+        return envs.make(self.task, **given)
 
     def envs_of(self, carrier: str) -> int:
         """Parallel environment copies of one carrier's runs."""
@@ -121,6 +127,16 @@ def parse_entries(text: str) -> tuple[str, ...]:
     return entries
 
 
+def _fit_rollout(config: dict[str, Any], chunk: int, num_envs: int) -> None:
+    """The longest rollout up to the preset's that divides ``chunk``, in equal minibatches of about the same size."""
+    rows = config["rollout"] * num_envs / config["minibatches"]
+    config["rollout"] = max(n for n in range(1, config["rollout"] + 1) if chunk % n == 0)
+    size = config["rollout"] * num_envs
+    if size % config["minibatches"]:
+        divisors = [n for n in range(1, size + 1) if size % n == 0]
+        config["minibatches"] = min(divisors, key=lambda n: abs(n - size / rows))
+
+
 class _Patterns(Mapping[str, Any]):
     """The drift patterns with the task registry's kind of error."""
 
@@ -147,13 +163,17 @@ def make_config(
     source: str | None = None,
     drift_seed: int | None = None,
     sweep: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
 ) -> StudyConfig:
     """Resolve a preset and what was typed into a complete, checked configuration.
+
+    Args:
+      options: of the task's builder, those not left at their defaults.
 
     Raises:
       ValueError, KeyError: with one sentence that names the value and what is allowed.
     """
-    envs.make(task)
+    built = envs.make(task, **(options or {}))
     sizes = presets_of(task)[preset]
     carrier_names = _names(carriers, CARRIERS, "--carriers")
     settings: dict[str, dict[str, Any]] = {}
@@ -186,7 +206,7 @@ def make_config(
     for own in settings.values():
         if "rollout" in own["config"]:  # whole rollouts between evaluations, at most as long as the preset's
             chunk = horizon // own["num_envs"] // sizes.evaluations
-            own["config"]["rollout"] = max(n for n in range(1, own["config"]["rollout"] + 1) if chunk % n == 0)
+            _fit_rollout(own["config"], chunk, own["num_envs"])
 
     def in_envs(count: float) -> int:
         return max(1, round(count / copies)) * copies
@@ -210,6 +230,7 @@ def make_config(
         drift_seed=drift_seed,
         sweep=axes,
         settings=settings,
+        options=dict(built.options),
     )
 
 

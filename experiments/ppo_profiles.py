@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from aesjax.registry import Registry
-from experiments.presets import CarrierSettings
+from experiments.preset import CarrierSettings
 
 __all__ = ["PROFILES", "Profile", "profile"]
 

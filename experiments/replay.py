@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-import envs
 from aesjax.lab import store
 from aesjax.lab.replay import Replayed, at_evaluations, first_update, obstacle, replay
 from aesjax.registry import Registry
@@ -166,7 +165,7 @@ def _hypers(study: Recorded, carrier: str, rows: "pl.DataFrame", entry: Entry) -
     if unknown := sorted(set(rows["method"]) - set(own)):
         raise ValueError(f"{store.STREAMS} and {store.CONFIG} do not fit together: {', '.join(unknown)}")
     given = {name: value for name, value in entry.values if name != COUPLING}
-    size = envs.make(study.config.task).env.spec.action_size
+    size = study.config.build_task().env.spec.action_size
     hypers = [
         schedule_hyper_of(study.config, carrier, study.updates(carrier), size, (own[method] | given).items())
         for method in rows["method"]

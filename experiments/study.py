@@ -23,7 +23,7 @@ from experiments.methods import Method, check_usable, methods_of
 
 __all__ = ["Part", "build_part", "check", "floor_of", "optimum_of", "schedule_hyper_of"]
 
-FLOOR_EPISODES = 1000
+FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
 
 
 class Part(NamedTuple):
@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
 
 def _world(config: StudyConfig, carrier: str) -> World:
-    return World(envs.make(config.task), config.vector_steps(carrier), config.segments)
+    return World(config.build_task(), config.vector_steps(carrier), config.segments)
 
 
 def _carrier(config: StudyConfig, carrier: str, world: World) -> Carrier | OnPolicyCarrier:
@@ -211,11 +211,12 @@ def optimum_of(config: StudyConfig) -> dict[str, list[float]]:
 def floor_of(config: StudyConfig) -> float:
     """Mean return of uniformly random actions on the steady task: the floor of the offset-safe metrics.
 
-    A fixed key and 1000 episodes, the same for every study of the task.
+    A fixed key and number of episodes, the same for every study of the task.
     """
     world = _world(config, config.carriers[0])
     nominal = world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0]
-    returns = jax.jit(lambda key: random_returns(world, world.params_of(nominal), key, FLOOR_EPISODES))
+    episodes = FLOOR_STEPS // world.time_limit
+    returns = jax.jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))
     mean = float(jnp.mean(returns(jax.random.key(0))))
     if not math.isfinite(mean):
         raise ValueError(f"the random policy's return on '{config.task}' is not finite")

@@ -8,4 +8,4 @@ import sys
 from experiments.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main(["run", "--study", " the paper's main tables.:toy_table", *sys.argv[1:]]))
+    sys.exit(main(["run", "--study", "toy_table", *sys.argv[1:]]))

@@ -31,6 +31,9 @@ class Bandit:
     def reset(self, key: jax.Array, num: int, params: Any):
         return jnp.zeros((num, 1)), ()
 
+    def faults(self, state: Any):
+        return None
+
     def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any):
         obs = jnp.zeros((action.shape[0], 1))
         reward = -self.curvature * (action[:, 0] - self.centre) ** 2

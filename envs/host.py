@@ -1,0 +1,66 @@
+"""A host function of many records inside a compiled program, called once for all of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["Packed", "on_host"]
+
+Array = jax.Array
+
+
+class Packed:
+    """The one array that goes to a callback, and the one that comes back: JAX pays for every array, not every byte.
+
+    A record is words of uint32: float64 numbers as pairs, then float32 numbers.
+    """
+
+    @staticmethod
+    def traced(doubles: Array | None, *floats: Array) -> Array:
+        """(words,) of one record: ``doubles`` already as words, and any number of 1-D float arrays."""
+        words = jax.lax.bitcast_convert_type(jnp.concatenate(floats).astype(jnp.float32), jnp.uint32)
+        return words if doubles is None else jnp.concatenate([doubles, words])
+
+    @staticmethod
+    def floats_of(words: Array) -> Array:
+        """The float32 numbers that ``words`` are."""
+        return jax.lax.bitcast_convert_type(words, jnp.float32)
+
+    @staticmethod
+    def split(words: np.ndarray, doubles: int) -> tuple[np.ndarray, np.ndarray]:
+        """(n, doubles) float64 and (n, rest) float32 of (n, words)."""
+        rows = np.ascontiguousarray(words[:, : 2 * doubles]).view(np.float64)
+        return rows, words[:, 2 * doubles :].view(np.float32)
+
+    @staticmethod
+    def join(doubles: np.ndarray, floats: np.ndarray) -> np.ndarray:
+        """Inverse of `split`."""
+        return np.concatenate([np.ascontiguousarray(doubles).view(np.uint32), floats.view(np.uint32)], axis=1)
+
+
+# JAX copies larger arguments of a callback on its own threads, all of which may be waiting for callbacks to return.
+INLINE_BYTES = 2**16
+
+
+def on_host(function: Callable[[np.ndarray], np.ndarray], out_words: int) -> Callable[[Array], Array]:
+    """A host function of (n, words) uint32 as a function of arrays of any batching, called once for all of them."""
+
+    @jax.custom_batching.custom_vmap
+    def call(words: Array) -> Array:
+        n, width = words.shape
+        rows = max(1, INLINE_BYTES // (4 * width))
+        pieces = [words[i : i + rows] for i in range(0, n, rows)]
+
+        def whole(*pieces: Any) -> np.ndarray:
+            return function(np.concatenate([np.asarray(piece) for piece in pieces]))
+
+        return jax.pure_callback(whole, jax.ShapeDtypeStruct((n, out_words), jnp.uint32), *pieces)
+
+    @call.def_vmap
+    def _(size: int, batched: Any, words: Array) -> tuple[Array, bool]:
+        return call(words.reshape(-1, words.shape[-1])).reshape(size, -1, out_words), True
+
+    return call

@@ -1,0 +1,102 @@
+"""The MuJoCo family: Gymnasium's five locomotion tasks, drifting, on MuJoCo's C engine or on MJX.
+
+>>> import envs
+>>> envs.make("hopper", channels=("body_mass",)).env.spec.obs_size
+11
+"""
+
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+from envs.core import Channel, Task
+from envs.mujoco.locomotion import OBSERVATIONS, TASKS, Locomotion
+from envs.mujoco.params import MujocoParams
+from envs.names import lookup
+
+__all__ = ["CHANNELS", "DEFAULT_CHANNELS", "ENGINES", "build"]
+
+DEFAULT_CHANNELS = ("body_mass", "joint_friction")  # those of the paper
+CHANNELS = (*DEFAULT_CHANNELS, "geom_friction", "target_velocity")
+RANGES = {"body_mass": (0.7, 1.3), "joint_friction": (0.5, 1.5), "geom_friction": (0.5, 1.5)}
+ENGINES = ("auto", "mujoco", "mjx")
+
+
+def _channel(task: Locomotion, name: str) -> Channel:
+    if name == "target_velocity":
+        return Channel(name, *task.target_speed)
+    return Channel(name, *RANGES[lookup(f"drift channel of {task.name}", dict.fromkeys(CHANNELS, name), name)], 1.0)
+
+
+def _engine(name: str) -> str:
+    """``auto`` is the C engine where JAX computes on a CPU, and MJX on an accelerator."""
+    if name not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got '{name}'")
+    if name != "auto":
+        return name
+    import jax
+
+    return "mujoco" if jax.default_backend() == "cpu" else "mjx"
+
+
+def build(
+    name: str,
+    engine: str = "auto",
+    observation: str = "v5",
+    channels: tuple[str, ...] = DEFAULT_CHANNELS,
+    time_limit: int | None = None,
+) -> Task:
+    """One of the five tasks.
+
+    Args:
+      engine: ``mujoco`` (C), ``mjx``, or ``auto``: C on a CPU, MJX on an accelerator.
+      observation: ``v5`` or ``v4`` (Ant without contact forces, Humanoid with all bodies).
+      channels: what drifts, of `CHANNELS`. With ``target_velocity`` the reward's forward speed is replaced by
+        ``-|speed - target|``.
+      time_limit: steps of an episode; by default Gymnasium's 1000.
+
+    Raises:
+      ValueError, KeyError: an option that does not exist.
+      ModuleNotFoundError: MuJoCo is not installed.
+    """
+    if observation not in OBSERVATIONS:
+        raise ValueError(f"observation must be one of {', '.join(OBSERVATIONS)}; got '{observation}'")
+    channels = tuple(channels)
+    if not channels or len(set(channels)) != len(channels):
+        raise ValueError(f"channels needs one or more different names of {', '.join(CHANNELS)}; got {channels}")
+    return _build(name, _engine(engine), observation, channels, time_limit)
+
+
+@cache
+def _build(name: str, engine: str, observation: str, channels: tuple[str, ...], time_limit: int | None) -> Task:
+    task = TASKS[name]
+    if time_limit is not None:
+        task = replace(task, time_limit=time_limit)
+    drifting = tuple(_channel(task, channel) for channel in channels)
+    tracks = "target_velocity" in channels
+    if engine == "mjx":
+        from envs.mujoco.mjx_engine import MjxEnv
+
+        env: Any = MjxEnv(task, observation, tracks)
+    else:
+        from envs.mujoco.c_engine import CEnv
+
+        env = CEnv(task, observation, tracks)
+
+    def apply_drift(params: MujocoParams, values: Any) -> MujocoParams:
+        return params._replace(**{channel.name: values[i] for i, channel in enumerate(drifting)})
+
+    return Task(
+        name=name,
+        family="mujoco",
+        env=env,
+        params=MujocoParams(target_velocity=task.target_speed[2]),
+        channels=drifting,
+        apply_drift=apply_drift,
+        negative_returns=name == "halfcheetah" or tracks,
+        description=task.description,
+        options={"engine": engine, "observation": observation, "channels": channels, "time_limit": task.time_limit},
+    )
+
+
+hopper, halfcheetah, walker2d, ant, humanoid = (partial(build, name) for name in TASKS)

@@ -1,0 +1,133 @@
+"""MuJoCo's C engine inside a compiled program: one callback per control step for all stacked runs and environments.
+
+`CEnv` is one environment in JAX's eyes. Batched by ``vmap``, its callback receives every copy at once. The state row
+goes in and comes out, so the step stays pure. Rows are float64, which JAX without 64-bit mode cannot hold, so they
+travel as pairs of uint32 and lose no bit.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs.core import EnvSpec, Step
+from envs.host import Packed, on_host
+from envs.mujoco.batch import Engine, usable_cores
+from envs.mujoco.locomotion import Locomotion
+from envs.mujoco.params import MujocoParams
+
+__all__ = ["CEnv", "MujocoState"]
+
+Array = jax.Array
+
+
+class MujocoState(NamedTuple):
+    """One episode, and what outlives it."""
+
+    row: Array  # (2 R,) uint32: MuJoCo's integration state and the anchor, float64 as pairs of words
+    obs: Array  # (S,) float32, the newest observation
+    time: Array  # () int32, control steps of this episode
+    faults: Array  # () int32, times MuJoCo reported this copy as bad since it was created; survives resets
+
+
+class CEnv:
+    """A Gymnasium locomotion task on MuJoCo's C engine, behind the interface of `envs.core.Env`.
+
+    A copy that MuJoCo reports as bad (a number that is not finite, an error) ends its episode by truncation with
+    reward 0 and its last good observation as successor; ``state.faults`` counts it.
+    """
+
+    def __init__(self, task: Locomotion, version: str = "v5", tracks: bool = False) -> None:
+        self.task = task
+        # One XLA device per core means one Batch per core, too.
+        self.engine = Engine(task, version, tracks, max(1, usable_cores() // len(jax.local_devices())))
+        compiled = self.engine.model
+        self.spec = EnvSpec(self.engine.obs_size, compiled.nu, task.time_limit)
+        start, step = self._words + self.spec.obs_size, self._words + 2 * self.spec.obs_size + 4
+        self._start = on_host(self._host_start, start)
+        self._step = on_host(partial(self._host_step, False), step)
+        self._step_and_reset = on_host(partial(self._host_step, True), step)
+
+    def reset(self, key: Array, params: MujocoParams) -> tuple[Array, MujocoState]:
+        """A new episode with Gymnasium's reset noise."""
+        inputs = Packed.traced(None, self._params(params), self._noise(key))
+        words = self._start(inputs[None])[0]
+        row, obs = words[: self._words], Packed.floats_of(words[self._words :])
+        return obs, MujocoState(row, obs, jnp.int32(0), jnp.int32(0))
+
+    def step(self, key: Array, state: MujocoState, action: Array, params: MujocoParams) -> Step:
+        """One control step; ``action`` (A,) in [-1, 1] spans the actuators' range."""
+        del key  # the physics has no noise
+        return self._advance(state, action, params, None)
+
+    def autoreset(
+        self, key_step: Array, key_reset: Array, state: MujocoState, action: Array, params: MujocoParams
+    ) -> Step:
+        """`envs.core.autoreset_step` with the new start computed in the callback of the step."""
+        del key_step
+        return self._advance(state, action, params, self._noise(key_reset))
+
+    def faults(self, state: MujocoState) -> Array:
+        """() int32, simulations that MuJoCo reported as bad, over all copies in ``state``."""
+        return jnp.sum(state.faults)
+
+    def _noise(self, key: Array) -> Array:
+        nq, nv = self.engine.model.nq, self.engine.model.nv
+        if self.task.velocity_noise == "uniform":
+            return jax.random.uniform(key, (nq + nv,), minval=-1.0, maxval=1.0)
+        key_position, key_velocity = jax.random.split(key)
+        position = jax.random.uniform(key_position, (nq,), minval=-1.0, maxval=1.0)
+        return jnp.concatenate([position, jax.random.normal(key_velocity, (nv,))])
+
+    @staticmethod
+    def _params(params: MujocoParams) -> Array:
+        return jnp.stack([jnp.asarray(value, jnp.float32) for value in params])
+
+    @property
+    def _words(self) -> int:
+        return 2 * self.engine.row_size
+
+    def _advance(self, state: MujocoState, action: Array, params: MujocoParams, noise: Array | None) -> Step:
+        s = self.spec.obs_size
+        time = state.time.astype(jnp.float32)[None]
+        floats = [self._params(params), time, action] + ([] if noise is None else [noise])
+        call = self._step if noise is None else self._step_and_reset
+        words = call(Packed.traced(state.row, *floats)[None])[0]
+        row, out = words[: self._words], Packed.floats_of(words[self._words :])
+        obs, final = out[:s], out[s : 2 * s]
+        reward, terminated, truncated, bad = out[2 * s :]
+        final = jnp.where(bad > 0, state.obs, final)
+        if noise is None:
+            obs, time = final, state.time + 1
+        else:
+            time = jnp.where(terminated + truncated > 0, 0, state.time + 1)
+        state = MujocoState(row, obs, time, state.faults + bad.astype(jnp.int32))
+        return obs, state, reward, terminated > 0, truncated > 0, {"final_observation": final}
+
+    # Host side: (n, words) in, (n, words) out.
+
+    def _host_start(self, words: np.ndarray) -> np.ndarray:
+        _, inputs = Packed.split(words, 0)
+        obs, rows = self.engine.start(inputs[:, 4:], inputs[:, :3].astype(np.float64))
+        return Packed.join(rows, obs.astype(np.float32))
+
+    def _host_step(self, reset: bool, words: np.ndarray) -> np.ndarray:
+        before, inputs = Packed.split(words, self.engine.row_size)
+        s, a = self.spec.obs_size, self.spec.action_size
+        factors, target, time = inputs[:, :3].astype(np.float64), inputs[:, 3].astype(np.float64), inputs[:, 4]
+        obs, reward, terminated, rows, bad = self.engine.step(before, inputs[:, 5 : 5 + a], factors, target)
+        truncated = time + 1 >= self.task.time_limit
+        if bad.any():
+            reward[bad], terminated[bad], truncated[bad] = 0.0, False, True
+            rows[bad] = before[bad]
+        out = np.empty((rows.shape[0], 2 * s + 4), np.float32)
+        out[:, :s] = out[:, s : 2 * s] = obs
+        for column, values in enumerate((reward, terminated, truncated & ~terminated, bad), 2 * s):
+            out[:, column] = values
+        if reset:
+            ended = np.flatnonzero(terminated | truncated)
+            if ended.size:
+                out[ended, :s], rows[ended] = self.engine.start(inputs[ended, 5 + a :], factors[ended])
+        return Packed.join(rows, out)

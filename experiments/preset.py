@@ -1,0 +1,37 @@
+"""What a preset is made of: sizes of a study, and the settings of each carrier in it."""
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["CarrierSettings", "Preset", "frozen"]
+
+
+def frozen(**entries: Any) -> MappingProxyType[str, Any]:
+    """A read-only mapping."""
+    return MappingProxyType(entries)
+
+
+@dataclass(frozen=True)
+class CarrierSettings:
+    """How one carrier is set up on one task."""
+
+    base: float  # static entropy weight: `fixed`, the start of `aes`, the base of `aes_r`; reward per nat
+    config: MappingProxyType[str, Any]  # static structure, fields of the carrier's config
+    hyper: MappingProxyType[str, float]  # traced floats, fields of the carrier's hyper
+    schedule: MappingProxyType[str, float] = field(default_factory=frozen)  # fields of ScheduleHyper
+    num_envs: int | None = None  # parallel copies, if other than the preset's
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Sizes of a study; ``steps`` are environment steps summed over the parallel copies of a run."""
+
+    steps: int
+    num_envs: int
+    evaluations: int  # evaluation every steps / evaluations
+    episodes: int  # per evaluation
+    replay_fraction: float  # capacity as a share of the horizon
+    warmup_fraction: float  # random actions as a share of the horizon
+    carriers: MappingProxyType[str, CarrierSettings]
+    segments: int = 5

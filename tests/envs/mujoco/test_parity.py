@@ -1,0 +1,90 @@
+"""The C engine against Gymnasium's own environments, in double precision."""
+
+import gymnasium
+import mujoco
+import numpy as np
+import pytest
+
+import envs
+from envs.mujoco import TASKS
+from envs.mujoco.batch import Engine
+
+STATE = mujoco.mjtState.mjSTATE_INTEGRATION
+ONE = np.ones((1, 3))
+
+
+@pytest.fixture(params=TASKS)
+def pair(request):
+    """Gymnasium's environment after a reset, and our engine with the same state as a row."""
+    task = TASKS[request.param]
+    theirs = gymnasium.make(task.gymnasium_id).unwrapped
+    obs, _ = theirs.reset(seed=3)
+    engine = Engine(task, "v5", tracks=False)
+    yield theirs, engine, obs
+    theirs.close()
+
+
+def row_of(theirs, engine):
+    state = np.empty(mujoco.mj_stateSize(theirs.model, STATE))
+    mujoco.mj_getState(theirs.model, theirs.data, state, STATE)
+    where = {"qpos": theirs.data.qpos[0], "torso": theirs.data.xpos[1, 0]}
+    mass = theirs.model.body_mass
+    where["mass_centre"] = mass @ theirs.data.xipos[:, 0] / mass.sum()
+    return engine.row(state[None], np.array([where[engine.task.anchor]]))
+
+
+def test_200_random_actions_give_gymnasiums_numbers(pair):
+    theirs, engine, _ = pair
+    rows, rng, endings = row_of(theirs, engine), np.random.default_rng(0), 0
+    for _ in range(200):
+        action = rng.uniform(-1, 1, (1, engine.model.nu))
+        step = engine.step(rows, action, ONE, np.zeros(1))
+        obs, reward, terminated, _, _ = theirs.step(engine.control(action)[0])
+        np.testing.assert_allclose(step.obs[0], obs, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(step.reward[0], reward, rtol=1e-10, atol=1e-10)
+        assert step.terminated[0] == terminated
+        assert not step.bad[0]
+        rows = step.rows
+        if terminated:
+            endings += 1
+            theirs.reset()
+            rows = row_of(theirs, engine)
+    assert engine.task.healthy_z is None or endings or engine.task.name == "ant"
+
+
+def test_a_start_is_what_gymnasium_observes_in_that_state(pair):
+    theirs, engine, obs = pair
+    qpos, qvel = theirs.data.qpos - theirs.init_qpos, theirs.data.qvel - theirs.init_qvel
+    noise = np.concatenate([qpos, qvel])[None] / engine.task.reset_noise_scale
+    ours, rows = engine.start(noise, ONE)
+    np.testing.assert_allclose(ours[0], obs, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(rows[0, -1], row_of(theirs, engine)[0, -1], rtol=0, atol=1e-12)
+
+
+def test_sizes_and_limits_are_those_of_the_registered_environment(pair):
+    theirs, engine, _ = pair
+    task = envs.make(engine.task.name, engine="mujoco")
+    assert task.env.spec.obs_size == theirs.observation_space.shape[0]
+    assert task.env.spec.action_size == theirs.action_space.shape[0]
+    assert task.env.spec.time_limit == gymnasium.spec(engine.task.gymnasium_id).max_episode_steps
+    np.testing.assert_allclose(engine.high, theirs.action_space.high, rtol=1e-6)
+    assert engine.task.frame_skip == theirs.frame_skip
+
+
+@pytest.mark.parametrize(("name", "size"), [("hopper", 11), ("ant", 27), ("humanoid", 376)])
+def test_the_observation_of_version_4_has_its_size(name, size):
+    assert envs.make(name, engine="mujoco", observation="v4").env.spec.obs_size == size
+
+
+@pytest.mark.filterwarnings("ignore:.*Humanoid-v4 is out of date:DeprecationWarning")
+def test_the_observation_of_version_4_is_gymnasiums():
+    theirs = gymnasium.make("Humanoid-v4").unwrapped
+    theirs.reset(seed=1)
+    engine = Engine(TASKS["humanoid"], "v4", tracks=False)
+    rows, rng = row_of(theirs, engine), np.random.default_rng(0)
+    for _ in range(20):
+        action = rng.uniform(-1, 1, (1, engine.model.nu))
+        step = engine.step(rows, action, ONE, np.zeros(1))
+        obs, *_ = theirs.step(engine.control(action)[0])
+        np.testing.assert_allclose(step.obs[0], obs, rtol=1e-10, atol=1e-10)
+        rows = step.rows
