@@ -222,9 +222,9 @@ def make_config(
         evaluations=sizes.evaluations,
         episodes=sizes.episodes,
         segments=sizes.segments,
-        replay_capacity=in_envs(sizes.replay_fraction * horizon),
+        replay_capacity=in_envs(min(sizes.replay or sizes.replay_fraction * horizon, horizon)),
         # At least the window of newest transitions that fresh proxies read.
-        warmup=in_envs(max(sizes.warmup_fraction * horizon, 128)),
+        warmup=in_envs(max(sizes.warmup or sizes.warmup_fraction * horizon, 128)),
         proxy=proxy,
         source=source,
         drift_seed=drift_seed,

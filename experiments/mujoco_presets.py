@@ -53,8 +53,10 @@ def _paper(name: str, task: _Task) -> Preset:
         num_envs=1,
         evaluations=100,
         episodes=10,
-        replay_fraction=1_000_000 / task.steps,
-        warmup_fraction=5_000 / task.steps,
+        replay_fraction=0.0,
+        warmup_fraction=0.0,
+        replay=1_000_000,
+        warmup=5_000,
         carriers=frozen(
             sac=CarrierSettings(base=_SAC_BASE, config=frozen(actor_delay=2), hyper=frozen()),
             ppo=profile("Z", name),

@@ -35,3 +35,5 @@ class Preset:
     warmup_fraction: float  # random actions as a share of the horizon
     carriers: MappingProxyType[str, CarrierSettings]
     segments: int = 5
+    replay: int | None = None  # transitions, whatever the horizon; replaces the share
+    warmup: int | None = None  # environment steps, likewise
