@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DERIVED", "FACTORS", "load", "physics_library", "scaled_fields"]
+__all__ = ["DERIVED", "FACTORS", "load", "path", "physics_library", "scaled_fields"]
 
 #: Drift factor -> model fields it multiplies. Gymnasium's models have no dry friction, so the factor of joint
 #: friction covers viscous damping too. Sliding friction is the first column of ``geom_friction``.
@@ -42,21 +42,25 @@ def physics_library() -> ModuleType:
     return mujoco
 
 
-@cache
-def load(xml: str) -> Any:
-    """The compiled ``MjModel`` of one of Gymnasium's files; do not write to it."""
-    mujoco = physics_library()
+def path(xml: str) -> Path:
+    """Where one of Gymnasium's model files lies."""
     found = importlib.util.find_spec("gymnasium")
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError(
             "the MuJoCo tasks need 'gymnasium', which is not installed: pip install 'aesjax[mujoco]'", name="gymnasium"
         )
     # By path: importing gymnasium.envs.mujoco would need its rendering libraries.
-    path = Path(found.submodule_search_locations[0]) / "envs" / "mujoco" / "assets" / xml
+    return Path(found.submodule_search_locations[0]) / "envs" / "mujoco" / "assets" / xml
+
+
+@cache
+def load(xml: str) -> Any:
+    """The compiled ``MjModel`` of one of Gymnasium's files; do not write to it."""
+    mujoco = physics_library()
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(lambda text: None)  # half_cheetah.xml uses an attribute that is going away
     try:
-        return mujoco.MjModel.from_xml_path(str(path))
+        return mujoco.MjModel.from_xml_path(str(path(xml)))
     finally:
         mujoco.set_mju_user_warning(before)
 

@@ -1,0 +1,271 @@
+"""The C engine inside JAX: exact state, drift channels against freshly compiled models, faults, batching, sharding."""
+
+import subprocess
+import sys
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from jax.sharding import Mesh, PartitionSpec
+
+import envs
+from envs.mujoco import CHANNELS, TASKS, model
+from envs.mujoco.batch import Engine
+from envs.mujoco.c_engine import CEnv
+from envs.mujoco.params import MujocoParams
+
+NOMINAL = np.ones((1, 3))
+
+
+def make(name, **options):
+    return envs.make(name, engine="mujoco", **options)
+
+
+def start(engine, n=1, seed=0):
+    noise = np.random.default_rng(seed).uniform(-1, 1, (n, engine.model.nq + engine.model.nv))
+    return engine.start(noise, np.ones((n, 3)))[1]
+
+
+def freshly_compiled(task, factors):
+    """The model compiled from a specification whose own numbers are scaled, not from patched compiled fields."""
+    nominal = model.load(task.xml)
+    spec = mujoco.MjSpec.from_file(str(model.path(task.xml)))
+    spec.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_FALSE
+    spec.compiler.settotalmass = -1
+    mass, joint, geom = factors
+    for i, body in list(enumerate(spec.bodies))[1:]:  # in the order of the compiled model; some have no name
+        body.explicitinertial = True
+        body.mass, body.inertia = nominal.body_mass[i] * mass, nominal.body_inertia[i] * mass
+        body.ipos, body.iquat = nominal.body_ipos[i], nominal.body_iquat[i]
+    for joint_spec in spec.joints:
+        joint_spec.damping *= joint
+        joint_spec.frictionloss *= joint
+    for geom_spec in spec.geoms:
+        geom_spec.friction[0] *= geom
+    return spec.compile()
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("factors", [(1.3, 1.0, 1.0), (0.7, 1.5, 1.0), (1.0, 0.5, 1.5)])
+def test_drift_moves_the_trajectory_as_a_freshly_compiled_model_does(name, factors):
+    task = TASKS[name]
+    engine = Engine(task, "v5", tracks=False)
+    compiled = freshly_compiled(task, factors)
+    data = mujoco.MjData(compiled)
+    rows, plain = start(engine), start(engine)
+    mujoco.mj_setState(compiled, data, rows[0, :-1], engine.spec)
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        action = rng.uniform(-1, 1, (1, compiled.nu))
+        rows = engine.step(rows, action, np.array([factors]), np.zeros(1)).rows
+        plain = engine.step(plain, action, NOMINAL, np.zeros(1)).rows
+        data.ctrl[:] = engine.control(action)[0]
+        mujoco.mj_step(compiled, data, task.frame_skip)
+        np.testing.assert_allclose(rows[0, engine.positions], data.qpos, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(rows[0, engine.velocities], data.qvel, rtol=0, atol=1e-8)
+    assert np.abs(rows[0, engine.velocities] - plain[0, engine.velocities]).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_every_channel_changes_the_next_states_or_rewards(name, channel):
+    task = make(name, channels=(channel,))
+    engine = task.env.engine
+    results = []
+    for value in (task.channels[0].low, task.channels[0].high):
+        params = task.apply_drift(task.params, np.array([value], np.float32))
+        factors = np.array([[params.body_mass, params.joint_friction, params.geom_friction]], np.float64)
+        rows, rng, rewards = start(engine), np.random.default_rng(2), []
+        for _ in range(60):  # long enough to fall on the ground, where friction begins to matter
+            action = rng.uniform(-1, 1, (1, engine.model.nu))
+            step = engine.step(rows, action, factors, np.array([params.target_velocity], np.float64))
+            rows, rewards = step.rows, [*rewards, step.reward[0]]
+        results.append((rows, np.array(rewards)))
+    moved = np.abs(results[0][0] - results[1][0]).max()
+    assert np.abs(results[0][1] - results[1][1]).max() > 1e-4
+    assert (moved > 1e-4) == (channel != "target_velocity")
+
+
+def test_a_target_speed_rewards_being_close_to_it():
+    plain, tracking = make("halfcheetah").env.engine, make("halfcheetah", channels=("target_velocity",)).env.engine
+    rows, action = start(plain), np.full((1, 6), 0.3)
+    free = plain.step(rows, action, NOMINAL, np.zeros(1))
+    bound = tracking.step(rows, action, NOMINAL, np.array([4.0]))
+    cost = 0.1 * 6 * 0.3**2
+    np.testing.assert_allclose(bound.reward + cost, -np.abs(free.reward + cost - 4.0), rtol=1e-12)
+    np.testing.assert_array_equal(bound.rows, free.rows)
+
+
+def rollout(task, params, count=12):
+    """Copies under vmap, one params each; words of the last state and everything seen on the way."""
+    env = task.env
+
+    def one(key, params):
+        _, state = env.reset(key, params)
+
+        def body(state, key):
+            key_action, key_step = jax.random.wrap_key_data(key)
+            action = jax.random.uniform(key_action, (env.spec.action_size,), minval=-1.0)
+            obs, state, reward, terminated, truncated, info = envs.autoreset_step(env, key_step, state, action, params)
+            return state, (obs, reward, terminated, truncated, info["final_observation"])
+
+        words = jax.random.key_data(jax.random.split(jax.random.fold_in(key, 1), (count, 2)))
+        return jax.lax.scan(body, state, words)
+
+    return one
+
+
+def test_batched_and_sharded_copies_are_the_single_ones_bit_for_bit():
+    task = make("hopper", time_limit=8)
+    keys = jax.random.key_data(jax.random.split(jax.random.key(0), 6))
+    factors = jnp.linspace(0.7, 1.3, 6)
+    params = MujocoParams(factors, factors[::-1], jnp.ones(6), jnp.zeros(6))
+    one = rollout(task, params)
+
+    def run(words, params):
+        return one(jax.random.wrap_key_data(words), params)
+
+    single = jax.jit(run)
+    alone = [single(keys[i], jax.tree.map(lambda x, i=i: x[i], params)) for i in range(6)]
+    mesh = Mesh(np.array(jax.devices()[:2]), axis_names=("runs",))
+    spec = PartitionSpec("runs")
+    together = jax.jit(jax.vmap(run))(keys, params)
+    sharded = jax.jit(jax.shard_map(jax.vmap(run), mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
+    for stacked in (together, sharded(keys, params)):
+        for i in range(6):
+            jax.tree.map(lambda x, y, i=i: np.testing.assert_array_equal(x[i], y), stacked, alone[i])
+    assert bool(together[1][3].any())  # episodes ended on the way
+
+
+def test_the_state_inside_jax_is_the_double_precision_state_to_the_last_bit():
+    task = make("walker2d")
+    env, engine = task.env, task.env.engine
+    params = jax.tree.map(jnp.asarray, task.params)
+    obs, state = jax.jit(env.reset)(jax.random.key(3), params)
+    rows = np.asarray(state.row).view(np.float64)[None]
+    step = jax.jit(env.step)
+    for i in range(30):
+        action = np.random.default_rng(i).uniform(-1, 1, 6).astype(np.float32)
+        obs, state, *_ = step(jax.random.key(0), state, jnp.asarray(action), params)
+        ours = engine.step(rows, action[None], NOMINAL, np.zeros(1))
+        rows = ours.rows
+        np.testing.assert_array_equal(np.asarray(state.row).view(np.float64), rows[0])
+        np.testing.assert_array_equal(obs, ours.obs[0].astype(np.float32))
+
+
+@pytest.mark.parametrize("harm", ["nan", "huge"])
+def test_a_simulation_that_blows_up_is_reset_and_counted_and_harms_no_other(harm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes MUJOCO_LOG.TXT
+    task = make("hopper")
+    env, params = task.env, jax.tree.map(jnp.asarray, task.params)
+
+    def keys(seed):
+        return jax.random.split(jax.random.key(seed), 3)
+
+    obs, state = jax.vmap(env.reset, (0, None))(keys(0), params)
+    rows = np.ascontiguousarray(state.row).view(np.float64).copy()
+    rows[1, env.engine.velocities] = np.nan if harm == "nan" else 1e14
+    hurt = state._replace(row=jnp.asarray(rows.view(np.uint32)))
+    step = jax.vmap(partial(envs.autoreset_step, env), (0, 0, 0, None))
+    action = jnp.full((3, 3), 0.1)
+    after, new, reward, terminated, truncated, info = step(keys(1), hurt, action, params)
+    good = step(keys(1), state, action, params)
+    np.testing.assert_array_equal(new.faults, [0, 1, 0])
+    assert int(env.faults(new)) == 1
+    np.testing.assert_array_equal(truncated, [False, True, False])
+    assert not terminated.any()
+    assert reward[1] == 0
+    np.testing.assert_array_equal(info["final_observation"][1], obs[1])
+    assert np.isfinite(after).all()
+    assert np.isfinite(np.ascontiguousarray(new.row).view(np.float64)).all()
+    for i in (0, 2):
+        np.testing.assert_array_equal(after[i], good[0][i])
+    later = step(keys(2), new, action, params)
+    np.testing.assert_array_equal(later[1].faults, [0, 1, 0])  # kept through the reset, not counted again
+    assert int(later[1].time[1]) == 1
+
+
+def test_which_batch_serves_a_call_changes_nothing():
+    engine = Engine(TASKS["halfcheetah"], "v5", tracks=False)
+    rows, action = start(engine, 2), np.zeros((2, 6))
+    light, heavy = np.full((2, 3), 0.8), np.full((2, 3), 1.2)
+    first = engine.step(rows, action, light, np.zeros(2))
+    engine.step(first.rows, action, heavy, np.zeros(2))
+    with engine._simulations(2, heavy):  # the only Batch there is is busy: another one is made
+        again = engine.step(rows, action, light, np.zeros(2))
+    back = engine.step(rows, action, light, np.zeros(2))
+    for other in (again, back):
+        np.testing.assert_array_equal(first.rows, other.rows)
+    fresh = Engine(TASKS["halfcheetah"], "v5", tracks=False).step(rows, action, light, np.zeros(2))
+    np.testing.assert_array_equal(first.rows, fresh.rows)
+
+
+def test_more_copies_than_jax_hands_over_in_one_piece():
+    """Large arguments of a callback are copied by threads that may all be waiting for a callback."""
+    task = make("halfcheetah", time_limit=3)
+    env, params = task.env, jax.tree.map(jnp.asarray, task.params)
+    mesh = Mesh(np.array(jax.devices()[:2]), axis_names=("runs",))
+    spec = PartitionSpec("runs")
+
+    def run(words):
+        _, state = jax.vmap(env.reset, (0, None))(jax.random.wrap_key_data(words), params)
+
+        def one(words, state):
+            key = jax.random.wrap_key_data(words)
+            return env.autoreset(key, jax.random.fold_in(key, 1), state, jnp.zeros(6), params)[1]
+
+        step = jax.vmap(one)
+        return jax.lax.scan(lambda state, _: (step(words, state), None), state, length=4)[0].time
+
+    words = jax.random.key_data(jax.random.split(jax.random.key(0), 600))
+    times = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))(words)
+    np.testing.assert_array_equal(times, np.ones(600))
+
+
+def test_starts_have_gymnasiums_noise():
+    for name, velocity in (("hopper", 5e-3 / np.sqrt(3)), ("ant", 0.1)):
+        env = make(name).env
+        params = jax.tree.map(jnp.asarray, make(name).params)
+        _, state = jax.jit(jax.vmap(env.reset, (0, None)))(jax.random.split(jax.random.key(1), 400), params)
+        rows = np.ascontiguousarray(state.row).view(np.float64)
+        position = rows[:, env.engine.positions] - env.engine.qpos0
+        assert np.abs(position).max() <= env.task.reset_noise_scale * 1.0001
+        np.testing.assert_allclose(position.std(), env.task.reset_noise_scale / np.sqrt(3), rtol=0.05)
+        np.testing.assert_allclose(rows[:, env.engine.velocities].std(), velocity, rtol=0.05)
+
+
+def test_wrong_options_are_named():
+    for options, text in (
+        ({"engine": "bullet"}, "engine must be one of auto, mujoco, mjx; got 'bullet'"),
+        ({"observation": "v3"}, "observation must be one of v5, v4; got 'v3'"),
+        ({"channels": ("body_mas",)}, "did you mean 'body_mass'"),
+        ({"channels": ()}, "one or more different names"),
+        ({"gravity": 1}, "task 'hopper' has the options"),
+    ):
+        with pytest.raises((ValueError, KeyError), match=text):
+            envs.make("hopper", **options)
+    with pytest.raises(ValueError, match="task 'toy' has no options; got engine"):
+        envs.make("toy", engine="mjx")
+
+
+def test_a_missing_mujoco_is_one_sentence():
+    code = (
+        "import sys; sys.modules['mujoco'] = None\n"
+        "from experiments.cli import main\n"
+        "sys.exit(main(['run', '--task', 'hopper', '--out', 'never']))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 2
+    assert result.stderr.strip().endswith("pip install 'aesjax[mujoco]'")
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_loading_a_model_says_nothing(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    model.load.cache_clear()
+    CEnv(TASKS["halfcheetah"])
+    assert capfd.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())
