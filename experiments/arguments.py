@@ -59,10 +59,12 @@ class Run:
 
 @dataclass
 class Report:
-    """Write DIR/report from the results in DIR."""
+    """Write DIR/report from the results in DIR, or one report of several studies (tasks of a family) together."""
 
-    directory: tyro.conf.Positional[Path]
-    """Folder of a finished study."""
+    directories: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of finished studies."""
+    out: Path | None = None
+    """With several folders: where their results and report go together; must be new or empty."""
 
 
 @dataclass
@@ -98,6 +100,14 @@ class Bench:
     """small: networks 64-64 (SAC: batch 128); large, for SAC only: 256-256, batch 256."""
     rounds: int = 5
     """Timed rounds; all contestants take turns in every round."""
+    physics: str | None = None
+    """Instead: comma-separated MuJoCo tasks, or all, whose physics is timed by itself and inside SAC and PPO."""
+    engines: str = "mujoco"
+    """With --physics: mujoco, mjx, or both."""
+    envs: int = 128
+    """With --physics: copies stepped together, a multiple of the number of devices."""
+    sbx: bool = False
+    """With --physics: also SBX's SAC and PPO (needs PyTorch), in a virtual environment of their own."""
     rejax: bool = False
     """Also measure rejax's SAC and PPO, in a virtual environment of its own made in a temporary folder."""
     devices: int | None = None

@@ -5,15 +5,9 @@ what is reported are ratios within a round, and beside them the matrix-multiplic
 limit that an update of these networks cannot pass.
 """
 
-import json
-import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -37,6 +31,7 @@ from aesjax.schedules import ScheduleHyper
 from agents import CARRIERS, OnPolicyCarrier
 from agents.loop import LoopConfig, Run, make_program
 from envs.world import World
+from experiments.bench_worker import Worker
 
 if TYPE_CHECKING:
     from experiments.arguments import Bench
@@ -183,64 +178,37 @@ def _matmul(case: Setting, runs: int, devices: list[Any]) -> Timer:
     return timer
 
 
-class _Rejax:
-    """rejax's SAC and PPO in a process and virtual environment of its own, waiting for their turns."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="aesjax-bench-"))
-        python = self.folder / "venv" / "bin" / "python"
-        print("bench: making an environment for rejax", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], check=True)
-        pins = [f"jax=={jax.__version__}", *REJAX]
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *pins], check=True)
-        worker = Path(__file__).resolve().parents[1] / "benchmarks" / "rejax_worker.py"
-        self.process = subprocess.Popen([python, worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise ValueError("the rejax worker stopped; its error is above")
-        return json.loads(answer)
-
-    def timer(self, case: Setting, runs: int) -> Timer:
-        name = {"algorithm": case.carrier, "runs": runs, "width": case.width, "batch": case.batch}
-        self._ask({"prepare": name | {"seconds": TARGET_SECONDS}})
-        return lambda: self._ask({"time": name})["rate"]
-
-    def close(self) -> None:
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-        self.process.wait(timeout=30)
-        shutil.rmtree(self.folder, ignore_errors=True)
+def take_turns(contestants: dict[str, Timer], rounds: int) -> list[dict[str, float]]:
+    """The rate of every contestant in every round."""
+    measured: list[dict[str, float]] = []
+    for index in range(rounds):
+        names = list(contestants)
+        turn = names[index % len(names) :] + names[: index % len(names)]  # nobody is always first
+        measured.append({who: contestants[who]() for who in turn})
+    return measured
 
 
-def _ratio(rounds: list[dict[str, float]], above: str, below: str) -> dict[str, float]:
+def ratio(rounds: list[dict[str, float]], above: str, below: str) -> dict[str, float]:
+    """Of two contestants, within rounds."""
     values = [entry[above] / entry[below] for entry in rounds]
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
-def _case(case: Setting, runs: int, rounds: int, rejax: _Rejax | None) -> dict[str, Any]:
+def _case(case: Setting, runs: int, rounds: int, rejax: Worker | None) -> dict[str, Any]:
     devices = list(jax.local_devices())
     # Every schedule compiles a program of its own; on other carriers than SAC two show the cost.
     usable = SCHEDULES if case.carrier == "sac" else SCHEDULES[:2]
     contestants: dict[str, Timer] = {s: _ours(s, case, runs, devices) for s in usable}
     contestants["matmul_limit"] = _matmul(case, runs, devices)
     if rejax is not None and case.carrier in ("sac", "ppo"):
-        contestants["rejax"] = rejax.timer(case, runs)
-    measured: list[dict[str, float]] = []
-    for index in range(rounds):
-        names = list(contestants)
-        turn = names[index % len(names) :] + names[: index % len(names)]  # nobody is always first
-        measured.append({who: contestants[who]() for who in turn})
-    ratios = {f"schedule_cost_{s}": _ratio(measured, "fixed", s) for s in ("aes", "aes_r") if s in usable}
-    ratios["share_of_matmul_limit"] = _ratio(measured, "aes", "matmul_limit")
+        name = {"algorithm": case.carrier, "runs": runs, "width": case.width, "batch": case.batch}
+        contestants["rejax"] = rejax.timer(name, TARGET_SECONDS)
+    measured = take_turns(contestants, rounds)
+    ratios = {f"schedule_cost_{s}": ratio(measured, "fixed", s) for s in ("aes", "aes_r") if s in usable}
+    ratios["share_of_matmul_limit"] = ratio(measured, "aes", "matmul_limit")
     if "rejax" in contestants:
-        ratios["aes_over_rejax"] = _ratio(measured, "aes", "rejax")
-        ratios["fixed_over_rejax"] = _ratio(measured, "fixed", "rejax")
+        ratios["aes_over_rejax"] = ratio(measured, "aes", "rejax")
+        ratios["fixed_over_rejax"] = ratio(measured, "fixed", "rejax")
     medians = {who: statistics.median(entry[who] for entry in measured) for who in contestants}
     sizes = {"carrier": case.carrier, "size": case.size, "unit": case.unit, "task": case.task, "config": case.config}
     return sizes | {"runs": runs, "num_envs": case.num_envs, "medians": medians, "ratios": ratios, "rounds": measured}
@@ -252,6 +220,11 @@ def run(arguments: "Bench") -> None:
     Raises:
       ValueError: unknown carrier or size, bad number of runs, or the output exists.
     """
+    if arguments.physics is not None:
+        from experiments import bench_physics
+
+        bench_physics.run(arguments)
+        return
     try:
         counts = [int(part) for part in arguments.runs.split(",")]
     except ValueError:
@@ -263,7 +236,7 @@ def run(arguments: "Bench") -> None:
     settings = [setting(name, size) for name in arguments.carriers.split(",") for size in arguments.sizes.split(",")]
     if arguments.out is not None and arguments.out.exists():
         raise ValueError(f"--out {arguments.out} exists; choose another file")
-    rejax = _Rejax() if arguments.rejax else None
+    rejax = Worker("rejax_worker.py", [f"jax=={jax.__version__}", *REJAX]) if arguments.rejax else None
     cases = []
     try:
         for wanted in settings:

@@ -120,6 +120,8 @@ def _run(arguments: Run) -> int:
         from aesjax.lab.report import write_report
 
         print(f"report: {write_report(arguments.out)}")
+    if outcome.faults:
+        _say(f"the physics engine gave up on {outcome.faults} simulations, which were reset; see manifest.json")
     for line in outcome.diverged:
         _say(line)
     return DIVERGED if outcome.diverged else DONE
@@ -153,10 +155,17 @@ def _again(arguments: Run) -> str:
 
 
 def _report(arguments: Report) -> int:
+    from aesjax.lab.merge import merge_studies
     from aesjax.lab.report import write_report
 
     try:
-        print(f"report: {write_report(arguments.directory)}")
+        folders, out = arguments.directories, arguments.out
+        if not folders:
+            raise ValueError("report needs the folder of a finished study")
+        if (len(folders) > 1) != (out is not None):
+            raise ValueError("--out and several folders belong together: they are merged into it")
+        folder = folders[0] if out is None else merge_studies(folders, out)
+        print(f"report: {write_report(folder)}")
     except (ValueError, OSError) as error:
         _say(str(error))
         return WRONG

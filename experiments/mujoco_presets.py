@@ -72,17 +72,17 @@ def _quick(name: str, task: _Task) -> Preset:
     rates = frozen(learning_rate=1e-3, critic_learning_rate=1e-3, tau=0.01)
     sql = _sql(task, hidden=(64, 64), batch_size=64, fixed_particles=8, updated_particles=8)
     return Preset(
-        steps=81_920,
+        steps=40_960,
         num_envs=4,
         evaluations=40,
         episodes=5,
         replay_fraction=0.25,
-        warmup_fraction=0.0125,
+        warmup_fraction=0.025,
         carriers=frozen(
             sac=CarrierSettings(base=_SAC_BASE, config=frozen(hidden=(64, 64), batch_size=128), hyper=rates),
             ppo=CarrierSettings(
                 base=weight,
-                config=frozen(rollout=256, epochs=10, minibatches=32, hidden=(64, 64)),
+                config=frozen(rollout=128, epochs=10, minibatches=16, hidden=(64, 64)),
                 hyper=frozen(learning_rate=3e-4),
                 schedule=frozen(lambda_max=0.1),  # the paper's bounds for PPO
                 num_envs=8,

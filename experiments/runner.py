@@ -44,6 +44,7 @@ class Outcome(NamedTuple):
 
     curves: Path
     diverged: list[str]  # one sentence per run
+    faults: int  # simulations that the physics engine gave up on and that were reset
 
 
 def open_study(config: StudyConfig, directory: Path, *, resume: bool) -> Study:
@@ -161,7 +162,7 @@ def train(study: Study, *, checkpoint_seconds: float = 30.0, quiet: bool = False
         for s in statuses
         if s["status"] == "diverged"
     ]
-    return Outcome(path, lines)
+    return Outcome(path, lines, sum(s.get("simulation_faults", 0) for s in statuses))
 
 
 def _statuses(rows: "pl.DataFrame", num_envs: int) -> list[dict[str, Any]]:
@@ -169,7 +170,10 @@ def _statuses(rows: "pl.DataFrame", num_envs: int) -> list[dict[str, Any]]:
     import polars as pl
 
     identity = ["task", "method", "pattern", "seed"]
+    if "simulation_faults" not in rows.columns:  # a task without a simulator
+        rows = rows.with_columns(simulation_faults=pl.lit(None, pl.Float64))
     table = rows.group_by(identity, maintain_order=True).agg(
+        pl.col("simulation_faults").fill_nan(None).max(),
         pl.col("diverged_at").max(),
         pl.col("reason").max(),
         pl.col("step").filter(~pl.col("return_mean").is_finite()).min().alias("bad_return"),
@@ -185,5 +189,7 @@ def _statuses(rows: "pl.DataFrame", num_envs: int) -> list[dict[str, Any]]:
             status |= {"status": "diverged", "diverged_at": bad, "reason": "evaluation return not finite"}
         else:
             status |= {"status": "finished"}
+        if entry["simulation_faults"]:
+            status["simulation_faults"] = int(entry["simulation_faults"])
         statuses.append(status)
     return statuses

@@ -152,6 +152,8 @@ def _facts(study: Study, look: Lookup, config: Mapping[str, Any], manifest: Mapp
         alike = len(set(copies.values())) == 1
         text = str(next(iter(copies.values()))) if alike else ", ".join(f"{n} {c}" for n, c in copies.items())
         facts.append(("parallel environments", text))
+    options = config.get("options") or {}
+    facts += [(name, ", ".join(v) if isinstance(v, list | tuple) else str(v)) for name, v in options.items()]
     floors = [f"{number(b)} ({t})" if len(study.floors) > 1 else number(b) for t, b in study.floors.items()]
     facts.append(("floor (random policy)", ", ".join(floors) or "not measured"))
     facts.append(("device", _device(manifest)))

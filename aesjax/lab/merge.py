@@ -1,0 +1,61 @@
+"""Several studies as one, so that a family's table can be made of tasks that were trained apart."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aesjax.lab import store
+
+__all__ = ["merge_studies"]
+
+
+def merge_studies(directories: Sequence[Path], out: Path) -> Path:
+    """Write the configuration, manifest and curves of all ``directories`` together into ``out``.
+
+    ``config.json`` then holds the steps of each task and the studies' own configurations under ``merged``.
+
+    Args:
+      directories: folders of finished studies.
+      out: a folder that is new or empty.
+
+    Raises:
+      ValueError: a study cannot be read, two of them hold the same run, their tasks differ in horizon or their runs
+        in the number of segments, or ``out`` is not empty.
+    """
+    import polars as pl
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"--out {out} is not an empty folder; choose another one")
+    configs = [store.read_json(folder / store.CONFIG) for folder in directories]
+    manifests = [store.read_json(folder / store.MANIFEST) for folder in directories]
+    frames = [store.read_rows(folder / store.CURVES) for folder in directories]
+    steps: dict[str, Any] = {}
+    for folder, config in zip(directories, configs, strict=True):
+        for name in ("task", "steps", "segments"):
+            if name not in config:
+                raise ValueError(f"{folder / store.CONFIG} lacks '{name}'")
+        if config["segments"] != configs[0]["segments"]:
+            raise ValueError(f"{folder} has {config['segments']} segments, {directories[0]} {configs[0]['segments']}")
+        own = config["steps"] if isinstance(config["steps"], dict) else {config["task"]: config["steps"]}
+        for task, horizon in own.items():
+            if steps.setdefault(task, horizon) != horizon:
+                raise ValueError(f"{folder} trained {task} for {horizon} steps, another study for {steps[task]}")
+    rows = pl.concat(frames, how="diagonal_relaxed")
+    doubled = rows.select(pl.struct("task", "method", "pattern", "seed", "step").is_duplicated().any()).item()
+    if doubled:
+        raise ValueError("two of the studies hold the same run (task, method, pattern and seed)")
+    alike = {k: v for k, v in configs[0].items() if all(config.get(k) == v for config in configs)}
+    kept = {k: v for k, v in manifests[0].items() if all(manifest.get(k) == v for manifest in manifests)}
+    together: dict[str, Any] = {"floors": {}, "oracle": {}}
+    for name in together:
+        for manifest in manifests:
+            known = manifest.get(name, {})
+            together[name] |= {task: known[task] for task in known if known[task] not in ({}, None)}
+    together["runs"] = [run for manifest in manifests for run in manifest.get("runs", [])]
+    together["wall_seconds"] = sum(manifest.get("wall_seconds", 0.0) for manifest in manifests)
+    out.mkdir(parents=True, exist_ok=True)
+    names = {"task": ",".join(steps), "steps": steps, "segments": configs[0]["segments"], "merged": configs}
+    store.write_json(out / store.CONFIG, alike | names)
+    store.write_json(out / store.MANIFEST, kept | together)
+    store.write_rows(out / store.CURVES, rows)
+    return out

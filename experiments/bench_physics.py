@@ -1,0 +1,235 @@
+"""`aesjax bench --physics`: environment steps per second of the MuJoCo tasks, by themselves and inside training.
+
+The limit is what `mujoco.batch.Batch` steps without anything around it, on as many threads as there are cores.
+"""
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+import envs
+from aesjax.lab import store
+from aesjax.lab.sweep import cache_group, compile_program, state_bytes
+from envs.mujoco import ENGINES, TASKS
+from envs.mujoco.batch import Engine
+from envs.mujoco.model import physics_library
+from envs.names import lookup
+from envs.world import World
+from experiments.bench import TARGET_SECONDS, Timer, ratio, take_turns
+from experiments.bench_worker import Worker
+from experiments.config import make_config
+from experiments.study import build_part
+
+if TYPE_CHECKING:
+    from experiments.arguments import Bench
+
+__all__ = ["run"]
+
+SBX = ("sbx-rl",), ("torch==2.13.0",)
+GYMNASIUM_ENVS = 8
+MJX_ENVS = 16  # of its own on a CPU, where more only take longer
+LENGTH = 50  # control steps per call
+SEEDS = {"sac": 5, "ppo": 8}  # runs stacked in training
+
+
+def _until(work: Callable[[], int]) -> Timer:
+    """Repeats ``work``, which returns how many steps it made, for the target time."""
+
+    def timer() -> float:
+        began, steps = time.perf_counter(), 0
+        while time.perf_counter() - began < TARGET_SECONDS:
+            steps += work()
+        return steps / (time.perf_counter() - began)
+
+    return timer
+
+
+def _raw(name: str, count: int) -> Timer:
+    """`Batch` alone on all cores: controls in, states out, fallen copies put back to a start."""
+    task, engine, mujoco = TASKS[name], Engine(TASKS[name], "v5", tracks=False), physics_library()
+    batch = mujoco.batch.Batch(engine.model, count, 0)
+    rng = np.random.default_rng(0)
+    noise = rng.uniform(-1.0, 1.0, (count, engine.model.nq + engine.model.nv))
+    starts = engine.start(noise, np.ones((count, 3)))[1][:, :-1]
+    batch.state[:] = starts
+    ctrl, qpos = batch.bind("ctrl"), batch.bind("qpos")
+    low, high = task.healthy_z or (-np.inf, np.inf)
+    angle = task.healthy_angle or (-np.inf, np.inf)
+    size = (LENGTH, count, engine.model.nu)
+    controls = engine.control(rng.uniform(-1.0, 1.0, (LENGTH * count, engine.model.nu))).reshape(size)
+
+    def work() -> int:
+        for now in controls:
+            ctrl[:] = now
+            batch.step(nstep=task.frame_skip)
+            height = qpos[:, task.height]
+            fallen = (height < low) | (height > high) | (qpos[:, 2] < angle[0]) | (qpos[:, 2] > angle[1])
+            if task.healthy_z is not None and fallen.any():
+                batch.state[fallen] = starts[fallen]
+        return LENGTH * count
+
+    work()
+    return _until(work)
+
+
+def _jitted(name: str, engine: str, count: int) -> Timer:
+    """Random actions in a jitted scan with auto-reset, the copies sharded over all devices."""
+    devices = jax.local_devices()
+    world = World(envs.make(name, engine=engine), 1000)
+    params = jax.tree.map(jnp.asarray, world.task.params)
+    each = count // len(devices)
+
+    def start(words: jax.Array) -> Any:
+        return jax.tree.map(lambda x: x[None], world.reset(jax.random.wrap_key_data(words[0]), each, params)[1])
+
+    def scan(state: Any, words: jax.Array) -> Any:
+        key = jax.random.wrap_key_data(words[0])
+
+        def body(state: Any, index: jax.Array) -> tuple[Any, None]:
+            key_action, key_step = jax.random.split(jax.random.fold_in(key, index))
+            action = jax.random.uniform(key_action, (each, world.action_size), minval=-1.0)
+            return world.step(key_step, state, action, params)[1], None
+
+        state = jax.lax.scan(body, jax.tree.map(lambda x: x[0], state), jnp.arange(LENGTH))[0]
+        return jax.tree.map(lambda x: x[None], state)
+
+    mesh, rows = Mesh(np.array(devices), axis_names=("copies",)), PartitionSpec("copies")
+    begin = jax.jit(jax.shard_map(start, mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False))
+    advance = jax.jit(jax.shard_map(scan, mesh=mesh, in_specs=rows, out_specs=rows, check_vma=False))
+    words = jax.random.key_data(jax.random.split(jax.random.key(0), len(devices)))
+    state = begin(words)
+
+    def work() -> int:
+        nonlocal state, words
+        words = words + 1
+        state = jax.block_until_ready(advance(state, words))
+        return LENGTH * each * len(devices)
+
+    work()
+    return _until(work)
+
+
+def _gymnasium(name: str) -> Timer:
+    """Random actions in Gymnasium's own vector loop."""
+    import gymnasium
+
+    vector = gymnasium.make_vec(TASKS[name].gymnasium_id, num_envs=GYMNASIUM_ENVS, vectorization_mode="sync")
+    vector.reset(seed=0)
+    actions = [vector.action_space.sample() for _ in range(LENGTH)]
+
+    def work() -> int:
+        for action in actions:
+            vector.step(action)
+        return LENGTH * GYMNASIUM_ENVS
+
+    work()
+    return _until(work)
+
+
+def _training(name: str, carrier: str, engine: str) -> Timer:
+    """Environment steps per second of stacked AES runs: SBX's default sizes, a rollout in eight copies for PPO."""
+    seeds, evaluations = SEEDS[carrier], 5
+    config = make_config(
+        task=name,
+        carriers=carrier,
+        schedules="aes",
+        patterns="abrupt",
+        seeds=f"1:{seeds}",
+        preset="quick",
+        steps=40_960,
+        options={"engine": engine},
+    )
+    own = dict(config.settings[carrier])
+    if carrier == "sac":  # one environment, one gradient step per step
+        own |= {"num_envs": 1, "config": {"hidden": (256, 256), "batch_size": 256}}
+        config = dataclasses.replace(config, evaluations=200, warmup=128, replay_capacity=10_240, settings={"sac": own})
+        evaluations = 200
+    else:
+        own |= {"config": own["config"] | {"rollout": 256, "minibatches": 32}}
+        config = dataclasses.replace(config, evaluations=20, settings={"ppo": own})
+        evaluations = 20
+    part = build_part(config, carrier)
+    devices = jax.local_devices()
+    one = jax.tree.map(lambda leaf: leaf[0], part.runs)
+    width = -(-seeds // len(devices)) * len(devices)
+    group = cache_group(devices, state_bytes(part.program, one))
+    executables = compile_program(part.program, devices, None if group is None else min(group, width // len(devices)))
+    data = executables.place(jax.tree.map(lambda x: np.concatenate([x, x[: width - seeds]]), part.runs))
+    state, chunk = executables.init(data), config.chunk(carrier)
+    done = 0
+
+    def work() -> int:
+        nonlocal state, done
+        state, metrics = executables.chunk(state, data, jnp.int32(done * chunk))
+        jax.block_until_ready(metrics)
+        done = done % (evaluations - 1) + 1  # past the warm-up, within the horizon
+        return seeds * chunk * config.envs_of(carrier)
+
+    work()
+    work()
+    return _until(work)
+
+
+def _task(name: str, arguments: "Bench", sbx: Worker | None) -> dict[str, Any]:
+    contestants: dict[str, Timer] = {"raw_batch": _raw(name, arguments.envs)}
+    for engine in arguments.engines.split(","):
+        small = engine == "mjx" and jax.default_backend() == "cpu"
+        contestants[engine] = _jitted(name, engine, MJX_ENVS if small else arguments.envs)
+        if not small:
+            for carrier in SEEDS:
+                contestants[f"{carrier}_on_{engine}"] = _training(name, carrier, engine)
+    contestants["gymnasium"] = _gymnasium(name)
+    if sbx is not None:
+        for carrier in SEEDS:
+            case = {"algorithm": carrier, "task": TASKS[name].gymnasium_id}
+            contestants[f"sbx_{carrier}"] = sbx.timer(case, TARGET_SECONDS)
+    measured = take_turns(contestants, arguments.rounds)
+    pairs = [("mujoco", "raw_batch"), ("mujoco", "gymnasium"), ("mjx", "gymnasium"), ("mjx", "mujoco")]
+    pairs += [(f"{carrier}_on_mujoco", f"sbx_{carrier}") for carrier in SEEDS]
+    ratios = {f"{a}_over_{b}": ratio(measured, a, b) for a, b in pairs if a in contestants and b in contestants}
+    medians = {who: statistics.median(entry[who] for entry in measured) for who in contestants}
+    for who, rate in medians.items():
+        print(f"{name:<12} {who:<16} {rate:>10,.0f} environment steps/s", flush=True)
+    print("    ratios: " + "  ".join(f"{k} {v['median']:.2f}" for k, v in ratios.items()), flush=True)
+    return {"task": name, "envs": arguments.envs, "medians": medians, "ratios": ratios, "rounds": measured}
+
+
+def run(arguments: "Bench") -> None:
+    """Measure every task, print it, and write the figures if asked.
+
+    Raises:
+      ValueError, KeyError: unknown task or engine, bad number of copies, or the output exists.
+    """
+    names = tuple(TASKS) if arguments.physics == "all" else tuple((arguments.physics or "").split(","))
+    for name in names:
+        lookup("MuJoCo task", TASKS, name)
+    for engine in arguments.engines.split(","):
+        if engine not in ENGINES[1:]:
+            raise ValueError(f"--engines must name some of {', '.join(ENGINES[1:])}; got '{arguments.engines}'")
+    devices = len(jax.local_devices())
+    if arguments.envs < devices or arguments.envs % devices:
+        raise ValueError(f"--envs must be a positive multiple of the {devices} devices; got {arguments.envs}")
+    if arguments.rounds < 1:
+        raise ValueError(f"--rounds must be at least 1; got {arguments.rounds}")
+    if arguments.out is not None and arguments.out.exists():
+        raise ValueError(f"--out {arguments.out} exists; choose another file")
+    sbx = Worker("sbx_worker.py", SBX[1], (*SBX[0], f"jax=={jax.__version__}", "mujoco==3.17.0", "imageio")) if (
+        arguments.sbx
+    ) else None  # fmt: skip
+    try:
+        cases = [_task(name, arguments, sbx) for name in names]
+    finally:
+        if sbx is not None:
+            sbx.close()
+    if arguments.out is not None:
+        command = f"aesjax bench --physics {arguments.physics} --engines {arguments.engines} --envs {arguments.envs}"
+        command += f" --rounds {arguments.rounds}" + (" --sbx" if arguments.sbx else "")
+        store.write_json(arguments.out, {"command": command, "environment": store.environment(), "cases": cases})
+        print(f"bench: written to {arguments.out}")
