@@ -191,7 +191,7 @@ def _bench(arguments: Bench) -> int:
     try:
         start_jax(arguments.devices)
         bench.run(arguments)
-    except (ValueError, OSError) as error:
+    except (ValueError, KeyError, OSError, ModuleNotFoundError) as error:
         _say(str(error))
         return WRONG
     return DONE
