@@ -220,7 +220,7 @@ def run(arguments: "Bench") -> None:
         raise ValueError(f"--rounds must be at least 1; got {arguments.rounds}")
     if arguments.out is not None and arguments.out.exists():
         raise ValueError(f"--out {arguments.out} exists; choose another file")
-    sbx = Worker("sbx_worker.py", SBX[1], (*SBX[0], f"jax=={jax.__version__}", "mujoco==3.17.0", "imageio")) if (
+    sbx = Worker("sbx_worker.py", SBX[1], (*SBX[0], f"jax=={jax.__version__}", "mujoco==3.17.0", "imageio", "packaging")) if (
         arguments.sbx
     ) else None  # fmt: skip
     try:

@@ -1,0 +1,51 @@
+"""The code in ``docs/adapters.md`` runs and does what the text around it says."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import envs
+from envs.adapters.gymnasium import DriftingVectorEnv
+
+TEXT = (Path(__file__).resolve().parents[3] / "docs" / "adapters.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+
+
+def run(at):
+    scope = {}
+    exec(compile(BLOCKS[at], f"adapters.md, block {at}", "exec"), scope)
+    return scope
+
+
+def test_there_are_four_blocks_each_run_below():
+    assert len(BLOCKS) == 4
+
+
+def test_vector_environment(capsys):
+    scope = run(0)
+    assert scope["infos"]["drift"].shape == (4, 2)
+    assert capsys.readouterr().out
+
+
+def test_environments_by_id():
+    scope = run(1)
+    assert len(scope["ids"]) == len(envs.TASKS) * len(envs.PATTERNS)
+    assert scope["info"]["drift_step"] == 0
+    assert isinstance(scope["many"], DriftingVectorEnv)
+
+
+def test_export_to_brax(capsys):
+    info = run(2)["state"].info
+    np.testing.assert_array_equal(info["drift_step"], [1, 1, 1, 1])
+    assert info["drift"].shape == (4, 2)
+    assert capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:Brax System, piplines and environments:UserWarning")
+@pytest.mark.filterwarnings("ignore:Accessing `.*` directly from `Data` is deprecated:DeprecationWarning")
+def test_import_from_brax():
+    scope = run(3)
+    assert scope["task"].env.spec == envs.EnvSpec(obs_size=4, action_size=1, time_limit=500)
+    assert [channel.name for channel in scope["task"].channels] == ["body_mass", "gravity"]

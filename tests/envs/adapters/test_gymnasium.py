@@ -1,0 +1,280 @@
+import gymnasium
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
+
+import envs
+from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv, register
+from envs.host import Packed
+from envs.toy.classic import TASK as CLASSIC
+
+N, TOTAL = 3, 600  # 200 vector steps, a change every 40; an episode of the toy takes 50
+
+
+def true_drift(task, pattern, steps, total, seed=0):
+    """Drift values at steps 0, 1, ... , steps - 1, (steps, D)."""
+    drawn, index = envs.draw(task, seed), envs.pattern_index(pattern)
+    at = jax.jit(jax.vmap(lambda step: envs.truth(task.channels, index, drawn, step, total).values))
+    return np.asarray(at(jnp.arange(steps)))
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return DriftingVectorEnv("toy", "abrupt", total_steps=TOTAL, num_envs=N, drift_seed=4)
+
+
+def rollout(env, seed, steps):
+    """What ``reset`` and ``steps`` steps with seeded actions return."""
+    rng = np.random.default_rng(0)
+    shape = env.action_space.shape
+    first = env.reset(seed=seed)
+    return first, [env.step(rng.uniform(-1, 1, shape).astype(np.float32)) for _ in range(steps)]
+
+
+def same(left, right):
+    """Whether two nested results are equal, object arrays included."""
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, np.ndarray) and left.dtype == object:
+        return all(map(same, left, right))
+    return np.array_equal(left, right)
+
+
+# Both are what unbounded observations are; Gymnasium's own MuJoCo environments get the same two warnings.
+@pytest.mark.filterwarnings("ignore:.*A Box observation space m.*imum value is -?infinity")
+@pytest.mark.parametrize("name", ["toy", "hopper"])
+def test_gymnasiums_checker_passes_by_id(name):
+    register()
+    env = gymnasium.make(f"aesjax/{name}-abrupt-v0", total_steps=1000)
+    assert env.spec is not None
+    check_env(env.unwrapped)
+
+
+def test_ids_of_all_tasks_and_patterns_are_registered_once():
+    ids = register()
+    assert len(set(ids)) == len(envs.TASKS) * len(envs.PATTERNS)
+    assert ids == register()  # a second time overrides nothing, of which Gymnasium would warn
+    many = gymnasium.make_vec("aesjax/toy-linear-v0", num_envs=2, total_steps=100, drift_seed=1)
+    assert isinstance(many, DriftingVectorEnv)
+    assert many.num_envs == 2
+    with pytest.raises(TypeError, match="total_steps"):
+        gymnasium.make("aesjax/toy-linear-v0")
+
+
+def test_spaces_shapes_and_types(toy):
+    assert toy.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    assert toy.single_observation_space == gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    assert toy.single_action_space == gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    assert toy.observation_space.shape == toy.action_space.shape == (N, 2)
+    obs, _ = toy.reset(seed=0)
+    assert obs in toy.observation_space
+    for _ in range(2):
+        obs, reward, terminated, truncated, _ = toy.step(toy.action_space.sample())
+        assert obs in toy.observation_space
+        assert reward.shape == terminated.shape == truncated.shape == (N,)
+        assert (reward.dtype, terminated.dtype, truncated.dtype) == (np.float64, bool, bool)
+        obs[:], reward[:] = 0, 0  # ours to write to
+
+
+def test_infos_are_those_of_gymnasiums_own_same_step_vector_environment(toy):
+    """Keys, types and shapes at a reset, at a step in mid-episode and at an episode's end."""
+    single = [lambda: DriftingEnv("toy", "abrupt", total_steps=TOTAL // N, drift_seed=4)] * N
+    theirs = SyncVectorEnv(single, autoreset_mode=AutoresetMode.SAME_STEP)
+    (_, ours_first), ours = rollout(toy, 0, 50)
+    (_, their_first), other = rollout(theirs, 0, 50)
+
+    def form(value):
+        if isinstance(value, dict):
+            return {key: form(entry) for key, entry in value.items()}
+        if value.dtype == object:
+            return [None if entry is None else form(entry) for entry in value]
+        return value.shape, value.dtype.kind
+
+    assert form(ours_first) == form(their_first)
+    for mine, their in zip(ours, other, strict=True):
+        assert form(mine[4]) == form(their[4])
+        assert same(mine[2:4], their[2:4])
+        assert same(
+            {k: v for k, v in mine[4].items() if k[0] == "_"}, {k: v for k, v in their[4].items() if k[0] == "_"}
+        )
+    assert "final_obs" in ours[-1][4]
+    assert same(ours[-1][4]["final_info"]["drift"], other[-1][4]["final_info"]["drift"])
+
+
+def test_the_last_observation_of_an_episode_is_kept_where_one_ended():
+    """Copies end at different times in a task that terminates."""
+    env = DriftingVectorEnv(CLASSIC, "steady", total_steps=100 * N, num_envs=N)
+    env.reset(seed=0)
+    away = np.array([[1, 0], [0, 0], [0.1, 0]], np.float32)  # at the goal in about 4 steps, never, truncated
+    seen = set()
+    for step in range(1, 31):
+        obs, _, terminated, truncated, infos = env.step(away)
+        ended = terminated | truncated
+        assert ("final_obs" in infos) == ended.any()
+        if not ended.any():
+            continue
+        np.testing.assert_array_equal(infos["_final_obs"], ended)
+        np.testing.assert_array_equal(infos["_final_info"], ended)
+        for i in range(N):
+            assert (infos["final_obs"][i] is None) == (not ended[i])
+            if ended[i]:
+                seen.add((i, bool(terminated[i])))
+                assert np.abs(infos["final_obs"][i] - obs[i]).max() > (1 if i != 1 else 0)
+        assert infos["_drift"].all()
+        assert step == 30 or not truncated.any()
+    assert seen >= {(0, True), (1, False), (2, False)}
+
+
+def test_a_seed_fixes_everything_and_begins_a_new_run(toy):
+    once, again, other = rollout(toy, 7, 60), rollout(toy, 7, 60), rollout(toy, 8, 60)
+    assert same(once, again)
+    assert not same(once[0][0], other[0][0])
+    np.testing.assert_array_equal(once[1][-1][4]["drift_step"], 59)
+    toy.reset(seed=7)
+    unseeded = [toy.reset()[0] for _ in range(2)]
+    toy.reset(seed=7)
+    assert same(unseeded, [toy.reset()[0] for _ in range(2)])
+    assert not same(*unseeded)
+
+
+def test_the_drift_in_infos_is_the_true_one_and_no_reset_stops_the_clock(toy):
+    task = envs.make("toy")
+    jumps = []
+    first, steps = rollout(toy, 0, 45)
+    assert toy.reset()[1]["drift_step"][0] == 45  # a plain reset leaves the clock alone
+    steps += [toy.step(toy.action_space.sample()) for _ in range(160)]
+    true = true_drift(task, "abrupt", len(steps), TOTAL // N, 4)
+    for at, infos in enumerate([entry[4] for entry in steps]):
+        np.testing.assert_array_equal(infos["drift_step"], np.full(N, at))
+        np.testing.assert_array_equal(infos["_drift"], True)
+        np.testing.assert_allclose(infos["drift"], np.tile(true[at], (N, 1)), atol=1e-6)
+        if at and not same(infos["drift"], steps[at - 1][4]["drift"]):
+            jumps.append(at)
+    assert jumps == [40, 80, 120, 160]  # and past the horizon of 200 nothing more
+    assert toy.reset(options={"restart_drift": True})[1]["drift_step"][0] == 0
+    toy.step(toy.action_space.sample())
+    assert toy.reset(seed=1, options={"restart_drift": False})[1]["drift_step"][0] == 1
+    assert first[1]["drift_step"][0] == 0
+
+
+def test_rewards_follow_the_drift(toy):
+    """The reward of the reported observation under the reported goals."""
+    task = envs.make("toy")
+    from envs.toy.multigoal import goal_reward
+
+    _, steps = rollout(toy, 3, 45)
+    action = np.random.default_rng(0).uniform(-1, 1, (45, N, 2)).astype(np.float32)
+    obs, drift = steps[44][0], steps[44][4]["drift"]
+    assert np.abs(drift).max() > 0.1
+    expected = [
+        goal_reward(p, task.apply_drift(task.params, d)) for p, d in zip(map(jnp.asarray, obs), drift, strict=True)
+    ]
+    np.testing.assert_allclose(steps[44][1], np.array(expected) - 0.01 * (action[44] ** 2).sum(axis=1), atol=1e-5)
+
+
+def test_a_reset_mask_resets_only_those_copies(toy):
+    _, steps = rollout(toy, 0, 10)
+    mask = np.array([False, True, False])
+    obs, infos = toy.reset(options={"reset_mask": mask})
+    np.testing.assert_array_equal((obs == steps[-1][0]).all(axis=1), ~mask)
+    np.testing.assert_array_equal(infos["_drift"], mask)
+    ends = [toy.step(np.zeros((N, 2), np.float32))[3] for _ in range(40)]
+    np.testing.assert_array_equal(ends[-1], ~mask)  # the others are 50 steps into their episodes
+
+
+def test_gymnasiums_statistics_wrapper_counts_whole_episodes(toy):
+    _, steps = rollout(RecordEpisodeStatistics(toy), 0, 100)
+    rewards = np.array([step[1] for step in steps])
+    for last in (49, 99):
+        episode = steps[last][4]["episode"]
+        np.testing.assert_array_equal(episode["l"], 50)
+        np.testing.assert_allclose(episode["r"], rewards[last - 49 : last + 1].sum(axis=0), rtol=1e-6)
+
+
+def test_one_program_serves_all_steps_and_one_all_resets(toy):
+    rollout(toy, 0, 60)
+    toy.reset()
+    rollout(toy, 1, 1)
+    assert (toy._run._start._cache_size(), toy._run._step._cache_size()) == (1, 1)
+
+
+def test_hopper_without_drift_is_gymnasiums_hopper_from_the_same_state():
+    ours = DriftingEnv("hopper", "steady", total_steps=1000, engine="mujoco")
+    theirs = gymnasium.make("Hopper-v5").unwrapped
+    theirs.reset(seed=0)
+    obs, _ = ours.reset(seed=2)
+    engine = ours._run.drifting.task.env.engine
+    rows, _ = Packed.split(np.asarray(ours._run.state.env.row), engine.row_size)
+    mujoco.mj_setState(theirs.model, theirs.data, rows[0, :-1], engine.spec)
+    np.testing.assert_allclose(obs, theirs._get_obs(), atol=1e-6)
+    rng, steps, ended = np.random.default_rng(0), 0, False
+    while not ended:
+        action = rng.uniform(-1, 1, 3).astype(np.float32)
+        obs, reward, terminated, truncated, info = ours.step(action)
+        expected, their_reward, ended, _, _ = theirs.step(action)  # Hopper's own controls are in [-1, 1], too
+        np.testing.assert_allclose(obs, expected, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(reward, their_reward, rtol=1e-5, atol=1e-5)
+        assert (terminated, truncated) == (ended, False)
+        np.testing.assert_array_equal(info["drift"], [1.0, 1.0])
+        steps += 1
+    assert steps > 10
+    theirs.close()
+
+
+def test_what_a_task_reports_is_masked_like_gymnasiums_infos():
+    class Reports:
+        spec = envs.EnvSpec(1, 1, 2)
+
+        def reset(self, key, params):
+            return jnp.zeros(1), jax.random.randint(key, (), 0, 2)
+
+        def step(self, key, state, action, params):
+            info = {"time": state + 1, "parts": {"x": action}}
+            return jnp.ones(1), state + 1, jnp.float32(1), jnp.zeros((), bool), state + 1 >= 2, info
+
+    task = CLASSIC._replace(env=Reports(), params=None, apply_drift=lambda params, values: params)
+    env = DriftingVectorEnv(task, "steady", total_steps=50 * 8, num_envs=8)
+    env.reset(seed=0)
+    _, _, _, truncated, infos = env.step(np.full((8, 1), 0.5, np.float32))
+    assert truncated.any()
+    assert not truncated.all()
+    np.testing.assert_array_equal(infos["time"], np.where(truncated, 0, 1))
+    np.testing.assert_array_equal(infos["_time"], ~truncated)
+    np.testing.assert_array_equal(infos["parts"]["x"][:, 0], np.where(truncated, 0, 0.5))
+    np.testing.assert_array_equal(infos["final_info"]["time"], np.where(truncated, 2, 0))
+    np.testing.assert_array_equal(infos["final_info"]["_time"], truncated)
+    single = DriftingEnv(task, "steady", total_steps=50)
+    single.reset(seed=0)
+    info = single.step(np.array([0.5], np.float32))[4]
+    assert isinstance(info["time"], int)
+    assert info["parts"]["x"] == np.float32(0.5)
+
+
+def test_errors_say_what_is_allowed(toy):
+    with pytest.raises(ValueError, match="restart_drift and reset_mask; got restart"):
+        toy.reset(options={"restart": True})
+    with pytest.raises(ValueError, match=r"shape \(3, 2\)"):
+        toy.step(np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match="at least one True"):
+        toy.reset(options={"reset_mask": np.zeros(N, bool)})
+    with pytest.raises(ValueError, match="a task given by name"):
+        DriftingEnv(CLASSIC, "steady", total_steps=50, engine="mjx")
+    with pytest.raises(ValueError, match="multiple of num_envs = 3"):
+        DriftingVectorEnv("toy", "steady", total_steps=100, num_envs=3)
+    with pytest.raises(envs.UnknownNameError, match="unknown pattern"):
+        DriftingEnv("toy", "abrup", total_steps=100)
+    fresh = DriftingVectorEnv("toy", "steady", total_steps=100, num_envs=2)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        fresh.step(np.zeros((2, 2), np.float32))
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        fresh.reset(options={"reset_mask": np.array([True, False])})
+    fresh.close()
+    fresh.close()
+    assert fresh.closed
