@@ -53,8 +53,9 @@ class _Simulations:
 
     def scale(self, factors: np.ndarray) -> None:
         """Put the factors (n, 3) in force; derived constants follow where a mass changed."""
+        before, self.factors = self.factors, np.full_like(factors, np.nan)  # unknown, should something below fail
         for at, name in enumerate(FACTORS):
-            changed = np.flatnonzero(factors[:, at] != self.factors[:, at])
+            changed = np.flatnonzero(factors[:, at] != before[:, at])
             if not changed.size:
                 continue
             for field, value in model.scaled_fields(self.compiled, name, factors[changed, at]).items():
@@ -127,8 +128,8 @@ class Engine:
         """A Batch nobody else is using, if possible one that has these factors in force already."""
         with self._lock:
             free = self._free.setdefault(n, [])
-            fitting = [i for i, sims in enumerate(free[1:], 1) if np.array_equal(sims.factors, factors)]
-            sims = free.pop(fitting[-1] if fitting else 0) if free else None
+            at = next((i for i, sims in enumerate(free) if np.array_equal(sims.factors, factors)), 0)
+            sims = free.pop(at) if free else None
         if sims is None:
             sims = _Simulations(self.task, self.model, n, self.threads)
         try:
@@ -154,22 +155,27 @@ class Engine:
         rows = np.repeat(self.default[None], n, axis=0)
         qpos, qvel = locomotion.start(np, self.task, self.qpos0, np.asarray(noise, np.float64))
         rows[:, self.positions], rows[:, self.velocities] = qpos, qvel
-        size = self.model.nbody
-        physics = Physics(
-            qpos, qvel, xpos=np.zeros((n, size, 3)), cfrc_ext=np.zeros((n, size, 6))
-        )  # contact forces are not computed at a reset
+        bodies = (n, self.model.nbody)
+        # Neither contact nor actuator forces are computed at a reset.
+        physics = Physics(qpos, qvel, xpos=np.zeros((*bodies, 3)), cfrc_ext=np.zeros((*bodies, 6)))
         physics.xpos[:, 1, 0] = qpos[:, 0]
         if self.task.forward_at_reset:
-            with self._simulations(n, factors) as sims:
-                sims.batch.state[:] = rows
-                sims.batch.forward()
-                physics = sims.physics()._replace(cfrc_ext=physics.cfrc_ext)
-                return self._started(physics, rows)
-        return self._started(physics, rows)
-
-    def _started(self, physics: Physics, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            physics = self._at_rest(physics, factors[:, FACTORS.index("body_mass")])
         here = locomotion.anchor(np, self.task, self.model.body_mass, physics)
         return locomotion.observe(np, self.task, self.version, physics), self.row(rows, here)
+
+    def _at_rest(self, physics: Physics, mass: np.ndarray) -> Physics:
+        """``physics`` with what follows from positions and velocities alone; inertia scales with ``mass`` (n,)."""
+        mujoco = model.physics_library()
+        data, bodies = mujoco.MjData(self.model), physics.xpos.shape[:2]
+        xipos, cinert, cvel = (np.empty((*bodies, width)) for width in (3, 10, 6))
+        for i in range(bodies[0]):
+            data.qpos[:], data.qvel[:] = physics.qpos[i], physics.qvel[i]
+            mujoco.mj_kinematics(self.model, data)
+            mujoco.mj_comPos(self.model, data)
+            mujoco.mj_comVel(self.model, data)
+            xipos[i], cinert[i], cvel[i] = data.xipos, data.cinert * mass[i], data.cvel
+        return physics._replace(xipos=xipos, cinert=cinert, cvel=cvel, qfrc_actuator=np.zeros_like(physics.qvel))
 
     def step(self, rows: np.ndarray, action: np.ndarray, factors: np.ndarray, target: np.ndarray) -> Transition64:
         """One control step without resets.

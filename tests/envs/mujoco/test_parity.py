@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import envs
-from envs.mujoco import TASKS
+from envs.mujoco import TASKS, model
 from envs.mujoco.batch import Engine
 
 STATE = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -88,3 +88,27 @@ def test_the_observation_of_version_4_is_gymnasiums():
         obs, *_ = theirs.step(engine.control(action)[0])
         np.testing.assert_allclose(step.obs[0], obs, rtol=1e-10, atol=1e-10)
         rows = step.rows
+
+
+def test_a_start_under_a_drifted_mass_is_what_the_scaled_model_shows():
+    engine = Engine(TASKS["humanoid"], "v5", tracks=False)
+    noise = np.random.default_rng(5).uniform(-1, 1, (2, engine.model.nq + engine.model.nv))
+    obs, rows = engine.start(noise, np.array([[1.3, 1.0, 1.0], [0.7, 1.5, 1.0]]))
+    for i, mass in enumerate((1.3, 0.7)):
+        heavy = mujoco.MjModel.from_xml_path(str(model.path("humanoid.xml")))
+        heavy.body_mass[:] *= mass
+        heavy.body_inertia[:] *= mass
+        data = mujoco.MjData(heavy)
+        mujoco.mj_setConst(heavy, data)
+        mujoco.mj_setState(heavy, data, rows[i, :-1], STATE)
+        mujoco.mj_forward(heavy, data)
+        zeros = np.zeros((heavy.nbody - 1) * 6)
+        parts = [
+            data.qpos[2:],
+            data.qvel,
+            data.cinert[1:].ravel(),
+            data.cvel[1:].ravel(),
+            data.qfrc_actuator[6:],
+            zeros,
+        ]
+        np.testing.assert_allclose(obs[i], np.concatenate(parts), rtol=1e-10, atol=1e-10)
