@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-__all__ = ["Bench", "Command", "List", "Replay", "Report", "Run"]
+__all__ = ["Bench", "Command", "List", "Replay", "Report", "Run", "Video"]
 
 
 @dataclass
@@ -82,6 +82,32 @@ class Replay:
 
 
 @dataclass
+class Video:
+    """Film one policy of the study in DIR for an episode before and one after a drift change, side by side."""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder of a study, finished or interrupted."""
+    out: Path | None = None
+    """New file, .gif or .mp4 (which needs the extra aesjax[video]); by default DIR/video/METHOD-PATTERN-SEED.gif."""
+    method: str | None = None
+    """Method of the study; by default its first."""
+    pattern: str | None = None
+    """Drift pattern of the study; by default the first that changes."""
+    seed: int | None = None
+    """Training seed; by default the first."""
+    change: int | None = None
+    """Change point, counted from 1; by default the first jump, or where a gradual drift went farthest."""
+    steps: int | None = None
+    """Steps of the episode at most; by default as many as 300 pictures show."""
+    fps: int | None = None
+    """Pictures per second, 1 to 50; by default as fast as the simulated world."""
+    width: int = 320
+    """Pixels of each of the two pictures, 160 to 1280."""
+    renderer: str = "software"
+    """Renderer of a MuJoCo task: software, gl (MuJoCo's own, through MUJOCO_GL), or auto: gl where it works."""
+
+
+@dataclass
 class List:
     """Print the tasks, carriers, schedules, proxies, patterns and presets there are."""
 
@@ -118,6 +144,7 @@ Command = (
     Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Replay, tyro.conf.subcommand("replay")]
+    | Annotated[Video, tyro.conf.subcommand("video")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-SBX = ("sbx-rl",), ("torch==2.13.0",)
+SBX = ("torch==2.13.0",), ("sbx-rl", "imageio", "packaging")
 GYMNASIUM_ENVS = 8
 MJX_ENVS = 16  # of its own on a CPU, where more only take longer
 LENGTH = 50  # control steps per call
@@ -220,9 +220,7 @@ def run(arguments: "Bench") -> None:
         raise ValueError(f"--rounds must be at least 1; got {arguments.rounds}")
     if arguments.out is not None and arguments.out.exists():
         raise ValueError(f"--out {arguments.out} exists; choose another file")
-    sbx = Worker("sbx_worker.py", SBX[1], (*SBX[0], f"jax=={jax.__version__}", "mujoco==3.17.0", "imageio", "packaging")) if (
-        arguments.sbx
-    ) else None  # fmt: skip
+    sbx = Worker("sbx_worker.py", *SBX, [f"jax=={jax.__version__}", "mujoco==3.17.0"]) if arguments.sbx else None
     try:
         cases = [_task(name, arguments, sbx) for name in names]
     finally:

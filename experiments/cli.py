@@ -1,5 +1,5 @@
-"""The command line: `aesjax run | report | replay | list | bench`. Exit codes: 0 done, 2 wrong arguments, 3 a run
-diverged, 130 interrupted. Nothing here imports JAX before the number of devices is set."""
+"""The command line: `aesjax run | report | replay | video | list | bench`. Exit codes: 0 done, 2 wrong arguments,
+3 a run diverged, 130 interrupted. Nothing here imports JAX before the number of devices is set."""
 
 import dataclasses
 import os
@@ -9,9 +9,9 @@ from functools import partial
 
 import tyro
 
-from experiments.arguments import Bench, Command, List, Replay, Report, Run
+from experiments.arguments import Bench, Command, List, Replay, Report, Run, Video
 
-__all__ = ["Bench", "List", "Replay", "Report", "Run", "main"]
+__all__ = ["Bench", "List", "Replay", "Report", "Run", "Video", "main"]
 
 DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
 
@@ -185,6 +185,18 @@ def _replay(arguments: Replay) -> int:
     return DONE
 
 
+def _video(arguments: Video) -> int:
+    from experiments import video
+
+    try:
+        start_jax(None)
+        print(f"video: {video.run(arguments)}")
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        _say(str(error))
+        return WRONG
+    return DONE
+
+
 def _bench(arguments: Bench) -> int:
     from experiments import bench
 
@@ -210,7 +222,7 @@ def _into_pipe(command: Callable[[], int]) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the `aesjax` command; returns the exit code."""
-    command: Run | Report | Replay | List | Bench = tyro.cli(
+    command: Run | Report | Replay | Video | List | Bench = tyro.cli(
         Command,  # type: ignore
         prog="aesjax",
         args=argv,
@@ -222,6 +234,8 @@ def main(argv: list[str] | None = None) -> int:
         return _report(command)
     if isinstance(command, Bench):
         return _bench(command)
+    if isinstance(command, Video):
+        return _video(command)
     return _into_pipe(_list if isinstance(command, List) else partial(_replay, command))
 
 

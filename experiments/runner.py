@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,7 @@ from aesjax.lab.progress import Progress
 from aesjax.lab.sweep import cache_group, compile_program, memory_budget, plan_waves, state_bytes
 from agents.loop import REASONS
 from experiments.config import StudyConfig, config_from_json
+from experiments.snapshots import save_agents
 from experiments.study import build_part, check, floor_of, optimum_of
 
 if TYPE_CHECKING:
@@ -123,6 +125,7 @@ def train(study: Study, *, checkpoint_seconds: float = 30.0, quiet: bool = False
                     resume=study.resume,
                     on_tick=progress.tick,
                     on_note=progress.note,
+                    on_wave=partial(save_agents, directory, config, carrier),
                 )
             except CheckpointError as error:
                 raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None

@@ -21,7 +21,7 @@ from envs.world import World
 from experiments.config import StudyConfig
 from experiments.methods import Method, check_usable, methods_of
 
-__all__ = ["Part", "build_part", "check", "floor_of", "optimum_of", "schedule_hyper_of"]
+__all__ = ["Part", "build_part", "carrier_of", "check", "floor_of", "optimum_of", "schedule_hyper_of"]
 
 FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
 
@@ -41,7 +41,8 @@ def _world(config: StudyConfig, carrier: str) -> World:
     return World(config.build_task(), config.vector_steps(carrier), config.segments)
 
 
-def _carrier(config: StudyConfig, carrier: str, world: World) -> Carrier | OnPolicyCarrier:
+def carrier_of(config: StudyConfig, carrier: str, world: World) -> Carrier | OnPolicyCarrier:
+    """A carrier at the sizes of the study."""
     spec, own = CARRIERS[carrier], config.settings[carrier]
     static = {k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()}
     return spec.make(world.obs_size, world.action_size, spec.config(**static))
@@ -93,7 +94,7 @@ def check(config: StudyConfig) -> None:
     """
     for carrier in config.carriers:
         world = _world(config, carrier)
-        updates = _updates(config, carrier, _carrier(config, carrier, world))
+        updates = _updates(config, carrier, carrier_of(config, carrier, world))
         for method in methods_of(config, carrier):
             check_usable(method)
             _hypers(config, method, updates, world.action_size)
@@ -107,7 +108,7 @@ def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None
         compilations.
     """
     world = _world(config, carrier)
-    built = _carrier(config, carrier, world)
+    built = carrier_of(config, carrier, world)
     methods, num = methods_of(config, carrier), config.envs_of(carrier)
     kinds = tuple(dict.fromkeys(method.choice for method in methods))
     fresh = bool({"fresh_td_error", "fresh_critic_drift"} & set(schedules.required_signals(kinds)))

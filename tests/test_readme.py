@@ -34,7 +34,8 @@ def test_the_plug_in_example_raises_the_weight_when_the_best_arm_moves(capsys):
 def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
     """At a smaller size: the last word of an option wins."""
     monkeypatch.chdir(tmp_path)
-    assert [shlex.split(line)[:2] for line in COMMANDS] == [["aesjax", w] for w in ("list", "run", "report", "replay")]
+    shown = ("list", "run", "report", "replay", "video")
+    assert [shlex.split(line)[:2] for line in COMMANDS] == [["aesjax", word] for word in shown]
     for line in COMMANDS:
         words = shlex.split(line)[1:]
         smaller = ["--steps", "2000", "--seeds", "1:2", "--patterns", "steady,abrupt"] if words[0] == "run" else []
@@ -45,6 +46,8 @@ def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "report: runs/first/report/index.html" in said
     assert "replay: runs/first/replay/summary.md" in said
+    assert "video: runs/first/video/SAC-abrupt-1.gif" in said
+    assert (tmp_path / "runs" / "first" / "video" / "SAC-abrupt-1.gif").stat().st_size > 10_000
     table = [[cell.strip() for cell in line.split("|")] for line in said.splitlines() if line.startswith("| abrupt")]
     cells = {(method, name): numbers for _, _, method, name, *numbers in table}
     assert cells["SAC+AES", "trained"] == cells["SAC+AES", "aes"]  # its own proxies give its own weights

@@ -98,6 +98,7 @@ def run_sweep(
     resume: bool = False,
     on_tick: Callable[[Tick], None] = lambda tick: None,
     on_note: Callable[[str], None] = lambda text: None,
+    on_wave: Callable[[int, Sequence[Mapping[str, Any]], Any], None] = lambda wave, labels, state: None,
 ) -> "pl.DataFrame":
     """Train all runs and return one row per run and evaluation, ordered by run and step.
 
@@ -109,6 +110,8 @@ def run_sweep(
       labels: one mapping per run, the identifying columns of its rows.
       directory: where checkpoints go; None writes none.
       study: fingerprint of the configuration.
+      on_wave: called when a wave has ended with its number, the labels of its runs and their final state, whose run
+        axis may be longer.
 
     Raises:
       Interrupted: stopped by a signal after writing a checkpoint.
@@ -151,6 +154,8 @@ def run_sweep(
                 frames.append(_frame(names, jax.device_get(metrics), step * plan.num_envs))
                 on_tick(Tick(wave, chunk, frames[-1]))
                 last = chunk == plan.chunks
+                if last:  # before a checkpoint says that this wave is done
+                    on_wave(wave, names, state)
                 if stop.asked and not (last and wave == waves.count - 1):
                     write(wave, chunk, state)
                     raise Interrupted(str(directory) if directory else "")
@@ -167,4 +172,13 @@ def run_sweep(
 def _load(executables: Executables, program: Program, runs: Any, waves: Waves, directory: Path, study: str):
     one = take(runs, [0] * waves.width)
     like = jax.eval_shape(jax.vmap(program.init), one)
-    return checkpoint.load_newest(directory, study, like)
+    saved = checkpoint.load_newest(directory, study, like)
+    # What is stored is restored whatever shape is asked for.
+    if saved is not None and saved.state is not None:
+        stored, wanted = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (saved.state, like))
+        if stored != wanted:
+            raise checkpoint.CheckpointError(
+                f"the checkpoint in {directory} stacks runs otherwise than {waves.width} at a time; continue with as "
+                "many devices and as much free memory as the study began with"
+            )
+    return saved

@@ -33,7 +33,7 @@ __all__ = [
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
 STREAMS = "streams.parquet"
 STREAM = "stream_"  # prefix of metrics that hold many values per evaluation: one for every update, or strided
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco")
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
 
 
 def write_json(path: Path, data: Any) -> None:

@@ -6,11 +6,13 @@ from types import SimpleNamespace
 
 import jax
 import numpy as np
+import polars as pl
 import pytest
 from PIL import Image
 
 import envs
 from aesjax.lab import checkpoint, store
+from aesjax.lab.sweep import compile_program
 from envs.world import World
 from experiments import runner, snapshots, video, video_output
 from experiments.config import config_from_json, make_config
@@ -20,24 +22,31 @@ STEPS = 3200
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    """PPO on a small network, which compiles fastest, with a checkpoint after every evaluation."""
+def trained(tmp_path_factory):
+    """What training leaves, without the training, which other tests compile: agents that differ from run to run."""
     directory = tmp_path_factory.mktemp("video") / "study"
     names = {"patterns": "steady,abrupt", "schedules": "aes,aes_r", "seeds": "3:4"}
     config = make_config(task="toy", carriers="ppo", steps=STEPS, **names)
     own = config.settings["ppo"]
     settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
     config = dataclasses.replace(config, evaluations=5, episodes=1, settings=settings)
-    with pytest.MonkeyPatch.context() as patch:  # what a report needs and a video does not
-        patch.setattr(runner, "optimum_of", lambda config: {})
-        patch.setattr(runner, "floor_of", lambda config: 0.0)
-        runner.train(runner.open_study(config, directory, resume=False), checkpoint_seconds=0.0, quiet=True)
-    return directory
+    part = build_part(config_from_json(runner.open_study(config, directory, resume=False).config.to_json()), "ppo")
+    place = directory / store.CHECKPOINTS / "ppo"
+    state = jax.device_get(compile_program(part.program, jax.devices()[:1]).init(part.runs))
+    number = np.arange(len(part.labels), dtype=np.float32)
+    state = state._replace(
+        agent=jax.tree.map(
+            lambda x: x + 0.05 * number.reshape(-1, *[1] * (x.ndim - 1)) if x.dtype == np.float32 else x, state.agent
+        )
+    )
+    for chunk in (4, 5):
+        checkpoint.save(place, config.fingerprint(), 0, chunk, state, pl.DataFrame(part.labels))
+    return SimpleNamespace(directory=directory, config=config, part=part, state=state)
 
 
 @pytest.fixture
-def config(study):
-    return config_from_json(store.read_json(study / store.CONFIG))
+def study(trained):
+    return trained.directory
 
 
 def ask(directory, **options):
@@ -89,8 +98,8 @@ def test_options_are_followed(study, tmp_path):
         assert gif.size[0] == 2 * 200 + 3 * 5 + 1  # even
 
 
-def test_both_sides_start_alike_and_differ_in_nothing_but_the_drift(study, monkeypatch):
-    seen = shown(monkeypatch, ask(study, change=2))
+def test_both_sides_start_alike_and_differ_in_nothing_but_the_drift(study, tmp_path, monkeypatch):
+    seen = shown(monkeypatch, ask(study, change=2, out=tmp_path / "a.gif"))
     before, after = seen.panels
     assert before.heading == f"before change 2, step {STEPS * 2 // 5 - 8:,}"
     assert after.heading == f"after change 2, step {STEPS * 2 // 5:,}"
@@ -117,44 +126,38 @@ def test_a_gradual_drift_is_shown_where_it_went_farthest(pattern, apart):
 
 
 def test_an_interrupted_study_is_shown_as_far_as_it_got(study, tmp_path, monkeypatch):
-    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video", snapshots.AGENTS))
-    (copy / store.MANIFEST).unlink()
+    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
     newest = max((copy / store.CHECKPOINTS / "ppo").iterdir())
     shutil.rmtree(newest)
     assert shown(monkeypatch, ask(copy)).note == "policy after 2,560 of 3,200 steps, acting without noise"
 
 
-def test_final_agents_are_found_by_their_labels_whatever_the_waves_were(study, config, tmp_path):
-    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video", snapshots.AGENTS))
-    part = build_part(config, "ppo")
-    runs = len(part.labels)
-    expected = [snapshots.load_agent(copy, config, part, run) for run in range(runs)]
-    shutil.rmtree(copy / store.CHECKPOINTS)
+def test_final_agents_are_found_by_their_labels_whatever_the_waves_were(trained, tmp_path):
+    part, runs = trained.part, len(trained.part.labels)
+
+    def agents(members):
+        return jax.tree.map(lambda leaf: leaf[np.array(members)], trained.state.agent)
+
     for wave, members in enumerate(([5, 2, *range(6, runs)], [0, 1, 3, 4])):
-        padded = [*members, members[0]]
-        state = SimpleNamespace(agent=jax.tree.map(lambda *x: np.stack(x), *[expected[i].agent for i in padded]))
-        snapshots.save_agents(copy, config, "ppo", wave, [part.labels[i] for i in members], state)
-    for run in range(runs):
-        found = snapshots.load_agent(copy, config, part, run)
+        state = SimpleNamespace(agent=agents([*members, members[0]]))  # with padding
+        snapshots.save_agents(tmp_path, trained.config, "ppo", wave, [part.labels[i] for i in members], state)
+    for run in (0, 2, 5):
+        found = snapshots.load_agent(tmp_path, trained.config, part, run)
         assert found.step == STEPS
-        jax.tree.map(np.testing.assert_array_equal, found.agent, expected[run].agent)
-    leaves = [jax.tree.leaves(snapshot.agent)[0] for snapshot in expected]
-    assert any((leaves[0] != leaf).any() for leaf in leaves)
+        jax.tree.map(np.testing.assert_array_equal, found.agent, jax.tree.map(lambda x: x[0], agents([run])))
 
 
 def test_a_study_without_a_checkpoint_says_so(study, tmp_path):
-    ignore = shutil.ignore_patterns("video", snapshots.AGENTS, store.CHECKPOINTS)
+    ignore = shutil.ignore_patterns("video", store.CHECKPOINTS)
     copy = shutil.copytree(study, tmp_path / "copy", ignore=ignore)
     refused(ask(copy), "has no checkpoint of PPO+AES, abrupt, seed 3")
 
 
-def test_a_checkpoint_of_another_wave_is_not_taken_for_this_one(study, config, monkeypatch):
+def test_a_checkpoint_of_another_wave_is_not_taken_for_this_one(trained, monkeypatch):
     saved = checkpoint.load_newest
     monkeypatch.setattr(checkpoint, "load_newest", lambda *words: (s := saved(*words)) and s._replace(wave=1))
-    part = build_part(config, "ppo")
-    monkeypatch.setattr(snapshots, "AGENTS", "nowhere")
     with pytest.raises(ValueError, match=r"holds other runs .*, not PPO\+AES, steady, seed 3"):
-        snapshots.load_agent(study, config, part, 0)
+        snapshots.load_agent(trained.directory, trained.config, trained.part, 0)
 
 
 def refused(arguments, *texts):

@@ -114,6 +114,12 @@ def test_a_checkpoint_returns_what_was_saved_and_only_two_are_kept(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_a_checkpoint_of_other_wave_widths_is_refused_in_words(tmp_path):
+    checkpoint.save(tmp_path, "", 0, 1, np.zeros(4, np.float32), pl.DataFrame({"step": [0]}))
+    with pytest.raises(checkpoint.CheckpointError, match="stacks runs otherwise than 2 at a time"):
+        trained(4, Waves(2, 2, 1), directory=tmp_path, resume=True)
+
+
 def test_no_checkpoint_is_not_an_error(tmp_path):
     assert checkpoint.load_newest(tmp_path / "none", "s", {}) is None
 

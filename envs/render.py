@@ -1,0 +1,218 @@
+"""Pictures of a task's states, for people to look at: `scene_of` finds the painter of a task."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from envs.core import Task
+
+__all__ = ["RENDERERS", "Scene", "scene_of"]
+
+RENDERERS = ("auto", "software", "gl")
+
+INK, PAPER, GREY, GOLD, BLUE = (40, 44, 52), (250, 250, 247), (165, 170, 176), (240, 178, 50), (38, 98, 168)
+
+
+class Scene(Protocol):
+    """Draws one task."""
+
+    rate: float | None  # steps per second of the simulated world; None where a step has no duration
+
+    def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
+        """Picture (height, width, 3) uint8 of an episode so far.
+
+        Args:
+          states: of the environment, without a batch axis, on the host; the newest last.
+          params: those in force.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what the painter holds."""
+        ...
+
+
+def scene_of(task: Task, width: int, renderer: str = "auto") -> Scene:
+    """The painter of ``task``.
+
+    Args:
+      width: pixels; MuJoCo tasks are 4:3, the others square.
+      renderer: ``gl`` (MuJoCo tasks only), ``software``, or ``auto``: GL where it works.
+
+    Raises:
+      ValueError: an unknown renderer, GL that does not work here, a task that nothing can draw.
+    """
+    if renderer not in RENDERERS:
+        raise ValueError(f"renderer must be one of {', '.join(RENDERERS)}; got '{renderer}'")
+    if hasattr(task.env, "engine"):  # MuJoCo's C engine, whose states hold positions
+        return _Body(task, width, renderer)
+    if task.name not in _PAINTERS:
+        drawn = ", ".join([*_PAINTERS, "and MuJoCo's tasks on the engine mujoco"])
+        raise ValueError(f"nothing can draw task '{task.name}'; tasks that can be drawn: {drawn}")
+    if renderer == "gl":
+        raise ValueError(f"renderer gl draws MuJoCo's tasks; task '{task.name}' takes software, or auto")
+    return _PAINTERS[task.name](width)
+
+
+class _Body:
+    """A MuJoCo model."""
+
+    def __init__(self, task: Task, width: int, renderer: str) -> None:
+        from envs.mujoco.render import open_renderer, view_of
+
+        self.engine: Any = task.env.engine  # type: ignore
+        model = self.engine.model
+        self.rate = 1.0 / (model.opt.timestep * self.engine.task.frame_skip)
+        self.renderer = open_renderer(model, width, width * 3 // 4, view_of(task.name, model), renderer)
+
+    def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
+        """The newest state alone."""
+        row = np.ascontiguousarray(states[-1].row).view(np.float64)
+        return self.renderer.draw(row[self.engine.positions])
+
+    def close(self) -> None:
+        """Give back what the renderer holds."""
+        self.renderer.close()
+
+
+class _Plane:
+    """A square of the plane, drawn large and made smaller so that edges are smooth."""
+
+    rate: float | None = None
+    OVERSAMPLING = 3
+
+    def __init__(self, width: int, half: float) -> None:
+        self.width, self.half, self.pixels = width, half, width * self.OVERSAMPLING
+
+    def at(self, places: Any) -> list[tuple[float, float]]:
+        """Pixels of places (n, 2)."""
+        scaled = np.asarray(places, np.float64).reshape(-1, 2) / self.half
+        return [((1 + x) * self.pixels / 2, (1 - y) * self.pixels / 2) for x, y in scaled]
+
+    def length(self, distance: float) -> float:
+        """Pixels of a distance."""
+        return float(distance) / self.half * self.pixels / 2
+
+    def stroke(self, thickness: float) -> int:
+        """Width of a line, given for a picture of 320 pixels."""
+        return max(1, round(thickness * self.pixels / 320))
+
+    def circle(self, pen: Any, place: Any, radius: float, **style: Any) -> None:
+        """A circle about ``place`` (2,)."""
+        ((x, y),) = self.at(place)
+        r = self.length(radius)
+        pen.ellipse([x - r, y - r, x + r, y + r], **style)
+
+    def finished(self, image: Any) -> np.ndarray:
+        """The picture in its own size."""
+        return np.asarray(image.reduce(self.OVERSAMPLING))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Goals(_Plane):
+    """A point among goals: where reward is, where the goals were without drift, and the way so far.
+
+    Args:
+      bound: half width of the arena.
+      reward: params, distances (..., G) to the goals -> brightness (...) in [0, 1].
+      weights: params -> (G,) sizes of the goals in [0, 1].
+      radius: of a goal of weight 1, in units of the arena.
+    """
+
+    def __init__(
+        self, width: int, bound: float, reward: Callable[..., np.ndarray], weights: Callable[..., Any], radius: float
+    ) -> None:
+        super().__init__(width, 1.06 * bound)
+        self.bound, self.reward, self.weights, self.radius = bound, reward, weights, radius
+        self._backdrops: dict[bytes, Any] = {}
+
+    def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
+        """The whole way."""
+        from PIL import ImageDraw
+
+        goals = np.asarray(params.goals) + np.asarray(params.goal_offset)
+        if goals.tobytes() not in self._backdrops:
+            self._backdrops[goals.tobytes()] = self._backdrop(goals, params)
+        image = self._backdrops[goals.tobytes()].copy()
+        pen = ImageDraw.Draw(image)
+        way = np.stack([np.asarray(state.position) for state in states])
+        if len(way) > 1:
+            pen.line(self.at(way), fill=BLUE, width=self.stroke(2), joint="curve")
+        small = self.bound * 0.012
+        for place in way[:-1]:
+            self.circle(pen, place, small, fill=BLUE)
+        self.circle(pen, way[0], 2 * small, fill=PAPER, outline=BLUE, width=self.stroke(1.5))
+        self.circle(pen, way[-1], 4 * small, fill=(200, 50, 47), outline=PAPER, width=self.stroke(1.5))
+        return self.finished(image)
+
+    def _backdrop(self, goals: np.ndarray, params: Any) -> Any:
+        from PIL import Image, ImageDraw
+
+        line = np.linspace(-self.half, self.half, 160)
+        x, y = np.meshgrid(line, -line)
+        distances = np.hypot(x[..., None] - goals[:, 0], y[..., None] - goals[:, 1])
+        heat = self.reward(params, distances)[..., None]
+        colours = np.array(PAPER) * (1 - heat) + np.array([112, 190, 160]) * heat
+        inside = (np.maximum(np.abs(x), np.abs(y)) <= self.bound)[..., None]
+        colours = np.where(inside, colours, PAPER).astype(np.uint8)
+        image = Image.fromarray(colours).resize((self.pixels, self.pixels), Image.Resampling.BICUBIC)
+        pen = ImageDraw.Draw(image)
+        corner = [*self.at([-self.bound, self.bound])[0], *self.at([self.bound, -self.bound])[0]]
+        pen.rectangle(corner, outline=INK, width=self.stroke(1.5))
+        weights = np.asarray(self.weights(params))
+        arm = self.bound * 0.035
+        for nominal in np.asarray(params.goals):  # a cross where the goal is without drift
+            for step in ([arm, 0], [0, arm]):
+                pen.line(self.at([nominal - step, nominal + step]), fill=GREY, width=self.stroke(1.5))
+        for goal, weight in zip(goals, weights, strict=True):
+            fill = GOLD if weight == weights.max() else (222, 208, 160)
+            self.circle(pen, goal, self.radius * weight, fill=fill, outline=INK, width=self.stroke(1))
+        return image
+
+
+class _Pendulum(_Plane):
+    """The rod, and gravity as an arrow of its size."""
+
+    rate: float | None = 20.0
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, 1.35)
+
+    def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
+        """The newest state, and where the tip was in the last half second."""
+        from PIL import Image, ImageDraw
+
+        image = Image.new("RGB", (self.pixels, self.pixels), PAPER)
+        pen = ImageDraw.Draw(image)
+        tips = [[-np.sin(float(s.angle)), np.cos(float(s.angle))] for s in states[-10:]]
+        self.circle(pen, [0, 0], 1.0, outline=(225, 226, 226), width=self.stroke(1))
+        for age, tip in enumerate(reversed(tips)):
+            shade = tuple(int(c + (p - c) * (0.3 + 0.07 * age)) for c, p in zip(BLUE, PAPER, strict=True))
+            self.circle(pen, tip, 0.035, fill=shade)
+        pen.line(self.at([[0, 0], tips[-1]]), fill=(168, 52, 52), width=self.stroke(13))
+        self.circle(pen, [0, 0], 0.08, fill=INK)
+        self.circle(pen, tips[-1], 0.1, fill=(168, 52, 52))
+        top, foot = np.array([-1.15, 1.15]), np.array([-1.15, 1.15 - 0.06 * float(params.gravity)])
+        pen.line(self.at([top, foot]), fill=INK, width=self.stroke(2.5))
+        pen.polygon(self.at(foot + np.array([[-0.06, 0], [0.06, 0], [0, -0.13]])), fill=INK)
+        return self.finished(image)
+
+
+def _bumps(params: Any, distances: np.ndarray) -> np.ndarray:
+    """The reward of task ``toy``."""
+    return np.max(np.asarray(params.weights) * np.exp(-(distances**2) / (2 * float(params.width) ** 2)), axis=-1)
+
+
+def _valley(params: Any, distances: np.ndarray) -> np.ndarray:
+    """Bright near a goal; the reward itself, a squared distance, has no bound to scale it by."""
+    return 0.8 * np.exp(-(np.min(distances, axis=-1) ** 2) / 8)
+
+
+_PAINTERS: dict[str, Callable[[int], Scene]] = {
+    "toy": lambda width: _Goals(width, 1.0, _bumps, lambda params: params.weights, 0.12),
+    "toy_multigoal_classic": lambda width: _Goals(width, 7.0, _valley, lambda params: np.ones(len(params.goals)), 1.0),
+    "pendulum": _Pendulum,
+}

@@ -1,0 +1,207 @@
+"""The MJX engine against the C engine, in the same states, under the same actions and drift factors."""
+
+import copy
+import functools
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import envs
+from envs.core import step_with_keys
+from envs.mujoco import TASKS, model
+from envs.mujoco.batch import Engine
+from envs.mujoco.mjx_engine import DERIVED, Derived, MjxState
+from envs.mujoco.params import MujocoParams
+
+N = 8
+STEPS = 20
+FACTORS = ("body_mass", "joint_friction", "geom_friction")
+COMPILED = ("hopper", "halfcheetah", "ant")  # Walker2d is Hopper with two legs; Humanoid compiles for long
+
+#: Largest difference, relative to 1 + |value|, (from equal states, after 20 steps of their own). What remains is
+#: float32: HalfCheetah, of stiff springs, is chaotic enough for the C engine to differ from itself by 6e-4 after 20
+#: steps when its state is rounded to float32. Ant shows its contact forces, newtons of a body that lands, and Humanoid
+#: those of another solver.
+PARITY = {
+    "hopper": (1e-4, 1e-4),
+    "halfcheetah": (1e-3, 0.2),
+    "walker2d": (1e-3, 1e-3),
+    "ant": (1e-3, 5e-3),
+    "humanoid": (2e-2, 2e-2),
+}
+
+
+def random_states(engine, rng, steps=10):
+    """Rows (N, R) of copies that have come down to the floor."""
+    noise = rng.uniform(-1, 1, (N, engine.model.nq + engine.model.nv))
+    _, rows = engine.start(noise, np.ones((N, 3)))
+    for _ in range(steps):
+        rows = engine.step(rows, rng.uniform(-1, 1, (N, engine.model.nu)), np.ones((N, 3)), np.zeros(N)).rows
+    return rows
+
+
+def state_of(engine, rows):
+    """Rows of the C engine as states of MJX."""
+    columns = [engine._columns(None, name) for name in ("qpos", "qvel", "qacc_warmstart")]
+    parts = [jnp.asarray(rows[:, at], jnp.float32) for at in columns]
+    obs, zero = jnp.zeros((len(rows), engine.obs_size), jnp.float32), jnp.zeros(len(rows), jnp.int32)
+    return MjxState(*parts, jnp.asarray(rows[:, -1], jnp.float32), obs, zero, zero)
+
+
+def params_of(factors):
+    """Parameters with leading axes (n,) from factors (n, 3)."""
+    columns = [jnp.asarray(column, jnp.float32) for column in factors.T]
+    return MujocoParams(*columns, jnp.zeros(len(factors), jnp.float32))
+
+
+@functools.cache
+def pair_of(name):
+    """Both engines of a task and one compiled step of N copies, each with its own parameters."""
+    task = envs.make(name, engine="mjx")
+    engine = Engine(TASKS[name], "v5", tracks=False)
+
+    def one(key, state, action, params):
+        return step_with_keys(task.env, jax.random.clone(key), key, state, action, params)
+
+    step = jax.jit(jax.vmap(one))
+    return SimpleNamespace(
+        name=name,
+        task=task,
+        engine=engine,
+        rows=random_states(engine, np.random.default_rng(1)),
+        step=lambda *args: step(jax.random.split(jax.random.key(0), N), *args),
+    )
+
+
+@pytest.fixture(scope="module", params=COMPILED)
+def pair(request):
+    return pair_of(request.param)
+
+
+def actions(pair, seed):
+    return np.random.default_rng(seed).uniform(-1, 1, (N, pair.engine.model.nu)).astype(np.float32)
+
+
+def difference(ours, theirs):
+    return np.max(np.abs(np.asarray(ours) - theirs) / (1 + np.abs(theirs)))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_random_actions_give_the_numbers_of_the_c_engine(name):
+    pair = pair_of(name)
+    params, ones, rows = params_of(np.ones((N, 3))), np.ones((N, 3)), pair.rows
+    own, single, free, ended = state_of(pair.engine, rows), 0.0, 0.0, np.zeros(N, bool)
+    for k in range(STEPS):
+        action = actions(pair, k)
+        theirs = pair.engine.step(rows, action, ones, np.zeros(N))
+        _, _, reward, terminated, _, info = pair.step(state_of(pair.engine, rows), action, params)
+        single = max(single, difference(info["final_observation"], theirs.obs), difference(reward, theirs.reward))
+        np.testing.assert_array_equal(terminated, theirs.terminated)
+        _, own, reward, terminated, _, info = pair.step(own, action, params)
+        going = ~ended
+        free = max(free, difference(info["final_observation"][going], theirs.obs[going]))
+        ended |= np.asarray(terminated)  # that copy starts anew; the C engine's goes on
+        rows = theirs.rows
+    assert single < PARITY[pair.name][0]
+    assert free < PARITY[pair.name][1]
+    assert not ended.all()
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_drift_changes_a_step_as_it_does_in_the_c_engine(pair, factor):
+    factors = np.ones((N, 3))
+    factors[:, FACTORS.index(factor)] = np.linspace(0.7, 1.3, N)
+    action, nominal = actions(pair, 99), np.ones((N, 3))
+    effects = []
+    for values in (nominal, factors):
+        theirs = pair.engine.step(pair.rows, action, values, np.zeros(N)).obs
+        info = pair.step(state_of(pair.engine, pair.rows), action, params_of(values))[-1]
+        effects.append((np.asarray(info["final_observation"]), theirs))
+    ours, theirs = (after - before for before, after in zip(*effects, strict=True))
+    size = np.abs(theirs).max()
+    assert size > 1e-4
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=5e-3 * size + 1e-4)
+
+
+def test_a_copy_does_not_depend_on_its_neighbours(pair):
+    rng = np.random.default_rng(5)
+    factors, action = rng.uniform(0.7, 1.3, (N, 3)), actions(pair, 7)
+    states = state_of(pair.engine, pair.rows)
+    together = pair.step(states, action, params_of(factors))[-1]["final_observation"]
+    first = lambda tree: jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), tree)  # noqa: E731
+    alone = pair.step(first(states), first(action), first(params_of(factors)))[-1]["final_observation"]
+    np.testing.assert_allclose(alone[0], together[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_broken_copy_is_counted_and_reset_and_harms_nobody(pair):
+    params, action = params_of(np.ones((N, 3))), actions(pair, 3)
+    good = state_of(pair.engine, pair.rows)
+    before = jnp.full_like(good.obs, 7.0)
+    good = good._replace(obs=before, time=good.time + 5)
+    bad = good._replace(qvel=good.qvel.at[2, 0].set(jnp.nan))
+    obs, state, reward, terminated, truncated, info = pair.step(bad, action, params)
+    expected = pair.step(good, action, params)
+    assert reward[2] == 0
+    assert truncated[2]
+    assert not terminated[2]
+    np.testing.assert_array_equal(info["final_observation"][2], before[2])
+    assert np.isfinite(np.asarray(obs)).all()
+    assert all(np.isfinite(np.asarray(x)).all() for x in state)
+    assert not np.array_equal(obs[2], before[2])
+    np.testing.assert_array_equal(state.faults, np.eye(N, dtype=int)[2])
+    np.testing.assert_array_equal(np.asarray(state.time)[[1, 2]], [6, 0])
+    assert pair.task.env.faults(state) == 1
+    others = np.arange(N) != 2
+    np.testing.assert_allclose(np.asarray(obs)[others], np.asarray(expected[0])[others], rtol=1e-5, atol=1e-5)
+    # The count outlives the episode.
+    again = pair.step(state._replace(qpos=state.qpos.at[2].set(jnp.inf)), action, params)[1]
+    assert again.faults[2] == 2
+
+
+def test_the_time_limit_truncates(pair):
+    state = state_of(pair.engine, pair.rows)
+    state = state._replace(time=state.time.at[0].set(pair.task.env.spec.time_limit - 1))
+    _, state, _, terminated, truncated, _ = pair.step(state, actions(pair, 0), params_of(np.ones((N, 3))))
+    assert truncated[0] or terminated[0]
+    assert not (truncated & terminated).any()
+    assert not truncated[1]
+    assert state.time[0] == 0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_start_is_the_c_engines(name):
+    env = envs.make(name, engine="mjx").env
+    engine = Engine(TASKS[name], "v5", tracks=False)
+    assert env.spec == envs.make(name, engine="mujoco").env.spec
+    keys = jax.random.split(jax.random.key(1), 4)
+    factors = np.ones((4, 3))
+    factors[:, 0] = [0.7, 1.0, 1.0, 1.3]
+    obs, state = jax.jit(jax.vmap(env.reset))(keys, params_of(factors))
+    moved = np.asarray(state.qpos) - engine.qpos0
+    noise = np.concatenate([moved, state.qvel], axis=1) / TASKS[name].reset_noise_scale
+    theirs, rows = engine.start(noise, factors.astype(np.float32).astype(np.float64))
+    np.testing.assert_allclose(obs, theirs, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(state.anchor, rows[:, -1], rtol=0, atol=1e-6)
+    assert np.abs(noise).max() > 0.1
+    assert not state.faults.any()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_derived_constants_are_those_mujoco_computes(name):
+    compiled = model.load(TASKS[name].xml)
+    derived = jax.jit(Derived(compiled))
+    scaled, data = copy.deepcopy(compiled), mujoco.MjData(compiled)
+    for factor in (0.3, 0.7, 0.93, 1.21, 1.5, 3.0):
+        for field, value in model.scaled_fields(compiled, "body_mass", np.float64(np.float32(factor))).items():
+            getattr(scaled, field)[:] = value
+        mujoco.mj_setConst(scaled, data)
+        ours = derived(jnp.float32(factor))
+        for field in DERIVED:
+            np.testing.assert_allclose(ours[field], getattr(scaled, field), rtol=3e-6, atol=1e-9)
+    ours = derived(jnp.float32(1.0))
+    for field in DERIVED:
+        np.testing.assert_array_equal(ours[field], getattr(compiled, field).astype(np.float32))
