@@ -16,7 +16,7 @@ from envs.core import EnvSpec, Step
 from envs.host import Packed, on_host
 from envs.mujoco.batch import Engine, usable_cores
 from envs.mujoco.locomotion import Locomotion
-from envs.mujoco.params import MujocoParams
+from envs.mujoco.params import MujocoParams, reset_noise
 
 __all__ = ["CEnv", "MujocoState"]
 
@@ -74,12 +74,7 @@ class CEnv:
         return jnp.sum(state.faults)
 
     def _noise(self, key: Array) -> Array:
-        nq, nv = self.engine.model.nq, self.engine.model.nv
-        if self.task.velocity_noise == "uniform":
-            return jax.random.uniform(key, (nq + nv,), minval=-1.0, maxval=1.0)
-        key_position, key_velocity = jax.random.split(key)
-        position = jax.random.uniform(key_position, (nq,), minval=-1.0, maxval=1.0)
-        return jnp.concatenate([position, jax.random.normal(key_velocity, (nv,))])
+        return reset_noise(key, self.task, self.engine.model)
 
     @staticmethod
     def _params(params: MujocoParams) -> Array:

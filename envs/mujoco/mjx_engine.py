@@ -29,7 +29,7 @@ import numpy as np
 from envs.core import EnvSpec, Step
 from envs.mujoco import locomotion, model
 from envs.mujoco.locomotion import Locomotion, Physics
-from envs.mujoco.params import MujocoParams
+from envs.mujoco.params import MujocoParams, reset_noise
 
 __all__ = ["DERIVED", "Derived", "MjxEnv", "MjxState"]
 
@@ -144,7 +144,8 @@ class MjxEnv:
     def reset(self, key: Array, params: MujocoParams) -> tuple[Array, MjxState]:
         """A new episode with Gymnasium's reset noise."""
         compiled = self.compiled
-        qpos, qvel = locomotion.start(jnp, self.task, compiled.qpos0.astype(np.float32), self._noise(key))
+        noise = reset_noise(key, self.task, compiled)
+        qpos, qvel = locomotion.start(jnp, self.task, compiled.qpos0.astype(np.float32), noise)
         rows = (compiled.nbody, 3), (compiled.nbody, 6)
         # Contact forces are not computed at a reset, as in Gymnasium; of the positions only the torso's x is read.
         physics = Physics(qpos, qvel, xpos=jnp.full(rows[0], qpos[0]), cfrc_ext=jnp.zeros(rows[1]))
@@ -213,14 +214,6 @@ class MjxEnv:
     def _masses(self) -> np.ndarray:
         """(nbody,) nominal; a centre of mass does not depend on a common factor."""
         return self.compiled.body_mass.astype(np.float32)
-
-    def _noise(self, key: Array) -> Array:
-        nq, nv = self.compiled.nq, self.compiled.nv
-        if self.task.velocity_noise == "uniform":
-            return jax.random.uniform(key, (nq + nv,), minval=-1.0, maxval=1.0)
-        key_position, key_velocity = jax.random.split(key)
-        position = jax.random.uniform(key_position, (nq,), minval=-1.0, maxval=1.0)
-        return jnp.concatenate([position, jax.random.normal(key_velocity, (nv,))])
 
     # Everything below traces MJX and runs inside `_as_mjx_needs`.
 

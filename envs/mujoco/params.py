@@ -1,10 +1,14 @@
-"""The quantities of a MuJoCo task that may drift, common to both engines."""
+"""What both engines are given: the quantities of a MuJoCo task that may drift, and the noise of its starts."""
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["MujocoParams"]
+from envs.mujoco.locomotion import Locomotion
+
+__all__ = ["MujocoParams", "reset_noise"]
 
 
 class MujocoParams(NamedTuple):
@@ -14,3 +18,13 @@ class MujocoParams(NamedTuple):
     joint_friction: Any = np.float32(1.0)  # factor on viscous and dry friction of every joint
     geom_friction: Any = np.float32(1.0)  # factor on the sliding friction of every geom
     target_velocity: Any = np.float32(0.0)  # m/s; read only by tasks that track one
+
+
+def reset_noise(key: jax.Array, task: Locomotion, model: Any) -> jax.Array:
+    """(nq + nv,) draws for `locomotion.start`, the same for both engines; ``model`` is an ``MjModel``."""
+    nq, nv = model.nq, model.nv
+    if task.velocity_noise == "uniform":
+        return jax.random.uniform(key, (nq + nv,), minval=-1.0, maxval=1.0)
+    key_position, key_velocity = jax.random.split(key)
+    position = jax.random.uniform(key_position, (nq,), minval=-1.0, maxval=1.0)
+    return jnp.concatenate([position, jax.random.normal(key_velocity, (nv,))])
