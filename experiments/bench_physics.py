@@ -36,7 +36,7 @@ SBX = ("torch==2.13.0",), ("sbx-rl", "imageio", "packaging")
 GYMNASIUM_ENVS = 8
 MJX_ENVS = 16  # of its own on a CPU, where more only take longer
 LENGTH = 50  # control steps per call
-SEEDS = {"sac": 5, "ppo": 8}  # runs stacked in training
+SEEDS = {"sac": 5, "ppo": 16}  # runs stacked in training
 
 
 def _until(work: Callable[[], int]) -> Timer:

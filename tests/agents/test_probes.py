@@ -54,6 +54,9 @@ class Probes:
         obs = jnp.stack([jnp.zeros(num), sign], -1)
         return obs, obs
 
+    def faults(self, state):
+        return None
+
     def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any):
         phase, sign = state[:, 0], state[:, 1]
         reward = jnp.where(params == TOLD, sign, jnp.where(params == LATER, phase, jnp.ones_like(phase)))
