@@ -132,8 +132,10 @@ class Bench:
     """With --physics: mujoco, mjx, or both."""
     envs: int = 128
     """With --physics: copies stepped together, a multiple of the number of devices."""
+    training: bool = True
+    """With --physics: also inside SAC and PPO, which take minutes to compile."""
     sbx: bool = False
-    """With --physics: also SBX's SAC and PPO (needs PyTorch), in a virtual environment of their own."""
+    """With --physics and training: also SBX's SAC and PPO (needs PyTorch), in a virtual environment of their own."""
     rejax: bool = False
     """Also measure rejax's SAC and PPO, in a virtual environment of its own made in a temporary folder."""
     devices: int | None = None

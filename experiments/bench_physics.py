@@ -182,7 +182,7 @@ def _task(name: str, arguments: "Bench", sbx: Worker | None) -> dict[str, Any]:
     for engine in arguments.engines.split(","):
         small = engine == "mjx" and jax.default_backend() == "cpu"
         contestants[engine] = _jitted(name, engine, MJX_ENVS if small else arguments.envs)
-        if not small:
+        if arguments.training and not small:
             for carrier in SEEDS:
                 contestants[f"{carrier}_on_{engine}"] = _training(name, carrier, engine)
     contestants["gymnasium"] = _gymnasium(name)
@@ -216,6 +216,8 @@ def run(arguments: "Bench") -> None:
     devices = len(jax.local_devices())
     if arguments.envs < devices or arguments.envs % devices:
         raise ValueError(f"--envs must be a positive multiple of the {devices} devices; got {arguments.envs}")
+    if arguments.sbx and not arguments.training:
+        raise ValueError("--sbx compares training; leave out --no-training")
     if arguments.rounds < 1:
         raise ValueError(f"--rounds must be at least 1; got {arguments.rounds}")
     if arguments.out is not None and arguments.out.exists():
@@ -229,5 +231,6 @@ def run(arguments: "Bench") -> None:
     if arguments.out is not None:
         command = f"aesjax bench --physics {arguments.physics} --engines {arguments.engines} --envs {arguments.envs}"
         command += f" --rounds {arguments.rounds}" + (" --sbx" if arguments.sbx else "")
+        command += "" if arguments.training else " --no-training"
         store.write_json(arguments.out, {"command": command, "environment": store.environment(), "cases": cases})
         print(f"bench: written to {arguments.out}")
