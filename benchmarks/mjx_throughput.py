@@ -18,8 +18,9 @@ import jax.numpy as jnp
 
 import envs
 from aesjax.lab import store
-from aesjax.lab.sweep import compile_program, step_array
+from aesjax.lab.sweep import step_array
 from envs.core import step_with_keys
+from experiments.bench import build_executables
 from experiments.config import make_config
 from experiments.study import build_part
 
@@ -92,9 +93,9 @@ def stacked_sac(engine: str, seconds: float, num_envs: int | None) -> dict[str, 
         own = {**config.settings["sac"], "num_envs": num_envs}
         config = dataclasses.replace(config, settings={**config.settings, "sac": own})
     part = build_part(config, "sac")
-    executables, runs = compile_program(part.program), len(part.labels)
-    pad = -runs % len(executables.devices)
-    data = executables.place(jax.tree.map(lambda x: x[list(range(runs)) + [0] * pad], part.runs))
+    runs = len(part.labels)
+    items = [jax.tree.map(lambda leaf, i=i: leaf[i], part.runs) for i in range(runs)]
+    executables, data = build_executables(part.program, items, jax.local_devices())
     began = time.perf_counter()
     state = jax.block_until_ready(executables.init(data))
     state, _ = jax.block_until_ready(executables.chunk(state, data, step_array(0)))

@@ -5,12 +5,11 @@ Runs in an environment of its own (rejax pins gymnax 0.0.9). The timed work is r
 for PPO a rollout and its epochs.
 """
 
-import json
-import sys
 import time
 
 import jax
 from rejax import PPO, SAC
+from turns import serve
 
 SAC_ENVS, REPLAY = 4, 5000
 PPO_ENVS, ROLLOUT, EPOCHS, MINIBATCHES = 8, 128, 10, 4
@@ -50,20 +49,5 @@ def make_timer(algorithm, runs, width, batch, seconds):
     return lambda: runs * iterations * work * count / go(count)
 
 
-def main():
-    """Answer requests until the input ends."""
-    timers = {}
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "prepare" in request:
-            case = request["prepare"]
-            timers[case["algorithm"], case["runs"], case["width"], case["batch"]] = make_timer(**case)
-            answer = {"ready": True}
-        else:
-            case = request["time"]
-            answer = {"rate": timers[case["algorithm"], case["runs"], case["width"], case["batch"]]()}
-        print(json.dumps(answer), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(make_timer)

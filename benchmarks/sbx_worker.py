@@ -5,12 +5,11 @@ with its default settings: PPO 64-64, rollouts of 2048, 10 epochs of minibatches
 gradient step per environment step.
 """
 
-import json
-import sys
 import time
 
 import gymnasium as gym
 from sbx import PPO, SAC
+from turns import serve
 
 
 def make_timer(algorithm, task, seconds):
@@ -32,20 +31,5 @@ def make_timer(algorithm, task, seconds):
     return lambda: count * quantum / go(count)
 
 
-def main():
-    """Answer requests until the input ends."""
-    timers = {}
-    for line in sys.stdin:
-        request = json.loads(line)
-        if "prepare" in request:
-            case = request["prepare"]
-            seconds = case.pop("seconds")
-            timers[json.dumps(case, sort_keys=True)] = make_timer(**case, seconds=seconds)
-            answer = {"ready": True}
-        else:
-            answer = {"rate": timers[json.dumps(request["time"], sort_keys=True)]()}
-        print(json.dumps(answer), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(make_timer)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from envs.core import Step, Task, autoreset_step
-from envs.drift import Realisation, change_points, draw, drifted_params, pattern_index, truth
+from envs.drift import DriftTruth, Realisation, change_points, draw, drifted_params, pattern_index, truth
 
 __all__ = ["DriftState", "Drifting"]
 
@@ -58,6 +58,11 @@ class Drifting:
         index = pattern_index(self.pattern)
         return drifted_params(self.task, index, self.realisation, step, self._total, self.segments)
 
+    def truth_at(self, step: Array | int) -> DriftTruth:
+        """What drift is at vector step ``step``; never for a learner."""
+        index = pattern_index(self.pattern)
+        return truth(self.task.channels, index, self.realisation, step, self._total, self.segments)
+
     def reset(self, key: Array) -> tuple[Array, DriftState]:
         """Observations (N, O) and the state at the beginning of the run."""
         start = jax.vmap(self.task.env.reset, in_axes=(0, None))
@@ -73,7 +78,5 @@ class Drifting:
         keys = jax.random.split(key, self.num_envs)
         advance = jax.vmap(lambda k, s, a: autoreset_step(self.task.env, k, s, a, params))
         obs, env_state, reward, terminated, truncated, info = advance(keys, state.env, action)
-        index = pattern_index(self.pattern)
-        drift = truth(self.task.channels, index, self.realisation, state.clock, self._total, self.segments)
         next_state = DriftState(env_state, state.clock + 1)
-        return obs, next_state, reward, terminated, truncated, info | {"drift": drift}
+        return obs, next_state, reward, terminated, truncated, info | {"drift": self.truth_at(state.clock)}

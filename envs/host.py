@@ -1,5 +1,6 @@
-"""A host function of many records inside a compiled program, called once for all of them."""
+"""The host that a compiled program calls back: a function of many records called once for all, and its cores."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -7,9 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Packed", "on_host"]
+__all__ = ["Packed", "on_host", "usable_cores"]
 
 Array = jax.Array
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Packed:

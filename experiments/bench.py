@@ -112,8 +112,8 @@ def flops_per_update(width: int, batch: int, obs: int = 2, action: int = 2) -> f
     return 2.0 * batch * ((1 + 3) * actor + 2 * (1 + 3 + 2) * critic)
 
 
-def _executables(program: Program, items: list[Any], devices: list[Any]) -> tuple[Executables, Any]:
-    """The program as a study would run it, padded to whole groups; only the runs asked for are counted."""
+def build_executables(program: Program, items: list[Any], devices: list[Any]) -> tuple[Executables, Any]:
+    """The program and its runs as a study would place them, padded to whole groups with the first run."""
     devices = devices[: len(items)]
     group = cache_group(devices, state_bytes(program, items[0]))
     waves = plan_waves(program, items[0], len(items), len(devices), memory_budget(devices), group)
@@ -135,7 +135,7 @@ def _ours(schedule: str, case: Setting, runs: int, devices: list[Any]) -> Timer:
     as_array = lambda tree: jax.tree.map(np.float32, tree)  # noqa: E731
     rule = as_array(ScheduleHyper(base=0.05, target_entropy=-float(world.action_size), updates=1e5))
     items = [Run(np.uint32(seed), drift, np.int32(0), rule, as_array(hyper), np.float32(0)) for seed in range(runs)]
-    executables, data = _executables(loop, items, devices)
+    executables, data = build_executables(loop, items, devices)
     state = executables.init(data)
     done, work = 0, chunk * case.num_envs if on_policy else chunk
 
@@ -162,7 +162,7 @@ def _matmul(case: Setting, runs: int, devices: list[Any]) -> Timer:
         return jax.lax.scan(lambda x, _: (x @ w, None), x, None, length=repeats)[0], {}
 
     program = Program(lambda w: jnp.ones((batch, width)), chain, lambda x, w, step: {})
-    executables, weights = _executables(program, [np.eye(width, dtype=np.float32)] * runs, devices)
+    executables, weights = build_executables(program, [np.eye(width, dtype=np.float32)] * runs, devices)
     x = executables.init(weights)
     flops = 2.0 * runs * batch * width * width * repeats
 

@@ -16,13 +16,12 @@ from jax.sharding import Mesh, PartitionSpec
 
 import envs
 from aesjax.lab import store
-from aesjax.lab.sweep import cache_group, compile_program, state_bytes
 from envs.mujoco import ENGINES, TASKS
 from envs.mujoco.batch import Engine
+from envs.mujoco.locomotion import Physics, definition, healthy
 from envs.mujoco.model import physics_library
-from envs.names import lookup
 from envs.world import World
-from experiments.bench import TARGET_SECONDS, Timer, ratio, take_turns
+from experiments.bench import TARGET_SECONDS, Timer, build_executables, ratio, take_turns
 from experiments.bench_worker import Worker
 from experiments.config import make_config
 from experiments.study import build_part
@@ -59,9 +58,7 @@ def _raw(name: str, count: int) -> Timer:
     noise = rng.uniform(-1.0, 1.0, (count, engine.model.nq + engine.model.nv))
     starts = engine.start(noise, np.ones((count, 3)))[1][:, :-1]
     batch.state[:] = starts
-    ctrl, qpos = batch.bind("ctrl"), batch.bind("qpos")
-    low, high = task.healthy_z or (-np.inf, np.inf)
-    angle = task.healthy_angle or (-np.inf, np.inf)
+    ctrl, physics = batch.bind("ctrl"), Physics(batch.bind("qpos"), batch.bind("qvel"))
     size = (LENGTH, count, engine.model.nu)
     controls = engine.control(rng.uniform(-1.0, 1.0, (LENGTH * count, engine.model.nu))).reshape(size)
 
@@ -69,9 +66,8 @@ def _raw(name: str, count: int) -> Timer:
         for now in controls:
             ctrl[:] = now
             batch.step(nstep=task.frame_skip)
-            height = qpos[:, task.height]
-            fallen = (height < low) | (height > high) | (qpos[:, 2] < angle[0]) | (qpos[:, 2] > angle[1])
-            if task.healthy_z is not None and fallen.any():
+            fallen = ~healthy(np, task, physics)
+            if fallen.any():
                 batch.state[fallen] = starts[fallen]
         return LENGTH * count
 
@@ -135,7 +131,7 @@ def _gymnasium(name: str) -> Timer:
 
 def _training(name: str, carrier: str, engine: str) -> Timer:
     """Environment steps per second of stacked AES runs: SBX's default sizes, a rollout in eight copies for PPO."""
-    seeds, evaluations = SEEDS[carrier], 5
+    seeds = SEEDS[carrier]
     config = make_config(
         task=name,
         carriers=carrier,
@@ -150,18 +146,12 @@ def _training(name: str, carrier: str, engine: str) -> Timer:
     if carrier == "sac":  # one environment, one gradient step per step
         own |= {"num_envs": 1, "config": {"hidden": (256, 256), "batch_size": 256}}
         config = dataclasses.replace(config, evaluations=200, warmup=128, replay_capacity=10_240, settings={"sac": own})
-        evaluations = 200
     else:
         own |= {"config": own["config"] | {"rollout": 256, "minibatches": 32}}
         config = dataclasses.replace(config, evaluations=20, settings={"ppo": own})
-        evaluations = 20
     part = build_part(config, carrier)
-    devices = jax.local_devices()
-    one = jax.tree.map(lambda leaf: leaf[0], part.runs)
-    width = -(-seeds // len(devices)) * len(devices)
-    group = cache_group(devices, state_bytes(part.program, one))
-    executables = compile_program(part.program, devices, None if group is None else min(group, width // len(devices)))
-    data = executables.place(jax.tree.map(lambda x: np.concatenate([x, x[: width - seeds]]), part.runs))
+    items = [jax.tree.map(lambda leaf, i=i: leaf[i], part.runs) for i in range(seeds)]
+    executables, data = build_executables(part.program, items, jax.local_devices())
     state, chunk = executables.init(data), config.chunk(carrier)
     done = 0
 
@@ -169,7 +159,7 @@ def _training(name: str, carrier: str, engine: str) -> Timer:
         nonlocal state, done
         state, metrics = executables.chunk(state, data, jnp.int32(done * chunk))
         jax.block_until_ready(metrics)
-        done = done % (evaluations - 1) + 1  # past the warm-up, within the horizon
+        done = done % (config.evaluations - 1) + 1  # past the warm-up, within the horizon
         return seeds * chunk * config.envs_of(carrier)
 
     work()
@@ -209,7 +199,7 @@ def run(arguments: "Bench") -> None:
     """
     names = tuple(TASKS) if arguments.physics == "all" else tuple((arguments.physics or "").split(","))
     for name in names:
-        lookup("MuJoCo task", TASKS, name)
+        definition(name)
     for engine in arguments.engines.split(","):
         if engine not in ENGINES[1:]:
             raise ValueError(f"--engines must name some of {', '.join(ENGINES[1:])}; got '{arguments.engines}'")

@@ -24,7 +24,9 @@ def start_jax(devices: int | None) -> None:
     """
     import jax
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    from envs.host import usable_cores
+
+    cores = usable_cores()
     most = max(8, 4 * cores)  # more than one per core is of use in a test of sharding only
     if devices is not None and not 1 <= devices <= most:
         raise ValueError(f"--devices must be between 1 and {most}; got {devices}")

@@ -22,7 +22,6 @@ from brax.envs.wrappers.training import (
 )
 
 from envs.core import Channel, EnvSpec, Step, Task
-from envs.drift import pattern_index, truth
 from envs.drifting import Drifting
 from envs.names import lookup
 
@@ -52,11 +51,6 @@ class DriftingBraxEnv(BraxEnv):
         """The task's family; Brax's own backends have no part in it."""
         return self.drifting.task.family
 
-    def _drift(self, clock: Array) -> Array:
-        run = self.drifting
-        total, index = run.total_steps // run.num_envs, pattern_index(run.pattern)
-        return truth(run.task.channels, index, run.realisation, clock, total, run.segments).values
-
     def reset(self, rng: Array) -> State:
         """The beginning of a run: a new episode with the drift clock at 0; ``rng`` is a typed or a raw key."""
         if not jnp.issubdtype(rng.dtype, jax.dtypes.prng_key):
@@ -65,7 +59,11 @@ class DriftingBraxEnv(BraxEnv):
         clock, zero = jnp.zeros((), jnp.int32), jnp.zeros(())
         obs, state = self.drifting.task.env.reset(key_start, self.drifting.params_at(clock))
         # Raw words, whatever kind of key came in: some of Brax's code cannot hold typed keys.
-        info = {"rng": jax.random.bits(key_run, (2,), jnp.uint32), "drift_step": clock, "drift": self._drift(clock)}
+        info = {
+            "rng": jax.random.bits(key_run, (2,), jnp.uint32),
+            "drift_step": clock,
+            "drift": self.drifting.truth_at(clock).values,
+        }
         return State(state, obs, zero, zero, {}, info | {"truncation": zero, "time_out": zero})
 
     def step(self, state: State, action: Array) -> State:
@@ -76,7 +74,11 @@ class DriftingBraxEnv(BraxEnv):
         obs, after, reward, terminated, truncated, _ = env.step(key_step, state.pipeline_state, action, params)
         truncated = truncated & self.truncate
         over = truncated.astype(jnp.float32)
-        info = state.info | {"rng": jax.random.key_data(key), "drift_step": clock + 1, "drift": self._drift(clock)}
+        info = state.info | {
+            "rng": jax.random.key_data(key),
+            "drift_step": clock + 1,
+            "drift": self.drifting.truth_at(clock).values,
+        }
         info |= {"truncation": over, "time_out": over}
         done = (terminated | truncated).astype(jnp.float32)
         return state.replace(pipeline_state=after, obs=obs, reward=reward, done=done, info=info)  # type: ignore

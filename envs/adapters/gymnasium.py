@@ -22,7 +22,6 @@ from gymnasium.vector.utils import batch_space
 
 from envs import PATTERNS, TASKS, make
 from envs.core import Task, autoreset_step
-from envs.drift import pattern_index, truth
 from envs.drifting import Drifting, DriftState
 
 __all__ = ["DriftingEnv", "DriftingVectorEnv", "register"]
@@ -40,10 +39,7 @@ class _Run:
         self._step = jax.jit(partial(self._traced_step, autoreset))
 
     def _drift(self, clock: Any) -> dict[str, Any]:
-        run = self.drifting
-        total, n = run.total_steps // run.num_envs, run.num_envs
-        index = pattern_index(run.pattern)
-        values = truth(run.task.channels, index, run.realisation, clock, total, run.segments).values
+        values, n = self.drifting.truth_at(clock).values, self.drifting.num_envs
         return {"drift": jnp.tile(values[None], (n, 1)), "drift_step": jnp.full((n,), clock)}
 
     def _traced_start(self, key, clock):

@@ -17,15 +17,14 @@ from envs.names import lookup
 __all__ = ["CHANNELS", "DEFAULT_CHANNELS", "ENGINES", "build"]
 
 DEFAULT_CHANNELS = ("body_mass", "joint_friction")  # those of the paper
-CHANNELS = (*DEFAULT_CHANNELS, "geom_friction", "target_velocity")
-RANGES = {"body_mass": (0.7, 1.3), "joint_friction": (0.5, 1.5), "geom_friction": (0.5, 1.5)}
+RANGES = {"body_mass": (0.7, 1.3), "joint_friction": (0.5, 1.5), "geom_friction": (0.5, 1.5)}  # of factors
+CHANNELS = (*RANGES, "target_velocity")
 ENGINES = ("auto", "mujoco", "mjx")
 
 
 def _channel(task: Locomotion, name: str) -> Channel:
-    if name == "target_velocity":
-        return Channel(name, *task.target_speed)
-    return Channel(name, *RANGES[lookup(f"drift channel of {task.name}", dict.fromkeys(CHANNELS, name), name)], 1.0)
+    known = {channel: (*bounds, 1.0) for channel, bounds in RANGES.items()} | {"target_velocity": task.target_speed}
+    return Channel(name, *lookup(f"drift channel of {task.name}", known, name))
 
 
 def _engine(name: str) -> str:

@@ -5,7 +5,6 @@ and which Batch serves a call changes nothing but speed. Nothing here touches JA
 JAX, and a callback that waits for a computation may wait for the one that waits for it.
 """
 
-import os
 import threading
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -106,7 +105,7 @@ class Engine:
         self.spec = mujoco.mjtState.mjSTATE_INTEGRATION
         self.default = np.empty(mujoco.mj_stateSize(compiled, self.spec))
         mujoco.mj_getState(compiled, data, self.default, self.spec)
-        self.positions, self.velocities = (self._columns(data, name) for name in ("qpos", "qvel"))
+        self.positions, self.velocities = self._columns("qpos"), self._columns("qvel")
         self.qpos0 = np.array(data.qpos)
         self.row_size = self.default.size + 1
         self.low, self.high = compiled.actuator_ctrlrange.T
@@ -114,7 +113,7 @@ class Engine:
         self._free: dict[int, list[_Simulations]] = {}
         self._lock = threading.Lock()
 
-    def _columns(self, data: Any, name: str) -> slice:
+    def _columns(self, name: str) -> slice:
         """Where a field stands in a state row."""
         mujoco = model.physics_library()
         probe, row = mujoco.MjData(self.model), np.empty_like(self.default)
@@ -142,8 +141,7 @@ class Engine:
 
     def control(self, action: np.ndarray) -> np.ndarray:
         """Controls of the model (n, A) from actions in [-1, 1]; what lies outside is clipped."""
-        half = 0.5 * (self.high - self.low)
-        return 0.5 * (self.high + self.low) + half * np.clip(np.asarray(action, np.float64), -1.0, 1.0)
+        return locomotion.control(np, self.low, self.high, np.asarray(action, np.float64))
 
     def row(self, state: np.ndarray, anchor: np.ndarray) -> np.ndarray:
         """Rows (n, R) from MuJoCo's integration states (n, R - 1) and anchors (n,)."""
@@ -202,8 +200,3 @@ class Engine:
                 target_speed=target if self.tracks else None,
             )
             return Transition64(obs, reward, terminated, self.row(sims.batch.state, here), bad)
-
-
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

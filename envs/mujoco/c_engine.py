@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from envs.core import EnvSpec, Step
-from envs.host import Packed, on_host
-from envs.mujoco.batch import Engine, usable_cores
+from envs.host import Packed, on_host, usable_cores
+from envs.mujoco.batch import Engine
 from envs.mujoco.locomotion import Locomotion
 from envs.mujoco.params import MujocoParams, reset_noise
 

@@ -13,7 +13,20 @@ import numpy as np
 
 from envs.names import lookup
 
-__all__ = ["OBSERVATIONS", "TASKS", "Locomotion", "Outcome", "Physics", "anchor", "observe", "outcome", "start"]
+__all__ = [
+    "OBSERVATIONS",
+    "TASKS",
+    "Locomotion",
+    "Outcome",
+    "Physics",
+    "anchor",
+    "control",
+    "definition",
+    "healthy",
+    "observe",
+    "outcome",
+    "start",
+]
 
 OBSERVATIONS = ("v5", "v4")
 
@@ -178,6 +191,11 @@ def anchor(xp: ModuleType, task: Locomotion, body_mass: Any, physics: Physics) -
     if task.anchor == "torso":
         return physics.xpos[..., 1, 0]
     return xp.sum(physics.xipos[..., 0] * (body_mass / body_mass.sum()), axis=-1)
+
+
+def control(xp: ModuleType, low: Any, high: Any, action: Any) -> Any:
+    """Controls (..., A) of a model with ranges ``low``, ``high`` (A,) from actions in [-1, 1]; the rest is clipped."""
+    return 0.5 * (high + low) + 0.5 * (high - low) * xp.clip(action, -1.0, 1.0)
 
 
 def start(xp: ModuleType, task: Locomotion, qpos0: Any, noise: Any) -> tuple[Any, Any]:

@@ -35,7 +35,7 @@ __all__ = ["DERIVED", "Derived", "MjxEnv", "MjxState"]
 
 Array = jax.Array
 
-#: Those of `model.DERIVED` that an MJX step reads: the regularisation of contacts and of joint limits.
+#: Constants derived from masses that an MJX step reads: the regularisation of contacts and of joint limits.
 DERIVED = ("body_invweight0", "dof_invweight0")
 LINE_SEARCH = 10  # steps of the solver's line search
 TOO_LARGE = 1e10  # MuJoCo's mjMAXVAL, beyond which its C engine calls a position, velocity or acceleration bad
@@ -159,8 +159,7 @@ class MjxEnv:
     def step(self, key: Array, state: MjxState, action: Array, params: MujocoParams) -> Step:
         """One control step; ``action`` (A,) in [-1, 1] spans the actuators' range."""
         del key  # the physics has no noise
-        half = 0.5 * (self.high - self.low)
-        ctrl = 0.5 * (self.high + self.low) + half * jnp.clip(action, -1.0, 1.0)
+        ctrl = locomotion.control(jnp, self.low, self.high, action)
         with _as_mjx_needs():
             physics, warmstart = self._advance(state, ctrl, params)
         result = locomotion.outcome(

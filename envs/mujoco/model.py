@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["DERIVED", "FACTORS", "load", "path", "physics_library", "scaled_fields"]
+__all__ = ["FACTORS", "load", "path", "physics_library", "scaled_fields"]
 
 #: Drift factor -> model fields it multiplies. Gymnasium's models have no dry friction, so the factor of joint
 #: friction covers viscous damping too. Sliding friction is the first column of ``geom_friction``.
@@ -17,10 +17,6 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "joint_friction": ("dof_damping", "dof_frictionloss"),
     "geom_friction": ("geom_friction",),
 }
-
-#: What MuJoCo derives from masses when it compiles a model (``mj_setConst``), as far as a step reads it.
-DERIVED = ("body_subtreemass", "body_invweight0", "dof_M0", "dof_invweight0", "actuator_acc0")
-
 
 SLIDING = np.array([1.0, 0.0, 0.0])
 

@@ -10,14 +10,14 @@ import pytest
 
 import envs
 from aesjax.registry import Registry, UnknownNameError
+from envs.mujoco import TASKS as MUJOCO_TASKS
 
 N = 8
-MUJOCO = ("hopper", "halfcheetah", "walker2d", "ant", "humanoid")
 
 
 def make(name):
     """The task; episodes of those with a simulator are cut short."""
-    return envs.make(name, **({"time_limit": 60} if name in MUJOCO else {}))
+    return envs.make(name, **({"time_limit": 60} if name in MUJOCO_TASKS else {}))
 
 
 def rollout(task, params, seed):

@@ -46,7 +46,7 @@ def random_states(engine, rng, steps=10):
 
 def state_of(engine, rows):
     """Rows of the C engine as states of MJX."""
-    columns = [engine._columns(None, name) for name in ("qpos", "qvel", "qacc_warmstart")]
+    columns = [engine._columns(name) for name in ("qpos", "qvel", "qacc_warmstart")]
     parts = [jnp.asarray(rows[:, at], jnp.float32) for at in columns]
     obs, zero = jnp.zeros((len(rows), engine.obs_size), jnp.float32), jnp.zeros(len(rows), jnp.int32)
     return MjxState(*parts, jnp.asarray(rows[:, -1], jnp.float32), obs, zero, zero)
