@@ -1,0 +1,129 @@
+"""Geometry of the probability simplex in log space: entropy, divergences, mirror steps and the exact projection.
+
+Points are arrays (..., K) whose last axis is the simplex; ``log_x`` is the logarithm of a point, -inf where it is
+zero. The truncated simplex is ``{x : x_i >= floor}`` with ``floor <= 1/K``; floor 0 is the full simplex.
+"""
+
+import jax.numpy as jnp
+from jax.scipy.special import xlogy
+
+from aesjax.types import Array
+
+__all__ = [
+    "bregman",
+    "clip_and_renormalise",
+    "cross_entropy",
+    "fixed_share",
+    "half_range",
+    "kl",
+    "largest_cross_entropy",
+    "largest_log_range",
+    "mirror_step",
+    "negative_entropy",
+    "project",
+    "truncate",
+]
+
+
+def half_range(v: Array) -> Array:
+    """(..., K) -> (...): ``(max v - min v) / 2``, the dual norm that ignores constants added to a loss."""
+    return (jnp.max(v, axis=-1) - jnp.min(v, axis=-1)) / 2.0
+
+
+def negative_entropy(x: Array) -> Array:
+    """(..., K) -> (...): ``Psi(x) = sum x log x`` in nats, ``0 log 0 = 0``. AES paper Section 3."""
+    return jnp.sum(xlogy(x, x), axis=-1)
+
+
+def cross_entropy(u: Array, log_x: Array) -> Array:
+    """(..., K), (..., K) -> (...): ``-<u, log x>`` in nats; infinite if x lacks a part of u."""
+    return -jnp.sum(jnp.where(u > 0.0, u * log_x, 0.0), axis=-1)
+
+
+def kl(u: Array, log_x: Array) -> Array:
+    """(..., K), (..., K) -> (...): Kullback-Leibler divergence of u from x in nats.
+
+    Each term is written ``x * (r log r - r + 1)`` with ``r = u/x``, which is >= 0, so that near-equal points keep
+    their relative accuracy.
+    """
+    x = jnp.exp(log_x)
+    safe = jnp.where(x > 0.0, x, 1.0)
+    d = jnp.where(x > 0.0, (u - x) / safe, 0.0)
+    term = safe * (xlogy(1.0 + d, 1.0 + d) - d)
+    near = jnp.abs(d) < 1e-4  # series of (1+d) log(1+d) - d
+    term = jnp.where(near, safe * d * d * (0.5 - d / 6.0 + d * d / 12.0), term)
+    return jnp.sum(jnp.where(x > 0.0, term, jnp.where(u > 0.0, jnp.inf, 0.0)), axis=-1)
+
+
+def bregman(u: Array, x: Array) -> Array:
+    """(..., K), (..., K) -> (...): Bregman divergence of the negative entropy by its definition; x positive.
+
+    Equals `kl` on the simplex (AES paper A.11); the definition is kept to test that.
+    """
+    gradient = 1.0 + jnp.log(x)
+    return negative_entropy(u) - negative_entropy(x) - jnp.sum(gradient * (u - x), axis=-1)
+
+
+def largest_log_range(size: int, floor: Array | float) -> Array:
+    """() nats: ``L = log((1 - (K-1) floor) / floor)``, the largest range of ``log x`` on the truncated simplex."""
+    floor = jnp.asarray(floor)
+    return jnp.log1p(-(size - 1) * floor) - jnp.log(floor)
+
+
+def largest_cross_entropy(floor: Array | float) -> Array:
+    """() nats: ``l = log(1 / floor)``, the largest cross-entropy to a point of the truncated simplex."""
+    return -jnp.log(jnp.asarray(floor))
+
+
+def project(log_y: Array, floor: Array | float) -> Array:
+    """Exact KL projection onto the truncated simplex, in log space: ``argmin_x KL(x, y)``, the paper's mirror step.
+
+    The solution floors the smallest coordinates and scales the others by one factor. Which ones are floored is found
+    by K passes: floor what falls short, scale the rest to the mass that is left, repeat; each pass floors at least
+    one more coordinate or none for good.
+
+    Args:
+      log_y: (..., K) logarithm of a positive vector, need not sum to one.
+      floor: () in [0, 1/K]; may be traced.
+
+    Returns:
+      (..., K) logarithm of the projection.
+    """
+    size = log_y.shape[-1]
+    floor = jnp.asarray(floor, log_y.dtype)
+    log_floor = jnp.log(floor)
+    log_y = log_y - jnp.max(log_y, axis=-1, keepdims=True)
+    y = jnp.exp(log_y)  # what underflows here is floored, or too small to count in the mass
+    floored = jnp.zeros(log_y.shape, bool)
+    scaled = log_y - jnp.log(jnp.sum(y, axis=-1, keepdims=True))
+    for _ in range(size - 1):  # the largest coordinate is never floored
+        floored = floored | (scaled < log_floor)
+        count = jnp.sum(floored, axis=-1, keepdims=True)
+        free = jnp.sum(jnp.where(floored, 0.0, y), axis=-1, keepdims=True)
+        scaled = jnp.where(floored, log_floor, log_y - jnp.log(free) + jnp.log1p(-count * floor))
+    return scaled
+
+
+def mirror_step(log_x: Array, gradient: Array, eta: Array | float, floor: Array | float = 0.0) -> Array:
+    """One step of entropic mirror descent, ``argmin_z eta <gradient, z> + KL(z, x)`` on the truncated simplex.
+
+    AES paper Section 3; on the full simplex the multiplicative update. Accepts and returns log points (..., K).
+    """
+    return project(log_x - eta * gradient, floor)
+
+
+def clip_and_renormalise(x: Array, floor: Array | float) -> Array:
+    """``max(x, floor)`` divided by its sum. What is often written for `project`; it does *not* keep ``x >= floor``."""
+    clipped = jnp.maximum(x, floor)
+    return clipped / jnp.sum(clipped, axis=-1, keepdims=True)
+
+
+def fixed_share(log_x: Array, share: Array | float) -> Array:
+    """``log((1 - share) x + share / K)``: each coordinate keeps at least share / K (Herbster and Warmuth 1998)."""
+    share = jnp.asarray(share, log_x.dtype)
+    return jnp.logaddexp(jnp.log1p(-share) + log_x, jnp.log(share / log_x.shape[-1]))
+
+
+def truncate(x: Array, floor: Array | float) -> Array:
+    """``floor + (1 - K floor) x``: the affine map of the simplex onto the truncated one, for comparators."""
+    return floor + (1.0 - x.shape[-1] * floor) * x

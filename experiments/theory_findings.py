@@ -1,0 +1,110 @@
+"""What the theory scripts share: predictions with their outcome and interval, and the files they are written to."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aesjax.measure.stats import Interval, t_interval
+
+__all__ = ["Finding", "Study", "claim", "log_log_slope", "paired", "show", "slopes", "start_double_precision", "write"]
+
+OUTCOMES = ("confirmed", "refuted", "undecided")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Options that every theory script takes."""
+
+    out: Path
+    """Folder for the results; must be new or empty."""
+    seeds: int = 20
+    """Paired repetitions (common random numbers across methods)."""
+    quick: bool = False
+    """A small version that shows the script works; its findings say nothing."""
+
+
+class Finding(NamedTuple):
+    """A prediction beside what was measured."""
+
+    name: str  # such as "5.1-3"
+    prediction: str
+    outcome: str  # one of OUTCOMES
+    measured: str  # numbers with their 95 % intervals
+
+
+def claim(name: str, prediction: str, holds: bool | None, measured: str) -> Finding:
+    """A finding whose outcome is ``holds``; None where the intervals decide nothing."""
+    return Finding(name, prediction, "undecided" if holds is None else OUTCOMES[0] if holds else OUTCOMES[1], measured)
+
+
+def paired(x: np.ndarray, y: np.ndarray) -> Interval:
+    """95 % Student interval of the mean of ``x - y``, both (seeds,), equal seeds in equal places."""
+    return t_interval(np.asarray(x, np.float64) - np.asarray(y, np.float64))
+
+
+def show(interval: Interval, digits: int = 3) -> str:
+    """``value [low, high]`` to so many significant digits."""
+    return f"{interval.value:.{digits}g} [{interval.low:.{digits}g}, {interval.high:.{digits}g}]"
+
+
+def slopes(x: Sequence[float], y: np.ndarray) -> np.ndarray:
+    """(seeds,): slope of ``log y`` against ``log x`` for every seed; y (len(x), seeds), positive."""
+    log_x, log_y = np.log(np.asarray(x, np.float64)), np.log(np.asarray(y, np.float64))
+    centred = log_x - log_x.mean()
+    return centred @ (log_y - log_y.mean(0)) / np.sum(centred**2)
+
+
+def log_log_slope(x: Sequence[float], y: np.ndarray) -> Interval:
+    """The mean of `slopes` with its interval."""
+    return t_interval(slopes(x, y))
+
+
+def start_double_precision() -> None:
+    """Double precision, and one CPU device per core, before JAX starts."""
+    import jax
+
+    from experiments.cli import start_jax
+
+    start_jax(None)
+    jax.config.update("jax_enable_x64", True)
+
+
+def write(
+    study: Study,
+    name: str,
+    findings: Sequence[Finding],
+    data: Mapping[str, Any],
+    figures: Mapping[str, Any],
+    seconds: float,
+) -> None:
+    """``NAME.json`` (findings, data, versions), ``NAME.md`` (findings as a table) and one PNG per matplotlib figure."""
+    from aesjax.lab import store
+
+    study.out.mkdir(parents=True, exist_ok=True)
+    record = {
+        "study": name,
+        "seeds": study.seeds,
+        "quick": study.quick,
+        "seconds": round(seconds, 1),
+        "environment": store.environment(),
+        "findings": [finding._asdict() for finding in findings],
+        "data": data,
+    }
+    (study.out / f"{name}.json").write_text(json.dumps(record, indent=1, default=_plain) + "\n")
+    lines = ["| | prediction | outcome | measured |", "|---|---|---|---|"]
+    lines += [f"| {f.name} | {f.prediction} | **{f.outcome}** | {f.measured} |" for f in findings]
+    (study.out / f"{name}.md").write_text("\n".join(lines) + "\n")
+    for figure_name, figure in figures.items():
+        figure.savefig(study.out / f"{figure_name}.png", dpi=130, bbox_inches="tight")
+    for f in findings:
+        print(f"{f.name:8} {f.outcome:10} {f.measured}")
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, np.generic):
+        return x.item()
+    return np.asarray(x).tolist()

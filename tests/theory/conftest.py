@@ -1,0 +1,21 @@
+"""The theory is checked in double precision; every test of this folder runs with it switched on."""
+
+import jax
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def report(record_property):
+    """``report(name, ratio)``: records a measured tightness and prints it (seen with ``pytest -rP``)."""
+
+    def write(name, value):
+        record_property(name, float(value))
+        print(f"{name}: {float(value):.6g}")
+
+    return write
