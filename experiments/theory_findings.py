@@ -1,6 +1,7 @@
 """What the theory scripts share: predictions with their outcome and interval, and the files they are written to."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,18 @@ import numpy as np
 
 from aesjax.measure.stats import Interval, t_interval
 
-__all__ = ["Finding", "Study", "claim", "log_log_slope", "paired", "show", "slopes", "start_double_precision", "write"]
+__all__ = [
+    "Finding",
+    "Study",
+    "claim",
+    "log_log_slope",
+    "open_folder",
+    "paired",
+    "show",
+    "slopes",
+    "start_double_precision",
+    "write",
+]
 
 OUTCOMES = ("confirmed", "refuted", "undecided")
 
@@ -63,6 +75,19 @@ def log_log_slope(x: Sequence[float], y: np.ndarray) -> Interval:
     return t_interval(slopes(x, y))
 
 
+def open_folder(study: Study) -> None:
+    """Make the folder for the results; ends the script with exit code 2 and one sentence where that is impossible."""
+    try:
+        if study.seeds < 2:
+            raise ValueError(f"--seeds must be at least 2, for intervals over paired seeds; got {study.seeds}")
+        if study.out.exists() and (not study.out.is_dir() or any(study.out.iterdir())):
+            raise ValueError(f"--out {study.out} exists and is not an empty folder; choose a new one")
+        study.out.mkdir(parents=True, exist_ok=True)
+    except (ValueError, OSError) as error:
+        print(f"aesjax: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
 def start_double_precision() -> None:
     """Double precision, and one CPU device per core, before JAX starts."""
     import jax
@@ -80,11 +105,12 @@ def write(
     data: Mapping[str, Any],
     figures: Mapping[str, Any],
     seconds: float,
+    *,
+    tables: str = "",
 ) -> None:
-    """``NAME.json`` (findings, data, versions), ``NAME.md`` (findings as a table) and one PNG per matplotlib figure."""
+    """``NAME.json`` (findings, data, versions), ``NAME.md`` (findings, then ``tables``) and one PNG per figure."""
     from aesjax.lab import store
 
-    study.out.mkdir(parents=True, exist_ok=True)
     record = {
         "study": name,
         "seeds": study.seeds,
@@ -97,7 +123,7 @@ def write(
     (study.out / f"{name}.json").write_text(json.dumps(record, indent=1, default=_plain) + "\n")
     lines = ["| | prediction | outcome | measured |", "|---|---|---|---|"]
     lines += [f"| {f.name} | {f.prediction} | **{f.outcome}** | {f.measured} |" for f in findings]
-    (study.out / f"{name}.md").write_text("\n".join(lines) + "\n")
+    (study.out / f"{name}.md").write_text("\n".join(lines) + "\n" + (f"\n{tables}" if tables else ""))
     for figure_name, figure in figures.items():
         figure.savefig(study.out / f"{figure_name}.png", dpi=130, bbox_inches="tight")
     for f in findings:

@@ -56,15 +56,15 @@ def telescoped(comparator: Array, log_x: Array, etas: Array, *, pivot: str) -> t
     ``pivot="later"`` divides the change of comparator by ``eta_t``, the form that proves the main text's lemma;
     ``pivot="earlier"`` by ``eta_{t-1}``, AES paper A.13 and A.14.
     """
+    if pivot not in ("later", "earlier"):
+        raise ValueError(f"pivot must be 'later' or 'earlier'; got '{pivot}'.")
     u, v, x = comparator[1:], comparator[:-1], log_x[1:-1]  # u_t, u_{t-1}, x_t for t >= 2
     left = jnp.sum((kl(comparator, log_x[:-1]) - kl(comparator, log_x[1:])) / etas)
     ends = kl(comparator[0], log_x[0]) / etas[0] - kl(comparator[-1], log_x[-1]) / etas[-1]
     change = 1.0 / etas[1:] - 1.0 / etas[:-1]
     if pivot == "later":
         return left, ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[1:] + kl(v, x) * change)
-    if pivot == "earlier":
-        return left, ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[:-1] + kl(u, x) * change)
-    raise ValueError(f"pivot must be 'later' or 'earlier'; got '{pivot}'.")
+    return left, ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[:-1] + kl(u, x) * change)
 
 
 def lemma_bound(comparator: Array, log_x: Array, gradients: Array, etas: Array, gradient_psi: Array | float) -> Array:

@@ -1,0 +1,206 @@
+"""Finite discounted Markov decision processes with an entropy bonus, solved and evaluated exactly.
+
+The return of a policy is the discounted sum of ``reward + mu * entropy`` (AES paper A.5, A.8). Every function treats
+one MDP of S states and A actions (both may be 1); wrap it in ``jax.vmap`` for many of equal shape.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from aesjax.types import Array
+
+__all__ = [
+    "SoftMDP",
+    "Solution",
+    "bellman",
+    "evaluate",
+    "induced_kernel",
+    "occupancy",
+    "regret",
+    "soft_return",
+    "soft_value",
+    "solve",
+    "surrogate_gap",
+]
+
+STOP = 8.0  # ulps of the largest action value at which the solver has reached what rounding allows
+
+
+class SoftMDP(NamedTuple):
+    """A discounted MDP with a fixed entropy bonus."""
+
+    reward: Array  # (S, A)
+    transition: Array  # (S, A, S), each row sums to one
+    discount: Array  # (), gamma in [0, 1)
+    temperature: Array  # (), mu > 0; reward per nat
+
+
+class Solution(NamedTuple):
+    """The soft-optimal values and policy of a `SoftMDP`."""
+
+    q: Array  # (S, A) soft-optimal action values Q*; reward
+    value: Array  # (S,) V* = mu logsumexp(Q* / mu); reward
+    log_policy: Array  # (S, A) log pi* = (Q* - V*) / mu; nats
+    residual: Array  # () sup-norm of T Q - Q; the error of q is at most residual / (1 - gamma)
+
+
+def _check(mdp: SoftMDP) -> None:
+    shape = mdp.reward.shape
+    if len(shape) != 2 or mdp.transition.shape != (*shape, shape[0]):
+        raise ValueError(
+            f"a SoftMDP has reward (S, A) and transition (S, A, S); got {shape} and {mdp.transition.shape}. "
+            "Use jax.vmap for several MDPs."
+        )
+
+
+def _check_policy(mdp: SoftMDP, log_policy: Array) -> None:
+    _check(mdp)
+    if log_policy.shape != mdp.reward.shape:
+        raise ValueError(f"log_policy must have shape (S, A) = {mdp.reward.shape}; got {log_policy.shape}")
+
+
+def _backup(mdp: SoftMDP, value: Array) -> Array:
+    """(S,) -> (S, A): ``r + gamma P V``."""
+    return mdp.reward + mdp.discount * jnp.sum(mdp.transition * value[None, None, :], axis=-1)
+
+
+def soft_value(q: Array, temperature: Array) -> Array:
+    """(..., A) -> (...): ``mu log sum_a exp(q / mu)``, between the maximum and the maximum plus ``mu log A``."""
+    return temperature * jax.nn.logsumexp(q / temperature, axis=-1)
+
+
+def bellman(mdp: SoftMDP, q: Array) -> Array:
+    """(S, A) -> (S, A): the soft Bellman optimality operator ``r + gamma P mu logsumexp(q / mu)``. AES paper A.20."""
+    _check(mdp)
+    return _backup(mdp, soft_value(q, mdp.temperature))
+
+
+def induced_kernel(mdp: SoftMDP, log_policy: Array) -> Array:
+    """(S, A) -> (S, S): state-to-state kernel ``P^pi`` of a policy. AES paper A.9."""
+    _check_policy(mdp, log_policy)
+    return jnp.sum(jnp.exp(log_policy)[:, :, None] * mdp.transition, axis=1)
+
+
+def _solve_dominant(system: Array, right: Array) -> Array:
+    """(S, S), (S,) -> (S,): solution of a linear system by Gauss-Jordan elimination without pivots.
+
+    For ``I - gamma P`` or its transpose, which are diagonally dominant, this is backward stable. Unlike a LAPACK call
+    it fuses over vmapped MDPs, compiles in a fraction of the time and may stand inside ``shard_map``.
+    """
+    rows = jnp.arange(right.shape[0])
+
+    def eliminate(k: Array, table: Array) -> Array:
+        pivot = table[k] / table[k, k]
+        rest = table - table[:, k][:, None] * pivot[None, :]
+        return jnp.where((rows == k)[:, None], pivot[None, :], rest)
+
+    table = jnp.concatenate([system, right[:, None]], axis=1)
+    return jax.lax.fori_loop(0, right.shape[0], eliminate, table)[:, -1]
+
+
+def _policy_value(mdp: SoftMDP, log_policy: Array) -> Array:
+    """(S, A) -> (S,): soft value of a policy."""
+    pi = jnp.exp(log_policy)
+    nats = jnp.where(pi > 0.0, log_policy, 0.0)
+    gain = jnp.sum(pi * (mdp.reward - mdp.temperature * nats), axis=-1)
+    system = jnp.eye(mdp.reward.shape[0], dtype=gain.dtype) - mdp.discount * induced_kernel(mdp, log_policy)
+    return _solve_dominant(system, gain)
+
+
+def solve(mdp: SoftMDP, *, iterations: int = 64) -> Solution:
+    """Soft-optimal values by soft policy iteration, which is Newton's method on the soft Bellman equation.
+
+    Each iteration evaluates the current policy by a linear solve and takes the softmax of its action values. It
+    improves monotonically from any start and converges quadratically; it stops where rounding stops it. The last
+    step is one application of the Bellman operator.
+
+    Args:
+      mdp: one MDP.
+      iterations: upper limit on the evaluations; `Solution.residual` tells whether it was enough.
+
+    Raises:
+      ValueError: if the shapes do not fit or ``iterations`` is less than 1.
+    """
+    _check(mdp)
+    if iterations < 1:
+        raise ValueError(f"solve needs at least one iteration; got {iterations}")
+    resolution = STOP * jnp.finfo(mdp.reward.dtype).eps
+
+    def unfinished(carry: tuple[Array, Array, Array]) -> Array:
+        count, q, residual = carry
+        return (count < iterations) & (residual > resolution * jnp.max(jnp.abs(q)))
+
+    def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        count, q, _ = carry
+        value = _policy_value(mdp, jax.nn.log_softmax(q / mdp.temperature, axis=-1))
+        q = _backup(mdp, value)
+        ahead = soft_value(q, mdp.temperature) - value
+        residual = mdp.discount * jnp.max(jnp.abs(jnp.sum(mdp.transition * ahead[None, None, :], axis=-1)))
+        return count + 1, q, residual
+
+    start = (jnp.zeros((), jnp.int32), mdp.reward, jnp.full((), jnp.inf, mdp.reward.dtype))
+    _, q, _ = jax.lax.while_loop(unfinished, improve, start)
+    q = bellman(mdp, q)
+    value = soft_value(q, mdp.temperature)
+    residual = jnp.max(jnp.abs(_backup(mdp, value) - q))
+    return Solution(q, value, jax.nn.log_softmax(q / mdp.temperature, axis=-1), residual)
+
+
+def evaluate(mdp: SoftMDP, log_policy: Array) -> tuple[Array, Array]:
+    """(S, A) -> ((S, A), (S,)): soft action values and soft values of a policy (-inf where it never acts). A.8."""
+    _check_policy(mdp, log_policy)
+    value = _policy_value(mdp, log_policy)
+    return _backup(mdp, value), value
+
+
+def occupancy(mdp: SoftMDP, log_policy: Array, start: Array) -> Array:
+    """Normalised discounted state occupancy ``d(s) = (1-gamma) sum_h gamma^h Pr(s_h = s)``. AES paper A.8.
+
+    Args:
+      mdp: one MDP.
+      log_policy: (S, A).
+      start: (S,) distribution of the first state.
+
+    Returns:
+      (S,), sums to one.
+    """
+    kernel = induced_kernel(mdp, log_policy)
+    system = jnp.eye(kernel.shape[0], dtype=kernel.dtype) - mdp.discount * kernel.T
+    return (1.0 - mdp.discount) * _solve_dominant(system, start)
+
+
+def soft_return(mdp: SoftMDP, log_policy: Array, start: Array) -> Array:
+    """() maximum-entropy return ``J(pi)`` from the start distribution (S,); reward, not normalised. AES paper A.5."""
+    return jnp.sum(start * evaluate(mdp, log_policy)[1])
+
+
+def surrogate_gap(mdp: SoftMDP, solution: Solution, log_policy: Array) -> Array:
+    """(S,) ``Delta(s) = f_s(pi) - f_s(pi*) = mu KL(pi || pi*)``, >= 0; reward. AES paper A.8, Fenchel-Young identity.
+
+    Finite for every policy: ``log pi*`` stays in use where ``pi*`` itself underflows.
+    """
+    _check_policy(mdp, log_policy)
+    pi, best = jnp.exp(log_policy), jnp.exp(solution.log_policy)
+    played = pi > 0.0
+    r = jnp.where(played, log_policy, 0.0) - jnp.where(played, solution.log_policy, 0.0)
+    # Each term pi*log(pi/best) - pi + best is >= 0, so near-equal policies keep their relative accuracy.
+    term = jnp.where(jnp.abs(r) < 1e-3, best * r * r * (0.5 + r / 3.0 + r * r / 8.0 + r**3 / 30.0), pi * r - pi + best)
+    return mdp.temperature * jnp.sum(jnp.where(played, term, best), axis=-1)
+
+
+def regret(mdp: SoftMDP, log_policy: Array, start: Array, solution: Solution | None = None) -> Array:
+    """() ``J(pi*) - J(pi)`` by the exact on-policy identity ``E_{d^pi}[Delta] / (1-gamma)``; reward.
+
+    The weights are the occupancy of ``pi`` itself, which leaves no bias term and no cancellation.
+
+    Args:
+      mdp: one MDP.
+      log_policy: (S, A), -inf where the policy never acts.
+      start: (S,) distribution of the first state.
+      solution: of this MDP, if at hand; solved otherwise.
+    """
+    solution = solve(mdp) if solution is None else solution
+    weights = occupancy(mdp, log_policy, start)
+    return jnp.sum(weights * surrogate_gap(mdp, solution, log_policy)) / (1.0 - mdp.discount)
