@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-__all__ = ["Bench", "Command", "List", "Replay", "Report", "Run", "Video"]
+__all__ = ["Bench", "Calibrate", "Command", "List", "Replay", "Report", "Run", "Video"]
 
 
 @dataclass
@@ -82,6 +82,18 @@ class Replay:
 
 
 @dataclass
+class Calibrate:
+    """Compare the proxies recorded in DIR with the true drift: which bound on it do they give, and does it hold?"""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder of a study, finished or interrupted; calibration.json and calibration.md are written into it."""
+    delta: float = 0.1
+    """Share of fresh runs that may break the bound; needs at least 1/delta - 1 runs of every method."""
+    source: str | None = None
+    """Calibrate the proxy on the update batch (update) or the newest transitions (fresh); default: each schedule's."""
+
+
+@dataclass
 class Video:
     """Film one policy of the study in DIR for an episode before and one after a drift change, side by side."""
 
@@ -146,6 +158,7 @@ Command = (
     Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Replay, tyro.conf.subcommand("replay")]
+    | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
     | Annotated[Video, tyro.conf.subcommand("video")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]

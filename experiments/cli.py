@@ -1,5 +1,5 @@
-"""The command line: `aesjax run | report | replay | video | list | bench`. Exit codes: 0 done, 2 wrong arguments,
-3 a run diverged, 130 interrupted. Nothing here imports JAX before the number of devices is set."""
+"""The command line: `aesjax run | report | replay | calibrate | video | list | bench`. Exit codes: 0 done,
+2 wrong arguments, 3 a run diverged, 130 interrupted. Nothing here imports JAX before the number of devices is set."""
 
 import dataclasses
 import os
@@ -9,9 +9,9 @@ from functools import partial
 
 import tyro
 
-from experiments.arguments import Bench, Command, List, Replay, Report, Run, Video
+from experiments.arguments import Bench, Calibrate, Command, List, Replay, Report, Run, Video
 
-__all__ = ["Bench", "List", "Replay", "Report", "Run", "Video", "main"]
+__all__ = ["Bench", "Calibrate", "List", "Replay", "Report", "Run", "Video", "main"]
 
 DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
 
@@ -187,6 +187,19 @@ def _replay(arguments: Replay) -> int:
     return DONE
 
 
+def _calibrate(arguments: Calibrate) -> int:
+    from experiments import calibrate
+
+    try:
+        start_jax(None)
+        text = calibrate.run(arguments.directory, arguments.delta, arguments.source)
+    except (ValueError, KeyError, OSError, ModuleNotFoundError) as error:
+        _say(str(error))
+        return WRONG
+    print(f"{text}\n\ncalibration: {arguments.directory / calibrate.TEXT}")
+    return DONE
+
+
 def _video(arguments: Video) -> int:
     from experiments import video
 
@@ -224,7 +237,7 @@ def _into_pipe(command: Callable[[], int]) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the `aesjax` command; returns the exit code."""
-    command: Run | Report | Replay | Video | List | Bench = tyro.cli(
+    command: Run | Report | Replay | Calibrate | Video | List | Bench = tyro.cli(
         Command,  # type: ignore
         prog="aesjax",
         args=argv,
@@ -238,6 +251,8 @@ def main(argv: list[str] | None = None) -> int:
         return _bench(command)
     if isinstance(command, Video):
         return _video(command)
+    if isinstance(command, Calibrate):
+        return _into_pipe(partial(_calibrate, command))
     return _into_pipe(_list if isinstance(command, List) else partial(_replay, command))
 
 

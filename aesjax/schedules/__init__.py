@@ -1,5 +1,6 @@
 """Entropy schedules: drift proxies, the paper's rule and its repairs, controls, and the registry of all of them."""
 
+from aesjax.schedules import calibration
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
 from aesjax.schedules.assemble import Choice, build, required_signals
 from aesjax.schedules.basic import auto, fixed, linear
@@ -24,6 +25,7 @@ __all__ = [
     "aes_r",
     "auto",
     "build",
+    "calibration",
     "check",
     "constant_at_mean",
     "critic_drift",

@@ -155,8 +155,8 @@ def self_consistent_kappa(
     def halve(bracket: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
         low, high = bracket
         middle = jnp.sqrt(low * high)
-        _, tracking, stability = sharp_constants(size, floor, c, spread, largest * middle)
-        small = middle**2 * stability < tracking
+        constants = sharp_constants(size, floor, c, spread, largest * middle)
+        small = middle**2 * constants.stability < constants.tracking
         return (jnp.where(small, middle, low), jnp.where(small, high, middle)), None
 
     bracket = (jnp.asarray(1e-9 + 0.0 * c), jnp.asarray(1e9 + 0.0 * c))

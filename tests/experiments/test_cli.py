@@ -225,3 +225,15 @@ def test_the_carriers_own_weight_is_replayed_only_if_its_signals_were_recorded(d
     text = sentence(capsys)
     assert "'baseline' (auto) cannot be replayed on carrier 'sac'" in text
     assert "log_prob" in text
+
+
+def test_the_proxies_of_a_trained_study_are_calibrated_without_the_runs_that_diverged(diverged, capsys):
+    folder, _ = diverged
+    assert main(["calibrate", str(folder), "--delta", "0.3"]) == 0
+    text = capsys.readouterr().out
+    assert "4 runs that diverged are left out" in text
+    found = json.loads((folder / "calibration.json").read_text())["methods"]
+    assert list(found) == ["SAC"]
+    assert found["SAC"]["runs"] == 4
+    assert found["SAC"]["rho"] > 0.0
+    assert found["SAC"]["groups"]["steady"]["dominated"] == 2

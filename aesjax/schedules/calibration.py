@@ -1,0 +1,299 @@
+"""Calibrated drift bounds: isotonic fit, conformal quantiles, the run-level scale, and what they cover.
+
+AES paper, appendix "Calibrating an Observable Drift Proxy". All of it is NumPy on the host, in double precision: it
+runs once, on recorded runs, before a schedule is deployed. Leading axes are repetitions or runs.
+
+Two guarantees are offered, and they say different things. `split_conformal` bounds one drift at a time, for a fresh
+pair exchangeable with those it was fitted on: it says nothing about all rounds together, nor about the rare rounds in
+which the environment does change. `run_level_scale` bounds the accumulated drift of a whole fresh run at every round
+at once, which is what the regret of the schedules needs; its unit is the run.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "Envelope",
+    "Isotonic",
+    "conformal_index",
+    "conformal_quantile",
+    "coverage",
+    "dominates",
+    "isotonic_fit",
+    "predict",
+    "reused_conformal",
+    "run_level_scale",
+    "run_ratios",
+    "runs_needed",
+    "simultaneous",
+    "slack",
+    "smoothing_debt",
+    "split_conformal",
+    "upper_bound",
+    "window_maximum",
+]
+
+ROUNDING = 1e-12  # relative; a bound that equals the drift but for rounding counts as one
+INDEX_ROUNDING = 1e-9  # (n + 1)(1 - delta) is often a whole number but for rounding, as 10 * 0.9
+
+
+class Isotonic(NamedTuple):
+    """A nondecreasing function known at the signals it was fitted on."""
+
+    signal: np.ndarray  # (..., N) float64, ascending
+    level: np.ndarray  # (..., N) float64, nondecreasing; equal where the signal is
+
+
+class Envelope(NamedTuple):
+    """An upper bound on drift: a fitted level plus a margin."""
+
+    fit: Isotonic
+    margin: np.ndarray  # (...,) float64; inf where there were too few residuals
+
+
+def isotonic_fit(signal: np.ndarray, drift: np.ndarray) -> Isotonic:
+    """Least squares over the nondecreasing functions of the signal.
+
+    AES paper Eq. (calib-monotone). Equal signals are one point with the mean of their drifts, weighted by their number;
+    without that the order in which ties happen to be sorted would decide the fit.
+
+    Args:
+      signal: (..., N) observable signals v.
+      drift: (..., N) drifts b.
+
+    Raises:
+      ValueError: shapes that differ, no points, a value that is not finite.
+    """
+    from scipy.optimize import isotonic_regression
+
+    signal, drift = _paired(signal, drift)
+    order = np.argsort(signal, axis=-1, kind="stable")
+    signal, drift = (np.take_along_axis(x, order, axis=-1) for x in (signal, drift))
+    rows, shape = signal.reshape(-1, signal.shape[-1]), drift.shape
+    drift = drift.reshape(rows.shape)
+    tied = np.any(np.diff(rows, axis=-1) == 0.0, axis=-1)
+    level = np.empty_like(drift)
+    for i, (v, b) in enumerate(zip(rows, drift, strict=True)):
+        if not tied[i]:
+            level[i] = isotonic_regression(b).x
+            continue
+        _, group, count = np.unique(v, return_inverse=True, return_counts=True)
+        level[i] = isotonic_regression(np.bincount(group, b) / count, weights=count).x[group]
+    return Isotonic(signal, level.reshape(shape))
+
+
+def predict(fit: Isotonic, signal: np.ndarray, *, interpolate: bool = False) -> np.ndarray:
+    """(..., M) float64: the fitted function at signals (..., M), whose leading axes are those of the fit.
+
+    Between two fitted signals least squares leaves the function open. By default it is a step: the level of the largest
+    fitted signal that is not above the query. With ``interpolate`` it is the straight line between the two. Outside the
+    fitted range both keep the outermost level.
+    """
+    signal = np.asarray(signal, np.float64)
+    if signal.shape[:-1] != fit.signal.shape[:-1]:
+        raise ValueError(f"signals of shape {signal.shape} do not fit a fit of shape {fit.signal.shape}")
+    size, count = fit.signal.shape[-1], signal.shape[-1]
+    out = np.empty((math.prod(signal.shape[:-1]), count))
+    rows = (fit.signal.reshape(-1, size), fit.level.reshape(-1, size), signal.reshape(-1, count))
+    for i, (v, level, query) in enumerate(zip(*rows, strict=True)):
+        if interpolate:
+            out[i] = np.interp(query, v, level)
+        else:
+            out[i] = level[np.maximum(np.searchsorted(v, query, side="right") - 1, 0)]
+    return out.reshape(signal.shape)
+
+
+def conformal_index(n: int, delta: float) -> int:
+    """``ceil((n + 1)(1 - delta))``: which order statistic of n residuals bounds a fresh one; may be ``n + 1``.
+
+    >>> conformal_index(9, 0.1), conformal_index(5, 0.1)
+    (9, 6)
+    """
+    _check_delta(delta)
+    if n < 1:
+        raise ValueError(f"n must be at least 1; got {n}")
+    return math.ceil((n + 1) * (1.0 - delta) - INDEX_ROUNDING)
+
+
+def conformal_quantile(values: np.ndarray, delta: float) -> np.ndarray:
+    """(...,): the `conformal_index`-th smallest of values (..., n), inf where the index exceeds n."""
+    values = np.asarray(values, np.float64)
+    n = values.shape[-1]
+    index = conformal_index(n, delta)
+    if index > n:
+        return np.full(values.shape[:-1], np.inf)
+    return np.partition(values, index - 1, axis=-1)[..., index - 1]
+
+
+def split_conformal(
+    fit_signal: np.ndarray,
+    fit_drift: np.ndarray,
+    signal: np.ndarray,
+    drift: np.ndarray,
+    delta: float,
+    *,
+    interpolate: bool = False,
+) -> Envelope:
+    """A bound that a fresh drift keeps with probability at least ``1 - delta``: fitted on one half, shifted on another.
+
+    AES paper Eq. (conformal-upper), with the split that its Lemma (conformal-upper) needs. For n pairs in the second
+    half that are exchangeable with the fresh one, and residuals without ties, the probability is ``index / (n + 1)``,
+    between ``1 - delta`` and ``1 - delta + 1/(n + 1)``. Fewer than ``1/delta - 1`` pairs give an infinite margin.
+
+    Args:
+      fit_signal, fit_drift: (..., M) pairs for the fit.
+      signal, drift: (..., n) pairs for the margin; disjoint from the others.
+      delta: share of fresh drifts that may exceed the bound, in (0, 1).
+      interpolate: how the fit is evaluated, see `predict`; evaluate the bound in the same way.
+
+    >>> v = np.linspace(0.0, 1.0, 40)
+    >>> bound = split_conformal(v[::2], v[::2], v[1::2], v[1::2] + 0.1, delta=0.1)
+    >>> bool(np.all(upper_bound(bound, v[1::2]) >= v[1::2]))
+    True
+    """
+    signal, drift = _paired(signal, drift)
+    fit = isotonic_fit(fit_signal, fit_drift)
+    return Envelope(fit, conformal_quantile(drift - predict(fit, signal, interpolate=interpolate), delta))
+
+
+def reused_conformal(signal: np.ndarray, drift: np.ndarray, delta: float, *, interpolate: bool = False) -> Envelope:
+    """The paper's literal recipe, which takes fit and margin from the same pairs; kept to show that it fails.
+
+    AES paper Eq. (calib-monotone) and (conformal-upper). The fit has seen its own residuals and not the fresh one, so
+    they are not exchangeable and the coverage falls below ``1 - delta``: a small set is fitted almost exactly.
+    """
+    return split_conformal(signal, drift, signal, drift, delta, interpolate=interpolate)
+
+
+def upper_bound(
+    envelope: Envelope, signal: np.ndarray, *, scale: float = 1.0, cap: float = np.inf, interpolate: bool = False
+) -> np.ndarray:
+    """(..., M): ``min(scale * (level + margin), cap)`` at signals (..., M).
+
+    Args:
+      scale: from the drift that was calibrated to the one that is bounded; AES paper Eq. (alpha-hat-calib) has
+        ``1/(mu (1 - gamma))``, which makes a bound on policies that is trivial as soon as the envelope passes
+        ``2 mu (1 - gamma)``.
+      cap: largest drift there can be, 2 for the l1 distance of two policies. It also turns an infinite margin into the
+        trivial bound.
+    """
+    level = predict(envelope.fit, signal, interpolate=interpolate)
+    return np.minimum(scale * (level + np.asarray(envelope.margin)[..., None]), cap)
+
+
+def run_ratios(drift: np.ndarray, signal: np.ndarray) -> np.ndarray:
+    """(...,): the smallest factor at which the accumulated signal of a run bounds its accumulated drift in every round.
+
+    ``max_t A_t / V_t`` with ``A_t``, ``V_t`` the sums over rounds up to t; inf for a run that drifts before its first
+    signal, 0 for one that never drifts. Not in the paper.
+
+    Args:
+      drift: (..., T) >= 0.
+      signal: (..., T) >= 0.
+
+    Raises:
+      ValueError: shapes that differ, no rounds, a value that is negative or not finite.
+    """
+    drift, signal = _paired(drift, signal)
+    if np.any(drift < 0.0) or np.any(signal < 0.0):
+        raise ValueError("drift and signal must be >= 0; a negative value was given")
+    total, seen = np.cumsum(drift, axis=-1), np.cumsum(signal, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(total > 0.0, total / seen, 0.0)
+    return np.max(ratio, axis=-1)
+
+
+def run_level_scale(ratios: np.ndarray, delta: float) -> np.ndarray:
+    """(...,): the factor rho at which ``rho * signal`` bounds a fresh run's accumulated drift in every round.
+
+    The `conformal_quantile` of the `run_ratios` (..., n) of n runs. The bound holds with probability at least
+    ``1 - delta`` for a run exchangeable with them, which one is only if it is trained with the very schedule that the
+    others were trained with. It bounds the accumulated drift: not every round's, and no longer if every round's bound
+    is capped. Fewer than ``1/delta - 1`` runs give inf.
+    """
+    return conformal_quantile(ratios, delta)
+
+
+def runs_needed(delta: float) -> int:
+    """Fewest runs from which `run_level_scale` can be finite, ``1/delta - 1``.
+
+    >>> runs_needed(0.1)
+    9
+    """
+    _check_delta(delta)
+    return max(1, math.ceil(1.0 / delta - 1.0 - INDEX_ROUNDING))
+
+
+def coverage(drift: np.ndarray, bound: np.ndarray, where: np.ndarray | None = None) -> np.ndarray:
+    """(...,): share of the rounds (..., T) whose drift keeps the bound, of those with ``where``; NaN if there is none.
+
+    With ``where = drift > 0`` it is the coverage at drift events, which the share over all rounds hides where they are
+    rare.
+    """
+    kept = _kept(np.asarray(drift, np.float64), np.asarray(bound, np.float64))
+    where = np.ones(kept.shape, bool) if where is None else np.asarray(where, bool)
+    count = np.sum(where, axis=-1)
+    return np.where(count > 0, np.sum(kept & where, axis=-1) / np.maximum(count, 1), np.nan)
+
+
+def simultaneous(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """(...,) bool: does the drift (..., T) of a run keep the bound in every single round?"""
+    return np.all(_kept(np.asarray(drift, np.float64), np.asarray(bound, np.float64)), axis=-1)
+
+
+def dominates(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """(...,) bool, prefix dominance: is accumulated drift within the accumulated bound after every round (..., T)?"""
+    return simultaneous(np.cumsum(drift, axis=-1, dtype=np.float64), np.cumsum(bound, axis=-1, dtype=np.float64))
+
+
+def slack(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """(...,): accumulated bound over accumulated drift at the end, of which regret pays the root; inf without drift."""
+    total, allowed = (np.sum(np.asarray(x, np.float64), axis=-1) for x in (drift, bound))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(total > 0.0, allowed / total, np.inf)
+
+
+def window_maximum(drift: np.ndarray, window: int) -> np.ndarray:
+    """(..., T - window + 1): entry t is the largest of the ``window`` drifts from round t on.
+
+    Of drifts it aligns them with a signal that answers within the window, if its window maximum is taken too; of bounds
+    it lets a late answer count: has any bound from round t on reached the drift of round t? It does not repair a margin
+    that was set by quiet rounds.
+    """
+    drift = np.asarray(drift, np.float64)
+    if not 1 <= window <= drift.shape[-1]:
+        raise ValueError(f"window must be between 1 and the number of rounds, {drift.shape[-1]}; got {window}")
+    return np.max(np.lib.stride_tricks.sliding_window_view(drift, window, axis=-1), axis=-1)
+
+
+def smoothing_debt(smooth: np.ndarray, decay: float) -> np.ndarray:
+    """What an exponential moving average has not passed on yet: ``decay / (1 - decay)`` times the average.
+
+    For an average that starts from zero, ``sum_{s<=t} v_s = sum_{s<=t} smooth_s + debt_t``. A smoothed signal therefore
+    bounds accumulated drift once the debt is added to its sum, although it does not bound the drift of any one round: a
+    spike is cut to ``1 - decay`` of itself.
+    """
+    if not 0.0 <= decay < 1.0:
+        raise ValueError(f"decay must lie in [0, 1); got {decay}")
+    return decay / (1.0 - decay) * np.asarray(smooth, np.float64)
+
+
+def _kept(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    drift, bound = np.broadcast_arrays(drift, bound)
+    return drift <= bound + ROUNDING * np.abs(drift)
+
+
+def _paired(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if x.shape != y.shape or x.ndim < 1 or x.shape[-1] < 1:
+        raise ValueError(f"signal and drift must have the same shape (..., N) with N >= 1; got {x.shape} and {y.shape}")
+    if not (np.all(np.isfinite(x)) and np.all(np.isfinite(y))):
+        raise ValueError("signal and drift must be finite; leave out rounds without a signal")
+    return x, y
+
+
+def _check_delta(delta: float) -> None:
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"delta must lie in (0, 1); got {delta}")
