@@ -82,7 +82,7 @@ def neighbours(x: Array, k: Array) -> tuple[Array, Array]:
 def _all_pairs(x: Array, k: Array) -> tuple[Array, Array]:
     """Counting: the k-th smallest is the smallest value with more than k values at or below it."""
     image = _to_ordered(x)
-    below = jnp.sum((image[None, :] <= image[:, None]).astype(jnp.int32), axis=1)
+    below = jnp.sum(image[None, :] <= image[:, None], axis=1, dtype=jnp.int32)
     top = jnp.uint32(0xFFFFFFFF)
     low, high = (jnp.min(jnp.where(below > i, image, top)) for i in (k, k + 1))
     return _from_ordered(low), _from_ordered(high)
@@ -101,7 +101,7 @@ def _radix_select(bits: int) -> Callable[[Array, Array], tuple[Array, Array]]:
             trials = prefix + (digits << shift)
             counts = _count(image[None, :] < trials[:, None])
             # Counts grow with the trial, so the digit is the number of trials that are not too high.
-            return prefix + (jnp.sum((counts <= rank).astype(jnp.uint32)) << shift)
+            return prefix + (jnp.sum(counts <= rank, dtype=jnp.uint32) << shift)
 
         # A loop runs as fast as the passes written out, and compiles six times faster.
         prefix = lax.fori_loop(0, 32 // bits, one_pass, jnp.uint32(0))

@@ -104,6 +104,20 @@ def test_schedule_keeps_its_contract(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_schedule_stays_single_precision_where_double_is_switched_on(name):
+    signals = jax.tree.map(np.asarray, stream())
+
+    def train(signals):
+        return run(build(name, HYPER), signals)
+
+    _, want = jax.jit(train)(signals)
+    with jax.enable_x64(True):
+        state, weights = jax.jit(train)(signals)
+        assert all(leaf.dtype in (np.float32, np.int32) for leaf in jax.tree.leaves(state))
+    np.testing.assert_allclose(weights, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_jitted_schedule_is_the_eager_one(name):
     schedule, signals = build(name, HYPER, proxy="td_mean"), stream(length=6)
     eager = compiled = schedule.init()
