@@ -1,6 +1,7 @@
 """What the theory scripts share: predictions with their outcome and interval, and the files they are written to."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -120,7 +121,7 @@ def write(
         "findings": [finding._asdict() for finding in findings],
         "data": data,
     }
-    (study.out / f"{name}.json").write_text(json.dumps(record, indent=1, default=_plain) + "\n")
+    (study.out / f"{name}.json").write_text(_dump(record) + "\n")
     lines = ["| | prediction | outcome | measured |", "|---|---|---|---|"]
     lines += [f"| {f.name} | {f.prediction} | **{f.outcome}** | {f.measured} |" for f in findings]
     (study.out / f"{name}.md").write_text("\n".join(lines) + "\n" + (f"\n{tables}" if tables else ""))
@@ -130,7 +131,22 @@ def write(
         print(f"{f.name:8} {f.outcome:10} {f.measured}")
 
 
+def _dump(record: Mapping[str, Any]) -> str:
+    """JSON with a line per array, so that a record stays readable and its differences small."""
+    text = json.dumps(record, indent=1, default=_plain)
+    return re.sub(r"\[\s+((?:[-+.\deINaninfty]+,\s+)*[-+.\deINaninfty]+)\s+\]", _one_line, text)
+
+
+def _one_line(found: re.Match[str]) -> str:
+    return "[" + ", ".join(found.group(1).split()).replace(",,", ",") + "]"
+
+
 def _plain(x: Any) -> Any:
+    """NumPy values as plain numbers of six digits, which is more than any interval here resolves."""
     if isinstance(x, np.generic):
-        return x.item()
-    return np.asarray(x).tolist()
+        x = x.item()
+        return float(f"{x:.6g}") if isinstance(x, float) else x
+    values = np.asarray(x)
+    if values.dtype.kind != "f":
+        return values.tolist()
+    return np.vectorize(lambda v: float(f"{v:.6g}"), otypes=[object])(values).tolist()

@@ -31,10 +31,16 @@ def test_the_plug_in_example_raises_the_weight_when_the_best_arm_moves(capsys):
     assert len(capsys.readouterr().out.split()) == 3
 
 
+def test_the_theory_example_repairs_the_start(capsys):
+    exec(compile(blocks("python")[1], "README.md", "exec"), {})
+    paper, prior, maximal = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines())
+    assert maximal < prior < paper
+
+
 def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
     """At a smaller size: the last word of an option wins."""
     monkeypatch.chdir(tmp_path)
-    shown = ("list", "run", "report", "replay", "video")
+    shown = ("list", "run", "report", "replay", "video", "calibrate")
     assert [shlex.split(line)[:2] for line in COMMANDS] == [["aesjax", word] for word in shown]
     for line in COMMANDS:
         words = shlex.split(line)[1:]
@@ -46,6 +52,7 @@ def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "report: runs/first/report/index.html" in said
     assert "replay: runs/first/replay/summary.md" in said
+    assert "calibration: runs/first/calibration.md" in said
     assert "video: runs/first/video/SAC-abrupt-1.gif" in said
     assert (tmp_path / "runs" / "first" / "video" / "SAC-abrupt-1.gif").stat().st_size > 10_000
     table = [[cell.strip() for cell in line.split("|")] for line in said.splitlines() if line.startswith("| abrupt")]

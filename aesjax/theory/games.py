@@ -49,7 +49,7 @@ def switching(
     rounds: int,
     switches: int,
     *,
-    gap: float = 0.25,
+    gap: float | tuple[float, float] = 0.25,
     noise: float = 0.35,
     floor: float = 1e-3,
     placement: tuple[float, float] = (0.0, 1.0),
@@ -60,16 +60,23 @@ def switching(
     """Noisy linear losses ``0.5 + U(-noise, noise)`` with one better arm, which switches.
 
     Args:
-      gap: how much lower the best arm's mean loss is.
+      gap: how much lower the best arm's mean loss is; a pair draws one log-uniformly between them for every segment,
+        so that at any scale some gap is as hard as it can be.
       floor: of the truncated simplex; comparators are its vertices.
       placement: share of the rounds in which the switches fall (a burst when short).
       proxy_delay: rounds by which the proxy lags behind the true drift.
       proxy_noise: mean of an exponential noise floor that is added to the proxy.
       observed: the proxy is the learner's own loss.
     """
-    best = best_arms(rng, arms, rounds, switch_times(rng, rounds, switches, placement))
+    times = switch_times(rng, rounds, switches, placement)
+    best = best_arms(rng, arms, rounds, times)
+    if isinstance(gap, tuple):
+        drawn = np.exp(rng.uniform(np.log(gap[0]), np.log(gap[1]), switches + 1))
+        gaps = drawn[np.searchsorted(times, np.arange(rounds), side="right")]
+    else:
+        gaps = np.full(rounds, gap)
     loss = 0.5 + rng.uniform(-noise, noise, (rounds, arms))
-    loss[np.arange(rounds), best] -= gap
+    loss[np.arange(rounds), best] -= gaps
     comparator = segment_comparator(best, arms, floor)
     drift = np.abs(np.diff(comparator, axis=0, prepend=comparator[:1])).sum(-1)
     proxy = delayed(drift, proxy_delay) + proxy_noise * rng.exponential(size=rounds)

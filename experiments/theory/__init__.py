@@ -1,0 +1,1 @@
+"""The studies behind the scripts `experiments/theory_*.py`, part by part."""

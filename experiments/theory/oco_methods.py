@@ -1,0 +1,145 @@
+"""The methods of the online-learning study: each a learner with one scale, tuned by theory or in hindsight."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from aesjax import schedules
+from aesjax.theory import bounds, learners
+from aesjax.theory.oco import Game, Learner, play
+from aesjax.theory.simplex import largest_log_range
+
+__all__ = ["FLOOR", "METHODS", "SCALES", "WEIGHTS", "C", "Method", "Tuning", "outcomes", "stack", "tuning"]
+
+Array = jax.Array
+C, FLOOR, SPREAD = 10.0, 1e-3, 0.5  # steps per weight, floor of the truncated simplex, bound on the losses' half-range
+WEIGHTS = (1e-3, 0.3)  # clip of every scheduled weight; c * 0.3**2 < 1 keeps the entropy step stable
+SCALES = 2.0 ** np.arange(-4, 7.5, 0.5)  # times the theory's tuning; the same number of them for every method
+
+
+class Tuning(NamedTuple):
+    """What theory would set for one game if it knew the comparator's path; all ()."""
+
+    weight: Any  # constant entropy weight
+    eta: Any  # constant step without an entropy term
+    share: Any  # switches per round
+    kappa: Any  # scale of the square-root rule
+
+
+class Method(NamedTuple):
+    """A learner with one scale: 1 is the theory's tuning."""
+
+    label: str
+    build: Callable[[Any, Tuning, int], Learner]  # scale, tuning, rounds
+    tuned: bool = True  # False: has no scale
+
+
+def tuning(game: Game, switches: int, floor: float = FLOOR) -> Tuning:
+    """The theory's choices for a game; needs the true comparator."""
+    rounds, arms = game.loss.shape
+    drift = np.abs(np.diff(np.asarray(game.comparator), axis=0, prepend=game.comparator[:1])).sum(-1)
+    kappa = bounds.self_consistent_kappa(arms, floor, C, SPREAD)
+    constants = bounds.sharp_constants(arms, floor, C, SPREAD, 3.0**0.5 * kappa)
+    weight = bounds.constant_weight(arms, C, constants, jnp.asarray(drift))
+    mass = 2.0 * np.log(arms) + float(largest_log_range(arms, floor)) * drift.sum()
+    eta = np.sqrt(mass / (SPREAD**2 * rounds))
+    return Tuning(float(weight), float(eta), max(switches, 1) / rounds, float(kappa))
+
+
+def _rule(scale: Any, t: Tuning) -> dict:
+    return {"kappa": scale * t.kappa, "beta": 0.0, "lambda_min": WEIGHTS[0], "lambda_max": WEIGHTS[1]}
+
+
+def _aes(scale: Any, t: Tuning, rounds: int) -> Any:
+    return schedules.aes(learners.drift_proxy, **_rule(scale, t))
+
+
+def _aes_r(scale: Any, t: Tuning, rounds: int) -> Any:
+    base = jnp.clip(scale * t.weight, *WEIGHTS)
+    return schedules.aes_r(learners.drift_proxy, base, rounds, lambda_max=WEIGHTS[1])
+
+
+def _oracle(scale: Any, t: Tuning, rounds: int) -> Any:
+    rule = _rule(scale, t)
+    del rule["beta"]
+    return learners.per_round_oracle(**rule)
+
+
+_SCHEDULES: dict[str, tuple[str, Callable[[Any, Tuning, int], Any]]] = {
+    "constant": ("constant", lambda s, t, n: schedules.fixed(jnp.clip(s * t.weight, *WEIGHTS))),
+    "aes": ("AES (paper)", _aes),
+    "aes_prior": ("AES-P", lambda s, t, n: schedules.aes_prior(learners.drift_proxy, **_rule(s, t))),
+    "aes_d": ("AES-D", lambda s, t, n: schedules.aes_d(learners.drift_proxy, window=0.05 * n, **_rule(s, t))),
+    "aes_m": ("AES-M", lambda s, t, n: schedules.aes_m(learners.drift_proxy, horizon=n, **_rule(s, t))),
+    "aes_r": ("AES-R", _aes_r),
+    "envelope": ("monotone envelope", lambda s, t, n: learners.envelope(_aes(s, t, n))),
+    "oracle": ("per-round oracle", _oracle),
+}
+
+
+def _mirror(schedule: Callable[[Any, Tuning, int], Any], entropy: float) -> Callable[[Any, Tuning, int], Learner]:
+    return lambda s, t, n: learners.mirror(schedule(s, t, n), C, FLOOR, entropy=entropy)
+
+
+METHODS: dict[str, Method] = {
+    "frozen": Method("frozen uniform", lambda s, t, n: learners.frozen(), tuned=False),
+    **{name: Method(label, _mirror(build, 1.0)) for name, (label, build) in _SCHEDULES.items()},
+    **{
+        f"{name}_plain": Method(f"{label}, no entropy", _mirror(build, 0.0))
+        for name, (label, build) in _SCHEDULES.items()
+        if name != "constant"
+    },
+    "constant_plain": Method("constant, no entropy", lambda s, t, n: learners.hedge(s * t.eta, floor=FLOOR)),
+    "fixed_share": Method("fixed share S/T", lambda s, t, n: learners.hedge(s * t.eta, share=t.share, floor=FLOOR)),
+    "fixed_share_tuned": Method(
+        "fixed share, tuned", lambda s, t, n: learners.hedge(t.eta, share=jnp.minimum(s * t.share, 0.5), floor=FLOOR)
+    ),
+    "ader": Method("Ader", lambda s, t, n: learners.ader(n, FLOOR, scale=s)),
+    "restart": Method(
+        "restart at true switches",
+        lambda s, t, n: learners.mirror(
+            schedules.fixed(s * t.eta / C), C, FLOOR, entropy=0.0, restart=1.0
+        ),
+    ),
+}  # fmt: skip
+
+
+def stack(items: Sequence[Any]) -> Any:
+    """Equally shaped tuples to one tuple of arrays with a leading axis."""
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *items)
+
+
+def outcomes(
+    build: Callable[[Any, Tuning, int], Learner], games: Game, tunings: Tuning, scales: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Total regret and mean weight, both (games, scales), of one method on stacked games.
+
+    The axis of games is divided among the devices, padded to a multiple of their number. Compiled once for every
+    ``build`` and shape, so keep the function and the number of games. ``scales`` may have further axes.
+    """
+    count, rounds = games.loss.shape[:2]
+    devices = len(jax.local_devices())
+    padded = np.arange(-(-count // devices) * devices) % count
+    given = jax.tree.map(lambda leaf: np.asarray(leaf)[padded], (games, tunings))
+    regret, weight = _compiled(build, rounds)(jnp.asarray(scales), *given)
+    return np.asarray(regret)[:count], np.asarray(weight)[:count]
+
+
+@functools.cache
+def _compiled(build: Callable[[Any, Tuning, int], Learner], rounds: int) -> Callable:
+    mesh = Mesh(np.array(jax.local_devices()), axis_names=("games",))
+
+    def one(scale: Array, game: Game, t: Tuning) -> tuple[Array, Array]:
+        played = play(build(scale, t, rounds), game)
+        return jnp.sum(played.regret), jnp.mean(played.weight)
+
+    over = jax.vmap(jax.vmap(one, in_axes=(0, None, None)), in_axes=(None, 0, 0))
+    rows = PartitionSpec("games")
+    return jax.jit(
+        jax.shard_map(over, mesh=mesh, in_specs=(PartitionSpec(), rows, rows), out_specs=rows, check_vma=False)
+    )
