@@ -4,6 +4,7 @@ Points are arrays (..., K) whose last axis is the simplex; ``log_x`` is the loga
 zero. The truncated simplex is ``{x : x_i >= floor}`` with ``floor <= 1/K``; floor 0 is the full simplex.
 """
 
+import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlogy
 
@@ -79,8 +80,8 @@ def project(log_y: Array, floor: Array | float) -> Array:
     """Exact KL projection onto the truncated simplex, in log space: ``argmin_x KL(x, y)``, the paper's mirror step.
 
     The solution floors the smallest coordinates and scales the others by one factor. Which ones are floored is found
-    by K passes: floor what falls short, scale the rest to the mass that is left, repeat; each pass floors at least
-    one more coordinate or none for good.
+    in passes: floor what falls short, scale the rest to the mass that is left, until nothing more falls short. A pass
+    floors for good, so there are fewer than K; in a descent there are rarely more than two, hence a loop.
 
     Args:
       log_y: (..., K) logarithm of a positive vector, need not sum to one.
@@ -89,19 +90,25 @@ def project(log_y: Array, floor: Array | float) -> Array:
     Returns:
       (..., K) logarithm of the projection.
     """
-    size = log_y.shape[-1]
     floor = jnp.asarray(floor, log_y.dtype)
-    log_floor = jnp.log(floor)
     log_y = log_y - jnp.max(log_y, axis=-1, keepdims=True)
     y = jnp.exp(log_y)  # what underflows here is floored, or too small to count in the mass
-    floored = jnp.zeros(log_y.shape, bool)
-    scaled = log_y - jnp.log(jnp.sum(y, axis=-1, keepdims=True))
-    for _ in range(size - 1):  # the largest coordinate is never floored
-        floored = floored | (scaled < log_floor)
-        count = jnp.sum(floored, axis=-1, keepdims=True)
+
+    def masses(floored: Array) -> tuple[Array, Array]:
+        """Mass that the free coordinates have and mass that they must have, (..., 1) each."""
         free = jnp.sum(jnp.where(floored, 0.0, y), axis=-1, keepdims=True)
-        scaled = jnp.where(floored, log_floor, log_y - jnp.log(free) + jnp.log1p(-count * floor))
-    return scaled
+        return free, 1.0 - floor * jnp.sum(floored, axis=-1, keepdims=True)
+
+    def one_pass(floored: Array) -> Array:
+        free, wanted = masses(floored)
+        return floored | (y * wanted < floor * free)
+
+    none = jnp.zeros(log_y.shape, bool)
+    _, floored = jax.lax.while_loop(
+        lambda sets: jnp.any(sets[0] != sets[1]), lambda sets: (sets[1], one_pass(sets[1])), (none, one_pass(none))
+    )
+    free, wanted = masses(floored)
+    return jnp.where(floored, jnp.log(floor), log_y - jnp.log(free) + jnp.log(wanted))
 
 
 def mirror_step(log_x: Array, gradient: Array, eta: Array | float, floor: Array | float = 0.0) -> Array:
