@@ -13,9 +13,9 @@ import tyro
 
 from aesjax.measure.stats import Interval, t_interval
 from aesjax.schedules import calibration as cal
-from experiments import calibration_worlds as worlds
-from experiments.calibration_worlds import DELTA, HORIZONS, ROUNDS, RUNS, SIZES, WINDOW, split_expectation
-from experiments.theory_findings import (
+from experiments.theory import calibration_worlds as worlds
+from experiments.theory.calibration_worlds import DELTA, HORIZONS, ROUNDS, RUNS, SIZES, WINDOW, split_expectation
+from experiments.theory.findings import (
     Finding,
     Study,
     claim,

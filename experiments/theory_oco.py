@@ -7,7 +7,7 @@ import time
 
 import tyro
 
-from experiments.theory_findings import Study, open_folder, start_double_precision, write
+from experiments.theory.findings import Study, open_folder, start_double_precision, write
 
 
 def main(study: Study) -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from experiments.theory.findings import log_log_slope
 from experiments.theory.oco_grid import NO_ENTROPY, RATE_METHODS, hindsight, theory
 from experiments.theory.oco_methods import METHODS
-from experiments.theory_findings import log_log_slope
 
 __all__ = ["draw", "tables"]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from aesjax.measure.stats import Interval
 from aesjax.theory import games
+from experiments.theory.findings import Finding, Study, claim, log_log_slope, paired, show
 from experiments.theory.oco_methods import METHODS, SCALES, outcomes, stack, tuning
-from experiments.theory_findings import Finding, Study, claim, log_log_slope, paired, show
 
 __all__ = [
     "FEW",

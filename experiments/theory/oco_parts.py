@@ -10,9 +10,9 @@ import numpy as np
 from aesjax import schedules
 from aesjax.theory import games, learners
 from aesjax.theory.oco import Game, Learner, play
+from experiments.theory.findings import Finding, Study, claim, log_log_slope, paired, show
 from experiments.theory.oco_grid import FEW, hindsight, measure, switching_groups, theory
 from experiments.theory.oco_methods import FLOOR, METHODS, SCALES, WEIGHTS, C, Tuning, outcomes, stack, tuning
-from experiments.theory_findings import Finding, Study, claim, log_log_slope, paired, show
 
 __all__ = ["bursts", "full_simplex", "observed", "other_losses", "proxies", "traces"]
 

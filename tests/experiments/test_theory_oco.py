@@ -1,8 +1,6 @@
 """The online-learning study on games of 256 rounds: its numbers, its findings, its files, its refusals."""
 
 import json
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 
 from aesjax.theory import games, oco
 from experiments.theory import oco_figures, oco_grid, oco_methods, oco_parts
-from experiments.theory_findings import Study, claim, log_log_slope, open_folder, paired, slopes, write
+from experiments.theory.findings import Study, claim, log_log_slope, open_folder, paired, slopes, write
 
 SEEDS, ROUNDS = 3, 256
 
@@ -111,17 +109,6 @@ def test_slopes_and_claims():
     assert log_log_slope(x, y).value == pytest.approx(0.6)
     assert paired(np.array([1.0, 2.0, 3.0]), np.zeros(3)).value == 2.0
     assert [claim("", "", holds, "").outcome for holds in (True, False, None)] == ["confirmed", "refuted", "undecided"]
-
-
-@pytest.mark.parametrize("script", ["theory_oco", "theory_softmdp", "theory_calibration"])
-def test_a_script_refuses_a_full_folder_in_one_sentence(script, tmp_path):
-    (tmp_path / "old").write_text("results")
-    command = [sys.executable, f"experiments/{script}.py", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2
-    assert done.stderr.strip().splitlines()[-1].startswith("aesjax: --out")
-    assert "Traceback" not in done.stderr
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["old"]
 
 
 def test_one_seed_has_no_interval(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import lsq_linear
 
 from aesjax.schedules import calibration as cal
-from experiments import calibration_worlds as worlds
+from experiments.theory import calibration_worlds as worlds
 from tests.theory.generators import proxies
 
 REPETITIONS = 10_000

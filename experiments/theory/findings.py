@@ -1,6 +1,7 @@
 """What the theory scripts share: predictions with their outcome and interval, and the files they are written to."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -90,11 +91,12 @@ def open_folder(study: Study) -> None:
 
 
 def start_double_precision() -> None:
-    """Double precision, and one CPU device per core, before JAX starts."""
+    """Double precision and one CPU device per core, before JAX starts; figures without a screen."""
     import jax
 
     from experiments.cli import start_jax
 
+    os.environ.setdefault("MPLBACKEND", "Agg")
     start_jax(None)
     jax.config.update("jax_enable_x64", True)
 
@@ -133,7 +135,7 @@ def write(
 
 def _dump(record: Mapping[str, Any]) -> str:
     """JSON with a line per array, so that a record stays readable and its differences small."""
-    text = json.dumps(record, indent=1, default=_plain)
+    text = json.dumps(_plain(record), indent=1)
     return re.sub(r"\[\s+((?:[-+.\deINaninfty]+,\s+)*[-+.\deINaninfty]+)\s+\]", _one_line, text)
 
 
@@ -142,11 +144,15 @@ def _one_line(found: re.Match[str]) -> str:
 
 
 def _plain(x: Any) -> Any:
-    """NumPy values as plain numbers of six digits, which is more than any interval here resolves."""
-    if isinstance(x, np.generic):
-        x = x.item()
-        return float(f"{x:.6g}") if isinstance(x, float) else x
-    values = np.asarray(x)
-    if values.dtype.kind != "f":
-        return values.tolist()
-    return np.vectorize(lambda v: float(f"{v:.6g}"), otypes=[object])(values).tolist()
+    """Plain lists and numbers of six digits, which is more than any interval here resolves."""
+    if isinstance(x, Mapping):
+        return {str(key): _plain(value) for key, value in x.items()}
+    if hasattr(x, "_asdict"):
+        return _plain(x._asdict())
+    if isinstance(x, list | tuple):
+        return [_plain(value) for value in x]
+    if isinstance(x, str | bool | int | None):
+        return x
+    if isinstance(x, float):
+        return float(f"{x:.6g}")
+    return _plain(np.asarray(x).tolist())

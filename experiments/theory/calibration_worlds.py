@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from aesjax.schedules import calibration as cal
-from experiments.theory_findings import Study
+from experiments.theory.findings import Study
 
 __all__ = [
     "DELTA",
