@@ -11,10 +11,9 @@ import numpy as np
 from aesjax.theory.softmdp import SoftMDP, occupancy
 from aesjax.types import Array
 
-__all__ = ["DRIFTS", "MOVES", "arrows", "drift_weights", "goal_weights", "gridworld", "start_at", "visitation"]
+__all__ = ["MOVES", "arrows", "goal_weights", "gridworld", "start_at", "visitation"]
 
 MOVES = np.array([[0, 0], [-1, 0], [0, 1], [1, 0], [0, -1]])  # (A, 2) row and column: stay, up, right, down, left
-DRIFTS = ("abrupt", "linear", "periodic", "mixed")
 
 
 def goal_weights(goal: Array, *, size: int = 5) -> Array:
@@ -77,47 +76,6 @@ def start_at(cell: tuple[int, int], *, size: int = 5, uniform: Array | float = 0
         raise ValueError(f"the start cell must lie in a grid of {size} rows and columns; got {cell}")
     place = jax.nn.one_hot(cell[0] * size + cell[1], size * size, dtype=jnp.result_type(float))
     return (1.0 - uniform) * place + uniform / (size * size)
-
-
-def drift_weights(kind: str, waypoints: int, rounds: int, *, cycles: int = 4) -> np.ndarray:
-    """(rounds, waypoints): each row the convex combination of waypoints that is in force in that round.
-
-    Goals drift as ``weights @ goals``; rewards and kernels of arbitrary MDPs likewise, since convex combinations of
-    kernels are kernels. The total way travelled does not depend on ``rounds``.
-
-    Args:
-      kind: "abrupt": equal stretches at each waypoint; "linear": at constant speed through all of them; "periodic":
-        ``cycles`` times round the closed loop of them; "mixed": quiet at the first waypoint, all jumps evenly spread
-        over the tenth of the time around the middle, then quiet at the last one.
-      waypoints: static, at least 2.
-      rounds: static, at least 2.
-      cycles: static number of loops of "periodic".
-
-    Raises:
-      ValueError: an unknown kind, or too few waypoints or rounds.
-
-    >>> print(drift_weights("linear", 2, 3))
-    [[1.  0. ]
-     [0.5 0.5]
-     [0.  1. ]]
-    """
-    if waypoints < 2 or rounds < 2:
-        raise ValueError(f"a drift needs at least 2 waypoints and 2 rounds; got {waypoints} and {rounds}")
-    step = np.arange(rounds)
-    if kind == "abrupt":
-        position = step * waypoints // rounds
-    elif kind == "linear":
-        position = (waypoints - 1) * step / (rounds - 1)
-    elif kind == "periodic":
-        position = np.mod(waypoints * cycles * step / (rounds - 1), waypoints)
-    elif kind == "mixed":
-        position = np.clip(1 + np.floor((step / rounds - 0.45) / 0.1 * (waypoints - 1)), 0, waypoints - 1)
-    else:
-        raise ValueError(f"unknown drift {kind!r}; kinds: {', '.join(DRIFTS)}")
-    lower = np.floor(position).astype(int)
-    share = position - lower
-    eye = np.eye(waypoints)
-    return (1.0 - share)[:, None] * eye[lower % waypoints] + share[:, None] * eye[(lower + 1) % waypoints]
 
 
 def visitation(mdp: SoftMDP, log_policy: Array, start: Array, goal: Array, *, size: int = 5) -> Array:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from aesjax.schedules.accumulated import aes_d
-from aesjax.schedules.rule import bounded
+from aesjax.schedules.rule import bounded, read_signal
 from aesjax.theory.oco import Feedback, Learner
 from aesjax.theory.simplex import fixed_share, mirror_step
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
@@ -16,10 +16,8 @@ __all__ = ["ader", "drift_proxy", "envelope", "frozen", "hedge", "mirror", "per_
 
 
 def drift_proxy(signals: Signals) -> Array:
-    """The proxy of a game's round, which `mirror` reports as ``Signals.true_drift``; () float32."""
-    if signals.true_drift is None:
-        raise ValueError("drift_proxy needs Signals.true_drift of shape (), which is not reported (None).")
-    return jnp.asarray(signals.true_drift, jnp.float32)
+    """The proxy that reads ``Signals.true_drift``, where games and sequences report theirs; () float32."""
+    return read_signal("drift_proxy", signals, "true_drift", 0)
 
 
 def _uniform(size: int) -> Array:

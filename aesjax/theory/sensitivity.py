@@ -14,7 +14,6 @@ from aesjax.theory.softmdp import SoftMDP, Solution, evaluate, occupancy, surrog
 from aesjax.types import Array
 
 __all__ = [
-    "DRIFTS",
     "Change",
     "bias_a8",
     "bias_a9",
@@ -22,7 +21,6 @@ __all__ = [
     "comparator_drift_bound",
     "comparator_drift_tanh",
     "drift_budget",
-    "drift_sequence",
     "guaranteed_floor",
     "lag_one_bound",
     "largest_gap",
@@ -42,8 +40,6 @@ __all__ = [
     "span",
     "temperature_drift_bound",
 ]
-
-DRIFTS = ("abrupt", "linear", "periodic")
 
 
 class Change(NamedTuple):
@@ -265,43 +261,3 @@ def largest_gap(reward: Array, discount: Array, temperature: Array, actions: int
 
 
 # --- sequences of MDPs ---
-
-
-def drift_sequence(ends: SoftMDP, kind: str, rounds: int, cycles: int = 1) -> SoftMDP:
-    """T MDPs between the given ones, mixing rewards and kernels with equal weights.
-
-    Args:
-      ends: N stacked MDPs, reward (N, S, A) and so on; the first one's discount and temperature hold throughout.
-      kind: ``linear`` walks through the ends at equal speed in parts of equal length, ``abrupt`` stays at each for an
-        equal time, ``periodic`` swings from the first end to the second and back, as a cosine (others are not used).
-      rounds: T >= 2.
-      cycles: full swings of ``periodic``; at least 1.
-
-    Returns:
-      T stacked MDPs, reward (T, S, A), transition (T, S, A, S), discount (T,), temperature (T,).
-
-    Raises:
-      ValueError: for an unknown kind, fewer than 2 ends or rounds, or fewer than 1 cycle.
-    """
-    if kind not in DRIFTS:
-        raise ValueError(f"unknown drift {kind!r}; there are: {', '.join(DRIFTS)}")
-    count = ends.reward.shape[0]
-    if ends.reward.ndim != 3 or count < 2:
-        raise ValueError(f"drift_sequence needs at least 2 stacked MDPs, reward (N, S, A); got {ends.reward.shape}")
-    if rounds < 2 or cycles < 1:
-        raise ValueError(f"drift_sequence needs rounds >= 2 and cycles >= 1; got {rounds} and {cycles}")
-    t = jnp.arange(rounds, dtype=ends.reward.dtype)
-    if kind == "linear":
-        place = t * (count - 1) / (rounds - 1)
-    elif kind == "abrupt":
-        place = jnp.floor(t * count / rounds)
-    else:
-        place = (1.0 - jnp.cos(2.0 * jnp.pi * cycles * t / rounds)) / 2.0
-    nodes = jnp.arange(count, dtype=t.dtype)
-    weights = jnp.maximum(1.0 - jnp.abs(place[:, None] - nodes[None, :]), 0.0)  # (T, N), each row sums to one
-    return SoftMDP(
-        jnp.tensordot(weights, ends.reward, 1, precision="highest"),
-        jnp.tensordot(weights, ends.transition, 1, precision="highest"),
-        jnp.full((rounds,), ends.discount[0]),
-        jnp.full((rounds,), ends.temperature[0]),
-    )

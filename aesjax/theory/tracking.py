@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from aesjax.schedules import critic_drift
-from aesjax.schedules.rule import read_signal
 from aesjax.theory.simplex import mirror_step
 from aesjax.theory.softmdp import SoftMDP, Solution, regret, solve
 from aesjax.types import Array, EntropySchedule, Signals
@@ -27,7 +26,6 @@ __all__ = [
     "restart",
     "sequence",
     "track",
-    "true_drift",
 ]
 
 
@@ -63,11 +61,6 @@ def noisy(q: Array, sigma: Array | float, key: Array) -> Array:
     return q + sigma * jax.random.normal(key, (q.size,), q.dtype).reshape(q.shape)  # flat: much faster to compile
 
 
-def true_drift(signals: Signals) -> Array:
-    """The proxy that reads the comparator's own drift, () in [0, 2]; nobody has it outside a laboratory."""
-    return read_signal("proxy 'true_drift'", signals, "true_drift", 0)
-
-
 observed_drift = critic_drift(source="fresh")
 """The proxy a learner can have: l1 distance of its policy from the soft-greedy policy of the values just seen."""
 
@@ -91,7 +84,7 @@ def track(
     Args:
       problem: the sequence.
       seen: (T, S, A) revealed action values, see `noisy`.
-      rule: a schedule that reads `true_drift` or `observed_drift`, copied for every state; or the weights
+      rule: a schedule that reads `learners.drift_proxy` or `observed_drift`, copied for every state; or the weights
         themselves, (T,) or (T, S).
       coupling: () c, steps per weight. The weight is cut where ``c * lam * (mu + entropy * lam) = 1``: the step then
         lands on its fixed point, and a larger one would overshoot it.

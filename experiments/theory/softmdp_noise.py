@@ -9,7 +9,8 @@ import numpy as np
 from aesjax.measure.stats import Interval, t_interval
 from aesjax.schedules import aes, aes_d, aes_m, aes_prior, aes_r
 from aesjax.theory import tracking
-from aesjax.theory.gridworld import drift_weights
+from aesjax.theory.drifts import drift_weights
+from aesjax.theory.learners import drift_proxy
 from aesjax.types import Array
 from experiments.theory.findings import Finding, Study, claim, log_log_slope, show, slopes
 from experiments.theory.softmdp_tracking import (
@@ -41,7 +42,7 @@ def arms(count: int) -> dict[str, Arm]:
     """Every schedule with a grid of the same number of scales."""
     kappa = np.geomspace(0.003, 3.0, count)
     weight = np.geomspace(2e-3, 1.0, count) / (COUPLING * MU)  # gains 0.002 to 1
-    true, seen = tracking.true_drift, tracking.observed_drift
+    true, seen = drift_proxy, tracking.observed_drift
     return {
         "constant": Arm(constant_arm, weight),
         "aes": Arm(lambda s, n: aes(true, kappa=s, beta=0.0, **WIDE), kappa),

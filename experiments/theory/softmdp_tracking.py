@@ -12,7 +12,9 @@ from aesjax.measure.stats import Interval, t_interval
 from aesjax.schedules import aes, fixed
 from aesjax.theory import tracking
 from aesjax.theory.bounds import self_consistent_kappa
-from aesjax.theory.gridworld import drift_weights, gridworld, start_at
+from aesjax.theory.drifts import drift_weights
+from aesjax.theory.gridworld import gridworld, start_at
+from aesjax.theory.learners import drift_proxy
 from aesjax.theory.simplex import largest_log_range
 from aesjax.theory.softmdp import SoftMDP
 from aesjax.types import Array, EntropySchedule
@@ -94,7 +96,7 @@ def constant_arm(scale: Array, rounds: int) -> EntropySchedule:
 
 def aes_arm(scale: Array, rounds: int) -> EntropySchedule:
     """The paper's schedule on the true drift, without smoothing."""
-    return aes(tracking.true_drift, kappa=scale, beta=0.0, **WIDE)
+    return aes(drift_proxy, kappa=scale, beta=0.0, **WIDE)
 
 
 def _exact(problems: tracking.Sequence, make: Make, scales: Array, entropy: Array, c: Array) -> Array:

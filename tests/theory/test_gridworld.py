@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax.theory.gridworld import DRIFTS, MOVES, arrows, drift_weights, goal_weights, gridworld, start_at, visitation
+from aesjax.theory.drifts import DRIFTS, drift_weights
+from aesjax.theory.gridworld import MOVES, arrows, goal_weights, gridworld, start_at, visitation
 from aesjax.theory.softmdp import occupancy, solve
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from aesjax.schedules import aes, aes_r, fixed
-from aesjax.theory.gridworld import drift_weights
+from aesjax.theory.drifts import drift_weights
+from aesjax.theory.learners import drift_proxy
 from aesjax.theory.sensitivity import lag_one_bound
 from aesjax.theory.softmdp import SoftMDP, soft_return, solve
 from aesjax.theory.tracking import (
@@ -17,7 +18,6 @@ from aesjax.theory.tracking import (
     restart,
     sequence,
     track,
-    true_drift,
 )
 
 MU, GAMMA, ROUNDS = 0.1, 0.9, 48
@@ -138,7 +138,7 @@ def test_lag_one_is_flat_in_the_rounds_and_falls_as_one_over_them_after_the_firs
 
 
 def test_aes_grows_with_the_rounds_where_lag_one_does_not(linear):
-    schedule = aes(true_drift, kappa=1.0, beta=0.0, lambda_min=0.0, lambda_max=1e3)
+    schedule = aes(drift_proxy, kappa=1.0, beta=0.0, lambda_min=0.0, lambda_max=1e3)
     ratios = [
         follow(p, schedule, coupling=1.0, entropy=1.0).regret.sum(-1)
         for p in (linear, problems("linear", rounds=4 * ROUNDS))
