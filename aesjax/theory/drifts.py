@@ -33,7 +33,8 @@ def drift_weights(kind: str, waypoints: int, rounds: int, *, cycles: int = 4) ->
      [0.  1. ]]
     """
     if waypoints < 2 or rounds < 2 or cycles < 1:
-        raise ValueError(f"a drift needs at least 2 waypoints, 2 rounds and 1 cycle; got {waypoints}, {rounds} and {cycles}")
+        given = f"{waypoints}, {rounds} and {cycles}"
+        raise ValueError(f"a drift needs at least 2 waypoints, 2 rounds and 1 cycle; got {given}")
     step = np.arange(rounds)
     if kind == "abrupt":
         position = step * waypoints // rounds
