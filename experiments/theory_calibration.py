@@ -19,6 +19,7 @@ from experiments.theory.findings import (
     Finding,
     Study,
     claim,
+    every,
     open_folder,
     show,
     slopes,
@@ -49,11 +50,6 @@ def above(values: np.ndarray, bar: float) -> bool | None:
 def below(values: np.ndarray, bar: float) -> bool | None:
     """Is the mean of (seeds,) below the bar?"""
     return above(-np.asarray(values), -bar)
-
-
-def every(*verdicts: bool | None) -> bool | None:
-    """False if one is False, else None if one is None."""
-    return False if False in verdicts else None if None in verdicts else True
 
 
 def agrees(values: np.ndarray, expected: Sequence[float]) -> bool:

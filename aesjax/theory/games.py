@@ -11,6 +11,7 @@ from aesjax.theory.oco import Game
 __all__ = [
     "best_arms",
     "delayed",
+    "drift",
     "drifting_utilities",
     "minimax_gap",
     "segment_comparator",
@@ -78,14 +79,18 @@ def switching(
     loss = 0.5 + rng.uniform(-noise, noise, (rounds, arms))
     loss[np.arange(rounds), best] -= gaps
     comparator = segment_comparator(best, arms, floor)
-    drift = np.abs(np.diff(comparator, axis=0, prepend=comparator[:1])).sum(-1)
-    proxy = delayed(drift, proxy_delay) + proxy_noise * rng.exponential(size=rounds)
+    proxy = delayed(drift(comparator), proxy_delay) + proxy_noise * rng.exponential(size=rounds)
     return Game(loss, comparator, proxy, observed=np.float64(observed))
 
 
 def segment_comparator(best: np.ndarray, arms: int, floor: float) -> np.ndarray:
     """(rounds,) int -> (rounds, arms): the vertex of the truncated simplex at the best arm."""
     return floor + (1.0 - arms * floor) * np.eye(arms)[best]
+
+
+def drift(comparator: np.ndarray) -> np.ndarray:
+    """(rounds, arms) -> (rounds,): `aesjax.theory.oco.path` on the host, in the precision of the comparator."""
+    return np.abs(np.diff(comparator, axis=0, prepend=comparator[:1])).sum(-1)
 
 
 def delayed(proxy: np.ndarray, rounds: int) -> np.ndarray:
@@ -109,5 +114,4 @@ def drifting_utilities(
     logits = q / curvature
     best = np.exp(logits - logits.max(-1, keepdims=True))
     comparator = floor + (1.0 - arms * floor) * best / best.sum(-1, keepdims=True)
-    drift = np.abs(np.diff(comparator, axis=0, prepend=comparator[:1])).sum(-1)
-    return Game(-q, comparator, drift, curvature=np.float64(curvature))
+    return Game(-q, comparator, drift(comparator), curvature=np.float64(curvature))

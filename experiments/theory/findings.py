@@ -17,6 +17,7 @@ __all__ = [
     "Finding",
     "Study",
     "claim",
+    "every",
     "log_log_slope",
     "open_folder",
     "paired",
@@ -53,6 +54,11 @@ class Finding(NamedTuple):
 def claim(name: str, prediction: str, holds: bool | None, measured: str) -> Finding:
     """A finding whose outcome is ``holds``; None where the intervals decide nothing."""
     return Finding(name, prediction, "undecided" if holds is None else OUTCOMES[0] if holds else OUTCOMES[1], measured)
+
+
+def every(*verdicts: bool | None) -> bool | None:
+    """False if one is False, else None if one is None."""
+    return False if False in verdicts else None if None in verdicts else True
 
 
 def paired(x: np.ndarray, y: np.ndarray) -> Interval:

@@ -163,6 +163,10 @@ def main_grid(study: Study, rounds: int) -> tuple[dict, list[Finding]]:
     return data, findings
 
 
+def _named(intervals: dict[str, Interval], names: Sequence[str]) -> str:
+    return "; ".join(f"{METHODS[n].label} {show(intervals[n])}" for n in names)
+
+
 def rates(study: Study, horizons: Sequence[int]) -> tuple[dict, list[Finding]]:
     """Exponents in T and in the number of switches on losses of the hardest gap: predictions 1 and 2."""
     still, moving, easy = {}, {}, {}
@@ -174,9 +178,7 @@ def rates(study: Study, horizons: Sequence[int]) -> tuple[dict, list[Finding]]:
         both = {n: np.stack([hindsight(r)[1], theory(r)[0]]) for n, r in both.items()}
         moving[rounds] = {n: r[0] for n, r in both.items()}
         still[rounds] = {n: r[1] for n, r in both.items()}
-        gap = measure(
-            switching_groups(study, 10, rounds, [0]), ("aes_prior", "aes_m", "constant", "aes", "oracle", "frozen")
-        )
+        gap = measure(switching_groups(study, 10, rounds, [0]), (*still_root, *held_back))
         easy[rounds] = {n: theory(r)[0] for n, r in gap.items()}
     counts = [1, 4, 16, 64]
     swept = measure(switching_groups(study, 10, horizons[-2], counts, minimax=True), RATE_METHODS)
@@ -194,13 +196,13 @@ def rates(study: Study, horizons: Sequence[int]) -> tuple[dict, list[Finding]]:
             "5.1-1a",
             "exponent 1/2 in T at the hardest gap (S = 4, tuned in hindsight): constant, AES-P, AES-M, Ader",
             all(abs(in_time[n].value - 0.5) < 0.1 for n in square_root),
-            "; ".join(f"{METHODS[n].label} {show(in_time[n])}" for n in square_root),
+            _named(in_time, square_root),
         ),
         claim(
             "5.1-1b",
             "exponent 1/2 in 1 + A_T at the hardest gap, same methods",
             all(abs(in_drift[n].value - 0.5) < 0.1 for n in square_root),
-            "; ".join(f"{METHODS[n].label} {show(in_drift[n])}" for n in square_root),
+            _named(in_drift, square_root),
         ),
     ]
     idle = {n: slope(easy, n) for n in held_back}
@@ -209,8 +211,7 @@ def rates(study: Study, horizons: Sequence[int]) -> tuple[dict, list[Finding]]:
             "5.1-2a",
             "without drift at a fixed gap, AES and the oracle (lambda_min = 0.001) are linear in T",
             all(idle[n].low > 0.9 for n in ("aes", "oracle")),
-            "; ".join(f"{METHODS[n].label} {show(x)}" for n, x in idle.items())
-            + " (with lambda_min = 0 both are the frozen player)",
+            _named(idle, held_back) + " (with lambda_min = 0 both are the frozen player)",
         )
     )
     quiet = {n: slope(still, n) for n in still_root}
@@ -219,16 +220,16 @@ def rates(study: Study, horizons: Sequence[int]) -> tuple[dict, list[Finding]]:
             "5.1-2b",
             "without drift AES-P, AES-M and the theory's constant grow like the root of T at the hardest gap",
             all(abs(quiet[n].value - 0.5) < 0.1 for n in still_root),
-            "; ".join(f"{METHODS[n].label} {show(quiet[n])}" for n in still_root),
+            _named(quiet, still_root),
         )
     )
     at_ease = {n: slope(easy, n) for n in still_root}
     findings.append(
         claim(
             "5.1-2c",
-            "and more slowly at a fixed gap (tuned in hindsight)",
+            "and more slowly at a fixed gap (theory's tuning)",
             all(at_ease[n].high < quiet[n].low for n in still_root),
-            "; ".join(f"{METHODS[n].label} {show(at_ease[n])}" for n in still_root),
+            _named(at_ease, still_root),
         )
     )
     data = {"horizons": horizons, "moving": moving, "still": still, "easy": easy, "switches": counts, "swept": swept}

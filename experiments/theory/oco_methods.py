@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from aesjax import schedules
-from aesjax.theory import bounds, learners
+from aesjax.theory import bounds, games, learners
 from aesjax.theory.oco import Game, Learner, play
 from aesjax.theory.simplex import largest_log_range
 
@@ -42,7 +42,7 @@ class Method(NamedTuple):
 def tuning(game: Game, switches: int, floor: float = FLOOR) -> Tuning:
     """The theory's choices for a game; needs the true comparator."""
     rounds, arms = game.loss.shape
-    drift = np.abs(np.diff(np.asarray(game.comparator), axis=0, prepend=game.comparator[:1])).sum(-1)
+    drift = games.drift(np.asarray(game.comparator))
     kappa = bounds.self_consistent_kappa(arms, floor, C, SPREAD)
     constants = bounds.sharp_constants(arms, floor, C, SPREAD, 3.0**0.5 * kappa)
     weight = bounds.constant_weight(arms, C, constants, jnp.asarray(drift))
@@ -115,17 +115,17 @@ def stack(items: Sequence[Any]) -> Any:
 
 
 def outcomes(
-    build: Callable[[Any, Tuning, int], Learner], games: Game, tunings: Tuning, scales: np.ndarray
+    build: Callable[[Any, Tuning, int], Learner], stacked: Game, tunings: Tuning, scales: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Total regret and mean weight, both (games, scales), of one method on stacked games.
 
     The axis of games is divided among the devices, padded to a multiple of their number. Compiled once for every
     ``build`` and shape, so keep the function and the number of games. ``scales`` may have further axes.
     """
-    count, rounds = games.loss.shape[:2]
+    count, rounds = stacked.loss.shape[:2]
     devices = len(jax.local_devices())
     padded = np.arange(-(-count // devices) * devices) % count
-    given = jax.tree.map(lambda leaf: np.asarray(leaf)[padded], (games, tunings))
+    given = jax.tree.map(lambda leaf: np.asarray(leaf)[padded], (stacked, tunings))
     regret, weight = _compiled(build, rounds)(jnp.asarray(scales), *given)
     return np.asarray(regret)[:count], np.asarray(weight)[:count]
 

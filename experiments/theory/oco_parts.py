@@ -281,5 +281,4 @@ def traces(rounds: int) -> dict[str, np.ndarray]:
     t = tuning(game, 4)
     names = ("constant", "aes", "aes_prior", "aes_d", "aes_m", "aes_r", "envelope", "oracle")
     weights = {n: np.asarray(jax.jit(lambda n=n: play(METHODS[n].build(1.0, t, rounds), game).weight)()) for n in names}
-    drift = np.abs(np.diff(np.asarray(game.comparator), axis=0)).sum(-1)
-    return {**weights, "switches": np.nonzero(drift)[0] + 1}
+    return {**weights, "switches": np.flatnonzero(games.drift(np.asarray(game.comparator)))}

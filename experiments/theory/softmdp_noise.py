@@ -12,7 +12,7 @@ from aesjax.theory import tracking
 from aesjax.theory.drifts import drift_weights
 from aesjax.theory.learners import drift_proxy
 from aesjax.types import Array
-from experiments.theory.findings import Finding, Study, claim, log_log_slope, show, slopes
+from experiments.theory.findings import Finding, Study, claim, every, log_log_slope, show, slopes
 from experiments.theory.softmdp_tracking import (
     MU,
     STATES,
@@ -161,10 +161,6 @@ def _nearer(interval: Interval, low: bool) -> bool | None:
     return (interval.value < BETWEEN) == low
 
 
-def _both(a: bool | None, b: bool | None) -> bool | None:
-    return False if a is False or b is False else None if a is None or b is None else True
-
-
 def _findings(data: dict[str, Any]) -> list[Finding]:
     e, table, extra = data["exponents"], data["arms"], data["entropy"]
     gentle, abrupt, cold = (log_log_slope(e["T"], e[k]["regret"]) for k in ("linear", "abrupt", "linear cold"))
@@ -206,13 +202,13 @@ def _findings(data: dict[str, Any]) -> list[Finding]:
         claim(
             "5.3-1",
             "linear drift, warm start: the best gain falls as T^(-2/3) and its regret grows as T^(1/3), not T^(1/2)",
-            _both(_nearer(gentle, True), abs(gain.value + 2 / 3) < 0.12),
+            every(_nearer(gentle, True), abs(gain.value + 2 / 3) < 0.12),
             f"regret {show(gentle)}, gain {show(gain)}; from the uniform policy, regret {show(cold)}",
         ),
         claim(
             "5.3-2",
             "abrupt drift: regret of the best gain grows as sqrt(S T)",
-            _both(_nearer(abrupt, False), _nearer(switches, False)),
+            every(_nearer(abrupt, False), _nearer(switches, False)),
             f"in T {show(abrupt)}, in the number of switches {show(switches)}",
         ),
         claim(
