@@ -1,13 +1,25 @@
-"""The words that the schedules and the learners exchange: one weight in, one tuple of signals out."""
+"""The words that schedules, learners and the laboratory exchange: signals, weights, and programs of one run."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import jax
 
-__all__ = ["Array", "EntropySchedule", "Proxy", "ScheduleLogs", "ScheduleState", "Signals"]
+__all__ = [
+    "STREAM",
+    "Array",
+    "EntropySchedule",
+    "Program",
+    "Proxy",
+    "ScheduleLogs",
+    "ScheduleState",
+    "Signals",
+]
 
 Array = jax.Array
+
+#: Prefix of metrics that hold many values per evaluation: one for every update, or a mean of several.
+STREAM = "stream_"
 
 
 class Signals(NamedTuple):
@@ -71,3 +83,15 @@ class Proxy(Protocol):
     def __call__(self, signals: Signals) -> Array:
         """The proxy of one step; raises when traced if its signal is absent."""
         ...
+
+
+class Program(NamedTuple):
+    """One run as pure functions. ``run`` is data that never changes, ``state`` is all that does.
+
+    ``step`` is the number of steps done, () int32, and the same for all stacked runs; it comes from the host, which
+    counts chunks, so nothing overflows on the device before 2^31 vector steps.
+    """
+
+    init: Callable[[Any], Any]  # run -> state
+    chunk: Callable[[Any, Any, Array], tuple[Any, dict[str, Array]]]  # state, run, step -> state, metrics
+    evaluate: Callable[[Any, Any, Array], dict[str, Array]]  # state, run, step -> metrics

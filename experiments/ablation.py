@@ -1,4 +1,4 @@
-"""The paper's mechanism ablation
+"""The paper's mechanism ablation: what coupling, clipping and the proxy contribute.
 
 Usage: python experiments/ablation.py --out DIR [any option of `aesjax run`]
 """
@@ -8,4 +8,4 @@ import sys
 from experiments.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main(["run", "--study", " what coupling, clipping and the proxy contribute.:ablation", *sys.argv[1:]]))
+    sys.exit(main(["run", "--study", "ablation", *sys.argv[1:]]))

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from envs.mujoco import TASKS
-from experiments.cli import DIVERGED, DONE, main
+from experiments.cli import main
+from experiments.cli.errors import DIVERGED, DONE
 
 
 def run_all(argv: list[str]) -> int:

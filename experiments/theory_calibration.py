@@ -17,7 +17,7 @@ from experiments.theory import calibration_worlds as worlds
 from experiments.theory.calibration_worlds import DELTA, HORIZONS, ROUNDS, RUNS, SIZES, WINDOW, split_expectation
 from experiments.theory.findings import (
     Finding,
-    Study,
+    TheoryStudy,
     claim,
     every,
     open_folder,
@@ -173,7 +173,7 @@ def findings_of(data: dict[str, Numbers]) -> list[Finding]:
     return out
 
 
-def measure(study: Study) -> dict[str, Numbers]:
+def measure(study: TheoryStudy) -> dict[str, Numbers]:
     """All simulations, per seed."""
     by_size = [
         worlds.over_seeds(study, total, partial(worlds.pair_coverage, size=size)) for size, total in SIZES.items()
@@ -283,7 +283,7 @@ def draw_floor(data: dict[str, Numbers]) -> Any:
     return figure
 
 
-def main(study: Study) -> None:
+def main(study: TheoryStudy) -> None:
     """Run everything and write findings and figures."""
     open_folder(study)
     start_double_precision()
@@ -300,4 +300,4 @@ def main(study: Study) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Study, description=__doc__))
+    main(tyro.cli(TheoryStudy, description=__doc__))

@@ -7,10 +7,10 @@ import time
 
 import tyro
 
-from experiments.theory.findings import Study, open_folder, start_double_precision, write
+from experiments.theory.findings import TheoryStudy, open_folder, start_double_precision, write
 
 
-def main(study: Study) -> None:
+def main(study: TheoryStudy) -> None:
     """Run every part and write the record."""
     open_folder(study)
     start_double_precision()
@@ -40,4 +40,4 @@ def main(study: Study) -> None:
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Study, description=__doc__))
+    main(tyro.cli(TheoryStudy, description=__doc__))

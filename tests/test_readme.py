@@ -83,7 +83,7 @@ def test_the_sensitivity_script_refuses_what_a_study_refuses(tmp_path, capsys):
 
 @pytest.mark.parametrize("study", re.findall(r"`((?:toy_table|ablation|sensitivity)\w*)`", TEXT))
 def test_every_study_it_names_exists(study):
-    from experiments.studies import STUDIES
+    from experiments.study.named import STUDIES
 
     assert study in STUDIES
 

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from aesjax.lab import checkpoint
-from aesjax.lab.store import STREAM
-from aesjax.lab.sweep import Executables, Program, Waves, step_array, take
+from aesjax.lab.sweep import Executables, Waves, step_array, take
+from aesjax.types import STREAM, Program
 
 if TYPE_CHECKING:
     import polars as pl

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from aesjax.types import STREAM
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -19,7 +21,6 @@ __all__ = [
     "CONFIG",
     "CURVES",
     "MANIFEST",
-    "STREAM",
     "STREAMS",
     "differing_fields",
     "environment",
@@ -32,7 +33,6 @@ __all__ = [
 
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
 STREAMS = "streams.parquet"
-STREAM = "stream_"  # prefix of metrics that hold many values per evaluation: one for every update, or strided
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
 
 

@@ -15,11 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from aesjax.types import Array
+from aesjax.types import Array, Program
 
 __all__ = [
     "Executables",
-    "Program",
     "Waves",
     "cache_group",
     "compile_program",
@@ -35,18 +34,6 @@ AXIS = "runs"
 Device = Any  # `jax.Device` is a variable to type checkers
 CPU_GROUP = 8
 LARGEST_GROUPED_STATE = 64 * 2**20  # bytes: a group's state is copied once per chunk
-
-
-class Program(NamedTuple):
-    """One run as pure functions. ``run`` is data that never changes, ``state`` is all that does.
-
-    ``step`` is the number of steps done, () int32, and the same for all stacked runs; it comes from the host, which
-    counts chunks, so nothing overflows on the device before 2^31 vector steps.
-    """
-
-    init: Callable[[Any], Any]  # run -> state
-    chunk: Callable[[Any, Any, Array], tuple[Any, dict[str, Array]]]  # state, run, step -> state, metrics
-    evaluate: Callable[[Any, Any, Array], dict[str, Array]]  # state, run, step -> metrics
 
 
 class Executables(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from aesjax.schedules import calibration as cal
-from experiments.theory.findings import Study
+from experiments.theory.findings import TheoryStudy
 
 __all__ = [
     "DELTA",
@@ -43,7 +43,9 @@ EVENT = 0.2  # drift of a round from which on it is called an event
 Numbers = dict[str, np.ndarray]  # name -> (..., seeds)
 
 
-def over_seeds(study: Study, total: int, measure: Callable[[np.random.Generator, int], dict[str, Any]]) -> Numbers:
+def over_seeds(
+    study: TheoryStudy, total: int, measure: Callable[[np.random.Generator, int], dict[str, Any]]
+) -> Numbers:
     """What ``measure(rng, repetitions)`` finds with every seed, stacked along the last axis; ``total`` repetitions."""
     count = max(2, round(total / 20 * (0.1 if study.quick else 1.0)))
     found = [measure(np.random.default_rng([seed, total]), count) for seed in range(study.seeds)]

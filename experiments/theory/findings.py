@@ -15,7 +15,7 @@ from aesjax.measure.stats import Interval, t_interval
 
 __all__ = [
     "Finding",
-    "Study",
+    "TheoryStudy",
     "claim",
     "every",
     "log_log_slope",
@@ -31,8 +31,8 @@ OUTCOMES = ("confirmed", "refuted", "undecided")
 
 
 @dataclass(frozen=True)
-class Study:
-    """Options that every theory script takes."""
+class TheoryStudy:
+    """A theory study as it is typed: the options that every theory script takes."""
 
     out: Path
     """Folder for the results; must be new or empty."""
@@ -83,7 +83,7 @@ def log_log_slope(x: Sequence[float], y: np.ndarray) -> Interval:
     return t_interval(slopes(x, y))
 
 
-def open_folder(study: Study) -> None:
+def open_folder(study: TheoryStudy) -> None:
     """Make the folder for the results; ends the script with exit code 2 and one sentence where that is impossible."""
     try:
         if study.seeds < 2:
@@ -100,7 +100,7 @@ def start_double_precision() -> None:
     """Double precision and one CPU device per core, before JAX starts; figures without a screen."""
     import jax
 
-    from experiments.cli import start_jax
+    from experiments.study.devices import start_jax
 
     os.environ.setdefault("MPLBACKEND", "Agg")
     start_jax(None)
@@ -108,7 +108,7 @@ def start_double_precision() -> None:
 
 
 def write(
-    study: Study,
+    study: TheoryStudy,
     name: str,
     findings: Sequence[Finding],
     data: Mapping[str, Any],

@@ -8,7 +8,7 @@ import numpy as np
 
 from aesjax.measure.stats import Interval
 from aesjax.theory import games
-from experiments.theory.findings import Finding, Study, claim, log_log_slope, paired, show
+from experiments.theory.findings import Finding, TheoryStudy, claim, log_log_slope, paired, show
 from experiments.theory.oco_methods import METHODS, SCALES, outcomes, stack, tuning
 
 __all__ = [
@@ -53,7 +53,7 @@ def measure(groups: Sequence[tuple[list, int]], names: Sequence[str]) -> dict[st
 
 
 def switching_groups(
-    study: Study, arms: int, rounds: int, counts: Sequence[int], **options: Any
+    study: TheoryStudy, arms: int, rounds: int, counts: Sequence[int], **options: Any
 ) -> list[tuple[list, int]]:
     """One group of paired games for every number of switches; ``minimax=True`` sets the hardest gap."""
     minimax = options.pop("minimax", False)
@@ -66,7 +66,7 @@ def switching_groups(
     return groups
 
 
-def main_grid(study: Study, rounds: int) -> tuple[dict, list[Finding]]:
+def main_grid(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     """All methods on noisy losses with a fixed gap: predictions 3, 4 and 5."""
     counts = [0, 1, 4, 16, 64]
     started = time.time()
@@ -167,7 +167,7 @@ def _named(intervals: dict[str, Interval], names: Sequence[str]) -> str:
     return "; ".join(f"{METHODS[n].label} {show(intervals[n])}" for n in names)
 
 
-def rates(study: Study, horizons: Sequence[int]) -> tuple[dict, list[Finding]]:
+def rates(study: TheoryStudy, horizons: Sequence[int]) -> tuple[dict, list[Finding]]:
     """Exponents in T and in the number of switches on losses of the hardest gap: predictions 1 and 2."""
     still, moving, easy = {}, {}, {}
     still_root, held_back = ("aes_prior", "aes_m", "constant"), ("aes", "oracle", "frozen")

@@ -10,7 +10,7 @@ import numpy as np
 from aesjax import schedules
 from aesjax.theory import games, learners
 from aesjax.theory.oco import Game, Learner, play
-from experiments.theory.findings import Finding, Study, claim, log_log_slope, paired, show
+from experiments.theory.findings import Finding, TheoryStudy, claim, log_log_slope, paired, show
 from experiments.theory.oco_grid import FEW, hindsight, measure, switching_groups, theory
 from experiments.theory.oco_methods import FLOOR, METHODS, SCALES, WEIGHTS, C, Tuning, outcomes, stack, tuning
 
@@ -20,11 +20,11 @@ BURSTS = {"early": (0.0, 0.1), "middle": (0.45, 0.55), "late": (0.9, 1.0)}
 ONES = np.ones(1)
 
 
-def full_simplex(study: Study, rounds: int) -> tuple[dict, list[Finding]]:
+def full_simplex(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     """Best constant weight without an active truncation against the number of switches: E6's exponent 1/3."""
     counts = [1, 2, 4, 8, 16, 32, 64]
     weights = np.geomspace(0.01, 0.3, 24)  # c * 0.3**2 < 1
-    many = Study(study.out, 5 * study.seeds, study.quick)  # two arms are cheap, and the best weight is noisy
+    many = TheoryStudy(study.out, 5 * study.seeds, study.quick)  # two arms are cheap, and the best weight is noisy
     data: dict[str, Any] = {"switches": counts, "weights": weights}
     exponents = {}
     for name, gap in (("gaps of every size", (0.005, 0.5)), ("gap 0.25", 0.25)):
@@ -86,7 +86,7 @@ def _minimiser(x: np.ndarray, y: np.ndarray) -> float:
     return float(x[i] - np.clip(b / (2 * a), -1.0, 1.0)) if a > 0 else float(x[np.argmin(y)])
 
 
-def bursts(study: Study, rounds: int) -> tuple[dict, list[Finding]]:
+def bursts(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     """Sixteen switches within a tenth of the run: prediction 6."""
     groups = [g for place in BURSTS.values() for g in switching_groups(study, 10, rounds, [16], placement=place)]
     regret = measure(groups, FEW)
@@ -116,7 +116,7 @@ def bursts(study: Study, rounds: int) -> tuple[dict, list[Finding]]:
     return {"placement": BURSTS, "regret": regret}, findings
 
 
-def observed(study: Study, rounds: int) -> tuple[dict, list[Finding]]:
+def observed(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     """The proxy is the learner's own loss, all it can see: prediction 7, with the control of wrong timing."""
     names = {"S=4": (4, (0.0, 1.0)), "S=16": (16, (0.0, 1.0)), "S=16 late": (16, BURSTS["late"])}
     data: dict[str, Any] = {}
@@ -216,7 +216,7 @@ def _permuted(given: Game, base: Tuning) -> np.ndarray:
     return np.asarray(jax.jit(jax.vmap(one))(jax.tree.map(jnp.asarray, given), base, keys))
 
 
-def proxies(study: Study, rounds: int) -> tuple[dict, list[Finding]]:
+def proxies(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     """What delay and a noise floor of the proxy cost, at S = 16 and theory's tuning."""
     names = ("aes", "aes_prior", "aes_d", "aes_m", "aes_r", "constant")
     kinds = {"true": {}, "10 late": {"proxy_delay": 10}, "100 late": {"proxy_delay": 100}}
@@ -234,7 +234,7 @@ def proxies(study: Study, rounds: int) -> tuple[dict, list[Finding]]:
     return {"kinds": list(kinds), "regret": regret}, [finding]
 
 
-def other_losses(study: Study, rounds: int) -> tuple[dict, list[Finding]]:
+def other_losses(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     """Loss 1 on the learner's heaviest arm, and curved losses whose minimiser moves steadily; two and ten arms."""
     data, findings = {}, []
     for arms in (2, 10):

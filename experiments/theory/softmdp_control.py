@@ -13,7 +13,7 @@ from aesjax.schedules import aes, aes_r, fixed, oracle, playback
 from aesjax.theory.control import ControlConfig, Drifting, History, drifting, fresh_quantile, learn
 from aesjax.theory.gridworld import gridworld, start_at, visitation
 from aesjax.types import Array, EntropySchedule
-from experiments.theory.findings import Finding, Study, claim, paired, show
+from experiments.theory.findings import Finding, TheoryStudy, claim, paired, show
 from experiments.theory.softmdp_tracking import block_order
 
 SIZE, DISCOUNT, MU, PHASES, LARGEST = 5, 0.9, 0.02, 5, 20.0
@@ -109,7 +109,7 @@ def _measures(history: History) -> dict[str, np.ndarray]:
     return {"learned": np.asarray(history.regret), "played": np.asarray(history.played)}
 
 
-def control(study: Study) -> tuple[list[Finding], dict[str, Any]]:
+def control(study: TheoryStudy) -> tuple[list[Finding], dict[str, Any]]:
     """All of part 5.4: findings and data."""
     stretches, tuning, count = (10, 2, 3) if study.quick else (100, 8, 6)
     updates = stretches * CONFIG.updates_per_check

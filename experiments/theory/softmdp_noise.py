@@ -12,7 +12,7 @@ from aesjax.theory import tracking
 from aesjax.theory.drifts import drift_weights
 from aesjax.theory.learners import drift_proxy
 from aesjax.types import Array
-from experiments.theory.findings import Finding, Study, claim, every, log_log_slope, show, slopes
+from experiments.theory.findings import Finding, TheoryStudy, claim, every, log_log_slope, show, slopes
 from experiments.theory.softmdp_tracking import (
     MU,
     STATES,
@@ -54,7 +54,7 @@ def arms(count: int) -> dict[str, Arm]:
     }
 
 
-def noisy_evaluation(study: Study) -> tuple[list[Finding], dict[str, Any]]:
+def noisy_evaluation(study: TheoryStudy) -> tuple[list[Finding], dict[str, Any]]:
     """All of part 5.3: findings and data."""
     data = {"exponents": _exponents(study), "arms": _compare(study), "entropy": _entropy_cost(study)}
     return _findings(data), data
@@ -65,7 +65,7 @@ def _noise(problems: tracking.Sequence, seed: int) -> Array:
     return jax.vmap(lambda q, key: tracking.noisy(q, SIGMA, key))(problems.q, keys)
 
 
-def _exponents(study: Study) -> dict[str, Any]:
+def _exponents(study: TheoryStudy) -> dict[str, Any]:
     """Best constant gain and its regret, per seed, over T and over the number of switches."""
     times = (64, 128) if study.quick else (512, 1024, 2048, 4096)
     gains = np.geomspace(2e-3, 1.0, 8 if study.quick else 16)
@@ -97,7 +97,7 @@ def _valley(x: np.ndarray, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.exp(np.log(x[middle]) + shift * np.log(x[1] / x[0])), np.exp(here - 0.25 * (left - right) * shift)
 
 
-def _compare(study: Study) -> dict[str, Any]:
+def _compare(study: TheoryStudy) -> dict[str, Any]:
     """Every arm with and without entropy, its scale tuned on other seeds; permuted controls; references.
 
     All start at the first optimum: a cold start is one more abrupt change, which the steady kinds must not have.
@@ -142,7 +142,7 @@ def _compare(study: Study) -> dict[str, Any]:
     return out
 
 
-def _entropy_cost(study: Study) -> dict[str, Any]:
+def _entropy_cost(study: TheoryStudy) -> dict[str, Any]:
     """Extra regret per round of adding ``lam * Psi`` at the same step, for several lam (that is, several c)."""
     rounds, gain = 128 if study.quick else 2048, 0.05
     couplings = jnp.asarray([25.0, 50.0, 100.0, 200.0, 400.0, 800.0])

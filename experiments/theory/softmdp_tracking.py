@@ -18,7 +18,7 @@ from aesjax.theory.learners import drift_proxy
 from aesjax.theory.simplex import largest_log_range
 from aesjax.theory.softmdp import SoftMDP
 from aesjax.types import Array, EntropySchedule
-from experiments.theory.findings import Finding, Study, claim, log_log_slope, paired, show
+from experiments.theory.findings import Finding, TheoryStudy, claim, log_log_slope, paired, show
 
 STATES, ACTIONS, DISCOUNT, MU = 4, 3, 0.9, 0.1
 FLOOR = 1e-3  # enters the theory's kappa only; the learners use the full simplex
@@ -103,7 +103,7 @@ def _exact(problems: tracking.Sequence, make: Make, scales: Array, entropy: Arra
     return run(make, problems, problems.q, scales, entropy, c)[0]
 
 
-def planning(study: Study) -> tuple[list[Finding], dict[str, Any]]:
+def planning(study: TheoryStudy) -> tuple[list[Finding], dict[str, Any]]:
     """Part 5.2: the action values are revealed exactly after each round."""
     times = {"random MDP": (64, 256, 1024, 4096), "gridworld": (64, 128, 256)}
     if study.quick:

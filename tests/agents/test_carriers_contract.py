@@ -11,7 +11,7 @@ import pytest
 from aesjax.lab import checkpoint
 from aesjax.schedules import PROXIES, SCHEDULES, Choice, ScheduleHyper, build, required_signals
 from agents import CARRIERS, OnPolicyCarrier
-from agents.loop import LoopConfig, Run, make_program
+from agents.loops import LoopConfig, Run, make_program
 from envs import make
 from envs.world import World
 

@@ -11,7 +11,7 @@ from aesjax import schedules
 from aesjax.schedules import ScheduleHyper
 from agents import meow
 from agents.flow import ConditionalFlow, dropout_masks
-from agents.loop import LoopConfig, Run, make_off_policy
+from agents.loops import LoopConfig, Run, make_off_policy
 from agents.types import Transition
 
 S, A, B = 3, 2, 16

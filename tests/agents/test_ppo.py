@@ -9,9 +9,9 @@ from aesjax import schedules
 from aesjax.schedules import ScheduleHyper
 from agents import ppo
 from agents.gae import advantages, td_errors
-from agents.loop import LoopConfig, Run, make_program
+from agents.loops import LoopConfig, Run, make_program
+from agents.loops.on_policy import minibatches
 from agents.normalize import denormalise, empty, merge, normalise
-from agents.on_policy import minibatches
 from agents.types import Rollout
 
 S, A, T, N = 3, 2, 6, 4

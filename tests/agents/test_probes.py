@@ -15,7 +15,7 @@ import pytest
 from aesjax import schedules
 from aesjax.schedules import ScheduleHyper
 from agents import CARRIERS, OnPolicyCarrier
-from agents.loop import LoopConfig, Run, make_program
+from agents.loops import LoopConfig, Run, make_program
 from agents.types import Rollout
 
 GAMMA = 0.5

@@ -8,8 +8,8 @@ import jax
 import pytest
 
 from aesjax.lab.sweep import compile_program, step_array
-from experiments.config import make_config
-from experiments.study import build_part
+from experiments.study.build import build_part
+from experiments.study.config import make_config
 
 CHUNK = 132  # 32 vector steps of warm-up and 100 updates; also the first change point
 

@@ -12,7 +12,8 @@ import pytest
 from aesjax.lab import checkpoint, sweep
 from aesjax.lab.driver import Plan, run_sweep
 from aesjax.lab.progress import Progress
-from aesjax.lab.sweep import Program, Waves, compile_program, plan_waves, stack, step_array
+from aesjax.lab.sweep import Waves, compile_program, plan_waves, stack, step_array
+from aesjax.types import Program
 
 # A run is a number; its state counts up by it; a chunk is three steps.
 COUNTER = Program(

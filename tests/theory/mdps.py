@@ -5,6 +5,7 @@ All arrays are NumPy float64; random instances take a NumPy generator and come s
 
 import numpy as np
 
+from aesjax.theory.instances import random_mdps
 from aesjax.theory.softmdp import SoftMDP
 from tests.theory.generators import simplex_points
 
@@ -16,27 +17,6 @@ QUICK = {"xla_backend_optimization_level": 0}
 def random_live(rng, count, states):
     """(count,) how many of the states differ, 1 to all."""
     return rng.integers(1, states + 1, count)
-
-
-def random_mdps(rng, count, states, actions, live=None):
-    """Rewards U(-1, 1), kernels Dirichlet(0.3), the discount U(0.3, 0.99), the temperature 10**U(-2, 0.5).
-
-    With ``live`` (count,), only so many states differ. The others are copies of them that no action leads to, which
-    changes neither values nor largest drifts: MDPs of every size share one compiled program.
-    """
-    live = np.full(count, states) if live is None else live
-    reward = rng.uniform(-1.0, 1.0, (count, states, actions))
-    kernel = np.maximum(rng.gamma(0.3, size=(count, states, actions, states)), 1e-300)
-    kernel = np.where(np.arange(states) < live[:, None, None, None], kernel, 0.0)
-    original = (np.arange(states) % live[:, None])[:, :, None]
-    reward = np.take_along_axis(reward, original, axis=1)
-    kernel = np.take_along_axis(kernel, original[..., None], axis=1)
-    return SoftMDP(
-        reward,
-        kernel / kernel.sum(-1, keepdims=True),
-        rng.uniform(0.3, 0.99, count),
-        10.0 ** rng.uniform(-2.0, 0.5, count),
-    )
 
 
 def random_pairs(rng, count, states, actions):

@@ -1,0 +1,107 @@
+"""What `aesjax replay` shows of its weights: a table per study, a figure per carrier and pattern."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aesjax.lab.replay_figures import draw_replay
+from aesjax.measure.curves import change_steps, nan_mean
+from aesjax.measure.weights import weight_metrics
+from experiments.study.config import StudyConfig
+
+__all__ = ["TRAINED", "Track", "figures", "summary"]
+
+TRAINED = "trained"
+HEAD: tuple[str, ...] = (
+    "pattern",
+    "streams of",
+    "weight",
+    "runs",
+    "mean",
+    "at lambda_min",
+    "at lambda_max",
+    "rise after a change",
+)
+TEXT = """\
+# Replay
+
+The entropy weights that each schedule would have given on the recorded proxies, beside the weight of the run that
+was trained. The agent of a replay does not react to the weight: this shows how a schedule responds, not what it
+would have earned. Means over the runs that did not diverge; mean weight in reward per nat; shares of the updates at
+a bound; rise: largest weight within 2 % of the run after a change over the one before it, minus 1 (on steady: at the
+steps where other patterns change).
+"""
+
+
+class Track(NamedTuple):
+    """The weight of one run under one schedule, trained or replayed."""
+
+    run: Mapping[str, Any]  # its labels
+    name: str  # `TRAINED`, or the replayed schedule as typed
+    steps: np.ndarray  # (m,) environment steps of the evaluations
+    logs: Mapping[str, np.ndarray]  # (m,) each: entropy_weight, at_min, at_max
+    line: tuple[np.ndarray, np.ndarray]  # (k,) environment steps and (k,) weights, as fine as there are
+
+
+Groups = dict[tuple[str, str], dict[str, dict[str, list[Track]]]]
+
+
+def _groups(tracks: Sequence[Track]) -> Groups:
+    """(carrier, pattern) -> method -> trained or replayed schedule -> its runs."""
+    groups: Groups = {}
+    for track in tracks:
+        methods = groups.setdefault((track.run["carrier"], track.run["pattern"]), {})
+        methods.setdefault(track.run["method"], {}).setdefault(track.name, []).append(track)
+    return groups
+
+
+def summary(config: StudyConfig, tracks: Sequence[Track], strides: Mapping[str, int]) -> str:
+    """Markdown that reads as well on a terminal.
+
+    Args:
+      tracks: of the runs that count.
+      strides: updates per recorded sample, per carrier.
+    """
+    changes, table = change_steps(float(config.steps), config.segments), [HEAD]
+    for (_, pattern), methods in _groups(tracks).items():
+        for method, names in methods.items():
+            for name, runs in names.items():
+                metrics = [weight_metrics(t.steps, t.logs, changes, float(config.steps)) for t in runs]
+                table.append((pattern, method, name, str(len(runs)), *_cells(metrics)))
+    coarse = ", ".join(f"{carrier}: {n}" for carrier, n in strides.items() if n > 1)
+    note = f"The proxies are means over several updates ({coarse}), so the replayed weights are approximate.\n"
+    return "\n".join([TEXT + (note if coarse else ""), *_aligned(table), ""])
+
+
+def _cells(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
+    def mean(name: str, pattern: str, scale: float = 1.0) -> str:
+        value = scale * float(nan_mean([m[name].value for m in metrics]))
+        return pattern.format(value) if np.isfinite(value) else "–"
+
+    shares = ("saturation_min", "saturation_max", "responsiveness")
+    return [mean("mean_entropy_weight", "{:.4g}"), *(mean(name, "{:.1f} %", 100.0) for name in shares)]
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ["| " + " | ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) + " |" for row in table]
+    return [lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]]
+
+
+def figures(config: StudyConfig, tracks: Sequence[Track]) -> dict[str, bytes]:
+    """A PNG per carrier and pattern, by file name."""
+    files, horizon = {}, float(config.steps)
+    changes = change_steps(horizon, config.segments)
+    for (carrier, pattern), methods in _groups(tracks).items():
+        panels = {}
+        for method, names in methods.items():
+            count = len(names[TRAINED])
+            title = f"{method}, {pattern}" + (f", mean of {count} runs" if count > 1 else "")
+            panels[title] = {name: _mean_line(runs) for name, runs in names.items()}
+        files[f"weights_{carrier}_{pattern}.png"] = draw_replay(panels, TRAINED, changes, pattern, horizon)
+    return files
+
+
+def _mean_line(runs: Sequence[Track]) -> tuple[np.ndarray, np.ndarray]:
+    return runs[0].line[0], np.mean([run.line[1] for run in runs], axis=0)

@@ -1,0 +1,224 @@
+"""`aesjax bench`: updates (PPO: environment steps) per second, every contestant taking turns in one session.
+
+A single absolute time means little on a shared machine. Each round times all contestants one after another, so that
+what is reported are ratios within a round, and beside them the matrix-multiplication rate of the same minute: the
+limit that an update of these networks cannot pass.
+"""
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import envs
+from aesjax import schedules
+from aesjax.schedules import ScheduleHyper
+from aesjax.types import Program
+from agents import CARRIERS, OnPolicyCarrier
+from agents.loops import LoopConfig, Run, make_program
+from envs.world import World
+from experiments.bench.timing import (
+    TARGET_SECONDS,
+    Timer,
+    build_executables,
+    check_record,
+    ratio,
+    take_turns,
+    write_record,
+)
+from experiments.bench.worker import Worker
+
+__all__ = ["Setting", "flops_per_update", "run", "setting"]
+
+SCHEDULES = ("fixed", "aes", "auto", "aes_r")
+REPLAY = 5000
+REJAX = ("rejax==0.1.3", "gymnax==0.0.9")
+
+
+class Setting(NamedTuple):
+    """What is timed: a carrier at one size."""
+
+    carrier: str
+    size: str
+    task: str
+    num_envs: int
+    config: dict[str, Any]
+    unit: str  # of the rates
+    flops: float  # of the matrix products in one unit
+    width: int
+    batch: int
+
+
+SIZES = {"small": (64, 128), "large": (256, 256)}  # hidden width (two layers), batch
+ROLLOUT = {"rollout": 128, "epochs": 10, "minibatches": 4}
+PARTICLES = {"value_samples": 16, "fixed_particles": 8, "updated_particles": 8}
+
+
+def setting(carrier: str, size: str) -> Setting:
+    """The sizes timed for a carrier: SAC as in other libraries' benchmarks, PPO as rejax's, the others as on the toy.
+
+    Raises:
+      ValueError: there is no such size.
+    """
+    if size not in SIZES or (size == "large" and carrier != "sac"):
+        raise ValueError(f"unknown size '{size}' for carrier '{carrier}'; known: {', '.join(SIZES)} (large: sac only)")
+    width, batch = SIZES[size]
+    hidden, steps = (width, width), "environment steps"
+    if carrier == "sac":
+        config = {"hidden": hidden, "batch_size": batch}
+        return Setting(carrier, size, "toy", 4, config, "updates", flops_per_update(width, batch), width, batch)
+    if carrier == "ppo":
+        # Without normalisation, as rejax has it by default.
+        config = {"hidden": hidden, "normalise_obs": 0.0, "normalise_reward": False} | ROLLOUT
+        net = 2.0 * (_mlp(3, width, 1) + _mlp(3, width, 1))
+        flops = net * (1 + 3 * ROLLOUT["epochs"])  # values and actions once, then forward and backward per epoch
+        return Setting(carrier, size, "pendulum", 8, config, steps, flops, width, batch)
+    if carrier == "sql":
+        batch, k = 32, PARTICLES
+        q, f = _mlp(4, width, 1), _mlp(4, width, 2)
+        value, score = 2 * k["value_samples"] * q, 2 * 2 * k["fixed_particles"] * q
+        flops = 2.0 * batch * (value + score + 6 * q + (k["fixed_particles"] + 3 * k["updated_particles"]) * f)
+        return Setting(
+            carrier, size, "toy", 4, {"hidden": hidden, "batch_size": batch} | k, "updates", flops, width, batch
+        )
+    if carrier == "meow":
+        batch = 64
+        coupling, prior, shift = _mlp(4, width, 2), _mlp(2, width, 2), _mlp(2, width, 1)
+        flops = 2.0 * batch * (4 * 2 * 3 * coupling + 3 * (prior + 2 * shift) + prior + 2 * shift)
+        config = {"flow_hidden": hidden, "shift_hidden": hidden, "batch_size": batch}
+        return Setting(carrier, size, "toy", 4, config, "updates", flops, width, batch)
+    raise ValueError(f"carrier '{carrier}' has no benchmark")
+
+
+def _mlp(inputs: int, width: int, outputs: int) -> int:
+    return inputs * width + width * width + width * outputs
+
+
+def flops_per_update(width: int, batch: int, obs: int = 2, action: int = 2) -> float:
+    """Floating-point operations of the matrix products in one SAC update (2 per multiply-add)."""
+    actor, critic = _mlp(obs, width, 2 * action), _mlp(obs + action, width, 1)
+    # Actor: target sample, then forward and backward of its loss. Each of two critics: target forward; forward and
+    # backward of its loss (2x forward); in the actor's loss forward and backward to the action only.
+    return 2.0 * batch * ((1 + 3) * actor + 2 * (1 + 3 + 2) * critic)
+
+
+def _ours(schedule: str, case: Setting, runs: int, devices: list[Any]) -> Timer:
+    world, spec = World(envs.make(case.task), 10_000_000), CARRIERS[case.carrier]
+    carrier = spec.make(world.obs_size, world.action_size, spec.config(**case.config))
+    needed = schedules.required_signals((schedule,), "td_quantile", None)
+    on_policy = isinstance(carrier, OnPolicyCarrier)
+    chunk = 2 * carrier.rollout if on_policy else 50
+    config = LoopConfig(case.num_envs, chunk, 32, REPLAY, fresh="fresh_td_error" in needed and not on_policy)
+    loop = make_program(world, carrier, lambda run: schedules.build((schedule,), run.schedule_hyper), config)
+    fields = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "gamma": 0.97, "tau": 0.01}
+    hyper = spec.hyper()._replace(**{k: v for k, v in fields.items() if k in spec.hyper._fields})
+    drift = jax.device_get(world.drift("abrupt", 0))
+    as_array = lambda tree: jax.tree.map(np.float32, tree)  # noqa: E731
+    rule = as_array(ScheduleHyper(base=0.05, target_entropy=-float(world.action_size), updates=1e5))
+    items = [Run(np.uint32(seed), drift, np.int32(0), rule, as_array(hyper), np.float32(0)) for seed in range(runs)]
+    executables, data = build_executables(loop, items, devices)
+    state = executables.init(data)
+    done, work = 0, chunk * case.num_envs if on_policy else chunk
+
+    def go(count: int) -> float:
+        nonlocal state, done
+        began = time.perf_counter()
+        metrics: Any = None
+        for _ in range(count):
+            state, metrics = executables.chunk(state, data, jnp.int32(done * chunk))
+            done += 1
+        jax.block_until_ready(metrics)
+        return time.perf_counter() - began
+
+    go(2)
+    count = max(1, round(TARGET_SECONDS / go(1)))
+    return lambda: runs * work * count / go(count)
+
+
+def _matmul(case: Setting, runs: int, devices: list[Any]) -> Timer:
+    """Rate of square products of the case's width, as its units per second if nothing else were done."""
+    width, batch, repeats = case.width, case.batch, 100
+
+    def chain(x: Any, w: Any, step: Any) -> tuple[Any, dict[str, Any]]:
+        return jax.lax.scan(lambda x, _: (x @ w, None), x, None, length=repeats)[0], {}
+
+    program = Program(lambda w: jnp.ones((batch, width)), chain, lambda x, w, step: {})
+    executables, weights = build_executables(program, [np.eye(width, dtype=np.float32)] * runs, devices)
+    x = executables.init(weights)
+    flops = 2.0 * runs * batch * width * width * repeats
+
+    def timer() -> float:
+        nonlocal x
+        began, calls = time.perf_counter(), 0
+        while calls < 2 or time.perf_counter() - began < TARGET_SECONDS / 2:
+            x, _ = executables.chunk(x, weights, jnp.int32(0))
+            jax.block_until_ready(x)
+            calls += 1
+        return calls * flops / (time.perf_counter() - began) / case.flops
+
+    return timer
+
+
+def _case(case: Setting, runs: int, rounds: int, rejax: Worker | None) -> dict[str, Any]:
+    devices = list(jax.local_devices())
+    # Every schedule compiles a program of its own; on other carriers than SAC two show the cost.
+    usable = SCHEDULES if case.carrier == "sac" else SCHEDULES[:2]
+    contestants: dict[str, Timer] = {s: _ours(s, case, runs, devices) for s in usable}
+    contestants["matmul_limit"] = _matmul(case, runs, devices)
+    if rejax is not None and case.carrier in ("sac", "ppo"):
+        name = {"algorithm": case.carrier, "runs": runs, "width": case.width, "batch": case.batch}
+        contestants["rejax"] = rejax.timer(name, TARGET_SECONDS)
+    measured = take_turns(contestants, rounds)
+    ratios = {f"schedule_cost_{s}": ratio(measured, "fixed", s) for s in ("aes", "aes_r") if s in usable}
+    ratios["share_of_matmul_limit"] = ratio(measured, "aes", "matmul_limit")
+    if "rejax" in contestants:
+        ratios["aes_over_rejax"] = ratio(measured, "aes", "rejax")
+        ratios["fixed_over_rejax"] = ratio(measured, "fixed", "rejax")
+    medians = {who: statistics.median(entry[who] for entry in measured) for who in contestants}
+    sizes = {"carrier": case.carrier, "size": case.size, "unit": case.unit, "task": case.task, "config": case.config}
+    return sizes | {"runs": runs, "num_envs": case.num_envs, "medians": medians, "ratios": ratios, "rounds": measured}
+
+
+def run(*, carriers: str, runs: str, sizes: str, rounds: int, rejax: bool, out: Path | None) -> None:
+    """Measure every case, print it, and write the figures if asked.
+
+    Args:
+      carriers, runs, sizes: comma-separated, as typed.
+
+    Raises:
+      ValueError, UnknownNameError: unknown carrier or size, bad number of runs, or the output exists.
+    """
+    try:
+        counts = [int(part) for part in runs.split(",")]
+    except ValueError:
+        raise ValueError(f"--runs takes numbers such as 1,5,25,50; got '{runs}'") from None
+    if min(counts) < 1 or rounds < 1:
+        raise ValueError("--runs and --rounds must be at least 1")
+    for name in carriers.split(","):
+        CARRIERS[name]
+    settings = [setting(name, size) for name in carriers.split(",") for size in sizes.split(",")]
+    check_record(out)
+    worker = Worker("rejax_worker.py", [f"jax=={jax.__version__}", *REJAX]) if rejax else None
+    cases = []
+    try:
+        for wanted in settings:
+            for count in counts:
+                case = _case(wanted, count, rounds, worker)
+                cases.append(case)
+                print(_line(case), flush=True)
+    finally:
+        if worker is not None:
+            worker.close()
+    command = f"aesjax bench --carriers {carriers} --runs {runs} --sizes {sizes} --rounds {rounds}"
+    command += " --rejax" if rejax else ""
+    write_record(out, command, {"rejax": REJAX if rejax else None, "replay": REPLAY, "cases": cases})
+
+
+def _line(case: dict[str, Any]) -> str:
+    rates = "  ".join(f"{who} {rate:,.0f}" for who, rate in case["medians"].items())
+    ratios = "  ".join(f"{name} {value['median']:.3f}" for name, value in case["ratios"].items())
+    return f"{case['carrier']} {case['size']} x {case['runs']} runs, {case['unit']}/s: {rates}\n    ratios: {ratios}"

@@ -1,0 +1,34 @@
+"""`aesjax calibrate`"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from experiments.cli.errors import DONE, refusing
+from experiments.study.devices import start_jax
+
+__all__ = ["Calibrate", "execute"]
+
+
+@dataclass
+class Calibrate:
+    """Compare the proxies recorded in DIR with the true drift: which bound on it do they give, and does it hold?"""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder of a study, finished or interrupted; calibration.json and calibration.md are written into it."""
+    delta: float = 0.1
+    """Share of fresh runs that may break the bound; needs at least 1/delta - 1 runs of every method."""
+    source: str | None = None
+    """Calibrate the proxy on the update batch (update) or the newest transitions (fresh); default: each schedule's."""
+
+
+def execute(options: Calibrate) -> int:
+    """Calibrate and print the tables."""
+    from experiments.analysis import calibration
+
+    with refusing():
+        start_jax(None)
+        text = calibration.run(options.directory, options.delta, options.source)
+    print(f"{text}\n\ncalibration: {options.directory / calibration.TEXT}")
+    return DONE

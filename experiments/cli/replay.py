@@ -1,0 +1,35 @@
+"""`aesjax replay`"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from experiments.cli.errors import DONE, refusing
+
+__all__ = ["Replay", "execute"]
+
+
+@dataclass
+class Replay:
+    """Feed the proxies recorded in DIR through other schedules, without training, and plot the weights they give."""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder of a finished study."""
+    schedules: str
+    """Comma-separated schedules, each with options if need be (aes_d,aes:kappa=0.3), or all that can be replayed."""
+    methods: str | None = None
+    """Comma-separated methods of the study whose recorded proxies are fed; by default every one."""
+    out: Path | None = None
+    """Folder for the results, new or empty; by default DIR/replay."""
+
+
+def execute(options: Replay) -> int:
+    """Replay and print the summary."""
+    from experiments.analysis import replay
+
+    out = options.out or options.directory / "replay"
+    with refusing():
+        summary = replay.run(options.directory, options.schedules, options.methods, out)
+    print(f"{summary}\nreplay: {out / replay.SUMMARY}")
+    return DONE

@@ -1,0 +1,133 @@
+"""`aesjax run`: train a study and report it"""
+
+import dataclasses
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+
+from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, Refusal, refusing, say
+from experiments.study.devices import start_jax
+
+if TYPE_CHECKING:
+    from experiments.study.config import StudyConfig
+
+__all__ = ["Run", "execute"]
+
+
+@dataclass
+class Run:
+    """Train a sweep: every carrier under every schedule, pattern and seed, then write the report."""
+
+    out: Path
+    """Folder for the results; must be new or empty unless --resume is given."""
+    study: str = "default"
+    """Named study that sets the next five options, unless they are given; see `aesjax list`."""
+    carriers: str | None = None
+    """Comma-separated carriers, or all; by default sac."""
+    schedules: str | None = None
+    """Comma-separated schedules, each with options if need be (aes:proxy=td_mean:lambda_max=inf); `baseline` is the
+    carrier's own weight (SAC: auto-tuned). By default baseline,aes,aes_r."""
+    patterns: str | None = None
+    """Comma-separated drift patterns, or all; by default all."""
+    seeds: str | None = None
+    """Training seeds: 1:5 (both ends included, the default), 1,2,7, or a mix."""
+    preset: str | None = None
+    """Sizes: quick (minutes, the default) or paper."""
+    task: str = "toy"
+    """Task; see `aesjax list`."""
+    steps: int | None = None
+    """Environment steps of a run, if other than the preset's."""
+    proxy: str = "td_quantile"
+    """Drift proxy of the schedules that use one."""
+    source: str | None = None
+    """Where the proxy looks: update (the update batch) or fresh (the newest transitions); default: each schedule's."""
+    drift_seed: int | None = None
+    """One drift realisation for all seeds; by default each training seed has its own."""
+    sweep: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Hyper-parameter axis NAME=V1,V2,...; may be given several times. All values train in the same program."""
+    engine: str | None = None
+    """Physics of a MuJoCo task: mujoco (C), mjx, or auto (the default: C on a CPU, MJX on an accelerator)."""
+    observation: str | None = None
+    """Observation of a MuJoCo task: v5 (the default) or v4."""
+    channels: str | None = None
+    """What drifts in a MuJoCo task, comma-separated: body_mass, joint_friction (the default both), geom_friction,
+    target_velocity."""
+    resume: bool = False
+    """Continue an interrupted study in --out."""
+    devices: int | None = None
+    """Devices to use; on a CPU one per core by default."""
+    checkpoint_seconds: float = 30.0
+    """Seconds between checkpoints."""
+    report: bool = True
+    """Write the report at the end."""
+
+
+def execute(options: Run) -> int:
+    """Train, write the report, and say what went wrong in single runs."""
+    from aesjax.lab.driver import Interrupted
+    from experiments.study import train
+    from experiments.study.folder import claim
+
+    with refusing():
+        start_jax(options.devices)
+        study = claim(configured(options), options.out, resume=options.resume)
+    try:
+        outcome = train.train(study, checkpoint_seconds=options.checkpoint_seconds)
+    except train.Refused as error:
+        raise Refusal(str(error)) from None
+    except Interrupted:
+        say(f"interrupted; a checkpoint is written. Continue with:\n  {again(options)}")
+        return INTERRUPTED
+    if options.report:
+        from aesjax.lab.report import write_report
+
+        print(f"report: {write_report(options.out)}")
+    if outcome.faults:
+        say(f"the physics engine gave up on {outcome.faults} simulations, which were reset; see manifest.json")
+    for line in outcome.diverged:
+        say(line)
+    return DIVERGED if outcome.diverged else DONE
+
+
+def configured(options: Run) -> "StudyConfig":
+    """The configuration that was typed; a named study stands for the options that were not.
+
+    Raises:
+      ValueError, UnknownNameError: with one sentence.
+    """
+    from experiments.study.config import make_config
+    from experiments.study.named import STUDIES
+
+    named = STUDIES[options.study]._asdict()
+    typed = {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
+    keep = ("task", "carriers", "schedules", "patterns", "seeds", "preset", "steps", "proxy", "source", "drift_seed")
+    chosen = {name: value for name, value in (named | typed).items() if name in keep}
+    return make_config(**chosen, sweep=options.sweep, options=task_options(options))
+
+
+def task_options(options: Run) -> dict[str, object]:
+    """The options that were typed, as the task's builder takes them."""
+    typed: dict[str, object] = {"engine": options.engine, "observation": options.observation}
+    if options.channels is not None:
+        typed["channels"] = tuple(name.strip() for name in options.channels.split(",") if name.strip())
+    return {name: value for name, value in typed.items() if value is not None}
+
+
+def again(options: Run) -> str:
+    """The command that continues this one."""
+    words = ["aesjax", "run"]
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        option = "--" + field.name.replace("_", "-")
+        if field.name == "resume" or (field.default is not dataclasses.MISSING and value == field.default):
+            continue
+        if field.name == "report":
+            words.append("--no-report")
+        elif field.name == "sweep":
+            words += [word for item in value for word in (option, item)]
+        else:
+            words += [option, str(value)]
+    return shlex.join([*words, "--resume"])

@@ -1,0 +1,15 @@
+"""Named sizes of a study per task: what `--preset` means. Every number here is printed in the report."""
+
+from aesjax.registry import Registry
+from experiments.presets.mujoco import MUJOCO
+from experiments.presets.preset import Preset
+from experiments.presets.toy import TOY
+
+__all__ = ["PRESETS", "presets_of"]
+
+PRESETS: dict[str, Registry[Preset]] = {"toy": TOY, "toy_multigoal_classic": TOY, "pendulum": TOY, **MUJOCO}
+
+
+def presets_of(task: str) -> Registry[Preset]:
+    """The presets of a task that exists."""
+    return PRESETS[task]

@@ -1,0 +1,225 @@
+"""From a configuration to results: programs, runs, files. The one place where tasks, carriers and schedules meet."""
+
+import math
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import envs
+from aesjax import schedules
+from aesjax.lab.sweep import stack
+from aesjax.schedules import ScheduleHyper
+from aesjax.types import Program
+from agents import CARRIERS, Carrier, OnPolicyCarrier
+from agents.loops import LoopConfig, Run, make_program
+from agents.loops.common import stream_stride
+from agents.loops.episodes import random_returns
+from envs.world import World
+from experiments.study.config import StudyConfig
+from experiments.study.methods import Method, check_usable, methods_of
+
+__all__ = ["Part", "build_part", "carrier_of", "check", "floor_of", "optimum_of", "schedule_hyper_of"]
+
+FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
+
+
+class Part(NamedTuple):
+    """One carrier's share of a study: one program and all its runs."""
+
+    carrier: str
+    program: Program
+    runs: Any  # stacked, NumPy, leading run axis
+    updates: int  # gradient steps of a run
+    stream_stride: int  # updates per sample of the recorded streams
+    labels: list[dict[str, Any]]  # per run: family, task, method, carrier, schedule, variant, pattern, seed
+
+
+def _world(config: StudyConfig, carrier: str) -> World:
+    return World(config.build_task(), config.vector_steps(carrier), config.segments)
+
+
+def carrier_of(config: StudyConfig, carrier: str, world: World) -> Carrier | OnPolicyCarrier:
+    """A carrier at the sizes of the study."""
+    spec, own = CARRIERS[carrier], config.settings[carrier]
+    static = {k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()}
+    return spec.make(world.obs_size, world.action_size, spec.config(**static))
+
+
+def _updates(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier) -> int:
+    """Gradient steps of a run, which are the ticks of its schedule."""
+    steps = config.vector_steps(carrier)
+    if isinstance(built, OnPolicyCarrier):
+        return steps // built.rollout * built.epochs * built.minibatches
+    return steps - config.warmup // config.envs_of(carrier)
+
+
+def _hypers(config: StudyConfig, method: Method, updates: int, action_size: int) -> tuple[Any, ScheduleHyper]:
+    """The traced floats of one method: carrier's and schedule's."""
+    spec, own = CARRIERS[method.carrier], config.settings[method.carrier]
+    chosen = {name: value for name, value in method.values if name in spec.hyper._fields}
+    hyper = spec.hyper()._replace(**own["hyper"])._replace(**chosen)
+    spec.check(hyper)
+    schedule = schedule_hyper_of(config, method.carrier, updates, action_size, method.values)
+    return jax.tree.map(np.float32, hyper), schedule
+
+
+def schedule_hyper_of(
+    config: StudyConfig, carrier: str, updates: int, action_size: int, values: Iterable[tuple[str, float]]
+) -> ScheduleHyper:
+    """The schedule's hyper-parameters of one carrier's runs, () float32 each: the study's, overridden by ``values``.
+
+    Args:
+      updates: gradient steps of a run.
+      values: those that the carrier itself reads are left to it.
+
+    Raises:
+      ValueError: a value outside its range.
+    """
+    own, carriers = config.settings[carrier], CARRIERS[carrier].hyper._fields
+    hyper = ScheduleHyper(target_entropy=-float(action_size), updates=float(updates))
+    hyper = hyper._replace(base=own["base"], **own["schedule"])
+    hyper = hyper._replace(**{name: value for name, value in values if name not in carriers})
+    return jax.tree.map(np.float32, schedules.check(hyper))
+
+
+def check(config: StudyConfig) -> None:
+    """Everything about a study that can be wrong before it starts.
+
+    Raises:
+      ValueError: a hyper-parameter outside its range, a horizon that the segments do not divide, a schedule that
+        reads what its carrier cannot report.
+    """
+    for carrier in config.carriers:
+        world = _world(config, carrier)
+        updates = _updates(config, carrier, carrier_of(config, carrier, world))
+        for method in methods_of(config, carrier):
+            check_usable(method)
+            _hypers(config, method, updates, world.action_size)
+
+
+def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None] = lambda name: None) -> Part:
+    """The program of one carrier on the study's task and every run of it.
+
+    Args:
+      on_trace: called with "init", "chunk" or "evaluate" whenever JAX traces that function; lets a test count
+        compilations.
+    """
+    world = _world(config, carrier)
+    built = carrier_of(config, carrier, world)
+    methods, num = methods_of(config, carrier), config.envs_of(carrier)
+    kinds = tuple(dict.fromkeys(method.choice for method in methods))
+    fresh = bool({"fresh_td_error", "fresh_critic_drift"} & set(schedules.required_signals(kinds)))
+    # Recorded in every run, so that any schedule can be replayed on it afterwards.
+    record = [
+        f"{config.proxy}/{source}"
+        for source, field in schedules.PROXIES[config.proxy].fields.items()
+        if (source == "update" or fresh) and field not in CARRIERS[carrier].absent
+    ]
+    on_policy = isinstance(built, OnPolicyCarrier)
+    updates = _updates(config, carrier, built)
+    sizes = LoopConfig(
+        num_envs=num,
+        chunk=config.chunk(carrier),
+        warmup=0 if on_policy else config.warmup // num,
+        capacity=0 if on_policy else config.replay_capacity,
+        episodes=config.episodes,
+        fresh=fresh and not on_policy,
+        coupling=any(method.coupling for method in methods),
+    )
+    per_chunk = updates // config.evaluations if on_policy else sizes.chunk
+    loop = make_program(
+        world, built, lambda run: schedules.build(kinds, run.schedule_hyper, run.schedule, record=record), sizes
+    )
+
+    def traced(name: str) -> Callable[..., Any]:
+        function = getattr(loop, name)
+
+        @wraps(function)
+        def counted(*args: Any) -> Any:
+            on_trace(name)
+            return function(*args)
+
+        return counted
+
+    drift = jax.jit(world.drift, static_argnums=0)
+    runs, labels = [], []
+    drifts: dict[tuple[str, int], Any] = {}
+    for method in methods:
+        hyper, schedule_hyper = _hypers(config, method, updates, world.action_size)
+        for pattern in config.patterns:
+            for seed in config.seeds:
+                at = (pattern, seed if config.drift_seed is None else config.drift_seed)
+                if at not in drifts:
+                    drifts[at] = jax.device_get(drift(pattern, np.uint32(at[1])))
+                runs.append(
+                    Run(
+                        seed=np.uint32(seed),
+                        drift=drifts[at],
+                        schedule=np.int32(kinds.index(method.choice)),
+                        schedule_hyper=schedule_hyper,
+                        hyper=hyper,
+                        coupling=np.float32(method.coupling),
+                    )
+                )
+                labels.append(
+                    {
+                        "family": world.task.family,
+                        "task": config.task,
+                        "method": method.name,
+                        "carrier": carrier,
+                        "schedule": method.choice.schedule,
+                        "variant": method.variant,
+                        "pattern": pattern,
+                        "seed": seed,
+                    }
+                )
+    program = Program(traced("init"), traced("chunk"), traced("evaluate"))
+    return Part(carrier, program, stack(runs), updates, stream_stride(per_chunk, sizes.stream_samples), labels)
+
+
+def optimum_of(config: StudyConfig) -> dict[str, list[float]]:
+    """The best mean return at every evaluation, averaged over seeds, per pattern; empty where it is unknown.
+
+    Solved at five evaluations of each segment (its first and last among them) and joined by straight lines, which
+    the smoothness of a drift inside a segment allows.
+    """
+    best = envs.optimal_return(config.task)
+    if best is None:
+        return {}
+    carrier = config.carriers[0]  # any: where a run stands in its drift depends on its share of the horizon alone
+    world, chunk = _world(config, carrier), config.chunk(carrier)
+    per_segment = config.evaluations // config.segments if config.evaluations % config.segments == 0 else 1
+    knots: dict[int, float] = {}  # evaluation -> vector step; a change point has a left limit of its own
+    for segment in range(config.segments):
+        start = segment * per_segment
+        for offset in {0, per_segment // 4, per_segment // 2, 3 * per_segment // 4, per_segment - 1}:
+            knots[start + offset] = (start + offset) * chunk
+    knots[config.evaluations] = world.total
+    at = sorted(knots)
+    steps = jnp.array([knots[j] for j in at], jnp.int32)
+    path = jax.jit(lambda drift: world.path(drift, steps)[0])
+    seeds = config.seeds if config.drift_seed is None else (config.drift_seed,)
+    values = np.stack([[path(world.drift(p, s)) for s in seeds] for p in config.patterns])  # (P, S, K, D)
+    unique, index = np.unique(values.reshape(-1, values.shape[-1]).round(6), axis=0, return_inverse=True)
+    returns = np.asarray(best(jnp.asarray(unique, jnp.float32)))[index.reshape(-1)].reshape(values.shape[:-1]).mean(1)
+    grid = np.arange(config.evaluations + 1)
+    return {p: [float(x) for x in np.interp(grid, at, returns[i])] for i, p in enumerate(config.patterns)}
+
+
+def floor_of(config: StudyConfig) -> float:
+    """Mean return of uniformly random actions on the steady task: the floor of the offset-safe metrics.
+
+    A fixed key and number of episodes, the same for every study of the task.
+    """
+    world = _world(config, config.carriers[0])
+    nominal = world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0]
+    episodes = FLOOR_STEPS // world.time_limit
+    returns = jax.jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))
+    mean = float(jnp.mean(returns(jax.random.key(0))))
+    if not math.isfinite(mean):
+        raise ValueError(f"the random policy's return on '{config.task}' is not finite")
+    return mean

@@ -1,0 +1,229 @@
+"""The configuration of a study: everything needed to run it again, as plain JSON, checked before anything starts."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import envs
+from aesjax.schedules import PROXIES
+from agents import CARRIERS
+from experiments.presets import presets_of
+from experiments.study.entries import SOURCES, check_sweep, parse_entries, parse_sweep
+
+__all__ = ["StudyConfig", "config_from_json", "make_config", "parse_seeds"]
+
+FORMAT = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyConfig:
+    """A study, complete: presets are already resolved into numbers."""
+
+    task: str
+    preset: str
+    carriers: tuple[str, ...]
+    schedules: tuple[str, ...]
+    patterns: tuple[str, ...]
+    seeds: tuple[int, ...]
+    steps: int  # environment steps of a run
+    evaluations: int
+    episodes: int
+    segments: int
+    replay_capacity: int  # transitions
+    warmup: int  # environment steps with random actions
+    proxy: str
+    source: str | None  # None: each schedule's own default
+    drift_seed: int | None  # None: the training seed
+    sweep: Mapping[str, tuple[float, ...]]
+    settings: Mapping[str, Mapping[str, Any]]  # per carrier: num_envs, base, config, hyper, schedule
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the task's builder, complete
+    format: int = FORMAT
+
+    def build_task(self) -> envs.Task:
+        """The task with the options of this study."""
+        given = {k: tuple(v) if isinstance(v, list) else v for k, v in self.options.items()}
+        return envs.make(self.task, **given)
+
+    def envs_of(self, carrier: str) -> int:
+        """Parallel environment copies of one carrier's runs."""
+        return self.settings[carrier]["num_envs"]
+
+    def vector_steps(self, carrier: str) -> int:
+        """Actions of each environment copy in a run of one carrier."""
+        return self.steps // self.envs_of(carrier)
+
+    def chunk(self, carrier: str) -> int:
+        """Vector steps between two evaluations."""
+        return self.vector_steps(carrier) // self.evaluations
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON; `config_from_json` is the inverse."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    def fingerprint(self) -> str:
+        """Short hash of the whole configuration."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """``1:5`` (both ends included), ``1,4,7`` or a mix of the two.
+
+    >>> parse_seeds("1:3,10")
+    (1, 2, 3, 10)
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        try:
+            low, high = int(first), int(last if colon else first)
+        except ValueError:
+            raise ValueError(f"seeds must look like 1:5 or 1,2,7; got '{text}'") from None
+        if low < 0 or high < low or high >= 2**32:
+            raise ValueError(f"seeds must be between 0 and {2**32 - 1}, ranges from low to high; got '{part}'")
+        seeds += range(low, high + 1)
+    if len(set(seeds)) != len(seeds):
+        raise ValueError(f"every seed may be given once; got '{text}'")
+    return tuple(seeds)
+
+
+def _names(text: str, registry: Mapping[str, Any], option: str) -> tuple[str, ...]:
+    """Comma-separated names, each looked up so that a wrong one is answered with the nearest known one."""
+    names = tuple(registry) if text == "all" else tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise ValueError(f"{option} needs at least one name; registered: {', '.join(sorted(registry))}")
+    for name in names:
+        registry[name]
+    if len(set(names)) != len(names):
+        raise ValueError(f"{option} names something twice: '{text}'")
+    return names
+
+
+def _fit_rollout(config: dict[str, Any], chunk: int, num_envs: int) -> None:
+    """The longest rollout up to the preset's that divides ``chunk``, in equal minibatches of about the same size."""
+    rows = config["rollout"] * num_envs / config["minibatches"]
+    config["rollout"] = max(n for n in range(1, config["rollout"] + 1) if chunk % n == 0)
+    size = config["rollout"] * num_envs
+    if size % config["minibatches"]:
+        divisors = [n for n in range(1, size + 1) if size % n == 0]
+        config["minibatches"] = min(divisors, key=lambda n: abs(n - size / rows))
+
+
+class _Patterns(Mapping[str, Any]):
+    """The drift patterns with the task registry's kind of error."""
+
+    def __getitem__(self, name: str) -> int:
+        return envs.pattern_index(name)
+
+    def __iter__(self):
+        return iter(envs.PATTERNS)
+
+    def __len__(self) -> int:
+        return len(envs.PATTERNS)
+
+
+def make_config(
+    *,
+    task: str,
+    carriers: str,
+    schedules: str,
+    patterns: str,
+    seeds: str,
+    steps: int | None = None,
+    preset: str = "quick",
+    proxy: str = "td_quantile",
+    source: str | None = None,
+    drift_seed: int | None = None,
+    sweep: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+) -> StudyConfig:
+    """Resolve a preset and what was typed into a complete, checked configuration.
+
+    Args:
+      options: of the task's builder, those not left at their defaults.
+
+    Raises:
+      ValueError, KeyError: with one sentence that names the value and what is allowed.
+    """
+    built = envs.make(task, **(options or {}))
+    sizes = presets_of(task)[preset]
+    carrier_names = _names(carriers, CARRIERS, "--carriers")
+    settings: dict[str, dict[str, Any]] = {}
+    for name in carrier_names:
+        if name not in sizes.carriers:
+            raise ValueError(f"preset '{preset}' of task '{task}' has no settings for carrier '{name}'")
+        own = sizes.carriers[name]
+        settings[name] = {
+            "num_envs": own.num_envs or sizes.num_envs,
+            "base": own.base,
+            "config": dict(own.config),
+            "hyper": dict(own.hyper),
+            "schedule": dict(own.schedule),
+        }
+    PROXIES[proxy]
+    if source is not None and source not in SOURCES:
+        raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
+    axes = parse_sweep(sweep)
+    check_sweep(axes, carrier_names)
+
+    horizon = sizes.steps if steps is None else steps
+    copies = math.lcm(*(own["num_envs"] for own in settings.values()))
+    multiple = copies * sizes.evaluations
+    if horizon <= 0 or horizon % multiple:
+        near = max(multiple, round(horizon / multiple) * multiple)
+        raise ValueError(
+            f"--steps must be a positive multiple of {multiple} ({copies} environments times "
+            f"{sizes.evaluations} evaluations); got {horizon}, the nearest is {near}"
+        )
+    for own in settings.values():
+        if "rollout" in own["config"]:  # whole rollouts between evaluations, at most as long as the preset's
+            chunk = horizon // own["num_envs"] // sizes.evaluations
+            _fit_rollout(own["config"], chunk, own["num_envs"])
+
+    def in_envs(count: float) -> int:
+        return max(1, round(count / copies)) * copies
+
+    return StudyConfig(
+        task=task,
+        preset=preset,
+        carriers=carrier_names,
+        schedules=parse_entries(schedules),
+        patterns=_names(patterns, _Patterns(), "--patterns"),
+        seeds=parse_seeds(seeds),
+        steps=horizon,
+        evaluations=sizes.evaluations,
+        episodes=sizes.episodes,
+        segments=sizes.segments,
+        replay_capacity=in_envs(min(sizes.replay or sizes.replay_fraction * horizon, horizon)),
+        # At least the window of newest transitions that fresh proxies read.
+        warmup=in_envs(max(sizes.warmup or sizes.warmup_fraction * horizon, 128)),
+        proxy=proxy,
+        source=source,
+        drift_seed=drift_seed,
+        sweep=axes,
+        settings=settings,
+        options=dict(built.options),
+    )
+
+
+def config_from_json(data: Any) -> StudyConfig:
+    """The configuration stored in a `config.json`.
+
+    Raises:
+      ValueError: it is not one, or of another format.
+    """
+    if not isinstance(data, dict) or "format" not in data:
+        raise ValueError("it is not the configuration of a study")
+    if data["format"] != FORMAT:
+        raise ValueError(f"its format is {data['format']}, this version reads {FORMAT}")
+    fields = {field.name for field in dataclasses.fields(StudyConfig)}
+    if set(data) != fields:
+        odd = sorted(set(data) ^ fields)
+        raise ValueError(f"its fields differ from what this version writes: {', '.join(odd)}")
+    values = dict(data)
+    for name in ("carriers", "schedules", "patterns", "seeds"):
+        values[name] = tuple(values[name])
+    values["sweep"] = {name: tuple(axis) for name, axis in values["sweep"].items()}
+    return StudyConfig(**values)

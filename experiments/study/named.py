@@ -1,0 +1,58 @@
+"""Named studies: which methods a table of the paper compares. `--study NAME` stands for the options listed here."""
+
+from typing import NamedTuple
+
+from aesjax.registry import Registry
+
+__all__ = ["STUDIES", "NamedStudy"]
+
+EVERY = "sac,ppo,sql,meow"
+
+
+class NamedStudy(NamedTuple):
+    """Options of `aesjax run` that a name stands for; whatever is typed beside it wins."""
+
+    carriers: str
+    schedules: str
+    summary: str
+    patterns: str = "all"
+    seeds: str = "1:5"
+    preset: str = "quick"
+
+
+def _pairs(*bounds: tuple[str, str]) -> str:
+    return ",".join(f"aes:lambda_min={low}:lambda_max={high}" for low, high in bounds)
+
+
+def _axis(name: str, *values: str) -> str:
+    return ",".join(f"aes:{name}={value}" for value in values)
+
+
+_NO_CLIP = "lambda_min=0:lambda_max=inf"
+
+# The baseline stands first in each: its steady runs are what returns are normalised by.
+STUDIES: Registry[NamedStudy] = Registry(
+    "study",
+    default=NamedStudy("sac", "baseline,aes,aes_r", "SAC by itself, with AES and with AES-R"),
+    toy_table=NamedStudy(EVERY, "baseline,aes,aes_r", "the paper's main tables: four carriers", preset="paper"),
+    # The rows of the paper's table, whose AES couples the learning rate to the weight:
+    # `agents.loops.common.Coupling`.
+    ablation=NamedStudy(
+        EVERY,
+        "baseline,fixed,aes:coupling=1,linear,aes,"
+        f"aes:{_NO_CLIP}:coupling=1,"
+        "aes:proxy=td_mean:coupling=1,aes:proxy=value_loss:coupling=1,aes:proxy=critic_drift:coupling=1",
+        "the paper's mechanism ablation",
+    ),
+    sensitivity_q=NamedStudy(
+        EVERY, "baseline," + _axis("q", "0.5", "0.7", "0.8", "0.9", "0.95"), "the paper's table over the quantile"
+    ),
+    sensitivity_beta=NamedStudy(
+        EVERY, "baseline," + _axis("beta", "0.8", "0.9", "0.95", "0.98", "0.99"), "the paper's table over smoothing"
+    ),
+    sensitivity_clip=NamedStudy(
+        EVERY,
+        "baseline," + _pairs(("1e-5", "2"), ("1e-4", "1"), ("1e-5", "1"), ("1e-5", "0.5"), ("1e-4", "0.5")),
+        "the paper's table over the clip range",
+    ),
+)

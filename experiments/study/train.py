@@ -1,0 +1,153 @@
+"""Trains a study in the folder that is its own and writes curves, streams and manifest."""
+
+import math
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+
+from aesjax.lab import store
+from aesjax.lab.checkpoint import CheckpointError
+from aesjax.lab.driver import Plan, run_sweep
+from aesjax.lab.progress import Progress
+from aesjax.lab.sweep import cache_group, compile_program, memory_budget, plan_waves, state_bytes
+from agents.loops import REASONS
+from experiments.study.build import build_part, floor_of, optimum_of
+from experiments.study.folder import Claim
+from experiments.study.snapshots import save_agents
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Outcome", "Refused", "train"]
+
+# The columns every reader of curves expects, in this order; logged quantities follow.
+LEADING = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed", "step")
+LEADING += ("return_mean", "return_std", "n_episodes", "drift_value")
+
+
+class Refused(ValueError):
+    """The study cannot be continued; nothing was changed."""
+
+
+class Outcome(NamedTuple):
+    """What training left behind."""
+
+    curves: Path
+    diverged: list[str]  # one sentence per run
+    faults: int  # simulations that the physics engine gave up on and that were reset
+
+
+def train(study: Claim, *, checkpoint_seconds: float = 30.0, quiet: bool = False) -> Outcome:
+    """Train everything that is not trained yet and write `curves.parquet` and `manifest.json`.
+
+    Raises:
+      Refused: no checkpoint can be trusted.
+      Interrupted: a signal asked to stop.
+    """
+    import polars as pl
+
+    config, directory = study.config, study.directory
+    began, frames, recordings, statuses, parts = time.monotonic(), [], [], [], {}
+    floor = floor_of(config)
+    for carrier in config.carriers:
+        part = build_part(config, carrier)
+        num_envs = config.envs_of(carrier)
+        plan = Plan(config.evaluations, config.chunk(carrier), num_envs, checkpoint_seconds)
+        devices, one = jax.local_devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
+        group = cache_group(devices, state_bytes(part.program, one))
+        waves = plan_waves(part.program, one, len(part.labels), len(devices), memory_budget(devices), group)
+        executables = compile_program(part.program, devices, waves.group)
+        title = f"{carrier}: {len(part.labels)} runs"
+        start = time.monotonic()
+        with (
+            open(os.devnull, "w") as nowhere,
+            Progress(plan, len(part.labels), waves.count, title, nowhere if quiet else None) as progress,
+        ):
+            try:
+                rows = run_sweep(
+                    executables,
+                    part.program,
+                    part.runs,
+                    part.labels,
+                    waves,
+                    plan,
+                    directory=directory / store.CHECKPOINTS / carrier,
+                    study=config.fingerprint(),
+                    resume=study.resume,
+                    on_tick=progress.tick,
+                    on_note=progress.note,
+                    on_wave=partial(save_agents, directory, config, carrier),
+                )
+            except CheckpointError as error:
+                raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
+        parts[carrier] = {
+            "runs": len(part.labels),
+            "updates": part.updates,
+            "updates_per_stream_sample": part.stream_stride,
+            "waves": waves.count,
+            "wave_width": waves.width,
+            "seconds": round(time.monotonic() - start, 2),
+        }
+        rows, recorded = store.split_streams(rows)
+        frames.append(rows)
+        recordings.append(recorded)
+        statuses += _statuses(rows, num_envs)
+    rows = pl.concat(frames, how="diagonal")
+    store.write_rows(directory / store.STREAMS, pl.concat(recordings, how="diagonal"))
+    curves = rows.drop("diverged_at", "reason").with_columns(n_episodes=pl.lit(config.episodes))
+    first = [*LEADING, *(name for name in curves.columns if name.startswith("drift_") and name not in LEADING)]
+    curves = curves.select(*first, pl.exclude(first))
+    path = directory / store.CURVES
+    store.write_rows(path, curves)
+    store.write_json(
+        directory / store.MANIFEST,
+        store.environment()
+        | {
+            "resumed": study.resume,
+            "wall_seconds": round(time.monotonic() - began, 2),
+            "parts": parts,
+            "floors": {config.task: floor},
+            "oracle": {config.task: optimum_of(config)},
+            "runs": statuses,
+        },
+    )
+    lines = [
+        f"{s['method']}, {s['pattern']}, seed {s['seed']} diverged at step {s['diverged_at']}: {s['reason']}"
+        for s in statuses
+        if s["status"] == "diverged"
+    ]
+    return Outcome(path, lines, sum(s.get("simulation_faults", 0) for s in statuses))
+
+
+def _statuses(rows: "pl.DataFrame", num_envs: int) -> list[dict[str, Any]]:
+    """One entry per run: finished, or diverged with the environment step and the reason."""
+    import polars as pl
+
+    identity = ["task", "method", "pattern", "seed"]
+    if "simulation_faults" not in rows.columns:  # a task without a simulator
+        rows = rows.with_columns(simulation_faults=pl.lit(None, pl.Float64))
+    table = rows.group_by(identity, maintain_order=True).agg(
+        pl.col("simulation_faults").fill_nan(None).max(),
+        pl.col("diverged_at").max(),
+        pl.col("reason").max(),
+        pl.col("step").filter(~pl.col("return_mean").is_finite()).min().alias("bad_return"),
+    )
+    statuses = []
+    for entry in table.to_dicts():
+        status: dict[str, Any] = {name: entry[name] for name in identity}
+        at, reason, bad = entry["diverged_at"], entry["reason"], entry["bad_return"]
+        if at is not None and not math.isnan(at) and at >= 0:
+            why = ", ".join(text for bit, text in enumerate(REASONS) if int(reason) >> bit & 1)
+            status |= {"status": "diverged", "diverged_at": int(at) * num_envs, "reason": why}
+        elif bad is not None:
+            status |= {"status": "diverged", "diverged_at": bad, "reason": "evaluation return not finite"}
+        else:
+            status |= {"status": "finished"}
+        if entry["simulation_faults"]:
+            status["simulation_faults"] = int(entry["simulation_faults"])
+        statuses.append(status)
+    return statuses

@@ -1,0 +1,248 @@
+"""`aesjax video` on a small study: the file is what was asked for, and what is wrong leaves nothing behind."""
+
+import dataclasses
+import shutil
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+import envs
+from aesjax.lab import checkpoint, store
+from aesjax.lab.sweep import compile_program
+from aesjax.registry import UnknownNameError
+from envs.world import World
+from experiments.analysis import video, video_output
+from experiments.study import snapshots
+from experiments.study.build import build_part
+from experiments.study.config import config_from_json, make_config
+from experiments.study.folder import claim
+
+STEPS = 3200
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """What training leaves, without the training, which other tests compile: agents that differ from run to run."""
+    directory = tmp_path_factory.mktemp("video") / "study"
+    names = {"patterns": "steady,abrupt", "schedules": "aes,aes_r", "seeds": "3:4"}
+    config = make_config(task="toy", carriers="ppo", steps=STEPS, **names)
+    own = config.settings["ppo"]
+    settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
+    config = dataclasses.replace(config, evaluations=5, episodes=1, settings=settings)
+    part = build_part(config_from_json(claim(config, directory, resume=False).config.to_json()), "ppo")
+    place = directory / store.CHECKPOINTS / "ppo"
+    state = jax.device_get(compile_program(part.program, jax.devices()[:1]).init(part.runs))
+    number = np.arange(len(part.labels), dtype=np.float32)
+    state = state._replace(
+        agent=jax.tree.map(
+            lambda x: x + 0.05 * number.reshape(-1, *[1] * (x.ndim - 1)) if x.dtype == np.float32 else x, state.agent
+        )
+    )
+    for chunk in (4, 5):
+        checkpoint.save(place, config.fingerprint(), 0, chunk, state, pl.DataFrame(part.labels))
+    return SimpleNamespace(directory=directory, config=config, part=part, state=state)
+
+
+@pytest.fixture
+def study(trained):
+    return trained.directory
+
+
+def ask(directory, **options):
+    names = ("out", "method", "pattern", "seed", "change", "steps", "fps")
+    fixed = {"directory": directory, "width": 160, "renderer": "auto"}
+    return SimpleNamespace(**(dict.fromkeys(names) | fixed | options))
+
+
+def shown(monkeypatch, arguments):
+    """What the command draws, without the drawing."""
+    seen = SimpleNamespace()
+
+    def compose(scene, title, note, panels, stride):
+        seen.__dict__.update(title=title, note=note, panels=panels, stride=stride)
+        return iter(())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(video, "compose", compose)
+        patch.setattr(video, "write_video", lambda out, pictures, fps: seen.__dict__.update(out=out, fps=fps))
+        video.run(arguments)
+    return seen
+
+
+def test_a_gif_of_a_whole_episode_by_default(study):
+    path = video.run(ask(study))
+    assert path == study / "video" / "PPO+AES-abrupt-3.gif"  # the first pattern that changes
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    with Image.open(path) as gif:
+        assert gif.n_frames == 51
+        assert gif.size[0] == 2 * 160 + 3 * 4
+        assert gif.size[1] % 2 == 0
+        assert gif.info["duration"] == 100
+        assert gif.info["loop"] == 0
+        first = np.asarray(gif.convert("RGB"), int)
+        gif.seek(50)
+        last = np.asarray(gif.convert("RGB"), int)
+    different = np.abs(first - last).max(axis=-1) > 30
+    for half in (different[:, :166], different[:, 166:]):
+        assert half[:200].any()  # the point
+        assert half[-20:].any()  # the caption
+
+
+def test_options_are_followed(study, tmp_path):
+    out = tmp_path / "new" / "folder" / "a.GIF"
+    assert video.run(ask(study, out=out, seed=4, method="PPO+AES-R", steps=7, fps=20, width=200)) == out
+    with Image.open(out) as gif:
+        assert gif.n_frames == 8
+        assert gif.info["duration"] == 50
+        assert gif.size[0] == 2 * 200 + 3 * 5 + 1  # even
+
+
+def test_both_sides_start_alike_and_differ_in_nothing_but_the_drift(study, tmp_path, monkeypatch):
+    seen = shown(monkeypatch, ask(study, change=2, out=tmp_path / "a.gif"))
+    before, after = seen.panels
+    assert before.heading == f"before change 2, step {STEPS * 2 // 5 - 8:,}"
+    assert after.heading == f"after change 2, step {STEPS * 2 // 5:,}"
+    np.testing.assert_array_equal(before.states[0].position, after.states[0].position)
+    assert before.drift != after.drift
+    assert after.drift == "goal offset ({:.2f}, {:.2f})".format(*after.params.goal_offset)
+    np.testing.assert_array_equal(before.params.goals, after.params.goals)
+    # The policy does not see the goals and the noise is the same, so here the ways are, too; the rewards are not.
+    np.testing.assert_allclose(before.states[-1].position, after.states[-1].position, atol=1e-5)
+    assert before.returns[0] == after.returns[0] == 0
+    assert before.returns[-1] != after.returns[-1]
+    assert len(before.states) == len(before.returns) == 51
+    assert seen.title == "toy   PPO+AES   abrupt, seed 3"
+    assert seen.note == "policy after 3,200 of 3,200 steps, acting without noise"
+
+
+@pytest.mark.parametrize(("pattern", "apart"), [("linear", 0.5), ("periodic", 0.5)])
+def test_a_gradual_drift_is_shown_where_it_went_farthest(pattern, apart):
+    world = World(envs.make("toy"), 1000)
+    change = video._change(world, world.drift(pattern, 0), pattern, None)
+    assert change.steps[1] == 200 * change.number
+    assert 0 < change.steps[1] - change.steps[0] <= 200
+    assert np.linalg.norm(change.values[1] - change.values[0]) == pytest.approx(apart, rel=0.02)
+
+
+def test_an_interrupted_study_is_shown_as_far_as_it_got(study, tmp_path, monkeypatch):
+    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
+    newest = max((copy / store.CHECKPOINTS / "ppo").iterdir())
+    shutil.rmtree(newest)
+    assert shown(monkeypatch, ask(copy)).note == "policy after 2,560 of 3,200 steps, acting without noise"
+
+
+def test_final_agents_are_found_by_their_labels_whatever_the_waves_were(trained, tmp_path):
+    part, runs = trained.part, len(trained.part.labels)
+
+    def agents(members):
+        return jax.tree.map(lambda leaf: leaf[np.array(members)], trained.state.agent)
+
+    for wave, members in enumerate(([5, 2, *range(6, runs)], [0, 1, 3, 4])):
+        state = SimpleNamespace(agent=agents([*members, members[0]]))  # with padding
+        snapshots.save_agents(tmp_path, trained.config, "ppo", wave, [part.labels[i] for i in members], state)
+    for run in (0, 2, 5):
+        found = snapshots.load_agent(tmp_path, trained.config, part, run)
+        assert found.step == STEPS
+        jax.tree.map(np.testing.assert_array_equal, found.agent, jax.tree.map(lambda x: x[0], agents([run])))
+
+
+def test_a_study_without_a_checkpoint_says_so(study, tmp_path):
+    ignore = shutil.ignore_patterns("video", store.CHECKPOINTS)
+    copy = shutil.copytree(study, tmp_path / "copy", ignore=ignore)
+    refused(ask(copy), "has no checkpoint of PPO+AES, abrupt, seed 3")
+
+
+def test_a_checkpoint_of_another_wave_is_not_taken_for_this_one(trained, monkeypatch):
+    saved = checkpoint.load_newest
+    monkeypatch.setattr(checkpoint, "load_newest", lambda *words: (s := saved(*words)) and s._replace(wave=1))
+    with pytest.raises(ValueError, match=r"holds other runs .*, not PPO\+AES, steady, seed 3"):
+        snapshots.load_agent(trained.directory, trained.config, trained.part, 0)
+
+
+def refused(arguments, *texts):
+    before = sorted(arguments.directory.rglob("*"))
+    with pytest.raises((ValueError, UnknownNameError)) as error:
+        video.run(arguments)
+    sentence = str(error.value)
+    assert len(sentence.splitlines()) == 1
+    for text in texts:
+        assert text in sentence
+    assert sorted(arguments.directory.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"method": "PPO+AESR"}, "unknown method of this study 'PPO+AESR'; did you mean 'PPO+AES-R'?"),
+        ({"pattern": "abrubt"}, "unknown pattern of this study 'abrubt'; did you mean 'abrupt'?"),
+        ({"pattern": "steady"}, "pattern 'steady' has no change to show; the study's others: abrupt"),
+        ({"seed": 7}, "the study has no seed 7; the nearest is 4"),
+        ({"change": 5}, "--change must be between 1 and 4"),
+        ({"steps": 51}, "--steps must be between 1 and 50"),
+        ({"fps": 0}, "--fps must be between 1 and 50"),
+        ({"width": 10}, "--width must be between 160 and 1280"),
+        ({"renderer": "opengl"}, "renderer must be one of auto, software, gl; got 'opengl'"),
+        ({"renderer": "gl"}, "renderer gl draws MuJoCo's tasks"),
+    ],
+)
+def test_wrong_wishes_are_refused_and_nothing_is_written(study, tmp_path, options, text):
+    refused(ask(study, out=tmp_path / "a.gif", **options), text)
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_files_are_refused(study, tmp_path, monkeypatch):
+    refused(ask(study, out=tmp_path / "a.avi"), "must end in .gif or .mp4; got '.avi'")
+    refused(ask(study, out=tmp_path / "a"), "got no suffix")
+    (tmp_path / "a.gif").write_text("mine")
+    refused(ask(study, out=tmp_path / "a.gif"), "a.gif exists")
+    assert (tmp_path / "a.gif").read_text() == "mine"
+    refused(ask(study, out=tmp_path / "a.gif" / "b.gif", steps=1), "cannot be written")
+    monkeypatch.setattr(video_output, "_ffmpeg", lambda: False)
+    refused(ask(study, out=tmp_path / "a.mp4"), "pip install 'aesjax[video]'")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.gif"]
+
+
+def test_a_folder_that_is_no_study_is_refused(tmp_path):
+    refused(ask(tmp_path), "holds no study: there is no config.json")
+    (tmp_path / store.CONFIG).write_text('{"format": 1}')
+    refused(ask(tmp_path), "cannot be used: its format is 1")
+
+
+def test_a_full_disk_leaves_no_file(tmp_path):
+    def pictures():
+        for _ in range(20):
+            yield Image.new("RGB", (16, 16))
+        raise OSError("No space left on device")
+
+    with pytest.raises(ValueError, match="No space left"):
+        video_output.write_video(tmp_path / "a.gif", pictures(), 10.0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_mp4_where_the_extra_is_installed(study, tmp_path):
+    pytest.importorskip("imageio_ffmpeg", reason="the optional extra 'video'")
+    path = video.run(ask(study, out=tmp_path / "a.mp4", steps=4))
+    assert path.read_bytes()[4:8] == b"ftyp"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.mp4"]
+
+
+def test_a_policy_that_diverged_is_named():
+    task = envs.make("toy")
+    params = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), task.params)
+    with pytest.raises(ValueError, match="is not finite"):
+        video._roll_out(task, lambda obs: obs * np.float32(np.nan), params, 0, 3)
+
+
+def test_an_episode_that_ends_early_keeps_its_last_picture():
+    states = list(range(9))
+    scene = SimpleNamespace(draw=lambda states, params: np.full((120, 160, 3), 20 * states[-1], np.uint8))
+    panels = [
+        video_output.Panel("before", "x", None, states, np.arange(9.0), ""),
+        video_output.Panel("after", "x", None, states[:4], np.arange(4.0), "terminated"),
+    ]
+    sheets = [np.asarray(s) for s in video_output.compose(scene, "title", "note", panels, 3)]
+    assert [(s[60, 80, 0], s[60, 240, 0]) for s in sheets] == [(0, 0), (60, 60), (120, 60), (160, 60)]

@@ -1,0 +1,239 @@
+"""The command line as a person meets it: exit codes, one clear sentence, nothing overwritten."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+from experiments.cli import main
+from experiments.study.config import config_from_json, make_config, parse_seeds
+
+
+def run(*words):
+    return main(["run", *map(str, words)])
+
+
+def sentence(capsys):
+    """What was said on stderr: exactly one sentence of ours and no traceback."""
+    text = capsys.readouterr().err.strip()
+    assert "Traceback" not in text
+    assert text.startswith("aesjax: ")
+    assert len(text.splitlines()) == 1
+    return text
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--task", "toi"], ["unknown task 'toi'", "did you mean 'toy'?"]),
+        (["--carriers", "sak"], ["unknown carrier 'sak'", "did you mean 'sac'?"]),
+        (["--schedules", "baseline,aess"], ["unknown schedule 'aess'", "did you mean 'aes'?", "aes_r"]),
+        (["--patterns", "abrubt"], ["unknown pattern 'abrubt'", "did you mean 'abrupt'?"]),
+        (["--preset", "qick"], ["unknown preset 'qick'", "did you mean 'quick'?"]),
+        (["--proxy", "td_quantil"], ["unknown proxy 'td_quantil'", "did you mean 'td_quantile'?"]),
+        (["--source", "old"], ["--source", "update, fresh", "'old'"]),
+        (["--steps", "-400"], ["--steps must be a positive multiple of 400", "got -400"]),
+        (["--steps", "0"], ["positive multiple of 400", "got 0"]),
+        (["--steps", "1234"], ["multiple of 400", "got 1234", "nearest is 1200"]),
+        (["--seeds", "one"], ["seeds must look like 1:5", "'one'"]),
+        (["--seeds", "5:1"], ["low to high", "'5:1'"]),
+        (["--seeds", "1,1"], ["every seed may be given once", "'1,1'"]),
+        (["--sweep", "kapa=1,2"], ["unknown hyper-parameter 'kapa'", "kappa"]),
+        (["--sweep", "kappa=a"], ["NAME=VALUE,VALUE", "'kappa=a'"]),
+        (["--sweep", "kappa=-1"], ["kappa", "-1"]),
+        (["--sweep", "gamma=1.5"], ["gamma must lie in [0, 1]", "got 1.5"]),
+        (["--sweep", "learning_rate=nan"], ["learning_rate must be", "got nan"]),
+        (["--schedules", "aes,aes"], ["twice", "aes,aes"]),
+        (["--devices", "0"], ["--devices must be between 1", "got 0"]),
+        (["--devices", "1000"], ["--devices must be between 1", "got 1000"]),
+    ],
+)
+def test_bad_arguments_exit_with_2_and_say_what_is_allowed(tmp_path, capsys, words, parts):
+    assert run("--out", tmp_path / "new", *words) == 2
+    text = sentence(capsys)
+    for part in parts:
+        assert part in text
+    assert not (tmp_path / "new" / "curves.parquet").exists()
+
+
+def test_an_unknown_option_exits_with_2(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run("--out", tmp_path / "new", "--stepz", "400")
+    assert stop.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_folder_with_something_in_it_is_not_touched(tmp_path, capsys):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    assert run("--out", tmp_path) == 2
+    assert "is not empty" in sentence(capsys)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_file_as_folder_is_refused(tmp_path, capsys):
+    (tmp_path / "out").write_text("")
+    assert run("--out", tmp_path / "out") == 2
+    assert "is a file" in sentence(capsys)
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert run("--out", tmp_path / "file" / "below") == 2
+    assert "cannot be written" in sentence(capsys)
+
+
+def test_resuming_nothing_is_refused(tmp_path, capsys):
+    assert run("--out", tmp_path / "none", "--resume") == 2
+    assert "there is no study" in sentence(capsys)
+
+
+@pytest.mark.parametrize("garbage", ["", "{", "[1, 2]", '{"format": 99}', '{"format": 1}', "\0\0\0"])
+def test_garbage_in_the_configuration_is_refused_when_resuming(tmp_path, capsys, garbage):
+    (tmp_path / "config.json").write_text(garbage)
+    assert run("--out", tmp_path, "--resume") == 2
+    assert "config.json" in sentence(capsys)
+    assert (tmp_path / "config.json").read_text() == garbage
+
+
+def test_resuming_with_another_configuration_names_the_fields(tmp_path, capsys):
+    config = make_config(
+        task="toy", carriers="sac", schedules="aes", patterns="abrupt", seeds="1:2", steps=2000, preset="quick"
+    )
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
+    words = ["--schedules", "aes", "--patterns", "abrupt", "--seeds", "1:3", "--steps", "4000", "--resume"]
+    assert run("--out", tmp_path, *words) == 2
+    text = sentence(capsys)
+    assert "seeds: [1, 2] -> [1, 2, 3]" in text
+    assert "steps: 2000 -> 4000" in text
+
+
+def test_reports_of_nothing_or_of_damaged_results_are_refused(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "none")]) == 2
+    sentence(capsys)
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "curves.parquet").write_bytes(b"not parquet")
+    assert main(["report", str(tmp_path)]) == 2
+    sentence(capsys)
+    assert not (tmp_path / "report").exists()
+
+
+def test_list_prints_every_registered_name(capsys):
+    import envs
+    from aesjax.schedules import PROXIES, SCHEDULES
+    from agents import CARRIERS
+
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    for registry in (envs.TASKS, envs.PATTERNS, SCHEDULES, PROXIES, CARRIERS):
+        for name in registry:
+            assert f"  {name}" in text
+
+
+def test_a_reader_that_stops_early_ends_the_list_quietly():
+    command = [sys.executable, "-m", "experiments.cli", "list"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_seeds_ranges_include_both_ends():
+    assert parse_seeds("1:5") == (1, 2, 3, 4, 5)
+    assert parse_seeds("1:2,7") == (1, 2, 7)
+
+
+def test_a_configuration_survives_its_file():
+    config = make_config(
+        task="toy",
+        carriers="sac",
+        schedules="all",
+        patterns="all",
+        seeds="1:5",
+        preset="paper",
+        sweep=("kappa=0.1,1", "q=0.5,0.9"),
+    )
+    back = config_from_json(json.loads(json.dumps(config.to_json())))
+    assert back.to_json() == config.to_json()
+    assert back.fingerprint() == config.fingerprint()
+
+
+@pytest.fixture(scope="module")
+def diverged(tmp_path_factory):
+    """A sweep in which one setting of the learning rate cannot work."""
+    folder = tmp_path_factory.mktemp("diverged") / "study"
+    words = ["--schedules", "baseline", "--patterns", "steady,abrupt", "--seeds", "1:2", "--steps", "4000"]
+    code = run("--out", folder, *words, "--sweep", "critic_learning_rate=1e-3,1e6")
+    return folder, code
+
+
+def test_a_diverging_run_is_marked_and_the_others_finish(diverged):
+    folder, code = diverged
+    assert code == 3
+    runs = json.loads((folder / "manifest.json").read_text())["runs"]
+    wild = [r for r in runs if "1e+06" in r["method"]]
+    calm = [r for r in runs if "1e+06" not in r["method"]]
+    assert len(wild) == len(calm) == 4
+    assert all(r["status"] == "diverged" and r["diverged_at"] > 0 and "not finite" in r["reason"] for r in wild)
+    assert all(r["status"] == "finished" for r in calm)
+    curves = pl.read_parquet(folder / "curves.parquet")
+    assert curves.filter(pl.col("method") == "SAC")["return_mean"].is_finite().all()
+    assert curves.filter(pl.col("method") == "SAC")["step"].max() == 4000
+
+
+def test_the_report_of_a_diverged_study_says_how_many_are_valid(diverged):
+    folder, _ = diverged
+    page = (folder / "report" / "index.html").read_text()
+    assert "4/8" in page.replace(" / ", "/").replace("&thinsp;", "")
+    assert "diverged" in page
+
+
+def test_a_finished_study_is_not_overwritten(diverged, capsys):
+    folder, _ = diverged
+    before = (folder / "curves.parquet").read_bytes()
+    assert run("--out", folder) == 2
+    assert "--resume" in sentence(capsys)
+    assert (folder / "curves.parquet").read_bytes() == before
+
+
+def test_a_report_can_be_written_again(diverged, capsys):
+    folder, _ = diverged
+    shutil.rmtree(folder / "report")
+    assert main(["report", str(folder)]) == 0
+    assert "index.html" in capsys.readouterr().out
+    assert (folder / "report" / "tables.md").exists()
+
+
+def test_a_diverged_run_is_replayed_and_counts_in_no_mean(diverged):
+    folder, _ = diverged
+    assert main(["replay", str(folder), "--schedules", "linear,aes_d:window=0.1"]) == 0
+    assert pl.read_parquet(folder / "replay" / "weights.parquet").height == 2 * 8
+    rows = [line for line in (folder / "replay" / "summary.md").read_text().splitlines() if line.startswith("| ")]
+    assert len(rows) == 1 + 2 * 3  # the head; of the two methods, the one that did not diverge, on two patterns
+    assert {row.split("|")[4].strip() for row in rows[1:]} == {"2"}
+
+
+def test_the_carriers_own_weight_is_replayed_only_if_its_signals_were_recorded(diverged, capsys):
+    folder, _ = diverged
+    assert main(["replay", str(folder), "--schedules", "baseline", "--out", str(folder / "other")]) == 2
+    text = sentence(capsys)
+    assert "'baseline' (auto) cannot be replayed on carrier 'sac'" in text
+    assert "log_prob" in text
+
+
+def test_the_proxies_of_a_trained_study_are_calibrated_without_the_runs_that_diverged(diverged, capsys):
+    folder, _ = diverged
+    assert main(["calibrate", str(folder), "--delta", "0.3"]) == 0
+    text = capsys.readouterr().out
+    assert "4 runs that diverged are left out" in text
+    found = json.loads((folder / "calibration.json").read_text())["methods"]
+    assert list(found) == ["SAC"]
+    assert found["SAC"]["runs"] == 4
+    assert found["SAC"]["rho"] > 0.0
+    assert found["SAC"]["groups"]["steady"]["dominated"] == 2

@@ -1,0 +1,29 @@
+"""SAC and PPO learn the toy task: measured against the optimum, not against themselves."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import polars as pl
+import pytest
+
+import envs
+from experiments.study.config import make_config
+from experiments.study.folder import claim
+from experiments.study.train import train
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("carrier", ["sac", "ppo"])
+def test_ninety_per_cent_of_the_optimum_on_the_steady_task(carrier, tmp_path):
+    config = make_config(
+        task="toy", carriers=carrier, schedules="baseline", patterns="steady", seeds="1:3", preset="paper", steps=24_000
+    )
+    config = dataclasses.replace(config, evaluations=10)
+    outcome = train(claim(config, tmp_path / "study", resume=False), quiet=True)
+    curves = pl.read_parquet(outcome.curves)
+    best = float(envs.optimal_return("toy")(jnp.zeros((1, 2)))[0])
+    final = curves.filter(pl.col("step") == 24_000)["return_mean"]
+    start = curves.filter(pl.col("step") == 0)["return_mean"]
+    assert final.len() == 3
+    assert final.min() >= 0.9 * best
+    assert start.max() < 0.5 * best

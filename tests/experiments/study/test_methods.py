@@ -1,0 +1,174 @@
+"""What a study compares: the grammar of `--schedules`, the names in tables, and the studies of the paper."""
+
+import dataclasses
+import math
+
+import pytest
+
+from aesjax.measure.tables import paper_table
+from agents import CARRIERS
+from experiments.bench.updates import setting
+from experiments.study.build import build_part, check
+from experiments.study.config import config_from_json, make_config
+from experiments.study.entries import parse_entry
+from experiments.study.methods import methods_of
+from experiments.study.named import STUDIES
+
+
+def config_of(carriers="sac", schedules="baseline,aes", **options):
+    defaults = {"task": "toy", "patterns": "steady", "seeds": "1"}
+    return make_config(carriers=carriers, schedules=schedules, **(defaults | options))
+
+
+def names(config, carrier):
+    return [method.name for method in methods_of(config, carrier)]
+
+
+def study_config(name):
+    study = STUDIES[name]
+    options = {k: v for k, v in study._asdict().items() if k != "summary"}
+    return make_config(task="toy", **options)
+
+
+def test_an_entry_carries_its_own_proxy_source_and_numbers():
+    entry = parse_entry("aes:proxy=td_mean:source=fresh:lambda_max=inf:coupling=1")
+    assert (entry.schedule, entry.proxy, entry.source) == ("aes", "td_mean", "fresh")
+    assert dict(entry.values) == {"lambda_max": math.inf, "coupling": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("aess", "unknown schedule 'aess'; did you mean 'aes'"),
+        ("aes:proxy=td_meen", "unknown proxy 'td_meen'; did you mean 'td_mean'"),
+        ("aes:source=replay", "source must be one of update, fresh; got 'replay'"),
+        ("aes:gain=3", "schedule 'aes' has no option 'gain'; allowed: .*kappa"),
+        ("baseline:base=3", "schedule 'baseline' has no option 'base'; allowed: none"),
+        ("aes:kappa=big", "option 'kappa' of schedule 'aes' takes a number; got 'big'"),
+        ("aes:kappa", r"an option of a schedule is NAME=VALUE.* got 'kappa'"),
+        ("aes:kappa=1:kappa=2", "each given once; got 'kappa=2'"),
+        ("aes:coupling=2", "option 'coupling' is 0 or 1"),
+    ],
+)
+def test_a_wrong_entry_is_refused_with_what_is_allowed(text, message):
+    with pytest.raises((ValueError, KeyError), match=message):
+        parse_entry(text)
+
+
+def test_methods_are_named_by_what_differs_from_the_preset():
+    config = config_of(schedules="baseline,aes,aes:kappa=1,aes:kappa=0.3,aes:proxy=td_mean:coupling=1,fixed")
+    assert names(config, "sac") == [
+        "SAC",
+        "SAC+AES",
+        "SAC+AES[kappa=0.3]",
+        "SAC+AES[coupling=1,proxy=td_mean]",
+        "SAC+fixed",
+    ]
+
+
+def test_a_baseline_that_is_fixed_is_not_trained_twice():
+    config = config_of("sac,ppo", "baseline,fixed,aes")
+    assert names(config, "sac") == ["SAC", "SAC+fixed", "SAC+AES"]
+    assert names(config, "ppo") == ["PPO", "PPO+AES"]
+
+
+def test_an_axis_multiplies_what_an_entry_leaves_open():
+    config = config_of(schedules="aes,aes:kappa=2", sweep=("kappa=0.5,1", "beta=0.9"))
+    assert names(config, "sac") == [
+        "SAC+AES[kappa=0.5,beta=0.9]",
+        "SAC+AES[beta=0.9]",
+        "SAC+AES[kappa=2,beta=0.9]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("carrier", "schedule", "message"),
+    [
+        ("sql", "auto", "schedule 'auto' cannot be used with carrier 'sql': .*no density"),
+        ("sql", "aes_r_auto", "schedule 'aes_r_auto' cannot be used with carrier 'sql'"),
+        ("ppo", "aes:proxy=critic_drift:source=fresh", "proxy 'critic_drift' cannot be used with carrier 'ppo'"),
+    ],
+)
+def test_a_schedule_that_a_carrier_cannot_feed_is_refused_with_the_reason(carrier, schedule, message):
+    with pytest.raises(ValueError, match=message):
+        check(config_of(carrier, schedule))
+
+
+def test_carriers_with_other_numbers_of_environments_share_horizon_and_drift():
+    config = config_of("sac,ppo", patterns="abrupt")
+    assert (config.vector_steps("sac"), config.vector_steps("ppo")) == (5000, 2500)
+    assert (config.chunk("sac"), config.chunk("ppo")) == (50, 25)
+    assert config.settings["ppo"]["config"]["rollout"] == 25  # what fits between two evaluations
+    assert config_of("ppo", preset="paper").settings["ppo"]["config"]["rollout"] == 125
+    parts = [build_part(config, carrier) for carrier in ("sac", "ppo")]
+    assert parts[0].updates == 5000 - 50
+    assert parts[1].updates == 2500 // 25 * 40
+    for a, b in zip(*(part.runs.drift.realisation for part in parts), strict=True):
+        assert (a == b).all()
+
+
+def test_a_configuration_with_options_survives_its_file():
+    config = study_config("ablation")
+    assert config_from_json(config.to_json()) == dataclasses.replace(config, settings=config.to_json()["settings"])
+
+
+@pytest.mark.parametrize("name", list(STUDIES))
+def test_every_study_can_be_trained_as_it_is(name):
+    config = study_config(name)
+    check(config)
+    for carrier in config.carriers:
+        assert methods_of(config, carrier)[0].name == CARRIERS[carrier].label
+
+
+def test_the_toy_table_has_the_methods_of_the_paper():
+    config = study_config("toy_table")
+    ours = {name for carrier in config.carriers for name in names(config, carrier)}
+    theirs = {row["method"] for row in paper_table("nauc_drop") if row["family"] == "Toy"}
+    assert theirs <= ours
+    assert len(theirs) == 8
+    assert len(ours) == 12
+    assert (len(config.patterns), len(config.seeds)) == (5, 5)
+
+
+def test_the_ablation_has_the_rows_of_the_paper():
+    rows = {
+        (m.choice.schedule, m.choice.proxy, m.coupling, dict(m.values).get("lambda_max", 1.0))
+        for m in methods_of(study_config("ablation"), "sac")
+    }
+    td = "td_quantile"
+    assert rows >= {
+        ("fixed", td, 0.0, 1.0),
+        ("aes", td, 1.0, 1.0),
+        ("linear", td, 0.0, 1.0),
+        ("aes", td, 0.0, 1.0),
+        ("aes", td, 1.0, math.inf),
+        ("aes", "td_mean", 1.0, 1.0),
+        ("aes", "value_loss", 1.0, 1.0),
+        ("aes", "critic_drift", 1.0, 1.0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("study", "table", "fields"),
+    [
+        ("sensitivity_q", "quantile", ("q",)),
+        ("sensitivity_beta", "ema", ("beta",)),
+        ("sensitivity_clip", "clip", ("lambda_min", "lambda_max")),
+    ],
+)
+def test_sensitivity_studies_have_the_values_of_the_paper(study, table, fields):
+    defaults = {"q": 0.9, "beta": 0.95, "lambda_min": 1e-4, "lambda_max": 1.0}
+    ours = {
+        tuple(dict(m.values).get(f, defaults[f]) for f in fields)
+        for m in methods_of(study_config(study), "sac")
+        if m.choice.schedule == "aes"
+    }
+    assert ours == {tuple(float(row[f]) for f in fields) for row in paper_table(table)}
+
+
+def test_what_is_timed_is_refused_by_name():
+    assert setting("sac", "large").batch == 256
+    with pytest.raises(ValueError, match="unknown size 'huge' for carrier 'sac'"):
+        setting("sac", "huge")
+    with pytest.raises(ValueError, match="large: sac only"):
+        setting("sql", "large")

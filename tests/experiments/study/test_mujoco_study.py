@@ -1,0 +1,176 @@
+"""Studies of the MuJoCo family: presets from the published tables, exact resumption, the physics benchmark."""
+
+import dataclasses
+import json
+import os
+import signal
+
+import jax
+import numpy as np
+import polars as pl
+import pytest
+
+import envs
+from aesjax.lab.driver import Interrupted, Plan, run_sweep
+from aesjax.lab.sweep import Waves, compile_program
+from agents import CARRIERS
+from envs.mujoco import TASKS
+from experiments.bench import physics
+from experiments.cli import main
+from experiments.presets import presets_of
+from experiments.study.build import build_part, check
+from experiments.study.config import config_from_json, make_config
+
+CHUNK = 64
+
+
+def study(task="hopper", **options):
+    defaults = {"carriers": "sac", "schedules": "baseline", "patterns": "abrupt", "seeds": "1:2"}
+    return make_config(task=task, **(defaults | {"options": {"engine": "mujoco"}} | options))
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("preset", ["mujoco-quick", "mujoco-paper"])
+def test_every_preset_builds_every_carrier_on_every_task(task, preset):
+    config = study(task, carriers="all", schedules="baseline,aes,aes_r", preset=preset)
+    assert config.carriers == tuple(CARRIERS)
+    check(config)
+    assert config_from_json(config.to_json()).fingerprint() == config.fingerprint()
+    for carrier in config.carriers:
+        assert config.chunk(carrier) * config.evaluations * config.envs_of(carrier) == config.steps
+    assert config.replay_capacity == (1_000_000 if preset == "mujoco-paper" else 10_240)
+    assert config.warmup == (5_000 if preset == "mujoco-paper" else 1_024)
+
+
+def test_the_paper_preset_has_the_published_numbers():
+    hopper, ant = (presets_of(task)["mujoco-paper"].carriers for task in ("hopper", "ant"))
+    assert (hopper["sql"].base, ant["sql"].base) == (1 / 30, 1 / 300)
+    assert (hopper["meow"].base, ant["meow"].base) == (0.25, 0.05)
+    assert ant["meow"].hyper["tau"] == 0.0001
+    assert hopper["ppo"].base == 2.29519e-3
+    assert hopper["sac"].config["actor_delay"] == 2
+    assert presets_of("halfcheetah")["mujoco-paper"].carriers["meow"].config["log_sigma_max"] == 2.0
+    assert presets_of("hopper")["quick"] is presets_of("hopper")["mujoco-quick"]
+
+
+def test_a_rollout_that_must_shrink_keeps_about_its_minibatches():
+    own = study(carriers="ppo", preset="mujoco-paper", steps=50_000).settings["ppo"]["config"]
+    assert (own["rollout"], own["rollout"] % own["minibatches"]) == (500, 0)
+    assert 25 <= own["rollout"] / own["minibatches"] <= 40  # 32 in the profile
+
+
+def test_the_options_of_the_task_are_part_of_the_configuration():
+    config = study(options={"engine": "mujoco", "observation": "v4", "channels": ("geom_friction",)})
+    task = config_from_json(config.to_json()).build_task()
+    assert [channel.name for channel in task.channels] == ["geom_friction"]
+    assert config.fingerprint() != study().fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--task", "hoper"], "did you mean 'hopper'"),
+        (["--task", "hopper", "--engine", "bullet"], "engine must be one of auto, mujoco, mjx; got 'bullet'"),
+        (["--task", "hopper", "--channels", "mass"], "body_mass"),
+        (["--task", "hopper", "--preset", "mujoco-quik"], "did you mean 'mujoco-quick'"),
+        (["--task", "toy", "--engine", "mjx"], "task 'toy' has no options; got engine"),
+    ],
+)
+def test_wrong_options_are_answered_in_one_sentence(words, text, tmp_path, capsys):
+    assert main(["run", *words, "--out", str(tmp_path / "never")]) == 2
+    error = capsys.readouterr().err
+    assert text in error
+    assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "never").exists()
+
+
+def small_study():
+    config = study(steps=4_000)
+    own = config.settings["sac"] | {"num_envs": 2, "config": {"hidden": (16, 16), "batch_size": 16}}
+    sizes = {"steps": 10 * CHUNK, "evaluations": 5, "episodes": 1, "replay_capacity": 256, "warmup": 128}
+    return dataclasses.replace(config, **sizes, settings={"sac": own})
+
+
+def trained(part, executables, folder, resume=False, stop_at=None):
+    """One process's share of a study, whose physics engine starts with nothing."""
+    small_study().build_task().env.engine._free.clear()
+
+    def tick(now):
+        if now.chunk == stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    plan = Plan(chunks=5, chunk_steps=CHUNK, num_envs=2, checkpoint_seconds=1e9)
+    where = {"directory": folder, "study": "same", "resume": resume, "on_tick": tick}
+    return run_sweep(executables, part.program, part.runs, part.labels, Waves(2, 1, 1), plan, **where)
+
+
+def test_a_stopped_study_resumes_to_the_same_numbers_and_logs_what_drifts(tmp_path):
+    part = build_part(small_study(), "sac")
+    program = (part, compile_program(part.program))
+    whole = trained(*program, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        trained(*program, tmp_path / "stopped", stop_at=3)
+    resumed = trained(*program, tmp_path / "stopped", resume=True)
+    assert resumed.drop("stream_td_quantile/update").equals(whole.drop("stream_td_quantile/update"))
+    for mine, theirs in zip(resumed["stream_td_quantile/update"], whole["stream_td_quantile/update"], strict=True):
+        if theirs is not None:
+            np.testing.assert_array_equal(mine, theirs)
+    later = whole.filter(pl.col("step") > 0)
+    assert later["simulation_faults"].to_list() == [0] * later.height
+    config = small_study()
+    channels = config.build_task().channels
+    for at, channel in enumerate(channels):
+        values = whole[f"drift_{at}"]
+        assert values.n_unique() > 2  # jumps, and another realisation for each seed
+        assert values.min() >= channel.low
+        assert values.max() <= channel.high
+    assert np.isfinite(whole["return_mean"].to_numpy()).all()
+
+
+def test_the_physics_benchmark_counts_steps(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(physics, "TARGET_SECONDS", 0.05)
+    out = tmp_path / "bench.json"
+    assert (
+        main(["bench", "--physics", "hopper", "--envs", "4", "--rounds", "2", "--no-training", "--out", str(out)]) == 0
+    )
+    (case,) = json.loads(out.read_text())["cases"]
+    assert set(case["medians"]) == {"raw_batch", "mujoco", "gymnasium"}
+    assert min(case["medians"].values()) > 100
+    assert 0.01 < case["ratios"]["mujoco_over_raw_batch"]["median"] < 1.5
+    assert "mujoco_over_gymnasium" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--physics", "hoper"], "did you mean 'hopper'"),
+        (["--physics", "hopper", "--engines", "bullet"], "--engines must name some of mujoco, mjx"),
+        (["--physics", "hopper", "--envs", "3"], "positive multiple of the 2 devices"),
+        (["--physics", "hopper", "--sbx", "--no-training"], "--sbx compares training"),
+        (["--physics", "hopper", "--rounds", "0"], "--rounds must be at least 1"),
+    ],
+)
+def test_the_physics_benchmark_says_what_it_cannot_do(words, text, capsys):
+    assert len(jax.local_devices()) == 2
+    assert main(["bench", *words]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_evaluation_ends_with_its_last_episode():
+    """Every copy of Hopper falls within a hundred steps when nothing is done; nobody waits for the time limit."""
+    from agents.loops.episodes import episode_returns
+    from envs.world import World
+
+    world = World(envs.make("hopper", engine="mujoco"), 1000)
+    steps = []
+
+    def policy(obs, key):
+        jax.debug.callback(lambda: steps.append(1))
+        return jax.numpy.zeros((obs.shape[0], 3))
+
+    params = jax.tree.map(jax.numpy.asarray, world.task.params)
+    returns = jax.jit(lambda key: episode_returns(world, policy, params, key, 3))(jax.random.key(0))
+    jax.block_until_ready(returns)
+    jax.effects_barrier()
+    assert len(steps) < 200
+    assert (np.asarray(returns) > 30).all()
