@@ -17,7 +17,7 @@ class UnknownNameError(KeyError):
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """A literal, ordered, read-only mapping from names to entries.
+    """An ordered mapping from names to entries: literal, and added to by nothing but plug-ins.
 
     >>> Registry("fruit", apple=1, pear=2)["aple"]
     Traceback (most recent call last):
@@ -35,6 +35,16 @@ class Registry(Mapping[str, T], Generic[T]):
         near = difflib.get_close_matches(str(name), self._entries, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ";"
         raise UnknownNameError(f"unknown {self.kind} '{name}'{hint} registered: {', '.join(sorted(self._entries))}")
+
+    def add(self, name: str, entry: T) -> None:
+        """Register one more entry.
+
+        Raises:
+          ValueError: the name is taken.
+        """
+        if name in self._entries:
+            raise ValueError(f"{self.kind} '{name}' is registered already")
+        self._entries[name] = entry
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

@@ -40,7 +40,7 @@ __all__ = [
 
 # A Task, or "module:attribute" of a Task or of a function that builds one: imported on first use, so that a
 # task may need a physics engine without `import envs` needing it.
-TASKS: dict[str, Task | str] = {
+TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "toy": "envs.toy.multigoal:TASK",
     "toy_multigoal_classic": "envs.toy.classic:TASK",
     "pendulum": "envs.toy.pendulum:TASK",
@@ -80,7 +80,10 @@ def make(name: str, **options: Any) -> Task:
         known = set(signature(entry).parameters) - {"name"}
         if not set(options) <= known:
             raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
-        return entry(**options)
+        built = entry(**options)
+        if not isinstance(built, Task):
+            raise ValueError(f"task '{name}': its builder returned {type(built).__name__}, not a Task")
+        return built
     if options:
         raise ValueError(f"task '{name}' has no options; got {', '.join(options)}")
     return entry

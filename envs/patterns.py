@@ -5,6 +5,7 @@ Each is ``pattern(channel, leg) -> (channel.size,) float32``. Adding one is one 
 one program.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -31,10 +32,16 @@ class Leg(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A pattern and whether its value jumps at the change points."""
+    """A pattern and what a report must know of it."""
 
     value: Callable[[Channel, Leg], Array]
-    jumps: bool
+    jumps: bool  # its value jumps at the change points
+    holds: bool = False  # and stays where it is until the next, so that a time of recovery can be told
+
+    @property
+    def summary(self) -> str:
+        """One line for listings: the first of its function's docstring."""
+        return (inspect.getdoc(self.value) or "").partition("\n")[0]
 
 
 def steady(channel: Channel, leg: Leg) -> Array:
@@ -94,7 +101,7 @@ def mixed(channel: Channel, leg: Leg) -> Array:
 
 PATTERNS: dict[str, Pattern] = {
     "steady": Pattern(steady, jumps=False),
-    "abrupt": Pattern(abrupt, jumps=True),
+    "abrupt": Pattern(abrupt, jumps=True, holds=True),
     "linear": Pattern(linear, jumps=False),
     "periodic": Pattern(periodic, jumps=False),
     "mixed": Pattern(mixed, jumps=True),

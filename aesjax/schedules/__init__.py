@@ -2,11 +2,13 @@
 
 from aesjax.schedules import calibration
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
+from aesjax.schedules.adopt import adopt_proxy, adopt_schedule, check_own, own_defaults, verify
 from aesjax.schedules.assemble import Choice, build, required_signals
 from aesjax.schedules.basic import auto, fixed, linear
 from aesjax.schedules.catalogue import SCHEDULES, ScheduleHyper, ScheduleSpec, check
 from aesjax.schedules.combine import switch
 from aesjax.schedules.controls import constant_at_mean, permuted, playback
+from aesjax.schedules.declare import declare
 from aesjax.schedules.order import order_statistic, quantile
 from aesjax.schedules.proxies import PROXIES, ProxySpec, critic_drift, td_mean, td_quantile, value_loss
 from aesjax.schedules.relative import aes_r, oracle
@@ -18,6 +20,8 @@ __all__ = [
     "ProxySpec",
     "ScheduleHyper",
     "ScheduleSpec",
+    "adopt_proxy",
+    "adopt_schedule",
     "aes",
     "aes_d",
     "aes_m",
@@ -27,12 +31,15 @@ __all__ = [
     "build",
     "calibration",
     "check",
+    "check_own",
     "constant_at_mean",
     "critic_drift",
+    "declare",
     "fixed",
     "linear",
     "oracle",
     "order_statistic",
+    "own_defaults",
     "permuted",
     "playback",
     "quantile",
@@ -41,4 +48,5 @@ __all__ = [
     "td_mean",
     "td_quantile",
     "value_loss",
+    "verify",
 ]

@@ -1,6 +1,7 @@
 """The registered schedules and their hyper-parameters as one traced tuple."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ class ScheduleHyper(NamedTuple):
     oracle_gain: Array | float = 16.0  # gain of oracle
     oracle_memory: Array | float = 0.02  # memory of oracle as a share of `updates`
     updates: Array | float = 1e5  # planned number of updates
+    own: Mapping[str, Array | float] | None = None  # options of schedules from elsewhere; None: there are none
 
 
 _POSITIVE = (lambda x: x > 0, "positive and finite")
@@ -73,7 +75,8 @@ def check(hyper: ScheduleHyper) -> ScheduleHyper:
     Raises:
       ValueError: naming the field, its value and what is allowed.
     """
-    concrete = {k: np.asarray(v) for k, v in hyper._asdict().items() if not isinstance(v, Tracer)}
+    fields = hyper._replace(own=None)._asdict().items()  # own options: `aesjax.schedules.adopt`
+    concrete = {k: np.asarray(v) for k, v in fields if v is not None and not isinstance(v, Tracer)}
     for field, value in concrete.items():
         inside, allowed = _RANGES[field]
         finite = np.isfinite(value) | (np.isposinf(value) & (field == "lambda_max"))
@@ -94,8 +97,10 @@ class ScheduleSpec(NamedTuple):
     uses_proxy: bool
     default_source: str  # "update" or "fresh", the proxy's source unless overridden
     label: str  # name in tables
-    hyper: tuple[str, ...]  # ScheduleHyper fields it reads; q only through the proxy td_quantile
+    hyper: tuple[str, ...]  # options it reads, fields of ScheduleHyper or `own`; q only through the proxy td_quantile
     summary: str  # one line for listings
+    own: Mapping[str, float] = MappingProxyType({})  # options that are no field of ScheduleHyper, with their defaults
+    ranges: Mapping[str, tuple[float, float]] = MappingProxyType({})  # of own options, both ends allowed
 
 
 def _bounds(h: ScheduleHyper) -> dict:

@@ -157,15 +157,24 @@ def _samples(rows: "pl.DataFrame", name: str) -> np.ndarray:
 
 def _hypers(study: Recorded, carrier: str, rows: "pl.DataFrame", entry: Entry) -> ScheduleHyper:
     """Stacked, (R,) float32 each: the study's, overridden by a run's own values, overridden by the entry's."""
-    own = {method.name: dict(method.values) for method in methods_of(study.config, carrier)}
+    methods = methods_of(study.config, carrier)
+    own = {method.name: dict(method.values) for method in methods}
+    schedules = {method.name: method.choice.schedule for method in methods}
     if unknown := sorted(set(rows["method"]) - set(own)):
         raise ValueError(f"{store.STREAMS} and {store.CONFIG} do not fit together: {', '.join(unknown)}")
     given = {name: value for name, value in entry.values if name != COUPLING}
     size = study.config.build_task().env.spec.action_size
-    hypers = [
-        schedule_hyper_of(study.config, carrier, study.updates(carrier), size, (own[method] | given).items())
-        for method in rows["method"]
-    ]
+    schedule = CARRIERS[carrier].baseline if entry.schedule == BASELINE else entry.schedule
+
+    def hyper_of(method: str) -> ScheduleHyper:
+        # What a schedule from elsewhere was trained with means nothing to another one, though it may have the name.
+        trained = SCHEDULES[schedules[method]].own if schedules[method] != schedule else {}
+        values = {name: value for name, value in own[method].items() if name not in trained} | given
+        return schedule_hyper_of(
+            study.config, carrier, study.updates(carrier), size, values.items(), schedule, [schedule]
+        )
+
+    hypers = [hyper_of(method) for method in rows["method"]]
     return jax.tree.map(lambda *values: np.stack(values), *hypers)
 
 

@@ -1,6 +1,8 @@
 """`aesjax list`: every name that may be typed"""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from experiments.cli.errors import DONE
 
@@ -20,13 +22,20 @@ def execute(options: List) -> int:
     from agents import CARRIERS
     from experiments.presets import PRESETS
     from experiments.study.named import STUDIES
+    from experiments.study.plugins import KINDS
 
-    _section("tasks", {name: _about(name) for name in envs.TASKS})
-    _section("carriers", {name: f"{spec.label}; baseline = {spec.baseline}" for name, spec in CARRIERS.items()})
-    _section("schedules", {"baseline": "the carrier's own weight"} | {n: s.summary for n, s in SCHEDULES.items()})
-    _section("proxies", {name: spec.summary for name, spec in PROXIES.items()})
-    _section("studies", {name: study.summary for name, study in STUDIES.items()})
-    _section("patterns", {name: _first_line(entry) for name, entry in envs.PATTERNS.items()})
+    unusable = {kind: _plug_in(kind) for kind in KINDS}
+    for title, kind, entries in (
+        ("tasks", "task", {name: _about(name) for name in envs.TASKS}),
+        ("carriers", "carrier", {n: f"{spec.label}; baseline = {spec.baseline}" for n, spec in CARRIERS.items()}),
+        ("schedules", "schedule", {"baseline": "the carrier's own weight"} | _summaries(SCHEDULES)),
+        ("proxies", "proxy", _summaries(PROXIES)),
+        ("studies", "study", _summaries(STUDIES)),
+        ("patterns", "pattern", _summaries(envs.PATTERNS)),
+    ):
+        _section(
+            title, {name: _with_origin(kind, name, text) for name, text in entries.items()} | unusable.get(kind, {})
+        )
     _section(
         "presets",
         {
@@ -50,13 +59,29 @@ def _about(task: str) -> str:
 
     try:
         return envs.make(task).description
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, ValueError) as error:
         return f"({error})"
 
 
-def _first_line(entry: object) -> str:
-    for part in (entry, *(entry if isinstance(entry, tuple) else ())):
-        doc = getattr(part, "__doc__", None)
-        if callable(part) and doc:
-            return doc.strip().splitlines()[0]
-    return ""
+def _summaries(registry: Mapping[str, Any]) -> dict[str, str]:
+    return {name: entry.summary for name, entry in registry.items()}
+
+
+def _plug_in(kind: str) -> dict[str, str]:
+    """Plug in all that installed packages offer; what cannot be used, with the reason."""
+    unusable = {}
+    from experiments.study.plugins import find, offered
+
+    for name in offered(kind):
+        try:
+            find(kind, name)
+        except ValueError as error:
+            unusable[name] = f"({error})"
+    return unusable
+
+
+def _with_origin(kind: str, name: str, text: str) -> str:
+    from experiments.study.plugins import origin_of
+
+    origin = origin_of(kind, name)
+    return text if origin is None else f"{text} [{origin.sentence}]".lstrip()

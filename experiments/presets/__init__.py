@@ -1,6 +1,7 @@
 """Named sizes of a study per task: what `--preset` means. Every number here is printed in the report."""
 
 from aesjax.registry import Registry
+from experiments.presets.general import general
 from experiments.presets.mujoco import MUJOCO
 from experiments.presets.preset import Preset
 from experiments.presets.toy import TOY
@@ -10,6 +11,10 @@ __all__ = ["PRESETS", "presets_of"]
 PRESETS: dict[str, Registry[Preset]] = {"toy": TOY, "toy_multigoal_classic": TOY, "pendulum": TOY, **MUJOCO}
 
 
-def presets_of(task: str) -> Registry[Preset]:
-    """The presets of a task that exists."""
-    return PRESETS[task]
+def presets_of(task: str, time_limit: int) -> Registry[Preset]:
+    """The presets of a task; those that suit any task of its length, where it has none of its own.
+
+    Args:
+      time_limit: steps of its longest episode.
+    """
+    return PRESETS[task] if task in PRESETS else general(time_limit)

@@ -1,7 +1,7 @@
 """From a configuration to results: programs, runs, files. The one place where tasks, carriers and schedules meet."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 import envs
 from aesjax import schedules
 from aesjax.lab.sweep import stack
-from aesjax.schedules import ScheduleHyper
+from aesjax.schedules import SCHEDULES, ScheduleHyper
 from aesjax.types import Program
 from agents import CARRIERS, Carrier, OnPolicyCarrier
 from agents.loops import LoopConfig, Run, make_program
@@ -21,6 +21,7 @@ from agents.loops.episodes import random_returns
 from envs.world import World
 from experiments.study.config import StudyConfig
 from experiments.study.methods import Method, check_usable, methods_of
+from experiments.study.plugins import origin_of
 
 __all__ = ["Part", "build_part", "carrier_of", "check", "floor_of", "optimum_of", "schedule_hyper_of"]
 
@@ -57,24 +58,35 @@ def _updates(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier
     return steps - config.warmup // config.envs_of(carrier)
 
 
-def _hypers(config: StudyConfig, method: Method, updates: int, action_size: int) -> tuple[Any, ScheduleHyper]:
-    """The traced floats of one method: carrier's and schedule's."""
+def _hypers(
+    config: StudyConfig, method: Method, updates: int, action_size: int, members: Sequence[str]
+) -> tuple[Any, ScheduleHyper]:
+    """The traced floats of one method, carrier's and schedule's, in a program of the schedules ``members``."""
     spec, own = CARRIERS[method.carrier], config.settings[method.carrier]
     chosen = {name: value for name, value in method.values if name in spec.hyper._fields}
     hyper = spec.hyper()._replace(**own["hyper"])._replace(**chosen)
     spec.check(hyper)
-    schedule = schedule_hyper_of(config, method.carrier, updates, action_size, method.values)
+    name = method.choice.schedule
+    schedule = schedule_hyper_of(config, method.carrier, updates, action_size, method.values, name, members)
     return jax.tree.map(np.float32, hyper), schedule
 
 
 def schedule_hyper_of(
-    config: StudyConfig, carrier: str, updates: int, action_size: int, values: Iterable[tuple[str, float]]
+    config: StudyConfig,
+    carrier: str,
+    updates: int,
+    action_size: int,
+    values: Iterable[tuple[str, float]],
+    schedule: str,
+    members: Sequence[str],
 ) -> ScheduleHyper:
     """The schedule's hyper-parameters of one carrier's runs, () float32 each: the study's, overridden by ``values``.
 
     Args:
       updates: gradient steps of a run.
       values: those that the carrier itself reads are left to it.
+      schedule: the registered schedule of the run.
+      members: all schedules of the program, whose own options every run must carry.
 
     Raises:
       ValueError: a value outside its range.
@@ -82,7 +94,12 @@ def schedule_hyper_of(
     own, carriers = config.settings[carrier], CARRIERS[carrier].hyper._fields
     hyper = ScheduleHyper(target_entropy=-float(action_size), updates=float(updates))
     hyper = hyper._replace(base=own["base"], **own["schedule"])
-    hyper = hyper._replace(**{name: value for name, value in values if name not in carriers})
+    mine, given = SCHEDULES[schedule].own, dict(values)
+    hyper = hyper._replace(**{n: v for n, v in given.items() if n not in mine and n not in carriers})
+    defaults = schedules.own_defaults(members, schedule)
+    if defaults is not None:
+        hyper = hyper._replace(own=defaults | {name: value for name, value in given.items() if name in mine})
+        schedules.check_own(schedule, hyper.own)
     return jax.tree.map(np.float32, schedules.check(hyper))
 
 
@@ -91,14 +108,18 @@ def check(config: StudyConfig) -> None:
 
     Raises:
       ValueError: a hyper-parameter outside its range, a horizon that the segments do not divide, a schedule that
-        reads what its carrier cannot report.
+        reads what its carrier cannot report, or one from elsewhere that does not work.
     """
     for carrier in config.carriers:
         world = _world(config, carrier)
         updates = _updates(config, carrier, carrier_of(config, carrier, world))
-        for method in methods_of(config, carrier):
+        methods = methods_of(config, carrier)
+        members = [method.choice.schedule for method in methods]
+        for method in methods:
             check_usable(method)
-            _hypers(config, method, updates, world.action_size)
+            _, hyper = _hypers(config, method, updates, world.action_size, members)
+            if origin_of("schedule", method.choice.schedule) is not None:
+                schedules.verify(method.choice.schedule, hyper, method.choice.proxy, method.choice.source)
 
 
 def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None] = lambda name: None) -> Part:
@@ -148,8 +169,9 @@ def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None
     drift = jax.jit(world.drift, static_argnums=0)
     runs, labels = [], []
     drifts: dict[tuple[str, int], Any] = {}
+    members = [method.choice.schedule for method in methods]
     for method in methods:
-        hyper, schedule_hyper = _hypers(config, method, updates, world.action_size)
+        hyper, schedule_hyper = _hypers(config, method, updates, world.action_size, members)
         for pattern in config.patterns:
             for seed in config.seeds:
                 at = (pattern, seed if config.drift_seed is None else config.drift_seed)

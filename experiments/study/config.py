@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import envs
-from aesjax.schedules import PROXIES
 from agents import CARRIERS
 from experiments.presets import presets_of
-from experiments.study.entries import SOURCES, check_sweep, parse_entries, parse_sweep
+from experiments.presets.preset import CarrierSettings, frozen
+from experiments.study.entries import BASELINE, SOURCES, check_sweep, parse_entries, parse_entry, parse_sweep
+from experiments.study.plugins import KINDS, find, origins_of, restore
 
 __all__ = ["StudyConfig", "config_from_json", "make_config", "parse_seeds"]
 
@@ -40,6 +41,8 @@ class StudyConfig:
     sweep: Mapping[str, tuple[float, ...]]
     settings: Mapping[str, Mapping[str, Any]]  # per carrier: num_envs, base, config, hyper, schedule
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the task's builder, complete
+    #: where what lives outside this repository came from: kind -> name -> object, package, version
+    plugins: Mapping[str, Mapping[str, Mapping[str, str | None]]] = dataclasses.field(default_factory=dict)
     format: int = FORMAT
 
     def build_task(self) -> envs.Task:
@@ -61,7 +64,10 @@ class StudyConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; `config_from_json` is the inverse."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))
+        data = json.loads(json.dumps(dataclasses.asdict(self)))
+        if not data["plugins"]:
+            del data["plugins"]  # most studies have none, and their files stay what they were before there were any
+        return data
 
     def fingerprint(self) -> str:
         """Short hash of the whole configuration."""
@@ -89,13 +95,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def _names(text: str, registry: Mapping[str, Any], option: str) -> tuple[str, ...]:
-    """Comma-separated names, each looked up so that a wrong one is answered with the nearest known one."""
-    names = tuple(registry) if text == "all" else tuple(part.strip() for part in text.split(",") if part.strip())
+def _names(text: str, kind: str, option: str) -> tuple[str, ...]:
+    """Comma-separated names, each found so that a wrong one is answered with the nearest known one."""
+    registered = KINDS[kind].registered
+    names = tuple(registered) if text == "all" else tuple(part.strip() for part in text.split(",") if part.strip())
     if not names:
-        raise ValueError(f"{option} needs at least one name; registered: {', '.join(sorted(registry))}")
+        raise ValueError(f"{option} needs at least one name; registered: {', '.join(sorted(registered))}")
     for name in names:
-        registry[name]
+        find(kind, name)
     if len(set(names)) != len(names):
         raise ValueError(f"{option} names something twice: '{text}'")
     return names
@@ -109,19 +116,6 @@ def _fit_rollout(config: dict[str, Any], chunk: int, num_envs: int) -> None:
     if size % config["minibatches"]:
         divisors = [n for n in range(1, size + 1) if size % n == 0]
         config["minibatches"] = min(divisors, key=lambda n: abs(n - size / rows))
-
-
-class _Patterns(Mapping[str, Any]):
-    """The drift patterns with the task registry's kind of error."""
-
-    def __getitem__(self, name: str) -> int:
-        return envs.pattern_index(name)
-
-    def __iter__(self):
-        return iter(envs.PATTERNS)
-
-    def __len__(self) -> int:
-        return len(envs.PATTERNS)
 
 
 def make_config(
@@ -147,14 +141,13 @@ def make_config(
     Raises:
       ValueError, KeyError: with one sentence that names the value and what is allowed.
     """
+    find("task", task)
     built = envs.make(task, **(options or {}))
-    sizes = presets_of(task)[preset]
-    carrier_names = _names(carriers, CARRIERS, "--carriers")
+    sizes = presets_of(task, built.env.spec.time_limit)[preset]
+    carrier_names = _names(carriers, "carrier", "--carriers")
     settings: dict[str, dict[str, Any]] = {}
     for name in carrier_names:
-        if name not in sizes.carriers:
-            raise ValueError(f"preset '{preset}' of task '{task}' has no settings for carrier '{name}'")
-        own = sizes.carriers[name]
+        own = sizes.carriers.get(name) or CarrierSettings(CARRIERS[name].weight, frozen(), frozen())
         settings[name] = {
             "num_envs": own.num_envs or sizes.num_envs,
             "base": own.base,
@@ -162,11 +155,13 @@ def make_config(
             "hyper": dict(own.hyper),
             "schedule": dict(own.schedule),
         }
-    PROXIES[proxy]
+    find("proxy", proxy)
     if source is not None and source not in SOURCES:
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
     axes = parse_sweep(sweep)
-    check_sweep(axes, carrier_names)
+    entries, pattern_names = parse_entries(schedules), _names(patterns, "pattern", "--patterns")
+    parsed = [parse_entry(entry) for entry in entries]
+    check_sweep(axes, carrier_names, [entry.schedule for entry in parsed if entry.schedule != BASELINE])
 
     horizon = sizes.steps if steps is None else steps
     copies = math.lcm(*(own["num_envs"] for own in settings.values()))
@@ -189,8 +184,8 @@ def make_config(
         task=task,
         preset=preset,
         carriers=carrier_names,
-        schedules=parse_entries(schedules),
-        patterns=_names(patterns, _Patterns(), "--patterns"),
+        schedules=entries,
+        patterns=pattern_names,
         seeds=parse_seeds(seeds),
         steps=horizon,
         evaluations=sizes.evaluations,
@@ -205,6 +200,15 @@ def make_config(
         sweep=axes,
         settings=settings,
         options=dict(built.options),
+        plugins=origins_of(
+            [
+                ("task", task),
+                *(("carrier", name) for name in carrier_names),
+                *(("pattern", name) for name in pattern_names),
+                *(("schedule", entry.schedule) for entry in parsed),
+                *(("proxy", name) for name in (proxy, *(entry.proxy for entry in parsed)) if name is not None),
+            ]
+        ),
     )
 
 
@@ -219,11 +223,11 @@ def config_from_json(data: Any) -> StudyConfig:
     if data["format"] != FORMAT:
         raise ValueError(f"its format is {data['format']}, this version reads {FORMAT}")
     fields = {field.name for field in dataclasses.fields(StudyConfig)}
-    if set(data) != fields:
-        odd = sorted(set(data) ^ fields)
+    if odd := sorted({"plugins", *data} ^ fields):
         raise ValueError(f"its fields differ from what this version writes: {', '.join(odd)}")
     values = dict(data)
     for name in ("carriers", "schedules", "patterns", "seeds"):
         values[name] = tuple(values[name])
+    restore(values.get("plugins", {}))
     values["sweep"] = {name: tuple(axis) for name, axis in values["sweep"].items()}
     return StudyConfig(**values)

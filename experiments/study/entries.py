@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from aesjax.schedules import PROXIES, SCHEDULES, ScheduleHyper
+from aesjax.schedules import SCHEDULES, ScheduleHyper
 from agents import CARRIERS
+from experiments.study.plugins import find
 
 __all__ = ["BASELINE", "COUPLING", "SOURCES", "Entry", "check_sweep", "parse_entries", "parse_entry", "parse_sweep"]
 
@@ -25,24 +26,26 @@ class Entry(NamedTuple):
 def parse_entry(text: str) -> Entry:
     """An item of `--schedules`, such as ``aes:proxy=td_mean:lambda_max=inf:coupling=1``.
 
+    A part without ``=`` belongs to the name before it: ``mypkg.mymodule:factory:decay=0.99``.
+
     Raises:
       UnknownNameError: unknown schedule or proxy. ValueError: an option that is not one.
 
     >>> parse_entry("aes:lambda_max=0.5").values
     (('lambda_max', 0.5),)
     """
-    schedule, *options = text.split(":")
-    if schedule != BASELINE:
-        SCHEDULES[schedule]
+    schedule, options = _split(text)
     chosen: dict[str, str] = {}
     for option in options:
         name, equals, value = option.partition("=")
         if not equals or name in chosen:
             raise ValueError(f"an option of a schedule is NAME=VALUE, each given once; got '{option}' in '{text}'")
         chosen[name] = value
+    if schedule != BASELINE:
+        find("schedule", schedule)
     proxy, source = chosen.pop("proxy", None), chosen.pop("source", None)
     if proxy is not None:
-        PROXIES[proxy]
+        find("proxy", proxy)
     if source is not None and source not in SOURCES:
         raise ValueError(f"source must be one of {', '.join(SOURCES)}; got '{source}' in '{text}'")
     reads = () if schedule == BASELINE else (*SCHEDULES[schedule].hyper, COUPLING)
@@ -58,6 +61,20 @@ def parse_entry(text: str) -> Entry:
     if dict(values).get(COUPLING, 0.0) not in (0.0, 1.0):
         raise ValueError(f"option 'coupling' is 0 or 1; got '{chosen[COUPLING]}' in '{text}'")
     return Entry(schedule, proxy, source, tuple(values))
+
+
+def _split(text: str) -> tuple[str, list[str]]:
+    """Name and options; ``module:attribute`` is one name, also as the value of an option."""
+    name, *parts = text.split(":")
+    options: list[str] = []
+    for part in parts:
+        if "=" in part or (not options and (name == BASELINE or name in SCHEDULES)):
+            options.append(part)
+        elif options:
+            options[-1] += ":" + part
+        else:
+            name += ":" + part
+    return name, options
 
 
 def parse_entries(text: str) -> tuple[str, ...]:
@@ -91,9 +108,15 @@ def parse_sweep(items: Sequence[str]) -> dict[str, tuple[float, ...]]:
     return axes
 
 
-def check_sweep(axes: Mapping[str, Sequence[float]], carriers: Sequence[str]) -> None:
-    """Refuse an unknown hyper-parameter."""
-    known = {*ScheduleHyper._fields, *(f for name in carriers for f in CARRIERS[name].hyper._fields)}
+def check_sweep(axes: Mapping[str, Sequence[float]], carriers: Sequence[str], schedules: Sequence[str]) -> None:
+    """Refuse an unknown hyper-parameter.
+
+    Args:
+      schedules: registered names; those from elsewhere have options of their own.
+    """
+    known = {name for name in ScheduleHyper._fields if name != "own"}
+    known |= {f for name in carriers for f in CARRIERS[name].hyper._fields}
+    known |= {option for name in schedules for option in SCHEDULES[name].own}
     for name in axes:
         if name not in known:
             raise ValueError(f"unknown hyper-parameter '{name}' in --sweep; known: {', '.join(sorted(known))}")

@@ -39,7 +39,7 @@ def methods_of(config: StudyConfig, carrier: str) -> list[Method]:
         for combination in itertools.product(*axes):
             given = dict((*asked.values, *combination))
             coupling = given.pop(COUPLING, 0.0)
-            differing = tuple((n, v) for n, v in given.items() if v != _default(config, carrier, n))
+            differing = tuple((n, v) for n, v in given.items() if v != _default(config, carrier, schedule, n))
             suffix = [f"{n}={v:g}" for n, v in differing]
             suffix += [f"coupling={coupling:g}"] if coupling else []
             if SCHEDULES[schedule].uses_proxy:
@@ -59,14 +59,22 @@ def check_usable(method: Method) -> None:
       ValueError: naming the schedule, the carrier and the reason.
     """
     spec = CARRIERS[method.carrier]
+    for name in SCHEDULES[method.choice.schedule].own:
+        if name in spec.hyper._fields:
+            raise ValueError(
+                f"option '{name}' of schedule '{method.choice.schedule}' has the name of a setting of carrier "
+                f"'{method.carrier}'; give the parameter of its factory another one"
+            )
     for field, reader in required_signals(method.choice).items():
         if field in spec.absent:
             raise ValueError(f"{reader} cannot be used with carrier '{method.carrier}': {spec.absent[field]}")
 
 
-def _default(config: StudyConfig, carrier: str, name: str) -> float:
-    """The preset's value of a varied hyper-parameter."""
+def _default(config: StudyConfig, carrier: str, schedule: str, name: str) -> float:
+    """The value that a varied hyper-parameter has anyway: the preset's, or the schedule's own."""
     own = config.settings[carrier]
+    if name in SCHEDULES[schedule].own:
+        return SCHEDULES[schedule].own[name]
     if name == "base":
         return own["base"]
     if name in own["hyper"]:

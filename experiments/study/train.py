@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
+import envs
 from aesjax.lab import store
 from aesjax.lab.checkpoint import CheckpointError
 from aesjax.lab.driver import Plan, run_sweep
@@ -112,6 +113,7 @@ def train(study: Claim, *, checkpoint_seconds: float = 30.0, quiet: bool = False
             "parts": parts,
             "floors": {config.task: floor},
             "oracle": {config.task: optimum_of(config)},
+            "patterns": {name: _facts(name) for name in config.patterns},
             "runs": statuses,
         },
     )
@@ -121,6 +123,12 @@ def train(study: Claim, *, checkpoint_seconds: float = 30.0, quiet: bool = False
         if s["status"] == "diverged"
     ]
     return Outcome(path, lines, sum(s.get("simulation_faults", 0) for s in statuses))
+
+
+def _facts(pattern: str) -> dict[str, Any]:
+    """What metrics and report need to know of a pattern, so that they need not know its name."""
+    entry = envs.PATTERNS[pattern]
+    return {"jumps": entry.jumps, "recovery": entry.jumps and entry.holds, "summary": entry.summary}
 
 
 def _statuses(rows: "pl.DataFrame", num_envs: int) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from agents import CARRIERS
 from envs.mujoco import TASKS
 from experiments.bench import physics
 from experiments.cli import main
-from experiments.presets import presets_of
+from experiments.presets import PRESETS
 from experiments.study.build import build_part, check
 from experiments.study.config import config_from_json, make_config
 
@@ -43,14 +43,14 @@ def test_every_preset_builds_every_carrier_on_every_task(task, preset):
 
 
 def test_the_paper_preset_has_the_published_numbers():
-    hopper, ant = (presets_of(task)["mujoco-paper"].carriers for task in ("hopper", "ant"))
+    hopper, ant = (PRESETS[task]["mujoco-paper"].carriers for task in ("hopper", "ant"))
     assert (hopper["sql"].base, ant["sql"].base) == (1 / 30, 1 / 300)
     assert (hopper["meow"].base, ant["meow"].base) == (0.25, 0.05)
     assert ant["meow"].hyper["tau"] == 0.0001
     assert hopper["ppo"].base == 2.29519e-3
     assert hopper["sac"].config["actor_delay"] == 2
-    assert presets_of("halfcheetah")["mujoco-paper"].carriers["meow"].config["log_sigma_max"] == 2.0
-    assert presets_of("hopper")["quick"] is presets_of("hopper")["mujoco-quick"]
+    assert PRESETS["halfcheetah"]["mujoco-paper"].carriers["meow"].config["log_sigma_max"] == 2.0
+    assert PRESETS["hopper"]["quick"] is PRESETS["hopper"]["mujoco-quick"]
 
 
 def test_a_rollout_that_must_shrink_keeps_about_its_minibatches():
