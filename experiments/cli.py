@@ -119,7 +119,7 @@ def _run(arguments: Run) -> int:
         _say(f"interrupted; a checkpoint is written. Continue with:\n  {_again(arguments)}")
         return INTERRUPTED
     if arguments.report:
-        from aesjax.lab.report import write_report
+        from aesjax.report import write_report
 
         print(f"report: {write_report(arguments.out)}")
     if outcome.faults:
@@ -158,7 +158,7 @@ def _again(arguments: Run) -> str:
 
 def _report(arguments: Report) -> int:
     from aesjax.lab.merge import merge_studies
-    from aesjax.lab.report import write_report
+    from aesjax.report import write_report
 
     try:
         folders, out = arguments.directories, arguments.out

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aesjax.lab.replay_figures import draw_replay
 from aesjax.measure.curves import change_steps, nan_mean
 from aesjax.measure.weights import weight_metrics
+from aesjax.report.replay_figures import draw_replay
 from experiments.config import StudyConfig
 
 __all__ = ["TRAINED", "Track", "figures", "summary"]

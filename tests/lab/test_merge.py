@@ -8,8 +8,8 @@ import pytest
 from aesjax.lab.merge import merge_studies
 from aesjax.measure.study import load_study
 from experiments.cli import main
-from tests.lab.test_report import save
 from tests.measure.synthetic import STEPS, config, make_curves
+from tests.report.test_report import save
 
 
 def study(folder, task, **changes):

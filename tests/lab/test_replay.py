@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from aesjax.lab.replay import Replayed, at_evaluations, first_update, obstacle, replay
-from aesjax.lab.replay_figures import draw_replay
+from aesjax.report.replay_figures import draw_replay
 from aesjax.schedules import Choice, ScheduleHyper, build
 from aesjax.types import Signals
 

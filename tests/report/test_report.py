@@ -8,12 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from aesjax.lab import report
-from aesjax.lab.figures import _series, colours
-from aesjax.lab.report import write_report
-from aesjax.lab.report_cells import Lookup, number
-from aesjax.lab.report_tables import build_tables
 from aesjax.measure import summarise
+from aesjax.report import write, write_report
+from aesjax.report.cells import Lookup, number
+from aesjax.report.figures import _series, colours
+from aesjax.report.tables import build_tables
 from tests.measure.synthetic import PATTERNS, config, make_curves, manifest
 
 METHODS = [c + s for c in ("SAC", "PPO", "SQL", "MEow") for s in ("", "+AES", "+AES-R", "+AES-D")][:15]
@@ -194,7 +193,7 @@ def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
     def broken(**_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(report, "render_markdown", broken)
+    monkeypatch.setattr(write, "render_markdown", broken)
     with pytest.raises(OSError, match="disk full"):
         write_report(small, replicates=FEW)
     assert page.read_text() == before

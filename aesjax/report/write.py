@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aesjax.lab import store
-from aesjax.lab.figures import draw_figures
-from aesjax.lab.report_cells import Lookup, number
-from aesjax.lab.report_compare import verdicts
-from aesjax.lab.report_page import render_html, render_markdown, settings_text
-from aesjax.lab.report_tables import build_tables
 from aesjax.measure.study import Study, load_study
 from aesjax.measure.summary import summarise
+from aesjax.report.cells import Lookup, number
+from aesjax.report.compare import verdicts
+from aesjax.report.figures import draw_figures
+from aesjax.report.page import render_html, render_markdown, settings_text
+from aesjax.report.tables import build_tables
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from aesjax.lab.figures import Figure, colours
-from aesjax.lab.report_cells import Cell, Table
+from aesjax.report.cells import Cell, Table
+from aesjax.report.figures import Figure, colours
 
 __all__ = ["render_html", "render_markdown"]
 

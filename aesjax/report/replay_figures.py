@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from aesjax.lab.figures import BASELINE, PALETTE, dress, spans_decades
-from aesjax.lab.report_png import pack_png
+from aesjax.report.figures import BASELINE, PALETTE, dress, spans_decades
+from aesjax.report.png import pack_png
 
 __all__ = ["draw_replay"]
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aesjax.lab.report_png import pack_png
 from aesjax.measure.curves import change_steps, nan_mean
 from aesjax.measure.stats import draw_resamples
+from aesjax.report.png import pack_png
 
 if TYPE_CHECKING:
     import polars as pl

@@ -2,10 +2,10 @@
 
 import math
 
-from aesjax.lab.report_cells import DAGGER, NONE, Cell, Lookup, Table, by_pattern, cell, counted, reasons
-from aesjax.lab.report_compare import changes_table, paired_table, recovery_table
 from aesjax.measure.study import baseline_of
 from aesjax.measure.tables import paper_nauc_drop
+from aesjax.report.cells import DAGGER, NONE, Cell, Lookup, Table, by_pattern, cell, counted, reasons
+from aesjax.report.compare import changes_table, paired_table, recovery_table
 
 __all__ = ["build_tables", "main_table", "paper_table", "returns_table", "weights_table"]
 

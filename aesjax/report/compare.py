@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
-from aesjax.lab.report_cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number
 from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.measure.tables import paper_recovery, round_half_up
+from aesjax.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number
 
 __all__ = ["changes_table", "paired_table", "recovery_table", "verdicts"]
 
