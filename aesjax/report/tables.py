@@ -117,7 +117,7 @@ def build_tables(look: Lookup) -> list[Table]:
     elif not tables[2].rows:
         tables[2].notes = ["No method shares a valid seed and pattern with its baseline."]
     if not tables[1].rows:
-        tables[1].notes = ["Recovery is measured on the abrupt pattern, which this study does not contain."]
+        tables[1].notes = ["No valid run of a pattern that jumps and is constant in between: no recovery to measure."]
     changes = changes_table(look)
     if changes.rows:
         tables.insert(2, changes)

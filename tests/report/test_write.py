@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from aesjax.measure import summarise
+from aesjax.measure import describe, summarise
 from aesjax.report import write, write_report
 from aesjax.report.cells import Lookup, number
 from aesjax.report.figures import _series, colours
@@ -246,13 +246,13 @@ def test_text_from_the_data_is_escaped(tmp_path):
 def test_marks_follow_the_direction_of_the_metric(tmp_path):
     curves = make_curves(SOME, ("steady", "abrupt"), range(1, 6), gain=0.2)
     frame = summarise(curves, config(), manifest(curves), replicates=FEW)
-    paired = next(t for t in build_tables(Lookup(frame)) if t.key == "paired")
+    paired = next(t for t in build_tables(Lookup(frame, describe({}))) if t.key == "paired")
     marks = {title: [str(row[3])[0] for row in rows] for title, rows in paired.groups if "abrupt" in title}
     assert marks["toy · safe nAUC (higher is better) · abrupt"] == ["▲"]
     assert marks["toy · safe DropRatio (lower is better) · abrupt"] == ["▲"]
     swapped = curves.with_columns(pl.col("method").replace({"SAC": "SAC+AES", "SAC+AES": "SAC"}))
     frame = summarise(swapped, config(), manifest(swapped), replicates=FEW)
-    paired = next(t for t in build_tables(Lookup(frame)) if t.key == "paired")
+    paired = next(t for t in build_tables(Lookup(frame, describe({}))) if t.key == "paired")
     assert all(
         str(r[3]).startswith("▼")
         for title, rows in paired.groups
