@@ -8,7 +8,7 @@ import pytest
 from aesjax.measure import patterns, summarise
 from aesjax.measure.patterns import STEADY, PatternFacts, describe, describe_runs
 from aesjax.measure.study import load_study
-from envs.patterns import PATTERNS as DRIFT
+from envs import PATTERNS as DRIFT
 from tests.measure.synthetic import MADE_UP, PATTERNS, config, make_curves, manifest
 
 

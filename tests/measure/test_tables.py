@@ -1,4 +1,4 @@
-"""The paper's printed tables are consistent in the ways the specification lists."""
+"""The paper's printed tables agree with one another where one follows from another."""
 
 from decimal import Decimal
 
