@@ -18,13 +18,18 @@ MAY_IMPORT = {
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
-def imported(path):
-    """Top-level names a file imports, wherever in the file."""
+def modules(path):
+    """Full names of the modules a file imports, wherever in the file; what is taken from one counts as a module too."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield str(node.module).split(".")[0]
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imported(path):
+    """Top-level names a file imports."""
+    return (name.split(".")[0] for name in modules(path))
 
 
 def test_there_are_sources_to_check():
@@ -38,6 +43,13 @@ def test_dependencies_point_one_way(package):
     for path in SOURCES:
         if path.relative_to(ROOT).parts[0] == package:
             assert not forbidden & set(imported(path)), f"{path.relative_to(ROOT)} imports {forbidden}"
+
+
+@pytest.mark.parametrize(("lower", "higher"), [("measure", ("lab", "report")), ("lab", ("report",))])
+def test_measures_know_no_files_and_files_no_report(lower, higher):
+    for path in (ROOT / "aesjax" / lower).rglob("*.py"):
+        wrong = [name for name in modules(path) for layer in higher if f"{name}.".startswith(f"aesjax.{layer}.")]
+        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -55,7 +67,7 @@ def modules_after(statement):
 
 @pytest.mark.parametrize("statement", ["import aesjax", "import aesjax.schedules, aesjax.measure", "import envs"])
 def test_importing_the_method_is_light(statement):
-    heavy = {"mujoco", "brax", "polars", "matplotlib", "orbax", "scipy", "gymnasium", "torch", "tyro", "rich"}
+    heavy = {"mujoco", "brax", "polars", "matplotlib", "orbax", "scipy", "gymnasium", "torch", "tyro", "rich", "jinja2"}
     baseline = modules_after("import jax, optax")
     assert not (modules_after(statement) - baseline) & heavy
 

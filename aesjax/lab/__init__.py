@@ -1,1 +1,1 @@
-"""Runs, sweeps, files and reports."""
+"""Runs, sweeps and their files."""

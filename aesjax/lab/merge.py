@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from aesjax.lab import store
+from aesjax.measure.patterns import PatternFacts, describe
 
 __all__ = ["merge_studies"]
 
@@ -12,15 +13,16 @@ __all__ = ["merge_studies"]
 def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     """Write the configuration, manifest and curves of all ``directories`` together into ``out``.
 
-    ``config.json`` then holds the steps of each task and the studies' own configurations under ``merged``.
+    ``config.json`` then holds the steps of each task and the studies' own configurations under ``merged``. Patterns
+    stand in the order in which the studies name them first.
 
     Args:
       directories: folders of finished studies.
       out: a folder that is new or empty.
 
     Raises:
-      ValueError: a study cannot be read, two of them hold the same run, their tasks differ in horizon or their runs
-        in the number of segments, or ``out`` is not empty.
+      ValueError: a study cannot be read, two of them hold the same run, their tasks differ in horizon, their runs in
+        the number of segments or their patterns of one name in what they are, or ``out`` is not empty.
     """
     import polars as pl
 
@@ -40,6 +42,7 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
         for task, horizon in own.items():
             if steps.setdefault(task, horizon) != horizon:
                 raise ValueError(f"{folder} trained {task} for {horizon} steps, another study for {steps[task]}")
+    patterns = _patterns(directories, manifests)
     rows = pl.concat(frames, how="diagonal_relaxed")
     doubled = rows.select(pl.struct("task", "method", "pattern", "seed", "step").is_duplicated().any()).item()
     if doubled:
@@ -51,6 +54,7 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
         for manifest in manifests:
             known = manifest.get(name, {})
             together[name] |= {task: known[task] for task in known if known[task] not in ({}, None)}
+    together |= {"patterns": patterns} if patterns else {}
     together["runs"] = [run for manifest in manifests for run in manifest.get("runs", [])]
     together["wall_seconds"] = sum(manifest.get("wall_seconds", 0.0) for manifest in manifests)
     out.mkdir(parents=True, exist_ok=True)
@@ -59,3 +63,24 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     store.write_json(out / store.MANIFEST, kept | together)
     store.write_rows(out / store.CURVES, rows)
     return out
+
+
+def _patterns(directories: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The descriptions of the patterns of all studies; a summary in other words is no contradiction."""
+    merged: dict[str, Any] = {}
+    facts: dict[str, PatternFacts] = {}
+    for folder, manifest in zip(directories, manifests, strict=True):
+        known = describe(manifest)
+        for name, entry in (manifest.get("patterns") or {}).items():
+            first = facts.setdefault(name, known[name])
+            if first._replace(summary="") != known[name]._replace(summary=""):
+                raise ValueError(
+                    f"{folder} describes the pattern '{name}' as {_in_words(known[name])}, "
+                    f"another study as {_in_words(first)}"
+                )
+            merged.setdefault(name, entry)
+    return merged
+
+
+def _in_words(facts: PatternFacts) -> str:
+    return f"jumps={facts.jumps}, recovery={facts.recovery}"

@@ -10,6 +10,7 @@ from aesjax.measure.curves import (
     mean_return,
 )
 from aesjax.measure.metrics import drop_family, drop_run, drop_task, loss_rate, nauc_family, nauc_task
+from aesjax.measure.patterns import STEADY, PatternFacts, describe
 from aesjax.measure.recovery import (
     companions,
     expected_null_wait,
@@ -36,14 +37,17 @@ from aesjax.measure.tables import paper_table, round_half_up
 from aesjax.measure.weights import responsiveness, saturation
 
 __all__ = [
+    "STEADY",
     "Curve",
     "IncompleteRunError",
     "Interval",
     "Metric",
+    "PatternFacts",
     "auc",
     "bootstrap_interval",
     "change_steps",
     "companions",
+    "describe",
     "drop_family",
     "drop_run",
     "drop_task",

@@ -32,7 +32,7 @@ class Metric(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """Evaluation returns of one run on its grid of environment steps (metrics specification, section 1).
+    """Evaluation returns of one run on its grid of environment steps.
 
     Steps increase strictly inside [0, horizon]. A non-finite return marks the run as diverged: every metric
     of it is then NaN. A diverged run may end early, any other run that does is refused.
@@ -77,7 +77,7 @@ class Curve:
 def auc(curve: Curve) -> float:
     """Area under the curve over exactly [0, T], reward * environment steps; NaN for a diverged run.
 
-    Trapezoid (section 2); constant to the left of the first and to the right of the last evaluation.
+    Trapezoid; constant to the left of the first and to the right of the last evaluation.
     """
     if curve.diverged:
         return float("nan")
@@ -87,7 +87,7 @@ def auc(curve: Curve) -> float:
 
 
 def mean_return(curve: Curve) -> float:
-    """``auc(curve) / T``: the return averaged over the whole of training, in units of return (section 2)."""
+    """``auc(curve) / T``: the return averaged over the whole of training, in units of return."""
     return auc(curve) / curve.horizon
 
 
@@ -100,7 +100,7 @@ def final_return(curve: Curve, share: float = 0.1) -> float:
 
 
 def change_steps(horizon: float, segments: int) -> np.ndarray:
-    """The K = segments - 1 change steps ``k T / segments`` of the Abrupt pattern, (K,) environment steps."""
+    """(K,) environment steps ``k T / segments``, K = segments - 1, at which the drift enters its next segment."""
     return np.arange(1, segments) * horizon / segments  # multiply first: exact where T is a multiple of segments
 
 

@@ -2,9 +2,10 @@
 
 Every function takes mean returns ``AUC / T`` (they weigh tasks of different horizons alike; with equal
 horizons the ratios equal those of the areas) with axes (..., M tasks, n seeds). A missing or diverged run is
-NaN and leaves the mean over seeds. ``floors`` of shape (M,) selects the offset-safe variant (section 5),
-``None`` the literal one. The ``*_values`` functions are the arithmetic, broadcast over leading axes (bootstrap
-replicates); the others wrap them for one study and say why a value is missing.
+NaN and leaves the mean over seeds. ``floors`` of shape (M,), the mean returns of the random policy, selects the
+offset-safe variant, which measures returns above them; ``None`` the literal one. The ``*_values`` functions are
+the arithmetic, broadcast over leading axes (bootstrap replicates); the others wrap them for one study and say why
+a value is missing.
 """
 
 from typing import NamedTuple
@@ -47,7 +48,7 @@ class Scores(NamedTuple):
 
 
 def guarded(denominator: np.ndarray, reference: np.ndarray, floor: np.ndarray | None) -> np.ndarray:
-    """The denominator, or NaN where the guard of section 5 rejects it; never clipped, never made positive.
+    """The denominator, or NaN where it is too small to divide by; never clipped, never made positive.
 
     Safe (``floor`` given): at most 1e-3 of ``max(|reference|, |floor|, 1e-8)``. Literal: exactly zero.
     ``reference`` is the mean return of SAC on Steady, in the same units.
@@ -60,7 +61,7 @@ def guarded(denominator: np.ndarray, reference: np.ndarray, floor: np.ndarray | 
 
 
 def is_unsafe(*runs: np.ndarray) -> bool:
-    """True if any run in a literal ratio's numerator or denominator has a negative area (section 5)."""
+    """True if any run in a literal ratio's numerator or denominator has a negative area."""
     return any(bool(np.any(np.nan_to_num(np.asarray(r, np.float64)) < 0.0)) for r in runs)
 
 
@@ -78,13 +79,13 @@ def _family_floor(floors: np.ndarray | None) -> np.ndarray | None:
 
 
 def nauc_family_values(method: np.ndarray, sac_steady: np.ndarray, floors: np.ndarray | None = None) -> np.ndarray:
-    """(..., M, n), (..., M, n) -> (...): ratio of family means (section 3, ``nauc_family``)."""
+    """(..., M, n), (..., M, n) -> (...): ratio of family means, the AES paper's nAUC."""
     normaliser = guarded(_family(_above(sac_steady, floors)), _family(sac_steady), _family_floor(floors))
     return _family(_above(method, floors)) / normaliser
 
 
 def nauc_task_values(method: np.ndarray, sac_steady: np.ndarray, floors: np.ndarray | None = None) -> np.ndarray:
-    """(..., M, n), (..., M, n) -> (..., M, n): each run over its task's normaliser (section 3)."""
+    """(..., M, n), (..., M, n) -> (..., M, n): each run over its task's normaliser."""
     floor = None if floors is None else np.asarray(floors, np.float64)
     normaliser = guarded(nan_mean(_above(sac_steady, floors), axis=-1), nan_mean(sac_steady, axis=-1), floor)
     return _above(method, floors) / normaliser[..., None]
@@ -96,7 +97,7 @@ def drop_family_values(
     floors: np.ndarray | None = None,
     reference: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(..., M, n), (..., M, n) -> (...): ``1 - family mean / own steady family mean`` (section 4).
+    """(..., M, n), (..., M, n) -> (...): ``1 - family mean / own steady family mean``, the AES paper's DropRatio.
 
     ``reference``: SAC on Steady, the same axes, for the scale of the guard; ``None`` takes ``steady``.
     """
@@ -111,7 +112,7 @@ def drop_task_values(
     floors: np.ndarray | None = None,
     reference: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(..., M, n), (..., M, n) -> (..., M): the same per task, from means over seeds (section 4)."""
+    """(..., M, n), (..., M, n) -> (..., M): the same per task, from means over seeds."""
     floor = None if floors is None else np.asarray(floors, np.float64)
     scale = nan_mean(steady if reference is None else reference, axis=-1)
     normaliser = guarded(nan_mean(_above(steady, floors), axis=-1), scale, floor)
@@ -124,14 +125,14 @@ def drop_run_values(
     floors: np.ndarray | None = None,
     reference: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(..., M, n), (..., M, n) -> (..., M, n): per run, against its own seed's steady run (section 4)."""
+    """(..., M, n), (..., M, n) -> (..., M, n): per run, against its own seed's steady run."""
     floor = None if floors is None else np.asarray(floors, np.float64)[:, None]
     scale = nan_mean(steady if reference is None else reference, axis=-1)[..., None]
     return 1.0 - _above(drifting, floors) / guarded(_above(steady, floors), scale, floor)
 
 
 def loss_rate(drifting: np.ndarray, steady: np.ndarray) -> np.ndarray:
-    """(M, n): mean return lost to drift, same seed, in units of return; always defined (section 4)."""
+    """(M, n): mean return lost to drift, same seed, in units of return; always defined."""
     return np.asarray(steady, np.float64) - np.asarray(drifting, np.float64)
 
 
@@ -179,7 +180,7 @@ def drop_family(drifting, steady, floors=None, reference=None) -> Metric:
 
 
 def drop_task(drifting, steady, floors=None, reference=None) -> Scores:
-    """DropRatio per task, (M,); its mean over tasks is *not* the family's DropRatio (section 4)."""
+    """DropRatio per task, (M,); its mean over tasks is *not* the family's DropRatio."""
     x, s, b, r = _matrix(drifting), _matrix(steady), _floors(floors), _reference(reference)
     values = drop_task_values(x, s, b, r)
     return Scores(values, _explain_tasks(values[:, None], x, s, b), b is None and is_unsafe(x, s))

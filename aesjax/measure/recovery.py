@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Recovery:
-    """Recovery of one run, one entry per change (section 6); all NaN/False for a diverged run."""
+    """Recovery of one run, one entry per change; all NaN/False for a diverged run."""
 
     horizon: float  # T, environment steps
     level: np.ndarray  # (K,) return to regain
@@ -55,7 +55,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Companions:
-    """What recovery times do not show (section 6.3), per change; NaN where the level is not above the floor."""
+    """What recovery times do not show, per change; NaN where the level is not above the floor."""
 
     immediate_drop: np.ndarray  # (K,) share of the level above the floor lost at the first evaluation
     deficit_area: np.ndarray  # (K,) mean shortfall over the window, as a share of the level above the floor
@@ -84,12 +84,13 @@ def _undefined(curve: Curve, count: int) -> Recovery:
 
 
 def recovery(curve: Curve, changes: Sequence[float] | np.ndarray) -> Recovery:
-    """The paper's recovery (section 6.1): first evaluation that reaches the last one before the change.
+    """The AES paper's recovery: first evaluation that reaches the last one before the change.
 
-    Carries a noise floor (section 9.1): publish ``null_recovery`` beside it.
+    A level of one noisy evaluation takes time to reach again even if nothing changed: publish ``null_recovery``
+    beside it.
 
     Args:
-      curve: one run on the Abrupt pattern.
+      curve: one run under a drift that is constant between the changes.
       changes: (K,) change steps, increasing, inside (0, T).
 
     Raises:
@@ -140,10 +141,10 @@ def recovery_robust(
     k: int = 3,
     delta: float = 0.05,
 ) -> Recovery:
-    """Recovery to within ``delta`` of a level averaged over ``w`` evaluations (section 6.2).
+    """Recovery to within ``delta`` of a level averaged over ``w`` evaluations.
 
     Args:
-      curve: one run on the Abrupt pattern.
+      curve: one run under a drift that is constant between the changes.
       changes: (K,) change steps.
       floor: return of a uniformly random policy on the steady task; a level not above it is not applicable.
       w: evaluations averaged before the change, within the regime.
@@ -176,7 +177,7 @@ def recovery_vs_steady(
     k: int = 3,
     delta: float = 0.05,
 ) -> Recovery:
-    """Time to reach what the same method and seed has at the same step without drift (section 6.3).
+    """Time to reach what the same method and seed has at the same step without drift.
 
     The threshold at evaluation j comes from the mean of the steady run over the same ``k`` evaluations that
     confirm the crossing. A change is not applicable where the steady run's mean over the window is not above
@@ -209,7 +210,7 @@ def recovery_vs_steady(
 
 
 def companions(curve: Curve, changes: Sequence[float] | np.ndarray, floor: float, *, w: int = 5) -> Companions:
-    """Immediate drop, deficit area and no-drop indicator per change, on the robust level (section 6.3)."""
+    """Immediate drop, deficit area and no-drop indicator per change, on the robust level."""
     changes, ends = _checked(curve, changes)
     drop, area, no_drop = (np.full(len(changes), np.nan) for _ in range(3))
     level = np.full(len(changes), np.nan) if curve.diverged else _levels(curve, changes, w)
@@ -229,12 +230,16 @@ def companions(curve: Curve, changes: Sequence[float] | np.ndarray, floor: float
 
 
 def expected_null_wait(window: int) -> float:
-    """Expected literal wait, in evaluations, if a change changes nothing: ``H_{W+1} - 1`` (section 9.1)."""
+    """Expected literal wait, in evaluations, if a change changes nothing: ``H_{W+1} - 1`` with harmonic numbers H.
+
+    Readings before and after are then exchangeable: none of the first r after it reaches the one before it with
+    probability ``1 / (r + 1)``, and the wait is cut off after the W evaluations of the window.
+    """
     return float(sum(1.0 / (r + 1) for r in range(1, window + 1)))
 
 
 def null_recovery(curve: Curve, changes: Sequence[float] | np.ndarray) -> float:
-    """Expected literal ``recovery`` (share of T, all changes) if no change did anything (section 9.1).
+    """Expected literal ``recovery`` (share of T, all changes) if no change did anything.
 
     From the formula on this curve's grid; ``recovery`` of a Steady curve is the measured counterpart, which
     also contains the trend of learning.

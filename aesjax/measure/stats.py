@@ -1,6 +1,6 @@
 """Statistics over seeds and tasks: IQM, stratified bootstrap, paired differences, profiles, survival, Holm.
 
-Scores are arrays (M tasks, n seeds); the seed is the replication unit (section 8), NaN a missing run.
+Scores are arrays (M tasks, n seeds); the seed is the replication unit, NaN a missing run.
 Statistics accept leading axes, so that one call evaluates all bootstrap replicates.
 """
 
@@ -94,7 +94,7 @@ def _compact(arrays: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]
 def bootstrap(arrays: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], index: np.ndarray) -> np.ndarray:
     """(B,) replicates of ``statistic(*arrays)``: one index vector per task picks the seeds of *every* array.
 
-    The joint draw is what keeps the uncertainty of a shared normaliser in a ratio (section 8).
+    The joint draw is what keeps the uncertainty of a shared normaliser in a ratio.
 
     Args:
       arrays: each (M, n), the same seeds in the same columns.
@@ -109,7 +109,7 @@ def bootstrap(arrays: Sequence[np.ndarray], statistic: Callable[..., np.ndarray]
 def percentile_interval(
     value: float, replicates: np.ndarray, n: int, *, level: float = 0.95, small_sample: str = "auto"
 ) -> Interval:
-    """Percentile interval of bootstrap replicates, stretched around the estimate for few seeds (section 8).
+    """Percentile interval of bootstrap replicates, stretched around the estimate for few seeds.
 
     Args:
       value: the statistic on the study itself.
@@ -207,7 +207,7 @@ def paired_probability_of_improvement(differences: np.ndarray) -> float:
 def probability_of_improvement_interval(
     rng: np.random.Generator, x: np.ndarray, y: np.ndarray, *, replicates: int = 10_000, level: float = 0.95
 ) -> Interval:
-    """The same with its interval; both methods are resampled independently within each task (section 8)."""
+    """The same with its interval; both methods are resampled independently within each task."""
     tasks = []
     for a, b in zip(np.asarray(x, np.float64), np.asarray(y, np.float64), strict=True):
         a, b = a[np.isfinite(a)], b[np.isfinite(b)]

@@ -1,4 +1,4 @@
-"""A finished sweep as runs with curves, and every metric of every single run."""
+"""A study as recorded in its files, sorted into runs with curves, and every metric of every single run."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,14 @@ from aesjax.measure.curves import (
     mean_return,
     nan_mean,
 )
+from aesjax.measure.patterns import STEADY, PatternFacts, describe_runs
 from aesjax.measure.recovery import companions, null_recovery, recovery, recovery_robust, recovery_vs_steady
 from aesjax.measure.weights import time_mean, weight_metrics
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Run", "RunKey", "Study", "baseline_of", "load_study", "run_metrics"]
+__all__ = ["REFERENCE", "RecordedRun", "RecordedStudy", "RunKey", "baseline_of", "load_study", "run_metrics"]
 
 LOGGED = ("train_return", "entropy_weight", "at_min", "at_max")
 REFERENCE = "SAC"  # the paper's normaliser: SAC with automatic temperature
@@ -42,7 +43,7 @@ class RunKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """One run; ``curve`` is None exactly when ``problem`` says why it cannot be measured."""
 
     key: RunKey
@@ -53,16 +54,17 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Study:
-    """All runs of a sweep with what the metrics need to know about their tasks."""
+class RecordedStudy:
+    """All runs of a study with what the metrics need to know about their tasks and patterns."""
 
-    runs: dict[RunKey, Run]
+    runs: dict[RunKey, RecordedRun]
     horizons: dict[str, float]  # task -> T
     floors: dict[str, float]  # task -> mean return of the random policy; absent if not measured
     segments: int
+    patterns: dict[str, PatternFacts]  # those that were run, in the order in which a report shows them
 
     def changes(self, task: str) -> np.ndarray:
-        """(K,) change steps of the Abrupt pattern on ``task``."""
+        """(K,) environment steps at which the drift of ``task`` enters its next segment."""
         return change_steps(self.horizons[task], self.segments)
 
     def tasks(self, family: str) -> list[str]:
@@ -96,13 +98,20 @@ def _horizon(config: Mapping[str, Any], task: str) -> float:
     return float(steps[task] if isinstance(steps, Mapping) else steps)
 
 
-def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapping[str, Any]) -> Study:
+def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapping[str, Any]) -> RecordedStudy:
     """Sort the rows of ``curves.parquet`` into runs and settle the status of each.
 
     Runs named by the manifest without any row are "missing"; runs shorter than the horizon are "incomplete".
 
+    Args:
+      curves: one row per evaluation: ``family``, ``task``, ``method``, ``pattern``, ``seed``, ``step`` (environment
+        steps), ``return_mean`` and whatever else was logged.
+      config: ``steps``, the horizon or a map from task to horizon; ``segments`` defaults to 5.
+      manifest: ``runs`` (with ``status``), ``floors`` (task to return of the random policy) and ``patterns`` (see
+        `aesjax.measure.describe`); each may be absent.
+
     Raises:
-      ValueError: a required column or config field is missing, or a run is stored twice.
+      ValueError: a required column or config field is missing, a run is stored twice, or a pattern is badly described.
     """
     needed = ("family", "task", "method", "pattern", "seed", "step", "return_mean")
     absent = [c for c in needed if c not in curves.columns]
@@ -116,7 +125,7 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
         family = family_of.setdefault(run["task"], run.get("family", config.get("family", "")))
         key = RunKey(family, run["task"], run["method"], run["pattern"], int(run["seed"]))
         status[key] = run.get("status", "")
-    runs: dict[RunKey, Run] = {}
+    runs: dict[RunKey, RecordedRun] = {}
     parts = curves.partition_by(list(RunKey._fields), as_dict=True, maintain_order=True)
     for name, rows in parts.items():
         key, rows = RunKey(*name), rows.sort("step")
@@ -124,14 +133,17 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
         logs = {c: rows[c].cast(float).fill_null(NAN).to_numpy() for c in LOGGED if c in rows.columns}
         returns = rows["return_mean"].cast(float).fill_null(NAN).to_numpy()
         curve, problem = _curve(key, steps, returns, _horizon(config, key.task), status.get(key, ""))
-        runs[key] = Run(key, curve, problem, steps, logs)
+        runs[key] = RecordedRun(key, curve, problem, steps, logs)
     for key, state in status.items():
         if key not in runs:
             problem = "diverged" if state == "diverged" else "missing"
-            runs[key] = Run(key, None, problem, np.zeros(0), {})
+            runs[key] = RecordedRun(key, None, problem, np.zeros(0), {})
     tasks = {k.task for k in runs}
     floors = {t: float(b) for t, b in manifest.get("floors", {}).items() if b is not None and np.isfinite(b)}
-    return Study(runs, {t: _horizon(config, t) for t in tasks}, floors, int(config.get("segments", 5)))
+    patterns = describe_runs(manifest, (k.pattern for k in runs))
+    return RecordedStudy(
+        runs, {t: _horizon(config, t) for t in tasks}, floors, int(config.get("segments", 5)), patterns
+    )
 
 
 def _curve(key, steps, returns, horizon, status) -> tuple[Curve | None, str]:
@@ -145,16 +157,16 @@ def _curve(key, steps, returns, horizon, status) -> tuple[Curve | None, str]:
         raise ValueError(f"{key.method} on {key.task}, pattern {key.pattern}, seed {key.seed}: {error}") from error
 
 
-def run_metrics(study: Study, key: RunKey, *, recovery_patterns: Sequence[str] = ("abrupt",)) -> dict[str, Metric]:
-    """Every metric of one run by name (sections 2 to 6); a metric without a value carries its reason."""
+def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
+    """Every metric of one run by name; a metric without a value carries its reason."""
     run = study.runs[key]
-    own_steady = study.runs.get(key._replace(pattern="steady"))
+    own_steady = study.runs.get(key._replace(pattern=STEADY))
     floor = study.floors.get(key.task)
-    sac = [r for k, r in study.runs.items() if k[:4] == (key.family, key.task, REFERENCE, "steady")]
+    sac = [r for k, r in study.runs.items() if k[:4] == (key.family, key.task, REFERENCE, STEADY)]
     sac_means = np.array([mean_return(r.curve) if r.curve else NAN for r in sac])
     out = _levels(run, own_steady, sac_means, floor)
     changes = study.changes(key.task)
-    out |= _recoveries(run, own_steady, floor, changes, key.pattern in recovery_patterns)
+    out |= _recoveries(run, own_steady, floor, changes, study.patterns[key.pattern].recovery)
     out |= weight_metrics(run.steps, run.logs, changes, study.horizons[key.task])
     out["mean_train_return"] = time_mean(run.steps, run.logs.get("train_return", np.full(len(run.steps), NAN)))
     if run.problem:  # a broken run has no metric at all, whatever could still be computed from its rows
@@ -162,7 +174,7 @@ def run_metrics(study: Study, key: RunKey, *, recovery_patterns: Sequence[str] =
     return out
 
 
-def _levels(run: Run, steady: Run | None, sac: np.ndarray, floor: float | None) -> dict[str, Metric]:
+def _levels(run: RecordedRun, steady: RecordedRun | None, sac: np.ndarray, floor: float | None) -> dict[str, Metric]:
     own = mean_return(run.curve) if run.curve else NAN
     out = {
         "auc": Metric(auc(run.curve) if run.curve else NAN),
@@ -193,7 +205,9 @@ def _metric(scores: metrics.Scores | None, why: str) -> Metric:
     return Metric(float(scores.values.ravel()[0]), scores.reasons[0], scores.literal_unsafe)
 
 
-def _recoveries(run: Run, steady: Run | None, floor: float | None, changes: np.ndarray, applies: bool) -> dict:
+def _recoveries(
+    run: RecordedRun, steady: RecordedRun | None, floor: float | None, changes: np.ndarray, applies: bool
+) -> dict:
     names = [
         "recovery",
         "recovery_per_change",

@@ -8,7 +8,8 @@ import numpy as np
 
 from aesjax.measure import metrics, stats
 from aesjax.measure.curves import Metric, nan_mean
-from aesjax.measure.study import REFERENCE, RunKey, Study, baseline_of, load_study, run_metrics
+from aesjax.measure.patterns import STEADY
+from aesjax.measure.study import REFERENCE, RecordedStudy, RunKey, baseline_of, load_study, run_metrics
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,7 +67,6 @@ def summarise(
     *,
     replicates: int = 10_000,
     seed: int = 0,
-    recovery_patterns: Sequence[str] = ("abrupt",),
 ) -> "pl.DataFrame":
     """All metrics of a study in one long frame.
 
@@ -78,19 +78,19 @@ def summarise(
     within X over all cells of the study).
 
     Args:
-      curves: one row per evaluation, the columns of ``curves.parquet``.
-      config: needs ``steps``; ``segments`` defaults to 5.
-      manifest: ``floors`` (task to return of the random policy) and ``runs`` (with ``status``).
+      curves, config, manifest: as in `aesjax.measure.study.load_study`.
       replicates: bootstrap replicates.
       seed: of the bootstrap; the same frame and seed give the same intervals.
-      recovery_patterns: patterns whose changes are abrupt; add "mixed" to measure its abrupt events too.
+
+    Raises:
+      ValueError: as in `aesjax.measure.study.load_study`.
     """
     import polars as pl
 
     study = load_study(curves, config, manifest)
     cells: Cells = {}
     for key in study.runs:
-        for name, metric in run_metrics(study, key, recovery_patterns=recovery_patterns).items():
+        for name, metric in run_metrics(study, key).items():
             cells.setdefault(name, {})[key] = metric
     draw = partial(_interval, seed=seed, replicates=replicates)
     rows = [
@@ -139,7 +139,7 @@ def _flag(name: str, metric: Metric) -> str:
     return "literal_unsafe" if metric.literal_unsafe and not name.endswith("_safe") else ""
 
 
-def _scopes(study: Study) -> Iterator[Scope]:
+def _scopes(study: RecordedStudy) -> Iterator[Scope]:
     for family in dict.fromkeys(k.family for k in study.runs):
         tasks = study.tasks(family)
         if len(tasks) > 1:
@@ -151,7 +151,9 @@ def _in(key: RunKey, scope: Scope, method: str, pattern: str) -> bool:
     return key[0] == scope.family and key[1] in scope.tasks and key[2:4] == (method, pattern)
 
 
-def _matrix(study: Study, column: Mapping[RunKey, Metric], scope: Scope, method: str, pattern: str) -> np.ndarray:
+def _matrix(
+    study: RecordedStudy, column: Mapping[RunKey, Metric], scope: Scope, method: str, pattern: str
+) -> np.ndarray:
     """(M, n) values, one column per seed of the study; NaN where a run is missing or has no value."""
     rows = [
         [column.get(RunKey(scope.family, task, method, pattern, s), Metric(NAN)).value for s in study.seeds()]
@@ -179,10 +181,10 @@ def _aggregates(study, cells, scope, method, pattern, draw) -> Iterator[tuple]:
         return (*head, *_numbers(interval), valid, len(mine), why, flag)
 
     means = cells["mean_return"]
-    sac = matrix(means, method=REFERENCE, pattern="steady")
+    sac = matrix(means, method=REFERENCE, pattern=STEADY)
     own, steady = (
         matrix(means, method=method, pattern=pattern),
-        matrix(means, method=method, pattern="steady"),
+        matrix(means, method=method, pattern=STEADY),
     )
     floors = np.array([study.floors.get(t, NAN) for t in scope.tasks])
     for name, column in cells.items():

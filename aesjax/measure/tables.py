@@ -18,11 +18,12 @@ __all__ = [
 ]
 
 PAPER_TABLES = ("nauc_drop", "recovery", "ablation", "quantile", "ema", "clip")
+RECOVERY_PATTERN = "abrupt"  # of the paper's table of recovery times
 LABELS = ("family", "task", "method", "pattern", "variant", "proxy", "coupling", "clipping")
 
 
 def round_half_up(value: Decimal | str | float, places: int) -> Decimal:
-    """``value`` to ``places`` decimals, halves away from zero, in decimal arithmetic (section 7).
+    """``value`` to ``places`` decimals, halves away from zero, in decimal arithmetic.
 
     A float is taken as the decimal it prints as, so 0.125 becomes 0.13 and 2.675 becomes 2.68.
 
@@ -40,7 +41,7 @@ def decimal_mean(values: Iterable[Decimal]) -> Decimal:
 
 
 def equal_weight_mean(values: Mapping[tuple[str, str], float]) -> float:
-    """Mean over (family, pattern) cells, every family of equal weight (section 7.4)."""
+    """Mean over (family, pattern) cells, every family of equal weight, as in the paper's ablation tables."""
     families: dict[str, list[float]] = {}
     for (family, _), value in values.items():
         families.setdefault(family, []).append(float(value))
@@ -89,8 +90,16 @@ def paper_nauc_drop(family: str, method: str, pattern: str) -> tuple[Decimal, De
     return None
 
 
-def paper_recovery(family: str, task: str | None, method: str) -> Decimal | None:
-    """The paper's recovery in percent of the horizon on one task, or (None) the family's mean."""
+def paper_recovery(family: str, task: str | None, method: str, pattern: str) -> Decimal | None:
+    """The paper's recovery in percent of the horizon, or None where it has none.
+
+    Args:
+      family, method: names are compared without case and punctuation, methods exactly.
+      task: None for the family's mean.
+      pattern: the paper measured recovery on its Abrupt pattern only.
+    """
+    if pattern.lower() != RECOVERY_PATTERN:
+        return None
     rows = [
         row["recovery_percent"]
         for row in paper_table("recovery")

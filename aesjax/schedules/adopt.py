@@ -144,7 +144,8 @@ def verify(schedule: str, hyper: ScheduleHyper, proxy: str = "td_quantile", sour
     field = PROXIES[proxy].fields.get(source or spec.default_source)
     if spec.uses_proxy and field is not None:
         fields.add(field)
-    signals = Signals(**{name: jnp.ones(8 if name in RANK_1 else ()) for name in fields})
+    values: dict[str, Any] = {name: jnp.ones(8 if name in RANK_1 else ()) for name in fields}
+    signals = Signals(**values)
     told = ", ".join(sorted(fields)) or "no signal"
 
     def run() -> tuple[Any, Any]:

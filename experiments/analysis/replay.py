@@ -12,6 +12,7 @@ import numpy as np
 
 from aesjax.lab import store
 from aesjax.lab.replay import Replayed, at_evaluations, first_update, obstacle, replay
+from aesjax.measure.patterns import PatternFacts, describe_runs
 from aesjax.registry import Registry
 from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper
 from agents import CARRIERS
@@ -39,6 +40,7 @@ class Recorded(NamedTuple):
     finished: set[tuple[str, str, int]]  # method, pattern and seed of the runs that did not diverge
     curves: "pl.DataFrame"
     streams: "pl.DataFrame"
+    patterns: Mapping[str, PatternFacts]
 
     def updates(self, carrier: str) -> int:
         """Gradient steps of a run."""
@@ -79,7 +81,7 @@ def run(directory: Path, schedules: str, methods: str | None, out: Path) -> str:
             frames.append(frame)
     valid = [t for t in tracks if (t.run["method"], t.run["pattern"], t.run["seed"]) in study.finished]
     text = summary(study.config, valid, {carrier: study.stride(carrier) for carrier in carriers})
-    _write(out, text, pl.concat(frames), figures(study.config, valid))
+    _write(out, text, pl.concat(frames), figures(study.config, valid, study.patterns))
     return text
 
 
@@ -97,13 +99,14 @@ def _load(directory: Path, methods: str | None) -> Recorded:
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"the study in {directory} cannot be replayed: {error}") from None
     curves, streams = (study.rows(name) for name in (store.CURVES, store.STREAMS))
+    patterns = describe_runs(study.ended, study.config.patterns)
     if methods is not None:
         known = Registry("method", **{name: None for name in streams["method"].unique(maintain_order=True)})
         wanted = [part.strip() for part in re.split(r",(?![^\[]*\])", methods)]  # a variant has commas of its own
         for name in wanted:
             known[name]
         curves, streams = (rows.filter(pl.col("method").is_in(wanted)) for rows in (curves, streams))
-    return Recorded(study.config, parts, study.runs("finished"), curves, streams)
+    return Recorded(study.config, parts, study.runs("finished"), curves, streams, patterns)
 
 
 def _asked(study: Recorded, carrier: str, names: Sequence[str], lenient: bool) -> list[Asked]:

@@ -1,13 +1,15 @@
 """What `aesjax replay` shows of its weights: a table per study, a figure per carrier and pattern."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from aesjax.lab.replay_figures import draw_replay
 from aesjax.measure.curves import change_steps, nan_mean
+from aesjax.measure.patterns import PatternFacts
 from aesjax.measure.weights import weight_metrics
+from aesjax.report.replay_figures import draw_replay
 from experiments.study.config import StudyConfig
 
 __all__ = ["TRAINED", "Track", "figures", "summary"]
@@ -89,7 +91,7 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]]
 
 
-def figures(config: StudyConfig, tracks: Sequence[Track]) -> dict[str, bytes]:
+def figures(config: StudyConfig, tracks: Sequence[Track], patterns: Mapping[str, PatternFacts]) -> dict[str, bytes]:
     """A PNG per carrier and pattern, by file name."""
     files, horizon = {}, float(config.steps)
     changes = change_steps(horizon, config.segments)
@@ -99,7 +101,8 @@ def figures(config: StudyConfig, tracks: Sequence[Track]) -> dict[str, bytes]:
             count = len(names[TRAINED])
             title = f"{method}, {pattern}" + (f", mean of {count} runs" if count > 1 else "")
             panels[title] = {name: _mean_line(runs) for name, runs in names.items()}
-        files[f"weights_{carrier}_{pattern}.png"] = draw_replay(panels, TRAINED, changes, pattern, horizon)
+        name = re.sub(r"[^\w.+=-]+", "_", f"weights_{carrier}_{pattern}")
+        files[f"{name}.png"] = draw_replay(panels, TRAINED, changes, pattern, horizon, patterns[pattern])
     return files
 
 

@@ -23,7 +23,7 @@ class Report:
 def execute(options: Report) -> int:
     """Merge if several folders are given, then write the report."""
     from aesjax.lab.merge import merge_studies
-    from aesjax.lab.report import write_report
+    from aesjax.report import write_report
 
     with refusing():
         folders, out = options.directories, options.out

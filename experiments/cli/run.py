@@ -82,7 +82,7 @@ def execute(options: Run) -> int:
         say(f"interrupted; a checkpoint is written. Continue with:\n  {again(options)}")
         return INTERRUPTED
     if options.report:
-        from aesjax.lab.report import write_report
+        from aesjax.report import write_report
 
         print(f"report: {write_report(options.out)}")
     if outcome.faults:

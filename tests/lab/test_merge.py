@@ -8,13 +8,14 @@ import pytest
 from aesjax.lab.merge import merge_studies
 from aesjax.measure.study import load_study
 from experiments.cli import main
-from tests.lab.test_report import save
-from tests.measure.synthetic import STEPS, config, make_curves
+from tests.measure.synthetic import MADE_UP, STEPS, config, make_curves
+from tests.report.pages import save
 
 
-def study(folder, task, **changes):
-    curves = make_curves(("SAC", "SAC+AES"), ("steady", "abrupt"), [1, 2], every=5_000, task=task, family="mujoco")
-    save(folder, curves, floors={task: 3.0}, oracle={task: {}})
+def study(folder, task, run=("steady", "abrupt"), patterns=None, **changes):
+    curves = make_curves(("SAC", "SAC+AES"), run, [1, 2], every=5_000, task=task, family="mujoco")
+    described = {} if patterns is None else {"patterns": patterns}
+    save(folder, curves, floors={task: 3.0}, oracle={task: {}}, **described)
     (folder / "config.json").write_text(json.dumps(config() | {"task": task} | changes))
     return folder
 
@@ -48,6 +49,38 @@ def test_two_tasks_are_measured_as_one_family(tmp_path, capsys):
 )
 def test_what_does_not_fit_together_is_refused_and_nothing_is_written(tmp_path, task, changes, text):
     folders = [study(tmp_path / "one", "hopper"), study(tmp_path / "two", task, **changes)]
+    with pytest.raises(ValueError, match=text):
+        merge_studies(folders, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_patterns_of_all_studies_are_described_in_the_order_of_first_mention(tmp_path):
+    square, ramp = ({name: MADE_UP[name]} for name in ("square", "ramp"))
+    other = {"square": MADE_UP["square"] | {"summary": "the same in other words"}}
+    folders = [
+        study(tmp_path / "one", "hopper", ("steady", "square"), square),
+        study(tmp_path / "two", "ant", ("steady", "ramp", "square"), ramp | other),
+        study(tmp_path / "old", "walker2d"),
+    ]
+    manifest = json.loads((merge_studies(folders, tmp_path / "out") / "manifest.json").read_text())
+    assert list(manifest["patterns"].items()) == list(MADE_UP.items())
+    curves = pl.read_parquet(tmp_path / "out" / "curves.parquet")
+    merged = load_study(curves, json.loads((tmp_path / "out" / "config.json").read_text()), manifest)
+    assert [name for name, facts in merged.patterns.items() if facts.recovery] == ["square", "abrupt"]
+
+
+def test_studies_trained_before_patterns_were_described_merge_without_a_description(tmp_path):
+    folders = [study(tmp_path / task, task) for task in ("hopper", "ant")]
+    assert "patterns" not in json.loads((merge_studies(folders, tmp_path / "out") / "manifest.json").read_text())
+
+
+def test_patterns_of_one_name_that_are_not_the_same_are_refused(tmp_path):
+    gradual = {"square": MADE_UP["ramp"]}
+    folders = [
+        study(tmp_path / "one", "hopper", ("steady", "square"), MADE_UP),
+        study(tmp_path / "two", "ant", ("steady", "square"), gradual),
+    ]
+    text = "two describes the pattern 'square' as jumps=False, recovery=False, another study as jumps=True"
     with pytest.raises(ValueError, match=text):
         merge_studies(folders, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -1,14 +1,10 @@
 """Replay of recorded proxies: the same weights as the schedule itself, at the right updates, held where it must be."""
 
-import io
-
 import jax
 import numpy as np
 import pytest
-from PIL import Image
 
 from aesjax.lab.replay import Replayed, at_evaluations, first_update, obstacle, replay
-from aesjax.lab.replay_figures import draw_replay
 from aesjax.schedules import Choice, ScheduleHyper, build
 from aesjax.types import Signals
 
@@ -90,14 +86,3 @@ def test_what_cannot_be_replayed_says_why():
     assert "true drift" in obstacle(Choice("oracle"), [KEY])
     text = obstacle(Choice("aes", "td_mean"), [KEY, "td_quantile/fresh"])
     assert text == f"it reads the proxy td_mean/update, which was not recorded; recorded: {KEY}, td_quantile/fresh"
-
-
-@pytest.mark.parametrize(("panels", "lines"), [(1, 1), (3, 4), (5, 12)])
-def test_the_figure_takes_any_number_of_methods_and_schedules(panels, lines):
-    steps = np.linspace(0.0, 1000.0, 50)
-    curves = {f"schedule {i}": (steps, 0.1 * (i + 1) + steps * 1e-4) for i in range(lines)}
-    trained = {"trained": (steps[::5], 0.2 + 0 * steps[::5])}
-    png = draw_replay({f"m{i}": trained | curves for i in range(panels)}, "trained", np.array([500.0]), "abrupt", 1e3)
-    image = Image.open(io.BytesIO(png))
-    assert image.width > 1200
-    assert len(image.convert("RGB").getcolors(2**24) or ()) > 10

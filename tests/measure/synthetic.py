@@ -5,6 +5,10 @@ import polars as pl
 
 STEPS = 100_000
 PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
+MADE_UP = {  # patterns that no table in the project knows, as a manifest describes them
+    "square": {"jumps": True, "recovery": True, "summary": "up and down between two values"},
+    "ramp": {"jumps": False, "recovery": False, "summary": "up in a straight line"},
+}
 
 
 def make_curves(methods, patterns=PATTERNS, seeds=range(1, 6), *, task="toy", family="toy", every=1_000, gain=0.05):
@@ -15,11 +19,11 @@ def make_curves(methods, patterns=PATTERNS, seeds=range(1, 6), *, task="toy", fa
     for rank, method in enumerate(methods):
         for pattern in patterns:
             for seed in seeds:
-                rng = np.random.default_rng([seed, PATTERNS.index(pattern)])  # the same for all methods
+                rng = np.random.default_rng([seed, (*PATTERNS, *MADE_UP).index(pattern)])  # the same for all methods
                 level = 45 * (1 - np.exp(-20 * u))
                 phase = (5 * np.minimum(u, 0.999)) % 1  # the last evaluation still belongs to the last segment
                 drift, fall = drift_of(pattern, u, rng), (0.5 - gain * rank) * np.exp(-8 * phase)
-                hurt = {"steady": 0.0, "linear": 0.5}.get(pattern, 1.0) * fall * (u >= 0.2)
+                hurt = {"steady": 0.0, "linear": 0.5, "ramp": 0.5}.get(pattern, 1.0) * fall * (u >= 0.2)
                 returns = level * (1 - hurt) + rng.normal(0, 0.4, len(u)) + rng.normal(0, 0.5)
                 weight = 0.2 * (1 + (rank > 0) * np.exp(-8 * ((5 * u - 0.06) % 1)) * (pattern != "steady"))
                 columns = {
@@ -62,6 +66,8 @@ def drift_of(pattern, u, rng):
         "linear": 0.5 * np.abs(phase - 0.5),
         "periodic": 0.25 * np.sin(2 * np.pi * phase),
         "mixed": jumps + 0.1 * np.sin(2 * np.pi * phase),
+        "square": 0.5 * ((5 * u).astype(int) % 2),
+        "ramp": 0.5 * u,
     }[pattern]
 
 

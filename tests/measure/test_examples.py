@@ -1,4 +1,4 @@
-"""Every worked example of the metrics specification, to 1e-9."""
+"""Worked examples of every metric, to 1e-9."""
 
 import itertools
 import json

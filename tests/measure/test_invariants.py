@@ -1,4 +1,4 @@
-"""The invariants of the metrics specification as properties over random studies."""
+"""What no study can change: invariants of the metrics, as properties over random studies."""
 
 import itertools
 

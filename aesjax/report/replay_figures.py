@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from aesjax.lab.figures import BASELINE, PALETTE, dress, spans_decades
-from aesjax.lab.report_png import pack_png
+from aesjax.measure.patterns import STEADY, PatternFacts, describe_runs
+from aesjax.report.figures import BASELINE, PALETTE, Marks, dress, spans_decades
+from aesjax.report.png import pack_png
 
 __all__ = ["draw_replay"]
 
@@ -28,6 +29,7 @@ def draw_replay(
     changes: np.ndarray,
     pattern: str,
     horizon: float,
+    facts: PatternFacts | None = None,
 ) -> bytes:
     """A PNG with one panel per method, all on the same axes.
 
@@ -36,14 +38,17 @@ def draw_replay(
       trained: the name of the line that is not a replay; drawn black and broad, so that a replay which agrees with it
         lies inside it.
       changes: (K,) change steps.
-      pattern: drift pattern.
+      pattern: name of the drift pattern.
       horizon: T, environment steps.
+      facts: of the pattern, from ``describe(manifest)``; without them those of the built-in pattern of that name.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib.figure import Figure as Canvas
 
+    facts = facts or describe_runs({}, [pattern])[pattern]
+    marks = Marks(changes[:0] if pattern == STEADY else changes, facts.jumps, horizon)
     looks = _looks(list(dict.fromkeys(name for lines in panels.values() for name in lines)), trained)
     columns = 1 if len(panels) <= 3 else 2
     rows = -(-len(panels) // columns)
@@ -53,7 +58,7 @@ def draw_replay(
     weights = np.concatenate([weight for lines in panels.values() for _, weight in lines.values()])
     wide = spans_decades(weights, factor=5.0)  # a schedule near its base beside one near its upper bound
     for axis, (title, lines) in zip(axes.T.ravel(), panels.items(), strict=False):
-        dress(axis, changes, pattern, horizon)
+        dress(axis, marks)
         for name, line in lines.items():
             axis.plot(*_thinned(line), **looks[name])
         if wide:

@@ -1,21 +1,23 @@
 """The figures of a report: learning curves, and the entropy weight and proxy under the true drift."""
 
+import base64
 import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aesjax.lab.report_png import pack_png
 from aesjax.measure.curves import change_steps, nan_mean
+from aesjax.measure.patterns import STEADY, describe_runs
 from aesjax.measure.stats import draw_resamples
+from aesjax.report.png import pack_png
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BASELINE", "PALETTE", "Figure", "colours", "draw_figures", "dress", "spans_decades"]
+__all__ = ["BASELINE", "PALETTE", "Figure", "Marks", "colours", "draw_figures", "dress", "spans_decades"]
 
 # Okabe and Ito's palette, distinguishable with the common colour-vision deficiencies; baselines are black.
 PALETTE = (
@@ -32,7 +34,6 @@ PALETTE = (
 )
 BASELINE = "#222222"
 LINES = ("-", "--", "-.", ":")
-ABRUPT = ("abrupt", "mixed")
 REPLICATES = 500
 
 
@@ -47,6 +48,19 @@ class Figure:
     caption: str
     png: bytes
     width: int  # CSS pixels at which it is meant to be shown
+
+    @property
+    def uri(self) -> str:
+        """The PNG as a data URI, so that a page can hold it."""
+        return "data:image/png;base64," + base64.b64encode(self.png).decode()
+
+
+class Marks(NamedTuple):
+    """What the time axis of a panel shows."""
+
+    changes: np.ndarray  # (K,) environment steps at which the drift enters its next segment
+    jumps: bool  # whether the drift jumps there
+    horizon: float  # T, environment steps
 
 
 def colours(methods: Sequence[str]) -> dict[str, str]:
@@ -71,29 +85,37 @@ def _kind(method: str) -> str:
 
 
 def draw_figures(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Figure]:
-    """Two figures per task and pattern, one panel per carrier in each."""
+    """Two figures per task and pattern, one panel per carrier in each.
+
+    Args:
+      curves: one row per evaluation, as `aesjax.measure.study.load_study` takes them.
+      config: ``steps``, the horizon or a map from task to horizon; ``segments`` defaults to 5.
+      manifest: ``patterns`` as in `aesjax.measure.describe`; ``oracle``, the optimal return by pattern or by task and
+        pattern, a number or a list over training; each may be absent.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     methods = curves["method"].unique(maintain_order=True).to_list()
     palette, dashes = colours(methods), _dashes(methods)
     looks: dict[str, Any] = {m: {"color": palette[m], "ls": dashes[m]} for m in methods}
-    order = {p: i for i, p in enumerate(("steady", "abrupt", "linear", "periodic", "mixed"))}
+    described = describe_runs(manifest, curves["pattern"].unique(maintain_order=True))
     figures = []
     for task in curves["task"].unique(maintain_order=True).to_list():
         rows = curves.filter(task=task)
         horizon = config["steps"][task] if isinstance(config["steps"], Mapping) else config["steps"]
         changes = change_steps(float(horizon), int(config.get("segments", 5)))
-        patterns = sorted(rows["pattern"].unique().to_list(), key=lambda p: (order.get(p, 99), p))
+        patterns = [name for name in described if name in set(rows["pattern"])]
         dpi = 140 if curves["task"].n_unique() * len(patterns) <= 6 else 80  # keeps the page below 3 MB
         for pattern in patterns:
             part = rows.filter(pattern=pattern)
+            marks = Marks(changes[:0] if pattern == STEADY else changes, described[pattern].jumps, float(horizon))
             optimum = _oracle(manifest, task, pattern)
-            png = _curves(part, looks, changes, pattern, float(horizon), optimum, dpi)
+            png = _curves(part, looks, marks, optimum, dpi)
             text = "Evaluation return, mean over seeds with a 95 % bootstrap band"
             text += "; dotted line: the optimum" if optimum is not None else ""
             figures.append(_figure("curves", task, pattern, text, png, dpi))
-            png = _signals(part, looks, changes, pattern, float(horizon), dpi)
+            png = _signals(part, looks, marks, dpi)
             text = "True drift (one line per seed), entropy weight and smoothed proxy, mean over seeds"
             figures.append(_figure("signals", task, pattern, text, png, dpi))
     return figures
@@ -165,12 +187,12 @@ def _grid(rows: "pl.DataFrame", lines: int, heights: Sequence[float]):
     return canvas, axes, {c: [m for m in methods if _carrier(m) == c] for c in carriers}
 
 
-def dress(axis, changes: np.ndarray, pattern: str, horizon: float) -> None:
-    """Change points (dashed: abrupt, dotted: not), grid, and environment steps in thousands or millions."""
-    if pattern != "steady":
-        style = {"ls": "--", "alpha": 0.7} if pattern in ABRUPT else {"ls": ":", "alpha": 0.6}
-        for change in changes:
-            axis.axvline(change, color="#444444", lw=0.9, zorder=1.5, **style)
+def dress(axis, marks: Marks) -> None:
+    """Change points (dashed: the drift jumps, dotted: it does not), grid, steps in thousands or millions."""
+    style = {"ls": "--", "alpha": 0.7} if marks.jumps else {"ls": ":", "alpha": 0.6}
+    for change in marks.changes:
+        axis.axvline(change, color="#444444", lw=0.9, zorder=1.5, **style)
+    horizon = marks.horizon
     axis.set_xlim(0, horizon)
     axis.grid(True, color="#e6e6e6", lw=0.6)
     axis.set_axisbelow(True)
@@ -202,10 +224,10 @@ def _finish(canvas, axes, looks: Mapping[str, Any], groups: Mapping[str, list[st
     return pack_png(rendered, {BASELINE, *(look["color"] for look in looks.values())})
 
 
-def _curves(rows, looks, changes, pattern, horizon, optimum, dpi) -> bytes:
+def _curves(rows, looks: Mapping[str, Any], marks: Marks, optimum: np.ndarray | None, dpi: int) -> bytes:
     canvas, axes, groups = _grid(rows, 1, [2.9])
     for axis, methods in zip(axes[0], groups.values(), strict=True):
-        dress(axis, changes, pattern, horizon)
+        dress(axis, marks)
         for method in methods:
             steps, values = _series(rows, method, "return_mean")
             if len(methods) <= 3 and len(values) > 1:
@@ -215,19 +237,19 @@ def _curves(rows, looks, changes, pattern, horizon, optimum, dpi) -> bytes:
                 axis.fill_between(steps, low, high, color=looks[method]["color"], alpha=0.16, lw=0)
             axis.plot(steps, mean, **looks[method], lw=1.6)
         if optimum is not None:
-            where = np.linspace(0, horizon, len(optimum)) if len(optimum) > 1 else np.array([0, horizon])
+            where = np.linspace(0, marks.horizon, max(2, len(optimum)))
             level = optimum if len(optimum) > 1 else np.repeat(optimum, 2)
             axis.plot(where, level, color="#666666", lw=1.2, ls=":")
     axes[0, 0].set_ylabel("return", fontsize=9)
     return _finish(canvas, axes, looks, groups, dpi)
 
 
-def _signals(rows, looks, changes, pattern, horizon, dpi) -> bytes:
+def _signals(rows, looks: Mapping[str, Any], marks: Marks, dpi: int) -> bytes:
     canvas, axes, groups = _grid(rows, 3, [1.0, 1.7, 1.7])
     wide = {column: spans_decades(_values(rows, column)) for column in ("entropy_weight", "proxy_smooth")}
     for column, methods in enumerate(groups.values()):
         for axis in axes[:, column]:
-            dress(axis, changes, pattern, horizon)
+            dress(axis, marks)
         steps, drift = _series(rows, methods[0], "drift_value")
         axes[0, column].plot(steps, drift.T, color="#555555", lw=0.8, alpha=0.6)
         for line, name in ((1, "entropy_weight"), (2, "proxy_smooth")):

@@ -1,58 +1,19 @@
-"""The report of a study: complete, self-contained, honest about what is missing, and never half written."""
+"""A written report: complete, self-contained, honest about what is missing, and never half written."""
 
-import json
+import html
 import re
-from html.parser import HTMLParser
 
-import numpy as np
 import polars as pl
 import pytest
 
-from aesjax.lab import report
-from aesjax.lab.figures import _series, colours
-from aesjax.lab.report import write_report
-from aesjax.lab.report_cells import Lookup, number
-from aesjax.lab.report_tables import build_tables
-from aesjax.measure import summarise
-from tests.measure.synthetic import PATTERNS, config, make_curves, manifest
+from aesjax.report import write, write_report
+from tests.measure.synthetic import PATTERNS, make_curves, manifest
+from tests.report.pages import Page, save
 
 METHODS = [c + s for c in ("SAC", "PPO", "SQL", "MEow") for s in ("", "+AES", "+AES-R", "+AES-D")][:15]
 SOME = ("SAC", "SAC+AES")
 BAD = ("SAC+AES", "abrupt", 2)
 FEW = 100
-VOID = {"meta", "img", "br", "hr"}
-
-
-class Page(HTMLParser):
-    """Collects what a browser would load, and checks that every tag that opens also closes."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.ids, self.links, self.sources, self.tags = [], [], [], [], []
-        self.feed(text)
-        self.close()
-        assert not self.open, self.open
-
-    def handle_starttag(self, tag, attrs):
-        attrs = dict(attrs)
-        self.tags.append(tag)
-        if tag not in VOID:
-            self.open.append(tag)
-        self.ids += [attrs["id"]] if "id" in attrs else []
-        self.links += [attrs["href"]] if "href" in attrs else []
-        self.sources += [attrs["src"]] if "src" in attrs else []
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def save(directory, curves, *, diverged=(), floor=3.0, **extra):
-    directory.mkdir(exist_ok=True)
-    (directory / "config.json").write_text(json.dumps(config()))
-    info = manifest(curves, floor, diverged) | extra
-    (directory / "manifest.json").write_text(json.dumps(info))
-    curves.write_parquet(directory / "curves.parquet")
-    return directory
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +124,7 @@ def test_runs_without_logged_weights_or_floor_still_get_a_report(tmp_path):
     directory = save(tmp_path, curves)
     (directory / "manifest.json").write_text("{}")
     text = write_report(directory, replicates=FEW).read_text()
-    assert "need the random policy&#x27;s return" in text
+    assert "need the random policy's return" in html.unescape(text)
     assert "the weight was not logged" in text
 
 
@@ -194,7 +155,7 @@ def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
     def broken(**_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(report, "render_markdown", broken)
+    monkeypatch.setattr(write, "render_markdown", broken)
     with pytest.raises(OSError, match="disk full"):
         write_report(small, replicates=FEW)
     assert page.read_text() == before
@@ -238,45 +199,17 @@ def test_empty_curves_are_refused(small):
 
 
 def test_text_from_the_data_is_escaped(tmp_path):
-    curves = make_curves(("SAC", "SAC+AES[<b>=1]"), ("steady", "abrupt"), [1, 2], every=5_000)
-    text = write_report(save(tmp_path, curves), replicates=FEW).read_text()
-    assert "<b>" not in text
-    assert "SAC+AES[&lt;b&gt;=1]" in text
-
-
-def test_marks_follow_the_direction_of_the_metric(tmp_path):
-    curves = make_curves(SOME, ("steady", "abrupt"), range(1, 6), gain=0.2)
-    frame = summarise(curves, config(), manifest(curves), replicates=FEW)
-    paired = next(t for t in build_tables(Lookup(frame)) if t.key == "paired")
-    marks = {title: [str(row[3])[0] for row in rows] for title, rows in paired.groups if "abrupt" in title}
-    assert marks["toy · safe nAUC (higher is better) · abrupt"] == ["▲"]
-    assert marks["toy · safe DropRatio (lower is better) · abrupt"] == ["▲"]
-    swapped = curves.with_columns(pl.col("method").replace({"SAC": "SAC+AES", "SAC+AES": "SAC"}))
-    frame = summarise(swapped, config(), manifest(swapped), replicates=FEW)
-    paired = next(t for t in build_tables(Lookup(frame)) if t.key == "paired")
-    assert all(
-        str(r[3]).startswith("▼")
-        for title, rows in paired.groups
-        if "nAUC" in title and "abrupt" in title
-        for r in rows
-    )
-
-
-def test_numbers_are_rounded_half_up_and_never_minus_zero():
-    assert [number(x) for x in (0.125, -0.001, float("nan"), None)] == ["0.13", "0.00", "–", "–"]
-
-
-def test_a_diverged_seed_leaves_the_mean_curve_and_does_not_cut_it_short():
-    curves = make_curves(("SAC",), ("abrupt",), [1, 2], every=5_000)
-    cut = curves.filter((pl.col("seed") != 2) | (pl.col("step") < 40_000))
-    steps, values = _series(cut, "SAC", "entropy_weight")
-    assert (len(steps), values.shape) == (21, (1, 21))
-    assert np.all(np.isfinite(values))
-    none = cut.filter(pl.col("seed") == 2).with_columns(return_mean=float("nan"))
-    assert _series(none, "SAC", "entropy_weight")[1].shape == (1, 8)
-
-
-def test_a_method_keeps_its_colour_across_carriers():
-    found = colours(METHODS)
-    assert found["SAC+AES"] == found["PPO+AES"] != found["SAC+AES-R"]
-    assert found["SAC"] == found["MEow"]
+    method, reason = "SAC+AES[<script>=1]", "</li><script>alert('\"')</script>"
+    curves = make_curves(("SAC", method), ("steady", "abrupt"), [1, 2], every=5_000)
+    info = manifest(curves, diverged=[(method, "abrupt", 2)])
+    for run in info["runs"]:
+        run |= {"reason": reason} if run["status"] == "diverged" else {}
+    summary = "<script>pattern</script>"
+    patterns = {"abrupt": {"jumps": True, "recovery": True, "summary": summary}}
+    directory = save(tmp_path, curves, runs=info["runs"], patterns=patterns, commit="<script>")
+    text = write_report(directory, replicates=FEW).read_text()
+    page = Page(text)
+    assert "script" not in page.tags
+    assert "<script" not in text
+    assert "SAC+AES[&lt;script&gt;=1]" in text
+    assert {f"SAC+AES[<script>=1], toy, abrupt, seed 2: diverged at step 42 000 ({reason})", summary} <= set(page.texts)

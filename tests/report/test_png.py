@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aesjax.lab.figures import BASELINE, PALETTE
-from aesjax.lab.report_png import pack_png
+from aesjax.report.figures import BASELINE, PALETTE
+from aesjax.report.png import pack_png
 
 
 def test_inks_and_white_survive_exactly_however_rare():

@@ -3,9 +3,10 @@
 import math
 from typing import Any
 
-from aesjax.lab.report_cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number
+from aesjax.measure.patterns import STEADY
 from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.measure.tables import paper_recovery, round_half_up
+from aesjax.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number
 
 __all__ = ["changes_table", "paired_table", "recovery_table", "verdicts"]
 
@@ -42,7 +43,7 @@ def recovery_table(look: Lookup) -> Table:
 
     def row(scope, method, pattern):
         get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
-        printed = paper_recovery(scope[0], scope[1], method) if pattern == "abrupt" else None
+        printed = paper_recovery(scope[0], scope[1], method, pattern)
         paper = Cell(NONE if printed is None else str(round_half_up(printed, 1)), kind="paper")
         return [
             *(Cell(method), percent(get("recovery")), paper, plain(get("recovered_fraction"))),
@@ -121,7 +122,7 @@ def paired_table(look: Lookup) -> Table:
     for scope in look.scopes():
         for metric in wanted:
             for pattern in look.patterns:
-                if pattern == "steady" and metric == "drop_run_safe":
+                if pattern == STEADY and metric == "drop_run_safe":
                     continue  # zero by definition
                 rows = [_paired_row(look, scope, m, pattern, metric) for m in look.methods]
                 if rows := [r for r in rows if r]:
@@ -179,7 +180,7 @@ def verdicts(look: Lookup) -> list[str]:
             and key[4] == f"paired:{metric}"
             and math.isfinite(r["value"])
             # A method's drop without drift is zero by definition, so there is nothing to compare on Steady.
-            and not (key[3] == "steady" and metric.startswith("drop"))
+            and not (key[3] == STEADY and metric.startswith("drop"))
         ]
         if found and not (metric == "mean_return" and lines):
             better, worse = (sum(v == s for *_, v in found) for s in (1, -1))

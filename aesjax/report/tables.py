@@ -2,10 +2,10 @@
 
 import math
 
-from aesjax.lab.report_cells import DAGGER, NONE, Cell, Lookup, Table, by_pattern, cell, counted, reasons
-from aesjax.lab.report_compare import changes_table, paired_table, recovery_table
 from aesjax.measure.study import baseline_of
 from aesjax.measure.tables import paper_nauc_drop
+from aesjax.report.cells import DAGGER, NONE, Cell, Lookup, Table, by_pattern, cell, counted, reasons
+from aesjax.report.compare import changes_table, paired_table, recovery_table
 
 __all__ = ["build_tables", "main_table", "paper_table", "returns_table", "weights_table"]
 
@@ -117,7 +117,7 @@ def build_tables(look: Lookup) -> list[Table]:
     elif not tables[2].rows:
         tables[2].notes = ["No method shares a valid seed and pattern with its baseline."]
     if not tables[1].rows:
-        tables[1].notes = ["Recovery is measured on the abrupt pattern, which this study does not contain."]
+        tables[1].notes = ["No valid run of a pattern that jumps and is constant in between: no recovery to measure."]
     changes = changes_table(look)
     if changes.rows:
         tables.insert(2, changes)

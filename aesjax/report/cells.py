@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ __all__ = ["NONE", "Cell", "Lookup", "Table", "by_pattern", "cell", "counted", "
 
 NONE = "–"
 DAGGER = "†"
-PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,19 @@ class Table:
 
 
 class Lookup:
-    """Aggregates of the tidy frame by (metric, scope, method, pattern)."""
+    """Aggregates of the tidy frame by (family, task or None, method, pattern, metric).
 
-    def __init__(self, frame: "pl.DataFrame"):
+    Args:
+      frame: as `aesjax.measure.summarise` returns it.
+      patterns: in the order in which tables show them; those of the frame that it lacks follow.
+    """
+
+    def __init__(self, frame: "pl.DataFrame", patterns: Iterable[str]):
         rows = frame.filter(level="method").to_dicts()
         self.cells = {(r["family"], r["task"], r["method"], r["pattern"], r["metric"]): r for r in rows}
         self.methods = list(dict.fromkeys(r["method"] for r in rows))
         seen = dict.fromkeys(r["pattern"] for r in rows)
-        self.patterns = [p for p in PATTERNS if p in seen] + [p for p in seen if p not in PATTERNS]
+        self.patterns = list({p: None for p in patterns if p in seen} | seen)
         families = dict.fromkeys(r["family"] for r in rows)
         self.tasks = {f: sorted({r["task"] for r in rows if r["family"] == f and r["task"]}) for f in families}
 

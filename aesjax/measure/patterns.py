@@ -1,0 +1,74 @@
+"""What metrics and report need to know of a drift pattern, read from the manifest in the order of the study."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["STEADY", "PatternFacts", "describe", "describe_runs"]
+
+STEADY = "steady"  # the pattern without drift, the reference of nAUC and DropRatio
+
+
+class PatternFacts(NamedTuple):
+    """What is true of a drift pattern on every task."""
+
+    jumps: bool  # its value jumps at the change points
+    recovery: bool  # and is constant in between, so that the time to recover from a jump is defined
+    summary: str = ""  # one line for the reader of a report
+
+
+# For studies whose manifest has no ``patterns``: they can only have run these.
+BUILT_IN = {
+    STEADY: PatternFacts(jumps=False, recovery=False),
+    "abrupt": PatternFacts(jumps=True, recovery=True),
+    "linear": PatternFacts(jumps=False, recovery=False),
+    "periodic": PatternFacts(jumps=False, recovery=False),
+    "mixed": PatternFacts(jumps=True, recovery=False),
+}
+UNKNOWN = PatternFacts(jumps=False, recovery=False)
+
+
+def describe(manifest: Mapping[str, Any]) -> dict[str, PatternFacts]:
+    """The known patterns: steady, then the manifest's in its order, then the built-in ones that it does not describe.
+
+    >>> square = {"jumps": True, "recovery": True, "summary": "up and down"}
+    >>> list(describe({"patterns": {"square": square}}))[:3]
+    ['steady', 'square', 'abrupt']
+
+    Args:
+      manifest: ``patterns`` maps a name to ``jumps``, ``recovery`` (both bool) and ``summary`` (str); it may be absent.
+
+    Raises:
+      ValueError: an entry lacks one of them, has it of another type, or has ``recovery`` without ``jumps``.
+    """
+    entries = manifest.get("patterns") or {}
+    if not isinstance(entries, Mapping):
+        raise ValueError(f"the manifest's 'patterns' must map names to their descriptions; got {entries!r}")
+    known = {name: _facts(name, entry) for name, entry in entries.items()}
+    known |= {name: facts for name, facts in BUILT_IN.items() if name not in known}
+    return {STEADY: known.pop(STEADY)} | known
+
+
+def describe_runs(manifest: Mapping[str, Any], run: Iterable[str]) -> dict[str, PatternFacts]:
+    """The patterns that were run, in the order of `describe`; those that it does not know come last, as gradual ones.
+
+    Args:
+      manifest: as in `describe`.
+      run: names of the patterns that were run, in order of appearance.
+
+    Raises:
+      ValueError: as in `describe`.
+    """
+    names = dict.fromkeys(run)
+    known = {name: facts for name, facts in describe(manifest).items() if name in names}
+    return known | {name: UNKNOWN for name in names if name not in known}
+
+
+def _facts(name: str, entry: Any) -> PatternFacts:
+    kinds = PatternFacts.__annotations__
+    if not isinstance(entry, Mapping) or any(not isinstance(entry.get(field), kind) for field, kind in kinds.items()):
+        wanted = ", ".join(f"{field} ({kind.__name__})" for field, kind in kinds.items())
+        raise ValueError(f"the manifest must describe the pattern '{name}' by {wanted}; got {entry!r}")
+    facts = PatternFacts(**{field: entry[field] for field in kinds})
+    if facts.recovery and not facts.jumps:
+        raise ValueError(f"the manifest says that the pattern '{name}' has recovery but no jumps to recover from")
+    return facts
