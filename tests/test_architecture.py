@@ -1,14 +1,13 @@
 """The arrows between the packages, the sizes of files, and what an import may cost."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("aesjax", "agents", "envs", "experiments")
+from tests.imports import FLOORS, PACKAGES, ROOT, arrows, between_rooms, circles, floor, imported
+
 MAY_IMPORT = {
     "aesjax": set(),
     "envs": set(),
@@ -18,20 +17,6 @@ MAY_IMPORT = {
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
-def modules(path):
-    """Full names of the modules a file imports, wherever in the file; what is taken from one counts as a module too."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def imported(path):
-    """Top-level names a file imports."""
-    return (name.split(".")[0] for name in modules(path))
-
-
 def test_there_are_sources_to_check():
     assert len(SOURCES) > 30
     assert {path.relative_to(ROOT).parts[0] for path in SOURCES} == set(PACKAGES)
@@ -39,17 +24,39 @@ def test_there_are_sources_to_check():
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_dependencies_point_one_way(package):
+    """Between the packages; in the sources apart, too."""
     forbidden = set(PACKAGES) - MAY_IMPORT[package] - {package}
     for path in SOURCES:
         if path.relative_to(ROOT).parts[0] == package:
-            assert not forbidden & set(imported(path)), f"{path.relative_to(ROOT)} imports {forbidden}"
+            words = {name.split(".")[0] for name in imported(path, {})}
+            assert not forbidden & words, f"{path.relative_to(ROOT)} imports {forbidden & words}"
 
 
-@pytest.mark.parametrize(("lower", "higher"), [("measure", ("lab", "report")), ("lab", ("report",))])
-def test_measures_know_no_files_and_files_no_report(lower, higher):
-    for path in (ROOT / "aesjax" / lower).rglob("*.py"):
-        wrong = [name for name in modules(path) for layer in higher if f"{name}.".startswith(f"aesjax.{layer}.")]
-        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+def test_no_module_reaches_itself_by_a_detour():
+    assert circles(arrows()) == []
+
+
+def test_no_arrow_between_rooms_runs_up():
+    """Inside a package: every room imports only from floors below its own, and every room has its place."""
+    up = []
+    for name, targets in between_rooms().items():
+        inside = [target for target in targets if target.split(".")[0] == name.split(".")[0]]
+        up += [f"{name} -> {target}" for target in inside if floor(target) >= floor(name)]
+    assert up == []
+
+
+def test_every_room_of_the_plan_exists():
+    there = set(between_rooms())
+    assert {
+        f"{package}.{name}" for package, lines in FLOORS.items() for line in lines for name in line.split()
+    } <= there
+
+
+def test_a_circle_and_an_arrow_up_would_be_seen():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+    assert floor("experiments.cli") > floor("experiments.study") > floor("experiments.presets")
+    with pytest.raises(KeyError):
+        floor("experiments.attic")
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))

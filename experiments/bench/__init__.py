@@ -1,0 +1,1 @@
+"""`aesjax bench` and the scripts behind the records in `benchmarks/`."""

@@ -1,0 +1,168 @@
+"""What `docs/extending.md` shows works, outside this repository: by module:name and as an installed package."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "docs" / "extending.md").read_text()
+FILES = {
+    re.match(r"# (\S+)\n", body).group(1): body.partition("\n")[2]
+    for body in re.findall(r"```(?:python|toml)\n(.*?)```", TEXT, flags=re.DOTALL)
+}
+NAMED, INSTALLED, PROXY, CARRIER = (
+    block.strip().splitlines() for block in re.findall(r"```bash\n(.*?)```", TEXT, flags=re.DOTALL)
+)
+SMALL = ["--steps", "2000"]
+
+
+def aesjax(place, line, *more, site=None, code=0):
+    """A command line of the page in a process of its own, in the folder ``place``; returns stdout and stderr."""
+    command = [sys.executable, "-m", "experiments.cli", *shlex.split(line)[1:], *more]
+    path = [str(ROOT), *([str(site)] if site else [])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, env=environment, timeout=600, check=False)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout, done.stderr
+
+
+def write(place, *names):
+    for name in names:
+        (place / name).write_text(FILES[name])
+
+
+def config(folder):
+    return json.loads((folder / "config.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The page's package of two files, installed by pip into a folder of its own, and an empty folder to work in."""
+    source, site, work = (tmp_path_factory.mktemp(name) for name in ("source", "site", "work"))
+    write(source, "mylab.py", "pyproject.toml")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]
+    subprocess.run([*pip, "--no-build-isolation", "--target", str(site), str(source)], check=True, timeout=300)
+    return site, work
+
+
+def test_the_page_says_how_long_its_package_is():
+    lines = sum(len(FILES[name].splitlines()) for name in ("mylab.py", "pyproject.toml"))
+    assert f"{lines} lines in all" in TEXT
+
+
+@pytest.fixture(scope="module")
+def study(installed):
+    site, work = installed
+    aesjax(work, INSTALLED[1], *SMALL, site=site)
+    return work / "runs" / "installed"
+
+
+@pytest.mark.slow
+class TestAnInstalledPackage:
+    def test_stands_in_the_list_with_its_summary_and_origin(self, installed):
+        site, work = installed
+        said, _ = aesjax(work, INSTALLED[0], site=site)
+        assert re.search(r"  calm +Base weight times 1 .* \[mylab:calm of mylab 0.1\]", said)
+        assert re.search(r"  square +Nominal and high by turns, a segment each. \[mylab:SQUARE of mylab 0.1\]", said)
+        assert re.search(r"  reach +a point on a line whose target drifts \[mylab:reach of mylab 0.1\]", said)
+        assert "calm" not in aesjax(work, INSTALLED[0])[0]
+
+    def test_trains_with_its_option_as_an_axis_of_one_program(self, study):
+        rows = pl.read_parquet(study / "curves.parquet")
+        assert set(rows["pattern"]) == {"steady", "square"}
+        assert set(rows["task"]) == {"reach"}
+        methods = {"SAC", "SAC+CALM", "SAC+CALM[gain=4]", "SAC+CALM[decay=0.999]", "SAC+CALM[decay=0.999,gain=4]"}
+        assert set(rows["method"]) == methods
+        assert rows["return_mean"].is_finite().all()
+        weights = (
+            rows.filter(pl.col("entropy_weight").is_finite()).group_by("method").agg(pl.col("entropy_weight").mean())
+        )
+        assert weights["entropy_weight"].n_unique() == len(methods)  # every value of the option is in force
+
+    def test_is_recorded_with_its_version(self, study):
+        origin = {"object": "mylab:calm", "package": "mylab", "version": "0.1"}
+        plugins = config(study)["plugins"]
+        assert plugins["schedule"] == {"calm": origin}
+        assert plugins["task"]["reach"]["object"] == "mylab:reach"
+        manifest = json.loads((study / "manifest.json").read_text())
+        square = {"jumps": True, "recovery": True, "summary": "Nominal and high by turns, a segment each."}
+        assert manifest["patterns"]["square"] == square
+
+    def test_its_jumping_pattern_is_measured_and_drawn_without_an_edit(self, study, installed):
+        site, work = installed
+        aesjax(work, INSTALLED[2], site=site)
+        tables = (study / "report" / "tables.md").read_text()
+        assert "reach · square | SAC+CALM |" in tables
+        metrics = pl.read_parquet(study / "report" / "metrics.parquet")
+        recovered = metrics.filter(pl.col("metric") == "recovery_robust", pl.col("pattern") == "square")
+        assert recovered.height > 0
+
+    def test_is_replayed_on_recorded_proxies_with_other_options(self, study, installed):
+        site, work = installed
+        said, _ = aesjax(work, INSTALLED[3], site=site)
+        cells = {tuple(c.strip() for c in line.split("|"))[1:4]: line for line in said.splitlines() if "|" in line}
+        assert ("square", "SAC+CALM", "calm:decay=0.95") in cells
+        assert (study / "replay" / "summary.md").exists()
+
+    def test_a_resumed_study_goes_on_to_the_same_bytes_or_says_what_is_missing(self, study, installed):
+        site, work = installed
+        before = (study / "curves.parquet").read_bytes()
+        again = INSTALLED[1] + " --resume"
+        aesjax(work, again, *SMALL, site=site)
+        assert (study / "curves.parquet").read_bytes() == before
+        _, said = aesjax(work, f"aesjax replay {study} --schedules aes --out {work}/other", code=2)
+        assert "the study uses" in said
+        assert "which came from mylab:" in said
+        assert "of mylab 0.1 and cannot be found" in said
+
+    def test_another_version_of_the_package_is_another_configuration(self, study, installed, tmp_path):
+        import shutil
+
+        site, work = installed
+        newer = tmp_path / "site"
+        shutil.copytree(site, newer)
+        (info,) = newer.glob("mylab-*.dist-info")
+        metadata = info / "METADATA"
+        metadata.write_text(metadata.read_text().replace("Version: 0.1", "Version: 0.2"))
+        _, said = aesjax(work, INSTALLED[1] + " --resume", *SMALL, site=newer, code=2)
+        assert "has another configuration (plugins:" in said
+
+
+@pytest.mark.slow
+class TestAModuleInTheCurrentDirectory:
+    def test_the_commands_shown_run_from_training_to_replay(self, tmp_path):
+        write(tmp_path, "mylab.py")
+        for line in NAMED:
+            aesjax(tmp_path, line, *(SMALL if " run " in line else []))
+        study = tmp_path / "runs" / "named"
+        assert (study / "report" / "index.html").exists()
+        assert config(study)["plugins"]["pattern"]["mylab:SQUARE"]["package"] is None
+        aesjax(tmp_path, NAMED[0] + " --resume", *SMALL)
+        said, _ = aesjax(tmp_path, "aesjax replay runs/named --schedules mylab:calm:gain=3")
+        assert "mylab:calm:gain=3" in said
+        (tmp_path / "mylab.py").unlink()
+        _, said = aesjax(tmp_path, "aesjax replay runs/named --schedules aes --out other", code=2)
+        assert "there is no module 'mylab'" in said
+
+    def test_a_proxy_feeds_the_schedules_here(self, tmp_path):
+        write(tmp_path, "fast_proxies.py")
+        aesjax(tmp_path, PROXY[0], *SMALL)
+        rows = pl.read_parquet(tmp_path / "runs" / "proxy" / "curves.parquet")
+        assert set(rows["method"]) == {f"SAC+{name}[proxy=fast_proxies:td_max]" for name in ("AES", "AES-R")}
+        assert (rows.filter(pl.col("step") == 2000)["proxy"] > 0).all()
+
+    @pytest.mark.learning
+    def test_a_carrier_trains_and_learns(self, tmp_path):
+        write(tmp_path, "gridq.py")
+        aesjax(tmp_path, CARRIER[0])
+        rows = pl.read_parquet(tmp_path / "runs" / "carrier" / "curves.parquet")
+        last = rows.filter(pl.col("step") > 15_000, pl.col("method") == "GridQ")["return_mean"].mean()
+        assert last > 0.8 * 47.8  # the optimum of the steady toy task
