@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -28,6 +29,9 @@ def init(capacity: int, obs_size: int, action_size: int) -> Replay:
 
 def pack(batch: Transition) -> Array:
     """(N,) transitions to (N, 2S + A + 2) rows."""
+    chex.assert_equal_shape([batch.obs, batch.next_obs])
+    chex.assert_equal_shape([batch.reward, batch.terminated])
+    chex.assert_rank([batch.obs, batch.action, batch.reward], [2, 2, 1])
     return jnp.concatenate(
         [batch.obs, batch.action, batch.next_obs, batch.reward[:, None], batch.terminated[:, None]], -1
     )

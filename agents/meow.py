@@ -94,7 +94,7 @@ def log_normaliser(log_sigma: Array) -> Array:
 
 
 def soft_q(shift: Array, core: Array, *, entropy_weight: Array, shift_weight: Any) -> Array:
-    """``Q_i = w b_i + lam core_i``, (2, B) reward. MEOW-1.
+    """``Q_i = w b_i + lam core_i``, (2, B) reward.
 
     Args:
       shift, core: (2, B), see `ConditionalFlow.shift` and `unnormalised`; the cores differ by their dropout alone.
@@ -104,7 +104,7 @@ def soft_q(shift: Array, core: Array, *, entropy_weight: Array, shift_weight: An
 
 
 def soft_v(shift: Array, log_z: Array, *, entropy_weight: Array, shift_weight: Any) -> Array:
-    """``V_i = w b_i + lam log Z``, (2, B) reward: exactly ``lam log int exp(Q_i / lam) da``. MEOW-2.
+    """``V_i = w b_i + lam log Z``, (2, B) reward: exactly ``lam log int exp(Q_i / lam) da``.
 
     Args:
       shift: (2, B); log_z: (B,), see `log_normaliser`; entropy_weight, shift_weight: ().

@@ -109,7 +109,7 @@ def value_loss(value: Array, old: Array, target: Array, clip: Array | float, cli
 
 
 def entropy_bonus(log_std: Array, *, entropy_weight: Array) -> Array:
-    """``-lam H`` with ``H = sum_j (0.5 + 0.5 log 2 pi + log_std_j)`` for log_std (A,), any state. PPO-1."""
+    """``-lam H`` with ``H = sum_j (0.5 + 0.5 log 2 pi + log_std_j)`` for log_std (A,), any state."""
     return -entropy_weight * _entropy(log_std)
 
 

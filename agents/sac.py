@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, cast
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -61,13 +62,15 @@ def soft_target(
 ) -> Array:
     """Bootstrapped soft value ``r + gamma (1 - term) (min_i Q_i(s', a') - lam log pi(a'|s'))``, (B,), no gradient.
 
-    SAC-1. Only termination stops the bootstrap; a time limit does not.
+    Only termination stops the bootstrap; a time limit does not.
 
     Args:
       reward, terminated, next_log_prob: (B,).
       next_q: (2, B) target critics at the successor and a fresh action.
       entropy_weight, gamma: ().
     """
+    chex.assert_equal_shape([reward, terminated, next_log_prob])
+    chex.assert_shape(next_q, (2, *reward.shape))
     value = jnp.min(next_q, 0) - entropy_weight * next_log_prob
     return jax.lax.stop_gradient(reward + gamma * (1.0 - terminated) * value)
 
@@ -79,16 +82,18 @@ def critic_loss(q: Array, target: Array) -> tuple[Array, Array]:
       q: (2, B) online values of the stored actions.
       target: (B,).
     """
+    chex.assert_shape(q, (2, *target.shape))
     error = target[None] - q
     return jnp.sum(jnp.mean(error**2, -1)), jax.lax.stop_gradient(error)
 
 
 def actor_loss(log_prob: Array, q: Array, *, entropy_weight: Array) -> Array:
-    """``mean_B (lam log pi(a|s) - min_i Q_i(s, a))`` for fresh reparameterised actions. SAC-2.
+    """``mean_B (lam log pi(a|s) - min_i Q_i(s, a))`` for fresh reparameterised actions.
 
     Args:
       log_prob: (B,); q: (2, B); entropy_weight: ().
     """
+    chex.assert_shape(q, (2, *log_prob.shape))
     return jnp.mean(entropy_weight * log_prob - jnp.min(q, 0))
 
 

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,13 +82,14 @@ class SqlState(NamedTuple):
 
 def soft_value(q: Array, *, temperature: Array | float, action_size: int) -> Array:
     """``V = T (logsumexp_k(min_i Q_i(s, a_k) / T) - log K + A log 2)``, (B,): from K uniform proposals an estimate of
-    ``T log int exp(Q / T) da``. SQL-1.
+    ``T log int exp(Q / T) da``, the soft value function of Haarnoja et al. 2017.
 
     Biased low, the more the smaller T and the larger A: a schedule that raises the weight removes bias too.
 
     Args:
       q: (2, B, K) critics at proposals uniform in [-1, 1]^A; temperature: () T > 0, units of ``q`` per nat.
     """
+    chex.assert_shape(q, (2, None, None))
     least = jnp.min(q, 0)
     # Shifted by the maximum before the division: |Q| / temperature reaches 1e7.
     best = jnp.max(least, -1, keepdims=True)
@@ -101,11 +103,12 @@ def soft_target(reward: Array, terminated: Array, next_value: Array, *, gamma: A
     Args:
       reward: (B,) raw; terminated, next_value: (B,), the value in scaled units; gamma, scale: ().
     """
+    chex.assert_equal_shape([reward, terminated, next_value])
     return jax.lax.stop_gradient(scale * reward + gamma * (1.0 - terminated) * next_value)
 
 
 def log_target(q: Array, action: Array, *, temperature: Array | float, eps: float) -> Array:
-    """Log-density that the sampler is to follow, ``min_i Q_i / T + sum_d log(1 - a_d^2 + e)``, (...,) nats. SQL-2.
+    """Log-density that the sampler is to follow, ``min_i Q_i / T + sum_d log(1 - a_d^2 + e)``, (...,) nats.
 
     The score is taken with respect to the action, so that the second term, the correction of a pre-tanh density,
     makes the law ``exp(Q / T) prod_d (1 - a_d^2)``; so in all references.

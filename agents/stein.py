@@ -2,6 +2,7 @@
 
 import math
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -51,6 +52,8 @@ def stein_direction(x: Array, z: Array, score: Array, h: Array) -> Array:
       score: (Kf, A) ``g_j``, gradient of the target's log-density at ``x_j``, nats per action unit.
       h: () bandwidth, squared action units.
     """
+    chex.assert_equal_shape([x, score])
+    chex.assert_shape(z, (None, x.shape[-1]))
     difference = x[:, None, :] - z[None, :, :]
     terms = rbf_kernel(x, z, h)[:, :, None] * (score[:, None, :] - 2.0 * difference / h)
     return jax.lax.stop_gradient(jnp.mean(terms, 0))

@@ -1,4 +1,4 @@
-"""Tabular soft MDPs that drift: exact tracking (5.2), noisy tracking (5.3) and soft Q-learning (5.4).
+"""Tabular soft MDPs that drift: exact tracking, noisy tracking and soft Q-learning (5.2 to 5.4 of `docs/theory.md`).
 
 Usage: python experiments/theory_softmdp.py --out DIR [--seeds 20] [--quick]
 """
