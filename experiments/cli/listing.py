@@ -42,7 +42,8 @@ def execute(options: List) -> int:
             f"{task}/{name}": f"{preset.steps:,} steps, {preset.evaluations} evaluations of {preset.episodes} episodes"
             for task, presets in PRESETS.items()
             for name, preset in presets.items()
-        },
+        }
+        | {"any other task": "quick and paper, sized by the length of its episodes"},
     )
     return DONE
 

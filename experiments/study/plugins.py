@@ -155,7 +155,7 @@ def _imported(kind: str, name: str, place: str) -> Any:
         raise refuse(f"importing '{module}' failed with {type(error).__name__}: {error}") from None
     for part in attribute.split("."):
         if not part or not hasattr(found, part):
-            public = Registry(f"attribute of {module}", **{n: None for n in vars(found) if not n.startswith("_")})
+            public = Registry(f"attribute of {module}", **{n: None for n in dir(found) if not n.startswith("_")})
             try:
                 public[part]
             except KeyError as error:
