@@ -1,0 +1,170 @@
+"""SAC with a drift-aware entropy weight on a drifting task, in one file to copy into your own project and change.
+
+Usage: python experiments/single_file_sac.py --pattern abrupt --schedule aes_r --seeds 5"""
+
+import sys
+from collections import namedtuple
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+import tyro
+from flax import linen as nn
+from matplotlib.figure import Figure
+
+import envs
+from aesjax import Signals
+from aesjax.schedules import ScheduleHyper, build
+
+TASK = envs.make("toy")
+OBS, ACTIONS, TIME_LIMIT = TASK.env.spec
+NUM_ENVS, BATCH, HIDDEN = 4, 128, 64  # one gradient step per step of all NUM_ENVS copies of the environment
+ADAM, GAMMA, TAU = optax.adam(1e-3), 0.97, 0.01
+REPLAY, WARMUP = 0.05, 0.01  # shares of the run; a long replay hides from the agent that the task has changed
+FRESH, EVALUATIONS, EPISODES = 128, 50, 10  # newest residuals kept; evaluations of a run, episodes in each
+ACTOR = nn.Sequential([nn.Dense(HIDDEN), nn.relu, nn.Dense(HIDDEN), nn.relu, nn.Dense(2 * ACTIONS)])
+CRITIC = nn.Sequential([nn.Dense(HIDDEN), nn.relu, nn.Dense(HIDDEN), nn.relu, nn.Dense(1), jnp.ravel])
+q_values = jax.vmap(lambda critic, x: jnp.asarray(CRITIC.apply(critic, x)), (0, None))  # of two critics, (2, B)
+Transition = namedtuple("Transition", "obs action reward terminated next_obs")  # next_obs: before any reset
+Params = namedtuple("Params", "actor critic")
+Run = namedtuple("Run", "obs env replay fresh params target adam schedule")  # the carry of the scan
+
+
+class Options(NamedTuple):
+    """SAC on the drifting toy task. Every seed has a drift of its own, the same under all schedules."""
+
+    pattern: str = "abrupt"  # drift: steady, abrupt, linear, periodic or mixed
+    schedule: str = "aes_r"  # of the entropy weight: fixed, auto, aes, aes_r, ... (`aesjax list` names all)
+    weight: float = 0.05  # the weight of fixed, the start of aes, the base of aes_r; reward per nat
+    seeds: int = 5
+    steps: int = 20_000  # environment steps per seed
+    out: Path = Path("single_file_sac.png")  # the plot
+
+
+def sample(actor, obs, key=None):
+    """Actions (B, A) of the tanh-Gaussian policy and their log-densities (B,); the policy's mode without a key."""
+    mean, raw = jnp.split(jnp.asarray(ACTOR.apply(actor, obs)), 2, axis=-1)
+    log_std = jnp.clip(raw, -5.0, 2.0)  # starts near 0, so that the agent looks around before it settles
+    noise = jnp.zeros_like(mean) if key is None else jr.normal(key, mean.shape)
+    u = mean + jnp.exp(log_std) * noise
+    log_slope = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))  # of tanh at u
+    return jnp.tanh(u), jnp.sum(-0.5 * (noise**2 + jnp.log(2.0 * jnp.pi)) - log_std - log_slope, axis=-1)
+
+
+def residuals(params, target, batch, weight, key):
+    """Temporal-difference errors (2, B) of both critics; the entropy weight's first place is the soft target."""
+    action, log_prob = sample(params.actor, batch.next_obs, key)
+    value = jnp.min(q_values(target, jnp.hstack([batch.next_obs, action])), axis=0) - weight * log_prob
+    soft_target = jax.lax.stop_gradient(batch.reward + GAMMA * (1.0 - batch.terminated) * value)
+    return soft_target[None] - q_values(params.critic, jnp.hstack([batch.obs, batch.action]))
+
+
+def loss(params, target, batch, weight, key):
+    """Loss of critics and actor, and what the schedule may read; the weight's second place is the actor's loss."""
+    key_target, key_actor = jr.split(key)
+    td_error = residuals(params, target, batch, weight, key_target)
+    critic_loss = jnp.sum(jnp.mean(td_error**2, axis=1))
+    action, log_prob = sample(params.actor, batch.obs, key_actor)
+    q = q_values(jax.lax.stop_gradient(params.critic), jnp.hstack([batch.obs, action]))  # not the actor's to train
+    actor_loss = jnp.mean(weight * log_prob - jnp.min(q, axis=0))
+    return critic_loss + actor_loss, (td_error.ravel(), log_prob)
+
+
+def evaluate(actor, env, clock, key):
+    """Mean return of the deterministic policy while the drift stands still at ``clock``."""
+    key, task_params = jr.fold_in(key, clock), env.params_at(clock)
+
+    def step(carry, time):
+        obs, state, alive = carry
+        keys = jr.split(jr.fold_in(key, time), EPISODES)
+        action, _ = sample(actor, obs)
+        obs, state, reward, terminated, *_ = jax.vmap(TASK.env.step, (0, 0, 0, None))(keys, state, action, task_params)
+        return (obs, state, alive * (1.0 - terminated)), alive * reward
+
+    begun = jax.vmap(TASK.env.reset, (0, None))(jr.split(jr.fold_in(key, TIME_LIMIT), EPISODES), task_params)
+    _, rewards = jax.lax.scan(step, (*begun, jnp.ones(EPISODES)), jnp.arange(TIME_LIMIT))
+    return jnp.sum(rewards) / EPISODES
+
+
+def train(options, seed):
+    """One run: its evaluation returns, the entropy weight of every step, and the drift values at the end."""
+    total = options.steps // NUM_ENVS  # steps of all copies at once, the unit of the drift's clock
+    warmup, slots = max(int(WARMUP * total), FRESH // NUM_ENVS), int(REPLAY * total)
+    env = envs.Drifting(TASK, options.pattern, options.steps, drift_seed=seed, num_envs=NUM_ENVS)
+    schedule = build(options.schedule, ScheduleHyper(options.weight, target_entropy=-ACTIONS, updates=total - warmup))
+
+    def one_step(run, _):
+        clock, weight = run.env.clock, run.schedule.weight  # a lag of one: earlier steps have decided this weight
+        key_random, key_policy, key_env, key_fresh, key_rows, key_loss = jr.split(jr.fold_in(key_steps, clock), 6)
+        # Act, store what happened, and note how much it surprises the critics.
+        random = jr.uniform(key_random, (NUM_ENVS, ACTIONS), minval=-1.0, maxval=1.0)
+        action = jnp.where(clock < warmup, random, sample(run.params.actor, run.obs, key_policy)[0])
+        obs, env_state, reward, terminated, _, info = env.step(key_env, run.env, action)
+        newest = Transition(run.obs, action, reward, terminated.astype(float), info["final_observation"])
+        replay = jax.tree.map(lambda ring, row: ring.at[clock % slots].set(row), run.replay, newest)
+        fresh = jnp.hstack([run.fresh[:, NUM_ENVS:], residuals(run.params, run.target, newest, weight, key_fresh)])
+        # Learn from a batch and decide the next weight; `true_drift` is for the reference schedule `oracle` alone.
+        rows = jr.randint(key_rows, (BATCH,), 0, jnp.minimum(clock + 1, slots) * NUM_ENVS)
+        batch = jax.tree.map(lambda ring: ring[rows // NUM_ENVS, rows % NUM_ENVS], replay)
+        grads, (td_error, log_prob) = jax.grad(loss, has_aux=True)(run.params, run.target, batch, weight, key_loss)
+        change, adam = ADAM.update(grads, run.adam)
+        params = jax.tree.map(jnp.add, run.params, change)
+        target = optax.incremental_update(params.critic, run.target, TAU)
+        signals = Signals(td_error, log_prob=log_prob, fresh_td_error=fresh.ravel(), true_drift=info["drift"].change)
+        learned = (params, target, adam, schedule.update(signals, run.schedule))  # but not in the warm-up:
+        learned = jax.tree.map(lambda new, old: jnp.where(clock < warmup, old, new), learned, run[-4:])
+        return Run(obs, env_state, replay, fresh, *learned), weight
+
+    def until_evaluation(run, _):
+        run, weights = jax.lax.scan(one_step, run, length=total // EVALUATIONS)
+        return run, (evaluate(run.params.actor, env, run.env.clock, key_test), weights)
+
+    key_env, key_actor, key_critic, key_steps, key_test = jr.split(jr.key(seed), 5)
+    critic = jax.vmap(CRITIC.init, (0, None))(jr.split(key_critic), jnp.zeros((1, OBS + ACTIONS)))
+    params = Params(ACTOR.init(key_actor, jnp.zeros((1, OBS))), critic)
+    replay = Transition(*(jnp.zeros((slots, NUM_ENVS, *shape)) for shape in [(OBS,), (ACTIONS,), (), (), (OBS,)]))
+    run = Run(*env.reset(key_env), replay, jnp.zeros((2, FRESH)), params, critic, ADAM.init(params), schedule.init())
+    _, (returns, weights) = jax.lax.scan(until_evaluation, run, length=EVALUATIONS)
+    return returns, weights.ravel(), env.truth_at(total).values
+
+
+def plot(options, curves, changes):
+    """Every curve's mean over seeds, with a band from the lowest seed to the highest; dashed: change points."""
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    for axis, (name, values) in zip(figure.subplots(2, sharex=True), curves.items(), strict=True):
+        steps = jnp.linspace(0, options.steps, values.shape[1] + 1)[1:]
+        axis.plot(steps, values.mean(0))
+        axis.fill_between(steps, values.min(0), values.max(0), alpha=0.25, linewidth=0)
+        axis.vlines(changes, *axis.get_ylim(), colors="grey", linestyles="--", linewidth=0.8)
+        axis.set_ylabel(name)
+    figure.supxlabel(f"environment steps ({options.pattern}, {options.schedule}, {options.seeds} seeds)")
+    figure.savefig(options.out, format="png", dpi=120)
+
+
+def main(argv=None):
+    """Train all seeds in one compiled program, plot and report; exit code 2 where the options are wrong."""
+    options, unit = tyro.cli(Options, args=argv), NUM_ENVS * EVALUATIONS
+    try:
+        if options.out.exists() or not options.out.parent.is_dir():
+            raise ValueError(f"--out {options.out} exists or has no folder; choose another file")
+        if options.seeds < 1 or options.steps < 1 or options.steps % unit:
+            raise ValueError(f"--seeds must be positive and --steps a positive multiple of {unit}")
+        env = envs.Drifting(TASK, options.pattern, options.steps, num_envs=NUM_ENVS)
+        build(options.schedule, ScheduleHyper(options.weight))
+    except (KeyError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    returns, weights, drift = jax.jit(jax.vmap(lambda seed: train(options, seed)))(jnp.arange(1, options.seeds + 1))
+    changes = NUM_ENVS * jnp.flatnonzero(jax.vmap(env.truth_at)(jnp.arange(weights.shape[1])).is_change_point)
+    plot(options, {"evaluation return": returns, "entropy weight": weights}, changes)
+    optimum = envs.optimal_return(TASK.name)
+    best = f" of at most {optimum(drift).mean():.1f}" if optimum else ""
+    print(f"final return {returns[:, -1].mean():.1f}{best}; plot: {options.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""The single-file script: on its own, as short as it says, and it learns."""
+
+import ast
+import sys
+from functools import cache
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+import envs
+from experiments import single_file_sac as script
+
+SOURCE = Path(script.__file__).read_text()
+SHORT = 2000  # environment steps
+
+
+@cache
+def train(seeds=2, **options):
+    """Each call compiles for some seconds, so the tests share their runs."""
+    run = jax.jit(jax.vmap(lambda seed: script.train(script.Options(**options), seed)))
+    return [np.asarray(x) for x in run(jnp.arange(1, seeds + 1))]
+
+
+def test_it_is_one_page_that_takes_nothing_but_schedules_and_environments_from_here():
+    assert len(SOURCE.splitlines()) <= 170
+    nodes = list(ast.walk(ast.parse(SOURCE)))
+    assert not any(isinstance(node, ast.ImportFrom) and node.level for node in nodes)
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    others = {name for name in modules if name.split(".")[0] not in sys.stdlib_module_names}
+    packages = {"jax", "jax.numpy", "jax.random", "flax", "optax", "tyro", "matplotlib.figure"}
+    assert others - packages == {"envs", "aesjax", "aesjax.schedules"}
+
+
+@pytest.mark.learning
+def test_it_reaches_ninety_per_cent_of_the_optimum_on_the_steady_task():
+    returns, _, drift = train(seeds=3, pattern="steady")
+    best = np.asarray(envs.optimal_return("toy")(drift))
+    assert returns.shape == (3, script.EVALUATIONS)
+    assert np.all(returns[:, 0] < 0.7 * best)
+    assert np.all(returns[:, -1] >= 0.9 * best)
+
+
+@pytest.mark.learning
+def test_the_weight_of_aes_r_answers_a_change_of_the_task():
+    steady, abrupt = (train(seeds=3, pattern=pattern)[1] for pattern in ("steady", "abrupt"))
+    change = steady.shape[1] // 5
+    # The same run up to the change, but for rounding: these are two programs.
+    np.testing.assert_allclose(abrupt[:, :change], steady[:, :change], rtol=0.02)
+    after = slice(change, change + change // 5)
+    assert np.all(abrupt[:, after].max(1) > 1.3 * steady[:, after].max(1))
+
+
+def test_the_weight_is_that_of_the_schedule_with_a_lag_of_one():
+    _, auto, _ = train(schedule="auto", steps=SHORT)
+    warmup = script.FRESH // script.NUM_ENVS
+    np.testing.assert_array_equal(auto[:, : warmup + 1], 1.0)  # the first update runs under the initial weight
+    assert np.all(auto[:, warmup + 1] != 1.0)
+
+
+@pytest.mark.learning
+def test_the_drift_belongs_to_the_seed_whatever_the_schedule():
+    long, short = train(seeds=3, pattern="abrupt")[2], train(schedule="auto", steps=SHORT)[2]
+    np.testing.assert_allclose(long[:2], short, atol=1e-6)
+    assert not np.allclose(short[0], short[1])
+
+
+def test_a_short_run_ends_in_a_picture_and_one_line(tmp_path, capsys):
+    out = tmp_path / "plot.png"
+    assert script.main(["--steps", str(SHORT), "--seeds", "2", "--schedule", "oracle", "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("final return ")
+    assert "of at most 4" in said
+    assert said.endswith(f"plot: {out}\n")
+    with Image.open(out) as image:
+        assert image.format == "PNG"
+        assert min(image.size) >= 400
+        assert len(set(image.convert("L").resize((64, 64)).tobytes())) > 10  # not a blank page
+    kept = out.read_bytes()
+    assert script.main(["--steps", str(SHORT), "--out", str(out)]) == 2
+    assert capsys.readouterr().err == f"--out {out} exists or has no folder; choose another file\n"
+    assert out.read_bytes() == kept
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--pattern", "abrubt"], "unknown pattern 'abrubt'; did you mean 'abrupt'? registered: "),
+        (["--schedule", "aes-r"], "unknown schedule 'aes-r'; did you mean 'aes_r'? registered: "),
+        (["--weight", "-1"], "ScheduleHyper.base must be finite and at least 0"),
+        (["--steps", "1001"], "--seeds must be positive and --steps a positive multiple of 200"),
+        (["--seeds", "0"], "--seeds must be positive and --steps a positive multiple of 200"),
+    ],
+)
+def test_wrong_options_are_one_sentence_before_anything_is_trained(words, text, tmp_path, capsys):
+    out = tmp_path / "plot.png"
+    assert script.main(["--out", str(out), *words]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(text)
+    assert error.count("\n") == 1
+    assert not out.exists()
