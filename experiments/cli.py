@@ -24,7 +24,7 @@ def start_jax(devices: int | None) -> None:
     """
     import jax
 
-    from envs.host import usable_cores
+    from envs.physics.host import usable_cores
 
     cores = usable_cores()
     most = max(8, 4 * cores)  # more than one per core is of use in a test of sharding only
