@@ -48,11 +48,11 @@ class _Simulations:
         bound = {name: _shaped(name, self.batch.bind(name)) for name in task.fields if name not in FORCES}
         self.views = vars(self.now) | bound
         self.applied = {name: self.batch.bind(name) for name in APPLIED}
-        self.stage = mujoco.mjtStage.mjSTAGE_VEL if task.fresh else mujoco.mjtStage.mjSTAGE_NONE
+        self.velocity_stage = mujoco.mjtStage.mjSTAGE_VEL
         first, last = mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADCTRL
         self.alarms = self.batch.warning[:, int(first) : int(last) + 1, 1]
         self.post_constraint = mujoco.mj_rnePostConstraint
-        self.unfinished, self.error = mujoco.mjtStage.mjSTAGE_NONE, mujoco.batch.SimulationError
+        self.error = mujoco.batch.SimulationError
 
     def scale(self, factors: np.ndarray) -> None:
         """Put the factors (n, F) in force; derived constants follow where what they derive from changed."""
@@ -73,12 +73,14 @@ class _Simulations:
         self.batch.state[:] = rows
         if lasting(task):
             drive = self._apply(control(self.now))
-            self._advance(task.substeps, self.stage, bad)
+            self._call(bad, self.batch.step, nstep=task.substeps)
         else:
-            for left in reversed(range(task.substeps)):
+            for _ in range(task.substeps):
                 drive = self._apply(control(self.now))
-                self._advance(1, self.unfinished if left else self.stage, bad)
+                self._call(bad, self.batch.step, nstep=1)
                 self.now.qvel[:] = task.settle(np, self.now.qpos, self.now.qvel)
+        if task.fresh:
+            self._call(bad, self.batch.forward, stage=self.velocity_stage)
         if self.alarms.any():
             # MuJoCo puts a simulation that blew up back to its start and goes on; that is not a step anybody took.
             bad |= self.alarms.any(axis=1)
@@ -93,9 +95,9 @@ class _Simulations:
                 self.applied[name][:] = value
         return drive
 
-    def _advance(self, substeps: int, stage: Any, bad: np.ndarray) -> None:
+    def _call(self, bad: np.ndarray, function: Callable[..., Any], **options: Any) -> None:
         try:
-            self.batch.step(nstep=substeps, stage=stage)
+            function(**options)
         except self.error as error:  # the others ran to completion
             bad[error.ids] = True
 

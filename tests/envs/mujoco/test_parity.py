@@ -17,7 +17,8 @@ ONE = params_of(np.ones((1, 3)))
 def pair(request):
     """Gymnasium's environment after a reset, and our engine with the same state as a row."""
     task = TASKS[request.param]
-    theirs = gymnasium.make(task.gymnasium_id).unwrapped
+    with model.total_mass_accepted():
+        theirs = gymnasium.make(task.gymnasium_id).unwrapped
     obs, _ = theirs.reset(seed=3)
     engine = engine_of(request.param)
     yield theirs, engine, obs
