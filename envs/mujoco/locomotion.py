@@ -118,6 +118,12 @@ class LocomotionTask(PhysicsTask):
         self.name, self.time_limit, self.substeps = table.name, table.time_limit, table.frame_skip
         self.obs_size = observation_size(table, version, self.model.nq, self.model.nv, self.model.nbody)
         self.action_size = self.model.nu
+        # By precision: what an engine computes in is decided here, not by NumPy.
+        self._ranges = {
+            np.dtype(kind): self.model.actuator_ctrlrange.T.astype(kind) for kind in (np.float32, np.float64)
+        }
+        self._masses = {np.dtype(kind): self.model.body_mass.astype(kind) for kind in (np.float32, np.float64)}
+        self._duration = self.model.opt.timestep * table.frame_skip
         self.params = MujocoParams(target_velocity=np.float32(table.target_speed[2]))
         self.scales = {name: FACTORS[name] for name in MujocoParams._fields if name in FACTORS}
         self.fields = table.fields
@@ -146,7 +152,7 @@ class LocomotionTask(PhysicsTask):
 
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: MujocoParams) -> Drive:
         """Motors over their whole range."""
-        low, high = np.asarray(self.model.actuator_ctrlrange.T, action.dtype)
+        low, high = self._ranges[action.dtype]
         return Drive(control(xp, low, high, action))
 
     def outcome(
@@ -154,7 +160,7 @@ class LocomotionTask(PhysicsTask):
     ) -> Outcome:
         """Observation, reward and termination of a control step."""
         table, here = self.table, self._anchor(xp, physics)
-        speed = (here - memory)[..., 0] / (self.model.opt.timestep * table.frame_skip)
+        speed = (here - memory)[..., 0] / self._duration
         progress = -xp.abs(speed - params.target_velocity) if self.tracks else speed
         good = healthy(xp, table, physics)
         cost = table.ctrl_cost_weight * xp.sum(drive.ctrl**2, axis=-1)
@@ -177,5 +183,4 @@ class LocomotionTask(PhysicsTask):
 
     def _anchor(self, xp: ModuleType, physics: Physics) -> Any:
         """(..., 1), the task's memory. Masses are nominal: their centre does not depend on a common factor."""
-        masses = np.asarray(self.model.body_mass, physics.qpos.dtype)
-        return anchor(xp, self.table, masses, physics)[..., None]
+        return anchor(xp, self.table, self._masses[physics.qpos.dtype], physics)[..., None]

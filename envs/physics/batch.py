@@ -152,13 +152,12 @@ class Engine:
 
     def params(self, columns: Sequence[np.ndarray] | np.ndarray) -> Any:
         """The task's parameters of columns (P, n), in the order of their names."""
-        return type(self.task.params)(*(np.asarray(column, np.float64) for column in columns))
+        return type(self.task.params)(*np.asarray(columns, np.float64))
 
     @contextmanager
     def _simulations(self, n: int, params: Any):
         """A Batch nobody else is using, if possible one that has these factors in force already."""
-        factors = np.stack([getattr(params, name) for name in self.task.scales], axis=1) if self.task.scales else None
-        factors = np.ones((n, 0)) if factors is None else factors
+        factors = np.array([getattr(params, name) for name in self.task.scales]).reshape(-1, n).T
         with self._lock:
             free = self._free.setdefault(n, [])
             at = next((i for i, sims in enumerate(free) if np.array_equal(sims.factors, factors)), 0)
