@@ -38,8 +38,8 @@ __all__ = [
     "truth",
 ]
 
-# A Task, or "module:attribute" of a Task or of a function that builds one: imported on first use, so that a
-# task may need a physics engine without `import envs` needing it.
+# A Task, a function that builds one, or "module:attribute" of either: imported on first use, so that a task may need
+# a physics engine without `import envs` needing it. Read at every `make`, so entries may be added at any time.
 TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "toy": "envs.toy.multigoal:TASK",
     "toy_multigoal_classic": "envs.toy.classic:TASK",

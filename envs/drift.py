@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -144,6 +145,8 @@ def values(channels: Channels, pattern: Array | int, realisation: Realisation, s
     ``pattern`` is a () int32 index into ``PATTERNS`` and may be traced: runs with different patterns can be
     stacked.
     """
+    size = sum(channel.size for channel in channels)
+    chex.assert_shape(realisation.levels, (None, size), custom_message="a realisation is drawn for one task's channels")
     segments = realisation.levels.shape[0] - 1
     segment = jnp.asarray(segment, jnp.int32)
     start, end = realisation.levels[segment], realisation.levels[segment + 1]

@@ -1,13 +1,16 @@
-"""A drifting task for people who write their own loop: parallel copies, auto-reset, a clock above both."""
+"""A drifting task for people who write their own loop: one run of a `World`, with the clock in its state."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 
-from envs.core import Step, Task, autoreset_step
-from envs.drift import DriftTruth, Realisation, change_points, draw, drifted_params, pattern_index, truth
+from envs.core import Step, Task
+from envs.drift import DriftTruth, Realisation
+from envs.patterns import pattern_index
+from envs.world import DriftData, World
 
 __all__ = ["DriftState", "Drifting"]
 
@@ -25,9 +28,6 @@ class DriftState(NamedTuple):
 class Drifting:
     """``num_envs`` copies of a task under one drift, as pure ``reset`` and ``step``.
 
-    The training loop calls ``drifted_params`` and ``autoreset_step`` itself; this class is the same two
-    calls.
-
     >>> import envs, jax
     >>> env = Drifting(envs.make("toy"), "abrupt", total_steps=1000)
     >>> obs, state = env.reset(jax.random.key(0))
@@ -40,33 +40,33 @@ class Drifting:
     drift_seed: int = 0
     segments: int = 5
     num_envs: int = 1  # N
-    realisation: Realisation = field(init=False, repr=False, compare=False)
+    world: World = field(init=False, repr=False, compare=False)
+    drift: DriftData = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
         pattern_index(self.pattern)
         if self.num_envs < 1 or self.total_steps % self.num_envs:
             raise ValueError(f"total_steps must be a multiple of num_envs = {self.num_envs}; got {self.total_steps}")
-        change_points(self._total, self.segments)
-        object.__setattr__(self, "realisation", draw(self.task, self.drift_seed, self.segments))
+        world = World(self.task, self.total_steps // self.num_envs, self.segments)
+        object.__setattr__(self, "world", world)
+        object.__setattr__(self, "drift", world.drift(self.pattern, self.drift_seed))
 
     @property
-    def _total(self) -> int:
-        return self.total_steps // self.num_envs
+    def realisation(self) -> Realisation:
+        """The numbers drawn for this run."""
+        return self.drift.realisation
 
     def params_at(self, step: Array | int) -> Any:
         """The task's parameters in force at vector step ``step``."""
-        index = pattern_index(self.pattern)
-        return drifted_params(self.task, index, self.realisation, step, self._total, self.segments)
+        return self.world.params_at(self.drift, step)
 
     def truth_at(self, step: Array | int) -> DriftTruth:
         """What drift is at vector step ``step``; never for a learner."""
-        index = pattern_index(self.pattern)
-        return truth(self.task.channels, index, self.realisation, step, self._total, self.segments)
+        return self.world.truth(self.drift, step)
 
     def reset(self, key: Array) -> tuple[Array, DriftState]:
-        """Observations (N, O) and the state at the beginning of the run."""
-        start = jax.vmap(self.task.env.reset, in_axes=(0, None))
-        obs, state = start(jax.random.split(key, self.num_envs), self.params_at(0))
+        """Observations (N, S) and the state at the beginning of the run."""
+        obs, state = self.world.reset(key, self.num_envs, self.params_at(0))
         return obs, DriftState(state, jnp.zeros((), jnp.int32))
 
     def step(self, key: Array, state: DriftState, action: Array) -> Step:
@@ -74,9 +74,13 @@ class Drifting:
 
         ``info["drift"]`` is the ``DriftTruth`` in force during this step, without an axis N.
         """
-        params = self.params_at(state.clock)
-        keys = jax.random.split(key, self.num_envs)
-        advance = jax.vmap(lambda k, s, a: autoreset_step(self.task.env, k, s, a, params))
-        obs, env_state, reward, terminated, truncated, info = advance(keys, state.env, action)
+        chex.assert_shape(
+            action,
+            (self.num_envs, self.world.action_size),
+            custom_message=f"action of task '{self.task.name}': (num_envs, actuators)",
+        )
+        now = self.truth_at(state.clock)
+        *rest, info = self.world.advance(key, state.env, action, self.world.params_of(now.values))
+        obs, env_state, reward, terminated, truncated = rest
         next_state = DriftState(env_state, state.clock + 1)
-        return obs, next_state, reward, terminated, truncated, info | {"drift": self.truth_at(state.clock)}
+        return obs, next_state, reward, terminated, truncated, info | {"drift": now}

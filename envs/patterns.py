@@ -99,6 +99,8 @@ def mixed(channel: Channel, leg: Leg) -> Array:
     return jnp.clip(leg.start + half * ramp + half / 2.0 * jnp.sin(angle), channel.low, channel.high)
 
 
+# Read whenever a program is traced, so patterns may be added at any time, at the end; a program that was compiled
+# before does not know them.
 PATTERNS: dict[str, Pattern] = {
     "steady": Pattern(steady, jumps=False),
     "abrupt": Pattern(abrupt, jumps=True, holds=True),

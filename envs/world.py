@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 
-from envs.core import Task, step_with_keys
-from envs.drift import Realisation, change_points, displacement, draw, truth
+from envs.core import Step, Task, step_with_keys
+from envs.drift import DriftTruth, Realisation, change_points, displacement, draw, truth
 from envs.patterns import pattern_index
 
 __all__ = ["DriftData", "World"]
@@ -57,11 +58,16 @@ class World:
         """The drift of one run; the same realisation for every pattern and method at one seed."""
         return DriftData(jnp.int32(pattern_index(pattern)), draw(self.task, drift_seed, self.segments))
 
+    def truth(self, drift: DriftData, step: Array | int) -> DriftTruth:
+        """What drift is at vector step ``step`` (); never for a learner."""
+        return truth(self.task.channels, drift.pattern, drift.realisation, step, self.total, self.segments)
+
     def path(self, drift: DriftData, steps: Array) -> tuple[Array, Array]:
         """Drift values (n, D) in force at vector steps (n,) and the size (n,) of each one's change, in ranges."""
+        chex.assert_rank(steps, 1, custom_message="steps of World.path: (n,) vector steps")
 
         def at(step: Array) -> tuple[Array, Array]:
-            now = truth(self.task.channels, drift.pattern, drift.realisation, step, self.total, self.segments)
+            now = self.truth(drift, step)
             return now.values, now.change
 
         return jax.vmap(at)(steps)
@@ -72,7 +78,13 @@ class World:
 
     def params_of(self, values: Array) -> Any:
         """The task's parameters under drift values (D,)."""
+        size = sum(channel.size for channel in self.task.channels)
+        chex.assert_shape(values, (size,), custom_message=f"drift values of task '{self.name}', by channel")
         return self.task.apply_drift(self.task.params, values)
+
+    def params_at(self, drift: DriftData, step: Array | int) -> Any:
+        """The task's parameters in force at vector step ``step`` ()."""
+        return self.params_of(self.truth(drift, step).values)
 
     def reset(self, key: Array, num: int, params: Any) -> tuple[Array, Any]:
         """Observations (num, S) and states of ``num`` new episodes."""
@@ -83,20 +95,23 @@ class World:
         count = getattr(self.task.env, "faults", None)
         return None if count is None else count(state)
 
+    def advance(self, key: Array, state: Any, action: Array, params: Any) -> Step:
+        """Auto-resetting step of all copies: the six values of `autoreset_step` with a leading axis N."""
+        shape = (action.shape[0] if action.ndim else 0, self.action_size)
+        chex.assert_shape(action, shape, custom_message=f"action of task '{self.name}': (copies, actuators)")
+
+        def one(words: Array, state: Any, action: Array) -> Step:
+            key_step, key_reset = jax.random.wrap_key_data(words)
+            return step_with_keys(self.task.env, key_step, key_reset, state, action, params)
+
+        # All keys of the step from one draw: two words are a key.
+        return jax.vmap(one)(jax.random.bits(key, (shape[0], 2, 2), jnp.uint32), state, action)
+
     def step(self, key: Array, state: Any, action: Array, params: Any) -> tuple[Array, ...]:
-        """Auto-resetting step of all copies.
+        """`advance` for a training loop, which reads nothing of the info but the last observation of an episode.
 
         Returns obs (N, S) to act on, state, reward (N,), terminated (N,), truncated (N,), and the observation
         (N, S) before any reset.
         """
-
-        def one(words: Array, state: Any, action: Array) -> tuple[Array, ...]:
-            key_step, key_reset = jax.random.wrap_key_data(words)
-            obs, state, reward, terminated, truncated, info = step_with_keys(
-                self.task.env, key_step, key_reset, state, action, params
-            )
-            return obs, state, reward, terminated, truncated, info["final_observation"]
-
-        num = action.shape[0]
-        # All keys of the step from one draw: two words are a key.
-        return jax.vmap(one)(jax.random.bits(key, (num, 2, 2), jnp.uint32), state, action)
+        *rest, info = self.advance(key, state, action, params)
+        return *rest, info["final_observation"]

@@ -9,33 +9,24 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+from envs import physics
 from envs.core import Channel, Task
-from envs.mujoco.locomotion import OBSERVATIONS, TASKS, Locomotion
+from envs.mujoco.locomotion import LocomotionTask
 from envs.mujoco.params import MujocoParams
+from envs.mujoco.table import OBSERVATIONS, TASKS, Locomotion
 from envs.names import lookup
+from envs.physics import ENGINES
 
-__all__ = ["CHANNELS", "DEFAULT_CHANNELS", "ENGINES", "build"]
+__all__ = ["CHANNELS", "DEFAULT_CHANNELS", "ENGINES", "TASKS", "build"]
 
 DEFAULT_CHANNELS = ("body_mass", "joint_friction")  # those of the paper
 RANGES = {"body_mass": (0.7, 1.3), "joint_friction": (0.5, 1.5), "geom_friction": (0.5, 1.5)}  # of factors
 CHANNELS = (*RANGES, "target_velocity")
-ENGINES = ("auto", "mujoco", "mjx")
 
 
 def _channel(task: Locomotion, name: str) -> Channel:
     known = {channel: (*bounds, 1.0) for channel, bounds in RANGES.items()} | {"target_velocity": task.target_speed}
     return Channel(name, *lookup(f"drift channel of {task.name}", known, name))
-
-
-def _engine(name: str) -> str:
-    """``auto`` is the C engine where JAX computes on a CPU, and MJX on an accelerator."""
-    if name not in ENGINES:
-        raise ValueError(f"engine must be one of {', '.join(ENGINES)}; got '{name}'")
-    if name != "auto":
-        return name
-    import jax
-
-    return "mujoco" if jax.default_backend() == "cpu" else "mjx"
 
 
 def build(
@@ -63,7 +54,7 @@ def build(
     channels = tuple(channels)
     if not channels or len(set(channels)) != len(channels):
         raise ValueError(f"channels needs one or more different names of {', '.join(CHANNELS)}; got {channels}")
-    return _build(name, _engine(engine), observation, channels, time_limit)
+    return _build(name, physics.engine_name(engine), observation, channels, time_limit)
 
 
 @cache
@@ -73,14 +64,7 @@ def _build(name: str, engine: str, observation: str, channels: tuple[str, ...], 
         task = replace(task, time_limit=time_limit)
     drifting = tuple(_channel(task, channel) for channel in channels)
     tracks = "target_velocity" in channels
-    if engine == "mjx":
-        from envs.mujoco.mjx_engine import MjxEnv
-
-        env: Any = MjxEnv(task, observation, tracks)
-    else:
-        from envs.mujoco.c_engine import CEnv
-
-        env = CEnv(task, observation, tracks)
+    physical = LocomotionTask(task, observation, tracks)
 
     def apply_drift(params: MujocoParams, values: Any) -> MujocoParams:
         return params._replace(**{channel.name: values[i] for i, channel in enumerate(drifting)})
@@ -88,8 +72,8 @@ def _build(name: str, engine: str, observation: str, channels: tuple[str, ...], 
     return Task(
         name=name,
         family="mujoco",
-        env=env,
-        params=MujocoParams(target_velocity=task.target_speed[2]),
+        env=physics.build(physical, engine),
+        params=physical.params,
         channels=drifting,
         apply_drift=apply_drift,
         negative_returns=name == "halfcheetah" or tracks,

@@ -1,183 +1,22 @@
 """Gymnasium's v5 locomotion tasks as arithmetic on arrays, written once for NumPy and for JAX.
 
-An engine advances the physics and fills `Physics`; everything else a task is (observation, reward, health, start)
-stands here. Leading axes are free. ``xp`` is ``numpy`` or ``jax.numpy``.
+An engine advances the physics; everything else a task is (observation, reward, health, start) stands here. Leading axes
+are free. ``xp`` is ``numpy`` or ``jax.numpy``. `LocomotionTask` is the arithmetic as an `envs.physics.PhysicsTask`.
 """
 
 import math
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from envs.names import lookup
+from envs.mujoco.model import load
+from envs.mujoco.params import MujocoParams, reset_noise
+from envs.mujoco.table import Locomotion
+from envs.physics.fields import FACTORS
+from envs.physics.protocol import Drive, Outcome, Physics, PhysicsTask, Start
 
-__all__ = [
-    "OBSERVATIONS",
-    "TASKS",
-    "Locomotion",
-    "Outcome",
-    "Physics",
-    "anchor",
-    "control",
-    "definition",
-    "healthy",
-    "observe",
-    "outcome",
-    "start",
-]
-
-OBSERVATIONS = ("v5", "v4")
-
-
-class Physics(NamedTuple):
-    """What an engine reports after a control step; fields that a task does not name in ``fields`` are None.
-
-    As in Gymnasium, everything but ``qpos`` and ``qvel`` is what the last stage of the integrator left, not what
-    belongs to the new state.
-    """
-
-    qpos: Any  # (..., nq)
-    qvel: Any  # (..., nv)
-    xpos: Any = None  # (..., nbody, 3)
-    xipos: Any = None  # (..., nbody, 3)
-    cinert: Any = None  # (..., nbody, 10)
-    cvel: Any = None  # (..., nbody, 6)
-    qfrc_actuator: Any = None  # (..., nv)
-    cfrc_ext: Any = None  # (..., nbody, 6)
-
-
-@dataclass(frozen=True)
-class Locomotion:
-    """Constants of one task, Gymnasium's names and values."""
-
-    name: str
-    gymnasium_id: str
-    xml: str
-    frame_skip: int
-    description: str
-    ctrl_cost_weight: float
-    reset_noise_scale: float
-    target_speed: tuple[float, float, float]  # low, high and nominal of the optional channel, m/s
-    forward_reward_weight: float = 1.0
-    healthy_reward: float = 0.0
-    healthy_z: tuple[float, float] | None = None  # None: never terminates
-    height: int = 1  # where in qpos
-    healthy_z_closed: bool = False
-    healthy_angle: tuple[float, float] | None = None  # of qpos[2]
-    healthy_state: tuple[float, float] | None = None  # of everything after qpos[1]
-    velocity_clip: float = math.inf
-    velocity_noise: Literal["uniform", "normal"] = "uniform"
-    hidden: int = 1  # leading positions that are not observed
-    anchor: Literal["qpos", "torso", "mass_centre"] = "qpos"  # whose x is tracked for the forward speed
-    contact_cost_weight: float = 0.0
-    contact_force_range: tuple[float, float] | None = None  # clips forces before they are used
-    contact_cost_max: float = math.inf
-    fields: tuple[str, ...] = ()  # of Physics, beyond positions and velocities
-    forward_at_reset: bool = False  # the first observation needs fields of the new state
-    time_limit: int = 1000
-
-
-TASKS: dict[str, Locomotion] = {
-    task.name: task
-    for task in (
-        Locomotion(
-            name="hopper",
-            gymnasium_id="Hopper-v5",
-            xml="hopper.xml",
-            frame_skip=4,
-            description="MuJoCo Hopper (Gymnasium v5): one leg, falls",
-            ctrl_cost_weight=1e-3,
-            reset_noise_scale=5e-3,
-            healthy_reward=1.0,
-            healthy_z=(0.7, math.inf),
-            healthy_angle=(-0.2, 0.2),
-            healthy_state=(-100.0, 100.0),
-            velocity_clip=10.0,
-            target_speed=(1.0, 3.0, 2.0),
-        ),
-        Locomotion(
-            name="halfcheetah",
-            gymnasium_id="HalfCheetah-v5",
-            xml="half_cheetah.xml",
-            frame_skip=5,
-            description="MuJoCo HalfCheetah (Gymnasium v5): two legs in the plane, never falls",
-            ctrl_cost_weight=0.1,
-            reset_noise_scale=0.1,
-            velocity_noise="normal",
-            target_speed=(2.0, 6.0, 4.0),
-        ),
-        Locomotion(
-            name="walker2d",
-            gymnasium_id="Walker2d-v5",
-            xml="walker2d_v5.xml",
-            frame_skip=4,
-            description="MuJoCo Walker2d (Gymnasium v5): two legs in the plane, falls",
-            ctrl_cost_weight=1e-3,
-            reset_noise_scale=5e-3,
-            healthy_reward=1.0,
-            healthy_z=(0.8, 2.0),
-            healthy_angle=(-1.0, 1.0),
-            velocity_clip=10.0,
-            target_speed=(1.0, 4.0, 2.5),
-        ),
-        Locomotion(
-            name="ant",
-            gymnasium_id="Ant-v5",
-            xml="ant.xml",
-            frame_skip=5,
-            description="MuJoCo Ant (Gymnasium v5): four legs, observes contact forces",
-            ctrl_cost_weight=0.5,
-            reset_noise_scale=0.1,
-            velocity_noise="normal",
-            healthy_reward=1.0,
-            healthy_z=(0.2, 1.0),
-            healthy_z_closed=True,
-            height=2,
-            hidden=2,
-            anchor="torso",
-            contact_cost_weight=5e-4,
-            contact_force_range=(-1.0, 1.0),
-            fields=("xpos", "cfrc_ext"),
-            target_speed=(1.0, 4.0, 2.5),
-        ),
-        Locomotion(
-            name="humanoid",
-            gymnasium_id="Humanoid-v5",
-            xml="humanoid.xml",
-            frame_skip=5,
-            description="MuJoCo Humanoid (Gymnasium v5): walks upright, observes inertia and contact forces",
-            ctrl_cost_weight=0.1,
-            reset_noise_scale=1e-2,
-            forward_reward_weight=1.25,
-            healthy_reward=5.0,
-            healthy_z=(1.0, 2.0),
-            height=2,
-            hidden=2,
-            anchor="mass_centre",
-            contact_cost_weight=5e-7,
-            contact_cost_max=10.0,
-            fields=("xipos", "cinert", "cvel", "qfrc_actuator", "cfrc_ext"),
-            forward_at_reset=True,
-            target_speed=(0.5, 3.0, 1.5),
-        ),
-    )
-}
-
-
-def definition(name: str) -> Locomotion:
-    """The definition of a task by its name."""
-    return lookup("MuJoCo task", TASKS, name)
-
-
-class Outcome(NamedTuple):
-    """What a control step means to a learner."""
-
-    obs: Any  # (..., S)
-    reward: Any  # (...,)
-    terminated: Any  # (...,) bool
-    anchor: Any  # (...,) metres, to be handed to the next step
+__all__ = ["LocomotionTask", "anchor", "control", "healthy", "observation_size", "observe", "start"]
 
 
 def anchor(xp: ModuleType, task: Locomotion, body_mass: Any, physics: Physics) -> Any:
@@ -254,43 +93,94 @@ def healthy(xp: ModuleType, task: Locomotion, physics: Physics) -> Any:
     return good
 
 
-def outcome(
-    xp: ModuleType,
-    task: Locomotion,
-    version: str,
-    physics: Physics,
-    *,
-    before: Any,
-    ctrl: Any,
-    body_mass: Any,
-    timestep: float,
-    target_speed: Any | None = None,
-) -> Outcome:
-    """Observation, reward and termination of a control step.
-
-    Args:
-      before: (...,) the anchor before the step.
-      ctrl: (..., A) controls in the model's units, within their range.
-      timestep: of the physics, seconds.
-      target_speed: (...,) m/s; None rewards the forward speed itself, otherwise ``-|speed - target|`` takes its
-        place.
-    """
-    here = anchor(xp, task, body_mass, physics)
-    speed = (here - before) / (timestep * task.frame_skip)
-    progress = speed if target_speed is None else -xp.abs(speed - target_speed)
-    good = healthy(xp, task, physics)
-    cost = task.ctrl_cost_weight * xp.sum(ctrl**2, axis=-1)
-    if task.contact_cost_weight:
-        forces = _forces(xp, task, physics)
-        contact = task.contact_cost_weight * xp.sum(forces**2, axis=(-2, -1))
-        cost = cost + (xp.minimum(contact, task.contact_cost_max) if math.isfinite(task.contact_cost_max) else contact)
-    reward = task.forward_reward_weight * progress + task.healthy_reward * good - cost
-    terminated = ~good if task.healthy_z is not None else xp.zeros_like(good)
-    return Outcome(observe(xp, task, version, physics), reward, terminated, here)
-
-
 def observation_size(task: Locomotion, version: str, nq: int, nv: int, nbody: int) -> int:
     """S."""
     shapes = {"cinert": (nbody, 10), "cvel": (nbody, 6), "qfrc_actuator": (nv,), "cfrc_ext": (nbody, 6)}
     known = {name: np.zeros(shape) for name, shape in shapes.items() if name in task.fields}
-    return observe(np, task, version, Physics(np.zeros(nq), np.zeros(nv), **known)).shape[-1]
+    return observe(np, task, version, Physics(qpos=np.zeros(nq), qvel=np.zeros(nv), **known)).shape[-1]
+
+
+class LocomotionTask(PhysicsTask):
+    """One of the five tasks.
+
+    Args:
+      table: its constants.
+      version: of the observation, see `observe`.
+      tracks: whether the reward's forward speed is replaced by ``-|speed - target_velocity|``.
+    """
+
+    memory_size = 1  # the anchor, metres: the point whose displacement over a control step is the forward speed
+    held = True
+
+    def __init__(self, table: Locomotion, version: str = "v5", tracks: bool = False) -> None:
+        self.table, self.version, self.tracks = table, version, tracks
+        self.model = load(table.xml)
+        self.name, self.time_limit, self.substeps = table.name, table.time_limit, table.frame_skip
+        self.obs_size = observation_size(table, version, self.model.nq, self.model.nv, self.model.nbody)
+        self.action_size = self.model.nu
+        # By precision: what an engine computes in is decided here, not by NumPy.
+        self._ranges = {
+            np.dtype(kind): self.model.actuator_ctrlrange.T.astype(kind) for kind in (np.float32, np.float64)
+        }
+        self._masses = {np.dtype(kind): self.model.body_mass.astype(kind) for kind in (np.float32, np.float64)}
+        self._duration = self.model.opt.timestep * table.frame_skip
+        self.params = MujocoParams(target_velocity=np.float32(table.target_speed[2]))
+        self.scales = {name: FACTORS[name] for name in MujocoParams._fields if name in FACTORS}
+        self.fields = table.fields
+        self.start_fields = ("xipos", "cinert", "cvel") if table.forward_at_reset else ()
+
+    def noise(self, key: Any) -> Any:
+        """(nq + nv,) draws."""
+        return reset_noise(key, self.table, self.model)
+
+    def start(self, xp: ModuleType, noise: Any, params: MujocoParams) -> Start:
+        """Gymnasium's reset noise about the model's own position."""
+        qpos, qvel = start(xp, self.table, np.asarray(self.model.qpos0, noise.dtype), noise)
+        return Start(qpos, qvel, qpos[..., :1])
+
+    def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: MujocoParams) -> tuple[Any, Any]:
+        """The first observation, as Gymnasium's: before a step nothing touches anything and nothing drives."""
+        lead, bodies, table = physics.qpos.shape[:-1], self.model.nbody, self.table
+        known = {"cfrc_ext": xp.zeros((*lead, bodies, 6)), "qfrc_actuator": xp.zeros_like(physics.qvel)}
+        if table.forward_at_reset:
+            # Inertia about the centre of mass is proportional to a factor that all masses share.
+            mass = xp.reshape(params.body_mass, (*lead, 1, 1))
+            known |= {"xipos": physics.xipos, "cinert": physics.cinert * mass, "cvel": physics.cvel}
+            memory = self._anchor(xp, physics)
+        physics = Physics(qpos=physics.qpos, qvel=physics.qvel, **known)
+        return observe(xp, table, self.version, physics), memory
+
+    def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: MujocoParams) -> Drive:
+        """Motors over their whole range."""
+        low, high = self._ranges[action.dtype]
+        return Drive(control(xp, low, high, action))
+
+    def outcome(
+        self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: MujocoParams
+    ) -> Outcome:
+        """Observation, reward and termination of a control step."""
+        table, here = self.table, self._anchor(xp, physics)
+        speed = (here - memory)[..., 0] / self._duration
+        progress = -xp.abs(speed - params.target_velocity) if self.tracks else speed
+        good = healthy(xp, table, physics)
+        cost = table.ctrl_cost_weight * xp.sum(drive.ctrl**2, axis=-1)
+        if table.contact_cost_weight:
+            forces = _forces(xp, table, physics)
+            contact, most = table.contact_cost_weight * xp.sum(forces**2, axis=(-2, -1)), table.contact_cost_max
+            cost = cost + (xp.minimum(contact, most) if math.isfinite(most) else contact)
+        reward = table.forward_reward_weight * progress + table.healthy_reward * good - cost
+        terminated = ~good if table.healthy_z is not None else xp.zeros_like(good)
+        return Outcome(observe(xp, table, self.version, physics), reward, terminated, here)
+
+    def recentred(self, xp: ModuleType, qpos: Any, memory: Any) -> tuple[Any, Any]:
+        """The body at the origin.
+
+        Nobody sees where it is, only how far it gets: so float32 resolves its speed as well at the end of an episode
+        as at its start.
+        """
+        hidden = xp.arange(qpos.shape[-1]) < self.table.hidden
+        return xp.where(hidden, 0.0, qpos), memory - qpos[..., :1]
+
+    def _anchor(self, xp: ModuleType, physics: Physics) -> Any:
+        """(..., 1), the task's memory. Masses are nominal: their centre does not depend on a common factor."""
+        return anchor(xp, self.table, self._masses[physics.qpos.dtype], physics)[..., None]

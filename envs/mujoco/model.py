@@ -1,41 +1,16 @@
-"""Gymnasium's MuJoCo models as they are, and which of their fields a drift factor multiplies."""
+"""Gymnasium's MuJoCo models as they are."""
 
 import importlib.util
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import numpy as np
+from envs.physics.fields import physics_library
 
-__all__ = ["FACTORS", "load", "path", "physics_library", "scaled_fields"]
-
-#: Drift factor -> model fields it multiplies. Gymnasium's models have no dry friction, so the factor of joint
-#: friction covers viscous damping too. Sliding friction is the first column of ``geom_friction``.
-FACTORS: dict[str, tuple[str, ...]] = {
-    "body_mass": ("body_mass", "body_inertia"),
-    "joint_friction": ("dof_damping", "dof_frictionloss"),
-    "geom_friction": ("geom_friction",),
-}
-
-SLIDING = np.array([1.0, 0.0, 0.0])
-
-
-def physics_library() -> ModuleType:
-    """The ``mujoco`` module.
-
-    Raises:
-      ModuleNotFoundError: it is not installed; the text says what to install.
-    """
-    try:
-        import mujoco
-        import mujoco.batch
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"the MuJoCo tasks need '{error.name}', which is not installed: pip install 'aesjax[mujoco]'",
-            name=error.name,
-        ) from None
-    return mujoco
+__all__ = ["load", "path", "total_mass_accepted"]
 
 
 def path(xml: str) -> Path:
@@ -49,31 +24,29 @@ def path(xml: str) -> Path:
     return Path(found.submodule_search_locations[0]) / "envs" / "mujoco" / "assets" / xml
 
 
-@cache
-def load(xml: str) -> Any:
-    """The compiled ``MjModel`` of one of Gymnasium's files; do not write to it."""
+@contextmanager
+def total_mass_accepted() -> Iterator[None]:
+    """Compile Gymnasium's half_cheetah.xml here, ours or Gymnasium's own load of it, and MuJoCo says nothing.
+
+    That file uses ``settotalmass``, an attribute that MuJoCo will drop, and MuJoCo prints a warning and writes a log
+    file at every load. Its other warnings go where they would have gone, or become Python's.
+    """
     mujoco = physics_library()
     before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda text: None)  # half_cheetah.xml uses an attribute that is going away
+
+    def other(text: str) -> None:
+        if "settotalmass" not in text:
+            before(text) if before is not None else warnings.warn(f"MuJoCo: {text}", RuntimeWarning, stacklevel=2)
+
+    mujoco.set_mju_user_warning(other)
     try:
-        return mujoco.MjModel.from_xml_path(str(path(xml)))
+        yield
     finally:
         mujoco.set_mju_user_warning(before)
 
 
-def scaled_fields(model: Any, factor: str, value: Any) -> dict[str, Any]:
-    """Model fields under one drift factor.
-
-    Args:
-      value: () or (n,) array, of any array library.
-
-    Returns:
-      Field name -> array with the leading axes of ``value``. Derived constants are not among them.
-    """
-    fields = {}
-    for name in FACTORS[factor]:
-        nominal = getattr(model, name)
-        by = value.reshape(*value.shape, *(1,) * nominal.ndim)
-        # Written as a sum so that a factor of 1 leaves every bit as it is.
-        fields[name] = nominal * (1.0 + (by - 1.0) * SLIDING if name == "geom_friction" else by)
-    return fields
+@cache
+def load(xml: str) -> Any:
+    """The compiled ``MjModel`` of one of Gymnasium's files; do not write to it."""
+    with total_mass_accepted():
+        return physics_library().MjModel.from_xml_path(str(path(xml)))

@@ -1,4 +1,4 @@
-"""What both engines are given: the quantities of a MuJoCo task that may drift, and the noise of its starts."""
+"""The quantities of a locomotion task that may drift, and the noise of its starts."""
 
 from typing import Any, NamedTuple
 
@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from envs.mujoco.locomotion import Locomotion
+from envs.mujoco.table import Locomotion
 
 __all__ = ["MujocoParams", "reset_noise"]
 
 
 class MujocoParams(NamedTuple):
-    """What may drift; () or, inside an engine, (n,) each."""
+    """What may drift; () each."""
 
     body_mass: Any = np.float32(1.0)  # factor on every body's mass and inertia
     joint_friction: Any = np.float32(1.0)  # factor on viscous and dry friction of every joint
@@ -21,7 +21,7 @@ class MujocoParams(NamedTuple):
 
 
 def reset_noise(key: jax.Array, task: Locomotion, model: Any) -> jax.Array:
-    """(nq + nv,) draws for `locomotion.start`, the same for both engines; ``model`` is an ``MjModel``."""
+    """(nq + nv,) draws for `locomotion.start`; ``model`` is an ``MjModel``."""
     nq, nv = model.nq, model.nv
     if task.velocity_noise == "uniform":
         return jax.random.uniform(key, (nq + nv,), minval=-1.0, maxval=1.0)

@@ -17,9 +17,12 @@ from jax.sharding import Mesh, PartitionSpec
 
 import envs
 from envs.mujoco import ENGINES, TASKS
-from envs.mujoco.batch import Engine
-from envs.mujoco.locomotion import Physics, definition, healthy
-from envs.mujoco.model import physics_library
+from envs.mujoco.locomotion import LocomotionTask, healthy
+from envs.mujoco.model import total_mass_accepted
+from envs.mujoco.table import definition
+from envs.physics import Physics
+from envs.physics.batch import Engine
+from envs.physics.fields import physics_library
 from envs.world import World
 from experiments.bench.timing import (
     TARGET_SECONDS,
@@ -57,21 +60,23 @@ def _until(work: Callable[[], int]) -> Timer:
 
 def _raw(name: str, count: int) -> Timer:
     """`Batch` alone on all cores: controls in, states out, fallen copies put back to a start."""
-    task, engine, mujoco = TASKS[name], Engine(TASKS[name], "v5", tracks=False), physics_library()
+    task, mujoco = LocomotionTask(TASKS[name]), physics_library()
+    engine = Engine(task)
     batch = mujoco.batch.Batch(engine.model, count, 0)
     rng = np.random.default_rng(0)
     noise = rng.uniform(-1.0, 1.0, (count, engine.model.nq + engine.model.nv))
-    starts = engine.start(noise, np.ones((count, 3)))[1][:, :-1]
+    nominal = engine.params([np.full(count, value) for value in task.params])
+    starts = engine.start(noise, nominal)[1][:, : engine.default.size]
     batch.state[:] = starts
-    ctrl, physics = batch.bind("ctrl"), Physics(batch.bind("qpos"), batch.bind("qvel"))
-    size = (LENGTH, count, engine.model.nu)
-    controls = engine.control(rng.uniform(-1.0, 1.0, (LENGTH * count, engine.model.nu))).reshape(size)
+    ctrl, physics = batch.bind("ctrl"), Physics(qpos=batch.bind("qpos"), qvel=batch.bind("qvel"))
+    actions = rng.uniform(-1.0, 1.0, (LENGTH, count, engine.model.nu))
+    controls = task.control(np, physics, None, actions, nominal).ctrl
 
     def work() -> int:
         for now in controls:
             ctrl[:] = now
-            batch.step(nstep=task.frame_skip)
-            fallen = ~healthy(np, task, physics)
+            batch.step(nstep=task.substeps)
+            fallen = ~healthy(np, task.table, physics)
             if fallen.any():
                 batch.state[fallen] = starts[fallen]
         return LENGTH * count
@@ -121,7 +126,8 @@ def _gymnasium(name: str) -> Timer:
     """Random actions in Gymnasium's own vector loop."""
     import gymnasium
 
-    vector = gymnasium.make_vec(TASKS[name].gymnasium_id, num_envs=GYMNASIUM_ENVS, vectorization_mode="sync")
+    with total_mass_accepted():
+        vector = gymnasium.make_vec(TASKS[name].gymnasium_id, num_envs=GYMNASIUM_ENVS, vectorization_mode="sync")
     vector.reset(seed=0)
     actions = [vector.action_space.sample() for _ in range(LENGTH)]
 

@@ -1,6 +1,6 @@
 """Starting JAX with one CPU device per core, before anything else does."""
 
-from envs.host import usable_cores
+from envs.physics.host import usable_cores
 
 __all__ = ["start_jax"]
 

@@ -7,6 +7,8 @@ import pytest
 
 import envs
 from envs.drift import change_points, draw, drifted_params
+from envs.patterns import Pattern
+from envs.world import World
 
 TOY = envs.make("toy")
 
@@ -85,3 +87,58 @@ def test_a_horizon_that_cannot_be_divided_is_refused(options):
 def test_an_unknown_pattern_is_refused_before_anything_runs():
     with pytest.raises(envs.UnknownNameError, match="did you mean 'linear'"):
         envs.Drifting(TOY, "liner", 100)
+
+
+def test_it_is_one_run_of_a_world():
+    env = envs.Drifting(TOY, "mixed", total_steps=N * STEPS, drift_seed=5, num_envs=N)
+    world = World(TOY, STEPS)
+    drift = world.drift("mixed", 5)
+    jax.tree.map(np.testing.assert_array_equal, drift, env.drift)
+    values, changes = jax.jit(world.path)(drift, jnp.arange(STEPS))
+    truths = jax.jit(jax.vmap(env.truth_at))(jnp.arange(STEPS))
+    np.testing.assert_allclose(values, truths.values, atol=1e-6)
+    np.testing.assert_allclose(changes, truths.change, atol=1e-6)
+    obs, state = env.reset(jax.random.key(0))
+    ours = env.step(jax.random.key(1), state, jnp.ones((N, 2)))
+    same, inner = world.reset(jax.random.key(0), N, env.params_at(0))
+    theirs = world.step(jax.random.key(1), inner, jnp.ones((N, 2)), world.params_at(drift, 0))
+    np.testing.assert_array_equal(obs, same)
+    for mine, other in zip((ours[0], *ours[2:5], ours[5]["final_observation"]), (theirs[0], *theirs[2:]), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_a_pattern_added_later_is_known_at_once_and_moves_no_other(monkeypatch):
+    early = envs.Drifting(TOY, "abrupt", total_steps=STEPS, drift_seed=5)
+    before = np.asarray(jax.jit(early.truth_at)(50).values)
+
+    def half(channel, leg):
+        return 0.5 * leg.start
+
+    monkeypatch.setitem(envs.PATTERNS, "half", Pattern(half, jumps=True))
+    late = envs.Drifting(TOY, "half", total_steps=STEPS, drift_seed=5)
+    now = jax.jit(late.truth_at)(60)
+    np.testing.assert_allclose(now.values, 0.5 * late.realisation.levels[3], rtol=1e-6)
+    assert now.is_change_point
+    assert envs.pattern_index("abrupt") == early.drift.pattern
+    np.testing.assert_array_equal(early.truth_at(50).values, before)
+    _, state = late.reset(jax.random.key(0))
+    info = late.step(jax.random.key(1), state._replace(clock=jnp.int32(60)), jnp.zeros((1, 2)))[-1]
+    np.testing.assert_allclose(info["drift"].values, now.values, rtol=1e-6)
+
+
+def test_arrays_of_a_wrong_shape_are_refused_when_traced():
+    env = envs.Drifting(TOY, "abrupt", total_steps=N * STEPS, num_envs=N)
+    _, state = env.reset(jax.random.key(0))
+    for shape in ((2,), (N, 3), (N + 1, 2)):
+        with pytest.raises(AssertionError, match=r"action of task 'toy': \(num_envs, actuators\)"):
+            jax.eval_shape(env.step, jax.random.key(0), state, jax.ShapeDtypeStruct(shape, np.float32))
+    world, drift = env.world, env.drift
+    with pytest.raises(AssertionError, match=r"steps of World.path: \(n,\) vector steps"):
+        world.path(drift, jnp.int32(3))
+    with pytest.raises(AssertionError, match="drift values of task 'toy'"):
+        world.params_of(jnp.zeros(3))
+    with pytest.raises(AssertionError, match=r"action of task 'toy': \(copies, actuators\)"):
+        world.step(jax.random.key(0), state.env, jnp.zeros((N, 3)), world.params_at(drift, 0))
+    other = envs.Drifting(envs.make("pendulum"), "abrupt", total_steps=STEPS)
+    with pytest.raises(AssertionError, match="a realisation is drawn for one task's channels"):
+        world.truth(other.drift, 0)

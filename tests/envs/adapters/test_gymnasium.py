@@ -10,7 +10,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import envs
 from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv, register
-from envs.host import Packed
+from envs.physics.host import Packed
 from envs.toy.classic import TASK as CLASSIC
 
 N, TOTAL = 3, 600  # 200 vector steps, a change every 40; an episode of the toy takes 50

@@ -7,19 +7,20 @@ import pytest
 
 import envs
 from envs.mujoco import TASKS, model
-from envs.mujoco.batch import Engine
+from tests.envs.physics.common import engine_of, params_of
 
 STATE = mujoco.mjtState.mjSTATE_INTEGRATION
-ONE = np.ones((1, 3))
+ONE = params_of(np.ones((1, 3)))
 
 
 @pytest.fixture(params=TASKS)
 def pair(request):
     """Gymnasium's environment after a reset, and our engine with the same state as a row."""
     task = TASKS[request.param]
-    theirs = gymnasium.make(task.gymnasium_id).unwrapped
+    with model.total_mass_accepted():
+        theirs = gymnasium.make(task.gymnasium_id).unwrapped
     obs, _ = theirs.reset(seed=3)
-    engine = Engine(task, "v5", tracks=False)
+    engine = engine_of(request.param)
     yield theirs, engine, obs
     theirs.close()
 
@@ -30,7 +31,7 @@ def row_of(theirs, engine):
     where = {"qpos": theirs.data.qpos[0], "torso": theirs.data.xpos[1, 0]}
     mass = theirs.model.body_mass
     where["mass_centre"] = mass @ theirs.data.xipos[:, 0] / mass.sum()
-    return engine.row(state[None], np.array([where[engine.task.anchor]]))
+    return engine.row(state[None], np.array([[where[engine.task.table.anchor]]]))
 
 
 def test_200_random_actions_give_gymnasiums_numbers(pair):
@@ -38,8 +39,8 @@ def test_200_random_actions_give_gymnasiums_numbers(pair):
     rows, rng, endings = row_of(theirs, engine), np.random.default_rng(0), 0
     for _ in range(200):
         action = rng.uniform(-1, 1, (1, engine.model.nu))
-        step = engine.step(rows, action, ONE, np.zeros(1))
-        obs, reward, terminated, _, _ = theirs.step(engine.control(action)[0])
+        step = engine.step(rows, action, ONE)
+        obs, reward, terminated, _, _ = theirs.step(engine.task.control(np, None, None, action, ONE).ctrl[0])
         np.testing.assert_allclose(step.obs[0], obs, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(step.reward[0], reward, rtol=1e-10, atol=1e-10)
         assert step.terminated[0] == terminated
@@ -49,13 +50,13 @@ def test_200_random_actions_give_gymnasiums_numbers(pair):
             endings += 1
             theirs.reset()
             rows = row_of(theirs, engine)
-    assert engine.task.healthy_z is None or endings or engine.task.name == "ant"
+    assert engine.task.table.healthy_z is None or endings or engine.task.name == "ant"
 
 
 def test_a_start_is_what_gymnasium_observes_in_that_state(pair):
     theirs, engine, obs = pair
     qpos, qvel = theirs.data.qpos - theirs.init_qpos, theirs.data.qvel - theirs.init_qvel
-    noise = np.concatenate([qpos, qvel])[None] / engine.task.reset_noise_scale
+    noise = np.concatenate([qpos, qvel])[None] / engine.task.table.reset_noise_scale
     ours, rows = engine.start(noise, ONE)
     np.testing.assert_allclose(ours[0], obs, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(rows[0, -1], row_of(theirs, engine)[0, -1], rtol=0, atol=1e-12)
@@ -66,9 +67,9 @@ def test_sizes_and_limits_are_those_of_the_registered_environment(pair):
     task = envs.make(engine.task.name, engine="mujoco")
     assert task.env.spec.obs_size == theirs.observation_space.shape[0]
     assert task.env.spec.action_size == theirs.action_space.shape[0]
-    assert task.env.spec.time_limit == gymnasium.spec(engine.task.gymnasium_id).max_episode_steps
-    np.testing.assert_allclose(engine.high, theirs.action_space.high, rtol=1e-6)
-    assert engine.task.frame_skip == theirs.frame_skip
+    assert task.env.spec.time_limit == gymnasium.spec(engine.task.table.gymnasium_id).max_episode_steps
+    np.testing.assert_allclose(engine.model.actuator_ctrlrange[:, 1], theirs.action_space.high, rtol=1e-6)
+    assert engine.task.substeps == theirs.frame_skip
 
 
 @pytest.mark.parametrize(("name", "size"), [("hopper", 11), ("ant", 27), ("humanoid", 376)])
@@ -80,20 +81,20 @@ def test_the_observation_of_version_4_has_its_size(name, size):
 def test_the_observation_of_version_4_is_gymnasiums():
     theirs = gymnasium.make("Humanoid-v4").unwrapped
     theirs.reset(seed=1)
-    engine = Engine(TASKS["humanoid"], "v4", tracks=False)
+    engine = engine_of("humanoid", "v4")
     rows, rng = row_of(theirs, engine), np.random.default_rng(0)
     for _ in range(20):
         action = rng.uniform(-1, 1, (1, engine.model.nu))
-        step = engine.step(rows, action, ONE, np.zeros(1))
-        obs, *_ = theirs.step(engine.control(action)[0])
+        step = engine.step(rows, action, ONE)
+        obs, *_ = theirs.step(engine.task.control(np, None, None, action, ONE).ctrl[0])
         np.testing.assert_allclose(step.obs[0], obs, rtol=1e-10, atol=1e-10)
         rows = step.rows
 
 
 def test_a_start_under_a_drifted_mass_is_what_the_scaled_model_shows():
-    engine = Engine(TASKS["humanoid"], "v5", tracks=False)
+    engine = engine_of("humanoid")
     noise = np.random.default_rng(5).uniform(-1, 1, (2, engine.model.nq + engine.model.nv))
-    obs, rows = engine.start(noise, np.array([[1.3, 1.0, 1.0], [0.7, 1.5, 1.0]]))
+    obs, rows = engine.start(noise, params_of([[1.3, 1.0, 1.0], [0.7, 1.5, 1.0]]))
     for i, mass in enumerate((1.3, 0.7)):
         heavy = mujoco.MjModel.from_xml_path(str(model.path("humanoid.xml")))
         heavy.body_mass[:] *= mass

@@ -1,82 +1,16 @@
-"""Pictures of a task's states, for people to look at: `scene_of` finds the painter of a task."""
+"""Painters of the small tasks, whose states are places in a plane."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from envs.core import Task
-
-__all__ = ["RENDERERS", "Scene", "scene_of"]
-
-RENDERERS = ("auto", "software", "gl")
+__all__ = ["PAINTERS", "Goals", "Pendulum", "Plane"]
 
 INK, PAPER, GREY, GOLD, BLUE = (40, 44, 52), (250, 250, 247), (165, 170, 176), (240, 178, 50), (38, 98, 168)
 
 
-class Scene(Protocol):
-    """Draws one task."""
-
-    rate: float | None  # steps per second of the simulated world; None where a step has no duration
-
-    def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
-        """Picture (height, width, 3) uint8 of an episode so far.
-
-        Args:
-          states: of the environment, without a batch axis, on the host; the newest last.
-          params: those in force.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give back what the painter holds."""
-        ...
-
-
-def scene_of(task: Task, width: int, renderer: str = "auto") -> Scene:
-    """The painter of ``task``.
-
-    Args:
-      width: pixels; MuJoCo tasks are 4:3, the others square.
-      renderer: ``gl`` (MuJoCo tasks only), ``software``, or ``auto``: GL where it works.
-
-    Raises:
-      ValueError: an unknown renderer, GL that does not work here, a task that nothing can draw.
-    """
-    if renderer not in RENDERERS:
-        raise ValueError(f"renderer must be one of {', '.join(RENDERERS)}; got '{renderer}'")
-    if hasattr(task.env, "engine"):  # MuJoCo's C engine, whose states hold positions
-        return _Body(task, width, renderer)
-    if task.name not in _PAINTERS:
-        drawn = ", ".join([*_PAINTERS, "and MuJoCo's tasks on the engine mujoco"])
-        raise ValueError(f"nothing can draw task '{task.name}'; tasks that can be drawn: {drawn}")
-    if renderer == "gl":
-        raise ValueError(f"renderer gl draws MuJoCo's tasks; task '{task.name}' takes software, or auto")
-    return _PAINTERS[task.name](width)
-
-
-class _Body:
-    """A MuJoCo model."""
-
-    def __init__(self, task: Task, width: int, renderer: str) -> None:
-        from envs.mujoco.render import open_renderer, view_of
-
-        self.engine: Any = task.env.engine  # type: ignore
-        model = self.engine.model
-        self.rate = 1.0 / (model.opt.timestep * self.engine.task.frame_skip)
-        self.renderer = open_renderer(model, width, width * 3 // 4, view_of(task.name, model), renderer)
-
-    def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
-        """The newest state alone."""
-        row = np.ascontiguousarray(states[-1].row).view(np.float64)
-        return self.renderer.draw(row[self.engine.positions])
-
-    def close(self) -> None:
-        """Give back what the renderer holds."""
-        self.renderer.close()
-
-
-class _Plane:
+class Plane:
     """A square of the plane, drawn large and made smaller so that edges are smooth."""
 
     rate: float | None = None
@@ -112,7 +46,7 @@ class _Plane:
         """Nothing is held."""
 
 
-class _Goals(_Plane):
+class Goals(Plane):
     """A point among goals: where reward is, where the goals were without drift, and the way so far.
 
     Args:
@@ -173,7 +107,7 @@ class _Goals(_Plane):
         return image
 
 
-class _Pendulum(_Plane):
+class Pendulum(Plane):
     """The rod, and gravity as an arrow of its size."""
 
     rate: float | None = 20.0
@@ -211,8 +145,9 @@ def _valley(params: Any, distances: np.ndarray) -> np.ndarray:
     return 0.8 * np.exp(-(np.min(distances, axis=-1) ** 2) / 8)
 
 
-_PAINTERS: dict[str, Callable[[int], Scene]] = {
-    "toy": lambda width: _Goals(width, 1.0, _bumps, lambda params: params.weights, 0.12),
-    "toy_multigoal_classic": lambda width: _Goals(width, 7.0, _valley, lambda params: np.ones(len(params.goals)), 1.0),
-    "pendulum": _Pendulum,
+#: Name of a task -> its painter, given the width in pixels.
+PAINTERS: dict[str, Callable[[int], Any]] = {
+    "toy": lambda width: Goals(width, 1.0, _bumps, lambda params: params.weights, 0.12),
+    "toy_multigoal_classic": lambda width: Goals(width, 7.0, _valley, lambda params: np.ones(len(params.goals)), 1.0),
+    "pendulum": Pendulum,
 }

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import envs
-from envs.mujoco import render
-from envs.mujoco.raster import SHAPES, Camera
-from envs.render import scene_of
+from envs.render import renderers, scene_of
+from envs.render.raster import SHAPES, Camera
+from envs.render.software import Software
+from envs.render.view import View
 
 SIZES = {"sphere": ".3", "capsule": ".15 .4", "ellipsoid": ".5 .2 .35", "cylinder": ".3 .25", "box": ".4 .15 .3"}
 BODIES = ("hopper", "halfcheetah", "walker2d", "ant", "humanoid")
@@ -27,8 +28,8 @@ def posed(kind):
 
 
 def drawn(model, qpos=(), **options):
-    view = render.View(**({"distance": 3.0, "height": 0.3} | options))
-    return render.open_renderer(model, 80, 60, view, "software").draw(np.asarray(qpos)).astype(int)
+    view = View(**({"distance": 3.0, "height": 0.3} | options))
+    return renderers.open_renderer(model, 80, 60, view, "software").draw(np.asarray(qpos)).astype(int)
 
 
 def test_all_shapes_are_tested():
@@ -93,17 +94,17 @@ def test_a_shape_that_cannot_be_drawn_is_named():
 
 
 def test_which_renderer(monkeypatch):
-    model, view = posed("box")[0], render.View(3.0, 0.3)
-    monkeypatch.setattr(render, "_gl_backend", lambda: None)
-    assert isinstance(render.open_renderer(model, 32, 24, view, "auto"), render.Software)
+    model, view = posed("box")[0], View(3.0, 0.3)
+    monkeypatch.setattr(renderers, "_gl_backend", lambda: None)
+    assert isinstance(renderers.open_renderer(model, 32, 24, view, "auto"), Software)
     with pytest.raises(ValueError, match="GL renderer does not work here"):
-        render.open_renderer(model, 32, 24, view, "gl")
-    monkeypatch.setattr(render, "_gl_backend", lambda: "no_such_backend")
-    assert isinstance(render.open_renderer(model, 32, 24, view, "auto"), render.Software)
+        renderers.open_renderer(model, 32, 24, view, "gl")
+    monkeypatch.setattr(renderers, "_gl_backend", lambda: "no_such_backend")
+    assert isinstance(renderers.open_renderer(model, 32, 24, view, "auto"), Software)
     with pytest.raises(ValueError, match=r"GL renderer \(no_such_backend\) failed"):
-        render.open_renderer(model, 32, 24, view, "gl")
+        renderers.open_renderer(model, 32, 24, view, "gl")
     with pytest.raises(ValueError, match="must be one of auto, software, gl; got 'opengl'"):
-        render.open_renderer(model, 32, 24, view, "opengl")
+        renderers.open_renderer(model, 32, 24, view, "opengl")
 
 
 def started(task):

@@ -13,11 +13,12 @@ from jax.sharding import Mesh, PartitionSpec
 
 import envs
 from envs.mujoco import CHANNELS, TASKS, model
-from envs.mujoco.batch import Engine
-from envs.mujoco.c_engine import CEnv
+from envs.mujoco.locomotion import LocomotionTask
 from envs.mujoco.params import MujocoParams
+from envs.physics.c_engine import CEnv
+from tests.envs.physics.common import engine_of, params_of
 
-NOMINAL = np.ones((1, 3))
+NOMINAL = params_of(np.ones((1, 3)))
 
 
 def make(name, **options):
@@ -26,7 +27,7 @@ def make(name, **options):
 
 def start(engine, n=1, seed=0):
     noise = np.random.default_rng(seed).uniform(-1, 1, (n, engine.model.nq + engine.model.nv))
-    return engine.start(noise, np.ones((n, 3)))[1]
+    return engine.start(noise, params_of(np.ones((n, 3))))[1]
 
 
 def freshly_compiled(task, factors):
@@ -52,7 +53,7 @@ def freshly_compiled(task, factors):
 @pytest.mark.parametrize("factors", [(1.3, 1.0, 1.0), (0.7, 1.5, 1.0), (1.0, 0.5, 1.5)])
 def test_drift_moves_the_trajectory_as_a_freshly_compiled_model_does(name, factors):
     task = TASKS[name]
-    engine = Engine(task, "v5", tracks=False)
+    engine = engine_of(name)
     compiled = freshly_compiled(task, factors)
     data = mujoco.MjData(compiled)
     rows, plain = start(engine), start(engine)
@@ -60,9 +61,9 @@ def test_drift_moves_the_trajectory_as_a_freshly_compiled_model_does(name, facto
     rng = np.random.default_rng(1)
     for _ in range(10):
         action = rng.uniform(-1, 1, (1, compiled.nu))
-        rows = engine.step(rows, action, np.array([factors]), np.zeros(1)).rows
-        plain = engine.step(plain, action, NOMINAL, np.zeros(1)).rows
-        data.ctrl[:] = engine.control(action)[0]
+        rows = engine.step(rows, action, params_of([factors])).rows
+        plain = engine.step(plain, action, NOMINAL).rows
+        data.ctrl[:] = engine.task.control(np, None, None, action, NOMINAL).ctrl[0]
         mujoco.mj_step(compiled, data, task.frame_skip)
         np.testing.assert_allclose(rows[0, engine.positions], data.qpos, rtol=0, atol=1e-8)
         np.testing.assert_allclose(rows[0, engine.velocities], data.qvel, rtol=0, atol=1e-8)
@@ -77,11 +78,11 @@ def test_every_channel_changes_the_next_states_or_rewards(name, channel):
     results = []
     for value in (task.channels[0].low, task.channels[0].high):
         params = task.apply_drift(task.params, np.array([value], np.float32))
-        factors = np.array([[params.body_mass, params.joint_friction, params.geom_friction]], np.float64)
+        params = engine.params(np.array(params)[:, None])
         rows, rng, rewards = start(engine), np.random.default_rng(2), []
         for _ in range(60):  # long enough to fall on the ground, where friction begins to matter
             action = rng.uniform(-1, 1, (1, engine.model.nu))
-            step = engine.step(rows, action, factors, np.array([params.target_velocity], np.float64))
+            step = engine.step(rows, action, params)
             rows, rewards = step.rows, [*rewards, step.reward[0]]
         results.append((rows, np.array(rewards)))
     moved = np.abs(results[0][0] - results[1][0]).max()
@@ -92,8 +93,8 @@ def test_every_channel_changes_the_next_states_or_rewards(name, channel):
 def test_a_target_speed_rewards_being_close_to_it():
     plain, tracking = make("halfcheetah").env.engine, make("halfcheetah", channels=("target_velocity",)).env.engine
     rows, action = start(plain), np.full((1, 6), 0.3)
-    free = plain.step(rows, action, NOMINAL, np.zeros(1))
-    bound = tracking.step(rows, action, NOMINAL, np.array([4.0]))
+    free = plain.step(rows, action, NOMINAL)
+    bound = tracking.step(rows, action, params_of(np.ones((1, 3)), target=4.0))
     cost = 0.1 * 6 * 0.3**2
     np.testing.assert_allclose(bound.reward + cost, -np.abs(free.reward + cost - 4.0), rtol=1e-12)
     np.testing.assert_array_equal(bound.rows, free.rows)
@@ -150,7 +151,7 @@ def test_the_state_inside_jax_is_the_double_precision_state_to_the_last_bit():
     for i in range(30):
         action = np.random.default_rng(i).uniform(-1, 1, 6).astype(np.float32)
         obs, state, *_ = step(jax.random.key(0), state, jnp.asarray(action), params)
-        ours = engine.step(rows, action[None], NOMINAL, np.zeros(1))
+        ours = engine.step(rows, action[None], NOMINAL)
         rows = ours.rows
         np.testing.assert_array_equal(np.asarray(state.row).view(np.float64), rows[0])
         np.testing.assert_array_equal(obs, ours.obs[0].astype(np.float32))
@@ -189,17 +190,17 @@ def test_a_simulation_that_blows_up_is_reset_and_counted_and_harms_no_other(harm
 
 
 def test_which_batch_serves_a_call_changes_nothing():
-    engine = Engine(TASKS["halfcheetah"], "v5", tracks=False)
+    engine = engine_of("halfcheetah")
     rows, action = start(engine, 2), np.zeros((2, 6))
-    light, heavy = np.full((2, 3), 0.8), np.full((2, 3), 1.2)
-    first = engine.step(rows, action, light, np.zeros(2))
-    engine.step(first.rows, action, heavy, np.zeros(2))
+    light, heavy = params_of(np.full((2, 3), 0.8)), params_of(np.full((2, 3), 1.2))
+    first = engine.step(rows, action, light)
+    engine.step(first.rows, action, heavy)
     with engine._simulations(2, heavy):  # the only Batch there is is busy: another one is made
-        again = engine.step(rows, action, light, np.zeros(2))
-    back = engine.step(rows, action, light, np.zeros(2))
+        again = engine.step(rows, action, light)
+    back = engine.step(rows, action, light)
     for other in (again, back):
         np.testing.assert_array_equal(first.rows, other.rows)
-    fresh = Engine(TASKS["halfcheetah"], "v5", tracks=False).step(rows, action, light, np.zeros(2))
+    fresh = engine_of("halfcheetah").step(rows, action, light)
     np.testing.assert_array_equal(first.rows, fresh.rows)
 
 
@@ -231,9 +232,9 @@ def test_starts_have_gymnasiums_noise():
         params = jax.tree.map(jnp.asarray, make(name).params)
         _, state = jax.jit(jax.vmap(env.reset, (0, None)))(jax.random.split(jax.random.key(1), 400), params)
         rows = np.ascontiguousarray(state.row).view(np.float64)
-        position = rows[:, env.engine.positions] - env.engine.qpos0
-        assert np.abs(position).max() <= env.task.reset_noise_scale * 1.0001
-        np.testing.assert_allclose(position.std(), env.task.reset_noise_scale / np.sqrt(3), rtol=0.05)
+        position = rows[:, env.engine.positions] - env.engine.model.qpos0
+        assert np.abs(position).max() <= env.task.table.reset_noise_scale * 1.0001
+        np.testing.assert_allclose(position.std(), env.task.table.reset_noise_scale / np.sqrt(3), rtol=0.05)
         np.testing.assert_allclose(rows[:, env.engine.velocities].std(), velocity, rtol=0.05)
 
 
@@ -266,6 +267,6 @@ def test_a_missing_mujoco_is_one_sentence():
 def test_loading_a_model_says_nothing(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     model.load.cache_clear()
-    CEnv(TASKS["halfcheetah"])
+    CEnv(LocomotionTask(TASKS["halfcheetah"]))
     assert capfd.readouterr() == ("", "")
     assert not list(tmp_path.iterdir())

@@ -13,13 +13,16 @@ import pytest
 import envs
 from envs.core import step_with_keys
 from envs.mujoco import TASKS, model
-from envs.mujoco.batch import Engine
-from envs.mujoco.mjx_engine import DERIVED, Derived, MjxState
 from envs.mujoco.params import MujocoParams
+from envs.physics.derived import DERIVED, Derived
+from envs.physics.fields import FACTORS as ALL_FACTORS
+from envs.physics.fields import scaled_fields
+from envs.physics.mjx_engine import MjxState
+from tests.envs.physics.common import FACTORS, engine_of
+from tests.envs.physics.common import params_of as params64
 
 N = 8
 STEPS = 20
-FACTORS = ("body_mass", "joint_friction", "geom_friction")
 COMPILED = ("hopper", "halfcheetah", "ant")  # Walker2d is Hopper with two legs; Humanoid compiles for long
 
 #: Largest difference, relative to 1 + |value|, (from equal states, after 20 steps of their own). What remains is
@@ -38,18 +41,18 @@ PARITY = {
 def random_states(engine, rng, steps=10):
     """Rows (N, R) of copies that have come down to the floor."""
     noise = rng.uniform(-1, 1, (N, engine.model.nq + engine.model.nv))
-    _, rows = engine.start(noise, np.ones((N, 3)))
+    _, rows = engine.start(noise, params64(np.ones((N, 3))))
     for _ in range(steps):
-        rows = engine.step(rows, rng.uniform(-1, 1, (N, engine.model.nu)), np.ones((N, 3)), np.zeros(N)).rows
+        rows = engine.step(rows, rng.uniform(-1, 1, (N, engine.model.nu)), params64(np.ones((N, 3)))).rows
     return rows
 
 
 def state_of(engine, rows):
     """Rows of the C engine as states of MJX."""
-    columns = [engine._columns(name) for name in ("qpos", "qvel", "qacc_warmstart")]
+    columns = [engine.columns(name) for name in ("qpos", "qvel", "qacc_warmstart")]
     parts = [jnp.asarray(rows[:, at], jnp.float32) for at in columns]
-    obs, zero = jnp.zeros((len(rows), engine.obs_size), jnp.float32), jnp.zeros(len(rows), jnp.int32)
-    return MjxState(*parts, jnp.asarray(rows[:, -1], jnp.float32), obs, zero, zero)
+    obs, zero = jnp.zeros((len(rows), engine.task.obs_size), jnp.float32), jnp.zeros(len(rows), jnp.int32)
+    return MjxState(*parts, jnp.asarray(rows[:, -1:], jnp.float32), obs, zero, zero)
 
 
 def params_of(factors):
@@ -62,7 +65,7 @@ def params_of(factors):
 def pair_of(name):
     """Both engines of a task and one compiled step of N copies, each with its own parameters."""
     task = envs.make(name, engine="mjx")
-    engine = Engine(TASKS[name], "v5", tracks=False)
+    engine = engine_of(name)
 
     def one(key, state, action, params):
         return step_with_keys(task.env, jax.random.clone(key), key, state, action, params)
@@ -93,11 +96,11 @@ def difference(ours, theirs):
 @pytest.mark.parametrize("name", TASKS)
 def test_random_actions_give_the_numbers_of_the_c_engine(name):
     pair = pair_of(name)
-    params, ones, rows = params_of(np.ones((N, 3))), np.ones((N, 3)), pair.rows
+    params, ones, rows = params_of(np.ones((N, 3))), params64(np.ones((N, 3))), pair.rows
     own, single, free, ended = state_of(pair.engine, rows), 0.0, 0.0, np.zeros(N, bool)
     for k in range(STEPS):
         action = actions(pair, k)
-        theirs = pair.engine.step(rows, action, ones, np.zeros(N))
+        theirs = pair.engine.step(rows, action, ones)
         _, _, reward, terminated, _, info = pair.step(state_of(pair.engine, rows), action, params)
         single = max(single, difference(info["final_observation"], theirs.obs), difference(reward, theirs.reward))
         np.testing.assert_array_equal(terminated, theirs.terminated)
@@ -118,7 +121,7 @@ def test_drift_changes_a_step_as_it_does_in_the_c_engine(pair, factor):
     action, nominal = actions(pair, 99), np.ones((N, 3))
     effects = []
     for values in (nominal, factors):
-        theirs = pair.engine.step(pair.rows, action, values, np.zeros(N)).obs
+        theirs = pair.engine.step(pair.rows, action, params64(values)).obs
         info = pair.step(state_of(pair.engine, pair.rows), action, params_of(values))[-1]
         effects.append((np.asarray(info["final_observation"]), theirs))
     ours, theirs = (after - before for before, after in zip(*effects, strict=True))
@@ -175,17 +178,17 @@ def test_the_time_limit_truncates(pair):
 @pytest.mark.parametrize("name", TASKS)
 def test_a_start_is_the_c_engines(name):
     env = envs.make(name, engine="mjx").env
-    engine = Engine(TASKS[name], "v5", tracks=False)
+    engine = engine_of(name)
     assert env.spec == envs.make(name, engine="mujoco").env.spec
     keys = jax.random.split(jax.random.key(1), 4)
     factors = np.ones((4, 3))
     factors[:, 0] = [0.7, 1.0, 1.0, 1.3]
     obs, state = jax.jit(jax.vmap(env.reset))(keys, params_of(factors))
-    moved = np.asarray(state.qpos) - engine.qpos0
+    moved = np.asarray(state.qpos) - engine.model.qpos0
     noise = np.concatenate([moved, state.qvel], axis=1) / TASKS[name].reset_noise_scale
-    theirs, rows = engine.start(noise, factors.astype(np.float32).astype(np.float64))
+    theirs, rows = engine.start(noise, params64(factors.astype(np.float32)))
     np.testing.assert_allclose(obs, theirs, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(state.anchor, rows[:, -1], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(state.memory, rows[:, -1:], rtol=0, atol=1e-6)
     assert np.abs(noise).max() > 0.1
     assert not state.faults.any()
 
@@ -193,10 +196,10 @@ def test_a_start_is_the_c_engines(name):
 @pytest.mark.parametrize("name", TASKS)
 def test_derived_constants_are_those_mujoco_computes(name):
     compiled = model.load(TASKS[name].xml)
-    derived = jax.jit(Derived(compiled))
+    derived = jax.jit(Derived(compiled, ALL_FACTORS["body_mass"]))
     scaled, data = copy.deepcopy(compiled), mujoco.MjData(compiled)
     for factor in (0.3, 0.7, 0.93, 1.21, 1.5, 3.0):
-        for field, value in model.scaled_fields(compiled, "body_mass", np.float64(np.float32(factor))).items():
+        for field, value in scaled_fields(compiled, ALL_FACTORS["body_mass"], np.float64(np.float32(factor))).items():
             getattr(scaled, field)[:] = value
         mujoco.mj_setConst(scaled, data)
         ours = derived(jnp.float32(factor))

@@ -1,84 +1,14 @@
-"""Pictures of MuJoCo models: with MuJoCo's own OpenGL renderer, or in NumPy on a machine that has neither a screen nor
-a GL library. Both look at the model through the same camera, which follows the torso.
-"""
+"""MuJoCo models drawn in NumPy, for machines that have neither a screen nor a GL library."""
 
-import copy
-import os
-import subprocess
-import sys
-import warnings
-from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 
-from envs.mujoco import model as models
-from envs.mujoco.raster import NEAR, SHAPES, Camera, Shape, checker
+from envs.physics.fields import physics_library
+from envs.render.raster import NEAR, SHAPES, Camera, Shape, checker
+from envs.render.view import View
 
-__all__ = ["RENDERERS", "Renderer", "Software", "View", "open_renderer", "view_of"]
-
-RENDERERS = ("auto", "software", "gl")
-
-
-class View(NamedTuple):
-    """From where a model is looked at: MuJoCo's free camera about the torso, at a fixed height."""
-
-    distance: float  # metres
-    height: float  # of the point looked at, metres
-    azimuth: float = 90.0  # degrees
-    elevation: float = -10.0
-
-
-VIEWS = {
-    "hopper": View(3.0, 0.74),
-    "halfcheetah": View(2.6, 0.5),
-    "walker2d": View(3.0, 0.74),
-    "ant": View(3.8, 0.35, 60.0, -28.0),
-    "humanoid": View(3.1, 0.8, 60.0, -12.0),
-}
-
-
-def view_of(name: str, model: Any) -> View:
-    """From where task ``name`` is looked at; a model nobody has chosen a view for, from the side."""
-    return VIEWS.get(name) or View(1.5 * float(model.stat.extent), float(model.stat.center[2]))
-
-
-class Renderer(Protocol):
-    """Turns positions into pictures."""
-
-    def draw(self, qpos: np.ndarray) -> np.ndarray:
-        """Picture (height, width, 3) uint8 of the model at positions (nq,)."""
-        ...
-
-    def close(self) -> None:
-        """Give back what the renderer holds."""
-        ...
-
-
-def open_renderer(model: Any, width: int, height: int, view: View, which: str = "auto") -> Renderer:
-    """A renderer of ``model`` (an ``MjModel``) at ``width`` x ``height`` pixels.
-
-    Args:
-      which: ``gl``, ``software``, or ``auto``: GL where it works.
-
-    Raises:
-      ValueError: an unknown renderer, GL that does not work here, a geom that cannot be drawn.
-    """
-    if which not in RENDERERS:
-        raise ValueError(f"renderer must be one of {', '.join(RENDERERS)}; got '{which}'")
-    backend = None if which == "software" else _gl_backend()
-    if backend is not None:
-        try:
-            return _GL(model, width, height, view, backend)
-        except Exception as error:  # whatever a driver may say
-            if which == "gl":
-                raise ValueError(f"MuJoCo's GL renderer ({backend}) failed: {str(error).splitlines()[0]}") from None
-    if which == "gl":
-        raise ValueError(
-            "MuJoCo's GL renderer does not work here (tried MUJOCO_GL="
-            f"{', '.join(_candidates())}); use the renderer software, or auto"
-        )
-    return Software(model, width, height, view)
+__all__ = ["Software"]
 
 
 class Software:
@@ -94,7 +24,7 @@ class Software:
     EDGE = np.linspace(0, 2 * np.pi, 20, endpoint=False)  # directions in which the outline of a shadow is found
 
     def __init__(self, model: Any, width: int, height: int, view: View) -> None:
-        mujoco = models.physics_library()
+        mujoco = physics_library()
         self.model, self.data, self.view, self.size = model, mujoco.MjData(model), view, (width, height)
         self.camera = Camera(width * self.OVERSAMPLING, height * self.OVERSAMPLING, view.azimuth, view.elevation)
         self.move = mujoco.mj_kinematics
@@ -232,75 +162,3 @@ def _packed(colours: np.ndarray) -> np.ndarray:
     """(...) uint32 of (..., 3) in [0, 255]: a pixel is one number, which is moved faster than three."""
     red, green, blue = np.moveaxis(colours.astype(np.uint32), -1, 0)
     return red | green << 8 | blue << 16
-
-
-class _GL:
-    """``mujoco.Renderer`` on one backend of OpenGL."""
-
-    def __init__(self, model: Any, width: int, height: int, view: View, backend: str) -> None:
-        from importlib import import_module
-
-        mujoco = models.physics_library()
-        from mujoco.rendering.classic import gl_context
-
-        # Which backend serves is decided when mujoco is imported, which may be long past.
-        gl_context.GLContext = import_module(f"mujoco.{backend}").GLContext
-        self.model = copy.copy(model)  # the size of the frame buffer stands in the model
-        self.model.vis.global_.offwidth, self.model.vis.global_.offheight = width, height
-        self.data, self.forward = mujoco.MjData(self.model), mujoco.mj_forward
-        self.camera = mujoco.MjvCamera()
-        self.camera.azimuth, self.camera.elevation, self.camera.distance = view.azimuth, view.elevation, view.distance
-        self.height = view.height
-        self.renderer = mujoco.Renderer(self.model, height, width)
-
-    def draw(self, qpos: np.ndarray) -> np.ndarray:
-        """Picture (height, width, 3) uint8 of the model at positions (nq,)."""
-        self.data.qpos[:] = qpos
-        self.forward(self.model, self.data)
-        self.camera.lookat[:] = [*self.data.xpos[min(1, self.model.nbody - 1), :2], self.height]
-        self.renderer.update_scene(self.data, self.camera)
-        return self.renderer.render()
-
-    def close(self) -> None:
-        """Give back the GL context."""
-        self.renderer.close()
-
-
-PROBE = """
-import mujoco
-model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><light pos='0 0 2'/><geom size='.3'/></worldbody></mujoco>")
-data = mujoco.MjData(model)
-mujoco.mj_forward(model, data)
-with mujoco.Renderer(model, 32, 32) as renderer:
-    renderer.update_scene(data)
-    raise SystemExit(0 if renderer.render().std() > 0 else 1)
-"""
-
-
-def _candidates() -> list[str]:
-    chosen = os.environ.get("MUJOCO_GL", "").lower().strip()
-    if chosen in ("egl", "osmesa", "glfw"):
-        return [chosen]
-    return ["egl", "osmesa", *(["glfw"] if os.environ.get("DISPLAY") else [])]
-
-
-@cache
-def _gl_backend() -> str | None:
-    """A backend of OpenGL that draws, tried in a process of its own: a bad driver may end the one it runs in."""
-    for backend in _candidates():
-        try:
-            with warnings.catch_warnings():
-                # JAX fears that a fork of its threads goes on as a Python process; this one becomes another program.
-                warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
-                result = subprocess.run(
-                    [sys.executable, "-c", PROBE],
-                    env={**os.environ, "MUJOCO_GL": backend},
-                    capture_output=True,
-                    timeout=60,
-                    check=False,
-                )
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if result.returncode == 0:
-            return backend
-    return None

@@ -6,85 +6,81 @@ travel as pairs of uint32 and lose no bit.
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from envs.core import EnvSpec, Step
-from envs.host import Packed, on_host, usable_cores
-from envs.mujoco.batch import Engine
-from envs.mujoco.locomotion import Locomotion
-from envs.mujoco.params import MujocoParams, reset_noise
+from envs.physics.batch import Engine
+from envs.physics.host import Packed, on_host, usable_cores
+from envs.physics.protocol import PhysicsTask
 
-__all__ = ["CEnv", "MujocoState"]
+__all__ = ["CEnv", "CState"]
 
 Array = jax.Array
 
 
-class MujocoState(NamedTuple):
+class CState(NamedTuple):
     """One episode, and what outlives it."""
 
-    row: Array  # (2 R,) uint32: MuJoCo's integration state and the anchor, float64 as pairs of words
+    row: Array  # (2 R,) uint32: MuJoCo's integration state and the task's memory, float64 as pairs of words
     obs: Array  # (S,) float32, the newest observation
     time: Array  # () int32, control steps of this episode
     faults: Array  # () int32, times MuJoCo reported this copy as bad since it was created; survives resets
 
 
 class CEnv:
-    """A Gymnasium locomotion task on MuJoCo's C engine, behind the interface of `envs.core.Env`.
+    """A physics task on MuJoCo's C engine, behind the interface of `envs.core.Env`.
 
     A copy that MuJoCo reports as bad (a number that is not finite, an error) ends its episode by truncation with
     reward 0 and its last good observation as successor; ``state.faults`` counts it.
     """
 
-    def __init__(self, task: Locomotion, version: str = "v5", tracks: bool = False) -> None:
+    def __init__(self, task: PhysicsTask) -> None:
         self.task = task
         # One XLA device per core means one Batch per core, too.
-        self.engine = Engine(task, version, tracks, max(1, usable_cores() // len(jax.local_devices())))
-        compiled = self.engine.model
-        self.spec = EnvSpec(self.engine.obs_size, compiled.nu, task.time_limit)
+        self.engine = Engine(task, max(1, usable_cores() // len(jax.local_devices())))
+        self.spec = EnvSpec(task.obs_size, task.action_size, task.time_limit)
+        self._columns = len(task.params)
         start, step = self._words + self.spec.obs_size, self._words + 2 * self.spec.obs_size + 4
         self._start = on_host(self._host_start, start)
         self._step = on_host(partial(self._host_step, False), step)
         self._step_and_reset = on_host(partial(self._host_step, True), step)
 
-    def reset(self, key: Array, params: MujocoParams) -> tuple[Array, MujocoState]:
-        """A new episode with Gymnasium's reset noise."""
-        inputs = Packed.traced(None, self._params(params), self._noise(key))
+    def reset(self, key: Array, params: Any) -> tuple[Array, CState]:
+        """A new episode."""
+        inputs = Packed.traced(None, self._params(params), self.task.noise(key))
         words = self._start(inputs[None])[0]
         row, obs = words[: self._words], Packed.floats_of(words[self._words :])
-        return obs, MujocoState(row, obs, jnp.int32(0), jnp.int32(0))
+        return obs, CState(row, obs, jnp.int32(0), jnp.int32(0))
 
-    def step(self, key: Array, state: MujocoState, action: Array, params: MujocoParams) -> Step:
-        """One control step; ``action`` (A,) in [-1, 1] spans the actuators' range."""
+    def step(self, key: Array, state: CState, action: Array, params: Any) -> Step:
+        """One control step under ``action`` (A,) in [-1, 1]."""
         del key  # the physics has no noise
         return self._advance(state, action, params, None)
 
-    def autoreset(
-        self, key_step: Array, key_reset: Array, state: MujocoState, action: Array, params: MujocoParams
-    ) -> Step:
+    def autoreset(self, key_step: Array, key_reset: Array, state: CState, action: Array, params: Any) -> Step:
         """`envs.core.autoreset_step` with the new start computed in the callback of the step."""
         del key_step
-        return self._advance(state, action, params, self._noise(key_reset))
+        return self._advance(state, action, params, self.task.noise(key_reset))
 
-    def faults(self, state: MujocoState) -> Array:
+    def faults(self, state: CState) -> Array:
         """() int32, simulations that MuJoCo reported as bad, over all copies in ``state``."""
         return jnp.sum(state.faults)
 
-    def _noise(self, key: Array) -> Array:
-        return reset_noise(key, self.task, self.engine.model)
-
     @staticmethod
-    def _params(params: MujocoParams) -> Array:
+    def _params(params: Any) -> Array:
         return jnp.stack([jnp.asarray(value, jnp.float32) for value in params])
 
     @property
     def _words(self) -> int:
         return 2 * self.engine.row_size
 
-    def _advance(self, state: MujocoState, action: Array, params: MujocoParams, noise: Array | None) -> Step:
+    def _advance(self, state: CState, action: Array, params: Any, noise: Array | None) -> Step:
+        chex.assert_shape(action, (self.spec.action_size,))  # the host cuts its record by position
         s = self.spec.obs_size
         time = state.time.astype(jnp.float32)[None]
         floats = [self._params(params), time, action] + ([] if noise is None else [noise])
@@ -98,21 +94,22 @@ class CEnv:
             obs, time = final, state.time + 1
         else:
             time = jnp.where(terminated + truncated > 0, 0, state.time + 1)
-        state = MujocoState(row, obs, time, state.faults + bad.astype(jnp.int32))
+        state = CState(row, obs, time, state.faults + bad.astype(jnp.int32))
         return obs, state, reward, terminated > 0, truncated > 0, {"final_observation": final}
 
-    # Host side: (n, words) in, (n, words) out.
+    # Host side: (n, words) in, (n, words) out. A record's floats: parameters, then time and action, then noise.
 
     def _host_start(self, words: np.ndarray) -> np.ndarray:
         _, inputs = Packed.split(words, 0)
-        obs, rows = self.engine.start(inputs[:, 4:], inputs[:, :3].astype(np.float64))
+        p = self._columns
+        obs, rows = self.engine.start(inputs[:, p:], self.engine.params(inputs[:, :p].T))
         return Packed.join(rows, obs.astype(np.float32))
 
     def _host_step(self, reset: bool, words: np.ndarray) -> np.ndarray:
         before, inputs = Packed.split(words, self.engine.row_size)
-        s, a = self.spec.obs_size, self.spec.action_size
-        factors, target, time = inputs[:, :3].astype(np.float64), inputs[:, 3].astype(np.float64), inputs[:, 4]
-        obs, reward, terminated, rows, bad = self.engine.step(before, inputs[:, 5 : 5 + a], factors, target)
+        s, a, p = self.spec.obs_size, self.spec.action_size, self._columns
+        params, time, rest = self.engine.params(inputs[:, :p].T), inputs[:, p], inputs[:, p + 1 :]
+        obs, reward, terminated, rows, bad = self.engine.step(before, rest[:, :a], params)
         truncated = time + 1 >= self.task.time_limit
         if bad.any():
             reward[bad], terminated[bad], truncated[bad] = 0.0, False, True
@@ -124,5 +121,6 @@ class CEnv:
         if reset:
             ended = np.flatnonzero(terminated | truncated)
             if ended.size:
-                out[ended, :s], rows[ended] = self.engine.start(inputs[ended, 5 + a :], factors[ended])
+                fresh = type(params)(*(column[ended] for column in params))
+                out[ended, :s], rows[ended] = self.engine.start(rest[ended, a:], fresh)
         return Packed.join(rows, out)

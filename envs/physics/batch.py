@@ -1,0 +1,225 @@
+"""Many copies of a physics task on MuJoCo's C engine, in double precision and plain NumPy.
+
+`Engine` is a pure function of its arguments although a `mujoco.batch.Batch` is not: state rows go in and come out,
+and which Batch serves a call changes nothing but speed. Nothing here touches JAX, because it runs inside callbacks of
+JAX, and a callback that waits for a computation may wait for the one that waits for it.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from envs.physics.fields import physics_library, scaled_fields
+from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, check, lasting
+
+__all__ = ["Engine", "Transition64"]
+
+APPLIED = Drive._fields  # all of them are part of a state row
+
+
+class Transition64(NamedTuple):
+    """A control step of n copies in double precision; `bad` ones carry no meaning but that."""
+
+    obs: np.ndarray  # (n, S)
+    reward: np.ndarray  # (n,)
+    terminated: np.ndarray  # (n,) bool
+    rows: np.ndarray  # (n, R)
+    bad: np.ndarray  # (n,) bool
+
+
+class _Simulations:
+    """One Batch of ``n`` simulations with its views; serves one call at a time."""
+
+    def __init__(self, task: PhysicsTask, n: int, threads: int) -> None:
+        mujoco = physics_library()
+        self.task = task
+        # Some forces are not part of a step: they are computed from each simulation's own data afterwards.
+        self.forces = [name for name in task.fields if name in FORCES]
+        self.batch = mujoco.batch.Batch(task.model, n, min(threads, n), persistent=bool(self.forces))
+        self.data = mujoco.MjData(task.model)
+        self.fields = {name: self.batch.expand(name) for factor in task.scales.values() for name, _ in factor.fields}
+        self.factors = np.ones((n, len(task.scales)))
+        if any(factor.derives for factor in task.scales.values()):
+            self.batch.set_const()
+        self.now = Physics(qpos=self.batch.bind("qpos"), qvel=self.batch.bind("qvel"))
+        bound = {name: _shaped(name, self.batch.bind(name)) for name in task.fields if name not in FORCES}
+        self.views = vars(self.now) | bound
+        self.applied = {name: self.batch.bind(name) for name in APPLIED}
+        self.velocity_stage = mujoco.mjtStage.mjSTAGE_VEL
+        first, last = mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADCTRL
+        self.alarms = self.batch.warning[:, int(first) : int(last) + 1, 1]
+        self.post_constraint = mujoco.mj_rnePostConstraint
+        self.error = mujoco.batch.SimulationError
+
+    def scale(self, factors: np.ndarray) -> None:
+        """Put the factors (n, F) in force; derived constants follow where what they derive from changed."""
+        before, self.factors = self.factors, np.full_like(factors, np.nan)  # unknown, should something below fail
+        for at, factor in enumerate(self.task.scales.values()):
+            changed = np.flatnonzero(factors[:, at] != before[:, at])
+            if not changed.size:
+                continue
+            for field, value in scaled_fields(self.task.model, factor, factors[changed, at]).items():
+                self.fields[field][changed] = value
+            if factor.derives:
+                self.batch.set_const(changed)
+        self.factors = factors.copy()
+
+    def step(self, rows: np.ndarray, control: Callable[[Physics], Drive]) -> tuple[Drive, np.ndarray]:
+        """Advance all by one control step; returns the last drive and which ones (n,) MuJoCo reported as bad."""
+        task, bad = self.task, np.zeros(rows.shape[0], bool)
+        self.batch.state[:] = rows
+        if lasting(task):
+            drive = self._apply(control(self.now))
+            self._call(bad, self.batch.step, nstep=task.substeps)
+        else:
+            for _ in range(task.substeps):
+                drive = self._apply(control(self.now))
+                self._call(bad, self.batch.step, nstep=1)
+                self.now.qvel[:] = task.settle(np, self.now.qpos, self.now.qvel)
+        if task.fresh:
+            self._call(bad, self.batch.forward, stage=self.velocity_stage)
+        if self.alarms.any():
+            # MuJoCo puts a simulation that blew up back to its start and goes on; that is not a step anybody took.
+            bad |= self.alarms.any(axis=1)
+            self.alarms[:] = 0
+        if not np.isfinite(self.batch.state).all():
+            bad |= ~np.isfinite(self.batch.state).all(axis=1)
+        return drive, bad
+
+    def _apply(self, drive: Drive) -> Drive:
+        for name, value in zip(APPLIED, drive, strict=True):
+            if value is not None:
+                self.applied[name][:] = value
+        return drive
+
+    def _call(self, bad: np.ndarray, function: Callable[..., Any], **options: Any) -> None:
+        try:
+            function(**options)
+        except self.error as error:  # the others ran to completion
+            bad[error.ids] = True
+
+    def physics(self) -> Physics:
+        """Views of what the newest call left, and the forces it implies."""
+        if not self.forces:
+            return Physics(**self.views)
+        batch, data, model = self.batch, self.data, self.task.model
+        found = {name: np.empty((batch.nsim, *getattr(data, name).shape)) for name in self.forces}
+        for i in range(batch.nsim):
+            batch.get_data(i, data)
+            self.post_constraint(model, data)
+            for name, values in found.items():
+                values[i] = getattr(data, name)
+        return Physics(**self.views, **found)
+
+
+def _shaped(name: str, values: np.ndarray) -> np.ndarray:
+    """Rotation matrices as such: MuJoCo's C arrays have them as rows of nine, MJX's as (3, 3)."""
+    return values.reshape(*values.shape[:-1], 3, 3) if name.endswith("mat") else values
+
+
+class Engine:
+    """Control steps and starts of many copies in double precision; plain NumPy, pure, callable from any thread.
+
+    Parameters are a NamedTuple of ``task.params``' kind with arrays (n,) float64.
+    """
+
+    def __init__(self, task: PhysicsTask, threads: int = 1) -> None:
+        """See `envs.physics.protocol.check` for what is refused."""
+        check(task)
+        mujoco = physics_library()
+        self.task, self.threads = task, threads
+        self.model = compiled = task.model
+        data = mujoco.MjData(compiled)
+        self.spec = mujoco.mjtState.mjSTATE_INTEGRATION
+        self.default = np.empty(mujoco.mj_stateSize(compiled, self.spec))
+        mujoco.mj_getState(compiled, data, self.default, self.spec)
+        self.positions, self.velocities = self.columns("qpos"), self.columns("qvel")
+        self.row_size = self.default.size + task.memory_size
+        self._free: dict[int, list[_Simulations]] = {}
+        self._lock = threading.Lock()
+
+    def columns(self, name: str) -> slice:
+        """Where a field of ``MjData`` stands in a state row."""
+        mujoco = physics_library()
+        probe, row = mujoco.MjData(self.model), np.empty_like(self.default)
+        getattr(probe, name)[:] = np.nan
+        mujoco.mj_getState(self.model, probe, row, self.spec)
+        at = np.flatnonzero(np.isnan(row))
+        return slice(at[0], at[-1] + 1)
+
+    def params(self, columns: Sequence[np.ndarray] | np.ndarray) -> Any:
+        """The task's parameters of columns (P, n), in the order of their names."""
+        return type(self.task.params)(*np.asarray(columns, np.float64))
+
+    @contextmanager
+    def _simulations(self, n: int, params: Any):
+        """A Batch nobody else is using, if possible one that has these factors in force already."""
+        factors = np.array([getattr(params, name) for name in self.task.scales]).reshape(-1, n).T
+        with self._lock:
+            free = self._free.setdefault(n, [])
+            at = next((i for i, sims in enumerate(free) if np.array_equal(sims.factors, factors)), 0)
+            sims = free.pop(at) if free else None
+        if sims is None:
+            sims = _Simulations(self.task, n, self.threads)
+        try:
+            if not np.array_equal(sims.factors, factors):
+                sims.scale(factors)
+            yield sims
+        finally:
+            with self._lock:
+                self._free[n].append(sims)
+
+    def row(self, state: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        """Rows (n, R) from MuJoCo's integration states (n, R - M) and memories (n, M)."""
+        return np.concatenate([state, memory], axis=1)
+
+    def start(self, noise: np.ndarray, params: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Observations (n, S) and rows (n, R) of new episodes from ``noise`` (n, K)."""
+        task, n = self.task, noise.shape[0]
+        rows = np.repeat(self.default[None], n, axis=0)
+        qpos, qvel, memory = task.start(np, np.asarray(noise, np.float64), params)
+        rows[:, self.positions], rows[:, self.velocities] = qpos, qvel
+        physics = Physics(qpos=qpos, qvel=qvel, **self._at_rest(qpos, qvel))
+        obs, memory = task.opening(np, physics, memory, params)
+        self._expect("opening", obs, memory, n)
+        return obs, self.row(rows, memory)
+
+    def _at_rest(self, qpos: np.ndarray, qvel: np.ndarray) -> dict[str, np.ndarray]:
+        """What follows from positions and velocities alone."""
+        if not self.task.start_fields:
+            return {}
+        mujoco, model = physics_library(), self.model
+        data = mujoco.MjData(model)
+        found = {name: np.empty((len(qpos), *getattr(data, name).shape)) for name in self.task.start_fields}
+        for i in range(len(qpos)):
+            data.qpos[:], data.qvel[:] = qpos[i], qvel[i]
+            mujoco.mj_kinematics(model, data)
+            mujoco.mj_comPos(model, data)
+            mujoco.mj_comVel(model, data)
+            for name, values in found.items():
+                values[i] = getattr(data, name)
+        return {name: _shaped(name, values) for name, values in found.items()}
+
+    def _expect(self, function: str, obs: np.ndarray, memory: np.ndarray, n: int) -> None:
+        for what, value, size in (("obs", obs, self.task.obs_size), ("memory", memory, self.task.memory_size)):
+            if np.shape(value) != (n, size):
+                shape = np.shape(value)
+                raise ValueError(
+                    f"task '{self.task.name}': {function} must return {what} of shape {(n, size)}; got {shape}"
+                )
+
+    def step(self, rows: np.ndarray, action: np.ndarray, params: Any) -> Transition64:
+        """One control step of ``rows`` (n, R) without resets; ``action`` (n, A) in [-1, 1]."""
+        task, n, size = self.task, rows.shape[0], self.default.size
+        action, memory = np.asarray(action, np.float64), rows[:, size:]
+        with self._simulations(n, params) as sims:
+            drive, bad = sims.step(rows[:, :size], lambda now: task.control(np, now, memory, action, params))
+            obs, reward, terminated, after = task.outcome(np, sims.physics(), memory, action, drive, params)
+            self._expect("outcome", obs, after, n)
+            # Copies: a task may hand out what the next call overwrites.
+            return Transition64(
+                np.array(obs), np.array(reward), np.array(terminated), self.row(sims.batch.state, after), bad
+            )

@@ -1,0 +1,96 @@
+"""Which fields of a MuJoCo model a drift factor multiplies, and the model those fields belong to."""
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["FACTORS", "Factor", "Field", "nominal", "physics_library", "scaled_fields"]
+
+
+class Field(NamedTuple):
+    """Entries of one model field that a factor multiplies."""
+
+    name: str  # of MjModel, or "opt.<name>" of its options
+    where: Callable[[Any], np.ndarray] | None = None  # MjModel -> 1.0 where it acts, else 0.0; None: everywhere
+
+
+class Factor(NamedTuple):
+    """All that one parameter multiplies; a factor of 1 leaves every bit of the model as it is."""
+
+    fields: tuple[Field, ...]
+    derives: bool = False  # MuJoCo derives constants from these fields (mj_setConst)
+
+
+def _sliding(model: Any) -> np.ndarray:
+    return np.array([1.0, 0.0, 0.0])  # columns of geom_friction: sliding, torsional, rolling
+
+
+def _driven_joints(model: Any) -> np.ndarray:
+    """(nv,) 1.0 at hinges and slides: the damping of a free or ball joint is drag, not a property of a joint."""
+    mujoco = physics_library()
+    kinds = model.jnt_type[model.dof_jntid]
+    return np.isin(kinds, (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)).astype(np.float64)
+
+
+def _velocity_gain(model: Any) -> np.ndarray:
+    """(nu, size) 1.0 at the coefficient of the velocity in an actuator's bias, ``-kv`` of a position servo."""
+    mask = np.zeros_like(model.actuator_biasprm)
+    mask[:, 2] = 1.0
+    return mask
+
+
+#: Factors with a meaning of their own, for the ``scales`` of a task. ``joint_friction`` is viscous and dry friction of
+#: all joints, free ones included; ``joint_damping`` is what simulators with driven joints call so: the viscous damping
+#: of hinges and slides together with the velocity gain of their servos. Both scale ``dof_damping``: take one.
+FACTORS: Mapping[str, Factor] = {
+    "body_mass": Factor((Field("body_mass"), Field("body_inertia")), derives=True),
+    "joint_friction": Factor((Field("dof_damping"), Field("dof_frictionloss"))),
+    "joint_damping": Factor((Field("dof_damping", _driven_joints), Field("actuator_biasprm", _velocity_gain))),
+    "geom_friction": Factor((Field("geom_friction", _sliding),)),
+    "gravity": Factor((Field("opt.gravity"),)),
+}
+
+
+def physics_library() -> ModuleType:
+    """The ``mujoco`` module.
+
+    Raises:
+      ModuleNotFoundError: it is not installed; the text says what to install.
+    """
+    try:
+        import mujoco
+        import mujoco.batch
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"the MuJoCo tasks need '{error.name}', which is not installed: pip install 'aesjax[mujoco]'",
+            name=error.name,
+        ) from None
+    return mujoco
+
+
+def nominal(model: Any, field: str) -> np.ndarray:
+    """The array that ``field`` is in an ``MjModel``; ``opt.<name>`` is one of its options."""
+    for name in field.split("."):
+        model = getattr(model, name)
+    return model
+
+
+def scaled_fields(model: Any, factor: Factor, value: Any) -> dict[str, Any]:
+    """Model fields under one factor.
+
+    Args:
+      model: the nominal ``MjModel``.
+      value: () or (n,) array, of any array library.
+
+    Returns:
+      Field name -> array with the leading axes of ``value``. Derived constants are not among them.
+    """
+    fields = {}
+    for name, where in factor.fields:
+        unscaled = nominal(model, name)
+        by = value.reshape(*value.shape, *(1,) * unscaled.ndim)
+        # Written as a sum so that a factor of 1 leaves every bit as it is.
+        fields[name] = unscaled * (by if where is None else 1.0 + (by - 1.0) * where(model))
+    return fields

@@ -1,0 +1,205 @@
+"""The physics of one copy on MJX: a model under drift, what drives it, and MuJoCo's integrators.
+
+Integrators, contacts and the solver's tolerance are those of the compiled model. What differs from the C engine:
+
+* float32, and no PGS solver. A model that asks for it gets Newton: the same optimum, on Gymnasium's Humanoid 2e-5 from
+  PGS after one control step, closer than CG (6e-5).
+* A line search makes at most 10 steps, not 50: under ``vmap`` all of them are computed always. 8 already give the very
+  numbers of 50 on HalfCheetah, in half the time; 10 leave Humanoid's differences from the C engine as they are.
+* MJX regularises with ``body_invweight0`` and ``dof_invweight0`` (see `envs.physics.derived`), and scales its tolerance
+  by the mass matrix in force; it reads no other derived constant.
+"""
+
+import contextlib
+import copy
+import dataclasses
+import importlib
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs.physics.derived import Derived
+from envs.physics.fields import physics_library, scaled_fields
+from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, lasting
+
+__all__ = ["Stepper", "as_mjx_needs"]
+
+Array = jax.Array
+
+LINE_SEARCH = 10  # steps of the solver's line search
+
+# Runge and Kutta's classical scheme: how far each stage advances from the start of the step, and its share in the sum.
+_STRIDES = np.array([0.5, 0.5, 1.0, 0.0], np.float32)
+_SHARES = np.array([1 / 6, 1 / 3, 1 / 3, 1 / 6], np.float32)
+
+
+def _library() -> Any:
+    """MJX's modules. The parts of a step are not exported; pyproject.toml pins the version they belong to."""
+    physics_library()
+    with contextlib.redirect_stdout(io.StringIO()):  # MJX prints that the optional Warp is not there
+        for part in ("constraint", "forward", "io", "smooth", "solver", "types"):
+            importlib.import_module(f"mujoco.mjx._src.{part}")
+        return importlib.import_module("mujoco.mjx._src")
+
+
+@contextmanager
+def as_mjx_needs() -> Iterator[None]:
+    """MJX broadcasts between ranks, and GPUs multiply float32 matrices with 10 bits unless asked not to."""
+    with jax.numpy_rank_promotion("allow"), jax.default_matmul_precision("highest"):
+        yield
+
+
+class Stepper:
+    """Control steps of ``task`` on MJX, without its meaning; all methods trace MJX, inside `as_mjx_needs`."""
+
+    def __init__(self, task: PhysicsTask) -> None:
+        self.task = task
+        self.mjx = _library()
+        mujoco = physics_library()
+        self.compiled = compiled = copy.deepcopy(task.model)
+        if compiled.opt.solver == mujoco.mjtSolver.mjSOL_PGS:
+            compiled.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
+        compiled.opt.ls_iterations = min(LINE_SEARCH, compiled.opt.ls_iterations)
+        if compiled.na:
+            raise ValueError(f"{task.name}: actuators with a state are not carried from step to step")
+        if "sensordata" in task.fields:
+            raise ValueError(f"{task.name}: sensors are not computed on MJX; read the data fields they are made of")
+        deriving = {name: factor for name, factor in task.scales.items() if factor.derives}
+        if len(deriving) > 1:
+            both = " and ".join(deriving)
+            raise ValueError(f"{task.name}: on MJX derived constants may follow one parameter; got {both}")
+        self.derived = {name: Derived(compiled, factor) for name, factor in deriving.items()}
+        self.spatial = bool((compiled.jnt_type == mujoco.mjtJoint.mjJNT_FREE).any())
+        forward, kind = self.mjx.forward, mujoco.mjtIntegrator
+        known = {kind.mjINT_EULER: forward.euler, kind.mjINT_IMPLICITFAST: forward.implicit, kind.mjINT_RK4: None}
+        if compiled.opt.integrator not in known:
+            names = ", ".join(each.name for each in known)
+            raise ValueError(f"{task.name}: MJX integrates by {names}; got {kind(compiled.opt.integrator).name}")
+        self.integrator = known[kind(compiled.opt.integrator)]
+        # On the host, so that a program on any device takes them in as constants of its own.
+        self._model = jax.device_get(self.mjx.io.put_model(compiled, impl="jax"))
+        self._blank = jax.device_get(self.mjx.io.make_data(compiled, impl="jax"))
+
+    def scaled(self, params: Any) -> Any:
+        """MJX's model under the drift in force."""
+        fields: dict[str, Any] = {}
+        for name, derived in self.derived.items():
+            fields |= derived(getattr(params, name))
+        for name, factor in self.task.scales.items():
+            fields |= scaled_fields(self.compiled, factor, getattr(params, name))
+        model = jax.tree.map(jnp.asarray, self._model)
+        return model.tree_replace(fields) if fields else model
+
+    def _data(self, **fields: Array) -> Any:
+        return jax.tree.map(jnp.asarray, self._blank).replace(**fields)
+
+    def at_rest(self, qpos: Array, qvel: Array) -> Physics:
+        """What the unscaled model shows at the start of an episode."""
+        if not self.task.start_fields:
+            return Physics(qpos=qpos, qvel=qvel)
+        smooth, m = self.mjx.smooth, jax.tree.map(jnp.asarray, self._model)
+        d = smooth.kinematics(m, self._data(qpos=qpos, qvel=qvel))
+        d = smooth.com_vel(m, smooth.com_pos(m, d))
+        return Physics(qpos=qpos, qvel=qvel, **{name: _field(d, name) for name in self.task.start_fields})
+
+    def advance(
+        self, qpos: Array, qvel: Array, warmstart: Array, params: Any, control: Callable[[Physics], Drive]
+    ) -> tuple[Physics, Drive, Array]:
+        """One control step: its physics, its last drive, and the solver's next starting point (nv,)."""
+        task, m = self.task, self.scaled(params)
+        d = self._data(qpos=qpos, qvel=qvel, qacc_warmstart=warmstart)
+        drive = control(Physics(qpos=qpos, qvel=qvel))
+        if lasting(task):
+            d = self._integrated(m, _driven(d, drive), task.substeps)
+        else:
+
+            def substep(index: Array, carry: tuple[Any, Drive]) -> tuple[Any, Drive]:
+                d = carry[0]
+                drive = control(Physics(qpos=d.qpos, qvel=d.qvel))
+                d = self._integrated(m, _driven(d, drive), 1)
+                return d.replace(qvel=task.settle(jnp, d.qpos, d.qvel)), drive
+
+            d, drive = jax.lax.fori_loop(0, task.substeps, substep, (d, drive))
+        if task.fresh:
+            d = self.mjx.forward.fwd_velocity(m, self._placed(m, d))
+        if any(name in FORCES for name in task.fields):
+            d = self.mjx.smooth.rne_postconstraint(m, d)
+        fields = {name: _field(d, name) for name in task.fields}
+        return Physics(qpos=d.qpos, qvel=d.qvel, **fields), drive, d.qacc_warmstart
+
+    def _integrated(self, m: Any, d: Any, substeps: int) -> Any:
+        """``substeps`` of MuJoCo's under what drives ``d``."""
+        if self.integrator is None:
+            return self._runge_kutta(m, d, substeps)
+        step = lambda _, d: self.integrator(m, self._forward(m, d))  # noqa: E731
+        return jax.lax.fori_loop(0, substeps, step, d) if substeps > 1 else step(0, d)
+
+    def _placed(self, m: Any, d: Any) -> Any:
+        d = self.mjx.forward.fwd_position(m, d)
+        return self._realigned(m, d) if self.spatial and d._impl.contact.dist.shape[0] else d
+
+    def _forward(self, m: Any, d: Any) -> Any:
+        """MJX's ``forward``, with friction as in the C engine."""
+        forward, d = self.mjx.forward, self._placed(m, d)
+        d = forward.fwd_actuation(m, forward.fwd_velocity(m, d))
+        d = forward.fwd_acceleration(m, d)
+        if not d._impl.efc_J.size:  # nothing that could touch or bind: MJX's solver cannot be asked
+            return d.replace(qacc=d.qacc_smooth)
+        return self.mjx.solver.solve(m, d)
+
+    def _realigned(self, m: Any, d: Any) -> Any:
+        """``d`` with the C engine's friction between a capsule and the floor.
+
+        The pyramid of friction stands along the capsule. MJX turns it to a fixed direction where the capsule is
+        steeper than 60 degrees; the C engine, and this, never do. It moves Ant's observations by up to 1 in a step.
+        In a plane either direction is along the floor, and nothing needs to be turned.
+        """
+        contact = d._impl.contact
+        types = jnp.asarray(m.geom_type)[contact.geom]
+        plane, capsule = self.mjx.types.GeomType.PLANE, self.mjx.types.GeomType.CAPSULE
+        lying = (types[:, 0] == plane) & (types[:, 1] == capsule)
+        normal, axis = contact.frame[:, 0], d.geom_xmat[contact.geom[:, 1], :, 2]
+        along = axis - normal * jnp.sum(normal * axis, axis=-1, keepdims=True)
+        length = jnp.linalg.norm(along, axis=-1, keepdims=True)
+        along = along / jnp.maximum(length, 1e-6)
+        frame = jnp.stack([normal, along, jnp.cross(normal, along)], axis=1)
+        frame = jnp.where((lying & (length[:, 0] > 1e-6))[:, None, None], frame, contact.frame)
+        return self.mjx.constraint.make_constraint(m, d.tree_replace({"_impl.contact": contact.replace(frame=frame)}))
+
+    def _runge_kutta(self, m: Any, d: Any, substeps: int) -> Any:
+        """``substeps`` of MJX's steps as one loop over their stages.
+
+        MJX writes each stage out. A program then holds four copies of the physics and takes as much longer to
+        compile, which on two cores is minutes.
+        """
+        move, dt = self.mjx.forward._integrate_pos, m.opt.timestep
+
+        def stage(i: Array, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+            d, qpos, qvel, speed, acceleration = carry
+            d = self._forward(m, d)
+            last, share, stride = i % 4 == 3, jnp.asarray(_SHARES)[i % 4], jnp.asarray(_STRIDES)[i % 4]
+            speed, acceleration = speed + share * d.qvel, acceleration + share * d.qacc
+            next_qpos = move(m.jnt_type, qpos, jnp.where(last, speed, stride * d.qvel), dt)
+            next_qvel = qvel + dt * jnp.where(last, acceleration, stride * d.qacc)
+            d = d.replace(qpos=next_qpos, qvel=next_qvel, qacc_warmstart=jnp.where(last, d.qacc, d.qacc_warmstart))
+            qpos, qvel = jnp.where(last, next_qpos, qpos), jnp.where(last, next_qvel, qvel)
+            return d, qpos, qvel, jnp.where(last, 0.0, speed), jnp.where(last, 0.0, acceleration)
+
+        nothing = jnp.zeros_like(d.qvel)
+        return jax.lax.fori_loop(0, 4 * substeps, stage, (d, d.qpos, d.qvel, nothing, nothing))[0]
+
+
+def _driven(d: Any, drive: Drive) -> Any:
+    applied = {name: value for name, value in drive._asdict().items() if value is not None}
+    return d.replace(**{name: jnp.asarray(value, jnp.float32) for name, value in applied.items()})
+
+
+def _field(d: Any, name: str) -> Array:
+    """A data field by MuJoCo's name; MJX keeps some of them, by engine, in a part of their own."""
+    public = {field.name for field in dataclasses.fields(d)}
+    return getattr(d if name in public else d._impl, name)

@@ -1,0 +1,73 @@
+"""Pictures of a task's states, for people to look at: `scene_of` finds the painter of a task."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from envs.core import Task
+from envs.render.plane import PAINTERS
+from envs.render.renderers import RENDERERS, open_renderer
+from envs.render.view import view_of
+
+__all__ = ["RENDERERS", "Scene", "scene_of"]
+
+
+class Scene(Protocol):
+    """Draws one task."""
+
+    rate: float | None  # steps per second of the simulated world; None where a step has no duration
+
+    def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
+        """Picture (height, width, 3) uint8 of an episode so far.
+
+        Args:
+          states: of the environment, without a batch axis, on the host; the newest last.
+          params: those in force.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what the painter holds."""
+        ...
+
+
+def scene_of(task: Task, width: int, renderer: str = "auto") -> Scene:
+    """The painter of ``task``.
+
+    Args:
+      width: pixels; MuJoCo tasks are 4:3, the others square.
+      renderer: ``gl`` (MuJoCo tasks only), ``software``, or ``auto``: GL where it works.
+
+    Raises:
+      ValueError: an unknown renderer, GL that does not work here, a task that nothing can draw.
+    """
+    if renderer not in RENDERERS:
+        raise ValueError(f"renderer must be one of {', '.join(RENDERERS)}; got '{renderer}'")
+    if hasattr(task.env, "engine"):  # MuJoCo's C engine, whose states hold positions
+        return _Body(task, width, renderer)
+    if task.name not in PAINTERS:
+        drawn = ", ".join([*PAINTERS, "and MuJoCo's tasks on the engine mujoco"])
+        raise ValueError(f"nothing can draw task '{task.name}'; tasks that can be drawn: {drawn}")
+    if renderer == "gl":
+        raise ValueError(f"renderer gl draws MuJoCo's tasks; task '{task.name}' takes software, or auto")
+    return PAINTERS[task.name](width)
+
+
+class _Body:
+    """A MuJoCo model."""
+
+    def __init__(self, task: Task, width: int, renderer: str) -> None:
+        self.engine: Any = task.env.engine  # type: ignore
+        model = self.engine.model
+        self.rate = 1.0 / (model.opt.timestep * self.engine.task.substeps)
+        self.renderer = open_renderer(model, width, width * 3 // 4, view_of(task.name, model), renderer)
+
+    def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
+        """The newest state alone."""
+        row = np.ascontiguousarray(states[-1].row).view(np.float64)
+        return self.renderer.draw(row[self.engine.positions])
+
+    def close(self) -> None:
+        """Give back what the renderer holds."""
+        self.renderer.close()

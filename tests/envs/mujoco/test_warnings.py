@@ -1,0 +1,46 @@
+"""MuJoCo says nothing while Gymnasium's models are compiled, and what else it has to say is heard."""
+
+import subprocess
+import sys
+import warnings
+
+import mujoco
+import pytest
+
+from envs.mujoco.model import total_mass_accepted
+
+LOADS = {
+    "ours": "from envs.mujoco import model; model.load('half_cheetah.xml')",
+    "the bench's": "from experiments.bench_physics import _gymnasium; _gymnasium('halfcheetah')",
+    "gymnasium's": (
+        "import gymnasium; from envs.mujoco.model import total_mass_accepted\n"
+        "with total_mass_accepted(): gymnasium.make('HalfCheetah-v5').reset()"
+    ),
+}
+
+
+@pytest.mark.parametrize("whose", LOADS)
+def test_compiling_half_cheetah_prints_nothing_and_writes_no_log(whose, tmp_path):
+    code = f"import os; os.chdir({str(tmp_path)!r})\n{LOADS[whose]}"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_warnings_go_where_they_would_have_gone():
+    heard, own = [], mujoco.get_mju_user_warning()
+    try:
+        mujoco.set_mju_user_warning(heard.append)
+        with total_mass_accepted():
+            mujoco.get_mju_user_warning()("attribute 'settotalmass' is deprecated")
+            mujoco.get_mju_user_warning()("Nan in QPOS")
+        mujoco.get_mju_user_warning()("later")
+        assert heard == ["Nan in QPOS", "later"]
+        mujoco.set_mju_user_warning(None)
+        with total_mass_accepted(), pytest.warns(RuntimeWarning, match="MuJoCo: Nan in QPOS"):
+            mujoco.get_mju_user_warning()("Nan in QPOS")
+        with warnings.catch_warnings(), total_mass_accepted():
+            warnings.simplefilter("error")
+            mujoco.get_mju_user_warning()("attribute 'settotalmass' is deprecated")
+    finally:
+        mujoco.set_mju_user_warning(own)

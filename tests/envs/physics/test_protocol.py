@@ -1,0 +1,361 @@
+"""Any task on both engines: an arm that only these tests know, against a loop over MuJoCo written by hand."""
+
+import ast
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import envs
+from envs.mujoco.locomotion import LocomotionTask
+from envs.mujoco.table import TASKS
+from envs.physics import Drive, Factor, Field, PhysicsTask
+from envs.physics.batch import Engine
+from envs.physics.protocol import check
+from tests.envs.physics.arm import GRAVITY, KD, KP, WEIGHT, Arm, ArmParams, arm_xml, as_task
+from tests.envs.physics.common import engine_of
+
+ROOT = Path(envs.__file__).parents[1]
+N, STEPS = 3, 6
+DRIFTS = [(1.0, 1.0), (0.6, 1.0), (1.0, 2.5), (1.4, 0.5)]  # gravity, joint damping
+
+
+def params_of(gravity=1.0, damping=1.0, stiffness=1.0, n=N):
+    return ArmParams(*(np.full(n, value) for value in (stiffness, damping, gravity)))
+
+
+def actions(seed=0):
+    return np.random.default_rng(seed).uniform(-1.3, 1.3, (STEPS, N, 3)).astype(np.float32)  # some are clipped
+
+
+def started(engine, params, seed=1):
+    return engine.start(np.random.default_rng(seed).uniform(-1, 1, (N, 4)), params)
+
+
+class Recording(Arm):
+    """Keeps the drives of every sub-step."""
+
+    def __init__(self):
+        super().__init__()
+        self.drives = []
+
+    def control(self, xp, physics, memory, action, params):
+        drive = super().control(xp, physics, memory, action, params)
+        self.drives.append(Drive(*(np.array(value) for value in drive)))
+        return drive
+
+
+def by_hand(model, data, action, before, stiffness=1.0, limit=np.inf):
+    """One control step on an ``MjData``; returns the controls of every sub-step."""
+    controls, action = [], np.clip(np.float64(action), -1, 1)
+    for _ in range(Arm.substeps):
+        target = 0.5 * (action[:2] + before[:2])
+        torque = stiffness * KP * (target - data.qpos[:2]) - KD * data.qvel[:2]
+        data.ctrl[:] = [*torque, action[0]]
+        data.qfrc_applied[:] = 0.1 * data.qvel
+        data.xfrc_applied[3] = (WEIGHT + action[2]) * np.array([0, 0, 1, 0, np.float32(0.01), 0])
+        controls.append(data.ctrl.copy())
+        mujoco.mj_step(model, data)
+        data.qvel[:2] = np.clip(data.qvel[:2], -limit, limit)
+    mujoco.mj_kinematics(model, data)
+    return controls
+
+
+@pytest.mark.parametrize(("gravity", "damping"), DRIFTS)
+def test_every_sub_step_and_every_drift_is_that_of_a_loop_on_a_model_of_scaled_numbers(gravity, damping):
+    task, stiffness = Recording(), 1.3
+    engine, params = Engine(task), params_of(gravity, damping, stiffness)
+    model = mujoco.MjModel.from_xml_string(arm_xml(gravity, damping))
+    assert model.opt.gravity[2] == GRAVITY * gravity
+    _, rows = started(engine, params)
+    worlds = []
+    for row in rows:
+        worlds.append(mujoco.MjData(model))
+        worlds[-1].qpos[:], worlds[-1].qvel[:] = row[engine.positions], row[engine.velocities]
+    before = np.zeros((N, 3))
+    for action in actions():
+        task.drives.clear()
+        step = engine.step(rows, action, params)
+        rows = step.rows
+        assert len(task.drives) == Arm.substeps
+        for i, data in enumerate(worlds):
+            controls = by_hand(model, data, action[i], before[i], stiffness)
+            np.testing.assert_allclose([drive.ctrl[i] for drive in task.drives], controls, rtol=1e-10, atol=1e-10)
+            expected = [*data.qpos, *data.qvel, *data.xpos[2], *before[i]]
+            np.testing.assert_allclose(step.obs[i], expected, rtol=1e-10, atol=1e-10)
+            reward = -1e-3 * np.sum(data.ctrl**2) - abs(data.xpos[3, 2] - 1)
+            np.testing.assert_allclose(step.reward[i], reward, rtol=1e-10)
+        assert not step.bad.any()
+        before = np.clip(action, -1, 1)
+    np.testing.assert_array_equal(rows[:, engine.default.size :], before)  # the memory
+
+
+def test_the_drag_of_a_free_body_is_not_joint_damping():
+    engine = Engine(Arm())
+    action = np.zeros((N, 3))
+    ends = []
+    for damping in (1.0, 3.0):
+        params = params_of(damping=damping)
+        _, rows = started(engine, params)
+        rows[:, engine.velocities] = 1.0
+        ends.append(engine.step(rows, action, params).rows)
+    arm, box = slice(0, 2), slice(2, 9)
+    one, other = (rows[:, engine.positions] for rows in ends)
+    np.testing.assert_array_equal(one[:, box], other[:, box])
+    assert (one[:, arm] != other[:, arm]).all()
+
+
+class Renamed(NamedTuple):
+    """The parameters of the arm in another order, with one nobody reads among them."""
+
+    gravity: Any = np.float32(1.0)
+    unread: Any = np.float32(7.0)
+    stiffness: Any = np.float32(1.0)
+    joint_damping: Any = np.float32(1.0)
+
+
+@pytest.mark.parametrize("engine", ["mujoco", "mjx"])
+def test_parameters_are_found_by_name(engine):
+    ends = []
+    for kind in (ArmParams, Renamed):
+        env = envs.physics.build(Arm(kind()), engine)
+        params = kind(gravity=jnp.float32(0.7), stiffness=jnp.float32(1.2), joint_damping=jnp.float32(2.0))
+        params = jax.tree.map(jnp.asarray, params)
+        _, state = env.reset(jax.random.key(0), params)
+        ends.append(jax.jit(env.step)(jax.random.key(0), state, jnp.full(3, 0.5), params)[0])
+    np.testing.assert_array_equal(*ends)
+
+
+def copies_of(task):
+    """N copies as compiled reset and auto-resetting step."""
+    env = task.env
+    reset = jax.jit(jax.vmap(env.reset, (0, 0)))
+    step = jax.jit(jax.vmap(lambda key, *rest: envs.autoreset_step(env, key, *rest)))
+    return reset, lambda seed, *rest: step(jax.random.split(jax.random.key(seed), N), *rest)
+
+
+@pytest.fixture(scope="module", params=["mujoco", "mjx"])
+def engine(request):
+    task = as_task(request.param)
+    return task, *copies_of(task)
+
+
+def drifted():
+    return jax.tree.map(
+        lambda x: jnp.asarray(x, jnp.float32), params_of(gravity=np.array([0.6, 1.0, 1.1]), damping=2.0)
+    )
+
+
+def test_mjx_gives_the_numbers_of_the_c_engine():
+    params, seen = drifted(), []
+    for name in ("mujoco", "mjx"):
+        reset, step = copies_of(as_task(name))
+        obs, state = reset(jax.random.split(jax.random.key(5), N), params)
+        seen.append([obs])
+        for seed, action in enumerate(actions(3)[:4]):
+            obs, state, reward, terminated, truncated, info = step(seed, state, action, params)
+            seen[-1] += [info["final_observation"], reward, terminated, truncated]
+    for ours, theirs in zip(*seen, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_the_episode_ends_by_time_and_the_next_one_starts_without_memory(engine):
+    task, reset, step = engine
+    params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params_of())
+    first, state = reset(jax.random.split(jax.random.key(0), N), params)
+    np.testing.assert_array_equal(first[:, -3:], 0)
+    still = jnp.zeros((N, 3)).at[:, 0].set(0.4)
+    for time in range(1, task.env.spec.time_limit + 1):
+        obs, state, _, terminated, truncated, info = step(time, state, still, params)
+        np.testing.assert_array_equal(info["final_observation"][:, -3:], still if time > 1 else 0 * still)
+        np.testing.assert_array_equal(truncated, time == task.env.spec.time_limit)
+        assert not terminated.any()
+    np.testing.assert_array_equal(obs[:, -3:], 0)
+    np.testing.assert_array_equal(state.time, 0)
+    assert len(np.unique(np.asarray(obs)[:, 0])) == N
+    obs, *_, info = step(9, state, still, params)
+    np.testing.assert_array_equal(info["final_observation"][:, -3:], 0)
+
+
+def test_a_simulation_that_blows_up_is_truncated_counted_and_alone(engine, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes MUJOCO_LOG.TXT
+    task, reset, step = engine
+    params = drifted()
+    before, state = reset(jax.random.split(jax.random.key(0), N), params)
+    if hasattr(state, "row"):
+        rows = np.ascontiguousarray(state.row).view(np.float64).copy()
+        rows[1, task.env.engine.velocities] = np.nan
+        hurt = state._replace(row=jnp.asarray(rows.view(np.uint32)))
+    else:
+        hurt = state._replace(qvel=state.qvel.at[1].set(jnp.nan))
+    action = jnp.full((N, 3), 0.2)
+    obs, after, reward, terminated, truncated, info = step(1, hurt, action, params)
+    good = step(1, state, action, params)
+    np.testing.assert_array_equal(truncated, [False, True, False])
+    assert not terminated.any()
+    assert reward[1] == 0
+    np.testing.assert_array_equal(info["final_observation"][1], before[1])
+    np.testing.assert_array_equal(after.faults, [0, 1, 0])
+    assert int(task.env.faults(after)) == 1
+    assert np.isfinite(obs).all()
+    for i in (0, 2):
+        np.testing.assert_allclose(obs[i], good[0][i], rtol=1e-6, atol=1e-6)
+
+
+def test_it_drifts_as_any_task_does(engine):
+    task, *_ = engine
+    env = envs.Drifting(task, "abrupt", total_steps=5 * N, num_envs=N)
+    _, state = jax.jit(env.reset)(jax.random.key(0))
+    step = jax.jit(env.step)
+    for time in range(3):
+        obs, state, _, _, _, info = step(jax.random.key(time), state, jnp.zeros((N, 3)))
+        np.testing.assert_allclose(info["drift"].values, env.realisation.levels[time], rtol=1e-6)
+    assert obs.shape == (N, task.env.spec.obs_size)
+
+
+class Constant(LocomotionTask):
+    """A locomotion task that pretends that its control could change between sub-steps."""
+
+    held = False
+
+
+@pytest.mark.parametrize("name", ["hopper", "ant"])
+def test_one_call_of_all_sub_steps_is_what_single_ones_are(name):
+    together, apart = engine_of(name), Engine(Constant(TASKS[name]))
+    params = together.params([np.full(2, 1.1), *np.ones((3, 2))])
+    noise = np.random.default_rng(0).uniform(-1, 1, (2, together.model.nq + together.model.nv))
+    one, other = (each.start(noise, params)[1] for each in (together, apart))
+    for seed in range(20):
+        action = np.random.default_rng(seed).uniform(-1, 1, (2, together.model.nu))
+        one, other = (each.step(rows, action, params) for each, rows in ((together, one), (apart, other)))
+        for ours, theirs in zip(one, other, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        one, other = one.rows, other.rows
+
+
+class Slow(Arm):
+    """No joint turns faster than 0.2 rad/s."""
+
+    def settle(self, xp, qpos, qvel):
+        return xp.concatenate([xp.clip(qvel[..., :2], -0.2, 0.2), qvel[..., 2:]], axis=-1)
+
+
+@pytest.mark.parametrize("engine_name", ["mujoco", "mjx"])
+def test_velocities_are_settled_after_every_sub_step(engine_name):
+    env = envs.physics.build(Slow(), engine_name)
+    params = jax.tree.map(jnp.asarray, ArmParams())
+    start, state = env.reset(jax.random.key(0), params)
+    obs, *_ = jax.jit(env.step)(jax.random.key(0), state, jnp.ones(3), params)
+    model = Arm().model
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = start[:9], start[9:17]
+    by_hand(model, data, np.ones(3), np.zeros(3), limit=0.2)
+    np.testing.assert_allclose(obs[:17], [*data.qpos, *data.qvel], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(np.abs(obs[9:11]), 0.2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"substeps": 0}, "substeps must be at least 1; got 0"),
+        ({"memory_size": -1}, "memory_size must not be negative; got -1"),
+        ({"fields": ("xposs",)}, "unknown data field of task arm 'xposs'; did you mean 'xpos'"),
+        ({"start_fields": ("qacc",)}, "unknown data field at the start of task arm 'qacc'"),
+        ({"fields": ("xpos", "cfrc_ext")}, "cfrc_ext belong to the last sub-step; fresh must be False"),
+        ({"scales": {"gravitas": Factor(())}}, "did you mean 'gravity'"),
+        ({"scales": {"gravity": Factor((Field("opt.gravitas"),))}}, "did you mean 'gravity'"),
+        ({"scales": {"gravity": Factor((Field("dof_dampin"),))}}, "did you mean 'dof_damping'"),
+        (
+            {"scales": dict.fromkeys(("gravity", "stiffness"), Factor((Field("opt.gravity"),)))},
+            "gravity and stiffness both scale opt.gravity",
+        ),
+    ],
+)
+def test_a_task_that_contradicts_itself_is_refused(change, text):
+    task = Arm()
+    check(task)
+    vars(task).update(change)
+    with pytest.raises((ValueError, KeyError), match=text):
+        check(task)
+
+
+def test_wrong_sizes_and_unnamed_fields_are_named():
+    task, noise = Arm(), np.zeros((N, 4))
+    task.obs_size = 20
+    with pytest.raises(ValueError, match=r"opening must return obs of shape \(3, 20\); got \(3, 23\)"):
+        Engine(task).start(noise, params_of())
+    with pytest.raises(ValueError, match=r"opening must return obs of shape \(20,\); got \(23,\)"):
+        jax.eval_shape(envs.physics.build(task, "mjx").reset, jax.random.key(0), ArmParams())
+    task = Arm()
+    task.start_fields = ()
+    with pytest.raises(AttributeError, match="reads 'xpos' but does not name it in its fields; there are qpos, qvel"):
+        Engine(task).start(noise, params_of())
+    env = envs.physics.build(Arm(), "mujoco")
+    state = jax.eval_shape(env.reset, jax.random.key(0), ArmParams())[1]
+    with pytest.raises(AssertionError, match=r"shape \(4,\) but expected \(3"):
+        jax.eval_shape(env.step, jax.random.key(0), state, jax.ShapeDtypeStruct((4,), np.float32), ArmParams())
+
+
+def test_mjx_refuses_what_it_cannot_do():
+    task = Arm()
+    task.scales = {
+        "gravity": Factor((Field("body_mass"),), True),
+        "joint_damping": Factor((Field("body_inertia"),), True),
+    }
+    with pytest.raises(ValueError, match="derived constants may follow one parameter; got gravity and joint_damping"):
+        envs.physics.build(task, "mjx")
+    task = Arm()
+    task.fields = ("sensordata",)
+    with pytest.raises(ValueError, match="sensors are not computed on MJX"):
+        envs.physics.build(task, "mjx")
+    task = Arm()
+    task.model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICIT
+    with pytest.raises(ValueError, match=r"mjINT_IMPLICITFAST, .*; got mjINT_IMPLICIT"):
+        envs.physics.build(task, "mjx")
+
+
+#: Package of envs -> what it may import of envs, besides itself.
+ARROWS = {
+    "envs.names": set(),
+    "envs.core": set(),
+    "envs.patterns": {"envs.core", "envs.names"},
+    "envs.drift": {"envs.core", "envs.patterns"},
+    "envs.world": {"envs.core", "envs.patterns", "envs.drift"},
+    "envs.drifting": {"envs.core", "envs.patterns", "envs.drift", "envs.world"},
+    "envs.physics": {"envs.core", "envs.names"},
+    "envs.toy": {"envs.core", "envs.names"},
+    "envs.mujoco": {"envs.core", "envs.names", "envs.physics"},
+    "envs.render": {"envs.core", "envs.names", "envs.physics"},
+}
+
+
+def imports_of(path):
+    """Modules that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("package", ARROWS)
+def test_arrows_inside_envs_point_one_way(package):
+    place = ROOT.joinpath(*package.split("."))
+    files = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+    assert files
+    for path in files:
+        for module in imports_of(path):
+            if module.split(".")[0] == "envs":
+                assert ".".join(module.split(".")[:2]) in ARROWS[package] | {package}, f"{path}: {module}"
+
+
+def test_engines_are_for_any_task():
+    assert issubclass(LocomotionTask, PhysicsTask)
+    for path in (ROOT / "envs" / "physics").glob("*.py"):
+        names = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        assert not names & set(envs.TASKS), path
