@@ -37,6 +37,7 @@ def test_the_theory_example_repairs_the_start(capsys):
     assert maximal < prior < paper
 
 
+@pytest.mark.slow
 def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
     """At a smaller size: the last word of an option wins."""
     monkeypatch.chdir(tmp_path)

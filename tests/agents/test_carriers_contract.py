@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,12 +53,12 @@ def trained(request):
     runs += [run(choices.index(Choice("aes")), rule, coupling=1.0)]
     runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
     start = quick(jax.vmap(loop.init))(runs)
-    chunk = jax.jit(jax.vmap(loop.chunk, (0, 0, None)))
+    chunk = quick(jax.vmap(loop.chunk, (0, 0, None)))
     state, logs = chunk(start, runs, jnp.int32(0))
     traces = chunk._cache_size()
     again, _ = chunk(state, runs, jnp.int32(40))
     assert chunk._cache_size() == traces == 1
-    evaluation = jax.jit(jax.vmap(loop.evaluate, (0, 0, None)))(again, runs, jnp.int32(80))
+    evaluation = quick(jax.vmap(loop.evaluate, (0, 0, None)))(again, runs, jnp.int32(80))
     return name, carrier, choices, jax.device_get((start, state, again)), jax.device_get(logs), evaluation
 
 
@@ -141,9 +142,7 @@ def test_a_checkpoint_gives_the_state_back_bit_for_bit(trained, tmp_path):
     checkpoint.save(tmp_path / name, "study", 0, 1, states[2], rows)
     saved = checkpoint.load_newest(tmp_path / name, "study", jax.eval_shape(lambda: states[2]))
     assert saved is not None
-    assert jax.tree.structure(saved.state) == jax.tree.structure(states[2])
-    for a, b in zip(jax.tree.leaves(saved.state), jax.tree.leaves(states[2]), strict=True):
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal(saved.state, states[2])
     assert saved.rows.equals(rows)
     assert saved.rows.schema == rows.schema
 

@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -361,8 +362,7 @@ def test_initial_sigma_is_near_the_middle_of_its_bounds():
 
 
 def test_the_target_starts_as_a_copy(fresh):
-    for a, b in zip(leaves(fresh.params), leaves(fresh.target), strict=True):
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal(fresh.params, fresh.target)
 
 
 def test_a_loss_that_is_not_finite_costs_one_step_and_is_reported(carrier, state):

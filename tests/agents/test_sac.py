@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -205,8 +206,7 @@ def test_the_twin_critics_start_different_and_targets_start_equal(carrier):
     state = initial(carrier)(jax.random.key(3))
     kernel = jax.tree.leaves(state.critic)[1]
     assert not np.array_equal(kernel[0], kernel[1])
-    for a, b in zip(leaves(state.critic), leaves(state.target), strict=True):
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal(state.critic, state.target)
 
 
 def test_initial_weights_follow_the_reference_law():

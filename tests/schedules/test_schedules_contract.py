@@ -29,6 +29,7 @@ from aesjax.schedules import (
     td_mean,
 )
 from aesjax.types import EntropySchedule, ScheduleLogs, ScheduleState, Signals
+from tests.quick import quick
 
 NAMES = tuple(SCHEDULES)
 HYPER = ScheduleHyper(updates=64.0)
@@ -66,10 +67,6 @@ def at(signals, t):
     return jax.tree.map(lambda x: x[t], signals)
 
 
-def assert_trees_equal(a, b, **kw):
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **(kw or {"rtol": 0, "atol": 0})), a, b)
-
-
 # --- every schedule -------------------------------------------------------------------------------------------------
 
 
@@ -83,7 +80,10 @@ def test_schedule_keeps_its_contract(name):
     assert (first.weight.shape, first.weight.dtype) == ((), jnp.float32)
     assert (first.count.dtype, int(first.count)) == (jnp.int32, 0)
 
-    train = jax.jit(lambda s: run(schedule, s))
+    def whole(signals):
+        return run(schedule, signals)
+
+    train = quick(whole)
     state, weights = train(signals)  # scan: structure, shapes and dtypes are stable
     assert int(state.count) == 40
     for leaf in jax.tree.leaves(state):
@@ -96,11 +96,11 @@ def test_schedule_keeps_its_contract(name):
         assert float(state.logs.weight_raw) != 0
 
     read = only(signals, required_signals(name))
-    assert_trees_equal(train(read), (state, weights), rtol=1e-6)
+    chex.assert_trees_all_close(train(read), (state, weights), rtol=1e-6)
 
     other = stream(seed=1)
     both = jax.tree.map(lambda a, b: jnp.stack([a, b]), signals, other)
-    _, mapped = jax.jit(jax.vmap(train))(both)
+    _, mapped = quick(jax.vmap(whole))(both)
     np.testing.assert_allclose(mapped[0], weights, rtol=2e-6)
 
 
@@ -111,9 +111,9 @@ def test_a_schedule_stays_single_precision_where_double_is_switched_on(name):
     def train(signals):
         return run(build(name, HYPER), signals)
 
-    _, want = jax.jit(train)(signals)
+    _, want = quick(train)(signals)
     with jax.enable_x64(True):
-        state, weights = jax.jit(train)(signals)
+        state, weights = quick(train)(signals)
         assert all(leaf.dtype in (np.float32, np.int32) for leaf in jax.tree.leaves(state))
     np.testing.assert_allclose(weights, want, rtol=1e-5)
 
@@ -125,7 +125,7 @@ def test_jitted_schedule_is_the_eager_one(name):
     update = jax.jit(schedule.update)
     for t in range(6):
         eager, compiled = schedule.update(at(signals, t), eager), update(at(signals, t), compiled)
-    assert_trees_equal(eager, compiled, rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(eager, compiled, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if required_signals(n)])
@@ -158,7 +158,7 @@ def test_non_finite_signal_keeps_the_whole_state(name):
         state = update(at(stream(4), t), state)
     for bad in (np.nan, np.inf):
         broken = jax.tree.map(lambda x, bad=bad: x * jnp.float32(bad), at(stream(4), 3))
-        assert_trees_equal(update(broken, state), state)
+        chex.assert_trees_all_equal(update(broken, state), state)
     assert update(at(stream(4), 3), state).count == 4
 
 
@@ -261,7 +261,7 @@ def test_switch_is_the_single_schedule_at_every_index_also_after_bad_signals():
         state, alone = jax.jit(lambda s, name=name: run(build(name, HYPER, proxy="td_mean"), s))(signals)
         np.testing.assert_allclose(weights[i], alone, rtol=1e-5, err_msg=name)
         assert states.count[i] == state.count
-        assert_trees_equal(at(states.logs, i), state.logs, rtol=1e-4, atol=1e-6)
+        chex.assert_trees_all_close(at(states.logs, i), state.logs, rtol=1e-4, atol=1e-6)
 
 
 def test_switch_takes_plain_schedules_and_refuses_a_wrong_index():
@@ -343,5 +343,5 @@ def test_signals_are_the_only_input_of_an_update():
     schedule = build("aes", HYPER, proxy="td_mean")
     now = at(stream(2), 0)
     once, twice = schedule.update(now, schedule.init()), schedule.update(now, schedule.init())
-    assert_trees_equal(once, twice)
+    chex.assert_trees_all_equal(once, twice)
     assert td_mean()(now) == once.logs.proxy

@@ -1,5 +1,6 @@
 """The run loop on worlds small enough to know the answer: what is stored, when learning starts, a bandit optimum."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +50,7 @@ def toy():
 def trained(toy):
     """One toy run after 20 vector steps, 8 of them warm-up, and after 60."""
     loop, run = loop_of(toy, ("aes",)), run_of(toy, pattern="abrupt")
-    chunk = jax.jit(loop.chunk)
+    chunk = quick(loop.chunk)
     states, logs = [quick(loop.init)(run)], []
     for index in range(3):
         state, metrics = chunk(states[-1], run, jnp.int32(20 * index))
@@ -61,9 +62,8 @@ def trained(toy):
 def test_warm_up_is_uniform_and_takes_no_gradient_step(toy):
     loop, run = loop_of(toy, warmup=20), run_of(toy)
     start = quick(loop.init)(run)
-    state, logs = jax.jit(loop.chunk)(start, run, jnp.int32(0))
-    for a, b in zip(jax.tree.leaves(start.agent), jax.tree.leaves(state.agent), strict=True):
-        np.testing.assert_array_equal(a, b)
+    state, logs = quick(loop.chunk)(start, run, jnp.int32(0))
+    chex.assert_trees_all_equal(start.agent, state.agent)
     assert int(state.schedule.count) == 0
     assert np.isnan(logs["critic_loss"])
     actions = np.asarray(buffer.unpack(state.replay.rows[:80], 2, 2).action)
@@ -108,16 +108,16 @@ def test_the_fresh_window_holds_the_residuals_of_the_newest_transitions(trained)
 
 def test_evaluation_changes_nothing_and_repeats_itself(trained):
     loop, run, states, _ = trained
-    first, second = (jax.jit(loop.evaluate)(states[2], run, jnp.int32(40)) for _ in range(2))
+    first, second = (quick(loop.evaluate)(states[2], run, jnp.int32(40)) for _ in range(2))
     assert float(first["return_mean"]) == float(second["return_mean"])
-    other_step = jax.jit(loop.evaluate)(states[2], run, jnp.int32(20))
+    other_step = quick(loop.evaluate)(states[2], run, jnp.int32(20))
     assert float(first["return_mean"]) != float(other_step["return_mean"])
 
 
 def test_evaluation_starts_do_not_depend_on_the_pattern(toy, trained):
     loop, _, states, _ = trained
     steady, abrupt = (run_of(toy, pattern=p) for p in ("steady", "abrupt"))
-    a, b = (jax.jit(loop.evaluate)(states[2], r, jnp.int32(40)) for r in (steady, abrupt))
+    a, b = (quick(loop.evaluate)(states[2], r, jnp.int32(40)) for r in (steady, abrupt))
     assert float(a["return_mean"]) == float(b["return_mean"])  # before the first change both are the nominal task
 
 
@@ -125,7 +125,7 @@ def test_evaluation_starts_do_not_depend_on_the_pattern(toy, trained):
 def plain_fixed(toy):
     """Jitted init and chunk of a small run under `fixed`."""
     loop = loop_of(toy, fresh=False, hidden=(4, 4))
-    return quick(loop.init), jax.jit(loop.chunk)
+    return quick(loop.init), quick(loop.chunk)
 
 
 def test_a_fixed_weight_is_the_plain_algorithm_bit_for_bit(toy, plain_fixed):
@@ -139,9 +139,8 @@ def test_a_fixed_weight_is_the_plain_algorithm_bit_for_bit(toy, plain_fixed):
     carrier = sac.make(2, 2, sac.SacConfig((4, 4), 32))
     config = LoopConfig(4, 20, 8, 400, fresh=False)
     plain = make_off_policy(toy, carrier, constant, config)
-    states = [c(i(run), run, jnp.int32(0))[0] for i, c in ((init, chunk), (quick(plain.init), jax.jit(plain.chunk)))]
-    for a, b in zip(jax.tree.leaves(states[0].agent), jax.tree.leaves(states[1].agent), strict=True):
-        np.testing.assert_array_equal(a, b)
+    states = [c(i(run), run, jnp.int32(0))[0] for i, c in ((init, chunk), map(quick, plain[:2]))]
+    chex.assert_trees_all_equal(states[0].agent, states[1].agent)
 
 
 def test_the_schedules_weight_is_the_one_the_losses_use(toy, plain_fixed):

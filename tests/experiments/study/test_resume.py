@@ -72,6 +72,7 @@ def test_a_killed_study_resumes_to_the_same_curves(whole, killed, tmp_path):
     assert statuses[0] == statuses[1]
 
 
+@pytest.mark.slow
 def test_a_truncated_checkpoint_is_passed_over_for_the_one_before_and_named(whole, killed, tmp_path):
     folder = copy_of(killed, tmp_path)
     names = checkpoints(folder)
