@@ -3,15 +3,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Whole files to two workers, in the order of tests/conftest.py.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test setup lint lock clean
+.PHONY: run test test-all setup lint lock clean
 
 run: setup
 	@$(BIN)/aesjax run --preset quick --out $(OUT)
 
+# What every change needs, in minutes; `slow` marks the rest.
 test: setup
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(PYTEST)
+
+test-all: setup
+	@$(PYTEST) -m "slow or not slow"
 
 setup: $(STAMP)
 

@@ -1,14 +1,56 @@
-"""Strict settings for the whole suite: two CPU devices, no silent broadcasting, no key used twice."""
+"""Strict settings for the whole suite, compilations shared within a run, and the order in which files are given out."""
 
 import os
+import tempfile
 
-# The suite compiles hundreds of small programs and runs each for an instant: optimising them costs more than it saves.
+# The suite compiles thousands of small programs and runs each for an instant: optimising them costs more than it saves.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jax
 
+from tests.compile_times import CompileTimes
+
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
+
+#: Given out first, the longest of them first, so that no worker ends the run alone. See `--compile-times`.
+LONGEST = (
+    "experiments/study/test_resume.py",
+    "experiments/study/test_program.py",
+    "agents/test_carriers_contract.py",
+    "test_readme.py",
+)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--compile-times", action="store_true", help="what each file costs, and how much is compiling")
+
+
+def pytest_configure(config):
+    share_compilations(config)
+    if config.getoption("compile_times"):
+        config.pluginmanager.register(CompileTimes())
+
+
+def share_compilations(config):
+    """What one process of a run has compiled the others read: pytest's workers, and scripts that tests start.
+
+    They inherit the folder, which is gone after the run; one that was named beforehand is used, and kept.
+    """
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="aesjax-compiled-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
+    settings = {"min_compile_time_secs": 0.0, "min_entry_size_bytes": -1}  # everything
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+    for name, value in settings.items():
+        os.environ[f"JAX_PERSISTENT_CACHE_{name.upper()}"] = str(value)
+        jax.config.update(f"jax_persistent_cache_{name}", value)
+
+
+def pytest_collection_modifyitems(items):
+    rank = {f"tests/{file}": at for at, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.location[0], len(rank)))

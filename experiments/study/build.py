@@ -1,8 +1,7 @@
 """From a configuration to results: programs, runs, files. The one place where tasks, carriers and schedules meet."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -122,13 +121,8 @@ def check(config: StudyConfig) -> None:
                 schedules.verify(method.choice.schedule, hyper, method.choice.proxy, method.choice.source)
 
 
-def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None] = lambda name: None) -> Part:
-    """The program of one carrier on the study's task and every run of it.
-
-    Args:
-      on_trace: called with "init", "chunk" or "evaluate" whenever JAX traces that function; lets a test count
-        compilations.
-    """
+def build_part(config: StudyConfig, carrier: str) -> Part:
+    """The program of one carrier on the study's task and every run of it."""
     world = _world(config, carrier)
     built = carrier_of(config, carrier, world)
     methods, num = methods_of(config, carrier), config.envs_of(carrier)
@@ -155,16 +149,6 @@ def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None
     loop = make_program(
         world, built, lambda run: schedules.build(kinds, run.schedule_hyper, run.schedule, record=record), sizes
     )
-
-    def traced(name: str) -> Callable[..., Any]:
-        function = getattr(loop, name)
-
-        @wraps(function)
-        def counted(*args: Any) -> Any:
-            on_trace(name)
-            return function(*args)
-
-        return counted
 
     drift = jax.jit(world.drift, static_argnums=0)
     runs, labels = [], []
@@ -199,7 +183,7 @@ def build_part(config: StudyConfig, carrier: str, on_trace: Callable[[str], None
                         "seed": seed,
                     }
                 )
-    program = Program(traced("init"), traced("chunk"), traced("evaluate"))
+    program = Program(loop.init, loop.chunk, loop.evaluate)
     return Part(carrier, program, stack(runs), updates, stream_stride(per_chunk, sizes.stream_samples), labels)
 
 

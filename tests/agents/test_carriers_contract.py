@@ -14,6 +14,7 @@ from agents import CARRIERS, OnPolicyCarrier
 from agents.loops import LoopConfig, Run, make_program
 from envs import make
 from envs.world import World
+from tests.quick import quick
 
 TOTAL = 80
 
@@ -50,7 +51,7 @@ def trained(request):
     runs += [run(choices.index(Choice("fixed")), rule), run(choices.index(Choice("aes")), clamped)]
     runs += [run(choices.index(Choice("aes")), rule, coupling=1.0)]
     runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
-    start = jax.jit(jax.vmap(loop.init))(runs)
+    start = quick(jax.vmap(loop.init))(runs)
     chunk = jax.jit(jax.vmap(loop.chunk, (0, 0, None)))
     state, logs = chunk(start, runs, jnp.int32(0))
     traces = chunk._cache_size()

@@ -9,6 +9,7 @@ import pytest
 
 from agents.flow import COUPLINGS, ConditionalFlow, Perceptron, dropout_masks
 from agents.networks import orthogonal
+from tests.quick import quick
 
 S, A, N = 3, 3, 64
 HIDDEN = (8, 8)
@@ -125,7 +126,7 @@ def test_parameter_counts_are_the_references(obs_size, action_size, count):
 
 def test_initial_kernels_are_orthogonal_in_the_couplings_and_zero_in_prior_and_shifts():
     net = ConditionalFlow(A, (64, 64), (32, 32))
-    params = jax.jit(net.init)(jax.random.key(0), jnp.zeros((1, S)), jnp.zeros((1, A)))["params"]
+    params = quick(net.init)(jax.random.key(0), jnp.zeros((1, S)), jnp.zeros((1, A)))["params"]
     for k in range(COUPLINGS):
         for layer in range(3):
             kernel = np.asarray(params[f"t_{k}"][f"Dense_{layer}"]["kernel"])

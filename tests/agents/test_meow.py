@@ -13,6 +13,7 @@ from agents import meow
 from agents.flow import ConditionalFlow, dropout_masks
 from agents.loops import LoopConfig, Run, make_off_policy
 from agents.types import Transition
+from tests.quick import quick
 
 S, A, B = 3, 2, 16
 HIDDEN = (8, 8)
@@ -50,7 +51,7 @@ def carrier():
 
 @pytest.fixture(scope="module")
 def fresh(carrier):
-    return jax.jit(carrier.init)(jax.random.key(1))
+    return quick(carrier.init)(jax.random.key(1))
 
 
 @pytest.fixture(scope="module")
@@ -353,7 +354,7 @@ def test_zero_biases_would_never_wake_up(carrier, fresh):
 
 def test_initial_sigma_is_near_the_middle_of_its_bounds():
     net = ConditionalFlow(A, (64, 64), (4,), -5.0, -0.3)
-    params = jax.jit(net.init)(jax.random.key(3), jnp.zeros((1, S)), jnp.zeros((1, A)))
+    params = quick(net.init)(jax.random.key(3), jnp.zeros((1, S)), jnp.zeros((1, A)))
     sigma = np.exp(jitted(net, "log_sigma")(params, make_batch().obs))
     assert np.all(sigma < 1.35 * np.exp(-2.65))
     assert np.all(sigma > np.exp(-2.65) / 1.35)
@@ -438,6 +439,7 @@ def test_impossible_hyper_parameters_are_refused_with_the_value(bad, message):
         meow.check(HYPER._replace(**bad))
 
 
+@pytest.mark.slow
 @pytest.mark.learning
 def test_meow_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
     """r = -5 (a - 0.3)^2: the optimum is Gaussian with variance lam / 10; four times the weight doubles the std."""
@@ -468,7 +470,7 @@ def test_meow_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
         return jnp.mean(actions), jnp.std(actions)
 
     chunk = jax.jit(jax.vmap(loop.chunk, (0, 0, None)))
-    state, late = jax.jit(jax.vmap(loop.init))(runs), []
+    state, late = quick(jax.vmap(loop.init))(runs), []
     for index in range(5):
         state, _ = chunk(state, runs, jnp.int32(600 * index))
         if index >= 2:  # the last iterate of a constant learning rate wanders; its average does not

@@ -1,5 +1,7 @@
 """PPO: where the entropy weight enters, what the residuals are, and how a rollout becomes minibatches."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ from agents.loops import LoopConfig, Run, make_program
 from agents.loops.on_policy import minibatches
 from agents.normalize import denormalise, empty, merge, normalise
 from agents.types import Rollout
+from tests.quick import quick
 
 S, A, T, N = 3, 2, 6, 4
 HYPER = ppo.PpoHyper(learning_rate=1e-3, gamma=0.9, gae_lambda=0.8)
@@ -22,6 +25,10 @@ def floats(tree):
     return jax.tree.map(jnp.float32, tree)
 
 
+def initial(carrier):
+    return quick(carrier.init, static_argnums=1)(jax.random.key(1), N)
+
+
 @pytest.fixture(scope="module")
 def carrier():
     return ppo.make(S, A, ppo.PpoConfig(rollout=T, epochs=2, minibatches=3, hidden=(8, 8), value_clip=False))
@@ -29,14 +36,24 @@ def carrier():
 
 @pytest.fixture(scope="module")
 def state(carrier):
-    return carrier.init(jax.random.key(1), N)
+    return initial(carrier)
+
+
+@functools.cache
+def drawn(carrier):
+    """Jitted: observations, the carrier's actions, rewards and successors from a state and a key."""
+
+    def draw(state, key):
+        keys = jax.random.split(key, 4)
+        obs = jax.random.normal(keys[0], (T, N, S))
+        action = jax.vmap(lambda o, k: carrier.act(state, o, k))(obs, jax.random.split(keys[1], T))
+        return obs, action, jax.random.normal(keys[2], (T, N)), jax.random.normal(keys[3], (T, N, S))
+
+    return quick(draw)
 
 
 def rollout_of(carrier, state, terminated=0.0, truncated=0.0, seed=0):
-    keys = jax.random.split(jax.random.key(seed), 4)
-    obs = jax.random.normal(keys[0], (T, N, S))
-    action = jax.vmap(lambda o, k: carrier.act(state, o, k))(obs, jax.random.split(keys[1], T))
-    reward, after = jax.random.normal(keys[2], (T, N)), jax.random.normal(keys[3], (T, N, S))
+    obs, action, reward, after = drawn(carrier)(state, jax.random.key(seed))
     return Rollout(obs, action, reward, jnp.full((T, N), terminated), jnp.full((T, N), truncated), after)
 
 
@@ -83,7 +100,7 @@ def test_truncation_bootstraps_and_cuts_the_trace_while_termination_does_neither
 @pytest.mark.parametrize("bootstrap", [True, False])
 def test_a_time_limit_bootstraps_unless_told_otherwise(bootstrap):
     carrier = ppo.make(S, A, ppo.PpoConfig(rollout=T, hidden=(8,), bootstrap_on_truncation=bootstrap))
-    state = carrier.init(jax.random.key(1), N)
+    state = initial(carrier)
     cut, ended = (rollout_of(carrier, state, **{name: 1.0}) for name in ("truncated", "terminated"))
     a, b = (jax.jit(carrier.prepare)(state, r, HYPER)[2] for r in (cut, ended))
     assert np.allclose(a, b) != bootstrap
@@ -149,7 +166,7 @@ def test_residuals_are_those_of_the_rollout_in_its_order(carrier, state, prepare
     rollout = rollout_of(carrier, state)
     rows, residuals = prepared[1:]
     assert residuals.shape == (T * N,)
-    after = carrier.prepare(state, rollout._replace(obs=rollout.next_obs), HYPER)[1].value
+    after = jax.jit(carrier.prepare)(state, rollout._replace(obs=rollout.next_obs), floats(HYPER))[1].value
     np.testing.assert_allclose(residuals, rollout.reward.reshape(-1) + 0.9 * after - rows.value, atol=1e-6)
     np.testing.assert_allclose(rows.target, rows.advantage + rows.value, atol=1e-6)
 
@@ -222,7 +239,7 @@ def test_adaptive_rate_follows_the_divergence_and_a_normalised_value_is_put_back
         normalise_reward=False, adaptive_rate=True, log_std_bounds=(-20.0, 2.0),
     )  # fmt: skip
     carrier = ppo.make(S, A, config)
-    state = carrier.init(jax.random.key(0), N)
+    state = initial(carrier)
     hyper = HYPER._replace(reward_scale=0.01)
     np.testing.assert_allclose(carrier.scale_reward(state, jnp.full(N, 5.0), jnp.zeros(N), hyper)[1], 0.05, rtol=1e-6)
     for kl, factor in ((0.1, 1 / 1.5), (0.001, 1.5), (0.008, 1.0)):
@@ -274,7 +291,7 @@ def test_one_proxy_per_rollout_and_one_tick_per_minibatch(bandit, monkeypatch):
     calls = []
     original = schedules.proxies.quantile
     monkeypatch.setattr(schedules.proxies, "quantile", lambda *a: (calls.append(a[0].shape), original(*a))[1])
-    state, logs = jax.jit(loop.chunk)(jax.jit(loop.init)(run), run, jnp.int32(0))
+    state, logs = jax.jit(loop.chunk)(quick(loop.init)(run), run, jnp.int32(0))
     assert calls == [(20,)]  # traced once, in the body of the scan over rollouts, on 5 steps of 4 environments
     assert int(state.schedule.count) == 4 * 2 * 2  # rollouts, epochs, minibatches
     recorded = np.asarray(logs["stream_td_quantile/update"]).reshape(4, 4)
@@ -305,7 +322,7 @@ def test_bandit_policy_is_the_maximum_entropy_one_at_three_weights(bandit):
     hyper = ppo.PpoHyper(learning_rate=1e-3)
     runs = [run_of(bandit, weight, seed, hyper) for weight in weights for seed in range(2)]
     runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
-    state, chunk, late = jax.jit(jax.vmap(loop.init))(runs), jax.jit(jax.vmap(loop.chunk, (0, 0, None))), []
+    state, chunk, late = quick(jax.vmap(loop.init))(runs), jax.jit(jax.vmap(loop.chunk, (0, 0, None))), []
     for index in range(6):
         state, logs = chunk(state, runs, jnp.int32(2560 * index))
         if index >= 2:

@@ -10,20 +10,16 @@ import pytest
 from agents import sac
 from agents.networks import Gaussian, GaussianActor, TwinCritic
 from agents.types import Transition
+from tests.quick import quick
 
 S, A, B = 3, 2, 16
 HYPER = sac.SacHyper(learning_rate=3e-4, critic_learning_rate=1e-3, gamma=0.9, tau=0.1)
 
 
 def make_batch(seed=0, terminated=0.0):
-    keys = jax.random.split(jax.random.key(seed), 4)
-    return Transition(
-        obs=jax.random.normal(keys[0], (B, S)),
-        action=jnp.tanh(jax.random.normal(keys[1], (B, A))),
-        reward=jax.random.normal(keys[2], (B,)),
-        terminated=jnp.full(B, terminated),
-        next_obs=jax.random.normal(keys[3], (B, S)),
-    )
+    rng = np.random.default_rng(seed)
+    arrays = rng.normal(size=(B, S)), np.tanh(rng.normal(size=(B, A))), rng.normal(size=B)
+    return Transition(*map(jnp.float32, (*arrays, np.full(B, terminated), rng.normal(size=(B, S)))))
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +30,13 @@ def carrier():
 @pytest.fixture(scope="module")
 def state(carrier):
     # A target that differs from the online critics, so that mixing them up shows.
-    state = carrier.init(jax.random.key(1))
-    return state._replace(target=jax.tree.map(lambda x: 0.7 * x, state.critic))
+    state = initial(carrier)(jax.random.key(1))
+    return state._replace(target=jax.tree.map(lambda x: np.float32(0.7) * np.asarray(x), state.critic))
+
+
+@functools.cache
+def initial(carrier):
+    return quick(carrier.init)
 
 
 @functools.cache
@@ -87,7 +88,7 @@ def test_the_weight_reaches_critic_and_actor(carrier, state):
 def test_terminated_rows_have_the_reward_as_target(carrier, state):
     batch = make_batch(terminated=1.0)
     error = step(carrier, state, batch, 0.5).signals.td_error.reshape(2, B)
-    q = carrier.q_value(state, batch.obs, batch.action)
+    q = quick(carrier.q_value)(state, batch.obs, batch.action)
     np.testing.assert_allclose(error, batch.reward[None] - q, atol=1e-5)
 
 
@@ -109,12 +110,11 @@ def test_residuals_equal_an_independent_recomputation_before_the_update(carrier,
     out = step(carrier, state, batch, 0.3)
     assert out.signals.td_error.shape == (2 * B,)
     noise = jax.random.normal(key, (3, B, A))
-    dist = GaussianActor((8, 8), A).apply(state.actor, batch.next_obs)
-    action, log_prob = dist.sample_and_log_prob(noise[0])
-    critic = TwinCritic((8, 8))
-    next_q = critic.apply(state.target, batch.next_obs, action)
+    actor, critic = GaussianActor((8, 8), A), TwinCritic((8, 8))
+    action, log_prob = quick(lambda p: actor.apply(p, batch.next_obs).sample_and_log_prob(noise[0]))(state.actor)
+    next_q = quick(critic.apply)(state.target, batch.next_obs, action)
     y = batch.reward + 0.9 * (jnp.minimum(next_q[0], next_q[1]) - 0.3 * log_prob)
-    q = critic.apply(state.critic, batch.obs, batch.action)
+    q = quick(critic.apply)(state.critic, batch.obs, batch.action)
     np.testing.assert_allclose(out.signals.td_error, jnp.concatenate([y - q[0], y - q[1]]), atol=1e-5)
 
 
@@ -155,7 +155,7 @@ def test_tanh_normal_density_integrates_to_one(mean, log_std):
 
 def test_log_prob_is_the_numerical_change_of_variables():
     dist = Gaussian(jnp.full((4000, 1), 0.3), jnp.full((4000, 1), -0.2))
-    action, log_prob = dist.sample_and_log_prob(jax.random.normal(jax.random.key(0), (4000, 1)))
+    action, log_prob = quick(dist.sample_and_log_prob)(jax.random.normal(jax.random.key(0), (4000, 1)))
     a = np.asarray(action[:, 0], np.float64)
     u = np.arctanh(a)
     keep = np.abs(u) < 3
@@ -177,9 +177,10 @@ def test_the_reference_log_jacobian_floors_at_its_epsilon():
 
 def test_log_std_stays_inside_its_range_for_any_input():
     actor = GaussianActor((8, 8), A)
-    params = actor.init(jax.random.key(0), jnp.zeros((1, S)))
-    loud = jax.tree.map(lambda x: 1e3 * x, params)
-    log_std = actor.apply(loud, 100.0 * jax.random.normal(jax.random.key(1), (256, S))).log_std
+    params = quick(actor.init)(jax.random.key(0), jnp.zeros((1, S)))
+    loud = jax.tree.map(lambda x: np.float32(1e3) * np.asarray(x), params)
+    obs = 100.0 * jax.random.normal(jax.random.key(1), (256, S))
+    log_std = quick(lambda params: actor.apply(params, obs).log_std)(loud)
     assert float(jnp.min(log_std)) >= -5.0
     assert float(jnp.max(log_std)) <= 2.0
     assert float(jnp.max(log_std) - jnp.min(log_std)) > 6.0
@@ -201,7 +202,7 @@ def test_parameter_counts_are_the_references(obs, action, actor_count, critic_co
 
 
 def test_the_twin_critics_start_different_and_targets_start_equal(carrier):
-    state = carrier.init(jax.random.key(3))
+    state = initial(carrier)(jax.random.key(3))
     kernel = jax.tree.leaves(state.critic)[1]
     assert not np.array_equal(kernel[0], kernel[1])
     for a, b in zip(leaves(state.critic), leaves(state.target), strict=True):
@@ -209,7 +210,7 @@ def test_the_twin_critics_start_different_and_targets_start_equal(carrier):
 
 
 def test_initial_weights_follow_the_reference_law():
-    params = GaussianActor((256, 256), A).init(jax.random.key(0), jnp.zeros((1, S)))["params"]
+    params = quick(GaussianActor((256, 256), A).init)(jax.random.key(0), jnp.zeros((1, S)))["params"]
     hidden = params["Dense_1"]
     for leaf in (hidden["kernel"], hidden["bias"]):
         assert float(jnp.max(jnp.abs(leaf))) <= 1 / 16 + 1e-6
@@ -218,7 +219,7 @@ def test_initial_weights_follow_the_reference_law():
 
 def test_a_delayed_actor_rests_on_odd_steps_and_moves_twice_on_even_ones():
     carrier = sac.make(S, A, sac.SacConfig(hidden=(8, 8), batch_size=B, actor_delay=2))
-    state, batch = carrier.init(jax.random.key(0)), make_batch()
+    state, batch = initial(carrier)(jax.random.key(0)), make_batch()
 
     def counts(at):
         out = step(carrier, state, batch, 0.2, at=at)
@@ -234,8 +235,9 @@ def test_one_step_is_adam_on_the_gradients_of_the_stated_losses(carrier, state):
     out = step(carrier, state, batch, 0.3)
     noise = jax.random.normal(jax.random.key(2), (3, B, A))
     actor, critic = GaussianActor((8, 8), A), TwinCritic((8, 8))
-    action, log_prob = actor.apply(state.actor, batch.next_obs).sample_and_log_prob(noise[0])
-    y = batch.reward + 0.9 * (jnp.min(critic.apply(state.target, batch.next_obs, action), 0) - 0.3 * log_prob)
+    action, log_prob = quick(lambda p: actor.apply(p, batch.next_obs).sample_and_log_prob(noise[0]))(state.actor)
+    next_q = quick(critic.apply)(state.target, batch.next_obs, action)
+    y = batch.reward + 0.9 * (jnp.min(next_q, 0) - 0.3 * log_prob)
 
     def critic_objective(p):
         q1, q2 = critic.apply(p, batch.obs, batch.action)
@@ -245,7 +247,7 @@ def test_one_step_is_adam_on_the_gradients_of_the_stated_losses(carrier, state):
         p, g = np.asarray(p, np.float64), np.asarray(g, np.float64)
         return p - rate * g / (np.abs(g) + 1e-8)
 
-    grads = jax.grad(critic_objective)(state.critic)
+    grads = quick(jax.grad(critic_objective))(state.critic)
     for new, old, g in zip(leaves(out.state.critic), leaves(state.critic), leaves(grads), strict=True):
         np.testing.assert_allclose(new, adam(old, g, 1e-3), rtol=1e-4, atol=2e-7)
 
@@ -254,7 +256,7 @@ def test_one_step_is_adam_on_the_gradients_of_the_stated_losses(carrier, state):
         q1, q2 = critic.apply(out.state.critic, batch.obs, a)
         return jnp.mean(0.3 * lp - jnp.minimum(q1, q2))
 
-    grads = jax.grad(actor_objective)(state.actor)
+    grads = quick(jax.grad(actor_objective))(state.actor)
     for new, old, g in zip(leaves(out.state.actor), leaves(state.actor), leaves(grads), strict=True):
         np.testing.assert_allclose(new, adam(old, g, 3e-4), rtol=1e-4, atol=2e-7)
 

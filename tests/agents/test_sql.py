@@ -9,6 +9,7 @@ import pytest
 
 from agents import sql
 from agents.types import Transition
+from tests.quick import quick
 
 S, A, B, K, KF, KU = 3, 2, 16, 4, 3, 2
 HYPER = sql.SqlHyper(3e-4, 1e-3, gamma=0.9, tau=0.1, reward_scale=5.0, reference_weight=0.25)
@@ -54,7 +55,7 @@ def carrier():
 @pytest.fixture(scope="module")
 def state(carrier):
     # Networks large enough for differences to show, and a target that is not the online critics.
-    state = jax.jit(carrier.init)(jax.random.key(1))
+    state = quick(carrier.init)(jax.random.key(1))
     actor, critic = (jax.tree.map(lambda x: 2.0 * x, params) for params in (state.actor, state.critic))
     return state._replace(actor=actor, critic=critic, target=jax.tree.map(lambda x: 0.7 * x, critic))
 
@@ -432,6 +433,7 @@ def law(weight, centre=0.3, curvature=5.0):
     return mean, np.sqrt(np.sum(p * (a - mean) ** 2) / np.sum(p))
 
 
+@pytest.mark.slow
 @pytest.mark.learning
 def test_sql_finds_the_law_of_a_bandit():
     """One-step rewards, stored actions uniform: the sampler must find exp(r / weight) (1 - a^2)."""

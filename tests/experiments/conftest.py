@@ -4,6 +4,7 @@ import dataclasses
 from collections import Counter
 from types import SimpleNamespace
 
+import chex
 import jax
 import pytest
 
@@ -23,22 +24,22 @@ def small_config(**options):
 
 @pytest.fixture(scope="session")
 def sweep():
-    """The quick sweep with two values of kappa, two chunks long, with what was traced and compiled on the way."""
-    traced, compiled = Counter(), Counter()
+    """The quick sweep with two values of kappa, two chunks long; tracing a part of it a second time is an error."""
+    compiled = Counter()
 
     def listen(event, duration, **kwargs):
         if event == "/jax/core/compile/backend_compile_duration":
             compiled[str(kwargs.get("fun_name"))] += 1
 
     config = small_config(sweep=("kappa=0.3,1",))
-    part = build_part(config, "sac", on_trace=lambda name: traced.update([name]))
-    executables = compile_program(part.program)
+    part = build_part(config, "sac")
+    once = {name: chex.assert_max_traces(function, n=1) for name, function in part.program._asdict().items()}
+    executables = compile_program(part.program._replace(**once))
     runs = len(part.labels)
     pad = -runs % len(executables.devices)
     data = executables.place(jax.tree.map(lambda x: x[list(range(runs)) + [0] * pad], part.runs))
     state = executables.init(data)
     jax.block_until_ready(state)
-    traced.clear()
     jax.monitoring.register_event_duration_secs_listener(listen)
     states, metrics, evaluations = (
         [jax.device_get(state)],
@@ -58,6 +59,5 @@ def sweep():
         states=states,
         metrics=metrics,
         evaluations=evaluations,
-        traced=traced,
         compiled=compiled,
     )

@@ -36,6 +36,7 @@ def test_it_is_one_page_that_takes_nothing_but_schedules_and_environments_from_h
     assert others - packages == {"envs", "aesjax", "aesjax.schedules"}
 
 
+@pytest.mark.slow
 @pytest.mark.learning
 def test_it_reaches_ninety_per_cent_of_the_optimum_on_the_steady_task():
     returns, _, drift = train(seeds=3, pattern="steady")
@@ -45,6 +46,7 @@ def test_it_reaches_ninety_per_cent_of_the_optimum_on_the_steady_task():
     assert np.all(returns[:, -1] >= 0.9 * best)
 
 
+@pytest.mark.slow
 @pytest.mark.learning
 def test_the_weight_of_aes_r_answers_a_change_of_the_task():
     steady, abrupt = (train(seeds=3, pattern=pattern)[1] for pattern in ("steady", "abrupt"))
@@ -62,6 +64,7 @@ def test_the_weight_is_that_of_the_schedule_with_a_lag_of_one():
     assert np.all(auto[:, warmup + 1] != 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.learning
 def test_the_drift_belongs_to_the_seed_whatever_the_schedule():
     long, short = train(seeds=3, pattern="abrupt")[2], train(schedule="auto", steps=SHORT)[2]

@@ -4,6 +4,7 @@ import doctest
 import importlib
 import pkgutil
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -280,17 +281,16 @@ def test_hyper_parameters_are_data_one_program_runs_them_all():
             (1.0, 0.5, 2.0, 0.0, np.inf),
         ]
     ]
-    signals, traces = stream(), []
+    signals = stream()
 
     @jax.jit
+    @chex.assert_max_traces(n=1)
     def sweep(hyper):
-        traces.append(1)
         return jax.vmap(lambda h: run(build("aes", h), signals)[1])(hyper)
 
     stacked = jax.tree.map(lambda *xs: jnp.asarray(xs, jnp.float32), *rows)
     weights = sweep(stacked)
     sweep(jax.tree.map(lambda x: x * jnp.float32(0.5), stacked))
-    assert len(traces) == 1
     for row, hyper in zip(weights, rows, strict=True):
         np.testing.assert_allclose(row, run(build("aes", hyper), signals)[1], rtol=2e-6)
     assert np.ptp(weights, axis=0).max() > 0.1

@@ -14,6 +14,7 @@ from agents.loops.episodes import episode_returns, random_returns
 from envs import make
 from envs.drift import draw
 from envs.world import World
+from tests.quick import quick
 
 HYPER = sac.SacHyper(1e-3, 1e-3, 0.97, 0.01)
 
@@ -49,7 +50,7 @@ def trained(toy):
     """One toy run after 20 vector steps, 8 of them warm-up, and after 60."""
     loop, run = loop_of(toy, ("aes",)), run_of(toy, pattern="abrupt")
     chunk = jax.jit(loop.chunk)
-    states, logs = [jax.jit(loop.init)(run)], []
+    states, logs = [quick(loop.init)(run)], []
     for index in range(3):
         state, metrics = chunk(states[-1], run, jnp.int32(20 * index))
         states.append(state)
@@ -59,7 +60,7 @@ def trained(toy):
 
 def test_warm_up_is_uniform_and_takes_no_gradient_step(toy):
     loop, run = loop_of(toy, warmup=20), run_of(toy)
-    start = jax.jit(loop.init)(run)
+    start = quick(loop.init)(run)
     state, logs = jax.jit(loop.chunk)(start, run, jnp.int32(0))
     for a, b in zip(jax.tree.leaves(start.agent), jax.tree.leaves(state.agent), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -124,7 +125,7 @@ def test_evaluation_starts_do_not_depend_on_the_pattern(toy, trained):
 def plain_fixed(toy):
     """Jitted init and chunk of a small run under `fixed`."""
     loop = loop_of(toy, fresh=False, hidden=(4, 4))
-    return jax.jit(loop.init), jax.jit(loop.chunk)
+    return quick(loop.init), jax.jit(loop.chunk)
 
 
 def test_a_fixed_weight_is_the_plain_algorithm_bit_for_bit(toy, plain_fixed):
@@ -138,7 +139,7 @@ def test_a_fixed_weight_is_the_plain_algorithm_bit_for_bit(toy, plain_fixed):
     carrier = sac.make(2, 2, sac.SacConfig((4, 4), 32))
     config = LoopConfig(4, 20, 8, 400, fresh=False)
     plain = make_off_policy(toy, carrier, constant, config)
-    states = [c(i(run), run, jnp.int32(0))[0] for i, c in ((init, chunk), map(jax.jit, plain[:2]))]
+    states = [c(i(run), run, jnp.int32(0))[0] for i, c in ((init, chunk), (quick(plain.init), jax.jit(plain.chunk)))]
     for a, b in zip(jax.tree.leaves(states[0].agent), jax.tree.leaves(states[1].agent), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -214,7 +215,7 @@ def test_sac_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
         return jnp.mean(actions), jnp.var(actions)
 
     chunk = jax.jit(jax.vmap(loop.chunk, (0, 0, None)))
-    state, late = jax.jit(jax.vmap(loop.init))(runs), []
+    state, late = quick(jax.vmap(loop.init))(runs), []
     for index in range(6):
         state, _ = chunk(state, runs, jnp.int32(750 * index))
         if index >= 3:  # the last iterate of a constant learning rate wanders; its average does not

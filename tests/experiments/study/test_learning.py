@@ -13,7 +13,7 @@ from experiments.study.train import train
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("carrier", ["sac", "ppo"])
+@pytest.mark.parametrize("carrier", ["sac", pytest.param("ppo", marks=pytest.mark.slow)])
 def test_ninety_per_cent_of_the_optimum_on_the_steady_task(carrier, tmp_path):
     config = make_config(
         task="toy", carriers=carrier, schedules="baseline", patterns="steady", seeds="1:3", preset="paper", steps=24_000

@@ -1,4 +1,7 @@
-"""A study that is killed and resumed gives the numbers of one that was not, to the last bit."""
+"""A study that is killed and resumed gives the numbers of one that was not, to the last bit.
+
+The processes here run one program, which the first compiles for all of them (see `tests/conftest.py`).
+"""
 
 import json
 import os
@@ -23,15 +26,6 @@ def command(folder, *more):
 
 def finish(folder, *more):
     return subprocess.run(command(folder, *more), capture_output=True, text=True, timeout=300)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """All processes here run one program: they share its compilation."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
-        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
-        yield
 
 
 @pytest.fixture(scope="module")

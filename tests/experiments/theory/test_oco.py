@@ -26,6 +26,7 @@ def study(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def grid(study):
+    """Compiles every method: tests of it are slow."""
     with jax.enable_x64(True):
         return oco_grid.main_grid(study, ROUNDS)
 
@@ -44,6 +45,7 @@ def test_a_sharded_sweep_equals_one_game_at_a_time(study):
             np.testing.assert_allclose(weights[i, j], played.weight.mean(), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_all_methods_meet_the_same_losses_and_none_beats_the_informed_restart_by_luck(grid):
     data, _ = grid
     regret = {name: oco_grid.hindsight(r) for name, r in data["regret"].items()}
@@ -56,6 +58,7 @@ def test_all_methods_meet_the_same_losses_and_none_beats_the_informed_restart_by
         assert regret[name][0].mean() < 0.6 * regret["frozen"][0].mean(), name  # no switch: they learn
 
 
+@pytest.mark.slow
 def test_tuning_in_hindsight_never_loses_to_the_theorys(grid):
     for regret in grid[0]["regret"].values():
         assert np.all(oco_grid.hindsight(regret).mean(1) <= oco_grid.theory(regret).mean(1) + 1e-9)
@@ -69,6 +72,7 @@ def test_without_drift_the_paper_schedule_and_the_oracle_sit_at_the_smallest_wei
         np.testing.assert_allclose(weight, oco_methods.WEIGHTS[0], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_findings_carry_intervals_and_the_record_is_complete(grid, study, capsys):
     data, findings = grid
     observed, more = oco_parts.observed(study, ROUNDS)

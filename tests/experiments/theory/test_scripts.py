@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "findings", "figures"), [("theory_softmdp", 18, 6), ("theory_calibration", 19, 4)])
 def test_a_script_leaves_its_findings_numbers_and_figures(script, findings, figures, tmp_path):
     out = tmp_path / "out"
