@@ -109,3 +109,5 @@ class Task(NamedTuple):
     drift_surrogate: Callable[[Any, Any, Any], Array] | None = None
     #: complete options of the task's builder; ``envs.make(name, **options)`` builds the same task again
     options: Mapping[str, Any] = MappingProxyType({})
+    #: names of channels that change nothing in this task; drifting them is allowed, and said in tables
+    inert: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "world",
         "drifting",
         "physics toy",
-        "mujoco",
+        "isaac mujoco",
         "__init__",
         "adapters render",
     ),

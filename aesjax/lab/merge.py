@@ -49,7 +49,7 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
         raise ValueError("two of the studies hold the same run (task, method, pattern and seed)")
     alike = {k: v for k, v in configs[0].items() if all(config.get(k) == v for config in configs)}
     kept = {k: v for k, v in manifests[0].items() if all(manifest.get(k) == v for manifest in manifests)}
-    together: dict[str, Any] = {"floors": {}, "oracle": {}}
+    together: dict[str, Any] = {"floors": {}, "oracle": {}, "inert": {}}
     for name in together:
         for manifest in manifests:
             known = manifest.get(name, {})

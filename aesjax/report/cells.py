@@ -2,10 +2,11 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from aesjax.measure.patterns import STEADY
 from aesjax.measure.tables import round_half_up
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ __all__ = ["NONE", "Cell", "Lookup", "Table", "by_pattern", "cell", "counted", "
 
 NONE = "–"
 DAGGER = "†"
+INERT = "‡"  # marks a scope with channels that drift in vain
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,15 @@ class Lookup:
     Args:
       frame: as `aesjax.measure.summarise` returns it.
       patterns: in the order in which tables show them; those of the frame that it lacks follow.
+      inert: task -> drift channels that change nothing in it.
     """
 
-    def __init__(self, frame: "pl.DataFrame", patterns: Iterable[str]):
+    def __init__(
+        self, frame: "pl.DataFrame", patterns: Iterable[str], inert: Mapping[str, Sequence[str]] | None = None
+    ):
         rows = frame.filter(level="method").to_dicts()
         self.cells = {(r["family"], r["task"], r["method"], r["pattern"], r["metric"]): r for r in rows}
+        self.inert = {task: list(channels) for task, channels in (inert or {}).items() if channels}
         self.methods = list(dict.fromkeys(r["method"] for r in rows))
         seen = dict.fromkeys(r["pattern"] for r in rows)
         self.patterns = list({p: None for p in patterns if p in seen} | seen)
@@ -70,6 +76,12 @@ class Lookup:
             yield family, None, tasks[0] if len(tasks) == 1 else f"{family}, all {len(tasks)} tasks"
             if len(tasks) > 1:
                 yield from ((family, task, task) for task in tasks)
+
+    def still(self, scope: tuple) -> list[str]:
+        """What drifts in tasks of this scope without changing anything, one phrase per task."""
+        family, task = scope[:2]
+        tasks = self.tasks[family] if task is None else [task]
+        return [f"{', '.join(self.inert[name])} in {name}" for name in tasks if name in self.inert]
 
     def get(self, scope: tuple, method: str, pattern: str, metric: str) -> dict[str, Any] | None:
         """The row, or None if the study has no such run."""
@@ -117,7 +129,11 @@ def by_pattern(
         for pattern in look.patterns if patterns is None else patterns:
             rows = [row(scope, m, pattern) for m in look.methods if look.exists(scope, m, pattern)]
             if rows:
-                table.groups.append((f"{scope[2]} · {pattern}", rows))
+                marked = pattern != STEADY and bool(look.still(scope))
+                table.groups.append((f"{scope[2]} · {pattern}" + (f" {INERT}" if marked else ""), rows))
+    still = dict.fromkeys(phrase for scope in look.scopes() for phrase in look.still(scope))
+    if still and any(title.endswith(INERT) for title, _ in table.groups):
+        table.notes.append(f"{INERT} Drifts without changing anything: {'; '.join(still)}.")
     return table
 
 

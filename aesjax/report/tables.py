@@ -33,7 +33,7 @@ def main_table(look: Lookup) -> Table:
         return [Cell(method), counted(get("mean_return")), *values, share]
 
     table = by_pattern(look, table, row)
-    table.notes = reasons(look, ("nauc_task_safe", "drop_task_safe", "recovery_robust"))
+    table.notes += reasons(look, ("nauc_task_safe", "drop_task_safe", "recovery_robust"))
     return table
 
 
@@ -87,7 +87,7 @@ def weights_table(look: Lookup) -> Table:
         return [Cell(method), cell(weight, 4 if small else 3), *shares, cell(get("responsiveness"), 1, 100)]
 
     table = by_pattern(look, table, row)
-    table.notes = reasons(look, ("saturation", "responsiveness"))
+    table.notes += reasons(look, ("saturation", "responsiveness"))
     return table
 
 

@@ -42,7 +42,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         frame = summarise(curves, config, manifest, replicates=replicates)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{directory}: config, manifest and curves do not fit together ({error!r})") from error
-    look = Lookup(frame, study.patterns)
+    look = Lookup(frame, study.patterns, manifest.get("inert"))
     figures = draw_figures(curves, config, manifest)
     status, problems = overview.status(study, manifest)
     shared: dict[str, Any] = {

@@ -54,7 +54,9 @@ class Run:
     """Observation of a MuJoCo task: v5 (the default) or v4."""
     channels: str | None = None
     """What drifts in a MuJoCo task, comma-separated: body_mass, joint_friction (the default both), geom_friction,
-    target_velocity."""
+    target_velocity; in an Isaac task: gravity, joint_damping (the default both)."""
+    variant: str | None = None
+    """Whose constants an Isaac task has: gym (the default) or omni."""
     resume: bool = False
     """Continue an interrupted study in --out."""
     devices: int | None = None
@@ -110,7 +112,11 @@ def configured(options: Run) -> "StudyConfig":
 
 def task_options(options: Run) -> dict[str, object]:
     """The options that were typed, as the task's builder takes them."""
-    typed: dict[str, object] = {"engine": options.engine, "observation": options.observation}
+    typed: dict[str, object] = {
+        "engine": options.engine,
+        "observation": options.observation,
+        "variant": options.variant,
+    }
     if options.channels is not None:
         typed["channels"] = tuple(name.strip() for name in options.channels.split(",") if name.strip())
     return {name: value for name, value in typed.items() if value is not None}

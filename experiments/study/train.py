@@ -17,6 +17,7 @@ from aesjax.lab.progress import Progress
 from aesjax.lab.sweep import cache_group, compile_program, memory_budget, plan_waves, state_bytes
 from agents.loops import REASONS
 from experiments.study.build import build_part, floor_of, optimum_of
+from experiments.study.config import StudyConfig
 from experiments.study.folder import Claim
 from experiments.study.snapshots import save_agents
 
@@ -113,6 +114,7 @@ def train(study: Claim, *, checkpoint_seconds: float = 30.0, quiet: bool = False
             "parts": parts,
             "floors": {config.task: floor},
             "oracle": {config.task: optimum_of(config)},
+            "inert": _inert(config),
             "patterns": {name: _facts(name) for name in config.patterns},
             "runs": statuses,
         },
@@ -123,6 +125,12 @@ def train(study: Claim, *, checkpoint_seconds: float = 30.0, quiet: bool = False
         if s["status"] == "diverged"
     ]
     return Outcome(path, lines, sum(s.get("simulation_faults", 0) for s in statuses))
+
+
+def _inert(config: StudyConfig) -> dict[str, list[str]]:
+    """Task -> channels that drift without changing anything in it."""
+    channels = list(config.build_task().inert)
+    return {config.task: channels} if channels else {}
 
 
 def _facts(pattern: str) -> dict[str, Any]:

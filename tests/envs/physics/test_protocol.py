@@ -18,6 +18,7 @@ from envs.physics.batch import Engine
 from envs.physics.protocol import check
 from tests.envs.physics.arm import GRAVITY, KD, KP, WEIGHT, Arm, ArmParams, arm_xml, as_task
 from tests.envs.physics.common import engine_of
+from tests.imports import between_rooms
 
 ROOT = Path(envs.__file__).parents[1]
 N, STEPS = 3, 6
@@ -318,44 +319,9 @@ def test_mjx_refuses_what_it_cannot_do():
         envs.physics.build(task, "mjx")
 
 
-#: Package of envs -> what it may import of envs, besides itself.
-ARROWS = {
-    "envs.names": set(),
-    "envs.core": set(),
-    "envs.patterns": {"envs.core", "envs.names"},
-    "envs.drift": {"envs.core", "envs.patterns"},
-    "envs.world": {"envs.core", "envs.patterns", "envs.drift"},
-    "envs.drifting": {"envs.core", "envs.patterns", "envs.drift", "envs.world"},
-    "envs.physics": {"envs.core", "envs.names"},
-    "envs.toy": {"envs.core", "envs.names"},
-    "envs.mujoco": {"envs.core", "envs.names", "envs.physics"},
-    "envs.render": {"envs.core", "envs.names", "envs.physics"},
-}
-
-
-def imports_of(path):
-    """Modules that a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-@pytest.mark.parametrize("package", ARROWS)
-def test_arrows_inside_envs_point_one_way(package):
-    place = ROOT.joinpath(*package.split("."))
-    files = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
-    assert files
-    for path in files:
-        for module in imports_of(path):
-            if module.split(".")[0] == "envs":
-                assert ".".join(module.split(".")[:2]) in ARROWS[package] | {package}, f"{path}: {module}"
-
-
 def test_engines_are_for_any_task():
     assert issubclass(LocomotionTask, PhysicsTask)
+    assert {room for room in between_rooms()["envs.physics"] if room.startswith("envs.")} == {"envs.core", "envs.names"}
     for path in (ROOT / "envs" / "physics").glob("*.py"):
         names = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
         assert not names & set(envs.TASKS), path

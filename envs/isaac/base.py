@@ -1,0 +1,51 @@
+"""What the six tasks share: their model files, their two drift channels, and the tables of a variant."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from envs.physics import FACTORS, PhysicsTask
+from envs.physics.fields import Factor, physics_library
+
+__all__ = ["IsaacParams", "IsaacTask", "load"]
+
+VARIANTS = ("gym", "omni")
+
+
+class IsaacParams(NamedTuple):
+    """What may drift, as factors on what the model says; () or, inside an engine, (n,) each."""
+
+    gravity: Any = np.float32(1.0)
+    joint_damping: Any = np.float32(1.0)  # viscous damping of the joints and velocity gain of their servos
+
+
+@cache
+def load(xml: str) -> Any:
+    """The compiled ``MjModel`` of one of our files in ``assets``; do not write to it."""
+    return physics_library().MjModel.from_xml_path(str(Path(__file__).parent / "assets" / xml))
+
+
+class IsaacTask(PhysicsTask):
+    """A task of the Isaac family by the definitions of Isaac Gym; subclasses set the rest of `PhysicsTask`.
+
+    An episode has one transition less than the reference's ``maxEpisodeLength`` says: it ends where its counter, which
+    is 0 at the first observation, reaches that length minus one.
+    """
+
+    xml: str
+    description: str
+    negative_returns: bool = False
+    inert: tuple[str, ...] = ()  # channels of `IsaacParams` that change nothing in this task
+    constants: Mapping[str, NamedTuple]  # variant -> its table
+
+    params = IsaacParams()
+    scales: Mapping[str, Factor] = {name: FACTORS[name] for name in IsaacParams._fields}
+
+    def __init__(self, variant: str = "gym", time_limit: int | None = None) -> None:
+        self.model = load(self.xml)
+        self.variant, self.table = variant, self.constants[variant]
+        if time_limit is not None:
+            self.time_limit = time_limit
