@@ -49,6 +49,7 @@ TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "walker2d": "envs.mujoco:walker2d",
     "ant": "envs.mujoco:ant",
     "humanoid": "envs.mujoco:humanoid",
+    "isaac_ingenuity": "envs.isaac:isaac_ingenuity",
 }
 
 # Tasks whose optimum is known: "module:attribute" of a function from drift values (M, D) to mean returns (M,).

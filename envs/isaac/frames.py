@@ -18,6 +18,7 @@ __all__ = [
     "rotate",
     "rotate_back",
     "scale",
+    "spin_limited",
     "to_xyzw",
     "unscale",
     "up",
@@ -66,6 +67,15 @@ def velocities(xp: ModuleType, q: Any, qvel: Any, com: Any) -> tuple[Any, Any]:
     angular = rotate(xp, q, qvel[..., 3:6])
     arm = rotate(xp, q, xp.broadcast_to(com, angular.shape))
     return qvel[..., :3] + xp.cross(angular, arm), angular
+
+
+def spin_limited(xp: ModuleType, qvel: Any, most: float) -> Any:
+    """``qvel`` (..., 6 or more) of a free root body with its angular speed limited to ``most`` rad/s."""
+    angular = qvel[..., 3:6]
+    speed = xp.sqrt(xp.sum(angular**2, axis=-1, keepdims=True))
+    # Where nothing is too fast every bit stays as it is.
+    limited = angular * (most / xp.maximum(speed, most))
+    return xp.concatenate([qvel[..., :3], xp.where(speed > most, limited, angular), qvel[..., 6:]], axis=-1)
 
 
 def euler(xp: ModuleType, q: Any) -> tuple[Any, Any, Any]:
