@@ -1,5 +1,6 @@
 """Ingenuity: a copter in the gravity of Mars flies to targets that move (Isaac Gym's task of that name)."""
 
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -51,7 +52,7 @@ class Ingenuity(IsaacTask):
     description = "Ingenuity (Isaac Gym): a copter on Mars flies to changing targets"
     name = "isaac_ingenuity"
     inert = ("joint_damping",)
-    constants = {
+    constants: Mapping[str, Constants] = {
         "gym": Constants(1.0, 5.0, 1.0, 1.0, 8.0, 5.0, (-1.5, -1.5, -0.2), (1.5, 1.5, 1.5), 1.0, True),
         "omni": Constants(2.5, 1.0, 30.0, 10.0, 20.0, 1.0, (-0.5, -0.5, -0.5), (0.5, 0.5, 0.5), LATERAL, False),
     }
