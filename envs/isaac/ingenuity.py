@@ -129,7 +129,7 @@ class Ingenuity(IsaacTask):
             sideways = xp.clip(self.table.steering * sideways, -LATERAL, LATERAL)
             thrust = xp.concatenate([up * sideways, up], axis=-1)
             arm = xp.broadcast_to(np.asarray(rotor - self._com, thrust.dtype), thrust.shape)
-            force, torque = force + thrust, torque + xp.cross(arm, thrust)
+            force, torque = force + thrust, torque + frames.cross(xp, arm, thrust)
         return force, torque
 
     def _observe(self, xp: ModuleType, physics: Physics, target: Any) -> Any:

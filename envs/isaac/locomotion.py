@@ -137,7 +137,7 @@ class Walker(IsaacTask):
         torque, force = spatial[..., :3], spatial[..., 3:]
         # MuJoCo gives the torque about the whole body's centre of mass.
         arm = physics.subtree_com[..., 1:2, :] - physics.xpos[..., self._feet, :]
-        torque, frame = torque + xp.cross(arm, force), physics.xmat[..., self._feet, :, :]
+        torque, frame = torque + frames.cross(xp, arm, force), physics.xmat[..., self._feet, :, :]
         wrench = [xp.einsum("...ji,...j->...i", frame, vector) for vector in (force, torque)]
         both = xp.concatenate(wrench, axis=-1)
         return xp.reshape(both, (*both.shape[:-2], -1))
