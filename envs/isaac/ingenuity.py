@@ -26,15 +26,41 @@ class Constants(NamedTuple):
     """What Isaac Gym and its successor define differently."""
 
     near: float  # the reward for being near is 1 / (1 + near d^2)
-    up_weight: float
+    up_weight: float  # of 1 / (1 + tilt (1 - up)^2)
     tilt: float
-    spin: float
+    spin: float  # likewise for the yaw rate, rad/s, with weight 1
     farthest: float  # m from the target
     targets: float  # m, targets are as far from the origin in x and y
     start_low: tuple[float, float, float]  # m from the usual start
     start_high: tuple[float, float, float]
     steering: float  # share of the thrust that an action of 1 turns sideways, before the bound
     scalar_last: bool  # order of the observed quaternion
+
+
+_GYM = Constants(
+    near=1.0,
+    up_weight=5.0,
+    tilt=1.0,
+    spin=1.0,
+    farthest=8.0,
+    targets=5.0,
+    start_low=(-1.5, -1.5, -0.2),
+    start_high=(1.5, 1.5, 1.5),
+    steering=1.0,
+    scalar_last=True,
+)
+_OMNI = Constants(
+    near=2.5,
+    up_weight=1.0,
+    tilt=30.0,
+    spin=10.0,
+    farthest=20.0,
+    targets=1.0,
+    start_low=(-0.5, -0.5, -0.5),
+    start_high=(0.5, 0.5, 0.5),
+    steering=LATERAL,
+    scalar_last=False,
+)
 
 
 class Ingenuity(IsaacTask):
@@ -52,10 +78,7 @@ class Ingenuity(IsaacTask):
     description = "Ingenuity (Isaac Gym): a copter on Mars flies to changing targets"
     name = "isaac_ingenuity"
     inert = ("joint_damping",)
-    constants: Mapping[str, Constants] = {
-        "gym": Constants(1.0, 5.0, 1.0, 1.0, 8.0, 5.0, (-1.5, -1.5, -0.2), (1.5, 1.5, 1.5), 1.0, True),
-        "omni": Constants(2.5, 1.0, 30.0, 10.0, 20.0, 1.0, (-0.5, -0.5, -0.5), (0.5, 0.5, 0.5), LATERAL, False),
-    }
+    constants: Mapping[str, Constants] = {"gym": _GYM, "omni": _OMNI}
     obs_size, action_size, time_limit, substeps = 13, 6, 1999, 2
     table: Constants
 

@@ -1,6 +1,7 @@
 """What Isaac Gym's Ant and Humanoid share: observation, reward and start of a body that walks to a far target."""
 
 import copy
+from abc import abstractmethod
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -76,9 +77,9 @@ class Walker(IsaacTask):
         self.fields = (table.foot_force, "xpos", "xmat", "subtree_com", *forces)
         self._dt = table.timestep * self.substeps
 
+    @abstractmethod
     def limit_cost(self, xp: ModuleType, share: Any) -> Any:
         """(...,) what joints near their limits cost; ``share`` (..., A) is -1 and 1 at the limits."""
-        raise NotImplementedError
 
     def energy(self) -> Any:
         """(A,) what a joint's power costs, relative to others."""
