@@ -49,6 +49,9 @@ TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "walker2d": "envs.mujoco:walker2d",
     "ant": "envs.mujoco:ant",
     "humanoid": "envs.mujoco:humanoid",
+    "isaac_ingenuity": "envs.isaac:isaac_ingenuity",
+    "isaac_ant": "envs.isaac:isaac_ant",
+    "isaac_humanoid": "envs.isaac:isaac_humanoid",
 }
 
 # Tasks whose optimum is known: "module:attribute" of a function from drift values (M, D) to mean returns (M,).

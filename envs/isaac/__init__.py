@@ -17,7 +17,11 @@ __all__ = ["CHANNELS", "TASKS", "build"]
 
 CHANNELS = {"gravity": (0.8, 1.2), "joint_damping": (0.7, 1.3)}  # of factors; those of the paper
 #: Registered name -> module and class, imported on first use.
-TASKS: dict[str, str] = {}
+TASKS: dict[str, str] = {
+    "isaac_ingenuity": "envs.isaac.ingenuity:Ingenuity",
+    "isaac_ant": "envs.isaac.ant:Ant",
+    "isaac_humanoid": "envs.isaac.humanoid:Humanoid",
+}
 
 
 def build(
