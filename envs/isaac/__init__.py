@@ -17,7 +17,11 @@ __all__ = ["CHANNELS", "TASKS", "build"]
 
 CHANNELS = {"gravity": (0.8, 1.2), "joint_damping": (0.7, 1.3)}  # of factors; those of the paper
 #: Registered name -> module and class, imported on first use.
-TASKS: dict[str, str] = {}
+TASKS: dict[str, str] = {
+    "isaac_allegro_hand": "envs.isaac.allegro_hand:AllegroHand",
+    "isaac_anymal": "envs.isaac.anymal:Anymal",
+    "isaac_franka_cabinet": "envs.isaac.franka_cabinet:FrankaCabinet",
+}
 
 
 def build(
