@@ -21,6 +21,9 @@ TASKS: dict[str, str] = {
     "isaac_ingenuity": "envs.isaac.ingenuity:Ingenuity",
     "isaac_ant": "envs.isaac.ant:Ant",
     "isaac_humanoid": "envs.isaac.humanoid:Humanoid",
+    "isaac_allegro_hand": "envs.isaac.allegro_hand:AllegroHand",
+    "isaac_anymal": "envs.isaac.anymal:Anymal",
+    "isaac_franka_cabinet": "envs.isaac.franka_cabinet:FrankaCabinet",
 }
 
 
