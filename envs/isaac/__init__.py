@@ -38,7 +38,7 @@ def build(
 
     Args:
       engine: ``mujoco`` (C), ``mjx``, or ``auto``: C on a CPU, MJX on an accelerator.
-      variant: ``gym`` or ``omni``, the constants of Isaac Gym or of its successor.
+      variant: ``gym`` or ``omni``, the constants of Isaac Gym or of its successor; the hand has ``gym_faithful``, too.
       channels: what drifts, of `CHANNELS`.
       time_limit: steps of an episode; by default the reference's.
 
@@ -73,7 +73,7 @@ def _build(name: str, engine: str, variant: str, channels: tuple[str, ...], time
         params=physical.params,
         channels=drifting,
         apply_drift=apply_drift,
-        negative_returns=kind.negative_returns,
+        negative_returns=physical.negative_returns,
         description=kind.description,
         options={"engine": engine, "variant": variant, "channels": channels, "time_limit": physical.time_limit},
         inert=tuple(channel for channel in channels if channel in kind.inert),

@@ -38,8 +38,7 @@ class AllegroTable(NamedTuple):
     length: int = 600  # steps, the reference's maxEpisodeLength
     timestep: float = 0.008335  # seconds of a sub-step
     layout: str = "full_state"  # of the observation, one of `SIZES`
-    settled: bool = True  # start from the library
-    lowest: float = 0.0  # otherwise: joints are 0.2 (low + u (high - low)), u uniform on [lowest, 1]
+    settled: bool = True  # start from the library instead of the reference's law
 
 
 @cache
@@ -72,7 +71,7 @@ class AllegroHand(IsaacTask):
     constants: Mapping[str, AllegroTable] = {
         "gym": AllegroTable(),
         "gym_faithful": AllegroTable(settled=False),
-        "omni": AllegroTable(timestep=1 / 120, layout="full", lowest=-1.0),
+        "omni": AllegroTable(timestep=1 / 120, layout="full"),
     }
     table: AllegroTable
     action_size, substeps = 16, 4
@@ -92,14 +91,13 @@ class AllegroHand(IsaacTask):
 
     def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
         """At rest: a pose of the library, or the reference's law."""
-        lead, table = noise.shape[:-1], self.table
-        if table.settled:
+        lead = noise.shape[:-1]
+        if self.table.settled:
             library = xp.asarray(settled(), noise.dtype)
             index = xp.floor(0.5 * (noise[..., 0] + 1.0) * len(library)).astype(np.int32)
             qpos = library[xp.clip(index, 0, len(library) - 1)]
         else:
-            share = 0.5 * (1.0 + table.lowest) + 0.5 * (1.0 - table.lowest) * noise[..., 5:21]
-            q = 0.2 * (self.low + share * (self.high - self.low))
+            q = 0.2 * frames.scale(noise[..., 5:21], self.low, self.high)
             qpos = xp.concatenate([q, CUBE + 0.01 * noise[..., :3], orientation(xp, noise[..., 3:5])], axis=-1)
         memory = xp.concatenate([noise[..., 21:], xp.zeros((*lead, 1), noise.dtype)], axis=-1)
         return Start(qpos, xp.zeros((*lead, 22), noise.dtype), memory)

@@ -230,3 +230,8 @@ def test_mjx_is_the_c_engine_in_the_air(task):
 @pytest.mark.slow
 def test_random_actions_never_break_it(task):
     assert stays_finite(task)
+
+
+def test_only_the_omni_variant_has_returns_below_zero():
+    assert not envs.make("isaac_anymal", engine="mujoco").negative_returns
+    assert envs.make("isaac_anymal", engine="mujoco", variant="omni").negative_returns
