@@ -24,7 +24,7 @@ jax.config.update("jax_debug_key_reuse", True)
 
 #: Given out first, the longest of them first, so that no worker ends the run alone. See `--compile-times`.
 LONGEST = (
-    "envs/mujoco/test_mjx.py",
+    "envs/physics/test_mjx_engine.py",
     "experiments/study/test_resume.py",
     "agents/test_carriers_contract.py",
     "experiments/theory/test_scripts.py",
