@@ -49,6 +49,12 @@ TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "walker2d": "envs.mujoco:walker2d",
     "ant": "envs.mujoco:ant",
     "humanoid": "envs.mujoco:humanoid",
+    "isaac_ingenuity": "envs.isaac:isaac_ingenuity",
+    "isaac_ant": "envs.isaac:isaac_ant",
+    "isaac_humanoid": "envs.isaac:isaac_humanoid",
+    "isaac_allegro_hand": "envs.isaac:isaac_allegro_hand",
+    "isaac_anymal": "envs.isaac:isaac_anymal",
+    "isaac_franka_cabinet": "envs.isaac:isaac_franka_cabinet",
 }
 
 # Tasks whose optimum is known: "module:attribute" of a function from drift values (M, D) to mean returns (M,).

@@ -17,7 +17,14 @@ __all__ = ["CHANNELS", "TASKS", "build"]
 
 CHANNELS = {"gravity": (0.8, 1.2), "joint_damping": (0.7, 1.3)}  # of factors; those of the paper
 #: Registered name -> module and class, imported on first use.
-TASKS: dict[str, str] = {}
+TASKS: dict[str, str] = {
+    "isaac_ingenuity": "envs.isaac.ingenuity:Ingenuity",
+    "isaac_ant": "envs.isaac.ant:Ant",
+    "isaac_humanoid": "envs.isaac.humanoid:Humanoid",
+    "isaac_allegro_hand": "envs.isaac.allegro_hand:AllegroHand",
+    "isaac_anymal": "envs.isaac.anymal:Anymal",
+    "isaac_franka_cabinet": "envs.isaac.franka_cabinet:FrankaCabinet",
+}
 
 
 def build(
@@ -31,7 +38,7 @@ def build(
 
     Args:
       engine: ``mujoco`` (C), ``mjx``, or ``auto``: C on a CPU, MJX on an accelerator.
-      variant: ``gym`` or ``omni``, the constants of Isaac Gym or of its successor.
+      variant: ``gym`` or ``omni``, the constants of Isaac Gym or of its successor; the hand has ``gym_faithful``, too.
       channels: what drifts, of `CHANNELS`.
       time_limit: steps of an episode; by default the reference's.
 
@@ -66,7 +73,7 @@ def _build(name: str, engine: str, variant: str, channels: tuple[str, ...], time
         params=physical.params,
         channels=drifting,
         apply_drift=apply_drift,
-        negative_returns=kind.negative_returns,
+        negative_returns=physical.negative_returns,
         description=kind.description,
         options={"engine": engine, "variant": variant, "channels": channels, "time_limit": physical.time_limit},
         inert=tuple(channel for channel in channels if channel in kind.inert),

@@ -11,6 +11,7 @@ import numpy as np
 
 __all__ = [
     "conjugate",
+    "cross",
     "euler",
     "heading",
     "multiply",
@@ -18,6 +19,7 @@ __all__ = [
     "rotate",
     "rotate_back",
     "scale",
+    "spin_limited",
     "to_xyzw",
     "unscale",
     "up",
@@ -26,11 +28,18 @@ __all__ = [
 ]
 
 
+def cross(xp: ModuleType, a: Any, b: Any) -> Any:
+    """Cross product of vectors (..., 3); NumPy's own takes 0.1 ms whatever the size, as long as a step of MuJoCo."""
+    ax, ay, az = a[..., 0], a[..., 1], a[..., 2]
+    bx, by, bz = b[..., 0], b[..., 1], b[..., 2]
+    return xp.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx], axis=-1)
+
+
 def rotate(xp: ModuleType, q: Any, v: Any) -> Any:
     """Vectors (..., 3) from the frame of ``q`` (..., 4) to the world."""
     w, u = q[..., :1], q[..., 1:]
-    t = 2.0 * xp.cross(u, v)
-    return v + w * t + xp.cross(u, t)
+    t = 2.0 * cross(xp, u, v)
+    return v + w * t + cross(xp, u, t)
 
 
 def rotate_back(xp: ModuleType, q: Any, v: Any) -> Any:
@@ -47,7 +56,7 @@ def multiply(xp: ModuleType, a: Any, b: Any) -> Any:
     """The rotation ``b`` followed by ``a``."""
     aw, bw, au, bu = a[..., :1], b[..., :1], a[..., 1:], b[..., 1:]
     scalar = aw * bw - xp.sum(au * bu, axis=-1, keepdims=True)
-    return xp.concatenate([scalar, aw * bu + bw * au + xp.cross(au, bu)], axis=-1)
+    return xp.concatenate([scalar, aw * bu + bw * au + cross(xp, au, bu)], axis=-1)
 
 
 def to_xyzw(xp: ModuleType, q: Any) -> Any:
@@ -65,7 +74,16 @@ def velocities(xp: ModuleType, q: Any, qvel: Any, com: Any) -> tuple[Any, Any]:
     """
     angular = rotate(xp, q, qvel[..., 3:6])
     arm = rotate(xp, q, xp.broadcast_to(com, angular.shape))
-    return qvel[..., :3] + xp.cross(angular, arm), angular
+    return qvel[..., :3] + cross(xp, angular, arm), angular
+
+
+def spin_limited(xp: ModuleType, qvel: Any, most: float) -> Any:
+    """``qvel`` (..., 6 or more) of a free root body with its angular speed limited to ``most`` rad/s."""
+    angular = qvel[..., 3:6]
+    speed = xp.sqrt(xp.sum(angular**2, axis=-1, keepdims=True))
+    # Where nothing is too fast every bit stays as it is.
+    limited = angular * (most / xp.maximum(speed, most))
+    return xp.concatenate([qvel[..., :3], xp.where(speed > most, limited, angular), qvel[..., 6:]], axis=-1)
 
 
 def euler(xp: ModuleType, q: Any) -> tuple[Any, Any, Any]:

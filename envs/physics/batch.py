@@ -36,8 +36,8 @@ class _Simulations:
     def __init__(self, task: PhysicsTask, n: int, threads: int) -> None:
         mujoco = physics_library()
         self.task = task
-        # Some forces are not part of a step: they are computed from each simulation's own data afterwards.
-        self.forces = [name for name in task.fields if name in FORCES]
+        # Some forces are not part of a step: they are computed from each simulation's own data afterwards, one by one.
+        self.forces = [] if _computes_forces(task.model) else [name for name in task.fields if name in FORCES]
         self.batch = mujoco.batch.Batch(task.model, n, min(threads, n), persistent=bool(self.forces))
         self.data = mujoco.MjData(task.model)
         self.fields = {name: self.batch.expand(name) for factor in task.scales.values() for name, _ in factor.fields}
@@ -45,7 +45,7 @@ class _Simulations:
         if any(factor.derives for factor in task.scales.values()):
             self.batch.set_const()
         self.now = Physics(qpos=self.batch.bind("qpos"), qvel=self.batch.bind("qvel"))
-        bound = {name: _shaped(name, self.batch.bind(name)) for name in task.fields if name not in FORCES}
+        bound = {name: _shaped(name, self.batch.bind(name)) for name in task.fields if name not in self.forces}
         self.views = vars(self.now) | bound
         self.applied = {name: self.batch.bind(name) for name in APPLIED}
         self.velocity_stage = mujoco.mjtStage.mjSTAGE_VEL
@@ -113,6 +113,13 @@ class _Simulations:
             for name, values in found.items():
                 values[i] = getattr(data, name)
         return Physics(**self.views, **found)
+
+
+def _computes_forces(model: Any) -> bool:
+    """Whether a step of ``model`` leaves `FORCES` behind: MuJoCo computes them for sensors that are made of them."""
+    kind = physics_library().mjtSensor
+    made_of_them = ("ACCELEROMETER", "FORCE", "TORQUE", "FRAMELINACC", "FRAMEANGACC")
+    return bool(np.isin(model.sensor_type, [getattr(kind, f"mjSENS_{name}") for name in made_of_them]).any())
 
 
 def _shaped(name: str, values: np.ndarray) -> np.ndarray:

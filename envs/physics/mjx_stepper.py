@@ -136,8 +136,25 @@ class Stepper:
         """``substeps`` of MuJoCo's under what drives ``d``."""
         if self.integrator is None:
             return self._runge_kutta(m, d, substeps)
-        step = lambda _, d: self.integrator(m, self._forward(m, d))  # noqa: E731
+
+        def step(_: Any, d: Any) -> Any:
+            d = self._forward(m, d)
+            return self.integrator(self._saturated(m, d), d)
+
         return jax.lax.fori_loop(0, substeps, step, d) if substeps > 1 else step(0, d)
+
+    def _saturated(self, m: Any, d: Any) -> Any:
+        """``m`` in which actuators at the limit of their force have no velocity gain, for the integrator.
+
+        Their force does not depend on the velocity. The C engine's implicit integrator knows, MJX's does not.
+        """
+        limited = self.compiled.actuator_forcelimited.astype(bool)
+        if not limited.any():
+            return m
+        low, high = m.actuator_forcerange[:, 0], m.actuator_forcerange[:, 1]
+        free = ~(limited & ((d.actuator_force <= low) | (d.actuator_force >= high)))
+        bias, gain = (field.at[:, 2].multiply(free) for field in (m.actuator_biasprm, m.actuator_gainprm))
+        return m.tree_replace({"actuator_biasprm": bias, "actuator_gainprm": gain})
 
     def _placed(self, m: Any, d: Any) -> Any:
         d = self.mjx.forward.fwd_position(m, d)

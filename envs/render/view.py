@@ -20,6 +20,12 @@ VIEWS = {
     "walker2d": View(3.0, 0.74),
     "ant": View(3.8, 0.35, 60.0, -28.0),
     "humanoid": View(3.1, 0.8, 60.0, -12.0),
+    "isaac_ingenuity": View(2.2, 1.5, 60.0, -12.0),
+    "isaac_ant": View(3.2, 0.3, 60.0, -28.0),
+    "isaac_humanoid": View(3.6, 0.9, 60.0, -12.0),
+    "isaac_allegro_hand": View(0.55, 0.5, 60.0, -28.0),
+    "isaac_anymal": View(2.2, 0.42, 130.0, -14.0),
+    "isaac_franka_cabinet": View(3.2, 0.45, 125.0, -18.0),
 }
 
 

@@ -49,14 +49,14 @@ class Run:
     sweep: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Hyper-parameter axis NAME=V1,V2,...; may be given several times. All values train in the same program."""
     engine: str | None = None
-    """Physics of a MuJoCo task: mujoco (C), mjx, or auto (the default: C on a CPU, MJX on an accelerator)."""
+    """Physics of a MuJoCo or Isaac task: mujoco (C), mjx, or auto (the default: C on a CPU, MJX on an accelerator)."""
     observation: str | None = None
     """Observation of a MuJoCo task: v5 (the default) or v4."""
-    channels: str | None = None
-    """What drifts in a MuJoCo task, comma-separated: body_mass, joint_friction (the default both), geom_friction,
-    target_velocity; in an Isaac task: gravity, joint_damping (the default both)."""
     variant: str | None = None
-    """Whose constants an Isaac task has: gym (the default) or omni."""
+    """Constants of an Isaac task: gym (the default), those of Isaac Gym, or omni, those of its successor."""
+    channels: str | None = None
+    """What drifts, comma-separated. In a MuJoCo task: body_mass, joint_friction (the default both), geom_friction,
+    target_velocity; in an Isaac task: gravity, joint_damping (the default both)."""
     resume: bool = False
     """Continue an interrupted study in --out."""
     devices: int | None = None
@@ -112,11 +112,8 @@ def configured(options: Run) -> "StudyConfig":
 
 def task_options(options: Run) -> dict[str, object]:
     """The options that were typed, as the task's builder takes them."""
-    typed: dict[str, object] = {
-        "engine": options.engine,
-        "observation": options.observation,
-        "variant": options.variant,
-    }
+    names = ("engine", "observation", "variant")
+    typed: dict[str, object] = {name: getattr(options, name) for name in names}
     if options.channels is not None:
         typed["channels"] = tuple(name.strip() for name in options.channels.split(",") if name.strip())
     return {name: value for name, value in typed.items() if value is not None}

@@ -2,13 +2,20 @@
 
 from aesjax.registry import Registry
 from experiments.presets.general import general
+from experiments.presets.isaac import ISAAC
 from experiments.presets.mujoco import MUJOCO
 from experiments.presets.preset import Preset
 from experiments.presets.toy import TOY
 
 __all__ = ["PRESETS", "presets_of"]
 
-PRESETS: dict[str, Registry[Preset]] = {"toy": TOY, "toy_multigoal_classic": TOY, "pendulum": TOY, **MUJOCO}
+PRESETS: dict[str, Registry[Preset]] = {
+    "toy": TOY,
+    "toy_multigoal_classic": TOY,
+    "pendulum": TOY,
+    **MUJOCO,
+    **ISAAC,
+}
 
 
 def presets_of(task: str, time_limit: int) -> Registry[Preset]:

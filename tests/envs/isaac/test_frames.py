@@ -28,6 +28,7 @@ def test_rotations_agree_with_scipy(rotations):
     product = wxyz(rotations * other)
     found = frames.multiply(np, q, wxyz(other))
     np.testing.assert_allclose(found * np.sign(np.sum(found * product, -1, keepdims=True)), product, atol=1e-12)
+    np.testing.assert_allclose(frames.cross(np, v, v[::-1]), np.cross(v, v[::-1]), atol=1e-14)
     np.testing.assert_array_equal(frames.to_xyzw(np, q), rotations.as_quat())
     np.testing.assert_allclose(frames.up(np, q), rotations.as_matrix()[:, 2, 2], atol=1e-12)
 
@@ -73,3 +74,10 @@ def test_scales_are_inverse():
     q = np.array([[0.0, 0.6], [2.0, 0.5]])
     np.testing.assert_allclose(frames.scale(frames.unscale(q, low, high), low, high), q, atol=1e-15)
     np.testing.assert_allclose(frames.unscale(np.stack([low, high]), low, high), [[-1, -1], [1, 1]])
+
+
+def test_spin_is_limited_in_its_norm_and_else_left_alone():
+    qvel = np.array([[1.0, 2.0, 3.0, 3.0, 4.0, 0.0, 7.0], [1.0, 2.0, 3.0, 0.3, 0.4, 0.0, 7.0]])
+    found = frames.spin_limited(np, qvel, 2.5)
+    np.testing.assert_allclose(found[0], [1, 2, 3, 1.5, 2, 0, 7])
+    np.testing.assert_array_equal(found[1], qvel[1])

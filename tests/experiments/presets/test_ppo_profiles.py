@@ -25,7 +25,7 @@ def test_what_the_sources_say():
     assert profile("Z", "walker2d").config["activation"] == "gelu"
     assert [profile("Z", t).base for t in ("hopper", "ant")] == [2.29519e-3, 0.0]
     # 0.5 max(...) times 2 scale is the source's plain squared error times scale.
-    assert profile("I", "anymal").hyper["value_coef"] == 2.0
+    assert profile("I", "isaac_anymal").hyper["value_coef"] == 2.0
     hidden = profile("I", "isaac_humanoid").config["hidden"]
     state = jax.eval_shape(lambda: ppo.make(108, 21, ppo.PpoConfig(**profile("I", "isaac_humanoid").config)).init(
         jax.random.key(0), 1

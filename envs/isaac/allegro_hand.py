@@ -1,0 +1,155 @@
+"""An Allegro hand turns a cube to one orientation after another: Isaac Gym's ``AllegroHand``.
+
+The reference starts an episode with the cube up to 2 cm inside the fingers and relies on PhysX to push them apart;
+MuJoCo throws it off the hand. Episodes here start from poses in which the cube lies still (`envs.isaac.settle`); the
+variant ``gym_faithful`` has the reference's law.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from envs.isaac import drives, frames
+from envs.isaac.base import IsaacParams, IsaacTask
+from envs.physics import Drive, Outcome, Physics, Start
+
+__all__ = ["CUBE", "GOAL", "GOALS", "LIBRARY", "AllegroHand", "AllegroTable", "orientation", "settled"]
+
+CUBE, GOAL = np.array([0.0, -0.2, 0.56]), np.array([0.0, -0.2, 0.52])  # the cube at reset, and where it should be
+LIBRARY = Path(__file__).parent / "assets" / "allegro_hand_settled.npy"
+#: Goals drawn for an episode. A new one is due at a success, and good agents of the reference have some forty in an
+#: episode; after the last the first comes again, which is as good a draw as any other.
+GOALS = 64
+SPEED = 6.283  # largest of the joints, rad/s
+TOLERANCE = 0.1  # angle to the goal that counts as success, rad
+FALL = 0.24  # distance from the goal's place at which the cube counts as dropped, metres
+CLIP = 5.0  # of observations
+SIZES = {"full_state": 88, "full": 72, "full_no_vel": 50}
+
+
+class AllegroTable(NamedTuple):
+    """Constants of a variant."""
+
+    length: int = 600  # steps, the reference's maxEpisodeLength
+    timestep: float = 0.008335  # seconds of a sub-step
+    layout: str = "full_state"  # of the observation, one of `SIZES`
+    settled: bool = True  # start from the library instead of the reference's law
+
+
+@cache
+def settled() -> np.ndarray:
+    """(n, 23) positions in which the cube lies still on the hand."""
+    return np.load(LIBRARY).astype(np.float64)
+
+
+def orientation(xp: ModuleType, turns: Any) -> Any:
+    """(..., 4) the rotation about y by ``pi turns[..., 1]`` followed by that about x by ``pi turns[..., 0]``."""
+    half = 0.5 * np.pi * turns
+    c, s = xp.cos(half), xp.sin(half)
+    nothing = xp.zeros_like(c[..., 0])
+    about_x = xp.stack([c[..., 0], s[..., 0], nothing, nothing], axis=-1)
+    about_y = xp.stack([c[..., 1], nothing, s[..., 1], nothing], axis=-1)
+    return frames.multiply(xp, about_x, about_y)
+
+
+class AllegroHand(IsaacTask):
+    """Observation (88,) by default, clipped to +-5: joints, cube, goal, the rotation between them, and the action.
+
+    Its 32:48 are the reference's joint force sensors, which the reference reads without switching them on: zeros.
+    A success pays and brings a new goal, which the next observation is the first to show.
+    """
+
+    name = "isaac_allegro_hand"
+    xml = "allegro_hand.xml"
+    description = "an Allegro hand turns a cube to given orientations"
+    negative_returns = True
+    constants: Mapping[str, AllegroTable] = {
+        "gym": AllegroTable(),
+        "gym_faithful": AllegroTable(settled=False),
+        "omni": AllegroTable(timestep=1 / 120, layout="full"),
+    }
+    table: AllegroTable
+    action_size, substeps = 16, 4
+    memory_size = 2 * GOALS + 1  # the goals as pairs of turns, and how many have been reached
+
+    def __init__(self, variant: str = "gym", time_limit: int | None = None) -> None:
+        super().__init__(variant, time_limit)
+        self.model = drives.timed(self.model, self.table.timestep)
+        self.time_limit = self.table.length - 1 if time_limit is None else time_limit
+        self.obs_size = SIZES[self.table.layout]
+        self.low, self.high = self.model.jnt_range[:16].T
+        self.reach = drives.lead(self.model, SPEED)
+
+    def noise(self, key: Any) -> Any:
+        """(21 + 2 GOALS,) uniform on [-1, 1]: cube's place and turns, joints, goals."""
+        return jax.random.uniform(key, (21 + 2 * GOALS,), minval=-1.0)
+
+    def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
+        """At rest: a pose of the library, or the reference's law."""
+        lead = noise.shape[:-1]
+        if self.table.settled:
+            library = xp.asarray(settled(), noise.dtype)
+            index = xp.floor(0.5 * (noise[..., 0] + 1.0) * len(library)).astype(np.int32)
+            qpos = library[xp.clip(index, 0, len(library) - 1)]
+        else:
+            q = 0.2 * frames.scale(noise[..., 5:21], self.low, self.high)
+            qpos = xp.concatenate([q, CUBE + 0.01 * noise[..., :3], orientation(xp, noise[..., 3:5])], axis=-1)
+        memory = xp.concatenate([noise[..., 21:], xp.zeros((*lead, 1), noise.dtype)], axis=-1)
+        return Start(qpos, xp.zeros((*lead, 22), noise.dtype), memory)
+
+    def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: IsaacParams) -> tuple[Any, Any]:
+        """The first observation, with an action of zeros."""
+        goal = self.goal(xp, memory)
+        return self._observe(xp, physics, goal, xp.zeros_like(physics.qpos[..., :16])), memory
+
+    def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
+        """Servos that pursue the joint angles the action names."""
+        target = frames.scale(xp.clip(action, -1.0, 1.0), self.low, self.high)
+        return Drive(drives.follow(xp, physics.qpos[..., :16], target, self.reach, params.joint_damping))
+
+    def outcome(
+        self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: IsaacParams
+    ) -> Outcome:
+        """Reward for nearness to the goal, more for reaching it; the cube's fall ends the episode."""
+        action, goal = xp.clip(action, -1.0, 1.0), self.goal(xp, memory)
+        cube = physics.qpos[..., 16:19]
+        distance = xp.sqrt(xp.sum((cube - GOAL) ** 2, axis=-1))
+        angle = self.angle(xp, physics.qpos[..., 19:], goal)
+        reached = angle <= TOLERANCE
+        reward = -10.0 * distance + 1.0 / (angle + 0.1) - 0.0002 * xp.sum(action**2, axis=-1)
+        reward = xp.where(reached, reward + 250.0, reward)
+        count = memory[..., -1] + reached
+        memory = xp.concatenate([memory[..., :-1], count[..., None]], axis=-1)
+        return Outcome(self._observe(xp, physics, goal, action), reward, distance >= FALL, memory)
+
+    def goal(self, xp: ModuleType, memory: Any) -> Any:
+        """(..., 4) the orientation to reach now."""
+        turns = xp.reshape(memory[..., :-1], (*memory.shape[:-1], GOALS, 2))
+        at = (memory[..., -1] % GOALS).astype(np.int32)
+        return orientation(xp, xp.take_along_axis(turns, at[..., None, None], axis=-2)[..., 0, :])
+
+    def angle(self, xp: ModuleType, q: Any, goal: Any) -> Any:
+        """(...,) between the cube and the goal, rad, in [0, pi]."""
+        vector = frames.multiply(xp, q, frames.conjugate(xp, goal))[..., 1:]
+        return 2.0 * xp.arcsin(xp.minimum(xp.sqrt(xp.sum(vector**2, axis=-1)), 1.0))
+
+    def _observe(self, xp: ModuleType, physics: Physics, goal: Any, action: Any) -> Any:
+        layout, qpos, qvel = self.table.layout, physics.qpos, physics.qvel
+        q, moves = qpos[..., 19:], layout != "full_no_vel"
+        parts = [frames.unscale(qpos[..., :16], self.low, self.high)]
+        if moves:
+            parts += [0.2 * qvel[..., :16]]
+        if layout == "full_state":
+            parts += [xp.zeros_like(action)]
+        parts += [qpos[..., 16:19], frames.to_xyzw(xp, q)]
+        if moves:
+            parts += [qvel[..., 16:19], 0.2 * frames.rotate(xp, q, qvel[..., 19:])]
+        place = xp.broadcast_to(np.asarray(GOAL, qpos.dtype), (*qpos.shape[:-1], 3))
+        between = frames.multiply(xp, q, frames.conjugate(xp, goal))
+        parts += [place, frames.to_xyzw(xp, goal), frames.to_xyzw(xp, between), action]
+        return xp.clip(xp.concatenate(parts, axis=-1), -CLIP, CLIP)

@@ -1,0 +1,163 @@
+"""Ingenuity: a copter in the gravity of Mars flies to targets that move (Isaac Gym's task of that name)."""
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from envs.isaac import frames
+from envs.isaac.base import IsaacParams, IsaacTask
+from envs.physics import Drive, Outcome, Physics, Start
+
+__all__ = ["Constants", "Ingenuity"]
+
+THRUST = 20.0  # N of a rotor at full action: 2000 of the reference, times its control step of 0.01 s
+LATERAL = 0.2  # largest share of the thrust that points sideways
+ROTORS = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.025]])  # m, where the thrusts act in the body's frame
+SPIN = 4.0 * np.pi  # rad/s, the largest angular velocity
+PERIOD = 500  # control steps between targets
+START = np.array([0.0, 0.0, 1.0])  # m
+LOWEST = 0.5  # m
+OBSERVED = 5.0  # bound of every observed number
+
+
+class Constants(NamedTuple):
+    """What Isaac Gym and its successor define differently."""
+
+    near: float  # the reward for being near is 1 / (1 + near d^2)
+    up_weight: float  # of 1 / (1 + tilt (1 - up)^2)
+    tilt: float
+    spin: float  # likewise for the yaw rate, rad/s, with weight 1
+    farthest: float  # m from the target
+    targets: float  # m, targets are as far from the origin in x and y
+    start_low: tuple[float, float, float]  # m from the usual start
+    start_high: tuple[float, float, float]
+    steering: float  # share of the thrust that an action of 1 turns sideways, before the bound
+    scalar_last: bool  # order of the observed quaternion
+
+
+_GYM = Constants(
+    near=1.0,
+    up_weight=5.0,
+    tilt=1.0,
+    spin=1.0,
+    farthest=8.0,
+    targets=5.0,
+    start_low=(-1.5, -1.5, -0.2),
+    start_high=(1.5, 1.5, 1.5),
+    steering=1.0,
+    scalar_last=True,
+)
+_OMNI = Constants(
+    near=2.5,
+    up_weight=1.0,
+    tilt=30.0,
+    spin=10.0,
+    farthest=20.0,
+    targets=1.0,
+    start_low=(-0.5, -0.5, -0.5),
+    start_high=(0.5, 0.5, 0.5),
+    steering=LATERAL,
+    scalar_last=False,
+)
+
+
+class Ingenuity(IsaacTask):
+    """Two rotors push in the body's frame, forwards or backwards.
+
+    Action (6,): for the lower and the upper rotor the sideways share in x and y, and the thrust. Observation (13,),
+    clipped at +-5: way to the target / 3, quaternion, linear velocity / 2, angular velocity / pi, world axes.
+
+    The target changes every 500 steps, first in the observation after that step. It may change to where the copter is
+    too far off, and then the episode ends: 15 % of all changes. The rotors' visible spin has no effect, the joints of
+    the reference have neither range nor damping, and nothing is left that `joint_damping` could change.
+    """
+
+    xml = "ingenuity.xml"
+    description = "Ingenuity (Isaac Gym): a copter on Mars flies to changing targets"
+    name = "isaac_ingenuity"
+    inert = ("joint_damping",)
+    constants: Mapping[str, Constants] = {"gym": _GYM, "omni": _OMNI}
+    obs_size, action_size, time_limit, substeps = 13, 6, 1999, 2
+    table: Constants
+
+    def __init__(self, variant: str = "gym", time_limit: int | None = None) -> None:
+        super().__init__(variant, time_limit)
+        self._targets = (self.time_limit - 1) // PERIOD + 1
+        self.memory_size = 3 * self._targets + 1  # all targets of an episode, then the steps so far
+        self._com = self.model.body_ipos[1].copy()
+
+    def noise(self, key: Any) -> Any:
+        """(3 + 3 T,) uniform on [0, 1), for the start and T targets."""
+        import jax
+
+        return jax.random.uniform(key, (3 + 3 * self._targets,))
+
+    def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
+        """At rest and upright near (0, 0, 1), and all targets of the episode."""
+        table, lead = self.table, noise.shape[:-1]
+        low, high = (START + np.array(bound) for bound in (table.start_low, table.start_high))
+        where = low + (high - low) * noise[..., :3]
+        upright = xp.broadcast_to(np.array([1.0, 0.0, 0.0, 0.0], noise.dtype), (*lead, 4))
+        draws = xp.reshape(noise[..., 3:], (*lead, self._targets, 3))
+        flat, height = table.targets * (2.0 * draws[..., :2] - 1.0), 1.0 + draws[..., 2:]
+        targets = xp.reshape(xp.concatenate([flat, height], axis=-1), (*lead, -1))
+        memory = xp.concatenate([targets, xp.zeros((*lead, 1), noise.dtype)], axis=-1)
+        qpos = xp.concatenate([where, upright], axis=-1)
+        return Start(qpos, xp.zeros((*lead, 6), noise.dtype), memory)
+
+    def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: IsaacParams) -> tuple[Any, Any]:
+        """The first observation, with the first target."""
+        return self._observe(xp, physics, self.target(xp, memory)), memory
+
+    def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
+        """The rotors' thrust, turned with the body in every sub-step."""
+        force, torque = self._wrench(xp, xp.clip(action, -1.0, 1.0))
+        q = physics.qpos[..., 3:7]
+        applied = xp.concatenate([frames.rotate(xp, q, force), frames.rotate(xp, q, torque)], axis=-1)
+        return Drive(action[..., :0], xfrc_applied=xp.stack([xp.zeros_like(applied), applied], axis=-2))
+
+    def settle(self, xp: ModuleType, qpos: Any, qvel: Any) -> Any:
+        """The reference's bound on the angular velocity."""
+        return frames.spin_limited(xp, qvel, SPIN)
+
+    def outcome(
+        self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: IsaacParams
+    ) -> Outcome:
+        """Near the target, upright and without yaw is worth up to 7 a step (3 in ``omni``); falling costs nothing."""
+        table, target = self.table, self.target(xp, memory)
+        angular = frames.rotate(xp, physics.qpos[..., 3:7], physics.qvel[..., 3:6])
+        squared = xp.sum((target - physics.qpos[..., :3]) ** 2, axis=-1)
+        tilt = xp.abs(1.0 - frames.up(xp, physics.qpos[..., 3:7]))
+        near = 1.0 / (1.0 + table.near * squared)
+        upright, still = 1.0 / (1.0 + table.tilt * tilt**2), 1.0 / (1.0 + table.spin * angular[..., 2] ** 2)
+        reward = near + near * (table.up_weight * upright + still)
+        lost = (xp.sqrt(squared) > table.farthest) | (physics.qpos[..., 2] < LOWEST)
+        after = xp.concatenate([memory[..., :-1], memory[..., -1:] + 1.0], axis=-1)
+        return Outcome(self._observe(xp, physics, target), reward, lost, after)
+
+    def target(self, xp: ModuleType, memory: Any) -> Any:
+        """(..., 3) the target of the step that begins with ``memory``, metres."""
+        turn = xp.minimum(xp.floor(memory[..., -1:] / PERIOD), self._targets - 1)  # past the time limit: the last one
+        chosen = (xp.arange(self._targets) == turn)[..., None]
+        targets = xp.reshape(memory[..., :-1], (*memory.shape[:-1], self._targets, 3))
+        return xp.sum(xp.where(chosen, targets, 0.0), axis=-2)
+
+    def _wrench(self, xp: ModuleType, action: Any) -> tuple[Any, Any]:
+        """Force and torque about the centre of mass (..., 3) in the body's frame."""
+        force = torque = xp.zeros_like(action[..., :3])
+        for at, rotor in enumerate(ROTORS):
+            sideways, up = action[..., 3 * at : 3 * at + 2], THRUST * action[..., 3 * at + 2 : 3 * at + 3]
+            sideways = xp.clip(self.table.steering * sideways, -LATERAL, LATERAL)
+            thrust = xp.concatenate([up * sideways, up], axis=-1)
+            arm = xp.broadcast_to(np.asarray(rotor - self._com, thrust.dtype), thrust.shape)
+            force, torque = force + thrust, torque + frames.cross(xp, arm, thrust)
+        return force, torque
+
+    def _observe(self, xp: ModuleType, physics: Physics, target: Any) -> Any:
+        position, q = physics.qpos[..., :3], physics.qpos[..., 3:7]
+        linear, angular = frames.velocities(xp, q, physics.qvel, self._com)
+        turned = frames.to_xyzw(xp, q) if self.table.scalar_last else q
+        parts = [(target - position) / 3.0, turned, linear / 2.0, angular / np.pi]
+        return xp.clip(xp.concatenate(parts, axis=-1), -OBSERVED, OBSERVED)

@@ -1,0 +1,168 @@
+"""What Isaac Gym's Ant and Humanoid share: observation, reward and start of a body that walks to a far target."""
+
+import copy
+from abc import abstractmethod
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from envs.isaac import frames
+from envs.isaac.base import IsaacParams, IsaacTask
+from envs.physics import Drive, Outcome, Physics, Start
+
+__all__ = ["Constants", "Walker"]
+
+TARGET = np.array([1000.0, 0.0, 0.0])  # m
+UPRIGHT, AHEAD = 0.93, 0.8  # projections beyond which posture and heading are good
+POSITION_NOISE, VELOCITY_NOISE = 0.2, 0.1  # of the joints at the start, rad and rad/s
+UP_WEIGHT, HEADING_WEIGHT, ENERGY_COST = 0.1, 0.5, 0.05
+
+
+class Constants(NamedTuple):
+    """The numbers of a task in one of its variants."""
+
+    timestep: float  # s
+    height: float  # m, of the torso at the start
+    lowest: float  # m, of the torso; below it the episode ends
+    death: float  # reward of the step that ends so
+    power: float  # torque at full action, as a share of the motors' gears
+    alive: float  # reward for a step
+    action_cost: float
+    angular_scale: float  # of the observed angular velocity
+    velocity_scale: float  # of the observed joint velocities
+    force_scale: float  # of all observed forces
+    wrapped: bool  # observed angles lie in (-pi, pi], not as the reference's Euler angles fall
+    foot_force: str  # cfrc_ext: what the floor does to a foot; cfrc_int: what its joint does
+    joint_forces: bool  # whether motors' and passive forces of the joints are observed
+    order: tuple[int, ...] | None = None  # joints as observed and acted on; None: as in the model
+
+
+class Walker(IsaacTask):
+    """A body on motors, paid for its speed towards a point a kilometre ahead.
+
+    Action (A,): torques as shares of the motors' gears. Observation: torso height, its linear and angular velocity in
+    its own frame, yaw, roll, angle to the target, up and heading projections, joint positions as shares of their
+    ranges, joint velocities, forces in the joints where `Constants.joint_forces` says so, force and torque at each foot
+    in the foot's frame, and the action.
+
+    The angle to the target is the reference's, which takes the height for y: it is close to minus the yaw. Forces are
+    those of the last sub-step, and 0 at the start of an episode. What acts on a foot is the floor's push alone: the
+    reference's sensor reads the foot's net force, which is 0 for a foot at rest.
+    """
+
+    table: Constants
+    feet: tuple[str, ...]  # bodies, in the order in which they are observed
+
+    time_limit, substeps = 999, 2
+    held = True
+    memory_size = 2  # m, where the torso was a step before, x and y
+
+    def __init__(self, variant: str = "gym", time_limit: int | None = None) -> None:
+        super().__init__(variant, time_limit)
+        if self.model.opt.timestep != self.table.timestep:
+            self.model = copy.copy(self.model)
+            self.model.opt.timestep = self.table.timestep
+        model, table = self.model, self.table
+        joints = model.nu
+        self.order = np.arange(joints) if table.order is None else np.array(table.order)
+        self._motors = np.argsort(self.order)
+        self.low, self.high = model.jnt_range[1:].T[:, self.order]
+        self.gears = model.actuator_gear[self.order, 0]
+        self._feet = np.array([model.body(name).id for name in self.feet])
+        self._com = model.body_ipos[1].copy()
+        self.action_size = joints
+        self.obs_size = 12 + joints * (4 if table.joint_forces else 3) + 6 * len(self.feet)
+        forces = ("qfrc_actuator", "qfrc_passive") if table.joint_forces else ()
+        self.fields = (table.foot_force, "xpos", "xmat", "subtree_com", *forces)
+        self._dt = table.timestep * self.substeps
+
+    @abstractmethod
+    def limit_cost(self, xp: ModuleType, share: Any) -> Any:
+        """(...,) what joints near their limits cost; ``share`` (..., A) is -1 and 1 at the limits."""
+
+    def energy(self) -> Any:
+        """(A,) what a joint's power costs, relative to others."""
+        return np.ones(self.action_size)
+
+    def noise(self, key: Any) -> Any:
+        """(2 A,) uniform on [-1, 1)."""
+        import jax
+
+        return jax.random.uniform(key, (2 * self.action_size,), minval=-1.0)
+
+    def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
+        """Upright at rest, with noise on joints that are where their ranges come nearest to 0."""
+        lead, joints = noise.shape[:-1], self.action_size
+        low, high = self.model.jnt_range[1:].T.astype(noise.dtype)
+        q = xp.clip(np.clip(0.0, low, high) + POSITION_NOISE * noise[..., :joints], low, high)
+        root = np.array([0.0, 0.0, self.table.height, 1.0, 0.0, 0.0, 0.0], noise.dtype)
+        qpos = xp.concatenate([xp.broadcast_to(root, (*lead, 7)), q], axis=-1)
+        still = xp.zeros((*lead, 6), noise.dtype)
+        qvel = xp.concatenate([still, VELOCITY_NOISE * noise[..., joints:]], axis=-1)
+        return Start(qpos, qvel, qpos[..., :2])
+
+    def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: IsaacParams) -> tuple[Any, Any]:
+        """The first observation: no action yet, and no force."""
+        joints = xp.zeros_like(physics.qpos[..., 7:])
+        feet = xp.zeros((*joints.shape[:-1], 6 * len(self.feet)), joints.dtype)
+        return self._observe(xp, physics, joints, feet, joints), memory
+
+    def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
+        """The motors' shares."""
+        return Drive(self.table.power * xp.clip(action, -1.0, 1.0)[..., self._motors])
+
+    def outcome(
+        self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: IsaacParams
+    ) -> Outcome:
+        """Speed, posture and heading, less what torques, power and joint limits cost; a fall is one bad step."""
+        table, joints = self.table, self.action_size
+        action, position = xp.clip(action, -1.0, 1.0), physics.qpos[..., :2]
+        forces = xp.zeros_like(action)
+        if table.joint_forces:
+            forces = (physics.qfrc_actuator + physics.qfrc_passive)[..., 6:][..., self.order]
+        obs = self._observe(xp, physics, forces, self._pushes(xp, physics), action)
+        up, heading, share = obs[..., 10], obs[..., 11], obs[..., 12 : 12 + joints]
+        velocity = obs[..., 12 + joints : 12 + 2 * joints]
+        speed = frames.progress(xp, memory, position, TARGET[:2], self._dt)
+        posture = UP_WEIGHT * (up > UPRIGHT) + HEADING_WEIGHT * xp.where(heading > AHEAD, 1.0, heading / AHEAD)
+        costs = table.action_cost * xp.sum(action**2, axis=-1) + self.limit_cost(xp, share)
+        costs = costs + ENERGY_COST * xp.sum(self.energy() * xp.abs(action * velocity), axis=-1)
+        fallen = physics.qpos[..., 2] < table.lowest
+        reward = xp.where(fallen, table.death, speed + table.alive + posture - costs)
+        return Outcome(obs, reward, fallen, position)
+
+    def _pushes(self, xp: ModuleType, physics: Physics) -> Any:
+        """Force and torque (..., 6 F) at the feet's origins in their frames, newtons and newton metres."""
+        spatial = getattr(physics, self.table.foot_force)[..., self._feet, :]
+        torque, force = spatial[..., :3], spatial[..., 3:]
+        # MuJoCo gives the torque about the whole body's centre of mass.
+        arm = physics.subtree_com[..., 1:2, :] - physics.xpos[..., self._feet, :]
+        torque, frame = torque + frames.cross(xp, arm, force), physics.xmat[..., self._feet, :, :]
+        wrench = [xp.einsum("...ji,...j->...i", frame, vector) for vector in (force, torque)]
+        both = xp.concatenate(wrench, axis=-1)
+        return xp.reshape(both, (*both.shape[:-2], -1))
+
+    def _observe(self, xp: ModuleType, physics: Physics, forces: Any, pushes: Any, action: Any) -> Any:
+        table, position, q = self.table, physics.qpos[..., :3], physics.qpos[..., 3:7]
+        linear, angular = (
+            frames.rotate_back(xp, q, each) for each in frames.velocities(xp, q, physics.qvel, self._com)
+        )
+        roll, _, yaw = frames.euler(xp, q)
+        ahead = xp.arctan2(TARGET[2] - position[..., 2], TARGET[0] - position[..., 0]) - yaw
+        angles = xp.stack([yaw, roll, ahead], axis=-1)
+        ups = xp.stack([frames.up(xp, q), frames.heading(xp, q, position, TARGET)], axis=-1)
+        share = frames.unscale(physics.qpos[..., 7:][..., self.order], self.low, self.high)
+        parts = [
+            position[..., 2:],
+            linear,
+            table.angular_scale * angular,
+            frames.wrap(xp, angles) if table.wrapped else angles,
+            ups,
+            share,
+            table.velocity_scale * physics.qvel[..., 6:][..., self.order],
+            *([table.force_scale * forces] if table.joint_forces else []),
+            table.force_scale * pushes,
+            action,
+        ]
+        return xp.concatenate(parts, axis=-1)

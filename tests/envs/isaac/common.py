@@ -1,0 +1,73 @@
+"""What the tests of the Isaac family share: parameters, runs on either engine, draws of starts."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs.isaac.base import IsaacParams
+from envs.physics import build
+from envs.physics.batch import Engine
+
+
+def params_of(n, gravity=1.0, joint_damping=1.0):
+    """Parameters with arrays (n,)."""
+    return IsaacParams(np.full(n, gravity), np.full(n, joint_damping))
+
+
+class Run(NamedTuple):
+    """Control steps of n copies without resets, leading axes (steps, n)."""
+
+    obs: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    bad: np.ndarray
+    qpos: np.ndarray
+
+
+def noise_of(task, n, seed=0):
+    """Draws (n, K) for n starts."""
+    return np.asarray(jax.vmap(task.noise)(jax.random.split(jax.random.key(seed), n)), np.float64)
+
+
+def run(task, actions, gravity=1.0, joint_damping=1.0, seed=0):
+    """Play ``actions`` (steps, n, A) on the C engine."""
+    engine, n = Engine(task, 2), actions.shape[1]
+    params, found = params_of(n, gravity, joint_damping), []
+    _, rows = engine.start(noise_of(task, n, seed), params)
+    for action in actions:
+        step = engine.step(rows, action, params)
+        rows = step.rows
+        found.append((step.obs, step.reward, step.terminated, step.bad, rows[:, engine.positions]))
+    return Run(*(np.array(column) for column in zip(*found, strict=True)))
+
+
+def random_actions(task, steps, n, seed=1):
+    return np.random.default_rng(seed).uniform(-1, 1, (steps, n, task.action_size))
+
+
+@functools.cache
+def mjx_of(task):
+    """The task on MJX and its compiled step of many copies."""
+    env = build(task, "mjx")
+    return env, jax.jit(jax.vmap(env.step, in_axes=(None, 0, 0, None)))
+
+
+def mjx_run(task, actions, seed=0, gravity=1.0, joint_damping=1.0):
+    """`run` on MJX, from the same starts: obs, reward and terminated (steps, n, ...)."""
+    env, step = mjx_of(task)
+    params = IsaacParams(jnp.float32(gravity), jnp.float32(joint_damping))
+    keys = jax.random.split(jax.random.key(seed), actions.shape[1])
+    _, state = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
+    found = []
+    for action in actions:
+        obs, state, reward, terminated, *_ = step(None, state, jnp.asarray(action, jnp.float32), params)
+        found.append((obs, reward, terminated))
+    return tuple(np.array(column) for column in zip(*found, strict=True))
+
+
+def starts(task, n=10_000, seed=3):
+    """n draws of a start."""
+    return task.start(np, noise_of(task, n, seed), params_of(n))
