@@ -25,19 +25,22 @@ jax.config.update("jax_debug_key_reuse", True)
 #: Given out first, the longest of them first, so that no worker ends the run alone. See `--compile-times`.
 LONGEST = (
     "test_extending.py",
-    "envs/physics/test_mjx_engine.py",
     "experiments/study/test_resume.py",
-    "agents/test_carriers_contract.py",
+    "envs/physics/test_mjx_engine.py",
     "experiments/theory/test_scripts.py",
+    "envs/physics/test_protocol.py",
+    "agents/test_carriers_contract.py",
     "test_readme.py",
     "experiments/theory/test_oco.py",
-    "experiments/study/test_learning.py",
     "agents/test_meow.py",
+    "experiments/study/test_program.py",
+    "experiments/study/test_learning.py",
     "agents/test_probes.py",
     "experiments/test_single_file.py",
-    "experiments/study/test_program.py",
     "experiments/cli/test_cli.py",
     "agents/loops/test_loops.py",
+    "agents/test_ppo.py",
+    "envs/test_drift_patterns.py",
 )
 
 

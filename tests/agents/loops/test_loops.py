@@ -50,7 +50,7 @@ def toy():
 def trained(toy):
     """One toy run after 20 vector steps, 8 of them warm-up, and after 60."""
     loop, run = loop_of(toy, ("aes",)), run_of(toy, pattern="abrupt")
-    chunk = quick(loop.chunk)
+    chunk = jax.jit(loop.chunk)
     states, logs = [quick(loop.init)(run)], []
     for index in range(3):
         state, metrics = chunk(states[-1], run, jnp.int32(20 * index))
