@@ -11,7 +11,7 @@ from envs.mujoco.model import total_mass_accepted
 
 LOADS = {
     "ours": "from envs.mujoco import model; model.load('half_cheetah.xml')",
-    "the bench's": "from experiments.bench_physics import _gymnasium; _gymnasium('halfcheetah')",
+    "the bench's": "from experiments.bench.physics import _gymnasium; _gymnasium('halfcheetah')",
     "gymnasium's": (
         "import gymnasium; from envs.mujoco.model import total_mass_accepted\n"
         "with total_mass_accepted(): gymnasium.make('HalfCheetah-v5').reset()"
