@@ -130,7 +130,13 @@ def test_jit_equals_eager(pattern):
     assert drift.is_change_point[120] == eager.is_change_point
 
 
-@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def mostly_slow(tasks):
+    """One task of each kind always; the others drift through the same channels, in `make test-all`."""
+    always = {"toy", "pendulum", "hopper", "isaac_ant", "scalars", "scalars and plane"}
+    return [pytest.param(t, id=name, marks=() if name in always else pytest.mark.slow) for name, t in tasks.items()]
+
+
+@pytest.mark.parametrize("task", mostly_slow(TASKS))
 class TestEveryTask:
     def test_steady_is_nominal_always(self, task):
         drift = path(task, "steady")

@@ -22,6 +22,8 @@ from tests.imports import between_rooms
 
 ROOT = Path(envs.__file__).parents[1]
 N, STEPS = 3, 6
+#: MJX compiles for long; that it gives the numbers of the C engine is always checked.
+ENGINES = ("mujoco", pytest.param("mjx", marks=pytest.mark.slow))
 DRIFTS = [(1.0, 1.0), (0.6, 1.0), (1.0, 2.5), (1.4, 0.5)]  # gravity, joint damping
 
 
@@ -119,7 +121,7 @@ class Renamed(NamedTuple):
     joint_damping: Any = np.float32(1.0)
 
 
-@pytest.mark.parametrize("engine", ["mujoco", "mjx"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_parameters_are_found_by_name(engine):
     ends = []
     for kind in (ArmParams, Renamed):
@@ -139,7 +141,7 @@ def copies_of(task):
     return reset, lambda seed, *rest: step(jax.random.split(jax.random.key(seed), N), *rest)
 
 
-@pytest.fixture(scope="module", params=["mujoco", "mjx"])
+@pytest.fixture(scope="module", params=ENGINES)
 def engine(request):
     task = as_task(request.param)
     return task, *copies_of(task)
@@ -245,7 +247,7 @@ class Slow(Arm):
         return xp.concatenate([xp.clip(qvel[..., :2], -0.2, 0.2), qvel[..., 2:]], axis=-1)
 
 
-@pytest.mark.parametrize("engine_name", ["mujoco", "mjx"])
+@pytest.mark.parametrize("engine_name", ENGINES)
 def test_velocities_are_settled_after_every_sub_step(engine_name):
     env = envs.physics.build(Slow(), engine_name)
     params = jax.tree.map(jnp.asarray, ArmParams())
