@@ -12,6 +12,7 @@ from typing import Any
 from envs import physics
 from envs.core import Channel, Task
 from envs.names import lookup
+from envs.physics.channels import chosen, set_by_name
 
 __all__ = ["CHANNELS", "TASKS", "build"]
 
@@ -46,9 +47,7 @@ def build(
       ValueError, KeyError: an option that does not exist.
       ModuleNotFoundError: MuJoCo is not installed.
     """
-    channels = tuple(channels)
-    if not channels or len(set(channels)) != len(channels):
-        raise ValueError(f"channels needs one or more different names of {', '.join(CHANNELS)}; got {channels}")
+    channels = chosen(channels, CHANNELS)
     return _build(name, physics.engine_name(engine), variant, channels, time_limit)
 
 
@@ -63,16 +62,13 @@ def _build(name: str, engine: str, variant: str, channels: tuple[str, ...], time
         Channel(channel, *lookup(f"drift channel of {name}", CHANNELS, channel), 1.0) for channel in channels
     )
 
-    def apply_drift(params: Any, values: Any) -> Any:
-        return params._replace(**{channel.name: values[i] for i, channel in enumerate(drifting)})
-
     return Task(
         name=name,
         family="isaac",
         env=physics.build(physical, engine),
         params=physical.params,
         channels=drifting,
-        apply_drift=apply_drift,
+        apply_drift=set_by_name(drifting),
         negative_returns=physical.negative_returns,
         description=kind.description,
         options={"engine": engine, "variant": variant, "channels": channels, "time_limit": physical.time_limit},

@@ -7,15 +7,14 @@
 
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 from envs import physics
 from envs.core import Channel, Task
 from envs.mujoco.locomotion import LocomotionTask
-from envs.mujoco.params import MujocoParams
 from envs.mujoco.table import OBSERVATIONS, TASKS, Locomotion
 from envs.names import lookup
 from envs.physics import ENGINES
+from envs.physics.channels import chosen, set_by_name
 
 __all__ = ["CHANNELS", "DEFAULT_CHANNELS", "ENGINES", "TASKS", "build"]
 
@@ -51,9 +50,7 @@ def build(
     """
     if observation not in OBSERVATIONS:
         raise ValueError(f"observation must be one of {', '.join(OBSERVATIONS)}; got '{observation}'")
-    channels = tuple(channels)
-    if not channels or len(set(channels)) != len(channels):
-        raise ValueError(f"channels needs one or more different names of {', '.join(CHANNELS)}; got {channels}")
+    channels = chosen(channels, CHANNELS)
     return _build(name, physics.engine_name(engine), observation, channels, time_limit)
 
 
@@ -66,16 +63,13 @@ def _build(name: str, engine: str, observation: str, channels: tuple[str, ...], 
     tracks = "target_velocity" in channels
     physical = LocomotionTask(task, observation, tracks)
 
-    def apply_drift(params: MujocoParams, values: Any) -> MujocoParams:
-        return params._replace(**{channel.name: values[i] for i, channel in enumerate(drifting)})
-
     return Task(
         name=name,
         family="mujoco",
         env=physics.build(physical, engine),
         params=physical.params,
         channels=drifting,
-        apply_drift=apply_drift,
+        apply_drift=set_by_name(drifting),
         negative_returns=name == "halfcheetah" or tracks,
         description=task.description,
         options={"engine": engine, "observation": observation, "channels": channels, "time_limit": task.time_limit},
