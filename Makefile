@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TORCH := $(VENV)/.torch
 # Whole files to two workers, in the order of tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
@@ -16,7 +17,7 @@ run: setup
 test: setup
 	@$(PYTEST)
 
-test-all: setup
+test-all: setup $(TORCH)
 	@$(PYTEST) -m "slow or not slow"
 
 setup: $(STAMP)
@@ -26,6 +27,11 @@ $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+# What the bridge to torch simulators is tested with; whatever build of it pip is set up to find, a CPU one will do.
+$(TORCH): $(STAMP) requirements-torch.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements-torch.lock
 	@touch $@
 
 lint: setup

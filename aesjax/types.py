@@ -8,9 +8,12 @@ import jax
 __all__ = [
     "STREAM",
     "Array",
+    "DriftResponse",
     "EntropySchedule",
+    "Levers",
     "Program",
     "Proxy",
+    "ResponseState",
     "ScheduleLogs",
     "ScheduleState",
     "Signals",
@@ -75,6 +78,39 @@ class EntropySchedule(NamedTuple):
     init: Callable[[], ScheduleState]
     update: Callable[[Signals, ScheduleState], ScheduleState]
     measure: Callable[[Signals], Signals] = _as_it_is
+
+
+class Levers(NamedTuple):
+    """What a drift response turns besides the entropy weight, for the step about to run.
+
+    ``None``: nothing in the program turns it, and nothing is computed for it.
+    """
+
+    window: Array | None = None  # () float32, batches are drawn from so many newest transitions; inf: from all
+    refresh: Array | None = None  # () float32 in [0, 1], step of the critic's parameters towards fresh ones; 0: none
+    refresh_actor: Array | None = None  # () float32 in [0, 1], the same of the actor; there wherever `refresh` is
+    rate: Array | None = None  # () float32, factor of every learning rate
+
+
+class ResponseState(NamedTuple):
+    """A response's whole memory; a leaf of the caller's scan carry."""
+
+    levers: Levers  # a due refresh stays due until the caller has done it and set it to 0
+    ratio: Array  # () float32 >= 1, how much more drift there is than usual
+    stored: Array  # () float32, transitions in the replay in the step about to run; 0 where there is none
+    count: Array  # () int32, updates seen so far
+    signal: Any  # state of what the ratio comes from
+    memory: Any  # of the single responses
+
+
+class DriftResponse(NamedTuple):
+    """A pair of pure functions like `EntropySchedule`, from the same signals to `Levers`, with the same lag of one.
+
+    An entropy schedule is a response that turns one lever, the entropy weight; this is what turns the others.
+    """
+
+    init: Callable[[], ResponseState]
+    update: Callable[[Signals, ResponseState], ResponseState]
 
 
 class Proxy(Protocol):

@@ -20,6 +20,7 @@ CARRIERS = Registry(
         absent={
             "fresh_critic_drift": "its newest transitions are its update batch, take source 'update'",
         },
+        unturned={"window": "it keeps no replay: every rollout is new, and is dropped once it has been learned from"},
     ),
     sql=CarrierSpec(
         "SQL",

@@ -49,6 +49,7 @@ class Perceptron(nn.Module):
             if self.layer_norm:
                 x = nn.LayerNorm(epsilon=1e-5)(x)
             x = Swish()(x)
+            self.sow("intermediates", "hidden", x)
             if masks is not None:
                 x = x * masks[index]
         return self._dense(self.out, x.shape[-1])(x)
@@ -87,13 +88,14 @@ class ConditionalFlow(nn.Module):
     log_sigma_max: float = -0.3
     action_clip: float = 1e-5
     squash_eps: float = 1.19e-7  # float32's machine epsilon in the reference
+    layer_norm: bool = False  # in the shifts; the couplings always have it
 
     def setup(self) -> None:
         """Names of the parameters: t_0 ... t_3, h, b."""
         zeros = nn.initializers.zeros_init()
         self.t = [Perceptron(self.hidden, self.action_size, orthogonal(), True) for _ in range(COUPLINGS)]
         self.h = Perceptron(self.hidden, self.action_size, zeros)
-        self.b = twin(Perceptron)(self.shift_hidden, 1, zeros)
+        self.b = twin(Perceptron)(self.shift_hidden, 1, zeros, self.layer_norm)
 
     def __call__(self, obs: Array, action: Array) -> tuple[Array, Array, Array]:
         """Everything once, for initialisation."""

@@ -11,7 +11,8 @@ import optax
 
 from aesjax.types import Array, Signals
 from agents.flow import ConditionalFlow, dropout_masks
-from agents.optim import adam, descend, polyak
+from agents.optim import adam, descend, polyak, restarted
+from agents.plasticity import Probe, hidden
 from agents.spec import check_hyper, check_sizes
 from agents.types import Carrier, Transition, UpdateOut
 
@@ -29,6 +30,7 @@ class MeowHyper(NamedTuple):
     tau: Array | float = 0.005  # step of the target towards the online network; the reference has 1e-4 to 5e-3
     reference_weight: Array | float = 0.25  # reward per nat; multiplies the reward shifts under shift_units "ref"
     max_norm: Array | float = 30.0  # global norm above which gradients are scaled down
+    weight_decay: Array | float = 0.0  # AdamW, of all parameters
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class MeowConfig:
 
     flow_hidden: tuple[int, ...] = (64, 64)  # couplings and prior scale
     shift_hidden: tuple[int, ...] = (256, 256)  # reward shifts
+    layer_norm: bool = False  # in the reward shifts' hidden layers, before the activation; the couplings always have it
     batch_size: int = 256
     log_sigma_min: float = -5.0  # bounds of the prior's log standard deviation, before the tanh
     log_sigma_max: float = -0.3
@@ -59,7 +62,7 @@ class MeowConfig:
 
 def check(hyper: MeowHyper) -> None:
     """Refuse concrete values that make no sense, by name."""
-    check_hyper(hyper, shares=("gamma", "tau"))
+    check_hyper(hyper, shares=("gamma", "tau", "weight_decay"))
 
 
 class MeowState(NamedTuple):
@@ -137,7 +140,9 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
     >>> carrier = make(2, 2, MeowConfig(shift_hidden=(64, 64), batch_size=128))
     """
     bounds = (config.log_sigma_min, config.log_sigma_max)
-    net = ConditionalFlow(action_size, config.flow_hidden, config.shift_hidden, *bounds, config.action_clip)
+    net = ConditionalFlow(
+        action_size, config.flow_hidden, config.shift_hidden, *bounds, config.action_clip, layer_norm=config.layer_norm
+    )
     optimiser = adam()
 
     def apply(params: Any, method: str, *args: Any) -> Any:
@@ -206,7 +211,8 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
             return critic_loss(value(params, batch.obs, batch.action, masks, weights), target)
 
         (loss, error), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
-        moved = descend(state.params, grads, state.opt, hyper.learning_rate, max_norm=hyper.max_norm)
+        rate, decay = hyper.learning_rate, hyper.weight_decay
+        moved = descend(state.params, grads, state.opt, rate, max_norm=hyper.max_norm, decay=decay)
         # A loss that is not finite costs one step, not the run; it is reported as it is.
         finite = jnp.isfinite(loss)
         params, opt = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, (state.params, state.opt))
@@ -219,7 +225,15 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
             # Fresh actions of the policy just updated; dead code unless the schedule reads it.
             log_prob=jax.lax.stop_gradient(sample(params, batch.obs, noise)[1]),
         )
-        metrics = {"critic_loss": loss, "actor_loss": jnp.zeros(())}
+        metrics = {"critic_loss": loss, "actor_loss": jnp.zeros(()), "grad_norm": optax.tree.norm(grads)}
         return UpdateOut(MeowState(params, new_target, opt), signals, metrics)
 
-    return Carrier(init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size)
+    def refresh(state: MeowState, fresh: MeowState, critic: Any, actor: Any) -> MeowState:
+        del actor  # the flow is both
+        params, target = (polyak(x, y, critic) for x, y in zip(state[:2], fresh[:2], strict=True))
+        return MeowState(params, target, restarted(state.opt, fresh.opt, critic))
+
+    def probe(state: MeowState, obs: Array, action: Array) -> dict[str, Probe]:
+        return {"critic": Probe(state.params, hidden(net, state.params, obs, action))}
+
+    return Carrier(init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh, probe)

@@ -79,6 +79,7 @@ class MLP(nn.Module):
     out: int
     activation: str = "relu"
     gain: float | None = None
+    layer_norm: bool = False  # of the hidden layers, before the activation
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -90,7 +91,10 @@ class MLP(nn.Module):
             return nn.Dense(features, kernel_init=orthogonal(gain))
 
         for width in self.hidden:
-            x = ACTIVATIONS[self.activation](layer(width, 2**0.5)(x))
+            x = layer(width, 2**0.5)(x)
+            x = nn.LayerNorm(epsilon=1e-5)(x) if self.layer_norm else x
+            x = ACTIVATIONS[self.activation](x)
+            self.sow("intermediates", "hidden", x)  # nothing, unless somebody asks for it
         return layer(self.out, self.gain or 1.0)(x) if self.out else x
 
 
@@ -132,6 +136,7 @@ class GaussianActor(nn.Module):
         x = obs
         for width in self.hidden:
             x = nn.relu(_dense(width, x.shape[-1])(x))
+            self.sow("intermediates", "hidden", x)
         # One matmul for both heads: same function and initial law as two linear layers.
         mean, rho = jnp.split(_dense(2 * self.action_size, x.shape[-1])(x), 2, axis=-1)
         return Gaussian(mean, -5.0 + 3.5 * (jnp.tanh(rho) + 1.0))
@@ -141,7 +146,7 @@ def twin(module: type[nn.Module]) -> Callable[..., Any]:
     """Two of ``module`` with separate initial parameters on the same input; parameters and output are stacked."""
     return nn.vmap(
         module,
-        variable_axes={"params": 0},
+        variable_axes={"params": 0, "intermediates": 0},
         split_rngs={"params": True},
         in_axes=cast(int, None),  # both see the same input; flax types this too narrowly
         out_axes=0,
@@ -153,11 +158,12 @@ class TwinCritic(nn.Module):
     """Two independent state-action values with parameters stacked on a leading axis, -> (2, ...)."""
 
     hidden: tuple[int, ...]
+    layer_norm: bool = False
 
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:
         """(..., S), (..., A) -> (2, ...); the two critics draw separate initial parameters."""
-        return twin(MLP)(self.hidden, 1)(jnp.concatenate([obs, action], -1)).squeeze(-1)
+        return twin(MLP)(self.hidden, 1, layer_norm=self.layer_norm)(jnp.concatenate([obs, action], -1)).squeeze(-1)
 
 
 class ActorCritic(nn.Module):
@@ -170,13 +176,15 @@ class ActorCritic(nn.Module):
     shared: bool
     log_std: float  # initial
     bounds: tuple[float, float]  # of log_std
+    layer_norm: bool = False  # in the value network, or the trunk
 
     @nn.compact
     def __call__(self, obs: Array) -> tuple[Array, Array, Array]:
         """(..., S) -> mean (..., A), log standard deviation (A,), value (...)."""
 
         def net(hidden: tuple[int, ...], out: int, gain: float, name: str) -> MLP:
-            return MLP(hidden, out, self.activation, gain if self.orthogonal else None, name=name)
+            norm = self.layer_norm and name != "policy"
+            return MLP(hidden, out, self.activation, gain if self.orthogonal else None, norm, name=name)
 
         hidden, features = self.hidden, obs
         if self.shared:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from aesjax.types import Array
+from agents.masks import kept
 
 __all__ = ["Moments", "denormalise", "empty", "merge", "normalise"]
 
@@ -25,10 +26,19 @@ def empty(shape: tuple[int, ...] = ()) -> Moments:
     return Moments(jnp.float32(1e-4), jnp.zeros(shape), jnp.ones(shape))
 
 
-def merge(moments: Moments, values: Array) -> Moments:
-    """The moments after a batch of values (B, ...), by the parallel formula of Chan et al. (1979)."""
-    size = values.shape[0]
-    mean, var = jnp.mean(values, 0), jnp.var(values, 0)
+def merge(moments: Moments, values: Array, valid: Array | None = None) -> Moments:
+    """The moments after a batch of values (B, ...), by the parallel formula of Chan et al. (1979).
+
+    Args:
+      valid: (B,) bool, which of them count; None: all.
+    """
+    if valid is None:
+        size, mean, var = values.shape[0], jnp.mean(values, 0), jnp.var(values, 0)
+    else:
+        values, size = kept(valid, values), jnp.sum(valid.astype(jnp.float32))
+        count = jnp.maximum(size, 1.0)
+        mean = jnp.sum(values, 0) / count
+        var = jnp.sum(kept(valid, (values - mean[None]) ** 2), 0) / count
     total = moments.count + size
     delta = mean - moments.mean
     spread = moments.var * moments.count + var * size + delta**2 * (moments.count * size / total)

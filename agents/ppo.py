@@ -2,6 +2,7 @@
 as the weight of the entropy bonus in the policy loss (`entropy_bonus`)."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import distrax
@@ -10,10 +11,12 @@ import jax.numpy as jnp
 import optax
 
 from aesjax.types import Array, Signals
+from agents import masks
 from agents.gae import advantages, td_errors
 from agents.networks import ACTIVATIONS, ActorCritic
 from agents.normalize import Moments, denormalise, empty, merge, normalise
-from agents.optim import adam, descend
+from agents.optim import adam, descend, refresh_heads
+from agents.plasticity import probe_heads
 from agents.spec import check_hyper, check_sizes
 from agents.types import OnPolicyCarrier, Rollout, UpdateOut
 
@@ -37,6 +40,7 @@ class PpoHyper(NamedTuple):
     max_norm: Array | float = 0.5  # of the gradient
     reward_scale: Array | float = 1.0  # where rewards are not normalised
     kl_target: Array | float = 0.008  # of the adaptive learning rate
+    weight_decay: Array | float = 0.0  # AdamW, of all parameters
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class PpoConfig:
     activation: str = "tanh"
     orthogonal: bool = True  # gains sqrt(2), 0.01 (mean), 1 (value) and zero biases; else PyTorch's default
     shared: bool = False  # one trunk for policy and value
+    layer_norm: bool = False  # in the hidden layers of value network or trunk, before the activation
     log_std: float = 0.0  # initial
     log_std_bounds: tuple[float, float] | None = None
     normalise_obs: float = 10.0  # clip of normalised observations; 0: as they are
@@ -68,7 +73,7 @@ class PpoConfig:
 
 def check(hyper: PpoHyper) -> None:
     """Refuse concrete values that make no sense, by name."""
-    check_hyper(hyper, shares=("gamma", "gae_lambda"))
+    check_hyper(hyper, shares=("gamma", "gae_lambda", "weight_decay"))
 
 
 class PpoState(NamedTuple):
@@ -92,20 +97,24 @@ class Rows(NamedTuple):
     advantage: Array  # (B,)
     value: Array  # (B,) what the value network said of the state, in its newest units
     target: Array  # (B,) in the value network's units
+    weight: Array | None = None  # (B,) 1 where the row counts, else 0; None: all do
 
 
-def clipped_loss(ratio: Array, advantage: Array, clip: Array | float) -> Array:
+def clipped_loss(ratio: Array, advantage: Array, clip: Array | float, weight: Array | None = None) -> Array:
     """``-mean min(ratio A, clip(ratio, 1 - eps, 1 + eps) A)``, (B,) each; advantages already normalised."""
-    return -jnp.mean(jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage))
+    pessimistic = jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+    return -masks.mean(pessimistic, weight)
 
 
-def value_loss(value: Array, old: Array, target: Array, clip: Array | float, clipped: bool) -> Array:
+def value_loss(
+    value: Array, old: Array, target: Array, clip: Array | float, clipped: bool, weight: Array | None = None
+) -> Array:
     """``mean (V - R)^2``, or with ``clipped`` ``0.5 mean max((V - R)^2, (V_clip - R)^2)``, (B,) each."""
     error = (value - target) ** 2
     if not clipped:
-        return jnp.mean(error)
+        return masks.mean(error, weight)
     near = old + jnp.clip(value - old, -clip, clip)
-    return 0.5 * jnp.mean(jnp.maximum(error, (near - target) ** 2))
+    return 0.5 * masks.mean(jnp.maximum(error, (near - target) ** 2), weight)
 
 
 def entropy_bonus(log_std: Array, *, entropy_weight: Array) -> Array:
@@ -128,9 +137,8 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
     >>> carrier = make(2, 2, PpoConfig(rollout=128, minibatches=4))
     """
     c, optimiser = config, adam(ADAM_EPS)
-    net = ActorCritic(
-        c.hidden, action_size, c.activation, c.orthogonal, c.shared, c.log_std, c.log_std_bounds or (-jnp.inf, jnp.inf)
-    )
+    bounds = c.log_std_bounds or (-jnp.inf, jnp.inf)
+    net = ActorCritic(c.hidden, action_size, c.activation, c.orthogonal, c.shared, c.log_std, bounds, c.layer_norm)
 
     def apply(params: Any, obs: Array) -> tuple[Array, Array, Array]:
         return cast(tuple[Array, Array, Array], net.apply(params, obs))
@@ -143,9 +151,9 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
     def view(state: PpoState, obs: Array) -> Array:
         return normalise(state.obs_moments, obs, config.normalise_obs) if config.normalise_obs else obs
 
-    def observe(state: PpoState, obs: Array) -> tuple[PpoState, Array]:
+    def observe(state: PpoState, obs: Array, live: Array | None = None) -> tuple[PpoState, Array]:
         if config.normalise_obs:
-            state = state._replace(obs_moments=merge(state.obs_moments, obs))
+            state = state._replace(obs_moments=merge(state.obs_moments, obs, live))
         return state, view(state, obs)
 
     def act(state: PpoState, seen: Array, key: Array) -> Array:
@@ -160,11 +168,15 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
         del key
         return _entropy(apply(state.params, view(state, obs))[1])
 
-    def scale_reward(state: PpoState, reward: Array, done: Array, hyper: PpoHyper) -> tuple[PpoState, Array]:
+    def scale_reward(
+        state: PpoState, reward: Array, done: Array, hyper: PpoHyper, valid: Array | None = None
+    ) -> tuple[PpoState, Array]:
         if not config.normalise_reward:
             return state, reward * hyper.reward_scale
+        if valid is not None:
+            reward, done = jnp.where(valid, reward, 0.0), jnp.where(valid, done, 1.0)
         discounted = hyper.gamma * state.discounted + reward
-        moments = merge(state.return_moments, discounted)
+        moments = merge(state.return_moments, discounted, valid)
         scaled = jnp.clip(reward / jnp.sqrt(moments.var + 1e-8), -10.0, 10.0)
         return state._replace(return_moments=moments, discounted=discounted * (1.0 - done)), scaled
 
@@ -180,35 +192,39 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
         if config.normalise_value:
             value, next_value = (denormalise(state.value_moments, v) for v in (output, next_output))
         delta = td_errors(rollout.reward, terminated, value, next_value, hyper.gamma)
+        delta, valid = masks.kept(rollout.valid, delta), rollout.valid
         advantage = advantages(delta, terminated, truncated, hyper.gamma * hyper.gae_lambda)
         target = advantage + value
         if config.normalise_value:
-            moments = merge(merge(state.value_moments, value.reshape(-1)), target.reshape(-1))
+            which = None if valid is None else valid.reshape(-1)
+            moments = merge(merge(state.value_moments, value.reshape(-1), which), target.reshape(-1), which)
             state = state._replace(value_moments=moments)
             output, target = (normalise(moments, x, 1e6) for x in (value, target))
-        rows = Rows(rollout.obs, rollout.action, log_prob, advantage, output, target)
+        weight = None if valid is None else valid.astype(jnp.float32)
+        rows = Rows(rollout.obs, rollout.action, log_prob, advantage, output, target, weight)
         rows = jax.tree.map(lambda x: jax.lax.stop_gradient(x.reshape(-1, *x.shape[2:])), rows)
         return state, rows, jax.lax.stop_gradient(delta.reshape(-1))
 
     def update(state: PpoState, batch: Rows, *, entropy_weight: Array, hyper: PpoHyper) -> UpdateOut:
-        advantage = batch.advantage
+        advantage, weight = batch.advantage, batch.weight
         if config.normalise_advantage:
-            advantage = (advantage - jnp.mean(advantage)) / (jnp.std(advantage, ddof=1) + 1e-8)
+            advantage = (advantage - masks.mean(advantage, weight)) / (masks.std(advantage, weight) + 1e-8)
 
         def loss_fn(params: Any):
             mean, log_std, value = apply(params, batch.obs)
             log_ratio = _log_prob(mean, log_std, batch.action) - batch.log_prob
             ratio = jnp.exp(log_ratio)
-            actor = clipped_loss(ratio, advantage, hyper.clip)
-            critic = value_loss(value, batch.value, batch.target, hyper.clip, config.value_clip)
+            actor = clipped_loss(ratio, advantage, hyper.clip, weight)
+            critic = value_loss(value, batch.value, batch.target, hyper.clip, config.value_clip, weight)
             bonus = entropy_bonus(log_std, entropy_weight=entropy_weight)
-            kl = jnp.mean(ratio - 1.0 - log_ratio)
-            outside = jnp.mean(jnp.abs(ratio - 1.0) > hyper.clip)
+            kl = masks.mean(ratio - 1.0 - log_ratio, weight)
+            outside = masks.mean(jnp.abs(ratio - 1.0) > hyper.clip, weight)
             return actor + hyper.value_coef * critic + bonus, (actor, critic, kl, outside, _entropy(log_std))
 
         grads, (actor, critic, kl, outside, entropy) = jax.grad(loss_fn, has_aux=True)(state.params)
         rate = hyper.learning_rate * state.rate
-        params, opt = descend(state.params, grads, state.opt, rate, max_norm=hyper.max_norm, eps=ADAM_EPS)
+        limits = {"max_norm": hyper.max_norm, "eps": ADAM_EPS, "decay": hyper.weight_decay}
+        params, opt = descend(state.params, grads, state.opt, rate, **limits)
         moved = jax.tree.map(jnp.subtract, params, state.params)["params"]
         signals = Signals(
             value_loss=critic,
@@ -216,6 +232,7 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
             log_prob=-entropy.reshape(1),  # its exact mean: the entropy is known
         )
         metrics = {"critic_loss": critic, "actor_loss": actor, "kl": kl, "clip_fraction": outside}
+        metrics["grad_norm"] = optax.tree.norm(grads)
         return UpdateOut(state._replace(params=params, opt=opt), jax.lax.stop_gradient(signals), metrics)
 
     def end_epoch(state: PpoState, metrics: dict[str, Array], hyper: PpoHyper) -> PpoState:
@@ -228,5 +245,5 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
 
     return OnPolicyCarrier(
         init, observe, view, act, act_deterministic, entropy, scale_reward, prepare, update, end_epoch,
-        config.rollout, config.epochs, config.minibatches,
+        config.rollout, config.epochs, config.minibatches, refresh_heads, partial(probe_heads, net),
     )  # fmt: skip

@@ -13,7 +13,8 @@ import optax
 
 from aesjax.types import Array, Signals
 from agents.networks import Gaussian, GaussianActor, TwinCritic
-from agents.optim import adam, descend, polyak
+from agents.optim import adam, descend, polyak, refresh_networks
+from agents.plasticity import Probe, hidden
 from agents.spec import check_hyper, check_sizes
 from agents.types import Carrier, Transition, UpdateOut
 
@@ -27,6 +28,7 @@ class SacHyper(NamedTuple):
     critic_learning_rate: Array | float = 1e-3  # both critics, one Adam
     gamma: Array | float = 0.99
     tau: Array | float = 0.005  # step of the target towards the online network
+    weight_decay: Array | float = 0.0  # AdamW, of all networks
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class SacConfig:
     hidden: tuple[int, ...] = (256, 256)
     batch_size: int = 256
     actor_delay: int = 1  # d: every d-th step makes d actor steps on one batch (the reference has 2)
+    layer_norm: bool = False  # in the critics' hidden layers, before the activation
     eps_logdet: bool = False  # the reference's log(1 - a^2 + 1e-6)
 
     def __post_init__(self) -> None:
@@ -44,7 +47,7 @@ class SacConfig:
 
 def check(hyper: SacHyper) -> None:
     """Refuse concrete values that make no sense, by name."""
-    check_hyper(hyper, shares=("gamma", "tau"))
+    check_hyper(hyper, shares=("gamma", "tau", "weight_decay"))
 
 
 class SacState(NamedTuple):
@@ -103,7 +106,7 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
     >>> carrier = make(2, 2, SacConfig(hidden=(64, 64), batch_size=128))
     """
     actor_net = GaussianActor(config.hidden, action_size)
-    critic_net = TwinCritic(config.hidden)
+    critic_net = TwinCritic(config.hidden, config.layer_norm)
     optimiser = adam()
 
     def policy(params: Any, obs: Array) -> Gaussian:
@@ -148,7 +151,7 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
         del entropy_weight, hyper  # other carriers need them
         return value(state.critic, obs, action)
 
-    def actor_step(carry: tuple[Any, Any], noise: Array, *, critic: Any, obs: Array, weight: Array, rate: Any):
+    def actor_step(carry: tuple[Any, Any], noise: Array, *, critic: Any, obs: Array, weight: Array, hyper: SacHyper):
         actor, opt = carry
 
         def loss_fn(params: Any) -> Array:
@@ -156,7 +159,7 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
             return actor_loss(log_prob, value(critic, obs, action), entropy_weight=weight)
 
         loss, grads = jax.value_and_grad(loss_fn)(actor)
-        return descend(actor, grads, opt, rate), loss
+        return descend(actor, grads, opt, hyper.learning_rate, decay=hyper.weight_decay), loss
 
     def update(
         state: SacState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SacHyper
@@ -169,9 +172,10 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
             return critic_loss(value(params, batch.obs, batch.action), target)
 
         (value_loss, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
-        critic, critic_opt = descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate)
+        rate, decay = hyper.critic_learning_rate, hyper.weight_decay
+        critic, critic_opt = descend(state.critic, grads, state.critic_opt, rate, decay=decay)
 
-        one_step = partial(actor_step, critic=critic, obs=batch.obs, weight=entropy_weight, rate=hyper.learning_rate)
+        one_step = partial(actor_step, critic=critic, obs=batch.obs, weight=entropy_weight, hyper=hyper)
         before = (state.actor, state.actor_opt)
         if config.actor_delay == 1:
             (actor, actor_opt), loss = one_step(before, noise[2])
@@ -197,7 +201,14 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
         metrics = {
             "critic_loss": value_loss,
             "actor_loss": loss,  # 0 where a delayed actor was not due
+            "grad_norm": optax.tree.norm(grads),  # of the critics; so the others
         }
         return UpdateOut(new, signals, metrics)
 
-    return Carrier(init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size)
+    def probe(state: SacState, obs: Array, action: Array) -> dict[str, Probe]:
+        critic = Probe(state.critic, hidden(critic_net, state.critic, obs, action))
+        return {"critic": critic, "actor": Probe(state.actor, hidden(actor_net, state.actor, obs))}
+
+    return Carrier(
+        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh_networks, probe
+    )

@@ -19,6 +19,7 @@ class CarrierSpec(NamedTuple):
     check: Callable[[Any], None]  # raises ValueError for concrete values of `hyper` that make no sense
     baseline: str  # schedule that stands for the carrier's own entropy weight
     absent: Mapping[str, str] = MappingProxyType({})  # fields of `Signals` it cannot report -> the reason
+    unturned: Mapping[str, str] = MappingProxyType({})  # levers of `aesjax.responses` that it lacks -> the reason
     weight: float = 0.1  # static entropy weight where no preset gives one; reward per nat
 
 

@@ -15,7 +15,8 @@ import optax
 
 from aesjax.types import Array, Signals
 from agents.networks import MLP, TwinCritic
-from agents.optim import adam, descend, polyak
+from agents.optim import adam, descend, polyak, refresh_networks
+from agents.plasticity import Probe, hidden
 from agents.sac import critic_loss
 from agents.spec import check_hyper, check_sizes
 from agents.stein import nearest_neighbour_entropy, stein_directions
@@ -34,6 +35,7 @@ class SqlHyper(NamedTuple):
     critic_learning_rate: Array | float = 3e-4  # both critics, one Adam
     gamma: Array | float = 0.99
     tau: Array | float = 0.005  # step of the target towards the online network
+    weight_decay: Array | float = 0.0  # AdamW, of all networks
     reward_scale: Array | float = 10.0  # c: the critics learn c times the raw reward
     reference_weight: Array | float = 0.1  # the sampler's weight where `schedule_sampler` is off; reward per nat
 
@@ -47,6 +49,7 @@ class SqlConfig:
     value_samples: int = 16  # K: uniform proposals of the soft value
     fixed_particles: int = 16  # Kf: where the score is taken
     updated_particles: int = 16  # Ku: those that the sampler moves
+    layer_norm: bool = False  # in the critics' hidden layers, before the activation
     shared_proposals: bool = False  # one set of K proposals for the whole batch, as in 2017
     h_rule: str = "particles"  # bandwidth by log(Kf + 1); "batch": by log(batch_size + 1), the reference's slip
     schedule_sampler: bool = True  # off: the sampler keeps `SqlHyper.reference_weight`
@@ -67,7 +70,7 @@ class SqlConfig:
 
 def check(hyper: SqlHyper) -> None:
     """Refuse concrete values that make no sense, by name."""
-    check_hyper(hyper, shares=("gamma", "tau"))
+    check_hyper(hyper, shares=("gamma", "tau", "weight_decay"))
 
 
 class SqlState(NamedTuple):
@@ -125,7 +128,7 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
     >>> carrier = make(2, 2, SqlConfig(hidden=(64, 64), batch_size=64))
     """
     actor_net = MLP(config.hidden, action_size)
-    critic_net = TwinCritic(config.hidden)
+    critic_net = TwinCritic(config.hidden, config.layer_norm)
     optimiser = adam()
     # Part of the evaluation policy, not of a run: the same for every run and every evaluation.
     bank = np.random.default_rng(0).standard_normal((EVALUATION_SAMPLES + 1, action_size)).astype(np.float32)
@@ -202,7 +205,9 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
             return critic_loss(value(params, batch.obs, batch.action), target)
 
         (loss, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
-        critic, critic_opt = descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate)
+        decay = hyper.weight_decay
+        critic, critic_opt = descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate, decay=decay)
+        grad_norm = optax.tree.norm(grads)
 
         # One draw for both sets of particles.
         both = (batch.obs.shape[0], config.fixed_particles + config.updated_particles, action_size)
@@ -223,7 +228,7 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
             return -jnp.mean(jnp.sum(direction * updated, -1)), jnp.mean(jnp.sqrt(jnp.sum(direction**2, -1)))
 
         grads, stein_norm = jax.grad(sampler_loss_fn, has_aux=True)(state.actor)
-        actor, actor_opt = descend(state.actor, grads, state.actor_opt, hyper.learning_rate)
+        actor, actor_opt = descend(state.actor, grads, state.actor_opt, hyper.learning_rate, decay=decay)
         new_target = polyak(state.target, critic, hyper.tau)
         scale = jnp.asarray(hyper.reward_scale, jnp.float32)
         new = SqlState(actor, critic, new_target, actor_opt, critic_opt)
@@ -231,6 +236,14 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
         critic_drift = optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic))
         signals = Signals(td_error=error.reshape(-1) / scale, value_loss=value_loss, critic_drift=critic_drift)
         # The Stein norm, nats per action unit, says how far the sampler is from its law; its surrogate loss does not.
-        return UpdateOut(new, signals, {"critic_loss": value_loss, "actor_loss": stein_norm})
+        metrics = {"critic_loss": value_loss, "actor_loss": stein_norm, "grad_norm": grad_norm}
+        return UpdateOut(new, signals, metrics)
 
-    return Carrier(init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size)
+    def probe(state: SqlState, obs: Array, action: Array) -> dict[str, Probe]:
+        critic = Probe(state.critic, hidden(critic_net, state.critic, obs, action))
+        inputs = jnp.concatenate([obs, jnp.zeros_like(action)], -1)
+        return {"critic": critic, "actor": Probe(state.actor, hidden(actor_net, state.actor, inputs))}
+
+    return Carrier(
+        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh_networks, probe
+    )

@@ -1,9 +1,11 @@
 """What a carrier is: a few pure functions that never hold an entropy weight of their own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from aesjax.types import Array, Signals
+from agents.masks import Mask
+from agents.plasticity import Probe
 
 __all__ = ["Carrier", "OnPolicyCarrier", "Rollout", "Transition", "UpdateOut", "World"]
 
@@ -23,7 +25,8 @@ class UpdateOut(NamedTuple):
 
     state: Any
     signals: Signals
-    metrics: dict[str, Array]  # () float32 each; always `critic_loss` and `actor_loss` (0 where there is no actor)
+    # () float32 each; always `critic_loss` and `actor_loss` (0 where there is no actor); `grad_norm` beside a `probe`
+    metrics: dict[str, Array]
 
 
 class _Update(Protocol):
@@ -38,6 +41,22 @@ class _Residuals(Protocol):
 
 class _Values(Protocol):
     def __call__(self, state: Any, obs: Array, action: Array, *, entropy_weight: Array, hyper: Any) -> Array: ...
+
+
+class _Refresh(Protocol):
+    """A state whose parameters went a step towards those of a fresh one: ``p + step (p_fresh - p)``.
+
+    The critic's, targets included, by ``critic`` and the actor's by ``actor``, () in [0, 1] each; an optimiser whose
+    parameters moved starts anew. What only describes the data (running statistics) stays.
+    """
+
+    def __call__(self, state: Any, fresh: Any, critic: Any, actor: Any) -> Any: ...
+
+
+class _Look(Protocol):
+    """The networks of a state, by "critic" and "actor", on observations (B, S) and actions (B, A)."""
+
+    def __call__(self, state: Any, obs: Array, action: Array) -> Mapping[str, Probe]: ...
 
 
 class Carrier(NamedTuple):
@@ -55,6 +74,8 @@ class Carrier(NamedTuple):
     td_error: _Residuals  # residuals of a batch under the current parameters, (2B,); no gradient
     q_value: _Values  # state, obs (B, S), action (B, A) -> (2, B), without dropout
     batch_size: int
+    refresh: _Refresh | None = None  # None: its parameters cannot be refreshed
+    probe: _Look | None = None  # None: its plasticity cannot be measured
 
 
 class Rollout(NamedTuple):
@@ -66,6 +87,7 @@ class Rollout(NamedTuple):
     terminated: Array  # (T, N) float32
     truncated: Array  # (T, N) float32
     next_obs: Array  # (T, N, S) float32, normalised true successor, before any auto-reset
+    valid: Array | None = None  # (T, N) bool, rows that count, the others zero but truncated; None: all
 
 
 class OnPolicyCarrier(NamedTuple):
@@ -75,7 +97,8 @@ class OnPolicyCarrier(NamedTuple):
     """
 
     init: Callable[[Array, int], Any]  # key, number of environments N -> state
-    observe: Callable[[Any, Array], tuple[Any, Array]]  # state, obs (N, S) -> state with new statistics, normalised obs
+    # Where some copies do not count, the two that learn statistics get which do, (N,) bool, as one argument more.
+    observe: Callable[..., tuple[Any, Array]]  # state, obs (N, S) -> state with new statistics, normalised obs
     view: Callable[[Any, Array], Array]  # the same normalisation without learning from what is seen
     act: Callable[[Any, Array, Array], Array]  # state, normalised obs (N, S), key -> sample (N, A), may leave [-1, 1]
     act_deterministic: Callable[[Any, Array], Array]  # state, raw obs (N, S) -> evaluation action (N, A)
@@ -87,6 +110,8 @@ class OnPolicyCarrier(NamedTuple):
     rollout: int  # T
     epochs: int
     minibatches: int
+    refresh: _Refresh | None = None  # None: its parameters cannot be refreshed
+    probe: _Look | None = None  # None: its plasticity cannot be measured
 
 
 class World(Protocol):
@@ -119,6 +144,10 @@ class World(Protocol):
         """Drift values (n, D) at vector steps (n,) and the size (n,) of each one's change, in channel ranges."""
         ...
 
+    def elsewhere(self, drift: Any, step: Array) -> dict[str, Array]:
+        """Drift values (D,) that are not in force at vector step () ``step``, by name."""
+        ...
+
     def displacement(self, values: Array) -> Array:
         """Distance () of drift values (D,) from nominal, for plots."""
         ...
@@ -133,6 +162,14 @@ class World(Protocol):
 
     def faults(self, state: Any) -> Array | None:
         """How often a simulator gave up on a copy since the run began, () int32; None where none can."""
+        ...
+
+    def mask(self, state: Any) -> Mask | None:
+        """Which copies count after the step or reset that led to ``state``; None where always all do."""
+        ...
+
+    def for_evaluation(self) -> "World":
+        """Where episodes apart from those of training take place: itself, if its copies know nothing of each other."""
         ...
 
     def step(self, key: Array, state: Any, action: Array, params: Any) -> tuple[Array, ...]:

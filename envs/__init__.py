@@ -7,7 +7,7 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 from envs.core import Channel, Env, EnvSpec, Task, autoreset_step
@@ -57,6 +57,8 @@ TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "isaac_franka_cabinet": "envs.isaac:isaac_franka_cabinet",
 }
 
+BRIDGE = "bridge:"  # prefix of tasks that another simulator runs, see `envs.bridge.build`
+
 # Tasks whose optimum is known: "module:attribute" of a function from drift values (M, D) to mean returns (M,).
 ORACLES: dict[str, str] = {"toy": "envs.toy.oracle:optimal_return"}
 
@@ -75,16 +77,22 @@ def optimal_return(name: str) -> Callable[[Any], Any] | None:
 def make(name: str, **options: Any) -> Task:
     """The task called ``name``; ``options`` are those of its builder, e.g. `envs.mujoco.build`.
 
+    A name that begins with ``bridge:`` is a task of a simulator beside us (`envs.bridge.build`).
+
     Raises:
       UnknownNameError: (a ``KeyError``) ``name`` is not in ``TASKS``.
       ValueError: an option that the task does not have.
     """
+    if name.startswith(BRIDGE):
+        return _attribute("envs.bridge:build")(name, **options)
     entry = lookup("task", TASKS, name)
     if isinstance(entry, str):
         entry = _attribute(entry)
     if not isinstance(entry, Task):
-        known = set(signature(entry).parameters) - {"name"}
-        if not set(options) <= known:
+        parameters = signature(entry).parameters
+        known = set(parameters) - {"name"}
+        judges = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+        if not set(options) <= known and not judges:
             raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
         built = entry(**options)
         if not isinstance(built, Task):

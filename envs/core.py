@@ -8,10 +8,18 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-__all__ = ["Channel", "Env", "EnvSpec", "Step", "Task", "autoreset_step", "step_with_keys"]
+__all__ = ["Channel", "Env", "EnvSpec", "Mask", "Step", "Task", "autoreset_step", "step_with_keys"]
 
 Array = jax.Array
 Step = tuple[Array, Any, Array, Array, Array, dict[str, Any]]
+
+
+class Mask(NamedTuple):
+    """Which copies of an environment count, where not all always do; (N,) bool each. A row is one step of one copy."""
+
+    valid: Array  # the newest row took place: losses, statistics, proxies and returns may see it
+    stored: Array  # and its successor is known: it may be learned from later
+    live: Array  # the next row will count, as far as can be known before it
 
 
 class EnvSpec(NamedTuple):
@@ -36,7 +44,8 @@ class Env(Protocol):
         """Sizes and time limit."""
         ...
 
-    # Optional: ``faults(states) -> () int32``, how often a simulator gave up on one of these copies.
+    # Optional: ``faults(states) -> () int32``, how often a simulator gave up on one of these copies;
+    # ``mask(states) -> Mask``, where steps need not count; ``for_evaluation() -> Env`` with copies of its own.
 
     def reset(self, key: Array, params: Any) -> tuple[Array, Any]:
         """``obs`` (O,) float32 and the state of a new episode."""

@@ -106,7 +106,8 @@ def draw(task: Task, drift_seed: Array | int, segments: int = 5) -> Realisation:
     ``drift_seed`` may be traced.
     """
     key = jax.random.fold_in(jax.random.key(drift_seed), zlib.crc32(task.name.encode()))
-    levels, directions = [], []
+    # An empty part first: a task without channels draws nothing.
+    levels, directions = [jnp.zeros((segments + 1, 0))], [jnp.zeros(0)]
     for channel in task.channels:
         key_level, key_direction = jax.random.split(jax.random.fold_in(key, zlib.crc32(channel.name.encode())))
         if channel.kind == "planar":
@@ -153,7 +154,7 @@ def values(channels: Channels, pattern: Array | int, realisation: Realisation, s
     stops = np.cumsum([channel.size for channel in channels])
 
     def evaluate(entry):
-        parts = []
+        parts = [jnp.zeros(0)]
         for channel, stop in zip(channels, stops, strict=True):
             at = slice(stop - channel.size, stop)
             leg = Leg(segment, phase, start[at], end[at], realisation.directions[at], segments)
@@ -208,7 +209,8 @@ def displacement(channels: Channels, values: Array) -> Array:
 
 
 def _per_coordinate(channels: Channels, of) -> np.ndarray:
-    return np.concatenate([np.full(channel.size, of(channel), np.float32) for channel in channels])
+    parts = [np.full(channel.size, of(channel), np.float32) for channel in channels]
+    return np.concatenate([np.zeros(0, np.float32), *parts])
 
 
 def drifted_params(

@@ -1,13 +1,14 @@
 """A drifting task as the training loop takes it: N copies at once, drift as data, whole stretches of drift at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from envs.core import Step, Task, step_with_keys
+from envs.core import Mask, Step, Task, step_with_keys
 from envs.drift import DriftTruth, Realisation, change_points, displacement, draw, truth
 from envs.patterns import pattern_index
 
@@ -54,9 +55,29 @@ class World:
         """Steps of an episode."""
         return self.task.env.spec.time_limit
 
+    def check_pattern(self, pattern: str) -> None:
+        """Raises UnknownNameError or ValueError: a pattern that does not exist, or has nothing to move."""
+        if pattern_index(pattern) != pattern_index("steady") and not self.task.channels:
+            raise ValueError(f"task '{self.name}' has no drift channel, so its pattern is steady; got '{pattern}'")
+
     def drift(self, pattern: str, drift_seed: int) -> DriftData:
         """The drift of one run; the same realisation for every pattern and method at one seed."""
+        self.check_pattern(pattern)
         return DriftData(jnp.int32(pattern_index(pattern)), draw(self.task, drift_seed, self.segments))
+
+    def held(self, values: Any) -> DriftData:
+        """A drift that stays at ``values`` (D,), in task units, from the first step to the last: for evaluations.
+
+        Raises:
+          ValueError: not one finite number for each coordinate of the channels.
+        """
+        names = [channel.name for channel in self.task.channels for _ in range(channel.size)]
+        held = np.asarray(values, np.float32)
+        if held.shape != (len(names),) or not np.isfinite(held).all():
+            raise ValueError(f"drift of task '{self.name}' is {len(names)} numbers ({', '.join(names)}); got {values}")
+        # Equal levels, of a pattern that knows nothing else.
+        levels = jnp.tile(jnp.asarray(held), (self.segments + 1, 1))
+        return DriftData(jnp.int32(pattern_index("abrupt")), Realisation(levels, jnp.zeros(len(names))))
 
     def truth(self, drift: DriftData, step: Array | int) -> DriftTruth:
         """What drift is at vector step ``step`` (); never for a learner."""
@@ -71,6 +92,31 @@ class World:
             return now.values, now.change
 
         return jax.vmap(at)(steps)
+
+    def elsewhere(self, drift: DriftData, step: Array) -> dict[str, Array]:
+        """Drift values (D,) that are not in force at vector step ``step`` (), by name.
+
+        ``nominal``; ``previous``, those that the segment before ended with (in the first segment: nominal); ``next``,
+        those that the coming one begins with (in the last: the run's end); ``low`` and ``high``, every channel at an
+        end of its range (a planar one at the ends of its first axis).
+        """
+        length = self.total // self.segments
+        segment = jnp.minimum(step // length, self.segments - 1)
+        beside = jnp.stack([segment * length - 1, (segment + 1) * length])
+        (previous, following), _ = self.path(drift, beside)
+
+        def ends(name: str) -> Array:
+            parts = []
+            for channel in self.task.channels:
+                end = np.broadcast_to(getattr(channel, name), (channel.size,)).astype(np.float32).copy()
+                if channel.kind == "planar":
+                    end[1:] = channel.nominal
+                parts.append(end)
+            return jnp.concatenate(parts)
+
+        nominal = ends("nominal")
+        previous = jnp.where(segment > 0, previous, nominal)
+        return {"nominal": nominal, "previous": previous, "next": following, "low": ends("low"), "high": ends("high")}
 
     def displacement(self, values: Array) -> Array:
         """Distance () of drift values (D,) from nominal in half ranges."""
@@ -94,6 +140,16 @@ class World:
         """How often a simulator gave up on one of the copies in ``state``, () int32; None where none can."""
         count = getattr(self.task.env, "faults", None)
         return None if count is None else count(state)
+
+    def mask(self, state: Any) -> Mask | None:
+        """Which copies count after the step or reset that led to ``state``; None for a task whose copies always do."""
+        found = getattr(self.task.env, "mask", None)
+        return None if found is None else found(state)
+
+    def for_evaluation(self) -> "World":
+        """A world whose copies may be reset without disturbing those of this one; itself unless it is a simulator."""
+        apart = getattr(self.task.env, "for_evaluation", None)
+        return self if apart is None else replace(self, task=self.task._replace(env=apart()))
 
     def advance(self, key: Array, state: Any, action: Array, params: Any) -> Step:
         """Auto-resetting step of all copies: the six values of `autoreset_step` with a leading axis N."""

@@ -26,6 +26,7 @@ jax.config.update("jax_debug_key_reuse", True)
 LONGEST = (
     "test_extending.py",
     "experiments/study/test_resume.py",
+    "experiments/study/test_controls.py",
     "envs/physics/test_mjx_engine.py",
     "experiments/theory/test_scripts.py",
     "envs/physics/test_protocol.py",

@@ -29,6 +29,14 @@ def test_a_call_without_arguments_is_make_test_and_make_test_all_leaves_nothing_
     assert recipe("test-all").strip() == recipe("test").strip() + ' -m "slow or not slow"'
 
 
+def test_everything_includes_what_is_shared_with_pytorch():
+    """At one version, wherever it is named."""
+    assert "test-all: setup $(TORCH)\n" in (ROOT / "Makefile").read_text()
+    (pinned,) = re.findall("^torch==.*$", (ROOT / "requirements-torch.lock").read_text(), flags=re.MULTILINE)
+    for file in ("pyproject.toml", "envs/bridge/errors.py", "docs/bridge.md"):
+        assert pinned in (ROOT / file).read_text()
+
+
 def test_continuous_integration_calls_what_the_readme_names():
     commands = (ROOT / ".ci" / "run").read_text().splitlines()
     assert "make test-all" in commands

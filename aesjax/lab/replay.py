@@ -1,5 +1,7 @@
-"""Replay: recorded proxies in, the entropy weights that a schedule would have given out. Nothing is trained."""
+"""Replay: recorded proxies in, the entropy weights and levers that a schedule and responses would have given out.
+Nothing is trained."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -8,9 +10,9 @@ import numpy as np
 
 from aesjax.measure.curves import nan_mean
 from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper, build
-from aesjax.types import Signals
+from aesjax.types import DriftResponse, Levers, Signals
 
-__all__ = ["Replayed", "at_evaluations", "first_update", "obstacle", "replay"]
+__all__ = ["Replayed", "Responses", "at_evaluations", "first_update", "obstacle", "replay"]
 
 UNRECORDED = {
     "log_prob": "the log-density of the policy's actions (log_prob)",
@@ -25,6 +27,19 @@ class Replayed(NamedTuple):
     weight: np.ndarray  # (R, n) weight after the updates of a sample; reward per nat
     at_min: np.ndarray  # (R, n) fraction of a sample's updates that lambda_min bound
     at_max: np.ndarray  # (R, n) the same of lambda_max
+    levers: Levers = Levers()  # (R, n) each, see `Responses`
+
+
+class Responses(NamedTuple):
+    """Responses to replay beside a schedule.
+
+    Their levers come out as a run logs them: the window after a sample as a share of what is stored then, 1 for all;
+    a refresh, with its strength, in the sample in which it fell due; the rate factor after a sample.
+    """
+
+    build: Callable[[ScheduleHyper, Any], DriftResponse]  # run's hyper-parameters, its responses as data
+    runs: Any  # (R,) each, of `aesjax.responses.ResponseHyper`
+    streams: Mapping[str, np.ndarray]  # (R, n) float32, by key: the proxies that drive them
 
 
 def obstacle(choice: Choice, recorded: list[str]) -> str:
@@ -49,7 +64,9 @@ def first_update(streams: np.ndarray) -> int:
     return int(np.argmax(seen)) if np.any(seen) else len(seen)
 
 
-def replay(choice: Choice, hyper: ScheduleHyper, streams: np.ndarray, stride: int = 1) -> Replayed:
+def replay(
+    choice: Choice, hyper: ScheduleHyper, streams: np.ndarray, stride: int = 1, responses: Responses | None = None
+) -> Replayed:
     """The weights of one schedule on many recorded runs, in one compiled scan.
 
     The weight after a sample is the one that training would have used next and that it records at an evaluation. With
@@ -62,26 +79,50 @@ def replay(choice: Choice, hyper: ScheduleHyper, streams: np.ndarray, stride: in
       streams: (R, n) float32, the values of the proxy ``choice.key`` from the first update on; a schedule without a
         proxy reads only their number.
       stride: updates per sample.
+      responses: what else is turned, by signals without `obstacle`.
     """
+    more = {} if responses is None else {key: jnp.asarray(x, jnp.float32) for key, x in responses.streams.items()}
 
-    def one(hyper: ScheduleHyper, stream: jax.Array) -> tuple[jax.Array, ...]:
+    def one(hyper: ScheduleHyper, run: Any, measured: dict[str, jax.Array]) -> tuple[Any, ...]:
         schedule = build(choice, hyper)
+        response = None if responses is None else responses.build(hyper, run)
         zero = jnp.zeros(())
 
-        def sample(state: Any, value: jax.Array):
+        def sample(states: Any, measured: dict[str, jax.Array]):
+            signals = Signals(measured=measured)
+
             def update(_: Any, carry: Any):
-                state, low, high = carry
-                state = schedule.update(Signals(measured={choice.key: value}), state)
-                return state, low + state.logs.at_min, high + state.logs.at_max
+                (state, turned), low, high, due = carry
+                state = schedule.update(signals, state)
+                if response is not None:
+                    turned, now = _done(response.update(signals, turned))
+                    due = jax.tree.map(jnp.maximum, due, now)
+                return (state, turned), low + state.logs.at_min, high + state.logs.at_max, due
 
-            state, low, high = jax.lax.fori_loop(0, stride, update, (state, zero, zero))
-            return state, (state.weight, low / stride, high / stride)
+            due = {} if response is None else _done(states[1])[1]
+            states, low, high, due = jax.lax.fori_loop(0, stride, update, (states, zero, zero, due))
+            levers = Levers() if response is None else _as_logged(states[1], due)
+            return states, (states[0].weight, low / stride, high / stride, levers)
 
-        state = schedule.init()
-        _, logs = jax.lax.scan(sample, state, stream)
-        return state.weight, *logs
+        states = (schedule.init(), None if response is None else response.init())
+        _, logs = jax.lax.scan(sample, states, measured)
+        return states[0].weight, *logs
 
-    return Replayed(*jax.device_get(jax.jit(jax.vmap(one))(hyper, jnp.asarray(streams, jnp.float32))))
+    measured = {choice.key: jnp.asarray(streams, jnp.float32)} | more
+    run = None if responses is None else responses.runs
+    return Replayed(*jax.device_get(jax.jit(jax.vmap(one))(hyper, run, measured)))
+
+
+def _done(state: Any) -> tuple[Any, dict[str, jax.Array]]:
+    """A response's state with its due refresh done, and that refresh."""
+    due = {k: getattr(state.levers, k) for k in ("refresh", "refresh_actor") if getattr(state.levers, k) is not None}
+    return state._replace(levers=state.levers._replace(**jax.tree.map(jnp.zeros_like, due))), due
+
+
+def _as_logged(state: Any, due: dict[str, jax.Array]) -> Levers:
+    window = state.levers.window
+    share = None if window is None else jnp.minimum(window, state.stored) / state.stored
+    return state.levers._replace(window=share, **due)
 
 
 def at_evaluations(replayed: Replayed, skipped: int, evaluations: int) -> dict[str, np.ndarray]:
@@ -93,7 +134,7 @@ def at_evaluations(replayed: Replayed, skipped: int, evaluations: int) -> dict[s
     """
     runs, samples = replayed.weight.shape
 
-    def per_evaluation(values: np.ndarray, before: np.ndarray) -> np.ndarray:
+    def per_evaluation(values: Any, before: np.ndarray) -> np.ndarray:
         padded = np.concatenate([np.broadcast_to(before, (runs, skipped)), values], axis=1).astype(np.float64)
         return padded.reshape(runs, evaluations, (skipped + samples) // evaluations)
 
@@ -102,4 +143,12 @@ def at_evaluations(replayed: Replayed, skipped: int, evaluations: int) -> dict[s
         "entropy_weight": per_evaluation(replayed.weight, replayed.initial[:, None])[:, :, -1],
         "at_min": nan_mean(per_evaluation(replayed.at_min, none), axis=-1),
         "at_max": nan_mean(per_evaluation(replayed.at_max, none), axis=-1),
+    } | {
+        name: fold(per_evaluation(value, none), axis=-1)
+        for name, value, fold in (
+            ("window_share", replayed.levers.window, nan_mean),
+            ("refreshes", None if replayed.levers.refresh is None else replayed.levers.refresh > 0, np.nansum),
+            ("rate_factor", replayed.levers.rate, nan_mean),
+        )
+        if value is not None
     }

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["REFERENCE", "RecordedRun", "RecordedStudy", "RunKey", "baseline_of", "load_study", "run_metrics"]
 
 LOGGED = ("train_return", "entropy_weight", "at_min", "at_max")
+#: Columns that only some studies have; their means over time are metrics of those.
+OPTIONAL = (
+    *("response_ratio", "window_share", "rate_factor"),
+    *(f"{network}_{what}" for network in ("critic", "actor") for what in ("dormant", "rank", "norm")),
+    "grad_norm",
+    *(f"return_{where}" for where in ("nominal", "previous", "next", "low", "high")),
+)
 REFERENCE = "SAC"  # the paper's normaliser: SAC with automatic temperature
 NAN = float("nan")
 
@@ -126,11 +133,12 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
         key = RunKey(family, run["task"], run["method"], run["pattern"], int(run["seed"]))
         status[key] = run.get("status", "")
     runs: dict[RunKey, RecordedRun] = {}
+    columns = (*LOGGED, *OPTIONAL, "refreshes", "return_mean")
     parts = curves.partition_by(list(RunKey._fields), as_dict=True, maintain_order=True)
     for name, rows in parts.items():
         key, rows = RunKey(*name), rows.sort("step")
         steps = rows["step"].to_numpy().astype(np.float64)
-        logs = {c: rows[c].cast(float).fill_null(NAN).to_numpy() for c in LOGGED if c in rows.columns}
+        logs = {c: rows[c].cast(float).fill_null(NAN).to_numpy() for c in columns if c in rows.columns}
         returns = rows["return_mean"].cast(float).fill_null(NAN).to_numpy()
         curve, problem = _curve(key, steps, returns, _horizon(config, key.task), status.get(key, ""))
         runs[key] = RecordedRun(key, curve, problem, steps, logs)
@@ -169,6 +177,11 @@ def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
     out |= _recoveries(run, own_steady, floor, changes, study.patterns[key.pattern].recovery)
     out |= weight_metrics(run.steps, run.logs, changes, study.horizons[key.task])
     out["mean_train_return"] = time_mean(run.steps, run.logs.get("train_return", np.full(len(run.steps), NAN)))
+    out |= {f"mean_{name}": time_mean(run.steps, run.logs[name]) for name in OPTIONAL if name in run.logs}
+    if "mean_return_nominal" in out:  # averaged as those are, which `mean_return` is not
+        out["mean_return_in_force"] = time_mean(run.steps, run.logs["return_mean"])
+    if "refreshes" in run.logs:
+        out["refreshes"] = Metric(float(np.nansum(run.logs["refreshes"])))
     if run.problem:  # a broken run has no metric at all, whatever could still be computed from its rows
         out = {name: Metric(NAN, run.problem) for name in out}
     return out

@@ -57,6 +57,8 @@ def facts(
     capacity, steps = config.get("replay_capacity"), config.get("steps")
     if isinstance(capacity, int) and isinstance(steps, int) and steps:
         lines.append(("replay as share of the run", f"{number(100 * capacity / steps, 1)} %"))
+    warmups = {name: own["warmup"] for name, own in (config.get("settings") or {}).items() if "warmup" in own}
+    lines += [(f"random warm-up steps of {name}", f"{steps:,}".replace(",", " ")) for name, steps in warmups.items()]
     copies = {name: own.get("num_envs") for name, own in (config.get("settings") or {}).items()}
     if copies:
         alike = len(set(copies.values())) == 1

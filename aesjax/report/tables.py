@@ -1,13 +1,23 @@
 """The tables of a report, each with one sentence on how to read it."""
 
 import math
+import re
+from collections.abc import Collection
 
 from aesjax.measure.study import baseline_of
 from aesjax.measure.tables import paper_nauc_drop
 from aesjax.report.cells import DAGGER, NONE, Cell, Lookup, Table, by_pattern, cell, counted, reasons
 from aesjax.report.compare import changes_table, paired_table, recovery_table
 
-__all__ = ["build_tables", "main_table", "paper_table", "returns_table", "weights_table"]
+__all__ = [
+    "build_tables",
+    "hindsight_table",
+    "main_table",
+    "optional_tables",
+    "paper_table",
+    "returns_table",
+    "weights_table",
+]
 
 
 def main_table(look: Lookup) -> Table:
@@ -108,16 +118,113 @@ def returns_table(look: Lookup) -> Table:
     return by_pattern(look, table, row)
 
 
-def build_tables(look: Lookup) -> list[Table]:
-    """All tables of the report in order; one without any row says why."""
+def hindsight_table(look: Lookup, constants: Collection[str]) -> Table:
+    """Of every carrier's constant weights the best under every pattern, and the best of its other methods beside it.
+
+    Args:
+      constants: methods whose entropy weight is a constant and which turn nothing else.
+    """
+    table = Table(
+        "hindsight",
+        "The best constant weight in hindsight",
+        "Of each carrier's constants the one with the highest mean return over training under this pattern, which "
+        "nobody knows beforehand and which a schedule has to beat; it was chosen among several on these very runs, so "
+        "it looks a little better than it is.",
+        ["carrier", "constants", "best constant", "mean return", "best other method", "mean return"],
+    )
+    carriers = dict.fromkeys(re.split(r"[+\[]", method, maxsplit=1)[0] for method in look.methods)
+    for scope in look.scopes():
+        for pattern in look.patterns:
+            rows = []
+            for carrier in carriers:
+                found: dict[bool, list[tuple[str, dict]]] = {True: [], False: []}
+                for method in look.methods:
+                    result = look.get(scope, method, pattern, "mean_return")
+                    mine = re.split(r"[+\[]", method, maxsplit=1)[0] == carrier
+                    if mine and result is not None and math.isfinite(result["value"]):
+                        found[method in constants].append((method, result))
+                if len(found[True]) > 1:
+                    cells = [Cell(carrier), Cell(str(len(found[True])), kind="muted")]
+                    for group in (found[True], found[False]):
+                        name, result = max(group, key=lambda pair: pair[1]["value"], default=(NONE, None))
+                        cells += [Cell(name), cell(result)]
+                    rows.append(cells)
+            if rows:
+                table.groups.append((f"{scope[2]} · {pattern}", rows))
+    return table
+
+
+#: Tables of what only some studies log: key -> title, reading, metric -> (head, places).
+OPTIONAL: dict[str, tuple[str, str, dict[str, tuple[str, int]]]] = {
+    "levers": (
+        "Levers beside the entropy weight",
+        "Means over training of what responses turn: the drift ratio (1: calm), the share of the stored transitions "
+        "that batches are drawn from, the factor of the learning rates; and how often parameters were refreshed.",
+        {
+            "mean_response_ratio": ("ratio", 3),
+            "mean_window_share": ("window", 3),
+            "refreshes": ("refreshes", 1),
+            "mean_rate_factor": ("rate factor", 3),
+        },
+    ),
+    "networks": (
+        "Plasticity of the networks",
+        "Means over training: share of dormant units, effective rank of the last hidden layer, norm of the weights, "
+        "norm of the critic's gradient.",
+        {
+            **{
+                f"mean_{network}_{what}": (f"{network}: {what}", 3 if what == "dormant" else 1)
+                for network in ("critic", "actor")
+                for what in ("dormant", "rank", "norm")
+            },
+            "mean_grad_norm": ("gradient", 2),
+        },
+    ),
+    "elsewhere": (
+        "Returns under drift that is not in force",
+        "Mean over training of the same policies' returns under the values in force, the nominal ones, those before "
+        "the last change (what is forgotten), those after the next (what carries over), and the ends of the range.",
+        {
+            f"mean_return_{where}": (where.replace("_", " "), 2)
+            for where in ("in_force", "nominal", "previous", "next", "low", "high")
+        },
+    ),
+}
+
+
+def optional_tables(look: Lookup) -> list[Table]:
+    """The tables of `OPTIONAL` that the study has values for."""
+    tables, known = [], {metric for *_, metric in look.cells}
+    for key, (title, reading, columns) in OPTIONAL.items():
+        present = {metric: column for metric, column in columns.items() if metric in known}
+        if present:
+            table = Table(key, title, reading, ["method", *(head for head, _ in present.values())])
+
+            def row(scope, method, pattern, present=present):
+                values = [cell(look.get(scope, method, pattern, m), places) for m, (_, places) in present.items()]
+                return [Cell(method), *values]
+
+            tables.append(by_pattern(look, table, row))
+    return tables
+
+
+def build_tables(look: Lookup, constants: Collection[str] = ()) -> list[Table]:
+    """All tables of the report in order; one without any row says why.
+
+    Args:
+      constants: as in `hindsight_table`.
+    """
     tables = [main_table(look), recovery_table(look), paired_table(look)]
-    tables += [weights_table(look), returns_table(look), paper_table(look)]
+    tables += [weights_table(look), *optional_tables(look), returns_table(look), paper_table(look)]
     if not any(baseline_of(m, look.methods) for m in look.methods):
         tables[2].notes = ["No method of this study has its carrier's baseline beside it, so there is nothing to pair."]
     elif not tables[2].rows:
         tables[2].notes = ["No method shares a valid seed and pattern with its baseline."]
     if not tables[1].rows:
         tables[1].notes = ["No valid run of a pattern that jumps and is constant in between: no recovery to measure."]
+    hindsight = hindsight_table(look, constants)
+    if hindsight.rows:
+        tables.insert(3, hindsight)
     changes = changes_table(look)
     if changes.rows:
         tables.insert(2, changes)

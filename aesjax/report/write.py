@@ -51,7 +51,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         "status": status,
         "problems": problems,
         "verdicts": verdicts(look),
-        "tables": build_tables(look),
+        "tables": build_tables(look, _constants(curves)),
         "honesty": overview.limits(study, manifest),
     }
     page = render_html(
@@ -74,6 +74,13 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return directory / "report" / "index.html"
+
+
+def _constants(curves: "pl.DataFrame") -> set[str]:
+    """Methods with a constant weight."""
+    if "schedule" not in curves.columns:
+        return set()
+    return set(curves.filter(schedule="fixed")["method"].unique())
 
 
 def _swap(new: Path, place: Path) -> None:

@@ -6,8 +6,9 @@ from aesjax.schedules.adopt import adopt_proxy, adopt_schedule, check_own, own_d
 from aesjax.schedules.assemble import Choice, build, required_signals
 from aesjax.schedules.basic import auto, fixed, linear
 from aesjax.schedules.catalogue import SCHEDULES, ScheduleHyper, ScheduleSpec, check
+from aesjax.schedules.change import aes_c
 from aesjax.schedules.combine import switch
-from aesjax.schedules.controls import constant_at_mean, permuted, playback
+from aesjax.schedules.controls import constant_at_mean, overridden, permuted, playback
 from aesjax.schedules.declare import declare
 from aesjax.schedules.order import order_statistic, quantile
 from aesjax.schedules.proxies import PROXIES, ProxySpec, critic_drift, td_mean, td_quantile, value_loss
@@ -23,6 +24,7 @@ __all__ = [
     "adopt_proxy",
     "adopt_schedule",
     "aes",
+    "aes_c",
     "aes_d",
     "aes_m",
     "aes_prior",
@@ -39,6 +41,7 @@ __all__ = [
     "linear",
     "oracle",
     "order_statistic",
+    "overridden",
     "own_defaults",
     "permuted",
     "playback",

@@ -10,6 +10,7 @@ from jax.core import Tracer
 from aesjax.registry import Registry
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
 from aesjax.schedules.basic import auto, fixed, linear
+from aesjax.schedules.change import aes_c
 from aesjax.schedules.relative import aes_r, oracle
 from aesjax.types import Array, EntropySchedule, Proxy
 
@@ -31,10 +32,11 @@ class ScheduleHyper(NamedTuple):
     slope: Array | float = 0.1  # k of the linear heuristic; the paper gives no value
     prior: Array | float = 1.0  # prior mass; units of the proxy
     window: Array | float = 0.02  # memory of aes_d as a share of `updates`
-    gain: Array | float = 2.0  # a of aes_r
-    r_max: Array | float = 5.0  # largest ratio of aes_r and oracle to their base
+    gain: Array | float = 2.0  # a of aes_r and aes_c
+    r_max: Array | float = 5.0  # largest ratio of aes_r, aes_c and oracle to their base
     margin: Array | float = 0.25  # dead zone of aes_r's excess
-    e_max: Array | float = 8.0  # cap of aes_r's excess
+    e_max: Array | float = 8.0  # cap of the excess of aes_r and aes_c
+    threshold: Array | float = 11.4  # evidence that aes_c's alarm takes; nats
     auto_learning_rate: Array | float = 1e-3  # Adam step of the log weight
     auto_initial: Array | float = 1.0  # first auto-tuned weight; reward per nat
     target_entropy: Array | float = -1.0  # nats; minus the number of action dimensions
@@ -60,6 +62,7 @@ _RANGES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
     "r_max": (lambda x: x >= 1, "finite and at least 1"),
     "margin": _NOT_NEGATIVE,
     "e_max": _NOT_NEGATIVE,
+    "threshold": _POSITIVE,
     "auto_learning_rate": _POSITIVE,
     "auto_initial": _POSITIVE,
     "target_entropy": (lambda x: x == x, "finite"),
@@ -101,6 +104,7 @@ class ScheduleSpec(NamedTuple):
     summary: str  # one line for listings
     own: Mapping[str, float] = MappingProxyType({})  # options that are no field of ScheduleHyper, with their defaults
     ranges: Mapping[str, tuple[float, float]] = MappingProxyType({})  # of own options, both ends allowed
+    relative: bool = False  # the weight is `base` times a ratio >= 1 of drift, which may then turn other levers too
 
 
 def _bounds(h: ScheduleHyper) -> dict:
@@ -166,10 +170,19 @@ SCHEDULES: Registry[ScheduleSpec] = Registry(
     aes_r=ScheduleSpec(
         lambda h, proxy: _relative(h, proxy, h.base),
         _NONE, True, "fresh", "AES-R", ("base", *_RELATIVE), "recommended: base weight raised by the proxy's excess",
+        relative=True,
     ),
     aes_r_auto=ScheduleSpec(
         lambda h, proxy: _relative(h, proxy, _auto(h)),
         _LOG_PROB, True, "fresh", "auto+AES-R", (*_AUTO, *_RELATIVE), "AES-R over the auto-tuned weight",
+    ),
+    aes_c=ScheduleSpec(
+        lambda h, proxy: aes_c(
+            proxy, h.base, h.updates,
+            threshold=h.threshold, gain=h.gain, r_max=h.r_max, e_max=h.e_max, lambda_max=h.lambda_max,
+        ),
+        _NONE, True, "fresh", "AES-C", ("base", "updates", "q", "threshold", "gain", "r_max", "e_max", "lambda_max"),
+        "base weight raised at a change, with few false alarms",
     ),
     oracle=ScheduleSpec(
         lambda h, proxy: oracle(
@@ -177,5 +190,6 @@ SCHEDULES: Registry[ScheduleSpec] = Registry(
         ),
         frozenset({"true_drift"}), False, "update", "oracle",
         ("base", "updates", "r_max", "oracle_gain", "oracle_memory", "lambda_max"), "reference: reads the true drift",
+        relative=True,
     ),
 )  # fmt: skip

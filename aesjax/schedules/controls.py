@@ -7,7 +7,7 @@ from aesjax.schedules.basic import fixed
 from aesjax.schedules.rule import start
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
 
-__all__ = ["constant_at_mean", "permuted", "playback"]
+__all__ = ["block_order", "constant_at_mean", "overridden", "permuted", "playback"]
 
 
 def playback(weights: Array) -> EntropySchedule:
@@ -40,13 +40,41 @@ def permuted(weights: Array, key: Array, *, blocks: int = 20) -> EntropySchedule
         so the control is as smooth as the run it came from.
     """
     weights = _recorded("permuted", weights)
-    length = weights.shape[0]
+    return playback(weights[block_order(key, weights.shape[0], blocks)])
+
+
+def block_order(key: Array, length: int, blocks: int) -> Array:
+    """Positions (length,) of the steps of a record whose ``blocks`` of time are in random order."""
     if not 1 <= blocks <= length:
         raise ValueError(f"permuted: blocks must lie in [1, {length}], the number of weights; got {blocks}.")
     block = jnp.arange(length) * blocks // length
     # Stable, so that the steps of one block stay together and in order.
-    order = jnp.argsort(jax.random.permutation(key, blocks)[block], stable=True)
-    return playback(weights[order])
+    return jnp.argsort(jax.random.permutation(key, blocks)[block], stable=True)
+
+
+def overridden(schedule: EntropySchedule, weights: Array, stride: Array, on: Array) -> EntropySchedule:
+    """``schedule``, or where ``on`` the recorded weights in its place: what is played differs between stacked runs.
+
+    Args:
+      weights: (T,) reward per nat, each in force for ``stride`` updates.
+      stride: () int32; on: () float32.
+    """
+
+    def shown(state: ScheduleState, count: Array) -> ScheduleState:
+        played = weights[jnp.minimum(count // stride, weights.shape[0] - 1)]
+        weight = jnp.where(on > 0, played, state.weight)
+        raw = jnp.where(on > 0, played, state.logs.weight_raw)
+        return state._replace(weight=weight, logs=state.logs._replace(weight_raw=raw))
+
+    def init() -> ScheduleState:
+        state = schedule.init()
+        return shown(state, state.count)
+
+    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
+        state = schedule.update(signals, state)
+        return shown(state, state.count)
+
+    return EntropySchedule(init, update, schedule.measure)
 
 
 def _recorded(name: str, weights: Array) -> Array:

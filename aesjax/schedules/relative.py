@@ -6,8 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.schedules.rule import bounded, discounted_count, ema, read_signal, start
-from aesjax.types import Array, EntropySchedule, Proxy, ScheduleLogs, ScheduleState, Signals
+from aesjax.schedules.rule import (
+    base_init,
+    base_update,
+    bounded_above_base,
+    discounted_count,
+    ema,
+    read_signal,
+    start,
+)
+from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 __all__ = ["aes_r", "oracle"]
 
@@ -83,12 +91,12 @@ def aes_r(
     zero = jnp.zeros((), jnp.float32)
 
     def init() -> ScheduleState:
-        weight, base_state = _base_init(base)
+        weight, base_state = base_init(base)
         return start(weight, RelativeMemory(zero, zero, zero, jnp.zeros(levels, jnp.float32), base_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old = state.inner
-        lam0, base_state = _base_update(base, signals, old.base)
+        lam0, base_state = base_update(base, signals, old.base)
         v = proxy(signals)
         unstarted = state.count == 0
         ok = jnp.isfinite(v) & ((v > 0.0) | ~unstarted)
@@ -112,7 +120,7 @@ def aes_r(
         filled = jnp.minimum(1.0, discounted_count(jnp.maximum(count, 1), windows) / first)
         level = jnp.max(jnp.where(admitted, memory.bank * filled, 0.0))
         ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level), r_max)
-        weight, logs = _bounded_above_base(lam0, ratio, lambda_max, v, memory.smooth)
+        weight, logs = bounded_above_base(lam0, ratio, lambda_max, v, memory.smooth)
         return ScheduleState(weight, count, memory._replace(base=base_state), logs)
 
     return EntropySchedule(init, update)
@@ -144,41 +152,19 @@ def oracle(
     keep = 1.0 - 1.0 / jnp.maximum(_float32(memory) * _float32(updates), 1.0)
 
     def init() -> ScheduleState:
-        weight, base_state = _base_init(base)
+        weight, base_state = base_init(base)
         return start(weight, OracleMemory(jnp.zeros((), jnp.float32), base_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
-        lam0, base_state = _base_update(base, signals, state.inner.base)
+        lam0, base_state = base_update(base, signals, state.inner.base)
         drift = read_signal("schedule 'oracle'", signals, "true_drift", 0)
         drift = jnp.where(jnp.isfinite(drift), drift, 0.0)
         level = keep * state.inner.level + drift
         ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level), r_max)
-        weight, logs = _bounded_above_base(lam0, ratio, lambda_max, drift, level)
+        weight, logs = bounded_above_base(lam0, ratio, lambda_max, drift, level)
         return ScheduleState(weight, state.count + 1, OracleMemory(level, base_state), logs)
 
     return EntropySchedule(init, update)
-
-
-def _bounded_above_base(
-    lam0: Array, ratio: Array, lambda_max: Array | float, proxy: Array, smooth: Array
-) -> tuple[Array, ScheduleLogs]:
-    return bounded(lam0 * ratio, 0.0, jnp.maximum(_float32(lambda_max), lam0), proxy, smooth)
-
-
-def _base_init(base: Array | float | EntropySchedule) -> tuple[Array, ScheduleState | None]:
-    if isinstance(base, EntropySchedule):
-        state = base.init()
-        return state.weight, state
-    return _float32(base), None
-
-
-def _base_update(
-    base: Array | float | EntropySchedule, signals: Signals, state: Any
-) -> tuple[Array, ScheduleState | None]:
-    if isinstance(base, EntropySchedule):
-        state = base.update(signals, state)
-        return state.weight, state
-    return _float32(base), None
 
 
 def _float32(x: Array | float) -> Array:

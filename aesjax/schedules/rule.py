@@ -5,11 +5,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from aesjax.types import Array, ScheduleLogs, ScheduleState, Signals
+from aesjax.types import Array, EntropySchedule, ScheduleLogs, ScheduleState, Signals
 
 __all__ = [
     "Mean",
+    "base_init",
+    "base_update",
     "bounded",
+    "bounded_above_base",
     "discounted_count",
     "ema",
     "held",
@@ -82,6 +85,31 @@ def bounded(
         at_max=(raw > high).astype(jnp.float32),
     )
     return jnp.minimum(jnp.maximum(raw, low), high), logs
+
+
+def bounded_above_base(
+    base: Array, ratio: Array, high: Array | float, proxy: Array, smooth: Array
+) -> tuple[Array, ScheduleLogs]:
+    """`bounded` of ``base * ratio``, ratio >= 1: the clip cuts what was added and never moves the base itself."""
+    return bounded(base * ratio, 0.0, jnp.maximum(jnp.asarray(high, jnp.float32), base), proxy, smooth)
+
+
+def base_init(base: Array | float | EntropySchedule) -> tuple[Array, ScheduleState | None]:
+    """First weight of what a schedule modulates, a number or another schedule, and that one's state."""
+    if isinstance(base, EntropySchedule):
+        state = base.init()
+        return state.weight, state
+    return jnp.asarray(base, jnp.float32), None
+
+
+def base_update(
+    base: Array | float | EntropySchedule, signals: Signals, state: Any
+) -> tuple[Array, ScheduleState | None]:
+    """The modulated weight after one update, and its state."""
+    if isinstance(base, EntropySchedule):
+        state = base.update(signals, state)
+        return state.weight, state
+    return jnp.asarray(base, jnp.float32), None
 
 
 def start(weight: Array | float, inner: Any = (), raw: Array | float | None = None) -> ScheduleState:

@@ -9,11 +9,12 @@ import jax.numpy as jnp
 
 from aesjax.schedules.rule import Mean, running_mean
 from aesjax.seeding import stream
-from aesjax.types import STREAM, Array, EntropySchedule
+from aesjax.types import STREAM, Array, DriftResponse, EntropySchedule
 from agents.loops.episodes import episode_returns
+from agents.masks import kept
 from agents.types import Carrier, OnPolicyCarrier, UpdateOut, World
 
-__all__ = ["REASONS", "Coupling", "Health", "LoopConfig", "Run", "ScheduleOf", "examine"]
+__all__ = ["REASONS", "Coupling", "Health", "LoopConfig", "ResponseOf", "Run", "ScheduleOf", "examine"]
 
 REASONS = ("critic loss not finite", "actor loss not finite", "entropy weight not finite")
 Hyper = TypeVar("Hyper")
@@ -35,6 +36,9 @@ class LoopConfig:
     fresh_window: int = 128  # newest transitions whose residuals a proxy with source "fresh" reads
     fresh: bool = True  # track them; off when no schedule of the program asks
     coupling: bool = False  # some run of the program couples learning rates to the entropy weight
+    refresh: bool = False  # some run of the program refreshes its parameters
+    plasticity: bool = False  # measure networks before every evaluation
+    counterfactual: bool = False  # evaluate under drift values that are not in force, too
     stream_samples: int = 250  # at most so many samples of the measured proxies per chunk
 
     def __post_init__(self) -> None:
@@ -58,9 +62,12 @@ class Run(NamedTuple):
     schedule_hyper: Any
     hyper: Any  # the carrier's traced floats
     coupling: Any = 0.0  # () float32; 1: learning rates follow the entropy weight, see `Coupling`
+    response: Any = None  # its drift responses beyond the entropy weight; None: no run of the program has any
+    played: Any = None  # the record that it plays instead; None: no run of the program plays one
 
 
 ScheduleOf = Callable[[Run], EntropySchedule]
+ResponseOf = Callable[[Run], DriftResponse]
 
 
 class Health(NamedTuple):
@@ -105,10 +112,14 @@ class Coupling(NamedTuple):
         mean = running_mean(self.mean, weight, count)
         # A weight of zero from the start (a carrier without entropy bonus) has nothing to couple to.
         ratio = jnp.where(mean.value > 0, weight / jnp.where(mean.value > 0, mean.value, 1.0), 1.0)
-        factor = jnp.where(strength > 0, ratio, 1.0)
-        fields: Any = hyper
-        rates = {name: getattr(fields, name) * factor for name in fields._fields if name.endswith("learning_rate")}
-        return fields._replace(**rates), Coupling(mean, count)
+        return scaled_rates(hyper, jnp.where(strength > 0, ratio, 1.0)), Coupling(mean, count)
+
+
+def scaled_rates(hyper: Hyper, factor: Array) -> Hyper:
+    """``hyper`` with its ``*learning_rate`` fields multiplied by ``factor``."""
+    fields: Any = hyper
+    rates = {name: getattr(fields, name) * factor for name in fields._fields if name.endswith("learning_rate")}
+    return fields._replace(**rates)
 
 
 def reset_world(world: World, run: Run, num: int) -> tuple[Array, Any, Array]:
@@ -127,14 +138,22 @@ def step_keys(key: Array, steps: Array, count: int) -> Array:
     return jax.vmap(lambda step: jax.random.key_data(jax.random.split(jax.random.fold_in(key, step), count)))(steps)
 
 
-def finished_episodes(total: Array, reward: Array, done: Array) -> tuple[Array, dict[str, Array]]:
-    """Returns (N,) of the episodes under way after a step, and count and sum of those that ended with it."""
+def finished_episodes(
+    total: Array, reward: Array, done: Array, valid: Array | None = None
+) -> tuple[Array, dict[str, Array]]:
+    """Returns (N,) of the episodes under way after a step, and count and sum of those that ended with it.
+
+    Args:
+      valid: (N,) bool, the copies whose step counts; None: all.
+    """
+    reward, done = kept(valid, (reward, done))
     total = total + reward
-    return total * (1.0 - done), {"finished": jnp.sum(done), "finished_return": jnp.sum(done * total)}
+    sums = {"finished": jnp.sum(done), "finished_return": jnp.sum(done * total)}
+    return total * (1.0 - done), sums if valid is None else sums | {"valid": jnp.mean(valid.astype(jnp.float32))}
 
 
 def evaluation(world: World, carrier: Carrier | OnPolicyCarrier, config: LoopConfig) -> Callable[..., dict[str, Array]]:
-    """Deterministic policy, drift frozen at ``step``, initial states common to all methods and patterns."""
+    """Deterministic policy, drift frozen at ``step``; all methods, patterns and drift values share initial states."""
 
     def evaluate(state: Any, run: Run, step: Array) -> dict[str, Array]:
         key = stream(stream(jax.random.key(run.seed), "evaluation"), world.name)
@@ -147,13 +166,25 @@ def evaluation(world: World, carrier: Carrier | OnPolicyCarrier, config: LoopCon
             del key
             return carrier.act_deterministic(state.agent, obs)
 
+        # As words, because JAX's key-reuse check takes the intended use of one key under several values for reuse.
+        words = jax.random.key_data(key)
+
+        def mean_return(values: Array) -> Array:
+            again = jax.random.wrap_key_data(words)
+            return jnp.mean(episode_returns(world, policy, world.params_of(values), again, config.episodes))
+
         returns = episode_returns(world, policy, params, key, config.episodes)
+        others = {}
+        if config.counterfactual:
+            elsewhere = world.elsewhere(run.drift, step)
+            means = jax.lax.map(mean_return, jnp.stack([*elsewhere.values()]))
+            others = {f"return_{name}": means[i] for i, name in enumerate(elsewhere)}
         return {
             "return_mean": jnp.mean(returns),
             "return_std": jnp.std(returns),
             "drift": values[0],
             "drift_value": world.displacement(values[0]),
-        }
+        } | others
 
     return evaluate
 
@@ -176,7 +207,7 @@ def chunk_metrics(
     sums = dict(sums)
     finished, finished_return = sums.pop("finished"), sums.pop("finished_return")
     logs = state.schedule.logs
-    faults = world.faults(state.env)
+    faults, valid = world.faults(state.env), sums.pop("valid", None)
     return (
         {name: _ratio(value, updates) for name, value in sums.items()}
         | {
@@ -188,18 +219,19 @@ def chunk_metrics(
             "reason": state.health.reason,
         }
         | ({} if faults is None else {"simulation_faults": faults})
+        | ({} if valid is None else {"valid_fraction": valid / config.chunk})
         | {STREAM + name: _strided(value, config.stream_samples) for name, value in streams.items()}
     )
 
 
-def update_logs(out: UpdateOut, logs: Any) -> dict[str, Array]:
+def update_logs(out: UpdateOut, logs: Any, config: LoopConfig) -> dict[str, Array]:
     """What one update adds to the sums of its chunk."""
     return {
         "critic_loss": out.metrics["critic_loss"],
         "proxy": logs.proxy,
         "at_min": logs.at_min,
         "at_max": logs.at_max,
-    }
+    } | ({"grad_norm": out.metrics["grad_norm"]} if config.plasticity else {})
 
 
 def stream_stride(length: int, samples: int) -> int:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from aesjax.types import Array
+from agents.masks import kept
 from agents.types import World
 
 __all__ = ["episode_returns", "random_returns"]
@@ -16,6 +17,7 @@ Policy = Callable[[Array, Array], Array]  # obs (N, S), key -> action (N, A)
 
 def episode_returns(world: World, policy: Policy, params: Any, key: Array, episodes: int) -> Array:
     """Undiscounted returns (episodes,) of one episode each; ``params`` stay as they are for the whole episode."""
+    world = world.for_evaluation()
     key_reset, key_run = jax.random.split(key)
     obs, state = world.reset(key_reset, episodes, params)
 
@@ -28,6 +30,9 @@ def episode_returns(world: World, policy: Policy, params: Any, key: Array, episo
         key_act, key_env = jax.random.split(jax.random.fold_in(key_run, index))
         out = world.step(key_env, state, policy(obs, key_act), params)
         obs, state, reward, terminated, truncated, _ = out
+        mask = world.mask(state)
+        if mask is not None:
+            reward, terminated, truncated = kept(mask.valid, (reward, terminated, truncated))
         total = total + alive * reward
         alive = alive * (1.0 - jnp.maximum(terminated, truncated).astype(jnp.float32))
         return obs, state, total, alive, index + 1

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 
 from aesjax.seeding import stream
 from aesjax.types import Array, Program, ScheduleState
-from agents import buffer
+from agents import buffer, masks
 from agents.loops.common import (
     Coupling,
     Health,
     LoopConfig,
+    ResponseOf,
     Run,
     ScheduleOf,
     chunk_metrics,
@@ -22,12 +23,16 @@ from agents.loops.common import (
     examine,
     finished_episodes,
     reset_world,
+    scaled_rates,
     step_keys,
     update_logs,
 )
+from agents.loops.responding import check_responses, levers_of, plasticity_of, refreshed, response_logs
 from agents.types import Carrier, Transition, World
 
 __all__ = ["RunState", "make_off_policy"]
+
+BLOCK = 64  # vector steps
 
 
 class RunState(NamedTuple):
@@ -40,31 +45,45 @@ class RunState(NamedTuple):
     schedule: ScheduleState
     coupling: Coupling
     fresh: Any  # (critics, W) residuals of the newest transitions at their arrival; None when not tracked
+    fresh_ring: masks.Ring | None  # where they continue, in a world whose copies do not always count
     episode_return: Array  # (N,) of the training episodes under way
     health: Health
+    response: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
 
 
-def make_off_policy(world: World, carrier: Carrier, schedule_of: ScheduleOf, config: LoopConfig) -> Program:
+def make_off_policy(
+    world: World,
+    carrier: Carrier,
+    schedule_of: ScheduleOf,
+    config: LoopConfig,
+    response_of: ResponseOf | None = None,
+) -> Program:
     """One run of SAC, SQL or MEow as a program that `aesjax.lab.sweep` can stack.
 
     Order inside vector step t: act, environment step, store, residuals of the newest transitions, one gradient
-    step with ``lambda_{t-1}``, then the schedule turns that step's signals into ``lambda_t``.
+    step with ``lambda_{t-1}``, then the schedule turns that step's signals into ``lambda_t``, and the responses turn
+    them into the levers of step t + 1. A refresh that is due waits for the end of a block of at most `BLOCK` steps:
+    under `vmap` drawing fresh networks cannot hide behind a condition.
     """
+    check_responses(carrier, response_of, config)
     num = config.num_envs
     s, a = world.obs_size, world.action_size
 
     def init(run: Run) -> RunState:
         obs, env, key = reset_world(world, run, num)
+        masked = world.mask(env) is not None
         return RunState(
             agent=carrier.init(stream(key, "network")),
             env=env,
             obs=obs,
-            replay=buffer.init(config.capacity, s, a),
+            replay=buffer.init(config.capacity, s, a, masked),
             schedule=schedule_of(run).init(),
             coupling=Coupling.start(),
             fresh=jnp.zeros((2, config.fresh_window)) if config.fresh else None,
+            fresh_ring=masks.start() if config.fresh and masked else None,
             episode_return=jnp.zeros(num),
             health=Health.good(),
+            response=None if response_of is None else response_of(run).init(),
         )
 
     def collect(state: RunState, step: Array, keys: Array, params: Any):
@@ -75,19 +94,24 @@ def make_off_policy(world: World, carrier: Carrier, schedule_of: ScheduleOf, con
             lambda: carrier.act(state.agent, state.obs, key_policy),
         )
         obs, env, reward, terminated, truncated, final_obs = world.step(key_env, state.env, action, params)
+        mask = world.mask(env)
+        valid, stored = (None, None) if mask is None else (mask.valid, mask.stored)
         batch = Transition(state.obs, action, reward, terminated.astype(jnp.float32), final_obs)
+        batch = masks.kept(stored, batch)
         done = jnp.maximum(terminated, truncated).astype(jnp.float32)
-        total, finished = finished_episodes(state.episode_return, reward, done)
-        state = state._replace(env=env, obs=obs, replay=buffer.add(state.replay, batch, step), episode_return=total)
-        return state, batch, finished
+        total, finished = finished_episodes(state.episode_return, reward, done, valid)
+        replay = buffer.add(state.replay, batch, step, stored)
+        return state._replace(env=env, obs=obs, replay=replay, episode_return=total), batch, stored, finished
 
-    def learn(state: RunState, run: Run, step: Array, keys: Array, newest: Transition, drift_change: Array):
+    def learn(state: RunState, run: Run, step: Array, keys: Array, newest: Transition, stored: Any, change: Array):
         key_batch, key_update = keys
-        schedule = schedule_of(run)
-        rows = buffer.sample(state.replay, key_batch, carrier.batch_size, step, num)
+        schedule, levers = schedule_of(run), levers_of(state.response)
+        rows = buffer.sample(state.replay, key_batch, carrier.batch_size, step, num, levers.window)
         hyper, coupling = run.hyper, state.coupling
         if config.coupling:
             hyper, coupling = coupling.apply(hyper, state.schedule.weight, run.coupling)
+        if levers.rate is not None:
+            hyper = scaled_rates(hyper, levers.rate)
         out = carrier.update(
             state.agent, buffer.unpack(rows, s, a), key_update, step, entropy_weight=state.schedule.weight, hyper=hyper
         )
@@ -96,34 +120,46 @@ def make_off_policy(world: World, carrier: Carrier, schedule_of: ScheduleOf, con
             carrier.q_value(agent, newest.obs, newest.action, entropy_weight=state.schedule.weight, hyper=hyper)
             for agent in (out.state, state.agent)
         )
+        fresh = state.fresh
+        if state.fresh_ring is not None:
+            fresh = masks.spread(fresh.T, state.fresh_ring.filled).T
+        counts = None if stored is None else jnp.broadcast_to(stored[None], after.shape).astype(jnp.float32)
         signals = schedule.measure(
             out.signals._replace(
-                fresh_td_error=None if state.fresh is None else state.fresh.reshape(-1),
-                fresh_critic_drift=jnp.mean(jnp.abs(after - before)),
-                true_drift=drift_change,
+                fresh_td_error=None if fresh is None else fresh.reshape(-1),
+                fresh_critic_drift=masks.mean(jnp.abs(after - before), counts),
+                true_drift=change,
             )
         )
         ticked = schedule.update(signals, state.schedule)
         health = examine(state.health, out, ticked.weight, step)
-        state = state._replace(agent=out.state, schedule=ticked, coupling=coupling, health=health, replay=None)
-        return state, update_logs(out, ticked.logs), dict(signals.measured or {}), jnp.ones(())
+        logs = update_logs(out, ticked.logs, config) | response_logs(state.response)
+        response = None if response_of is None else response_of(run).update(signals, state.response)
+        state = state._replace(
+            agent=out.state, schedule=ticked, coupling=coupling, health=health, response=response, replay=None
+        )
+        return state, logs, dict(signals.measured or {}), jnp.ones(())
 
     def one_step(state: RunState, run: Run, step: Array, keys: Array, values: Array, change: Array):
-        state, newest, finished = collect(state, step, keys[:3], world.params_of(values))
+        state, newest, stored, finished = collect(state, step, keys[:3], world.params_of(values))
         if config.fresh:
             error = carrier.td_error(
                 state.agent, newest, keys[3], entropy_weight=state.schedule.weight, hyper=run.hyper
             )
-            slot = (step % (config.fresh_window // num)) * num
             error = error.reshape(-1, num)
-            fresh = jax.lax.dynamic_update_slice(state.fresh, error, (jnp.zeros_like(slot), slot))
-            state = state._replace(fresh=fresh)
+            if stored is None or state.fresh_ring is None:
+                slot = (step % (config.fresh_window // num)) * num
+                fresh = jax.lax.dynamic_update_slice(state.fresh, error, (jnp.zeros_like(slot), slot))
+                state = state._replace(fresh=fresh)
+            else:
+                ring, fresh = masks.write(state.fresh_ring, state.fresh.T, error.T, stored)
+                state = state._replace(fresh=fresh.T, fresh_ring=ring)
 
         # The replay is read inside the branch but does not pass through it: a branch copies what it returns.
         ring = state.replay
 
         def learning(state: RunState):
-            return learn(state._replace(replay=ring), run, step, keys[4:], newest, change)
+            return learn(state._replace(replay=ring), run, step, keys[4:], newest, stored, change)
 
         def skip(state: RunState):
             _, *logs = jax.eval_shape(learning, state)
@@ -149,9 +185,27 @@ def make_off_policy(world: World, carrier: Carrier, schedule_of: ScheduleOf, con
             step, words, values, change = now
             return one_step(state, run, step, jax.random.wrap_key_data(words), values, change)
 
-        state, (logs, measured, learned) = jax.lax.scan(body, state, (steps, step_keys(key, steps, 6), values, changes))
+        def block(state, now):
+            state, logs = jax.lax.scan(body, state, now)
+            fresh = carrier.init(stream(jax.random.fold_in(key, now[0][-1]), "refresh"))
+            agent, response, done = refreshed(carrier, state.agent, fresh, state.response)
+            return state._replace(agent=agent, response=response), (logs, done)
+
+        inputs, more = (steps, step_keys(key, steps, 6), values, changes), {}
+        if config.refresh:
+            length = next(n for n in range(BLOCK, 0, -1) if config.chunk % n == 0)
+            inputs = jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), inputs)
+            state, (outputs, done) = jax.lax.scan(block, state, inputs)
+            logs, measured, learned = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), outputs)
+            more = {"refreshes": jnp.sum(done)}
+        else:
+            state, (logs, measured, learned) = jax.lax.scan(body, state, inputs)
         streams = {name: jnp.where(learned > 0, value, jnp.nan) for name, value in measured.items()}
         metrics = chunk_metrics(world, state, jax.tree.map(jnp.sum, logs), jnp.sum(learned), streams, config)
-        return state, metrics | {"policy_entropy": entropy_of(state, key, steps[-1])}
+        if config.plasticity:
+            rows = buffer.sample(state.replay, stream(key, "plasticity"), carrier.batch_size, steps[-1], num)
+            seen = buffer.unpack(rows, s, a)
+            more |= plasticity_of(carrier, state.agent, seen.obs, seen.action)
+        return state, metrics | more | {"policy_entropy": entropy_of(state, key, steps[-1])}
 
     return Program(init, chunk, evaluation(world, carrier, config))

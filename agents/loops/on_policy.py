@@ -9,10 +9,12 @@ import jax.numpy as jnp
 
 from aesjax.seeding import stream
 from aesjax.types import Array, Program, ScheduleState, Signals
+from agents import masks
 from agents.loops.common import (
     Coupling,
     Health,
     LoopConfig,
+    ResponseOf,
     Run,
     ScheduleOf,
     chunk_metrics,
@@ -20,9 +22,11 @@ from agents.loops.common import (
     examine,
     finished_episodes,
     reset_world,
+    scaled_rates,
     step_keys,
     update_logs,
 )
+from agents.loops.responding import check_responses, levers_of, plasticity_of, refreshed, response_logs
 from agents.types import OnPolicyCarrier, Rollout, World
 
 __all__ = ["RunState", "make_on_policy", "minibatches"]
@@ -38,6 +42,7 @@ class RunState(NamedTuple):
     coupling: Coupling
     episode_return: Array  # (N,) of the training episodes under way
     health: Health
+    response: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
 
 
 def minibatches(key: Array, size: int, epochs: int, count: int) -> Array:
@@ -56,12 +61,20 @@ def minibatches(key: Array, size: int, epochs: int, count: int) -> Array:
     return order[position.astype(jnp.int32)].reshape(epochs, count, size // count)
 
 
-def make_on_policy(world: World, carrier: OnPolicyCarrier, schedule_of: ScheduleOf, config: LoopConfig) -> Program:
+def make_on_policy(
+    world: World,
+    carrier: OnPolicyCarrier,
+    schedule_of: ScheduleOf,
+    config: LoopConfig,
+    response_of: ResponseOf | None = None,
+) -> Program:
     """One run of PPO as a program that `aesjax.lab.sweep` can stack.
 
     Order: T vector steps with the current policy, residuals of the whole rollout and from them the proxy, then
-    epochs x minibatches gradient steps, each with ``lambda_{t-1}`` and followed by one tick of the schedule.
+    epochs x minibatches gradient steps, each with ``lambda_{t-1}`` and followed by one tick of the schedule and of the
+    responses. A refresh that is due waits for the end of the rollout's last epoch.
     """
+    check_responses(carrier, response_of, config)
     num, length = config.num_envs, carrier.rollout
     size = num * length
     if config.chunk % length:
@@ -80,25 +93,32 @@ def make_on_policy(world: World, carrier: OnPolicyCarrier, schedule_of: Schedule
             coupling=Coupling.start(),
             episode_return=jnp.zeros(num),
             health=Health.good(),
+            response=None if response_of is None else response_of(run).init(),
         )
 
     def collect(state: RunState, run: Run, words: Array, values: Array):
         key_policy, key_env = jax.random.wrap_key_data(words)
-        agent, seen = carrier.observe(state.agent, state.obs)
+        mask = world.mask(state.env)
+        agent, seen = carrier.observe(state.agent, state.obs, *(() if mask is None else (mask.live,)))
         action = carrier.act(agent, seen, key_policy)
         obs, env, reward, terminated, truncated, final_obs = world.step(
             key_env, state.env, jnp.clip(action, -1.0, 1.0), world.params_of(values)
         )
         terminated, truncated = terminated.astype(jnp.float32), truncated.astype(jnp.float32)
         done = jnp.maximum(terminated, truncated)
-        agent, scaled = carrier.scale_reward(agent, reward, done, run.hyper)
-        total, finished = finished_episodes(state.episode_return, reward, done)
+        mask = world.mask(env)
+        valid = None if mask is None else mask.valid
+        agent, scaled = carrier.scale_reward(agent, reward, done, run.hyper, *(() if valid is None else (valid,)))
+        total, finished = finished_episodes(state.episode_return, reward, done, valid)
         row = Rollout(seen, action, scaled, terminated, truncated, carrier.view(agent, final_obs))
+        if valid is not None:  # a row that does not count ends what went before
+            row = masks.kept(valid, row)._replace(truncated=jnp.where(valid, truncated, 1.0), valid=valid)
         return state._replace(agent=agent, env=env, obs=obs, episode_return=total), (row, finished)
 
     def learn(state: RunState, run: Run, key: Array, rollout: Rollout, drift_change: Array, step: Array):
         schedule = schedule_of(run)
         agent, rows, residuals = carrier.prepare(state.agent, rollout, run.hyper)
+        residuals = masks.compact(residuals, None if rollout.valid is None else rollout.valid.reshape(-1))
         state = state._replace(agent=agent)
         # The rollout is the newest data there is, so both sources of a proxy are the same residuals. They are long:
         # measured here, once, and not at every tick.
@@ -108,6 +128,9 @@ def make_on_policy(world: World, carrier: OnPolicyCarrier, schedule_of: Schedule
             hyper, coupling = run.hyper, state.coupling
             if config.coupling:
                 hyper, coupling = coupling.apply(hyper, state.schedule.weight, run.coupling)
+            levers = levers_of(state.response)
+            if levers.rate is not None:
+                hyper = scaled_rates(hyper, levers.rate)
             batch = jax.tree.map(lambda x: x[index], rows)
             out = carrier.update(state.agent, batch, entropy_weight=state.schedule.weight, hyper=hyper)
             signals = schedule.measure(
@@ -120,8 +143,10 @@ def make_on_policy(world: World, carrier: OnPolicyCarrier, schedule_of: Schedule
             )
             after = schedule.update(signals, state.schedule)
             health = examine(state.health, out, after.weight, step)
-            state = state._replace(agent=out.state, schedule=after, coupling=coupling, health=health)
-            return state, (update_logs(out, after.logs), dict(signals.measured or {}), out.metrics)
+            logs = update_logs(out, after.logs, config) | response_logs(state.response)
+            response = None if response_of is None else response_of(run).update(signals, state.response)
+            state = state._replace(agent=out.state, schedule=after, coupling=coupling, health=health, response=response)
+            return state, (logs, dict(signals.measured or {}), out.metrics)
 
         def epoch(state: RunState, indices: Array):
             state, (logs, measured, metrics) = jax.lax.scan(minibatch, state, indices)
@@ -144,17 +169,27 @@ def make_on_policy(world: World, carrier: OnPolicyCarrier, schedule_of: Schedule
             )
             key_order = stream(jax.random.fold_in(key, steps[-1]), "minibatches")
             state, logs, measured = learn(state, run, key_order, rollout, jnp.sum(changes), steps[-1])
-            return state, (jax.tree.map(jnp.sum, finished) | logs, measured)
+            refreshes = {}
+            if config.refresh:
+                fresh = carrier.init(stream(jax.random.fold_in(key, steps[-1]), "refresh"), num)
+                agent, response, done = refreshed(carrier, state.agent, fresh, state.response)
+                state, refreshes = state._replace(agent=agent, response=response), {"refreshes": done}
+            looks = {}
+            if config.plasticity:
+                flat = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (rollout.obs, rollout.action))
+                looks = plasticity_of(carrier, state.agent, *flat)
+            return state, (jax.tree.map(jnp.sum, finished) | logs, measured, refreshes, looks)
 
         def in_rollouts(x: Array) -> Array:
             return x.reshape(-1, length, *x.shape[1:])
 
         inputs = jax.tree.map(in_rollouts, (steps, step_keys(key, steps, 2), values, changes))
-        state, (logs, measured) = jax.lax.scan(one_rollout, state, inputs)
+        state, (logs, measured, refreshes, looks) = jax.lax.scan(one_rollout, state, inputs)
         updates = jnp.float32(ticks * (config.chunk // length))
         streams = {name: value.reshape(-1) for name, value in measured.items()}
         metrics = chunk_metrics(world, state, jax.tree.map(jnp.sum, logs), updates, streams, config)
         key_entropy = stream(jax.random.fold_in(key, steps[-1]), "entropy")
-        return state, metrics | {"policy_entropy": carrier.entropy(state.agent, state.obs, key_entropy)}
+        more = jax.tree.map(jnp.sum, refreshes) | jax.tree.map(lambda x: x[-1], looks)
+        return state, metrics | more | {"policy_entropy": carrier.entropy(state.agent, state.obs, key_entropy)}
 
     return Program(init, chunk, evaluation(world, carrier, config))

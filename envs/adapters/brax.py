@@ -219,7 +219,7 @@ def from_brax(
       env: not yet batched and without Brax's episode and auto-reset wrappers; other wrappers are kept.
       name: of the task; part of the seed of its drift.
       channels: names of `CHANNELS`, or channels. Without ``apply`` they are factors on the fields of that name. An
-        empty sequence, for an environment without ``sys``, gives a task that has nothing to drift.
+        empty sequence, for an environment without ``sys``, gives a task without drift: pattern ``steady`` alone.
       apply: ``(sys, values (D,)) -> sys``, traced, for channels of one's own.
       time_limit: steps of an episode before it is truncated.
 
@@ -247,7 +247,8 @@ def from_brax(
         channels=drifting,
         apply_drift=lambda params, values: values,
         negative_returns=negative_returns,
-        description=description or f"Brax environment {type(inner).__name__} ({inner.backend}) with drifting physics",
+        description=description
+        or f"Brax environment {type(inner).__name__}" + " with drifting physics" * bool(drifting),
     )
 
 

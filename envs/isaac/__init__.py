@@ -34,6 +34,7 @@ def build(
     variant: str = "gym",
     channels: tuple[str, ...] = tuple(CHANNELS),
     time_limit: int | None = None,
+    **own: Any,
 ) -> Task:
     """One of the six tasks.
 
@@ -42,22 +43,37 @@ def build(
       variant: ``gym`` or ``omni``, the constants of Isaac Gym or of its successor; the hand has ``gym_faithful``, too.
       channels: what drifts, of `CHANNELS`.
       time_limit: steps of an episode; by default the reference's.
+      own: options of this task alone, by default as the variant has them. ``isaac_ant`` and ``isaac_humanoid``:
+        ``foot_sensor``, see `envs.isaac.locomotion.FOOT_SENSORS`. ``isaac_ingenuity``: ``rotational_drag``, N m s/rad,
+        makes `joint_damping` live; ``retarget_safe``, no target out of reach of the one before. ``isaac_anymal``:
+        ``true_gravity_obs``, the downward direction as a sensor would see it. ``isaac_allegro_hand``: ``observation``,
+        ``full_state``, ``full`` or ``full_no_vel``. ``isaac_franka_cabinet``: ``arm_gravity`` makes `gravity` live.
 
     Raises:
       ValueError, KeyError: an option that does not exist.
       ModuleNotFoundError: MuJoCo is not installed.
     """
     channels = chosen(channels, CHANNELS)
-    return _build(name, physics.engine_name(engine), variant, channels, time_limit)
+    return _build(name, physics.engine_name(engine), variant, channels, time_limit, tuple(sorted(own.items())))
 
 
 @cache
-def _build(name: str, engine: str, variant: str, channels: tuple[str, ...], time_limit: int | None) -> Task:
+def _build(
+    name: str,
+    engine: str,
+    variant: str,
+    channels: tuple[str, ...],
+    time_limit: int | None,
+    own: tuple[tuple[str, Any], ...],
+) -> Task:
     module, _, attribute = lookup("Isaac task", TASKS, name).partition(":")
     kind = getattr(import_module(module), attribute)
     if variant not in kind.constants:
         raise ValueError(f"variant of {name} must be one of {', '.join(kind.constants)}; got '{variant}'")
-    physical = kind(variant, time_limit)
+    known = ("engine", "variant", "channels", "time_limit", *kind.own)
+    if odd := [option for option, _ in own if option not in known]:
+        raise ValueError(f"task '{name}' has the options {', '.join(known)}; got {', '.join(odd)}")
+    physical = kind(variant, time_limit, **dict(own))
     drifting = tuple(
         Channel(channel, *lookup(f"drift channel of {name}", CHANNELS, channel), 1.0) for channel in channels
     )
@@ -71,8 +87,9 @@ def _build(name: str, engine: str, variant: str, channels: tuple[str, ...], time
         apply_drift=set_by_name(drifting),
         negative_returns=physical.negative_returns,
         description=kind.description,
-        options={"engine": engine, "variant": variant, "channels": channels, "time_limit": physical.time_limit},
-        inert=tuple(channel for channel in channels if channel in kind.inert),
+        options={"engine": engine, "variant": variant, "channels": channels, "time_limit": physical.time_limit}
+        | dict(own),
+        inert=tuple(channel for channel in channels if channel in physical.inert),
     )
 
 

@@ -5,10 +5,10 @@ MuJoCo throws it off the hand. Episodes here start from poses in which the cube 
 variant ``gym_faithful`` has the reference's law.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ import numpy as np
 
 from envs.isaac import drives, frames
 from envs.isaac.base import IsaacParams, IsaacTask
-from envs.physics import Drive, Outcome, Physics, Start
+from envs.physics import Drive, Marker, Outcome, Physics, Start
 
 __all__ = ["CUBE", "GOAL", "GOALS", "LIBRARY", "AllegroHand", "AllegroTable", "orientation", "settled"]
 
@@ -25,6 +25,7 @@ LIBRARY = Path(__file__).parent / "assets" / "allegro_hand_settled.npy"
 #: Goals drawn for an episode. A new one is due at a success, and good agents of the reference have some forty in an
 #: episode; after the last the first comes again, which is as good a draw as any other.
 GOALS = 64
+SHOWN = CUBE + np.array([-0.11, 0.07, 0.14])  # where pictures show the goal
 SPEED = 6.283  # largest of the joints, rad/s
 TOLERANCE = 0.1  # angle to the goal that counts as success, rad
 FALL = 0.24  # distance from the goal's place at which the cube counts as dropped, metres
@@ -37,7 +38,7 @@ class AllegroTable(NamedTuple):
 
     length: int = 600  # steps, the reference's maxEpisodeLength
     timestep: float = 0.008335  # seconds of a sub-step
-    layout: str = "full_state"  # of the observation, one of `SIZES`
+    observation: str = "full_state"  # one of `SIZES`
     settled: bool = True  # start from the library instead of the reference's law
 
 
@@ -71,17 +72,18 @@ class AllegroHand(IsaacTask):
     constants: Mapping[str, AllegroTable] = {
         "gym": AllegroTable(),
         "gym_faithful": AllegroTable(settled=False),
-        "omni": AllegroTable(timestep=1 / 120, layout="full"),
+        "omni": AllegroTable(timestep=1 / 120, observation="full"),
     }
+    own = MappingProxyType({"observation": tuple(SIZES)})
     table: AllegroTable
     action_size, substeps = 16, 4
     memory_size = 2 * GOALS + 1  # the goals as pairs of turns, and how many have been reached
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None) -> None:
-        super().__init__(variant, time_limit)
+    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
+        super().__init__(variant, time_limit, **own)
         self.model = drives.timed(self.model, self.table.timestep)
         self.time_limit = self.table.length - 1 if time_limit is None else time_limit
-        self.obs_size = SIZES[self.table.layout]
+        self.obs_size = SIZES[self.table.observation]
         self.low, self.high = self.model.jnt_range[:16].T
         self.reach = drives.lead(self.model, SPEED)
 
@@ -138,8 +140,17 @@ class AllegroHand(IsaacTask):
         vector = frames.multiply(xp, q, frames.conjugate(xp, goal))[..., 1:]
         return 2.0 * xp.arcsin(xp.minimum(xp.sqrt(xp.sum(vector**2, axis=-1)), 1.0))
 
+    def markers(self, memory: Any) -> Sequence[Marker]:
+        """The goal: the cube as it should be, beside the hand."""
+        model, goal = self.model, self.goal(np, memory)
+        rotation = np.stack([frames.rotate(np, goal, axis) for axis in np.eye(3)], axis=-1)
+        return [
+            Marker("box", model.geom_size[i], SHOWN + rotation @ model.geom_pos[i], rotation, model.geom_rgba[i, :3])
+            for i in np.flatnonzero(model.geom_bodyid == model.body("cube").id)
+        ]
+
     def _observe(self, xp: ModuleType, physics: Physics, goal: Any, action: Any) -> Any:
-        layout, qpos, qvel = self.table.layout, physics.qpos, physics.qvel
+        layout, qpos, qvel = self.table.observation, physics.qpos, physics.qvel
         q, moves = qpos[..., 19:], layout != "full_no_vel"
         parts = [frames.unscale(qpos[..., :16], self.low, self.high)]
         if moves:

@@ -11,18 +11,15 @@ __all__ = ["Ant"]
 NEAR_LIMIT, LIMIT_COST = 0.99, 0.1
 
 _GYM = Constants(
-    timestep=0.0083,
     height=0.44,
     lowest=0.31,
     death=-2.0,
-    power=1.0,
     alive=0.5,
     action_cost=0.005,
     angular_scale=1.0,
     velocity_scale=0.2,
     force_scale=0.1,
     wrapped=False,
-    foot_force="cfrc_ext",
     joint_forces=False,
 )
 
@@ -39,7 +36,7 @@ class Ant(Walker):
     description = "Ant (Isaac Gym): four legs run to a far target"
     constants: Mapping[str, Constants] = {
         "gym": _GYM,
-        "omni": _GYM._replace(timestep=1 / 120, height=0.5, power=0.5, wrapped=True, foot_force="cfrc_int"),
+        "omni": _GYM._replace(timestep=1 / 120, height=0.5, power=0.5, wrapped=True, foot_sensor="joint"),
     }
     feet = ("front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot")
 

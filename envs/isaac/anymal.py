@@ -5,7 +5,7 @@ their shapes; the reference asks its contact forces for the same.
 """
 
 from collections.abc import Mapping
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -46,13 +46,14 @@ class AnymalTable(NamedTuple):
     hips: float = 0.0  # of the hips' distance from the stance
     fall: float | None = None  # height of the base below which it has fallen, metres; None: a touch of the ground
     fall_reward: float | None = None  # instead of all others on a fall
+    true_gravity_obs: bool = False  # observe the downward direction in the base's frame, not turned forward
 
 
 class Anymal(IsaacTask):
     """Observation (48,), clipped to +-5: velocities and the command in the base's frame, joints, and the action.
 
     Its 6:9 is the downward direction turned *forward* by the base's orientation, as the reference has it; the gravity
-    that a sensor would see is turned backward.
+    that a sensor would see is turned backward (option ``true_gravity_obs``).
     """
 
     name = "isaac_anymal"
@@ -60,19 +61,18 @@ class Anymal(IsaacTask):
     description = "ANYmal follows a commanded planar velocity"
     constants: Mapping[str, AnymalTable] = {
         "gym": AnymalTable(2500, 0.005, 4, 85.0, 2.0, 80.0, 0.5, False, (0.5, 1.5), torque=-2.5e-5),
-        "omni": AnymalTable(
-            *(3000, 1 / 240, 4, 400.0, 40.0, 1000.0, 13.5, True, (1.0, 1.0)),
-            **{"torque": 0.0, "vertical": -0.03, "acceleration": -0.0003, "rate": -0.006, "hips": -0.06},
-            **{"fall": 0.51, "fall_reward": -1.0},
+        "omni": AnymalTable(3000, 1 / 240, 4, 400.0, 40.0, 1000.0, 13.5, True, (1.0, 1.0), torque=0.0)._replace(
+            vertical=-0.03, acceleration=-0.0003, rate=-0.006, hips=-0.06, fall=0.51, fall_reward=-1.0
         ),
     }
+    own = MappingProxyType({"true_gravity_obs": (False, True)})
     table: AnymalTable
     obs_size, action_size = 48, 12
     fields = ("actuator_force", "geom_xpos", "geom_xmat")
     held = True
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None) -> None:
-        super().__init__(variant, time_limit)
+    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
+        super().__init__(variant, time_limit, **own)
         table = self.table
         self.model = drives.tuned(drives.timed(self.model, table.timestep), table.kp, table.kd, table.effort)
         self.time_limit = table.length - 1 if time_limit is None else time_limit
@@ -147,11 +147,12 @@ class Anymal(IsaacTask):
 
     def _observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any) -> Any:
         linear, angular = self._velocities(xp, physics)
+        turned = frames.rotate_back if self.table.true_gravity_obs else frames.rotate
         down = xp.broadcast_to(np.array([0.0, 0.0, -1.0], linear.dtype), linear.shape)
         parts = [
             2.0 * linear,
             0.25 * angular,
-            frames.rotate(xp, physics.qpos[..., 3:7], down),
+            turned(xp, physics.qpos[..., 3:7], down),
             memory[..., :3] * np.array([2.0, 2.0, 0.25]),
             physics.qpos[..., 7:] - DEFAULT,
             0.05 * physics.qvel[..., 6:],

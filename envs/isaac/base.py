@@ -1,8 +1,9 @@
-"""What the six tasks share: their model files, their two drift channels, and the tables of a variant."""
+"""What the six tasks share: model files, two drift channels, the tables of a variant, and options that change them."""
 
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,12 +41,21 @@ class IsaacTask(PhysicsTask):
     negative_returns: bool = False
     inert: tuple[str, ...] = ()  # channels of `IsaacParams` that change nothing in this task
     constants: Mapping[str, NamedTuple]  # variant -> its table
+    #: Fields of the table that an option of the same name may set -> what it may be; None: any number from 0 on.
+    own: Mapping[str, tuple[Any, ...] | None] = MappingProxyType({})
 
     params = IsaacParams()
     scales: Mapping[str, Factor] = {name: FACTORS[name] for name in IsaacParams._fields}
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None) -> None:
+    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
+        for option, value in own.items():
+            allowed = self.own[option]
+            if allowed is None and not (isinstance(value, int | float) and 0 <= value < float("inf")):
+                raise ValueError(f"{option} of {self.name} must be a number from 0 on; got {value}")
+            if allowed is not None and value not in allowed:
+                choices = ", ".join(map(str, allowed))
+                raise ValueError(f"{option} of {self.name} must be one of {choices}; got '{value}'")
         self.model = load(self.xml)
-        self.variant, self.table = variant, self.constants[variant]
+        self.variant, self.table = variant, self.constants[variant]._replace(**own)
         if time_limit is not None:
             self.time_limit = time_limit

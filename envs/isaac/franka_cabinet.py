@@ -1,12 +1,13 @@
 """A Franka arm opens a drawer: Isaac Gym's ``FrankaCabinet``, without the loose props in the drawer.
 
-The arm feels no gravity and the drawer slides level, so a drift of gravity changes nothing. PhysX's contacts and drives
+The arm feels no gravity and the drawer slides level, so a drift of gravity changes nothing unless ``arm_gravity`` is
+asked for. PhysX's contacts and drives
 have no exact counterpart. What makes a pinch carry: pads of 1 cm, an armature of 0.1 on the arm's joints, stiff
 contacts, and fingers that press with 40 N (the reference's 200 N would drive the pads 1 cm into the handle).
 """
 
 from collections.abc import Mapping
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -42,6 +43,7 @@ class FrankaTable(NamedTuple):
     fingers: float  # for their nearness to it
     close: float = 0.0  # for closing them where the hand is within 3 cm
     behind: float | None = 0.04  # metres behind the handle at which a finger turns the reward into -1; None: never
+    arm_gravity: bool = False  # whether the arm feels its weight, which its servos then have to carry
 
 
 class Grasp(NamedTuple):
@@ -62,23 +64,26 @@ class FrankaCabinet(IsaacTask):
     xml = "franka_cabinet.xml"
     description = "a Franka arm pulls a drawer open"
     negative_returns = True
-    inert = ("gravity",)
     constants: Mapping[str, FrankaTable] = {
         "gym": FrankaTable(500, 0.00415, 0.0166, around=0.25, fingers=5.0),
         "omni": FrankaTable(500, 1 / 240, 1 / 60, around=10.0, fingers=100.0, close=10.0, behind=None),
     }
+    own = MappingProxyType({"arm_gravity": (False, True)})
     table: FrankaTable
     obs_size, action_size, substeps = 23, 9, 4
     memory_size = 9  # the targets of the servos
     fields = start_fields = ("xpos", "xquat")
     fresh = True  # the observation is of poses, and of the joints they belong to
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None) -> None:
-        super().__init__(variant, time_limit)
+    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
+        super().__init__(variant, time_limit, **own)
         self.model = drives.timed(self.model, self.table.timestep)
         self.time_limit = self.table.length - 1 if time_limit is None else time_limit
         self.low, self.high = self.model.jnt_range[1:].T
         self.reach = drives.lead(self.model, FASTEST)
+        self.inert = () if self.table.arm_gravity else ("gravity",)
+        if self.table.arm_gravity:
+            self.model.body_gravcomp[:] = 0.0  # of a copy
         bodies = ("link7", "drawer_top", "leftfinger", "rightfinger")
         self.link7, self.drawer, self.left, self.right = (self.model.body(name).id for name in bodies)
 

@@ -13,18 +13,15 @@ NEAR_LIMIT, LIMIT_COST = 0.98, 0.25  # the cost of a joint grows from 0 there to
 SPIN = 100.0  # rad/s, the torso's largest angular velocity
 
 _GYM = Constants(
-    timestep=0.0083,
     height=1.34,
     lowest=0.8,
     death=-1.0,
-    power=1.0,
     alive=2.0,
     action_cost=0.01,
     angular_scale=0.25,
     velocity_scale=0.1,
     force_scale=0.01,
     wrapped=True,
-    foot_force="cfrc_ext",
     joint_forces=True,
 )
 # The successor goes through the tree level by level: waist, shoulders, pelvis, elbows, hips, knees, ankles.
@@ -44,12 +41,12 @@ class Humanoid(Walker):
     description = "Humanoid (Isaac Gym): a body of 21 joints walks upright to a far target"
     constants: Mapping[str, Constants] = {
         "gym": _GYM,
-        "omni": _GYM._replace(timestep=1 / 120, foot_force="cfrc_int", joint_forces=False, order=_BY_LEVEL),
+        "omni": _GYM._replace(timestep=1 / 120, foot_sensor="joint", joint_forces=False, order=_BY_LEVEL),
     }
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None) -> None:
+    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
         self.feet = ("right_foot", "left_foot") if variant == "gym" else ("left_foot", "right_foot")
-        super().__init__(variant, time_limit)
+        super().__init__(variant, time_limit, **own)
 
     def energy(self) -> Any:
         """In proportion to the strength of the joint's motor."""

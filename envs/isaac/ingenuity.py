@@ -1,14 +1,14 @@
 """Ingenuity: a copter in the gravity of Mars flies to targets that move (Isaac Gym's task of that name)."""
 
-from collections.abc import Mapping
-from types import ModuleType
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from envs.isaac import frames
 from envs.isaac.base import IsaacParams, IsaacTask
-from envs.physics import Drive, Outcome, Physics, Start
+from envs.physics import Drive, Marker, Outcome, Physics, Start
 
 __all__ = ["Constants", "Ingenuity"]
 
@@ -20,6 +20,7 @@ PERIOD = 500  # control steps between targets
 START = np.array([0.0, 0.0, 1.0])  # m
 LOWEST = 0.5  # m
 OBSERVED = 5.0  # bound of every observed number
+DRAWS, MARGIN = 4, 0.5  # of a safe target, and by how much it is nearer than the farthest, metres
 
 
 class Constants(NamedTuple):
@@ -35,6 +36,8 @@ class Constants(NamedTuple):
     start_high: tuple[float, float, float]
     steering: float  # share of the thrust that an action of 1 turns sideways, before the bound
     scalar_last: bool  # order of the observed quaternion
+    rotational_drag: float = 0.0  # N m s/rad, a damping for `joint_damping` to scale
+    retarget_safe: bool = False  # draw targets again that are out of reach of the one before
 
 
 _GYM = Constants(
@@ -70,29 +73,32 @@ class Ingenuity(IsaacTask):
     clipped at +-5: way to the target / 3, quaternion, linear velocity / 2, angular velocity / pi, world axes.
 
     The target changes every 500 steps, first in the observation after that step. It may change to where the copter is
-    too far off, and then the episode ends: 15 % of all changes. The rotors' visible spin has no effect, the joints of
-    the reference have neither range nor damping, and nothing is left that `joint_damping` could change.
+    too far off, and then the episode ends: 15 % of all changes. With ``retarget_safe`` that does not happen to a copter
+    near its target. The rotors' visible spin has no effect, the joints of the reference have neither range nor damping,
+    and nothing is left that `joint_damping` could change, unless there is ``rotational_drag``.
     """
 
     xml = "ingenuity.xml"
     description = "Ingenuity (Isaac Gym): a copter on Mars flies to changing targets"
     name = "isaac_ingenuity"
-    inert = ("joint_damping",)
     constants: Mapping[str, Constants] = {"gym": _GYM, "omni": _OMNI}
     obs_size, action_size, time_limit, substeps = 13, 6, 1999, 2
+    own = MappingProxyType({"rotational_drag": None, "retarget_safe": (False, True)})
     table: Constants
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None) -> None:
-        super().__init__(variant, time_limit)
+    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
+        super().__init__(variant, time_limit, **own)
+        self.inert = () if self.table.rotational_drag else ("joint_damping",)
+        self._draws = DRAWS if self.table.retarget_safe else 1
         self._targets = (self.time_limit - 1) // PERIOD + 1
         self.memory_size = 3 * self._targets + 1  # all targets of an episode, then the steps so far
         self._com = self.model.body_ipos[1].copy()
 
     def noise(self, key: Any) -> Any:
-        """(3 + 3 T,) uniform on [0, 1), for the start and T targets."""
+        """(3 + 3 D T,) uniform on [0, 1), for the start and D draws of each of T targets."""
         import jax
 
-        return jax.random.uniform(key, (3 + 3 * self._targets,))
+        return jax.random.uniform(key, (3 + 3 * self._draws * self._targets,))
 
     def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
         """At rest and upright near (0, 0, 1), and all targets of the episode."""
@@ -100,10 +106,10 @@ class Ingenuity(IsaacTask):
         low, high = (START + np.array(bound) for bound in (table.start_low, table.start_high))
         where = low + (high - low) * noise[..., :3]
         upright = xp.broadcast_to(np.array([1.0, 0.0, 0.0, 0.0], noise.dtype), (*lead, 4))
-        draws = xp.reshape(noise[..., 3:], (*lead, self._targets, 3))
+        draws = xp.reshape(noise[..., 3:], (*lead, self._targets, self._draws, 3))
         flat, height = table.targets * (2.0 * draws[..., :2] - 1.0), 1.0 + draws[..., 2:]
-        targets = xp.reshape(xp.concatenate([flat, height], axis=-1), (*lead, -1))
-        memory = xp.concatenate([targets, xp.zeros((*lead, 1), noise.dtype)], axis=-1)
+        targets = self._reachable(xp, where, xp.concatenate([flat, height], axis=-1))
+        memory = xp.concatenate([xp.reshape(targets, (*lead, -1)), xp.zeros((*lead, 1), noise.dtype)], axis=-1)
         qpos = xp.concatenate([where, upright], axis=-1)
         return Start(qpos, xp.zeros((*lead, 6), noise.dtype), memory)
 
@@ -114,6 +120,9 @@ class Ingenuity(IsaacTask):
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
         """The rotors' thrust, turned with the body in every sub-step."""
         force, torque = self._wrench(xp, xp.clip(action, -1.0, 1.0))
+        if self.table.rotational_drag:
+            drag = self.table.rotational_drag * xp.asarray(params.joint_damping)[..., None]
+            torque = torque - drag * physics.qvel[..., 3:6]
         q = physics.qpos[..., 3:7]
         applied = xp.concatenate([frames.rotate(xp, q, force), frames.rotate(xp, q, torque)], axis=-1)
         return Drive(action[..., :0], xfrc_applied=xp.stack([xp.zeros_like(applied), applied], axis=-2))
@@ -143,6 +152,27 @@ class Ingenuity(IsaacTask):
         chosen = (xp.arange(self._targets) == turn)[..., None]
         targets = xp.reshape(memory[..., :-1], (*memory.shape[:-1], self._targets, 3))
         return xp.sum(xp.where(chosen, targets, 0.0), axis=-2)
+
+    def markers(self, memory: Any) -> Sequence[Marker]:
+        """The target."""
+        return [Marker("sphere", [0.08, 0.0, 0.0], self.target(np, memory), np.eye(3), [0.1, 0.75, 0.45])]
+
+    def _reachable(self, xp: ModuleType, start: Any, draws: Any) -> Any:
+        """(..., T, 3) of ``draws`` (..., T, D, 3) the first within reach of the target before, or else on the way."""
+        if not self.table.retarget_safe:
+            return draws[..., 0, :]
+        chosen, before, reach = [], start, self.table.farthest - MARGIN
+        for at in range(self._targets):
+            ways = draws[..., at, :, :] - before[..., None, :]
+            far = xp.sqrt(xp.sum(ways**2, axis=-1))
+            first = xp.argmax(far < reach, axis=-1)[..., None]  # 0 where none is
+            way, far = (
+                xp.take_along_axis(ways, first[..., None], axis=-2)[..., 0, :],
+                xp.take_along_axis(far, first, -1),
+            )
+            before = before + way * xp.minimum(reach / far, 1.0)
+            chosen.append(before)
+        return xp.stack(chosen, axis=-2)
 
     def _wrench(self, xp: ModuleType, action: Any) -> tuple[Any, Any]:
         """Force and torque about the centre of mass (..., 3) in the body's frame."""

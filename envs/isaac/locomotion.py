@@ -2,7 +2,9 @@
 
 import copy
 from abc import abstractmethod
-from types import ModuleType
+from functools import reduce
+from operator import add
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,30 +13,33 @@ from envs.isaac import frames
 from envs.isaac.base import IsaacParams, IsaacTask
 from envs.physics import Drive, Outcome, Physics, Start
 
-__all__ = ["Constants", "Walker"]
+__all__ = ["FOOT_SENSORS", "Constants", "Walker"]
 
 TARGET = np.array([1000.0, 0.0, 0.0])  # m
 UPRIGHT, AHEAD = 0.93, 0.8  # projections beyond which posture and heading are good
 POSITION_NOISE, VELOCITY_NOISE = 0.2, 0.1  # of the joints at the start, rad and rad/s
+#: What the feet feel -> fields of MuJoCo whose sum it is: the floor's push; what the joint does, as the successor reads
+#: it; all that acts on a foot, its weight included, as the reference's sensor is documented; nothing.
+FOOT_SENSORS = {"contact": ("cfrc_ext",), "joint": ("cfrc_int",), "net": ("cfrc_ext", "cfrc_int"), "zero": ()}
 UP_WEIGHT, HEADING_WEIGHT, ENERGY_COST = 0.1, 0.5, 0.05
 
 
 class Constants(NamedTuple):
     """The numbers of a task in one of its variants."""
 
-    timestep: float  # s
     height: float  # m, of the torso at the start
     lowest: float  # m, of the torso; below it the episode ends
     death: float  # reward of the step that ends so
-    power: float  # torque at full action, as a share of the motors' gears
     alive: float  # reward for a step
     action_cost: float
     angular_scale: float  # of the observed angular velocity
     velocity_scale: float  # of the observed joint velocities
     force_scale: float  # of all observed forces
     wrapped: bool  # observed angles lie in (-pi, pi], not as the reference's Euler angles fall
-    foot_force: str  # cfrc_ext: what the floor does to a foot; cfrc_int: what its joint does
     joint_forces: bool  # whether motors' and passive forces of the joints are observed
+    timestep: float = 0.0083  # s
+    power: float = 1.0  # torque at full action, as a share of the motors' gears
+    foot_sensor: str = "contact"  # one of `FOOT_SENSORS`
     order: tuple[int, ...] | None = None  # joints as observed and acted on; None: as in the model
 
 
@@ -47,9 +52,11 @@ class Walker(IsaacTask):
     in the foot's frame, and the action.
 
     The angle to the target is the reference's, which takes the height for y: it is close to minus the yaw. Forces are
-    those of the last sub-step, and 0 at the start of an episode. What acts on a foot is the floor's push alone: the
-    reference's sensor reads the foot's net force, which is 0 for a foot at rest.
+    those of the last sub-step, and 0 at the start of an episode. What acts on a foot is the floor's push alone, unless
+    ``foot_sensor`` says otherwise: the reference's sensor reads the foot's net force, which is 0 for a foot at rest.
     """
+
+    own = MappingProxyType({"foot_sensor": tuple(FOOT_SENSORS)})
 
     table: Constants
     feet: tuple[str, ...]  # bodies, in the order in which they are observed
@@ -58,8 +65,8 @@ class Walker(IsaacTask):
     held = True
     memory_size = 2  # m, where the torso was a step before, x and y
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None) -> None:
-        super().__init__(variant, time_limit)
+    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
+        super().__init__(variant, time_limit, **own)
         if self.model.opt.timestep != self.table.timestep:
             self.model = copy.copy(self.model)
             self.model.opt.timestep = self.table.timestep
@@ -70,11 +77,14 @@ class Walker(IsaacTask):
         self.low, self.high = model.jnt_range[1:].T[:, self.order]
         self.gears = model.actuator_gear[self.order, 0]
         self._feet = np.array([model.body(name).id for name in self.feet])
+        self._weights = model.body_mass[self._feet, None] * model.opt.gravity  # newtons, world axes
         self._com = model.body_ipos[1].copy()
         self.action_size = joints
         self.obs_size = 12 + joints * (4 if table.joint_forces else 3) + 6 * len(self.feet)
         forces = ("qfrc_actuator", "qfrc_passive") if table.joint_forces else ()
-        self.fields = (table.foot_force, "xpos", "xmat", "subtree_com", *forces)
+        self.felt = FOOT_SENSORS[table.foot_sensor]
+        centres = ("xipos",) if table.foot_sensor == "net" else ()
+        self.fields = (*self.felt, "xpos", "xmat", "subtree_com", *centres, *forces)
         self._dt = table.timestep * self.substeps
 
     @abstractmethod
@@ -121,7 +131,7 @@ class Walker(IsaacTask):
         forces = xp.zeros_like(action)
         if table.joint_forces:
             forces = (physics.qfrc_actuator + physics.qfrc_passive)[..., 6:][..., self.order]
-        obs = self._observe(xp, physics, forces, self._pushes(xp, physics), action)
+        obs = self._observe(xp, physics, forces, self._pushes(xp, physics, params), action)
         up, heading, share = obs[..., 10], obs[..., 11], obs[..., 12 : 12 + joints]
         velocity = obs[..., 12 + joints : 12 + 2 * joints]
         speed = frames.progress(xp, memory, position, TARGET[:2], self._dt)
@@ -132,13 +142,20 @@ class Walker(IsaacTask):
         reward = xp.where(fallen, table.death, speed + table.alive + posture - costs)
         return Outcome(obs, reward, fallen, position)
 
-    def _pushes(self, xp: ModuleType, physics: Physics) -> Any:
+    def _pushes(self, xp: ModuleType, physics: Physics, params: IsaacParams) -> Any:
         """Force and torque (..., 6 F) at the feet's origins in their frames, newtons and newton metres."""
-        spatial = getattr(physics, self.table.foot_force)[..., self._feet, :]
+        origins, frame = physics.xpos[..., self._feet, :], physics.xmat[..., self._feet, :, :]
+        if not self.felt:
+            return xp.zeros((*origins.shape[:-2], 6 * len(self.feet)), origins.dtype)
+        spatial = reduce(add, (getattr(physics, name)[..., self._feet, :] for name in self.felt))
         torque, force = spatial[..., :3], spatial[..., 3:]
         # MuJoCo gives the torque about the whole body's centre of mass.
-        arm = physics.subtree_com[..., 1:2, :] - physics.xpos[..., self._feet, :]
-        torque, frame = torque + frames.cross(xp, arm, force), physics.xmat[..., self._feet, :, :]
+        arm = physics.subtree_com[..., 1:2, :] - origins
+        torque = torque + frames.cross(xp, arm, force)
+        if self.table.foot_sensor == "net":
+            weight = xp.asarray(params.gravity)[..., None, None] * self._weights
+            torque = torque + frames.cross(xp, physics.xipos[..., self._feet, :] - origins, weight)
+            force = force + weight
         wrench = [xp.einsum("...ji,...j->...i", frame, vector) for vector in (force, torque)]
         both = xp.concatenate(wrench, axis=-1)
         return xp.reshape(both, (*both.shape[:-2], -1))

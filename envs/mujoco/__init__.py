@@ -39,7 +39,8 @@ def build(
 
     Args:
       engine: ``mujoco`` (C), ``mjx``, or ``auto``: C on a CPU, MJX on an accelerator.
-      observation: ``v5`` or ``v4`` (Ant without contact forces, Humanoid with all bodies).
+      observation: what is observed; models, rewards and endings are Gymnasium's v5 either way. ``v5``, or in Ant and
+        Humanoid ``v4``: Ant without contact forces, Humanoid with the rows of the world's body and the root's motors.
       channels: what drifts, of `CHANNELS`. With ``target_velocity`` the reward's forward speed is replaced by
         ``-|speed - target|``.
       time_limit: steps of an episode; by default Gymnasium's 1000.
@@ -50,6 +51,9 @@ def build(
     """
     if observation not in OBSERVATIONS:
         raise ValueError(f"observation must be one of {', '.join(OBSERVATIONS)}; got '{observation}'")
+    if observation == "v4" and not TASKS[name].fields:
+        others = ", ".join(task for task, table in TASKS.items() if table.fields)
+        raise ValueError(f"{name} observes the same in v4 and v5; tasks with an observation v4: {others}")
     channels = chosen(channels, CHANNELS)
     return _build(name, physics.engine_name(engine), observation, channels, time_limit)
 

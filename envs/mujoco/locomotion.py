@@ -61,7 +61,10 @@ def _forces(xp: ModuleType, task: Locomotion, physics: Physics) -> Any:
 
 
 def observe(xp: ModuleType, task: Locomotion, version: str, physics: Physics) -> Any:
-    """Observation (..., S). Version ``v4`` leaves out Ant's contact forces and keeps Humanoid's rows of the world."""
+    """Observation (..., S), of Gymnasium's version ``v5`` or ``v4``.
+
+    ``v4`` leaves out Ant's contact forces and keeps Humanoid's rows of the world's body and the root's motors.
+    """
     velocity = physics.qvel
     if math.isfinite(task.velocity_clip):
         velocity = xp.clip(velocity, -task.velocity_clip, task.velocity_clip)

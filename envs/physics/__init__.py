@@ -8,7 +8,7 @@ takes the one that suits the device. Importing this package imports neither.
 from typing import Any
 
 from envs.physics.fields import FACTORS, Factor, Field
-from envs.physics.protocol import Drive, Outcome, Physics, PhysicsTask, Start
+from envs.physics.protocol import Drive, Marker, Outcome, Physics, PhysicsTask, Start
 
 __all__ = [
     "ENGINES",
@@ -16,6 +16,7 @@ __all__ = [
     "Drive",
     "Factor",
     "Field",
+    "Marker",
     "Outcome",
     "Physics",
     "PhysicsTask",

@@ -33,12 +33,15 @@ class Transition64(NamedTuple):
 class _Simulations:
     """One Batch of ``n`` simulations with its views; serves one call at a time."""
 
-    def __init__(self, task: PhysicsTask, n: int, threads: int) -> None:
+    def __init__(self, task: PhysicsTask, n: int, threads: int, size: int) -> None:
         mujoco = physics_library()
         self.task = task
         # Some forces are not part of a step: they are computed from each simulation's own data afterwards, one by one.
         self.forces = [] if _computes_forces(task.model) else [name for name in task.fields if name in FORCES]
+        # Outer forces alone are nothing where nothing touches and nothing is pushed: such simulations are left out.
+        self.outer = self.forces == ["cfrc_ext"] and not task.model.neq
         self.batch = mujoco.batch.Batch(task.model, n, min(threads, n), persistent=bool(self.forces))
+        self.state = self.batch.state[:, :size]
         self.data = mujoco.MjData(task.model)
         self.fields = {name: self.batch.expand(name) for factor in task.scales.values() for name, _ in factor.fields}
         self.factors = np.ones((n, len(task.scales)))
@@ -48,6 +51,7 @@ class _Simulations:
         bound = {name: _shaped(name, self.batch.bind(name)) for name in task.fields if name not in self.forces}
         self.views = vars(self.now) | bound
         self.applied = {name: self.batch.bind(name) for name in APPLIED}
+        self.contacts = self.batch.bind("ncon")
         self.velocity_stage = mujoco.mjtStage.mjSTAGE_VEL
         first, last = mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADCTRL
         self.alarms = self.batch.warning[:, int(first) : int(last) + 1, 1]
@@ -70,7 +74,7 @@ class _Simulations:
     def step(self, rows: np.ndarray, control: Callable[[Physics], Drive]) -> tuple[Drive, np.ndarray]:
         """Advance all by one control step; returns the last drive and which ones (n,) MuJoCo reported as bad."""
         task, bad = self.task, np.zeros(rows.shape[0], bool)
-        self.batch.state[:] = rows
+        self.state[:] = rows
         if lasting(task):
             drive = self._apply(control(self.now))
             self._call(bad, self.batch.step, nstep=task.substeps)
@@ -85,8 +89,8 @@ class _Simulations:
             # MuJoCo puts a simulation that blew up back to its start and goes on; that is not a step anybody took.
             bad |= self.alarms.any(axis=1)
             self.alarms[:] = 0
-        if not np.isfinite(self.batch.state).all():
-            bad |= ~np.isfinite(self.batch.state).all(axis=1)
+        if not np.isfinite(self.state).all():
+            bad |= ~np.isfinite(self.state).all(axis=1)
         return drive, bad
 
     def _apply(self, drive: Drive) -> Drive:
@@ -106,8 +110,11 @@ class _Simulations:
         if not self.forces:
             return Physics(**self.views)
         batch, data, model = self.batch, self.data, self.task.model
-        found = {name: np.empty((batch.nsim, *getattr(data, name).shape)) for name in self.forces}
-        for i in range(batch.nsim):
+        found = {name: np.zeros((batch.nsim, *getattr(data, name).shape)) for name in self.forces}
+        acting = np.arange(batch.nsim)
+        if self.outer:
+            acting = np.flatnonzero((self.contacts > 0) | self.applied["xfrc_applied"].any(axis=(1, 2)))
+        for i in acting:
             batch.get_data(i, data)
             self.post_constraint(model, data)
             for name, values in found.items():
@@ -116,10 +123,16 @@ class _Simulations:
 
 
 def _computes_forces(model: Any) -> bool:
-    """Whether a step of ``model`` leaves `FORCES` behind: MuJoCo computes them for sensors that are made of them."""
-    kind = physics_library().mjtSensor
+    """Whether a step of ``model`` leaves `FORCES` behind: MuJoCo computes them for sensors that are made of them.
+
+    Not so under Runge and Kutta's scheme: sensors belong to its first stage, all else that a step leaves to its last.
+    """
+    mujoco = physics_library()
+    if model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
+        return False
     made_of_them = ("ACCELEROMETER", "FORCE", "TORQUE", "FRAMELINACC", "FRAMEANGACC")
-    return bool(np.isin(model.sensor_type, [getattr(kind, f"mjSENS_{name}") for name in made_of_them]).any())
+    kinds = [getattr(mujoco.mjtSensor, f"mjSENS_{name}") for name in made_of_them]
+    return bool(np.isin(model.sensor_type, kinds).any())
 
 
 def _shaped(name: str, values: np.ndarray) -> np.ndarray:
@@ -140,12 +153,14 @@ class Engine:
         self.task, self.threads = task, threads
         self.model = compiled = task.model
         data = mujoco.MjData(compiled)
-        self.spec = mujoco.mjtState.mjSTATE_INTEGRATION
+        # What a step changes. Its inputs stand behind it in a Batch: a drive gives them anew, or they are the model's.
+        self.spec = int(mujoco.mjtState.mjSTATE_INTEGRATION) & ~int(mujoco.mjtState.mjSTATE_USER)
         self.default = np.empty(mujoco.mj_stateSize(compiled, self.spec))
         mujoco.mj_getState(compiled, data, self.default, self.spec)
         self.positions, self.velocities = self.columns("qpos"), self.columns("qvel")
         self.row_size = self.default.size + task.memory_size
         self._free: dict[int, list[_Simulations]] = {}
+        self._scratch = [data]
         self._lock = threading.Lock()
 
     def columns(self, name: str) -> slice:
@@ -170,7 +185,7 @@ class Engine:
             at = next((i for i, sims in enumerate(free) if np.array_equal(sims.factors, factors)), 0)
             sims = free.pop(at) if free else None
         if sims is None:
-            sims = _Simulations(self.task, n, self.threads)
+            sims = _Simulations(self.task, n, self.threads, self.default.size)
         try:
             if not np.array_equal(sims.factors, factors):
                 sims.scale(factors)
@@ -180,7 +195,7 @@ class Engine:
                 self._free[n].append(sims)
 
     def row(self, state: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        """Rows (n, R) from MuJoCo's integration states (n, R - M) and memories (n, M)."""
+        """Rows (n, R) from MuJoCo's states (n, R - M), as ``spec`` says, and memories (n, M)."""
         return np.concatenate([state, memory], axis=1)
 
     def start(self, noise: np.ndarray, params: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -199,7 +214,11 @@ class Engine:
         if not self.task.start_fields:
             return {}
         mujoco, model = physics_library(), self.model
-        data = mujoco.MjData(model)
+        # Making an MjData takes as long as hundreds of starts. Taking one from a list is safe between threads.
+        try:
+            data = self._scratch.pop()
+        except IndexError:
+            data = mujoco.MjData(model)
         found = {name: np.empty((len(qpos), *getattr(data, name).shape)) for name in self.task.start_fields}
         for i in range(len(qpos)):
             data.qpos[:], data.qvel[:] = qpos[i], qvel[i]
@@ -208,6 +227,7 @@ class Engine:
             mujoco.mj_comVel(model, data)
             for name, values in found.items():
                 values[i] = getattr(data, name)
+        self._scratch.append(data)
         return {name: _shaped(name, values) for name, values in found.items()}
 
     def _expect(self, function: str, obs: np.ndarray, memory: np.ndarray, n: int) -> None:
@@ -227,6 +247,4 @@ class Engine:
             obs, reward, terminated, after = task.outcome(np, sims.physics(), memory, action, drive, params)
             self._expect("outcome", obs, after, n)
             # Copies: a task may hand out what the next call overwrites.
-            return Transition64(
-                np.array(obs), np.array(reward), np.array(terminated), self.row(sims.batch.state, after), bad
-            )
+            return Transition64(np.array(obs), np.array(reward), np.array(terminated), self.row(sims.state, after), bad)

@@ -26,7 +26,7 @@ Array = jax.Array
 class CState(NamedTuple):
     """One episode, and what outlives it."""
 
-    row: Array  # (2 R,) uint32: MuJoCo's integration state and the task's memory, float64 as pairs of words
+    row: Array  # (2 R,) uint32: what a step changes in MuJoCo, and the task's memory, float64 as pairs of words
     obs: Array  # (S,) float32, the newest observation
     time: Array  # () int32, control steps of this episode
     faults: Array  # () int32, times MuJoCo reported this copy as bad since it was created; survives resets

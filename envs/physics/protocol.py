@@ -15,14 +15,14 @@ number per copy, (...).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 from envs.names import lookup
 from envs.physics.fields import Factor, nominal, physics_library
 
-__all__ = ["AT_START", "FORCES", "Drive", "Outcome", "Physics", "PhysicsTask", "Start", "check", "lasting"]
+__all__ = ["AT_START", "FORCES", "Drive", "Marker", "Outcome", "Physics", "PhysicsTask", "Start", "check", "lasting"]
 
 #: Derived fields that follow from positions and velocities alone, and so exist before a first step.
 AT_START = (
@@ -74,6 +74,16 @@ class Outcome(NamedTuple):
     memory: Any  # (..., M), handed to the next step
 
 
+class Marker(NamedTuple):
+    """A shape in pictures of a task that touches nothing: a goal, say."""
+
+    kind: str  # of MuJoCo's geoms: sphere, capsule, ellipsoid, cylinder, box
+    size: Any  # (3,) as of a geom
+    place: Any  # (3,) metres
+    rotation: Any  # (3, 3)
+    colour: Any  # (3,) in [0, 1]
+
+
 class PhysicsTask(ABC):
     """A task on a MuJoCo model, for any engine. Subclasses set the attributes and write the functions."""
 
@@ -121,6 +131,10 @@ class PhysicsTask(ABC):
         """The same state where float32 resolves it best, e.g. with the origin at the body; for engines in float32."""
         return qpos, memory
 
+    def markers(self, memory: Any) -> Sequence[Marker]:
+        """What a picture shows beside the model, for one copy with ``memory`` (M,) NumPy; nothing."""
+        return ()
+
 
 def lasting(task: PhysicsTask) -> bool:
     """Whether a control step of ``task`` is one call of the engine, with nothing to do between its sub-steps."""
@@ -140,6 +154,8 @@ def check(task: PhysicsTask) -> None:
             raise ValueError(f"task '{task.name}': {name} must be at least 1; got {getattr(task, name)}")
     if task.memory_size < 0:
         raise ValueError(f"task '{task.name}': memory_size must not be negative; got {task.memory_size}")
+    if task.model.npluginstate:
+        raise ValueError(f"task '{task.name}': the state of plugins is not carried from step to step")
     owners: dict[str, str] = {}
     for parameter, factor in task.scales.items():
         lookup(f"parameter of task {task.name}", task.params._asdict(), parameter)

@@ -7,14 +7,16 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 
+from envs.physics import Marker
 from envs.physics.fields import physics_library
 from envs.render.software import Software
-from envs.render.view import View
+from envs.render.view import FOVY, View, aim
 
 __all__ = ["RENDERERS", "Renderer", "open_renderer"]
 
@@ -24,8 +26,8 @@ RENDERERS = ("auto", "software", "gl")
 class Renderer(Protocol):
     """Turns positions into pictures."""
 
-    def draw(self, qpos: np.ndarray) -> np.ndarray:
-        """Picture (height, width, 3) uint8 of the model at positions (nq,)."""
+    def draw(self, qpos: np.ndarray, markers: Sequence[Marker] = ()) -> np.ndarray:
+        """Picture (height, width, 3) uint8 of the model at positions (nq,), and of ``markers``."""
         ...
 
     def close(self) -> None:
@@ -72,18 +74,30 @@ class _GL:
         gl_context.GLContext = import_module(f"mujoco.{backend}").GLContext
         self.model = copy.copy(model)  # the size of the frame buffer stands in the model
         self.model.vis.global_.offwidth, self.model.vis.global_.offheight = width, height
-        self.data, self.forward = mujoco.MjData(self.model), mujoco.mj_forward
+        self.model.vis.global_.fovy = FOVY
+        self.lit = 6 * view.distance  # metres from the middle of the picture; beyond, the light casts no shadow
+        self.model.vis.map.shadowclip = self.lit / self.model.stat.extent
+        self.mujoco, self.view, self.data = mujoco, view, mujoco.MjData(self.model)
         self.camera = mujoco.MjvCamera()
-        self.camera.azimuth, self.camera.elevation, self.camera.distance = view.azimuth, view.elevation, view.distance
-        self.height = view.height
+        self.camera.azimuth, self.camera.elevation = view.azimuth, view.elevation
         self.renderer = mujoco.Renderer(self.model, height, width)
 
-    def draw(self, qpos: np.ndarray) -> np.ndarray:
-        """Picture (height, width, 3) uint8 of the model at positions (nq,)."""
-        self.data.qpos[:] = qpos
-        self.forward(self.model, self.data)
-        self.camera.lookat[:] = [*self.data.xpos[min(1, self.model.nbody - 1), :2], self.height]
-        self.renderer.update_scene(self.data, self.camera)
+    def draw(self, qpos: np.ndarray, markers: Sequence[Marker] = ()) -> np.ndarray:
+        """Picture (height, width, 3) uint8 of the model at positions (nq,), and of ``markers``."""
+        model, data = self.model, self.data
+        data.qpos[:] = qpos
+        self.mujoco.mj_forward(model, data)
+        lookat, self.camera.distance = aim(self.view, data.xpos[min(1, model.nbody - 1)], markers)
+        self.camera.lookat[:] = lookat
+        far = model.light_type == self.mujoco.mjtLightType.mjLIGHT_DIRECTIONAL
+        data.light_xpos[far] = lookat - self.lit * data.light_xdir[far]  # its shadows go where the model goes
+        self.renderer.update_scene(data, self.camera)
+        scene = self.renderer.scene
+        for kind, size, place, rotation, colour in markers:
+            geom = getattr(self.mujoco.mjtGeom, f"mjGEOM_{kind.upper()}")
+            rgba = np.array([*colour, 1], np.float32)
+            self.mujoco.mjv_initGeom(scene.geoms[scene.ngeom], geom, np.asarray(size), place, np.ravel(rotation), rgba)
+            scene.ngeom += 1
         return self.renderer.render()
 
     def close(self) -> None:

@@ -66,7 +66,8 @@ class _Body:
     def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
         """The newest state alone."""
         row = np.ascontiguousarray(states[-1].row).view(np.float64)
-        return self.renderer.draw(row[self.engine.positions])
+        markers = self.engine.task.markers(row[self.engine.default.size :])
+        return self.renderer.draw(row[self.engine.positions], markers)
 
     def close(self) -> None:
         """Give back what the renderer holds."""

@@ -1,14 +1,26 @@
 """MuJoCo models drawn in NumPy, for machines that have neither a screen nor a GL library."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from envs.physics import Marker
 from envs.physics.fields import physics_library
 from envs.render.raster import NEAR, SHAPES, Camera, Shape, checker
-from envs.render.view import View
+from envs.render.view import FOVY, View, aim
 
 __all__ = ["Software"]
+
+
+class _Solid(NamedTuple):
+    """A shape where it is now."""
+
+    shape: Shape
+    size: np.ndarray  # (3,)
+    centre: np.ndarray  # (3,)
+    rotation: np.ndarray  # (3, 3)
+    colour: np.ndarray  # (3,)
 
 
 class Software:
@@ -26,7 +38,7 @@ class Software:
     def __init__(self, model: Any, width: int, height: int, view: View) -> None:
         mujoco = physics_library()
         self.model, self.data, self.view, self.size = model, mujoco.MjData(model), view, (width, height)
-        self.camera = Camera(width * self.OVERSAMPLING, height * self.OVERSAMPLING, view.azimuth, view.elevation)
+        self.camera = Camera(width * self.OVERSAMPLING, height * self.OVERSAMPLING, view.azimuth, view.elevation, FOVY)
         self.move = mujoco.mj_kinematics
         self.floors, self.solids = [], []
         unknown = set()
@@ -52,20 +64,22 @@ class Software:
         colour, material = self.model.geom_rgba[geom], self.model.geom_matid[geom]
         return self.model.mat_rgba[material] if material >= 0 and np.all(colour == [0.5, 0.5, 0.5, 1.0]) else colour
 
-    def draw(self, qpos: np.ndarray) -> np.ndarray:
-        """Picture (height, width, 3) uint8 of the model at positions (nq,)."""
+    def draw(self, qpos: np.ndarray, markers: Sequence[Marker] = ()) -> np.ndarray:
+        """Picture (height, width, 3) uint8 of the model at positions (nq,), and of ``markers``."""
         from PIL import Image
 
         self.data.qpos[:] = qpos
         self.move(self.model, self.data)
-        lookat = np.array([*self.data.xpos[min(1, self.model.nbody - 1), :2], self.view.height])
-        position = self.camera.stand(lookat, self.view.distance)
+        lookat, distance = aim(self.view, self.data.xpos[min(1, self.model.nbody - 1)], markers)
+        position = self.camera.stand(lookat, distance)
+        solids = [_Solid(s, self.model.geom_size[geom], *self._pose(geom), c) for geom, s, c in self.solids]
+        solids += [_Solid(SHAPES[m.kind], *map(np.asarray, m[1:])) for m in markers]
         picture = self.sky.copy()
         depth = np.full(picture.shape, np.inf, np.float32)
         for geom in self.floors:
-            self._draw_floor(picture, depth, geom, position)
-        for geom, shape, colour in self.solids:
-            self._draw_solid(picture, depth, geom, shape, colour, position)
+            self._draw_floor(picture, depth, geom, position, solids)
+        for solid in solids:
+            self._draw_solid(picture, depth, solid, position)
         whole = Image.frombuffer("RGBX", picture.shape[::-1], picture, "raw", "RGBX", 0, 1)
         return np.asarray(whole.reduce(self.OVERSAMPLING))[..., :3]
 
@@ -75,7 +89,9 @@ class Software:
     def _pose(self, geom: int) -> tuple[np.ndarray, np.ndarray]:
         return self.data.geom_xpos[geom], self.data.geom_xmat[geom].reshape(3, 3)
 
-    def _draw_floor(self, picture: np.ndarray, depth: np.ndarray, geom: int, position: np.ndarray) -> None:
+    def _draw_floor(
+        self, picture: np.ndarray, depth: np.ndarray, geom: int, position: np.ndarray, solids: Sequence[_Solid]
+    ) -> None:
         """An endless plane, seen from the side its normal points to."""
         centre, rotation = self._pose(geom)
         origin = (position - centre) @ rotation
@@ -88,7 +104,7 @@ class Software:
         distance, x, y, *tiles = self._floor[at]
         seen = distance < depth
         odd = checker(x + np.float32(origin[0]), y + np.float32(origin[1]), self.TILE)
-        shade = self._shadows(centre, rotation, position)
+        shade = self._shadows(centre, rotation, position, solids)
         lit, dim = (np.where(odd, dark, bright) for bright, dark in (tiles[:2], tiles[2:]))
         np.copyto(picture, np.where(shade, dim, lit), where=seen)
         np.copyto(depth, distance, where=seen)
@@ -109,7 +125,9 @@ class Software:
         colours = (_packed(tile * share) for share in (1.0, self.SHADOW) for tile in tiles)
         return distance, near * local[..., 0], near * local[..., 1], *colours
 
-    def _shadows(self, centre: np.ndarray, rotation: np.ndarray, position: np.ndarray) -> np.ndarray:
+    def _shadows(
+        self, centre: np.ndarray, rotation: np.ndarray, position: np.ndarray, solids: Sequence[_Solid]
+    ) -> np.ndarray:
         """(height, width) bool: pixels of a plane that the light does not reach."""
         from PIL import Image, ImageDraw
 
@@ -120,9 +138,8 @@ class Software:
             flat = np.stack([np.cos(self.EDGE), np.sin(self.EDGE)], axis=-1)
             # A point's shadow goes as far in direction u as the point goes in this one:
             towards = np.concatenate([flat, -(flat @ [[lx], [ly]]) / lz], axis=-1) @ rotation.T
-            for geom, shape, _ in self.solids:
-                place, own = self._pose(geom)
-                points = shape.support(self.model.geom_size[geom], towards @ own) @ own.T + place
+            for shape, size, place, own, _ in solids:
+                points = shape.support(size, towards @ own) @ own.T + place
                 points = (points - centre) @ rotation
                 if points[:, 2].max() <= 0:
                     continue
@@ -132,11 +149,9 @@ class Software:
                     pen.polygon([(x, y) for x, y in pixels.tolist()], fill=1)
         return np.asarray(mask)
 
-    def _draw_solid(
-        self, picture: np.ndarray, depth: np.ndarray, geom: int, shape: Shape, colour: np.ndarray, position: np.ndarray
-    ) -> None:
-        centre, rotation = self._pose(geom)
-        size = self.model.geom_size[geom].astype(np.float32)
+    def _draw_solid(self, picture: np.ndarray, depth: np.ndarray, solid: _Solid, position: np.ndarray) -> None:
+        shape, size, centre, rotation, colour = solid
+        size = size.astype(np.float32)
         corners = (np.indices((2, 2, 2)).reshape(3, -1).T * 2 - 1) * shape.box(size)
         window = self.camera.window(corners @ rotation.T + centre, position)
         if window is None:

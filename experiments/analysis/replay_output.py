@@ -1,7 +1,7 @@
 """What `aesjax replay` shows of its weights: a table per study, a figure per carrier and pattern."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from aesjax.measure.weights import weight_metrics
 from aesjax.report.replay_figures import draw_replay
 from experiments.study.config import StudyConfig
 
-__all__ = ["TRAINED", "Track", "figures", "summary"]
+__all__ = ["LEVER_COLUMNS", "TRAINED", "Track", "figures", "summary"]
 
 TRAINED = "trained"
 HEAD: tuple[str, ...] = (
@@ -25,6 +25,16 @@ HEAD: tuple[str, ...] = (
     "at lambda_max",
     "rise after a change",
 )
+#: Columns of a run's curves for the levers that responses turn -> head in the table, how to fold, how to print.
+LEVER_COLUMNS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
+    "window_share": ("mean window", nan_mean, "{:.3f}"),
+    "refreshes": ("refreshes", np.nansum, "{:.2g}"),
+    "rate_factor": ("mean rate factor", nan_mean, "{:.3f}"),
+}
+LEVERS_TEXT = """\
+Levers of responses, where any are: the window as a share of the stored transitions, refreshes per run, the factor of
+the learning rates.
+"""
 TEXT = """\
 # Replay
 
@@ -65,15 +75,26 @@ def summary(config: StudyConfig, tracks: Sequence[Track], strides: Mapping[str, 
       tracks: of the runs that count.
       strides: updates per recorded sample, per carrier.
     """
-    changes, table = change_steps(float(config.steps), config.segments), [HEAD]
+    changes = change_steps(float(config.steps), config.segments)
+    levers = {name: fold for name, fold in LEVER_COLUMNS.items() if any(name in track.logs for track in tracks)}
+    table = [(*HEAD, *(head for head, _, _ in levers.values()))]
     for (_, pattern), methods in _groups(tracks).items():
         for method, names in methods.items():
             for name, runs in names.items():
                 metrics = [weight_metrics(t.steps, t.logs, changes, float(config.steps)) for t in runs]
-                table.append((pattern, method, name, str(len(runs)), *_cells(metrics)))
+                cells = (*_cells(metrics), *(_lever(runs, column) for column in levers))
+                table.append((pattern, method, name, str(len(runs)), *cells))
     coarse = ", ".join(f"{carrier}: {n}" for carrier, n in strides.items() if n > 1)
     note = f"The proxies are means over several updates ({coarse}), so the replayed weights are approximate.\n"
-    return "\n".join([TEXT + (note if coarse else ""), *_aligned(table), ""])
+    text = TEXT + (note if coarse else "") + (LEVERS_TEXT if levers else "")
+    return "\n".join([text, *_aligned(table), ""])
+
+
+def _lever(runs: Sequence[Track], column: str) -> str:
+    _, fold, form = LEVER_COLUMNS[column]
+    seen = [track.logs[column] for track in runs if column in track.logs]
+    value = float(np.mean([fold(values) for values in seen])) if seen else float("nan")
+    return form.format(value) if np.isfinite(value) else "–"
 
 
 def _cells(metrics: Sequence[Mapping[str, Any]]) -> list[str]:

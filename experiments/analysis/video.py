@@ -1,4 +1,6 @@
-"""`aesjax video`: a policy of a study for an episode just before and one just after a drift change, side by side."""
+"""`aesjax video`: a policy of a study for an episode just before and one just after a drift change, side by side; of a
+steady run, one episode.
+"""
 
 import dataclasses
 import os
@@ -87,26 +89,24 @@ def run(arguments: Arguments) -> Path:
         at = next(i for i, label in enumerate(part.labels) if keys.items() <= label.items())
         drift = jax.tree.map(lambda leaf: leaf[at], part.runs.drift)
         world = World(task, config.vector_steps(carrier), config.segments)
-        change = _change(world, drift, pattern, arguments.change)
+        headings, values = _moments(world, drift, pattern, arguments.change, config.envs_of(carrier))
         snapshot = load_agent(arguments.directory, config, part, at)
         fps, stride = _pace(scene.rate, arguments.fps)
         steps = arguments.steps or min(limit, FRAMES * stride)
         act = partial(carrier_of(config, carrier, world).act_deterministic, snapshot.agent)
-        episodes = _roll_out(task, act, jax.vmap(world.params_of)(jnp.asarray(change.values)), seed, steps)
+        episodes = _roll_out(task, act, jax.vmap(world.params_of)(jnp.asarray(values)), seed, steps)
         title = f"{config.task}   {method}   {pattern}, seed {seed}"
         note = f"policy after {snapshot.step:,} of {config.steps:,} steps, acting without noise"
         panels = [
             Panel(
-                heading=f"{when} change {change.number}, step {step:,}",
-                drift=_described(task, values),
-                params=jax.device_get(world.params_of(jnp.asarray(values))),
+                heading=heading,
+                drift=_described(task, own),
+                params=jax.device_get(world.params_of(jnp.asarray(own))),
                 states=episode.states,
                 returns=episode.returns,
                 ending="terminated" if episode.terminated else "",
             )
-            for when, step, values, episode in zip(
-                ("before", "after"), change.steps * config.envs_of(carrier), change.values, episodes, strict=True
-            )
+            for heading, own, episode in zip(headings, values, episodes, strict=True)
         ]
         write_video(out, compose(scene, title, note, panels, stride), fps)
     finally:
@@ -122,15 +122,16 @@ def _choose(config: StudyConfig, arguments: Arguments) -> tuple[str, str, int]:
     Registry("method of this study", **dict.fromkeys(methods))[method]
     if arguments.pattern is not None:
         Registry("pattern of this study", **dict.fromkeys(config.patterns))[arguments.pattern]
-    if not moving or arguments.pattern == "steady":
+    pattern = arguments.pattern or (moving or config.patterns)[0]
+    if pattern == "steady" and arguments.change is not None:
         known = f"the study's others: {', '.join(moving)}" if moving else "the study has no other"
-        raise ValueError(f"pattern 'steady' has no change to show; {known}")
+        raise ValueError(f"--change: pattern 'steady' has no change to show; {known}")
     seed = config.seeds[0] if arguments.seed is None else arguments.seed
     if seed not in config.seeds:
         nearest = min(config.seeds, key=lambda known: abs(known - seed))
         trained = ", ".join(map(str, config.seeds))
         raise ValueError(f"the study has no seed {seed}; the nearest is {nearest}, trained were {trained}")
-    return method, arguments.pattern or moving[0], seed
+    return method, pattern, seed
 
 
 def _drawable(config: StudyConfig) -> Task:
@@ -142,6 +143,15 @@ def _drawable(config: StudyConfig) -> Task:
     except (ImportError, AttributeError, RuntimeError) as error:  # MuJoCo loads the GL library it is told to at import
         setting = os.environ.get("MUJOCO_GL", "")
         raise ValueError(f"task '{config.task}' cannot be built (MUJOCO_GL='{setting}'): {error}") from None
+
+
+def _moments(world: World, drift: Any, pattern: str, number: int | None, num_envs: int) -> tuple[list[str], np.ndarray]:
+    """What is shown side by side: headings, and drift values (P, D); a steady run has nothing to compare."""
+    if pattern == "steady":
+        return ["no drift"], np.asarray(world.truth(drift, 0).values)[None]
+    change = _change(world, drift, pattern, number)
+    steps = zip(("before", "after"), change.steps * num_envs, strict=True)
+    return [f"{when} change {change.number}, step {step:,}" for when, step in steps], change.values
 
 
 def _change(world: World, drift: Any, pattern: str, number: int | None) -> Change:
@@ -178,10 +188,10 @@ def _pace(rate: float | None, fps: int | None) -> tuple[float, int]:
 
 
 def _roll_out(task: Task, act: Callable[[Any], Any], params: Any, seed: int, steps: int) -> list[Episode]:
-    """One episode under each of two sets of parameters (leading axis 2), from the same start and with the same noise.
+    """One episode under each of P sets of parameters (leading axis P), from the same start and with the same noise.
 
     Args:
-      act: observations (2, S) -> actions (2, A).
+      act: observations (P, S) -> actions (P, A).
       steps: at most so many.
 
     Raises:
@@ -200,13 +210,14 @@ def _roll_out(task: Task, act: Callable[[Any], Any], params: Any, seed: int, ste
         return obs, state, reward, terminated, truncated, jnp.all(jnp.isfinite(action), axis=-1)
 
     obs, state = jax.jit(jax.vmap(env.reset, in_axes=(None, 0)))(key_start, params)
-    states, rewards, ends, fell = [jax.device_get(state)], [], [steps, steps], [False, False]
+    sides = obs.shape[0]
+    states, rewards, ends, fell = [jax.device_get(state)], [], [steps] * sides, [False] * sides
     for number in range(steps):
         obs, state, reward, terminated, truncated, sound = advance(obs, state, jnp.int32(number))
         host = jax.device_get((state, reward, terminated, truncated, sound))
         states.append(host[0])
         rewards.append(host[1])
-        for i in range(2):
+        for i in range(sides):
             if number >= ends[i]:
                 continue
             if not host[4][i]:

@@ -1,4 +1,4 @@
-"""Two episodes side by side as pictures with captions, and pictures as a GIF or an mp4."""
+"""Episodes side by side as pictures with captions, and pictures as a GIF or an mp4."""
 
 import importlib.util
 import os
@@ -23,7 +23,7 @@ HOLD = 1.5  # seconds that the last picture stays
 
 
 class Panel(NamedTuple):
-    """One of the two episodes."""
+    """One of the episodes."""
 
     heading: str
     drift: str

@@ -1,6 +1,6 @@
-"""Throughput of the MuJoCo tasks on MJX: random actions with many environments, and stacked SAC runs on Hopper.
+"""Throughput of the MuJoCo and Isaac tasks on MJX: random actions in many environments; stacked SAC runs on Hopper.
 
-python experiments/bench/mjx_throughput.py --out FILE.json [--tasks hopper,ant] [--envs 1024,4096] [--sac-seconds 0]
+python experiments/bench/mjx_throughput.py --out FILE.json [--tasks isaac] [--envs 1024,4096] [--sac-seconds 0]
 """
 
 import argparse
@@ -17,11 +17,11 @@ import envs
 from aesjax.lab import store
 from aesjax.lab.sweep import step_array
 from envs.core import step_with_keys
+from experiments.bench.physics import named
 from experiments.bench.timing import build_executables
 from experiments.study.build import build_part
 from experiments.study.config import make_config
 
-TASKS = "hopper,halfcheetah,walker2d,ant,humanoid"
 SAC: dict[str, Any] = {
     "task": "hopper",
     "carriers": "sac",
@@ -126,8 +126,8 @@ def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="JSON file, written after every measurement")
-    parser.add_argument("--tasks", default=TASKS)
-    parser.add_argument("--envs", default="1024,4096,16384", help="numbers of environments")
+    parser.add_argument("--tasks", default="all", help="tasks or families: mujoco, isaac, all")
+    parser.add_argument("--envs", default="1024,2048,4096,8192", help="numbers of environments")
     parser.add_argument("--steps", type=int, default=50, help="control steps of a round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--engine", default="mjx", choices=("mjx", "mujoco"))
@@ -146,7 +146,7 @@ def main() -> None:
         print(result, flush=True)
         return result
 
-    for name in filter(None, given.tasks.split(",")):
+    for name in named(given.tasks) if given.tasks else ():
         for num in given.envs.split(","):
             row = attempt(random_actions, name, given.engine, int(num), given.steps, given.rounds)
             record["random_actions"].append(row)

@@ -1,6 +1,7 @@
 """What every benchmark shares: contestants that take turns, programs placed as in a study, and the record."""
 
 import statistics
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,31 @@ from aesjax.lab.sweep import (
 )
 from aesjax.types import Program
 
-__all__ = ["TARGET_SECONDS", "Timer", "build_executables", "check_record", "ratio", "take_turns", "write_record"]
+__all__ = [
+    "TARGET_SECONDS",
+    "Timer",
+    "build_executables",
+    "check_record",
+    "ratio",
+    "take_turns",
+    "until",
+    "write_record",
+]
 
 TARGET_SECONDS = 1.0
 Timer = Callable[[], float]  # does a fixed amount of work, returns its rate
+
+
+def until(work: Callable[[], int]) -> Timer:
+    """Repeats ``work``, which returns how many steps it made, for the target time."""
+
+    def timer() -> float:
+        began, steps = time.perf_counter(), 0
+        while time.perf_counter() - began < TARGET_SECONDS:
+            steps += work()
+        return steps / (time.perf_counter() - began)
+
+    return timer
 
 
 def build_executables(program: Program, items: list[Any], devices: list[Any]) -> tuple[Executables, Any]:

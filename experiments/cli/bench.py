@@ -24,13 +24,13 @@ class Bench:
     rounds: int = 5
     """Timed rounds; all contestants take turns in every round."""
     physics: str | None = None
-    """Instead: comma-separated MuJoCo tasks, or all, whose physics is timed by itself and inside SAC and PPO."""
+    """Instead: comma-separated physics tasks, or mujoco, isaac or all, timed by themselves and inside SAC and PPO."""
     engines: str = "mujoco"
     """With --physics: mujoco, mjx, or both."""
-    envs: int = 128
-    """With --physics: copies stepped together, a multiple of the number of devices."""
+    envs: str = "128"
+    """With --physics: comma-separated numbers of copies stepped together, multiples of the number of devices."""
     training: bool = True
-    """With --physics: also inside SAC and PPO, which take minutes to compile."""
+    """With --physics: also inside SAC and PPO (Isaac tasks: PPO), which take minutes to compile."""
     sbx: bool = False
     """With --physics and training: also SBX's SAC and PPO (needs PyTorch), in a virtual environment of their own."""
     rejax: bool = False

@@ -11,13 +11,14 @@ __all__ = ["List", "execute"]
 
 @dataclass
 class List:
-    """Print the tasks, carriers, schedules, proxies, patterns and presets there are."""
+    """Print the tasks, carriers, schedules, responses, controls, proxies, patterns and presets there are."""
 
 
 def execute(options: List) -> int:
     """Print one section per kind of name."""
     del options
     import envs
+    from aesjax.responses import CONTROLS, RESPONSES
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
     from experiments.presets import PRESETS
@@ -29,6 +30,8 @@ def execute(options: List) -> int:
         ("tasks", "task", {name: _about(name) for name in envs.TASKS}),
         ("carriers", "carrier", {n: f"{spec.label}; baseline = {spec.baseline}" for n, spec in CARRIERS.items()}),
         ("schedules", "schedule", {"baseline": "the carrier's own weight"} | _summaries(SCHEDULES)),
+        ("responses", "response", {f"+{name}": text for name, text in _summaries(RESPONSES).items()}),
+        ("controls", "control", {f"{name}:of=...": text for name, text in _summaries(CONTROLS).items()}),
         ("proxies", "proxy", _summaries(PROXIES)),
         ("studies", "study", _summaries(STUDIES)),
         ("patterns", "pattern", _summaries(envs.PATTERNS)),

@@ -1,6 +1,7 @@
 """`aesjax run`: train a study and report it"""
 
 import dataclasses
+import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from envs.bridge.names import PYTHON
 from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, Refusal, refusing, say
 from experiments.study.devices import start_jax
 
@@ -28,8 +30,9 @@ class Run:
     carriers: str | None = None
     """Comma-separated carriers, or all; by default sac."""
     schedules: str | None = None
-    """Comma-separated schedules, each with options if need be (aes:proxy=td_mean:lambda_max=inf); `baseline` is the
-    carrier's own weight (SAC: auto-tuned). By default baseline,aes,aes_r."""
+    """Comma-separated schedules, each with options if need be (aes:proxy=td_mean:lambda_max=inf) and with responses
+    beyond the entropy weight (aes_r+window+refresh:strength=0.5); `baseline` is the carrier's own weight (SAC:
+    auto-tuned). By default baseline,aes,aes_r."""
     patterns: str | None = None
     """Comma-separated drift patterns, or all; by default all."""
     seeds: str | None = None
@@ -37,7 +40,7 @@ class Run:
     preset: str | None = None
     """Sizes: quick (minutes, the default) or paper."""
     task: str = "toy"
-    """Task; see `aesjax list`."""
+    """Task; see `aesjax list`. bridge:NAME is one of an installed Isaac Gym or Isaac Lab, see docs/bridge.md."""
     steps: int | None = None
     """Environment steps of a run, if other than the preset's."""
     proxy: str = "td_quantile"
@@ -51,12 +54,26 @@ class Run:
     engine: str | None = None
     """Physics of a MuJoCo or Isaac task: mujoco (C), mjx, or auto (the default: C on a CPU, MJX on an accelerator)."""
     observation: str | None = None
-    """Observation of a MuJoCo task: v5 (the default) or v4."""
+    """Observation of ant and humanoid: v5 (the default) or v4, Gymnasium's without contact forces in ant and with all
+    rows in humanoid. Models, rewards and endings are v5's either way. Of isaac_allegro_hand: full_state (the default),
+    full or full_no_vel."""
     variant: str | None = None
     """Constants of an Isaac task: gym (the default), those of Isaac Gym, or omni, those of its successor."""
     channels: str | None = None
     """What drifts, comma-separated. In a MuJoCo task: body_mass, joint_friction (the default both), geom_friction,
     target_velocity; in an Isaac task: gravity, joint_damping (the default both)."""
+    sim_python: Path | None = None
+    """The Python of an Isaac Gym or Isaac Lab installation, for a bridged task; by default AESJAX_ISAAC_PYTHON."""
+    controls_from: Path | None = None
+    """Folder of the finished study whose runs the controls among --schedules play."""
+    layer_norm: bool = False
+    """Normalise the hidden layers of every carrier's critic; weight decay is an axis, `--sweep weight_decay=0,1e-2`."""
+    plasticity: bool = False
+    """Log how able the networks still are to learn, at every evaluation: dormant units, effective rank, norms of
+    weights and gradients."""
+    counterfactual: bool = False
+    """Evaluate every policy also under drift values that are not in force: nominal, those before the last change and
+    after the next, and both ends of the range (columns return_nominal, return_previous, ...)."""
     resume: bool = False
     """Continue an interrupted study in --out."""
     devices: int | None = None
@@ -71,15 +88,24 @@ def execute(options: Run) -> int:
     """Train, write the report, and say what went wrong in single runs."""
     from aesjax.lab.driver import Interrupted
     from experiments.study import train
+    from experiments.study.controls import records_of
     from experiments.study.folder import claim
 
     with refusing():
+        if options.sim_python is not None:  # of this machine, and so no part of the study's configuration
+            os.environ[PYTHON] = str(options.sim_python.expanduser())
         start_jax(options.devices)
-        study = claim(configured(options), options.out, resume=options.resume)
+        config = configured(options)
+        for carrier in config.carriers:
+            records_of(config, carrier)  # refused before a folder is claimed
+        study = claim(config, options.out, resume=options.resume)
     try:
         outcome = train.train(study, checkpoint_seconds=options.checkpoint_seconds)
     except train.Refused as error:
         raise Refusal(str(error)) from None
+    except train.Stopped as error:
+        say(f"{error}\nThe study stands at its newest checkpoint. Continue with:\n  {again(options)}")
+        return INTERRUPTED
     except Interrupted:
         say(f"interrupted; a checkpoint is written. Continue with:\n  {again(options)}")
         return INTERRUPTED
@@ -107,6 +133,8 @@ def configured(options: Run) -> "StudyConfig":
     typed = {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
     keep = ("task", "carriers", "schedules", "patterns", "seeds", "preset", "steps", "proxy", "source", "drift_seed")
     chosen = {name: value for name, value in (named | typed).items() if name in keep}
+    chosen |= {"controls_from": options.controls_from, "counterfactual": options.counterfactual}
+    chosen |= {"plasticity": options.plasticity, "layer_norm": options.layer_norm}
     return make_config(**chosen, sweep=options.sweep, options=task_options(options))
 
 
@@ -127,8 +155,8 @@ def again(options: Run) -> str:
         option = "--" + field.name.replace("_", "-")
         if field.name == "resume" or (field.default is not dataclasses.MISSING and value == field.default):
             continue
-        if field.name == "report":
-            words.append("--no-report")
+        if isinstance(value, bool):
+            words.append(option if value else option.replace("--", "--no-", 1))
         elif field.name == "sweep":
             words += [word for item in value for word in (option, item)]
         else:

@@ -13,7 +13,8 @@ __all__ = ["Video", "execute"]
 
 @dataclass
 class Video:
-    """Film one policy of the study in DIR for an episode before and one after a drift change, side by side."""
+    """Film one policy of the study in DIR for an episode before and one after a drift change, side by side; of a steady
+    run, one episode."""
 
     directory: tyro.conf.Positional[Path]
     """Folder of a study, finished or interrupted."""
@@ -22,7 +23,7 @@ class Video:
     method: str | None = None
     """Method of the study; by default its first."""
     pattern: str | None = None
-    """Drift pattern of the study; by default the first that changes."""
+    """Drift pattern of the study; by default the first that changes, steady where there is none."""
     seed: int | None = None
     """Training seed; by default the first."""
     change: int | None = None
@@ -32,7 +33,7 @@ class Video:
     fps: int | None = None
     """Pictures per second, 1 to 50; by default as fast as the simulated world."""
     width: int = 320
-    """Pixels of each of the two pictures, 160 to 1280."""
+    """Pixels of each of the pictures, 160 to 1280."""
     renderer: str = "software"
     """Renderer of a MuJoCo task: software, gl (MuJoCo's own, through MUJOCO_GL), or auto: gl where it works."""
 

@@ -1,6 +1,8 @@
 """Named sizes of a study per task: what `--preset` means. Every number here is printed in the report."""
 
 from aesjax.registry import Registry
+from envs import BRIDGE
+from envs.bridge.names import native_of
 from experiments.presets.general import general
 from experiments.presets.isaac import ISAAC
 from experiments.presets.mujoco import MUJOCO
@@ -21,7 +23,10 @@ PRESETS: dict[str, Registry[Preset]] = {
 def presets_of(task: str, time_limit: int) -> Registry[Preset]:
     """The presets of a task; those that suit any task of its length, where it has none of its own.
 
+    A bridged task has those of our own task of the same definitions.
+
     Args:
       time_limit: steps of its longest episode.
     """
-    return PRESETS[task] if task in PRESETS else general(time_limit)
+    own = native_of(task) or task if task.startswith(BRIDGE) else task
+    return PRESETS[own] if own in PRESETS else general(time_limit)

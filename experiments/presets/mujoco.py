@@ -1,5 +1,6 @@
 """Sizes and settings of the MuJoCo family: the carriers' published ones, and a horizon that two cores finish."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from aesjax.registry import Registry
@@ -17,12 +18,13 @@ class _Task(NamedTuple):
     meow_weight: float
     meow_tau: float
     meow_log_sigma: tuple[float, float] = (-5.0, -0.3)
+    meow_warmup: int | None = None  # None: the other carriers' 5000
 
 
 _TASKS = {
     "hopper": _Task(2_048_000, 30.0, 0.25, 0.005),
-    "halfcheetah": _Task(4_096_000, 30.0, 0.25, 0.003, (-5.0, 2.0)),
-    "walker2d": _Task(4_096_000, 10.0, 0.1, 0.005),
+    "halfcheetah": _Task(4_096_000, 30.0, 0.25, 0.003, (-5.0, 2.0), meow_warmup=10_000),
+    "walker2d": _Task(4_096_000, 10.0, 0.1, 0.005, meow_warmup=10_000),
     "ant": _Task(4_096_000, 300.0, 0.05, 0.0001),
     "humanoid": _Task(5_120_000, 100.0, 0.125, 0.0005),
 }
@@ -61,7 +63,7 @@ def _paper(name: str, task: _Task) -> Preset:
             sac=CarrierSettings(base=_SAC_BASE, config=frozen(actor_delay=2), hyper=frozen()),
             ppo=profile("Z", name),
             sql=_sql(task),
-            meow=_meow(task, task.meow_tau),
+            meow=replace(_meow(task, task.meow_tau), warmup=task.meow_warmup),
         ),
     )
 

@@ -21,6 +21,7 @@ class CarrierSettings:
     hyper: MappingProxyType[str, float]  # traced floats, fields of the carrier's hyper
     schedule: MappingProxyType[str, float] = field(default_factory=frozen)  # fields of ScheduleHyper
     num_envs: int | None = None  # parallel copies, if other than the preset's
+    warmup: int | None = None  # environment steps with random actions, likewise
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,24 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
-from aesjax import schedules
+from aesjax import responses, schedules
 from aesjax.lab.sweep import stack
 from aesjax.schedules import SCHEDULES, ScheduleHyper
-from aesjax.types import Program
+from aesjax.types import DriftResponse, EntropySchedule, Program
 from agents import CARRIERS, Carrier, OnPolicyCarrier
 from agents.loops import LoopConfig, Run, make_program
 from agents.loops.common import stream_stride
 from agents.loops.episodes import random_returns
 from envs.world import World
 from experiments.study.config import StudyConfig
+from experiments.study.levers import Records, supply_of, together
 from experiments.study.methods import Method, check_usable, methods_of
 from experiments.study.plugins import origin_of
 
 __all__ = ["Part", "build_part", "carrier_of", "check", "floor_of", "optimum_of", "schedule_hyper_of"]
+__all__ += ["world_of"]
 
+SIMULATED = 64  # episodes of it at most, where they take place in another simulator
 FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
 
 
@@ -38,7 +41,8 @@ class Part(NamedTuple):
     labels: list[dict[str, Any]]  # per run: family, task, method, carrier, schedule, variant, pattern, seed
 
 
-def _world(config: StudyConfig, carrier: str) -> World:
+def world_of(config: StudyConfig, carrier: str) -> World:
+    """The world of one carrier's runs: the task, and how long its drift lasts in their vector steps."""
     return World(config.build_task(), config.vector_steps(carrier), config.segments)
 
 
@@ -54,7 +58,7 @@ def _updates(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier
     steps = config.vector_steps(carrier)
     if isinstance(built, OnPolicyCarrier):
         return steps // built.rollout * built.epochs * built.minibatches
-    return steps - config.warmup // config.envs_of(carrier)
+    return steps - config.warmup_of(carrier) // config.envs_of(carrier)
 
 
 def _hypers(
@@ -66,7 +70,8 @@ def _hypers(
     hyper = spec.hyper()._replace(**own["hyper"])._replace(**chosen)
     spec.check(hyper)
     name = method.choice.schedule
-    schedule = schedule_hyper_of(config, method.carrier, updates, action_size, method.values, name, members)
+    signal = None if method.signal is None else method.signal.schedule
+    schedule = schedule_hyper_of(config, method.carrier, updates, action_size, method.values, name, members, signal)
     return jax.tree.map(np.float32, hyper), schedule
 
 
@@ -78,14 +83,16 @@ def schedule_hyper_of(
     values: Iterable[tuple[str, float]],
     schedule: str,
     members: Sequence[str],
+    signal: str | None = None,
 ) -> ScheduleHyper:
     """The schedule's hyper-parameters of one carrier's runs, () float32 each: the study's, overridden by ``values``.
 
     Args:
       updates: gradient steps of a run.
-      values: those that the carrier itself reads are left to it.
+      values: those that the carrier itself or a response reads are left to it.
       schedule: the registered schedule of the run.
       members: all schedules of the program, whose own options every run must carry.
+      signal: the registered schedule that drives the run's responses.
 
     Raises:
       ValueError: a value outside its range.
@@ -93,7 +100,9 @@ def schedule_hyper_of(
     own, carriers = config.settings[carrier], CARRIERS[carrier].hyper._fields
     hyper = ScheduleHyper(target_entropy=-float(action_size), updates=float(updates))
     hyper = hyper._replace(base=own["base"], **own["schedule"])
-    mine, given = SCHEDULES[schedule].own, dict(values)
+    given = {name: value for name, value in values if "." not in name}
+    mine = {} if signal is None else SCHEDULES[signal].own
+    mine = {**mine, **SCHEDULES[schedule].own}
     hyper = hyper._replace(**{n: v for n, v in given.items() if n not in mine and n not in carriers})
     defaults = schedules.own_defaults(members, schedule)
     if defaults is not None:
@@ -106,54 +115,77 @@ def check(config: StudyConfig) -> None:
     """Everything about a study that can be wrong before it starts.
 
     Raises:
-      ValueError: a hyper-parameter outside its range, a horizon that the segments do not divide, a schedule that
-        reads what its carrier cannot report, or one from elsewhere that does not work.
+      ValueError: a hyper-parameter outside its range, a horizon that the segments do not divide, a pattern of a task
+        without drift, a schedule that reads what its carrier cannot report, or one from elsewhere that does not work.
     """
     for carrier in config.carriers:
-        world = _world(config, carrier)
+        world = world_of(config, carrier)
+        for pattern in config.patterns:
+            world.check_pattern(pattern)
         updates = _updates(config, carrier, carrier_of(config, carrier, world))
         methods = methods_of(config, carrier)
-        members = [method.choice.schedule for method in methods]
+        members = [name for method in methods for name in method.schedules]
         for method in methods:
             check_usable(method)
             _, hyper = _hypers(config, method, updates, world.action_size, members)
-            if origin_of("schedule", method.choice.schedule) is not None:
-                schedules.verify(method.choice.schedule, hyper, method.choice.proxy, method.choice.source)
+            for name in method.schedules:
+                if origin_of("schedule", name) is not None:
+                    schedules.verify(name, hyper, method.choice.proxy, method.choice.source)
 
 
-def build_part(config: StudyConfig, carrier: str) -> Part:
-    """The program of one carrier on the study's task and every run of it."""
-    world = _world(config, carrier)
+def build_part(config: StudyConfig, carrier: str, records: Records | None = None) -> Part:
+    """The program of one carrier on the study's task and every run of it.
+
+    Args:
+      records: what the study's controls play; without them they play nothing, which is enough to read what was trained.
+    """
+    world = world_of(config, carrier)
     built = carrier_of(config, carrier, world)
     methods, num = methods_of(config, carrier), config.envs_of(carrier)
     kinds = tuple(dict.fromkeys(method.choice for method in methods))
-    fresh = bool({"fresh_td_error", "fresh_critic_drift"} & set(schedules.required_signals(kinds)))
+    both = together(methods)
+    fresh = bool({"fresh_td_error", "fresh_critic_drift"} & set(schedules.required_signals((*kinds, *both.signals))))
     # Recorded in every run, so that any schedule can be replayed on it afterwards.
     record = [
         f"{config.proxy}/{source}"
         for source, field in schedules.PROXIES[config.proxy].fields.items()
         if (source == "update" or fresh) and field not in CARRIERS[carrier].absent
     ]
+    record += [key for key in both.proxies if key not in record]
     on_policy = isinstance(built, OnPolicyCarrier)
     updates = _updates(config, carrier, built)
     sizes = LoopConfig(
         num_envs=num,
         chunk=config.chunk(carrier),
-        warmup=0 if on_policy else config.warmup // num,
+        warmup=0 if on_policy else config.warmup_of(carrier) // num,
         capacity=0 if on_policy else config.replay_capacity,
         episodes=config.episodes,
         fresh=fresh and not on_policy,
         coupling=any(method.coupling for method in methods),
+        refresh="refresh" in both.turned,
+        plasticity=config.plasticity,
+        counterfactual=config.counterfactual,
     )
     per_chunk = updates // config.evaluations if on_policy else sizes.chunk
-    loop = make_program(
-        world, built, lambda run: schedules.build(kinds, run.schedule_hyper, run.schedule, record=record), sizes
-    )
+    supply = supply_of(config, carrier, built)
+
+    def schedule_of(run: Run) -> EntropySchedule:
+        own = schedules.build(kinds, run.schedule_hyper, run.schedule, record=record)
+        if run.played is None:
+            return own
+        return schedules.overridden(own, run.played.weight, run.played.stride, run.played.on)
+
+    def response_of(run: Run) -> DriftResponse:
+        return responses.build(both.responses, both.signals, run.schedule_hyper, run.response, supply, run.played)
+
+    loop = make_program(world, built, schedule_of, sizes, response_of if both.turned else None)
 
     drift = jax.jit(world.drift, static_argnums=0)
     runs, labels = [], []
     drifts: dict[tuple[str, int], Any] = {}
-    members = [method.choice.schedule for method in methods]
+    records = records or {}
+    length = max((len(record.weight) for record in records.values()), default=1)
+    members = [name for method in methods for name in method.schedules]
     for method in methods:
         hyper, schedule_hyper = _hypers(config, method, updates, world.action_size, members)
         for pattern in config.patterns:
@@ -169,6 +201,10 @@ def build_part(config: StudyConfig, carrier: str) -> Part:
                         schedule_hyper=schedule_hyper,
                         hyper=hyper,
                         coupling=np.float32(method.coupling),
+                        response=both.hyper_of(method.responses, method.signal, method.values) if both.turned else None,
+                        played=both.played(records.get((method.name, pattern, seed)), length)
+                        if both.controls
+                        else None,
                     )
                 )
                 labels.append(
@@ -177,7 +213,7 @@ def build_part(config: StudyConfig, carrier: str) -> Part:
                         "task": config.task,
                         "method": method.name,
                         "carrier": carrier,
-                        "schedule": method.choice.schedule,
+                        "schedule": method.rule,
                         "variant": method.variant,
                         "pattern": pattern,
                         "seed": seed,
@@ -197,7 +233,7 @@ def optimum_of(config: StudyConfig) -> dict[str, list[float]]:
     if best is None:
         return {}
     carrier = config.carriers[0]  # any: where a run stands in its drift depends on its share of the horizon alone
-    world, chunk = _world(config, carrier), config.chunk(carrier)
+    world, chunk = world_of(config, carrier), config.chunk(carrier)
     per_segment = config.evaluations // config.segments if config.evaluations % config.segments == 0 else 1
     knots: dict[int, float] = {}  # evaluation -> vector step; a change point has a left limit of its own
     for segment in range(config.segments):
@@ -221,9 +257,11 @@ def floor_of(config: StudyConfig) -> float:
 
     A fixed key and number of episodes, the same for every study of the task.
     """
-    world = _world(config, config.carriers[0])
+    world = world_of(config, config.carriers[0])
     nominal = world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0]
     episodes = FLOOR_STEPS // world.time_limit
+    if getattr(world.task.env, "exclusive", False):  # each is a copy in a simulator
+        episodes = min(episodes, SIMULATED)
     returns = jax.jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))
     mean = float(jnp.mean(returns(jax.random.key(0))))
     if not math.isfinite(mean):

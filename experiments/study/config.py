@@ -5,18 +5,21 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import envs
+from aesjax.lab import store
 from agents import CARRIERS
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, frozen
-from experiments.study.entries import BASELINE, SOURCES, check_sweep, parse_entries, parse_entry, parse_sweep
+from experiments.study.entries import BASELINE, SOURCES, Entry, check_sweep, parse_entries, parse_entry, parse_sweep
 from experiments.study.plugins import KINDS, find, origins_of, restore
 
 __all__ = ["StudyConfig", "config_from_json", "make_config", "parse_seeds"]
 
 FORMAT = 3
+OPTIONAL = ("plugins", "controls", "plasticity", "counterfactual")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,15 +37,19 @@ class StudyConfig:
     episodes: int
     segments: int
     replay_capacity: int  # transitions
-    warmup: int  # environment steps with random actions
+    warmup: int  # environment steps with random actions, of carriers whose settings name no other
     proxy: str
     source: str | None  # None: each schedule's own default
     drift_seed: int | None  # None: the training seed
     sweep: Mapping[str, tuple[float, ...]]
-    settings: Mapping[str, Mapping[str, Any]]  # per carrier: num_envs, base, config, hyper, schedule
+    settings: Mapping[str, Mapping[str, Any]]  # per carrier: num_envs, base, config, hyper, schedule, maybe warmup
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the task's builder, complete
     #: where what lives outside this repository came from: kind -> name -> object, package, version
     plugins: Mapping[str, Mapping[str, Mapping[str, str | None]]] = dataclasses.field(default_factory=dict)
+    #: of controls: the folder of the study whose runs they play, and the SHA-256 of its recorded proxies
+    controls: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    plasticity: bool = False  # measure networks before every evaluation
+    counterfactual: bool = False  # evaluate under drift values that are not in force, too
     format: int = FORMAT
 
     def build_task(self) -> envs.Task:
@@ -53,6 +60,10 @@ class StudyConfig:
     def envs_of(self, carrier: str) -> int:
         """Parallel environment copies of one carrier's runs."""
         return self.settings[carrier]["num_envs"]
+
+    def warmup_of(self, carrier: str) -> int:
+        """Environment steps with random actions in one carrier's runs."""
+        return self.settings[carrier].get("warmup", self.warmup)
 
     def vector_steps(self, carrier: str) -> int:
         """Actions of each environment copy in a run of one carrier."""
@@ -65,8 +76,9 @@ class StudyConfig:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; `config_from_json` is the inverse."""
         data = json.loads(json.dumps(dataclasses.asdict(self)))
-        if not data["plugins"]:
-            del data["plugins"]  # most studies have none, and their files stay what they were before there were any
+        for name in OPTIONAL:
+            if not data[name]:
+                del data[name]  # most studies have none, and their files stay what they were before there were any
         return data
 
     def fingerprint(self) -> str:
@@ -118,6 +130,12 @@ def _fit_rollout(config: dict[str, Any], chunk: int, num_envs: int) -> None:
         config["minibatches"] = min(divisors, key=lambda n: abs(n - size / rows))
 
 
+def _with_layer_norm(carrier: str, wanted: bool) -> dict[str, bool]:
+    if wanted and "layer_norm" not in {field.name for field in dataclasses.fields(CARRIERS[carrier].config)}:
+        raise ValueError(f"--layer-norm: carrier '{carrier}' has no such setting")
+    return {"layer_norm": True} if wanted else {}
+
+
 def make_config(
     *,
     task: str,
@@ -132,11 +150,19 @@ def make_config(
     drift_seed: int | None = None,
     sweep: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
+    controls_from: Path | None = None,
+    plasticity: bool = False,
+    counterfactual: bool = False,
+    layer_norm: bool = False,
 ) -> StudyConfig:
     """Resolve a preset and what was typed into a complete, checked configuration.
 
     Args:
       options: of the task's builder, those not left at their defaults.
+      controls_from: folder of the finished study whose runs the controls among ``schedules`` play.
+      layer_norm: normalise the hidden layers of every carrier's critic.
+      plasticity: measure dormant units, effective rank and norms of the networks.
+      counterfactual: evaluate every policy under drift values that are not in force, too.
 
     Raises:
       ValueError, KeyError: with one sentence that names the value and what is allowed.
@@ -151,10 +177,12 @@ def make_config(
         settings[name] = {
             "num_envs": own.num_envs or sizes.num_envs,
             "base": own.base,
-            "config": dict(own.config),
+            "config": dict(own.config) | _with_layer_norm(name, layer_norm),
             "hyper": dict(own.hyper),
             "schedule": dict(own.schedule),
         }
+        if own.warmup is not None:
+            settings[name]["warmup"] = own.warmup
     find("proxy", proxy)
     if source is not None and source not in SOURCES:
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
@@ -200,16 +228,39 @@ def make_config(
         sweep=axes,
         settings=settings,
         options=dict(built.options),
+        controls=_record_of(parsed, controls_from),
+        plasticity=plasticity,
+        counterfactual=counterfactual,
         plugins=origins_of(
             [
                 ("task", task),
                 *(("carrier", name) for name in carrier_names),
                 *(("pattern", name) for name in pattern_names),
                 *(("schedule", entry.schedule) for entry in parsed),
+                *(("response", name) for entry in parsed for name in entry.responses),
                 *(("proxy", name) for name in (proxy, *(entry.proxy for entry in parsed)) if name is not None),
             ]
         ),
     )
+
+
+def _record_of(entries: Sequence[Entry], directory: Path | None) -> dict[str, str]:
+    """Where the controls' record lies and which it is; nothing where there are no controls."""
+    controls = [entry.control for entry in entries if entry.control is not None]
+    if not controls:
+        if directory is not None:
+            raise ValueError("--controls-from names a record, but no control among --schedules plays it")
+        return {}
+    if directory is None:
+        raise ValueError(
+            f"control '{controls[0].name}' plays runs of a finished study; give its folder, --controls-from"
+        )
+    path = directory / store.STREAMS
+    if not path.is_file():
+        raise ValueError(
+            f"--controls-from {directory}: there is no {store.STREAMS}; is this a finished study's folder?"
+        )
+    return {"from": str(directory), "streams": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def config_from_json(data: Any) -> StudyConfig:
@@ -223,7 +274,7 @@ def config_from_json(data: Any) -> StudyConfig:
     if data["format"] != FORMAT:
         raise ValueError(f"its format is {data['format']}, this version reads {FORMAT}")
     fields = {field.name for field in dataclasses.fields(StudyConfig)}
-    if odd := sorted({"plugins", *data} ^ fields):
+    if odd := sorted({*OPTIONAL, *data} ^ fields):
         raise ValueError(f"its fields differ from what this version writes: {', '.join(odd)}")
     values = dict(data)
     for name in ("carriers", "schedules", "patterns", "seeds"):

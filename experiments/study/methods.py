@@ -1,14 +1,16 @@
 """The methods that the entries of a study stand for, on each carrier."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from aesjax.responses import RESPONSES, signal_of
 from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper, required_signals
 from agents import CARRIERS
 from experiments.study.config import StudyConfig
-from experiments.study.entries import BASELINE, COUPLING, parse_entry
+from experiments.study.entries import ABSOLUTE, BASELINE, COUPLING, Control, parse_entry
 
-__all__ = ["Method", "check_usable", "methods_of"]
+__all__ = ["Method", "check_levers", "check_usable", "methods_of"]
 
 
 class Method(NamedTuple):
@@ -20,6 +22,27 @@ class Method(NamedTuple):
     variant: str  # "" or "kappa=0.3"
     values: tuple[tuple[str, float], ...]  # hyper-parameters that differ from the preset
     coupling: float  # 1: learning rates follow the entropy weight
+    responses: tuple[str, ...] = ()  # beyond the entropy weight
+    signal: Choice | None = None  # whose ratio drives them; None: there are none, or the clock alone does
+    control: Control | None = None  # what is played instead of all that
+
+    @property
+    def rule(self) -> str:
+        """What turns what, in the words of `--schedules`: "aes_r+window"."""
+        if self.control is not None:
+            return f"{self.control.name}:of={self.control.of}"
+        return "+".join((self.choice.schedule, *self.responses))
+
+    @property
+    def schedules(self) -> tuple[str, ...]:
+        """Registered schedules that the method computes."""
+        return (self.choice.schedule, *((self.signal.schedule,) if self.signal else ()))
+
+    @property
+    def turned(self) -> set[str]:
+        """What it turns besides the entropy weight, of `aesjax.responses.LEVERS`."""
+        names = self.responses if self.control is None else parse_entry(self.control.of).responses
+        return {RESPONSES[name].lever for name in names}
 
 
 def methods_of(config: StudyConfig, carrier: str) -> list[Method]:
@@ -33,30 +56,46 @@ def methods_of(config: StudyConfig, carrier: str) -> list[Method]:
     for asked in map(parse_entry, config.schedules):
         schedule = spec.baseline if asked.schedule == BASELINE else asked.schedule
         label = spec.label if asked.schedule == BASELINE else f"{spec.label}+{SCHEDULES[schedule].label}"
+        label = "+".join((label, *asked.responses))
+        if asked.control is not None:
+            blocks = (
+                f"[blocks={asked.control.blocks}]" if asked.control.blocks != Control._field_defaults["blocks"] else ""
+            )
+            label = f"{spec.label}+{asked.control.name}{blocks}({asked.control.of})"
         choice = Choice(schedule, asked.proxy or config.proxy, asked.source or config.source)
-        reads = {*SCHEDULES[schedule].hyper, *spec.hyper._fields} - {name for name, _ in asked.values}
+        reads, signal = {*SCHEDULES[schedule].hyper, *spec.hyper._fields}, None
+        if any(RESPONSES[name].uses_signal for name in asked.responses):
+            signal = choice._replace(schedule=signal_of(schedule, asked.signal))
+            reads |= set(SCHEDULES[signal.schedule].hyper) - set(ABSOLUTE)
+        reads |= {f"{name}.{option}" for name in asked.responses for option in RESPONSES[name].options}
+        reads -= {name for name, _ in asked.values}
+        reads = set(spec.hyper._fields) if asked.control is not None else reads
         axes = [[(name, value) for value in values] for name, values in config.sweep.items() if name in reads]
         for combination in itertools.product(*axes):
             given = dict((*asked.values, *combination))
             coupling = given.pop(COUPLING, 0.0)
-            differing = tuple((n, v) for n, v in given.items() if v != _default(config, carrier, schedule, n))
+            driven = (schedule,) if signal is None else (schedule, signal.schedule)
+            differing = tuple((n, v) for n, v in given.items() if v != _default(config, carrier, driven, n))
             suffix = [f"{n}={v:g}" for n, v in differing]
             suffix += [f"coupling={coupling:g}"] if coupling else []
-            if SCHEDULES[schedule].uses_proxy:
+            if signal is not None and signal.schedule != signal_of(schedule):
+                suffix.append(f"signal={signal.schedule}")
+            if SCHEDULES[schedule].uses_proxy or (signal is not None and SCHEDULES[signal.schedule].uses_proxy):
                 suffix += [f"proxy={choice.proxy}"] if choice.proxy != config.proxy else []
                 suffix += [f"source={asked.source}"] if asked.source not in (None, config.source) else []
             variant = ",".join(suffix)
             name = f"{label}[{variant}]" if variant else label
             # The same method under two names (`fixed` beside a baseline that is fixed) trains once, under the first.
-            methods.setdefault((schedule, variant), Method(name, carrier, choice, variant, differing, coupling))
+            method = Method(name, carrier, choice, variant, differing, coupling, asked.responses, signal, asked.control)
+            methods.setdefault((method.rule, asked.control, variant), method)
     return list(methods.values())
 
 
 def check_usable(method: Method) -> None:
-    """Refuse a schedule that reads what its carrier cannot report.
+    """Refuse a schedule that reads what its carrier cannot report, and a response whose lever it does not have.
 
     Raises:
-      ValueError: naming the schedule, the carrier and the reason.
+      ValueError: naming the schedule or response, the carrier and the reason.
     """
     spec = CARRIERS[method.carrier]
     for name in SCHEDULES[method.choice.schedule].own:
@@ -65,16 +104,35 @@ def check_usable(method: Method) -> None:
                 f"option '{name}' of schedule '{method.choice.schedule}' has the name of a setting of carrier "
                 f"'{method.carrier}'; give the parameter of its factory another one"
             )
-    for field, reader in required_signals(method.choice).items():
+    check_levers(method)
+    signals = () if method.signal is None else (method.signal,)
+    for field, reader in required_signals((method.choice, *signals)).items():
         if field in spec.absent:
             raise ValueError(f"{reader} cannot be used with carrier '{method.carrier}': {spec.absent[field]}")
 
 
-def _default(config: StudyConfig, carrier: str, schedule: str, name: str) -> float:
+def check_levers(method: Method) -> None:
+    """Refuse a response whose lever the carrier does not have.
+
+    Raises:
+      ValueError: naming the response, the carrier and the reason.
+    """
+    missing = CARRIERS[method.carrier].unturned
+    for name in method.responses if method.control is None else parse_entry(method.control.of).responses:
+        if RESPONSES[name].lever in missing:
+            reason = missing[RESPONSES[name].lever]
+            raise ValueError(f"response '{name}' cannot be used with carrier '{method.carrier}': {reason}")
+
+
+def _default(config: StudyConfig, carrier: str, schedules: Sequence[str], name: str) -> float:
     """The value that a varied hyper-parameter has anyway: the preset's, or the schedule's own."""
     own = config.settings[carrier]
-    if name in SCHEDULES[schedule].own:
-        return SCHEDULES[schedule].own[name]
+    if "." in name:
+        response, _, option = name.rpartition(".")
+        return RESPONSES[response].options[option]
+    for schedule in schedules:
+        if name in SCHEDULES[schedule].own:
+            return SCHEDULES[schedule].own[name]
     if name == "base":
         return own["base"]
     if name in own["hyper"]:

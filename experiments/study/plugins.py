@@ -1,9 +1,10 @@
-"""Schedules, proxies, tasks, patterns and carriers that live outside this repository: found, checked, registered.
+"""Schedules, responses, proxies, tasks, patterns and carriers that live elsewhere: found, checked, registered.
 
 A name is looked up among what is registered, then among the entry points of installed packages (group
-``aesjax.schedules``, ``aesjax.proxies``, ``aesjax.tasks``, ``aesjax.patterns``, ``aesjax.carriers``), then, if it has
-the form ``module:attribute``, where Python finds modules and in the current directory. Nothing is imported before its
-name is asked for. What a study used is written into its configuration and found again when it is resumed or replayed.
+``aesjax.schedules``, ``aesjax.responses``, ``aesjax.proxies``, ``aesjax.tasks``, ``aesjax.patterns``,
+``aesjax.carriers``), then, if it has the form ``module:attribute``, where Python finds modules and in the current
+directory. Nothing is imported before its name is asked for. What a study used is written into its configuration and
+found again when it is resumed or replayed.
 """
 
 import importlib
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import envs
 from aesjax.registry import Registry
+from aesjax.responses import LEVERS, RESPONSES, ResponseSpec
 from aesjax.schedules import PROXIES, SCHEDULES, adopt_proxy, adopt_schedule
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task
@@ -50,8 +52,17 @@ def _add_carrier(name: str, plugin: Any) -> None:
     CARRIERS.add(name, plugin)
 
 
+def _add_response(name: str, plugin: Any) -> None:
+    if not isinstance(plugin, ResponseSpec):
+        raise ValueError(f"response '{name}' must be a ResponseSpec; got {type(plugin).__name__}")
+    if plugin.lever not in LEVERS:
+        raise ValueError(f"response '{name}' turns '{plugin.lever}'; levers: {', '.join(LEVERS)}")
+    RESPONSES.add(name, plugin)
+
+
 KINDS: dict[str, Kind] = {
     "schedule": Kind("aesjax.schedules", SCHEDULES, lambda n, x: SCHEDULES.add(n, adopt_schedule(n, x))),
+    "response": Kind("aesjax.responses", RESPONSES, _add_response),
     "proxy": Kind("aesjax.proxies", PROXIES, lambda n, x: PROXIES.add(n, adopt_proxy(n, x))),
     "task": Kind("aesjax.tasks", envs.TASKS, lambda n, x: envs.TASKS.update({n: adopt_task(n, x)})),
     "pattern": Kind("aesjax.patterns", envs.PATTERNS, lambda n, x: envs.PATTERNS.update({n: adopt_pattern(n, x)})),
@@ -73,6 +84,8 @@ def find(kind: str, name: str) -> Any:
     known = KINDS[kind]
     if name in known.registered:
         return known.registered[name]
+    if kind == "task" and name.startswith(envs.BRIDGE):
+        return partial(envs.make, name)  # what it is, only a simulator knows
     points = _entry_points(known.group)
     if name in points:
         point = points[name]

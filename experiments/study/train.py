@@ -1,8 +1,11 @@
 """Trains a study in the folder that is its own and writes curves, streams and manifest."""
 
+import logging
 import math
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,17 +17,18 @@ from aesjax.lab import store
 from aesjax.lab.checkpoint import CheckpointError
 from aesjax.lab.driver import Plan, run_sweep
 from aesjax.lab.progress import Progress
-from aesjax.lab.sweep import cache_group, compile_program, memory_budget, plan_waves, state_bytes
+from aesjax.lab.sweep import Waves, cache_group, compile_program, memory_budget, plan_waves, state_bytes
 from agents.loops import REASONS
 from experiments.study.build import build_part, floor_of, optimum_of
 from experiments.study.config import StudyConfig
+from experiments.study.controls import records_of
 from experiments.study.folder import Claim
 from experiments.study.snapshots import save_agents
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Outcome", "Refused", "train"]
+__all__ = ["Outcome", "Refused", "Stopped", "train"]
 
 # The columns every reader of curves expects, in this order; logged quantities follow.
 LEADING = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed", "step")
@@ -33,6 +37,10 @@ LEADING += ("return_mean", "return_std", "n_episodes", "drift_value")
 
 class Refused(ValueError):
     """The study cannot be continued; nothing was changed."""
+
+
+class Stopped(Exception):
+    """The simulator of a bridged task ended or failed; the text says how. What was checkpointed can be continued."""
 
 
 class Outcome(NamedTuple):
@@ -49,19 +57,51 @@ def train(study: Claim, *, checkpoint_seconds: float = 30.0, quiet: bool = False
     Raises:
       Refused: no checkpoint can be trusted.
       Interrupted: a signal asked to stop.
+      Stopped: the simulator of a bridged task did.
     """
+    with _bridged(study.config.build_task()) as simulator:
+        return _train(study, checkpoint_seconds, quiet, simulator)
+
+
+@contextmanager
+def _bridged(task: envs.Task) -> Iterator[Any]:
+    """The environment of a bridged task, whose simulations end with the block; None for our own tasks."""
+    env = task.env if getattr(task.env, "exclusive", False) else None
+    simulator: Any = env
+    if simulator is None:
+        yield None
+        return
+    told = logging.getLogger("jax._src.callback")  # prints what is said in better words below
+    level = told.level
+    told.setLevel(logging.CRITICAL)
+    try:
+        yield simulator
+    except Exception:
+        failure = simulator.failed()  # what a callback raised comes out of JAX as one of several classes
+        if failure is None:
+            raise
+        raise Stopped(str(failure)) from None
+    finally:
+        told.setLevel(level)
+        simulator.close()
+
+
+def _train(study: Claim, checkpoint_seconds: float, quiet: bool, simulator: Any) -> Outcome:
     import polars as pl
 
     config, directory = study.config, study.directory
     began, frames, recordings, statuses, parts = time.monotonic(), [], [], [], {}
     floor = floor_of(config)
     for carrier in config.carriers:
-        part = build_part(config, carrier)
+        part = build_part(config, carrier, records_of(config, carrier))
         num_envs = config.envs_of(carrier)
         plan = Plan(config.evaluations, config.chunk(carrier), num_envs, checkpoint_seconds)
         devices, one = jax.local_devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
         group = cache_group(devices, state_bytes(part.program, one))
-        waves = plan_waves(part.program, one, len(part.labels), len(devices), memory_budget(devices), group)
+        if simulator is None:
+            waves = plan_waves(part.program, one, len(part.labels), len(devices), memory_budget(devices), group)
+        else:  # it has no room for a second run
+            devices, waves = devices[:1], Waves(1, len(part.labels), 1)
         executables = compile_program(part.program, devices, waves.group)
         title = f"{carrier}: {len(part.labels)} runs"
         start = time.monotonic()
@@ -117,7 +157,8 @@ def train(study: Claim, *, checkpoint_seconds: float = 30.0, quiet: bool = False
             "inert": _inert(config),
             "patterns": {name: _facts(name) for name in config.patterns},
             "runs": statuses,
-        },
+        }
+        | ({} if simulator is None else {"simulator": simulator.about}),
     )
     lines = [
         f"{s['method']}, {s['pattern']}, seed {s['seed']} diverged at step {s['diverged_at']}: {s['reason']}"

@@ -34,6 +34,12 @@ class Bandit:
     def faults(self, state: Any):
         return None
 
+    def mask(self, state: Any):
+        return None
+
+    def for_evaluation(self):
+        return self
+
     def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any):
         obs = jnp.zeros((action.shape[0], 1))
         reward = -self.curvature * (action[:, 0] - self.centre) ** 2

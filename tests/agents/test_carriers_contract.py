@@ -9,7 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from aesjax import responses
 from aesjax.lab import checkpoint
+from aesjax.responses import RESPONSES, ResponseHyper, Supply
 from aesjax.schedules import PROXIES, SCHEDULES, Choice, ScheduleHyper, build, required_signals
 from agents import CARRIERS, OnPolicyCarrier
 from agents.loops import LoopConfig, Run, make_program
@@ -27,30 +29,45 @@ def choices_of(name):
     return [c for c in dict.fromkeys(everything) if not set(required_signals(c)) & set(CARRIERS[name].absent)]
 
 
+def responses_of(name):
+    return [r for r, spec in RESPONSES.items() if spec.lever not in CARRIERS[name].unturned]
+
+
 def floats(tree):
     return jax.tree.map(jnp.float32, tree)
 
 
 @pytest.fixture(scope="module", params=list(CARRIERS))
 def trained(request):
-    """All schedules on one carrier after one chunk of an abruptly drifting toy task, one run per schedule."""
+    """All schedules and responses on one carrier after one chunk of an abruptly drifting toy task, a run for each."""
     name = request.param
     world = World(make("toy"), TOTAL)
     carrier = toy_carrier(name, world)
     choices = choices_of(name)
-    config = LoopConfig(4, 40, 8, 200, fresh_window=32, coupling=True, fresh=not isinstance(carrier, OnPolicyCarrier))
-    loop = make_program(world, carrier, lambda run: build(choices, run.schedule_hyper, run.schedule), config)
+    off_policy = not isinstance(carrier, OnPolicyCarrier)
+    config = LoopConfig(4, 40, 8, 200, fresh_window=32, coupling=True, fresh=off_policy, refresh=True, plasticity=True)
+    usable, supply = responses_of(name), Supply(36, 4, 200, 16) if off_policy else Supply()
+    loop = make_program(
+        world,
+        carrier,
+        lambda run: build(choices, run.schedule_hyper, run.schedule),
+        config,
+        lambda run: responses.build(usable, (Choice("oracle"),), run.schedule_hyper, run.response, supply),
+    )
     rule = ScheduleHyper(base=0.1, target_entropy=-2.0, updates=100.0)
     clamped = rule._replace(lambda_min=0.1, lambda_max=0.1)
 
-    def run(index, rule, coupling=0.0):
+    def run(index, rule, coupling=0.0, response=None):
         hyper = floats(CARRIERS[name].hyper())
         drift = world.drift("abrupt", 1)
-        return Run(jnp.uint32(1), drift, jnp.int32(index), floats(rule), hyper, jnp.float32(coupling))
+        on = {r: float(r == response) for r in usable}
+        data = floats(ResponseHyper(0, on, {r: dict(RESPONSES[r].options) for r in usable}))
+        return Run(jnp.uint32(1), drift, jnp.int32(index), floats(rule), hyper, jnp.float32(coupling), data)
 
     runs = [run(i, rule) for i in range(len(choices))]
     runs += [run(choices.index(Choice("fixed")), rule), run(choices.index(Choice("aes")), clamped)]
     runs += [run(choices.index(Choice("aes")), rule, coupling=1.0)]
+    runs += [run(choices.index(Choice("fixed")), rule, response=response) for response in usable]
     runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
     start = quick(jax.vmap(loop.init))(runs)
     chunk = quick(jax.vmap(loop.chunk, (0, 0, None)))
@@ -116,6 +133,57 @@ def test_coupling_changes_the_updates_but_not_the_first(trained):
     plain, coupled = choices.index(Choice("aes")), len(choices) + 2
     pairs = zip(leaves(states[1].agent, plain), leaves(states[1].agent, coupled), strict=True)
     assert any(not np.array_equal(x, y) for x, y in pairs)
+
+
+def test_every_response_turns_its_lever_and_trains_another_agent(trained):
+    name, _, choices, states, logs, _ = trained
+    plain, usable = choices.index(Choice("fixed")), responses_of(name)
+    for index, response in enumerate(usable, len(choices) + 3):
+        pairs = zip(leaves(states[2].agent, plain), leaves(states[2].agent, index), strict=True)
+        assert any(not np.array_equal(x, y) for x, y in pairs), response
+        column, neutral = {"window": ("window_share", 1), "refresh": ("refreshes", 0), "rate": ("rate_factor", 1)}[
+            RESPONSES[response].lever
+        ]
+        assert logs[column][plain] == neutral, response
+        assert logs[column][index] != neutral, response
+    assert np.all(np.asarray(logs["response_ratio"])[plain] > 1.0)  # measured in every run
+
+
+def test_a_refresh_moves_parameters_and_targets_and_restarts_what_optimised_them(trained):
+    name, carrier, _, states, _, _ = trained
+    old, fresh = (jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), states[i].agent) for i in (2, 0))
+    refresh = jax.jit(carrier.refresh)
+    statistics = ("obs_moments", "return_moments", "value_moments", "discounted", "rate")
+    kept = {field: getattr(old, field) for field in old._fields if field in statistics}
+    chex.assert_trees_all_close(refresh(old, fresh, 1.0, 1.0), fresh._replace(**kept), atol=1e-6)
+    chex.assert_trees_all_equal(refresh(old, fresh, 0.0, 0.0), old)
+    half = refresh(old, fresh, 0.5, 0.0)
+    if name in ("sac", "sql"):
+        chex.assert_trees_all_equal((half.actor, half.actor_opt), (old.actor, old.actor_opt))
+        chex.assert_trees_all_equal(half.critic_opt, fresh.critic_opt)
+        for part in ("critic", "target"):
+            middle = jax.tree.map(lambda a, b: 0.5 * (a + b), getattr(old, part), getattr(fresh, part))
+            chex.assert_trees_all_close(getattr(half, part), middle, atol=1e-6)
+    elif name == "ppo":
+        chex.assert_trees_all_equal(half.params["params"]["policy"], old.params["params"]["policy"])
+        assert not np.allclose(jax.tree.leaves(half.params["params"]["value"])[1], 0)
+    else:
+        chex.assert_trees_all_close(half.params, jax.tree.map(lambda a, b: 0.5 * (a + b), old.params, fresh.params))
+
+
+def test_networks_are_measured(trained):
+    name, _, _, states, logs, _ = trained
+    networks = ("critic",) if name == "meow" else ("critic", "actor")
+    for network in networks:
+        dormant, rank, norm = (np.asarray(logs[f"{network}_{what}"]) for what in ("dormant", "rank", "norm"))
+        assert np.all((dormant >= 0) & (dormant < 1))
+        assert np.all((rank >= 1) & (rank <= 8))  # of eight units
+        assert np.all(np.isfinite(norm) & (norm > 0.1))
+    assert np.all(np.isfinite(logs["grad_norm"]) & (np.asarray(logs["grad_norm"]) > 0))
+    params = states[1].agent.params["params"]["value"] if name == "ppo" else None
+    if params is not None:
+        squares = sum(np.sum(np.square(np.asarray(leaf)[0])) for leaf in jax.tree.leaves(params))
+        np.testing.assert_allclose(logs["critic_norm"][0], np.sqrt(squares), rtol=1e-5)
 
 
 def test_entropy_is_reported_and_finite(trained):

@@ -58,6 +58,12 @@ class Probes:
     def faults(self, state):
         return None
 
+    def mask(self, state):
+        return None
+
+    def for_evaluation(self):
+        return self
+
     def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any):
         phase, sign = state[:, 0], state[:, 1]
         reward = jnp.where(params == TOLD, sign, jnp.where(params == LATER, phase, jnp.ones_like(phase)))

@@ -89,6 +89,20 @@ def test_an_unknown_pattern_is_refused_before_anything_runs():
         envs.Drifting(TOY, "liner", 100)
 
 
+def test_a_task_without_channels_is_steady_and_nothing_else():
+    still = TOY._replace(channels=(), apply_drift=lambda params, values: params)
+    env, plain = (envs.Drifting(task, "steady", total_steps=N * STEPS, num_envs=N) for task in (still, TOY))
+    (_, state), action = env.reset(jax.random.key(0)), jnp.ones((N, 2))
+    (*_, reward, _, _, info), (*_, same, _, _, _) = (e.step(jax.random.key(1), state, action) for e in (env, plain))
+    np.testing.assert_array_equal(reward, same)
+    assert info["drift"].values.shape == (0,)
+    assert (info["drift"].change, env.world.displacement(info["drift"].values)) == (0, 0)
+    with pytest.raises(ValueError, match="task 'toy' has no drift channel, so its pattern is steady; got 'abrupt'"):
+        envs.Drifting(still, "abrupt", total_steps=N * STEPS)
+    with pytest.raises(envs.UnknownNameError, match="did you mean 'steady'"):
+        envs.Drifting(still, "stedy", total_steps=N * STEPS)
+
+
 def test_it_is_one_run_of_a_world():
     env = envs.Drifting(TOY, "mixed", total_steps=N * STEPS, drift_seed=5, num_envs=N)
     world = World(TOY, STEPS)

@@ -24,7 +24,14 @@ SHORTCUTS = {
     },
 }
 #: Those with tests of their own that run them to their end.
-WHOLE = {"theory_oco", "theory_softmdp", "theory_calibration", "single_file_sac"}
+WHOLE = {
+    "theory_oco",
+    "theory_softmdp",
+    "theory_calibration",
+    "theory_detection",
+    "single_file_sac",
+    "torch_ppo",
+}
 
 
 def test_no_script_is_left_out():

@@ -1,6 +1,7 @@
 """A written report: complete, self-contained, honest about what is missing, and never half written."""
 
 import html
+import json
 import re
 
 import polars as pl
@@ -146,6 +147,13 @@ def test_the_same_study_gives_the_same_tables(small):
         "manifest.json",
         "report",
     ]
+
+
+def test_a_warm_up_of_one_carrier_is_told(small):
+    config = json.loads((small / "config.json").read_text())
+    (small / "config.json").write_text(json.dumps(config | {"settings": {"sac": {}, "meow": {"warmup": 10_000}}}))
+    tables = (write_report(small, replicates=FEW).parent / "tables.md").read_text()
+    assert "**random warm-up steps of meow**: 10 000" in tables
 
 
 def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):

@@ -164,7 +164,7 @@ def test_non_finite_signal_keeps_the_whole_state(name):
 
 KNOBS = {
     "base": 0.3, "lambda_min": 0.5, "lambda_max": 0.25, "q": 0.2, "beta": 0.5, "kappa": 0.6, "slope": 0.4, "prior": 3.0,
-    "window": 0.4, "gain": 0.7, "r_max": 1.3, "margin": 0.9, "e_max": 0.4, "auto_learning_rate": 0.1,
+    "window": 0.4, "threshold": 4.0, "gain": 0.7, "r_max": 1.3, "margin": 0.9, "e_max": 0.4, "auto_learning_rate": 0.1,
     "auto_initial": 0.5, "target_entropy": -3.0, "oracle_gain": 3.0, "oracle_memory": 0.3, "updates": 30_000.0,
 }  # fmt: skip
 
@@ -172,7 +172,7 @@ KNOBS = {
 @pytest.mark.parametrize("name", NAMES)
 def test_turning_a_knob_moves_the_weight_exactly_where_the_registry_says_so(name):
     assert set(KNOBS) == set(ScheduleHyper._fields) - {"own"}
-    signals = stream(80)
+    signals = stream(1200)  # long enough for the warm-up of aes_c's second level
     plain = ScheduleHyper(updates=8.0, window=0.9, prior=0.5, lambda_max=4.0)
     turned = [plain, *(plain._replace(**{k: v}) for k, v in KNOBS.items())]
     stacked = jax.tree.map(lambda *xs: jnp.asarray(xs, jnp.float32), *turned)
@@ -185,7 +185,7 @@ def test_turning_a_knob_moves_the_weight_exactly_where_the_registry_says_so(name
 @pytest.mark.parametrize("name", NAMES)
 def test_registry_entry_is_complete(name):
     spec = SCHEDULES[name]
-    assert spec.default_source == ("fresh" if name.startswith("aes_r") else "update")
+    assert spec.default_source == ("fresh" if name.startswith(("aes_r", "aes_c")) else "update")
     assert spec.needs <= set(Signals._fields)
     assert spec.label
     assert "\n" not in spec.summary

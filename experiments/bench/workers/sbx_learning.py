@@ -1,4 +1,4 @@
-"""SBX's SAC on one MuJoCo task, evaluated like ours, beside `mujoco_learning.py` at an equal number of steps.
+"""SBX's SAC on one MuJoCo task, evaluated like ours, beside `learning.py` at an equal number of steps.
 
 Usage, in an environment of its own (SBX needs PyTorch; see `aesjax bench --sbx`):
   python experiments/bench/workers/sbx_learning.py HalfCheetah-v5 51200 OUT.json --seeds 1 2 3 --every 10240

@@ -121,6 +121,24 @@ def test_evaluation_starts_do_not_depend_on_the_pattern(toy, trained):
     assert float(a["return_mean"]) == float(b["return_mean"])  # before the first change both are the nominal task
 
 
+def test_the_same_policy_is_evaluated_under_drift_that_is_not_in_force(toy, trained):
+    _, _, states, _ = trained
+    loop = loop_of(toy, ("aes",), counterfactual=True)
+    evaluate, abrupt = quick(loop.evaluate), run_of(toy, pattern="abrupt")
+    first, later = (evaluate(states[2], abrupt, jnp.int32(step)) for step in (180, 220))  # segments of 200 vector steps
+    assert float(first["return_mean"]) == float(first["return_nominal"]) == float(first["return_previous"])
+    assert float(later["return_previous"]) == float(later["return_nominal"]) != float(later["return_mean"])
+    steady = evaluate(states[2], run_of(toy), jnp.int32(220))
+    assert float(later["return_nominal"]) == float(steady["return_mean"]) == float(steady["return_next"])
+    assert float(later["return_low"]) != float(later["return_high"])
+    values = [dict(toy.elsewhere(abrupt.drift, jnp.int32(step))) for step in (180, 220, 500, 999)]
+    now = toy.path(abrupt.drift, jnp.array([180, 220, 500, 999]))[0]
+    np.testing.assert_array_equal(values[0]["next"], now[1])
+    np.testing.assert_array_equal(values[2]["previous"], now[1])
+    np.testing.assert_array_equal(values[3]["next"], now[3])  # nothing follows the end
+    np.testing.assert_array_equal(values[0]["previous"], values[0]["nominal"])
+
+
 @pytest.fixture(scope="module")
 def plain_fixed(toy):
     """Jitted init and chunk of a small run under `fixed`."""

@@ -19,8 +19,8 @@ def run(at):
     return scope
 
 
-def test_there_are_four_blocks_each_run_below():
-    assert len(BLOCKS) == 4
+def test_there_are_six_blocks_each_run_below():
+    assert len(BLOCKS) == 6
 
 
 def test_vector_environment(capsys):
@@ -31,13 +31,29 @@ def test_vector_environment(capsys):
 
 def test_environments_by_id():
     scope = run(1)
-    assert len(scope["ids"]) == len(envs.TASKS) * len(envs.PATTERNS)
     assert scope["info"]["drift_step"] == 0
     assert isinstance(scope["many"], DriftingVectorEnv)
 
 
+def test_evaluations_pictures_and_copies():
+    scope = run(2)
+    assert [picture.shape for picture in scope["pictures"]] == [(480, 480, 3)] * 2
+    np.testing.assert_allclose(scope["infos"]["drift"], [[0.3, -0.2]] * 2, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_stable_baselines():
+    pytest.importorskip("stable_baselines3")
+    import torch
+
+    torch.set_num_threads(1)
+    scope = run(3)
+    assert scope["env"].unwrapped._copies.clock.steps == 2_500
+    assert 5 < scope["mean"] < 48  # an untrained policy has 4
+
+
 def test_export_to_brax(capsys):
-    info = run(2)["state"].info
+    info = run(4)["state"].info
     np.testing.assert_array_equal(info["drift_step"], [1, 1, 1, 1])
     assert info["drift"].shape == (4, 2)
     assert capsys.readouterr().out
@@ -46,6 +62,6 @@ def test_export_to_brax(capsys):
 @pytest.mark.filterwarnings("ignore:Brax System, piplines and environments:UserWarning")
 @pytest.mark.filterwarnings("ignore:Accessing `.*` directly from `Data` is deprecated:DeprecationWarning")
 def test_import_from_brax():
-    scope = run(3)
+    scope = run(5)
     assert scope["task"].env.spec == envs.EnvSpec(obs_size=4, action_size=1, time_limit=500)
     assert [channel.name for channel in scope["task"].channels] == ["body_mass", "gravity"]

@@ -1,3 +1,7 @@
+import copy
+import subprocess
+import sys
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -12,8 +16,9 @@ import envs
 from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv, register
 from envs.physics.host import Packed
 from envs.toy.classic import TASK as CLASSIC
+from tests.envs.adapters.same import same
 
-N, TOTAL = 3, 600  # 200 vector steps, a change every 40; an episode of the toy takes 50
+N, STEPS = 3, 200  # a change every 40 steps; an episode of the toy takes 50
 
 
 def true_drift(task, pattern, steps, total, seed=0):
@@ -25,7 +30,7 @@ def true_drift(task, pattern, steps, total, seed=0):
 
 @pytest.fixture(scope="module")
 def toy():
-    return DriftingVectorEnv("toy", "abrupt", total_steps=TOTAL, num_envs=N, drift_seed=4)
+    return DriftingVectorEnv("toy", "abrupt", drift_steps=STEPS, num_envs=N, drift_seed=4)
 
 
 def rollout(env, seed, steps):
@@ -36,23 +41,12 @@ def rollout(env, seed, steps):
     return first, [env.step(rng.uniform(-1, 1, shape).astype(np.float32)) for _ in range(steps)]
 
 
-def same(left, right):
-    """Whether two nested results are equal, object arrays included."""
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
-    if isinstance(left, list | tuple):
-        return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, np.ndarray) and left.dtype == object:
-        return all(map(same, left, right))
-    return np.array_equal(left, right)
-
-
 # Both are what unbounded observations are; Gymnasium's own MuJoCo environments get the same two warnings.
 @pytest.mark.filterwarnings("ignore:.*A Box observation space m.*imum value is -?infinity")
 @pytest.mark.parametrize("name", ["toy", "hopper"])
 def test_gymnasiums_checker_passes_by_id(name):
     register()
-    env = gymnasium.make(f"aesjax/{name}-abrupt-v0", total_steps=1000)
+    env = gymnasium.make(f"aesjax/{name}-abrupt-v0", drift_steps=1000)
     assert env.spec is not None
     check_env(env.unwrapped)
 
@@ -61,11 +55,31 @@ def test_ids_of_all_tasks_and_patterns_are_registered_once():
     ids = register()
     assert len(set(ids)) == len(envs.TASKS) * len(envs.PATTERNS)
     assert ids == register()  # a second time overrides nothing, of which Gymnasium would warn
-    many = gymnasium.make_vec("aesjax/toy-linear-v0", num_envs=2, total_steps=100, drift_seed=1)
+    many = gymnasium.make_vec("aesjax/toy-linear-v0", num_envs=2, drift_steps=100, autoreset_mode="NextStep")
     assert isinstance(many, DriftingVectorEnv)
-    assert many.num_envs == 2
-    with pytest.raises(TypeError, match="total_steps"):
-        gymnasium.make("aesjax/toy-linear-v0")
+    assert (many.num_envs, many.metadata["autoreset_mode"]) == (2, AutoresetMode.NEXT_STEP)
+
+
+def test_an_id_imports_what_registers_it_and_needs_no_arguments():
+    code = (
+        "import gymnasium, sys; assert 'envs' not in sys.modules;"
+        "env = gymnasium.make('envs.adapters.gymnasium:aesjax/toy-abrupt-v0');"
+        "print(env.unwrapped, gymnasium.spec('aesjax/hopper-steady-v0').kwargs)"
+    )
+    said = subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], capture_output=True, text=True)
+    assert "DriftingEnv" in said.stdout, said.stderr
+    assert said.stderr == ""
+
+
+@pytest.mark.parametrize("mode", ["vector_entry_point", "sync"])
+def test_the_horizon_of_an_id_is_that_of_each_copy_however_they_are_made(mode):
+    """Drift that jumps after 2 steps, told by what was in force and not by the argument."""
+    env = gymnasium.make_vec("aesjax/toy-abrupt-v0", N, mode, drift_steps=10, drift_seed=4)
+    env.reset(seed=0)
+    drift = np.array([env.step(env.action_space.sample())[4]["drift"] for _ in range(6)])
+    true = true_drift(envs.make("toy"), "abrupt", 6, 10, 4)
+    np.testing.assert_allclose(drift, np.tile(true[:, None], (1, N, 1)), atol=1e-6)
+    assert np.flatnonzero(np.abs(np.diff(true, axis=0)).sum(axis=1)).tolist() == [1, 3]
 
 
 def test_spaces_shapes_and_types(toy):
@@ -85,8 +99,8 @@ def test_spaces_shapes_and_types(toy):
 
 def test_infos_are_those_of_gymnasiums_own_same_step_vector_environment(toy):
     """Keys, types and shapes at a reset, at a step in mid-episode and at an episode's end."""
-    single = [lambda: DriftingEnv("toy", "abrupt", total_steps=TOTAL // N, drift_seed=4)] * N
-    theirs = SyncVectorEnv(single, autoreset_mode=AutoresetMode.SAME_STEP)
+    single = DriftingEnv("toy", "abrupt", drift_steps=STEPS, drift_seed=4)
+    theirs = SyncVectorEnv([lambda: copy.deepcopy(single)] * N, autoreset_mode=AutoresetMode.SAME_STEP)
     (_, ours_first), ours = rollout(toy, 0, 50)
     (_, their_first), other = rollout(theirs, 0, 50)
 
@@ -110,7 +124,7 @@ def test_infos_are_those_of_gymnasiums_own_same_step_vector_environment(toy):
 
 def test_the_last_observation_of_an_episode_is_kept_where_one_ended():
     """Copies end at different times in a task that terminates."""
-    env = DriftingVectorEnv(CLASSIC, "steady", total_steps=100 * N, num_envs=N)
+    env = DriftingVectorEnv(CLASSIC, "steady", drift_steps=100, num_envs=N)
     env.reset(seed=0)
     away = np.array([[1, 0], [0, 0], [0.1, 0]], np.float32)  # at the goal in about 4 steps, never, truncated
     seen = set()
@@ -150,7 +164,7 @@ def test_the_drift_in_infos_is_the_true_one_and_no_reset_stops_the_clock(toy):
     first, steps = rollout(toy, 0, 45)
     assert toy.reset()[1]["drift_step"][0] == 45  # a plain reset leaves the clock alone
     steps += [toy.step(toy.action_space.sample()) for _ in range(160)]
-    true = true_drift(task, "abrupt", len(steps), TOTAL // N, 4)
+    true = true_drift(task, "abrupt", len(steps), STEPS, 4)
     for at, infos in enumerate([entry[4] for entry in steps]):
         np.testing.assert_array_equal(infos["drift_step"], np.full(N, at))
         np.testing.assert_array_equal(infos["_drift"], True)
@@ -202,16 +216,16 @@ def test_one_program_serves_all_steps_and_one_all_resets(toy):
     rollout(toy, 0, 60)
     toy.reset()
     rollout(toy, 1, 1)
-    assert (toy._run._start._cache_size(), toy._run._step._cache_size()) == (1, 1)
+    assert (toy._copies.program.start._cache_size(), toy._copies.program.step._cache_size()) == (1, 1)
 
 
 def test_hopper_without_drift_is_gymnasiums_hopper_from_the_same_state():
-    ours = DriftingEnv("hopper", "steady", total_steps=1000, engine="mujoco")
+    ours = DriftingEnv("hopper", "steady", drift_steps=1000, engine="mujoco")
     theirs = gymnasium.make("Hopper-v5").unwrapped
     theirs.reset(seed=0)
     obs, _ = ours.reset(seed=2)
-    engine = ours._run.drifting.task.env.engine
-    rows, _ = Packed.split(np.asarray(ours._run.state.env.row), engine.row_size)
+    engine = ours._copies.task.env.engine
+    rows, _ = Packed.split(np.asarray(ours._copies.state.row), engine.row_size)
     mujoco.mj_setState(theirs.model, theirs.data, rows[0, :-1], engine.spec)
     np.testing.assert_allclose(obs, theirs._get_obs(), atol=1e-6)
     rng, steps, ended = np.random.default_rng(0), 0, False
@@ -240,7 +254,7 @@ def test_what_a_task_reports_is_masked_like_gymnasiums_infos():
             return jnp.ones(1), state + 1, jnp.float32(1), jnp.zeros((), bool), state + 1 >= 2, info
 
     task = CLASSIC._replace(env=Reports(), params=None, apply_drift=lambda params, values: params)
-    env = DriftingVectorEnv(task, "steady", total_steps=50 * 8, num_envs=8)
+    env = DriftingVectorEnv(task, "steady", drift_steps=50, num_envs=8)
     env.reset(seed=0)
     _, _, _, truncated, infos = env.step(np.full((8, 1), 0.5, np.float32))
     assert truncated.any()
@@ -250,7 +264,7 @@ def test_what_a_task_reports_is_masked_like_gymnasiums_infos():
     np.testing.assert_array_equal(infos["parts"]["x"][:, 0], np.where(truncated, 0, 0.5))
     np.testing.assert_array_equal(infos["final_info"]["time"], np.where(truncated, 2, 0))
     np.testing.assert_array_equal(infos["final_info"]["_time"], truncated)
-    single = DriftingEnv(task, "steady", total_steps=50)
+    single = DriftingEnv(task, "steady", drift_steps=50)
     single.reset(seed=0)
     info = single.step(np.array([0.5], np.float32))[4]
     assert isinstance(info["time"], int)
@@ -265,12 +279,18 @@ def test_errors_say_what_is_allowed(toy):
     with pytest.raises(ValueError, match="at least one True"):
         toy.reset(options={"reset_mask": np.zeros(N, bool)})
     with pytest.raises(ValueError, match="a task given by name"):
-        DriftingEnv(CLASSIC, "steady", total_steps=50, engine="mjx")
-    with pytest.raises(ValueError, match="multiple of num_envs = 3"):
-        DriftingVectorEnv("toy", "steady", total_steps=100, num_envs=3)
+        DriftingEnv(CLASSIC, "steady", drift_steps=50, engine="mjx")
+    with pytest.raises(ValueError, match="positive multiple of segments = 5; got 101"):
+        DriftingVectorEnv("toy", "steady", drift_steps=101)
+    with pytest.raises(ValueError, match="num_envs must be 1 or more; got 0"):
+        DriftingVectorEnv("toy", "steady", num_envs=0)
+    with pytest.raises(ValueError, match="takes drift_steps, steps of each copy; got total_steps"):
+        DriftingVectorEnv("toy", "steady", total_steps=100)
+    with pytest.raises(ValueError, match="'human'"):
+        DriftingEnv("toy", "steady", render_mode="human")
     with pytest.raises(envs.UnknownNameError, match="unknown pattern"):
-        DriftingEnv("toy", "abrup", total_steps=100)
-    fresh = DriftingVectorEnv("toy", "steady", total_steps=100, num_envs=2)
+        DriftingEnv("toy", "abrup", drift_steps=100)
+    fresh = DriftingVectorEnv("toy", "steady", drift_steps=100, num_envs=2)
     with pytest.raises(gymnasium.error.ResetNeeded):
         fresh.step(np.zeros((2, 2), np.float32))
     with pytest.raises(gymnasium.error.ResetNeeded):

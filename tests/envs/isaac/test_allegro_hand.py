@@ -81,14 +81,15 @@ def test_the_observation_is_the_table_index_by_index(task):
     assert not found.obs[:, 32:48].any()  # sensors that the reference never switches on
 
 
-def test_the_shorter_layout_of_omni_leaves_the_sensors_out(task):
-    omni, rng = AllegroHand("omni"), np.random.default_rng(0)
+def test_the_shorter_layouts_leave_the_sensors_out_or_all_velocities_too(task):
+    omni, slow, rng = AllegroHand("omni"), AllegroHand(observation="full_no_vel"), np.random.default_rng(0)
     qpos, qvel = rng.uniform(-1, 1, (3, 23)), rng.uniform(-1, 1, (3, 22))
     physics, memory = Physics(qpos=qpos, qvel=qvel), draws(task, 3)[:, 21:]
     memory = np.concatenate([memory, np.zeros((3, 1))], axis=-1)
-    full, short = (each.opening(np, physics, memory, IsaacParams())[0] for each in (task, omni))
+    full, short, still = (each.opening(np, physics, memory, IsaacParams())[0] for each in (task, omni, slow))
     np.testing.assert_array_equal(short, np.delete(full, range(32, 48), axis=1))
-    assert (full.shape, omni.obs_size, task.obs_size) == ((3, 88), 72, 88)
+    np.testing.assert_array_equal(still, np.delete(full, [*range(16, 48), *range(55, 61)], axis=1))
+    assert (full.shape, omni.obs_size, slow.obs_size, task.obs_size) == ((3, 88), 72, 50, 88)
 
 
 def test_the_model_has_the_hands_frames_limits_and_the_cubes_mass(task):

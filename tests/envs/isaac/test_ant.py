@@ -1,5 +1,7 @@
 """Ant against its definition, written down a second time."""
 
+import copy
+
 import mujoco
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from scipy.spatial.transform import Rotation
 
 import envs
 from envs.isaac.ant import Ant
-from envs.physics import batch
+from envs.physics import Physics, batch
 from tests.envs.isaac.common import mjx_run, params_of, random_actions, run, starts
 from tests.envs.isaac.walker import physics_of, root_numbers, wrench_of
 
@@ -61,7 +63,7 @@ def test_feet_feel_force_and_torque_in_their_own_frame(variant):
     task, rng = Ant(variant), np.random.default_rng(4)
     bodies = task.model.nbody
     frames, com = Rotation.random(bodies, random_state=3).as_matrix(), rng.normal(size=(bodies, 3))
-    forces = {task.table.foot_force: np.zeros((bodies, 6)), "subtree_com": com, "xmat": frames}
+    forces = {task.felt[0]: np.zeros((bodies, 6)), "subtree_com": com, "xmat": frames}
     forces["xpos"] = rng.normal(size=(bodies, 3))
     expected = []
     for foot in FEET:
@@ -84,6 +86,41 @@ def test_feet_of_a_resting_ant_carry_its_weight(task):
     weight = np.einsum("fij,fj->fi", frames, pushes[:, :3]).sum(0)
     np.testing.assert_allclose(weight, [0, 0, 9.81 * task.model.body_mass.sum()], atol=0.02)
     assert standing.obs[-1, 0, 0] > 0.31  # the legs hold it up without torque
+
+
+def test_feet_can_feel_all_that_acts_on_them_or_nothing(task):
+    """The net force is the change of momentum; of a foot at rest, none."""
+    net, h = Ant(foot_sensor="net"), 1e-5
+    model, feet = copy.copy(task.model), [task.model.body(foot).id for foot in FEET]
+    model.opt.timestep = h
+    data, rng = mujoco.MjData(model), np.random.default_rng(0)
+    data.qpos[2], data.qpos[7:], data.qvel[:] = 0.3, MIDDLE, rng.normal(size=14)
+    data.ctrl[:] = rng.uniform(-1, 1, 8)
+
+    def momenta():
+        places, jacobian = [], np.empty((3, model.nv))
+        for foot in feet:
+            mujoco.mj_jacBodyCom(model, data, jacobian, None, foot)
+            places.append(model.body_mass[foot] * jacobian @ data.qvel)
+        return np.array(places)
+
+    mujoco.mj_step(model, data, 3)
+    mujoco.mj_forward(model, data)
+    mujoco.mj_rnePostConstraint(model, data)
+    assert data.ncon
+    names = ("cfrc_ext", "cfrc_int", "xpos", "xipos", "subtree_com", "qpos", "qvel")
+    physics = Physics(xmat=data.xmat.reshape(1, -1, 3, 3).copy(), **{n: getattr(data, n)[None].copy() for n in names})
+    found = 10 * outcome(net, physics).obs[0, 28:52].reshape(4, 6)
+    before = momenta()
+    mujoco.mj_step(model, data)
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    force = np.einsum("fij,fj->fi", physics.xmat[0, feet], found[:, :3])
+    np.testing.assert_allclose(force, (momenta() - before) / h, atol=0.02 * np.abs(force).max())
+    assert np.abs(10 * run(net, np.zeros((400, 1, 8))).obs[-1, 0, 28:52]).max() < 1e-2
+    nothing = run(Ant(foot_sensor="zero"), random_actions(task, 20, 2)).obs
+    np.testing.assert_array_equal(nothing[..., 28:52], 0.0)
+    np.testing.assert_array_equal(nothing[..., :28], run(task, random_actions(task, 20, 2)).obs[..., :28])
 
 
 def test_forces_are_those_that_mujoco_computes_afterwards(task, monkeypatch):

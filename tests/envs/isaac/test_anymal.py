@@ -76,6 +76,9 @@ def test_the_downward_direction_is_turned_forward(task):
     pitched[3:7] = np.cos(0.15), 0, np.sin(0.15), 0  # nose down by 0.3 rad
     obs = result(task, placed(task, pitched), np.zeros(3)).obs[0]
     np.testing.assert_allclose(obs[6:9], [-np.sin(0.3), 0, -np.cos(0.3)], atol=1e-12)  # a sensor would read +sin
+    sensed = result(Anymal(true_gravity_obs=True), placed(task, pitched), np.zeros(3)).obs[0]
+    np.testing.assert_allclose(sensed[6:9], [np.sin(0.3), 0, -np.cos(0.3)], atol=1e-12)
+    np.testing.assert_array_equal(np.delete(sensed, [6, 7, 8]), np.delete(obs, [6, 7, 8]))
 
 
 def test_the_model_has_the_robots_mass_frames_and_joints(task):

@@ -200,6 +200,19 @@ def test_damping_is_live_and_gravity_inert(task):
     np.testing.assert_allclose(fields["dof_damping"], [7.0] + [0.0] * 9)
 
 
+def test_an_arm_that_feels_its_weight_hangs_lower_the_more_it_weighs(task):
+    heavy, still = FrankaCabinet(arm_gravity=True), np.zeros((60, 1, 9))
+    tips = []
+    for each, gravity in ((task, 1.0), (heavy, 0.8), (heavy, 1.2)):
+        stepped = Stepped(each, gravity=gravity)
+        stepped.along(still)
+        tips.append(kinematics(task, stepped.qpos[0]).body("hand").xpos[2])
+    sags = tips[0] - np.array(tips[1:])
+    np.testing.assert_allclose(sags, [0.8 * sags[1] / 1.2, sags[1]], rtol=0.05)  # servos are springs
+    assert 0.01 < sags[1] < 0.1
+    assert task.model.body_gravcomp.max() == 1.0
+
+
 def pull(task, distance):
     """Reach for the handle, pinch it and draw back by ``distance``: the opening and whether the episode ended."""
     stepped, model = Stepped(task), task.model

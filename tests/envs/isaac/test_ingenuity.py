@@ -142,6 +142,34 @@ def test_gravity_changes_the_flight_and_joint_damping_not_a_bit(task):
     assert envs.make("isaac_ingenuity").inert == ("joint_damping",)
 
 
+@pytest.mark.parametrize("factor", [0.7, 1.3])
+def test_a_rotational_drag_slows_the_spin_and_is_what_joint_damping_scales(factor):
+    engine, params = Engine(Ingenuity(rotational_drag=0.02)), params_of(1, joint_damping=factor)
+    rows = engine.start(noise_of(engine.task, 1), params)[1]
+    rows[:, engine.velocities] = [0, 0, 0, 0, 0, 5.0]
+    for _ in range(20):
+        rows = engine.step(rows, np.zeros((1, 6)), params).rows
+    spin = rows[0, engine.velocities][5]
+    assert spin == pytest.approx(5.0 * np.exp(-0.02 * factor * 0.2 / 0.0161117), rel=5e-3)
+
+
+def test_safe_targets_are_within_reach_of_the_one_before(task):
+    safe = Ingenuity(retarget_safe=True)
+    found = []
+    for each in (task, safe):
+        start = starts(each)
+        targets = start.memory[:, :-1].reshape(-1, TARGETS, 3)
+        ways = np.diff(np.concatenate([start.qpos[:, None, :3], targets], axis=1), axis=1)
+        found.append((targets, np.linalg.norm(ways, axis=-1)))
+    (plain, anywhere), (targets, near) = found
+    assert anywhere.max() > 10
+    assert near.max() < 7.5 + 1e-6
+    assert (near > 7.499).mean() < 0.02  # where no draw was near enough
+    np.testing.assert_allclose(targets.min((0, 1)), [-5, -5, 1], atol=0.02)
+    np.testing.assert_allclose(targets.max((0, 1)), [5, 5, 2], atol=0.02)
+    assert plain.shape == targets.shape
+
+
 def test_angular_speed_is_bounded(task):
     actions = np.tile([0.0, 1.0, 1.0, 0.0, -1.0, 1.0], (300, 2, 1))
     speeds = np.linalg.norm(run(task, actions).obs[..., 10:13] * np.pi, axis=-1)

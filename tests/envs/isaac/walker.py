@@ -15,7 +15,7 @@ def physics_of(
     com = rotation.apply(task.model.body_ipos[1])
     velocity = np.concatenate([np.asarray(linear, float) - np.cross(angular, com), rotation.inv().apply(angular)])
     nothing = {
-        task.table.foot_force: np.zeros((bodies, 6)),
+        **{name: np.zeros((bodies, 6)) for name in task.felt},
         "xpos": np.zeros((bodies, 3)),
         "xmat": np.tile(np.eye(3), (bodies, 1, 1)),
         "subtree_com": np.zeros((bodies, 3)),
@@ -54,5 +54,5 @@ def root_numbers(position, rotation, linear, angular, wrapped, angular_scale):
 def wrench_of(task, body, force, point, **fields):
     """``fields`` with a world force at a world point on ``body``, as MuJoCo accounts for it."""
     at = task.model.body(body).id
-    fields[task.table.foot_force][at] += [*np.cross(np.subtract(point, fields["subtree_com"][1]), force), *force]
+    fields[task.felt[0]][at] += [*np.cross(np.subtract(point, fields["subtree_com"][1]), force), *force]
     return fields

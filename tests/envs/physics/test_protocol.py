@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -264,6 +265,8 @@ def test_velocities_are_settled_after_every_sub_step(engine_name):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
+        # No plugin that comes with MuJoCo has a state of this kind.
+        ({"model": SimpleNamespace(npluginstate=1)}, "the state of plugins is not carried from step to step"),
         ({"substeps": 0}, "substeps must be at least 1; got 0"),
         ({"memory_size": -1}, "memory_size must not be negative; got -1"),
         ({"fields": ("xposs",)}, "unknown data field of task arm 'xposs'; did you mean 'xpos'"),

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import envs
+from envs.isaac import TASKS as ISAAC
+from envs.physics import Marker
 from envs.render import renderers, scene_of
 from envs.render.raster import SHAPES, Camera
 from envs.render.software import Software
-from envs.render.view import View
+from envs.render.view import View, aim
 
 SIZES = {"sphere": ".3", "capsule": ".15 .4", "ellipsoid": ".5 .2 .35", "cylinder": ".3 .25", "box": ".4 .15 .3"}
 BODIES = ("hopper", "halfcheetah", "walker2d", "ant", "humanoid")
@@ -142,6 +144,57 @@ def test_every_mujoco_task_is_drawn_without_gl_and_followed(name):
     assert np.nonzero(up)[0].mean() < np.nonzero(body)[0].mean() - 5
     assert (np.abs(far - picture).max(axis=-1) > 40).mean() < 0.01
     assert scene.rate == pytest.approx({"hopper": 125, "walker2d": 125, "humanoid": 1 / 0.015}.get(name, 20))
+
+
+@pytest.mark.parametrize("name", ISAAC)
+def test_every_isaac_task_is_framed(name):
+    task = envs.make(name, engine="mujoco")
+    scene, state = scene_of(task, 160, "software"), started(task)
+    picture = scene.draw([state], task.params).astype(int)
+    scene.renderer.solids = []
+    body = np.abs(scene.draw([state], task.params) - picture).max(axis=-1) > 20  # and its shadow
+    assert 0.004 < body.mean() < 0.4
+    rows, columns = np.nonzero(body)
+    assert 40 < columns.mean() < 120
+    assert 30 < rows.mean() < 90
+    assert not body[[0, -1]].any()
+    assert not body[:, [0, -1]].any()
+
+
+@pytest.mark.parametrize(("name", "seen"), [("isaac_ingenuity", 0.001), ("isaac_allegro_hand", 0.01)])
+def test_goals_that_are_no_part_of_the_model_are_drawn(name, seen):
+    task = envs.make(name, engine="mujoco")
+    scene, physical = scene_of(task, 160, "software"), task.env.engine.task
+    with_goal, another = (
+        scene.renderer.draw(physical.model.qpos0, physical.markers(np.full(physical.memory_size, x))) for x in (0.5, 1)
+    )
+    assert (np.abs(with_goal.astype(int) - another).max(axis=-1) > 20).mean() > seen
+
+
+def test_a_camera_without_a_height_sees_torso_and_goal():
+    rng, view = np.random.default_rng(0), View(1.0, None, 60.0, -12.0)
+    camera = Camera(160, 120, view.azimuth, view.elevation)
+    for _ in range(20):
+        torso, place = rng.uniform(-5, 5, (2, 3))
+        lookat, distance = aim(view, torso, [Marker("sphere", None, place, None, None)])
+        pixels, depth = camera.project(np.array([torso, place]), camera.stand(lookat, distance))
+        assert (depth > 0).all()
+        assert (np.abs(pixels - [80, 60]) < [80, 60]).all()
+    np.testing.assert_array_equal(aim(View(2.0, 0.7, ahead=0.5), np.array([1.0, 2.0, 3.0]), [])[0], [1.5, 2.0, 0.7])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["isaac_ant", "isaac_allegro_hand"])
+def test_mujocos_own_renderer_shows_the_same(name):
+    """Where it works; where it does not, the software renderer stands in."""
+    task = envs.make(name, engine="mujoco")
+    pictures = []
+    for renderer in ("software", "auto"):
+        scene = scene_of(task, 160, renderer)
+        pictures.append(scene.draw([started(task)], task.params).reshape(30, 4, 40, 4, 3).mean(axis=(1, 3)))
+        scene.close()
+    assert np.corrcoef(*map(np.ravel, pictures))[0, 1] > 0.85
+    assert np.abs(pictures[0] - pictures[1]).mean() < 30
 
 
 @pytest.mark.parametrize(("name", "size"), [("toy", 2), ("toy_multigoal_classic", 2), ("pendulum", 1)])

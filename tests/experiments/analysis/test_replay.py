@@ -17,14 +17,16 @@ STEPS, EVALUATIONS = 3200, 50
 
 
 METHODS = ["PPO+AES[lambda_max=2]", "PPO+AES[kappa=0.3,lambda_max=0.4]", "PPO+AES-R"]
-TRAINED_WITH = dict(zip(METHODS, ("aes", "aes", "aes_r"), strict=True))
+METHODS += ["PPO+fixed+refresh+rate[refresh.threshold=1.05]"]
+TRAINED_WITH = dict(zip(METHODS[:3], ("aes", "aes", "aes_r"), strict=True))
+RESPONDING = "fixed:base=0.07+refresh+rate"
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """PPO on a small network, which compiles fastest; the README's and the command line's tests replay SAC."""
     directory = tmp_path_factory.mktemp("replay") / "study"
-    names = "aes:lambda_max=2,aes:kappa=0.3:lambda_max=0.4,aes_r"
+    names = "aes:lambda_max=2,aes:kappa=0.3:lambda_max=0.4,aes_r,fixed+refresh:threshold=1.05+rate"
     config = make_config(task="toy", carriers="ppo", schedules=names, patterns="abrupt", seeds="1:2", steps=STEPS)
     own = config.settings["ppo"]
     settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
@@ -36,7 +38,9 @@ def study(tmp_path_factory):
 @pytest.fixture(scope="module")
 def replayed(study):
     out = study.parent / "out"
-    assert main(["replay", str(study), "--schedules", "aes,aes_r,fixed:base=0.07", "--out", str(out)]) == 0
+    assert (
+        main(["replay", str(study), "--schedules", f"aes,aes_r,fixed:base=0.07,{RESPONDING}", "--out", str(out)]) == 0
+    )
     return out
 
 
@@ -87,8 +91,9 @@ def test_the_folder_holds_weights_summary_and_a_figure_per_carrier_and_pattern(r
     assert sorted(p.name for p in replayed.iterdir()) == names
     assert not [p for p in replayed.parent.iterdir() if p.name.startswith(".")]
     frame = pl.read_parquet(replayed / "weights.parquet")
-    assert frame.height == 3 * 2 * 3  # methods, seeds, schedules
-    assert frame.null_count().sum_horizontal().item() == 0
+    assert frame.height == 4 * 2 * 4  # methods, seeds, schedules
+    assert frame.drop("refresh", "refresh_actor", "rate").null_count().sum_horizontal().item() == 0
+    assert frame["rate"].null_count() == 4 * 2 * 3
     fixed = frame.filter(replayed="fixed:base=0.07")
     assert np.unique(np.concatenate(fixed["weight"].to_list())).tolist() == [np.float32(0.07)]
 
@@ -96,12 +101,24 @@ def test_the_folder_holds_weights_summary_and_a_figure_per_carrier_and_pattern(r
 def test_the_summary_shows_the_trained_weight_beside_the_replayed_ones(replayed):
     lines = [line for line in (replayed / "summary.md").read_text().splitlines() if line.startswith("| abrupt")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert len(cells) == 3 * 4
+    assert len(cells) == 4 * 5
     table = {(method, name): numbers for _, method, name, _, *numbers in cells}
     for method, own in TRAINED_WITH.items():
-        assert table[method, "trained"] == table[method, own]
-        assert table[method, "fixed:base=0.07"] == ["0.07", "0.0 %", "0.0 %", "0.0 %"]
+        assert table[method, "trained"][:4] == table[method, own][:4]
+        assert table[method, "fixed:base=0.07"] == ["0.07", "0.0 %", "0.0 %", "0.0 %", "–", "–"]
     assert table["PPO+AES-R", "aes"][2] == "100.0 %"  # at PPO's lambda_max
+
+
+def test_levers_replayed_on_the_runs_own_proxies_are_those_it_trained_with(study, replayed):
+    """Refreshes are counted where they fall due; training does them at the end of the rollout."""
+    weights, curves = pl.read_parquet(replayed / "weights.parquet"), pl.read_parquet(study / "curves.parquet")
+    for row in weights.filter(method=METHODS[3], replayed=RESPONDING).iter_rows(named=True):
+        trained = curves.filter(method=METHODS[3], seed=row["seed"]).sort("step")[1:]
+        every = len(row["rate"]) // EVALUATIONS
+        in_force = np.r_[1.0, row["rate"][:-1]].reshape(EVALUATIONS, every).mean(1)
+        np.testing.assert_allclose(in_force, trained["rate_factor"].to_numpy(), rtol=1e-4)
+        assert np.sum(np.array(row["refresh"]) > 0) == trained["refreshes"].sum() >= 1
+        assert set(row["weight"]) == {np.float32(0.07)}
 
 
 def test_nothing_is_overwritten(study, replayed, capsys):
@@ -122,6 +139,9 @@ def test_nothing_is_overwritten(study, replayed, capsys):
         (["--schedules", "aes:proxy=td_mean"], ["td_mean/update", "recorded: td_quantile/fresh, td_quantile/update"]),
         (["--schedules", "aes:q=0.5"], ["quantile was measured while training", "q cannot be varied"]),
         (["--schedules", "aes:coupling=1"], ["coupling", "takes training"]),
+        (["--schedules", "fixed:signal=oracle+rate"], ["of its signal 'oracle'", "true drift"]),
+        (["--schedules", "fixed+window"], ["response 'window' cannot be used with carrier 'ppo'", "no replay"]),
+        (["--schedules", "permuted:of=aes"], ["control 'permuted' plays a record"]),
         (["--schedules", "aes", "--methods", "PPO+AESR"], ["unknown method 'PPO+AESR'", "'PPO+AES-R'?"]),
     ],
 )
@@ -169,4 +189,4 @@ def test_a_diverged_run_is_replayed_but_counts_in_no_mean(copied):
 def test_all_means_everything_that_can_be_replayed(copied):
     assert main(["replay", str(copied), "--schedules", "all", "--methods", "PPO+AES-R"]) == 0
     names = {*pl.read_parquet(copied / "replay" / "weights.parquet")["replayed"]}
-    assert names == {"fixed", "linear", "aes", "aes_prior", "aes_d", "aes_m", "aes_r"}
+    assert names == {"fixed", "linear", "aes", "aes_prior", "aes_d", "aes_m", "aes_r", "aes_c"}

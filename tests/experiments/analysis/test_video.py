@@ -119,6 +119,18 @@ def test_both_sides_start_alike_and_differ_in_nothing_but_the_drift(study, tmp_p
     assert seen.note == "policy after 3,200 of 3,200 steps, acting without noise"
 
 
+def test_of_a_steady_run_one_episode_is_shown(trained, tmp_path, monkeypatch):
+    arguments = ask(trained.directory, pattern="steady", steps=3, out=tmp_path / "a.gif")
+    seen = shown(monkeypatch, arguments)
+    (panel,) = seen.panels
+    assert seen.title == "toy   PPO+AES   steady, seed 3"
+    assert (panel.heading, panel.drift) == ("no drift", "goal offset (0.00, 0.00)")
+    with Image.open(video.run(arguments)) as gif:
+        assert (gif.n_frames, gif.size[0]) == (4, 160 + 2 * 4)
+    only = dataclasses.replace(trained.config, patterns=("steady",))
+    assert video._choose(only, ask(trained.directory))[1] == "steady"
+
+
 @pytest.mark.parametrize(("pattern", "apart"), [("linear", 0.5), ("periodic", 0.5)])
 def test_a_gradual_drift_is_shown_where_it_went_farthest(pattern, apart):
     world = World(envs.make("toy"), 1000)
@@ -179,7 +191,7 @@ def refused(arguments, *texts):
     [
         ({"method": "PPO+AESR"}, "unknown method of this study 'PPO+AESR'; did you mean 'PPO+AES-R'?"),
         ({"pattern": "abrubt"}, "unknown pattern of this study 'abrubt'; did you mean 'abrupt'?"),
-        ({"pattern": "steady"}, "pattern 'steady' has no change to show; the study's others: abrupt"),
+        ({"pattern": "steady", "change": 1}, "pattern 'steady' has no change to show; the study's others: abrupt"),
         ({"seed": 7}, "the study has no seed 7; the nearest is 4"),
         ({"change": 5}, "--change must be between 1 and 4"),
         ({"steps": 51}, "--steps must be between 1 and 50"),

@@ -9,6 +9,7 @@ import sys
 import polars as pl
 import pytest
 
+import envs
 from experiments.cli import main
 from experiments.study.config import config_from_json, make_config, parse_seeds
 
@@ -58,6 +59,13 @@ def test_bad_arguments_exit_with_2_and_say_what_is_allowed(tmp_path, capsys, wor
     for part in parts:
         assert part in text
     assert not (tmp_path / "new" / "curves.parquet").exists()
+
+
+def test_a_task_without_drift_is_steady(tmp_path, capsys, monkeypatch):
+    still = envs.make("toy")._replace(name="still", channels=(), apply_drift=lambda params, values: params)
+    monkeypatch.setitem(envs.TASKS, "still", still)
+    assert run("--out", tmp_path / "new", "--task", "still", "--patterns", "all") == 2
+    assert "task 'still' has no drift channel, so its pattern is steady; got 'abrupt'" in sentence(capsys)
 
 
 def test_an_unknown_option_exits_with_2(tmp_path, capsys):

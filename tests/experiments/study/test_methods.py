@@ -48,11 +48,49 @@ def test_an_entry_carries_its_own_proxy_source_and_numbers():
         ("aes:kappa", r"an option of a schedule is NAME=VALUE.* got 'kappa'"),
         ("aes:kappa=1:kappa=2", "each given once; got 'kappa=2'"),
         ("aes:coupling=2", "option 'coupling' is 0 or 1"),
+        ("aes+windw", "unknown response 'windw'; did you mean 'window'"),
+        ("aes+window:size=3", "response 'window' has no option 'size'; allowed: power"),
+        ("aes+window:power=-1", "option 'power' of response 'window' must be finite and at least 0; got -1"),
+        ("aes+refresh:strength=2", r"option 'strength' of response 'refresh' must be in \[0, 1\]; got 2"),
+        ("aes+window+window", "response 'window' is given twice"),
+        ("aes:signal=oracle", "option 'signal' says what drives responses, and 'aes:signal=oracle' has none"),
+        ("aes:signal=oracle+reset", "has none that reads a signal"),
+        ("aes:signal=auto+window", "schedule 'auto' has no ratio that could turn levers; signals: aes_r, oracle"),
+        ("fixed:kappa=1+window", "schedule 'fixed' has no option 'kappa'; allowed: .*gain"),
     ],
 )
 def test_a_wrong_entry_is_refused_with_what_is_allowed(text, message):
     with pytest.raises((ValueError, KeyError), match=message):
         parse_entry(text)
+
+
+def test_an_entry_carries_its_responses_and_what_drives_them():
+    entry = parse_entry("fixed:base=1e+0:signal=oracle+refresh:strength=5e-1:actor=0+window")
+    assert (entry.schedule, entry.signal, entry.responses) == ("fixed", "oracle", ("window", "refresh"))
+    assert dict(entry.values) == {"base": 1.0, "refresh.strength": 0.5, "refresh.actor": 0.0}
+
+
+def test_methods_are_named_by_their_responses_and_swept_like_schedules():
+    config = config_of(
+        schedules="baseline+window,fixed:gain=4+window,aes_r+window+rate:power=0.5,fixed:signal=oracle+window,oracle+forget",
+        sweep=("window.power=1,2",),
+    )
+    assert names(config, "sac") == [
+        "SAC+window[window.power=1]",
+        "SAC+window",
+        "SAC+fixed+window[gain=4,window.power=1]",
+        "SAC+fixed+window[gain=4]",
+        "SAC+AES-R+window+rate[rate.power=0.5,window.power=1]",
+        "SAC+AES-R+window+rate[rate.power=0.5]",
+        "SAC+fixed+window[window.power=1,signal=oracle]",
+        "SAC+fixed+window[signal=oracle]",
+        "SAC+oracle+forget",
+    ]
+    drivers = {m.rule: m.signal.schedule for m in methods_of(config, "sac")}
+    assert drivers["auto+window"] == drivers["aes_r+window+rate"] == "aes_r"
+    assert drivers["oracle+forget"] == "oracle"
+    check(config)
+    assert config_from_json(config.to_json()).schedules == config.schedules
 
 
 def test_methods_are_named_by_what_differs_from_the_preset():
@@ -86,6 +124,8 @@ def test_an_axis_multiplies_what_an_entry_leaves_open():
     [
         ("sql", "auto", "schedule 'auto' cannot be used with carrier 'sql': .*no density"),
         ("sql", "aes_r_auto", "schedule 'aes_r_auto' cannot be used with carrier 'sql'"),
+        ("ppo", "aes_r+window", "response 'window' cannot be used with carrier 'ppo': it keeps no replay"),
+        ("ppo", "fixed:proxy=critic_drift+rate", "proxy 'critic_drift' cannot be used with carrier 'ppo'"),
         ("ppo", "aes:proxy=critic_drift:source=fresh", "proxy 'critic_drift' cannot be used with carrier 'ppo'"),
     ],
 )
@@ -110,6 +150,17 @@ def test_carriers_with_other_numbers_of_environments_share_horizon_and_drift():
 def test_a_configuration_with_options_survives_its_file():
     config = study_config("ablation")
     assert config_from_json(config.to_json()) == dataclasses.replace(config, settings=config.to_json()["settings"])
+
+
+def test_what_a_study_measures_and_normalises_stands_in_its_configuration_only_if_it_does():
+    plain, full = config_of("sac,ppo"), config_of("sac,ppo", layer_norm=True, plasticity=True, counterfactual=True)
+    assert not {"plasticity", "counterfactual", "controls"} & set(plain.to_json())
+    assert all(own["config"]["layer_norm"] for own in full.settings.values())
+    assert config_from_json(full.to_json()).plasticity
+    assert config_from_json(full.to_json()).counterfactual
+    assert names(config_of(sweep=("weight_decay=0,0.01",)), "sac")[:2] == ["SAC", "SAC[weight_decay=0.01]"]
+    with pytest.raises(ValueError, match=r"weight_decay must lie in \[0, 1\]; got 3"):
+        check(config_of(sweep=("weight_decay=3",)))
 
 
 @pytest.mark.parametrize("name", list(STUDIES))

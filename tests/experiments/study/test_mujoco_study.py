@@ -15,11 +15,13 @@ from aesjax.lab.driver import Interrupted, Plan, run_sweep
 from aesjax.lab.sweep import Waves, compile_program
 from agents import CARRIERS
 from envs.mujoco import TASKS
-from experiments.bench import physics
+from experiments.bench import timing
+from experiments.bench.physics import named
 from experiments.cli import main
 from experiments.presets import PRESETS
 from experiments.study.build import build_part, check
 from experiments.study.config import config_from_json, make_config
+from experiments.study.train import _statuses
 
 CHUNK = 64
 
@@ -47,6 +49,12 @@ def test_the_paper_preset_has_the_published_numbers():
     assert (hopper["sql"].base, ant["sql"].base) == (1 / 30, 1 / 300)
     assert (hopper["meow"].base, ant["meow"].base) == (0.25, 0.05)
     assert ant["meow"].hyper["tau"] == 0.0001
+    warmups = {task: study(task, carriers="sac,meow", preset="mujoco-paper").warmup_of for task in TASKS}
+    assert {of("sac") for of in warmups.values()} == {5_000}
+    long = {"halfcheetah", "walker2d"}
+    assert {task: of("meow") for task, of in warmups.items()} == {t: 10_000 if t in long else 5_000 for t in TASKS}
+    walker = study("walker2d", carriers="sac,meow", preset="mujoco-paper", seeds="1")
+    assert [walker.steps - build_part(walker, carrier).updates for carrier in walker.carriers] == [5_000, 10_000]
     assert hopper["ppo"].base == 2.29519e-3
     assert hopper["sac"].config["actor_delay"] == 2
     assert PRESETS["halfcheetah"]["mujoco-paper"].carriers["meow"].config["log_sigma_max"] == 2.0
@@ -60,10 +68,11 @@ def test_a_rollout_that_must_shrink_keeps_about_its_minibatches():
 
 
 def test_the_options_of_the_task_are_part_of_the_configuration():
-    config = study(options={"engine": "mujoco", "observation": "v4", "channels": ("geom_friction",)})
+    config = study("ant", options={"engine": "mujoco", "observation": "v4", "channels": ("geom_friction",)})
     task = config_from_json(config.to_json()).build_task()
     assert [channel.name for channel in task.channels] == ["geom_friction"]
-    assert config.fingerprint() != study().fingerprint()
+    assert task.env.spec.obs_size == 27
+    assert config.fingerprint() != study("ant").fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -71,8 +80,10 @@ def test_the_options_of_the_task_are_part_of_the_configuration():
     [
         (["--task", "hoper"], "did you mean 'hopper'"),
         (["--task", "hopper", "--engine", "bullet"], "engine must be one of auto, mujoco, mjx; got 'bullet'"),
+        (["--task", "hopper", "--observation", "v4"], "hopper observes the same in v4 and v5"),
         (["--task", "hopper", "--channels", "mass"], "body_mass"),
         (["--task", "hopper", "--preset", "mujoco-quik"], "did you mean 'mujoco-quick'"),
+        (["--task", "isaac_ant", "--observation", "v4"], "time_limit, foot_sensor; got observation"),
         (["--task", "toy", "--engine", "mjx"], "task 'toy' has no options; got engine"),
     ],
 )
@@ -127,17 +138,38 @@ def test_a_stopped_study_resumes_to_the_same_numbers_and_logs_what_drifts(tmp_pa
     assert np.isfinite(whole["return_mean"].to_numpy()).all()
 
 
+def test_simulations_given_up_stand_in_the_manifest():
+    runs = {"task": "hopper", "method": "SAC", "pattern": "steady", "seed": [1, 1, 2, 2], "step": [0, 8, 0, 8]}
+    logged = {"simulation_faults": [None, 0.0, None, 3.0], "diverged_at": -1.0, "reason": 0, "return_mean": 1.0}
+    statuses = _statuses(pl.DataFrame(runs | logged), 2)
+    assert [(s["seed"], s["status"], s.get("simulation_faults")) for s in statuses] == [
+        (1, "finished", None),
+        (2, "finished", 3),
+    ]
+
+
 def test_the_physics_benchmark_counts_steps(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(physics, "TARGET_SECONDS", 0.05)
+    monkeypatch.setattr(timing, "TARGET_SECONDS", 0.05)
     out = tmp_path / "bench.json"
-    assert (
-        main(["bench", "--physics", "hopper", "--envs", "4", "--rounds", "2", "--no-training", "--out", str(out)]) == 0
-    )
-    (case,) = json.loads(out.read_text())["cases"]
-    assert set(case["medians"]) == {"raw_batch", "mujoco", "gymnasium"}
-    assert min(case["medians"].values()) > 100
-    assert 0.01 < case["ratios"]["mujoco_over_raw_batch"]["median"] < 1.5
+    words = ["--physics", "hopper,isaac_ingenuity", "--envs", "4,6", "--rounds", "2", "--no-training"]
+    assert main(["bench", *words, "--out", str(out)]) == 0
+    cases = json.loads(out.read_text())["cases"]
+    assert [(case["task"], case["envs"]) for case in cases] == [
+        (task, copies) for task in ("hopper", "isaac_ingenuity") for copies in (4, 6)
+    ]
+    for case in cases:
+        once = {"gymnasium"} if (case["task"], case["envs"]) == ("hopper", 4) else set()
+        assert set(case["medians"]) == {"raw_batch", "mujoco"} | once
+        assert min(case["medians"].values()) > 100
+        assert 0.01 < case["ratios"]["mujoco_over_raw_batch"]["median"] < 1.5
     assert "mujoco_over_gymnasium" in capsys.readouterr().out
+
+
+def test_a_family_is_all_its_tasks():
+    isaac = tuple(name for name in envs.TASKS if name.startswith("isaac_"))
+    assert named("mujoco") == tuple(TASKS)
+    assert set(named("isaac")) == set(isaac)
+    assert named("hopper,all") == (*TASKS, *named("isaac"))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +177,8 @@ def test_the_physics_benchmark_counts_steps(tmp_path, monkeypatch, capsys):
     [
         (["--physics", "hoper"], "did you mean 'hopper'"),
         (["--physics", "hopper", "--engines", "bullet"], "--engines must name some of mujoco, mjx"),
-        (["--physics", "hopper", "--envs", "3"], "positive multiple of the 2 devices"),
+        (["--physics", "hopper", "--envs", "4,3"], "positive multiple of the 2 devices; got '4,3'"),
+        (["--physics", "hopper", "--envs", "4,x"], "positive multiple of the 2 devices; got '4,x'"),
         (["--physics", "hopper", "--sbx", "--no-training"], "--sbx compares training"),
         (["--physics", "hopper", "--rounds", "0"], "--rounds must be at least 1"),
     ],

@@ -1,12 +1,15 @@
 """Finding what lives outside the repository: by module:name, by entry point, and again from a configuration."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
 import envs
 from aesjax.registry import UnknownNameError
+from aesjax.responses import RESPONSES
 from aesjax.schedules import PROXIES, SCHEDULES
 from agents import CARRIERS
 from experiments.cli import main
@@ -21,6 +24,7 @@ MODULE = '''
 import jax.numpy as jnp
 from aesjax import EntropySchedule, declare, schedules
 from aesjax.schedules.rule import start
+from aesjax.responses import RESPONSES
 from agents import CARRIERS
 from envs import make
 from envs.patterns import Pattern
@@ -47,6 +51,9 @@ def hold(channel, leg):
 HOLD = Pattern(hold, jumps=True, holds=True)
 CARRIER = CARRIERS["sac"]._replace(label="SAK", weight=0.07)
 
+SLOW = RESPONSES["rate"]._replace(summary="slow")
+BRAKE = SLOW._replace(lever="brake")
+
 def line():
     return make("toy")._replace(name="line", description="the toy by another name")
 '''
@@ -55,7 +62,7 @@ def line():
 @pytest.fixture
 def outside(tmp_path, monkeypatch, request):
     """A module called ``elsewhere_N`` in the current directory; whatever is registered is forgotten afterwards."""
-    for registry in (SCHEDULES, PROXIES, CARRIERS):
+    for registry in (SCHEDULES, RESPONSES, PROXIES, CARRIERS):
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     kept = [(registry, dict(registry)) for registry in (envs.TASKS, envs.PATTERNS)]
     monkeypatch.setattr(plugins, "_ORIGINS", {})
@@ -99,7 +106,7 @@ def offer(folder, module, version="1.2"):
 @pytest.mark.parametrize(
     ("kind", "attribute"),
     [("schedule", "half"), ("proxy", "td_max"), ("pattern", "HOLD"), ("pattern", "hold"), ("carrier", "CARRIER"),
-     ("task", "line")],
+     ("task", "line"), ("response", "SLOW")],
 )  # fmt: skip
 def test_every_kind_is_found_by_module_and_attribute(outside, kind, attribute):
     name = f"{outside}:{attribute}"
@@ -115,6 +122,27 @@ def test_a_colon_in_an_entry_separates_names_from_options(outside):
     assert parse_entry(f"aes:proxy={outside}:td_max:kappa=2").proxy == f"{outside}:td_max"
     with pytest.raises(ValueError, match="an option of a schedule is NAME=VALUE"):
         parse_entry("aes:kappa")
+
+
+def test_a_response_from_elsewhere_has_options_and_stands_in_the_configuration(outside):
+    entry = parse_entry(f"aes_r+window+{outside}:SLOW:power=0.5")
+    assert entry.responses == ("window", f"{outside}:SLOW")
+    config = study(schedules=f"aes_r+{outside}:SLOW:power=0.5", sweep=(f"{outside}:SLOW.power=0.5,2",))
+    assert config.plugins["response"][f"{outside}:SLOW"]["object"] == f"{outside}:SLOW"
+    assert methods_of(config, "sac")[0].name == f"SAC+AES-R+{outside}:SLOW[{outside}:SLOW.power=0.5]"
+    check(config)
+    for attribute, says in (("BRAKE", "turns 'brake'; levers: window, refresh, rate"), ("HOLD", "must be a Resp")):
+        with pytest.raises(ValueError, match=says):
+            parse_entry(f"aes_r+{outside}:{attribute}")
+
+
+def test_the_response_that_the_documentation_shows_works(outside):
+    text = (Path(__file__).parents[3] / "docs" / "responses.md").read_text()
+    name, body = re.search(r"```python\n# (\S+)\n(.*?)```", text, flags=re.DOTALL).groups()
+    Path(name).write_text(body)
+    typed = re.search(r"aes_r\+halving:SLOWER\S*", text).group()
+    assert methods_of(study(schedules=typed), "sac")[0].values == (("halving:SLOWER.factor", 0.3),)
+    sys.modules.pop("halving")
 
 
 @pytest.mark.parametrize(
@@ -169,7 +197,7 @@ def test_a_configuration_says_where_things_came_from_and_finds_them_again(outsid
     assert set(config.plugins) == {"schedule", "pattern", "carrier", "proxy"}
     assert config.settings[f"{outside}:CARRIER"]["base"] == 0.07
     text = json.dumps(config.to_json())
-    for registry in (SCHEDULES, PROXIES, CARRIERS):
+    for registry in (SCHEDULES, RESPONSES, PROXIES, CARRIERS):
         registry._entries.pop(f"{outside}:half", None)
     envs.PATTERNS.pop(f"{outside}:HOLD")
     assert config_from_json(json.loads(text)).fingerprint() == config.fingerprint()

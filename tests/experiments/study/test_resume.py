@@ -15,17 +15,26 @@ import time
 import pytest
 
 # The task without an oracle, whose solution is not what is tested here.
-WORDS = ["--task", "toy_multigoal_classic", "--schedules", "baseline,aes_r", "--patterns", "abrupt"]
+WORDS = ["--task", "toy_multigoal_classic", "--patterns", "abrupt"]
+WORDS += ["--schedules", "baseline,aes_r,aes_r+window+refresh:threshold=1.05+rate"]
 WORDS += ["--seeds", "1:2", "--steps", "4000", "--no-report"]
 
 
-def command(folder, *more):
+# Legs on the ground, on MuJoCo's C engine; twenty steps are enough to come down and to begin anew.
+CONTACTS = """
+from functools import partial
+from envs.isaac import build
+ant = partial(build, "isaac_ant", engine="mujoco", time_limit=20)
+"""
+
+
+def command(folder, *more, words=WORDS):
     code = "import sys; from experiments.cli import main; sys.exit(main(sys.argv[1:]))"
-    return [sys.executable, "-c", code, "run", "--out", str(folder), *WORDS, "--checkpoint-seconds", "0.3", *more]
+    return [sys.executable, "-c", code, "run", "--out", str(folder), *words, "--checkpoint-seconds", "0.3", *more]
 
 
-def finish(folder, *more):
-    return subprocess.run(command(folder, *more), capture_output=True, text=True, timeout=300)
+def finish(folder, *more, words=WORDS):
+    return subprocess.run(command(folder, *more, words=words), capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +46,16 @@ def whole(tmp_path_factory):
     return folder, time.monotonic() - began
 
 
-def checkpoints(folder):
-    place = folder / "checkpoints" / "sac"
+def checkpoints(folder, carrier="sac"):
+    place = folder / "checkpoints" / carrier
     return sorted(p.name for p in place.iterdir() if p.name.isdigit()) if place.exists() else []
 
 
-@pytest.fixture(scope="module")
-def killed(whole, tmp_path_factory):
+def kill(folder, carrier="sac", words=WORDS):
     """A study ended by SIGKILL at a random moment after its first two checkpoints."""
-    folder = tmp_path_factory.mktemp("killed") / "study"
-    process = subprocess.Popen(command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command(folder, words=words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 200
-    while len(checkpoints(folder)) < 2 and process.poll() is None:
+    while len(checkpoints(folder, carrier)) < 2 and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     time.sleep(random.uniform(0.0, 0.5))
@@ -56,6 +63,11 @@ def killed(whole, tmp_path_factory):
     process.wait()
     assert not (folder / "curves.parquet").exists()
     return folder
+
+
+@pytest.fixture(scope="module")
+def killed(whole, tmp_path_factory):
+    return kill(tmp_path_factory.mktemp("killed") / "study")
 
 
 def copy_of(folder, tmp_path):
@@ -70,6 +82,19 @@ def test_a_killed_study_resumes_to_the_same_curves(whole, killed, tmp_path):
         assert (folder / name).read_bytes() == (whole[0] / name).read_bytes()
     statuses = [json.loads((f / "manifest.json").read_text())["runs"] for f in (folder, whole[0])]
     assert statuses[0] == statuses[1]
+
+
+@pytest.mark.slow
+def test_a_killed_study_with_contacts_resumes_to_the_same_curves(tmp_path, monkeypatch):
+    (tmp_path / "contacts.py").write_text(CONTACTS)
+    monkeypatch.chdir(tmp_path)
+    words = ["--task", "contacts:ant", "--carriers", "ppo", "--schedules", "aes_r", "--patterns", "abrupt"]
+    words += ["--seeds", "1", "--steps", "2400", "--no-report"]
+    whole, folder = tmp_path / "whole", kill(tmp_path / "killed", "ppo", words)
+    for result in (finish(whole, words=words), finish(folder, "--resume", words=words)):
+        assert result.returncode == 0, result.stderr
+    for name in ("curves.parquet", "streams.parquet"):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
 
 
 @pytest.mark.slow

@@ -1,0 +1,195 @@
+"""`aes_c`: the base weight, raised while a change detector with a bounded rate of false alarms sees an excess."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aesjax.schedules.rule import base_init, base_update, bounded_above_base, start
+from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
+
+__all__ = ["ChangeMemory", "aes_c", "compensator"]
+
+TINY, LARGE = (float(x) for x in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
+BET = 0.5  # lambda: standard deviations become nats
+MEMORY = 64  # blocks that location and scale remember
+SPAN = 5  # a level's scale looks at blocks up to 2**SPAN times its own: autocorrelation that long is seen
+WARM = 96  # blocks of a level before it is tested: three of the longest blocks that its scale looks at
+FARTHEST = 10.0  # standard deviations; an alarm takes three observations, however large they are
+CAP = 6.0  # nats above the threshold that evidence may grow to: so much later than the excess it ends
+FLOOR = 1e-3  # smallest standard deviation of a log proxy
+
+
+class ChangeMemory(NamedTuple):
+    """Memory of `aes_c`; L levels are tested, K = L + 5 are measured, level j in blocks of ``2**j`` observations."""
+
+    unit: Array  # () float32, the first observation; logarithms are taken relative to it
+    last: Array  # () float32, the newest observation
+    seen: Array  # () int32, observations so far
+    total: Array  # (K,) float32, sum of the log proxies of the unfinished block
+    before: Array  # (2, K) float32, the last two finished block means, the newer one first
+    location: Array  # (K,) float32, running mean of the block means
+    spread: Array  # (K,) float32, running variance of a block mean, from differences of every second one
+    evidence: Array  # (L,) float32, nats of the CUSUM
+    excess: Array  # (L,) float32, running mean of the newest block means above the location
+    base: Any  # state of the base schedule, None for a number
+
+
+def compensator(levels: int) -> np.ndarray:
+    r"""What evidence pays per block, nats: ``log E exp(z/2)`` for the mean z of ``2**j`` standard exponentials.
+
+    The logarithm of a proxy with a power-law tail is exponential, whatever the power, and the mean of more of them is
+    closer to Gaussian: ``psi_j = n (-x - log(1 - x))`` with ``n = 2**j``, ``x = 1/(2 sqrt(n))``; .193 to .125.
+    """
+    n = 2.0 ** np.arange(levels)
+    x = BET / np.sqrt(n)
+    return n * (-x - np.log1p(-x))
+
+
+def aes_c(
+    proxy: Proxy,
+    base: Array | float | EntropySchedule,
+    updates: Array | float,
+    *,
+    threshold: Array | float = 11.4,
+    gain: Array | float = 2.0,
+    r_max: Array | float = 5.0,
+    e_max: Array | float = 8.0,
+    lambda_max: Array | float = 1.0,
+    longest_memory: Array | float = 0.25,
+    levels: int = 8,
+) -> EntropySchedule:
+    r"""The base weight, raised by the proxy's excess over its location once a CUSUM in the log domain says "changed".
+
+    An observation is a finite, positive proxy that differs from the last one: zeros say nothing, and on-policy carriers
+    show one rollout's proxy to many updates. On blocks of ``2**j`` observations, j = 0 ... levels - 1, with b the mean
+    of the log proxy in a block::
+
+        z    = clip((b - m) / s, -10, 10)
+        S    = clip(S + z/2 - psi_j, 0, threshold + 6)            # after 96 blocks; psi_j: `compensator`
+        u    = u + (z s - u) / 4
+        m    = m + eta clip(b - m, -3s, 3s)                       # eta = max(1/k, 1/64), k blocks so far
+        V    = V + eta (min((b - b'')^2 / 2, 9V) - V)             # b'' the block before the last
+        s^2  = max_{i <= 5} 2^i V_{j+i} (1 + 4/k)
+        E    = max_j [S_j >= threshold] clip(exp(u_j) - 1, 0, e_max)
+        lam  = base * min(sqrt(1 + gain E), r_max)
+
+    m does not follow what may be a change while it is being weighed: a quarter of eta for
+    ``threshold/4 < S < threshold``. Once the alarm is given m moves on, u falls to zero, and the weight returns to the
+    base. s is the standard deviation of a *sum* of blocks (a long-run variance), so that neighbours that resemble each
+    other are not counted as independent evidence.
+
+    False alarms. Write ``X = z/2 - psi``. Where block means are independent, m and s their mean and standard deviation,
+    and their moment generating function at 1/2 at most that of standardised exponentials (log-normal, gamma, folded
+    normal; power laws are the extreme case), ``E exp(X) <= 1``. Then an excursion of S is a supermartingale, and alarms
+    per update have at most the rate ``sum_j 2^-j E[exp(X_j); X_j > 0] exp(-threshold)``: 1.1 exp(-threshold) for those
+    families, 2 exp(-threshold) for any. That is one in 80 000 updates, 5 % in 4 000 (Lorden 1971 for CUSUM; Shin,
+    Ramdas and Rinaldo 2023 for e-detectors). That m and s are estimates is outside the bound; ``docs/signal.md`` has
+    what is measured.
+
+    Scale-free: multiplying rewards by c leaves ``weight / base``. The weight is the base bit for bit while no alarm
+    stands. One-sided: a falling proxy never raises the weight. Blind in its first 96 observations, and to changes that
+    come more often than its location learns (64 observations).
+
+    Args:
+      proxy: drift proxy, () >= 0; on the newest transitions it answers fastest.
+      base: () reward per nat, or a schedule whose weight is modulated, for instance `auto`.
+      updates: () planned number of updates; sets only the longest memory.
+      threshold: () nats of evidence that an alarm takes.
+      gain, r_max, e_max: () as in `aes_r`: what the excess does to the weight, and its caps.
+      lambda_max: () reward per nat, never below the base.
+      longest_memory: () share of ``updates`` that the location of no level but the first may remember.
+      levels: static number of tested block lengths.
+
+    Raises:
+      ValueError: fewer than one level.
+
+    >>> from aesjax.schedules.proxies import td_quantile
+    >>> schedule = aes_c(td_quantile(source="fresh"), base=0.05, updates=40_000)
+    >>> state = schedule.update(Signals(fresh_td_error=jnp.ones(8)), schedule.init())
+    >>> print(state.weight)
+    0.05
+    """
+    if levels < 1:
+        raise ValueError(f"aes_c: levels must be at least 1; got {levels}. 8 levels average up to 128 observations.")
+    threshold, gain, r_max, e_max = (jnp.asarray(x, jnp.float32) for x in (threshold, gain, r_max, e_max))
+    longest = jnp.asarray(longest_memory, jnp.float32) * jnp.asarray(updates, jnp.float32)
+    measured = levels + SPAN
+    lengths = np.asarray(2 ** np.arange(measured), np.int32)
+    admitted = (MEMORY * lengths[:levels].astype(np.float32) <= longest) | (np.arange(levels) == 0)
+    price = jnp.asarray(compensator(levels), jnp.float32)
+
+    def init() -> ScheduleState:
+        weight, base_state = base_init(base)
+        zero, wide, narrow = jnp.zeros((), jnp.float32), *(jnp.zeros(n, jnp.float32) for n in (measured, levels))
+        memory = ChangeMemory(
+            zero, zero, jnp.zeros((), jnp.int32), wide, jnp.stack([wide, wide]), wide, wide, narrow, narrow, base_state
+        )
+        return start(weight, memory)
+
+    def observe(old: ChangeMemory, v: Array) -> ChangeMemory:
+        unit = jnp.where(old.seen == 0, v, old.unit)
+        seen = old.seen + 1
+        blocks = (seen // lengths).astype(jnp.float32)  # finished ones; this one too where it ends now
+        total = old.total + jnp.log(jnp.clip(v / unit, TINY, LARGE))
+        mean = total / lengths
+        past = jnp.maximum(blocks - 1.0, 0.0)
+
+        far = mean - old.location
+        scale = _long_run(jnp.where(past >= 6, old.spread, 0.0)) * jnp.sqrt(1.0 + 4.0 / jnp.maximum(past, 1.0))
+        scale = jnp.maximum(scale, FLOOR)
+        z = jnp.clip(far / scale, -FARTHEST, FARTHEST)[:levels]
+        tested = (past >= WARM)[:levels]
+        evidence = jnp.where(tested, jnp.clip(old.evidence + BET * z - price, 0.0, threshold + CAP), 0.0)
+        excess = jnp.where(tested, old.excess + 0.25 * (z * scale[:levels] - old.excess), 0.0)
+
+        rate = 1.0 / jnp.clip(blocks, 1.0, MEMORY)
+        weighing = (evidence > threshold / 4.0) & (evidence < threshold)
+        patience = jnp.concatenate([jnp.where(weighing, 0.25, 1.0), jnp.ones(SPAN, jnp.float32)])
+        step = jnp.where(past >= 7, jnp.clip(far, -3.0 * scale, 3.0 * scale), far)
+        location = old.location + rate * patience * step
+        square = jnp.square(mean - old.before[1]) / 2.0
+        square = jnp.where(blocks > 10, jnp.minimum(square, 9.0 * old.spread), square)
+        differences = jnp.maximum(blocks - 2.0, 0.0)
+        spread = old.spread + (square - old.spread) / jnp.clip(differences, 1.0, MEMORY)
+        spread = jnp.where(differences >= 1, spread, 0.0)
+
+        ended = seen % lengths == 0
+        new = old._replace(
+            total=jnp.zeros_like(total),
+            before=jnp.stack([mean, old.before[0]]),
+            location=location,
+            spread=spread,
+            evidence=evidence,
+            excess=excess,
+        )
+        kept = old._replace(total=total)
+        ended_of = {measured: ended, levels: ended[:levels]}
+        new = jax.tree.map(lambda a, b: jnp.where(ended_of[a.shape[-1]], a, b) if a.ndim else b, new, kept)
+        return new._replace(unit=unit, last=v, seen=seen)
+
+    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
+        lam0, base_state = base_update(base, signals, state.inner.base)
+        old = state.inner._replace(base=None)
+        v = proxy(signals)
+        finite = jnp.isfinite(v)
+        news = finite & (v > 0.0) & (v != old.last)
+        memory = jax.tree.map(lambda a, b: jnp.where(news, a, b), observe(old, jnp.where(news, v, 1.0)), old)
+        v = jnp.where(finite, v, state.logs.proxy)
+        alarm = admitted & (memory.evidence >= threshold)
+        size = jnp.where(alarm, jnp.expm1(jnp.minimum(memory.excess, jnp.log1p(e_max))), 0.0)
+        ratio = jnp.minimum(jnp.sqrt(1.0 + gain * jnp.maximum(jnp.max(size), 0.0)), r_max)
+        smooth = memory.unit * jnp.exp(memory.location[0])
+        weight, logs = bounded_above_base(lam0, ratio, lambda_max, v, smooth)
+        count = state.count + finite.astype(jnp.int32)
+        return ScheduleState(weight, count, memory._replace(base=base_state), logs)
+
+    return EntropySchedule(init, update)
+
+
+def _long_run(spread: Array) -> Array:
+    """(K,) standard deviation of a block mean as the variance of sums of up to ``2**SPAN`` of them asks for."""
+    padded = jnp.concatenate([spread, jnp.zeros(SPAN, jnp.float32)])
+    variances = [2.0**i * padded[i : i + spread.shape[0]] for i in range(SPAN + 1)]
+    return jnp.sqrt(jnp.max(jnp.stack(variances), axis=0))

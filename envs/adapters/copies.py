@@ -1,0 +1,260 @@
+"""Copies of a drifting task on the device, stepped from Python: what the adapters of this folder share.
+
+How a library wants its results is the adapters' affair.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode
+
+from envs import make
+from envs.adapters.film import Film
+from envs.core import Task, autoreset_step
+from envs.world import DriftData, World
+
+__all__ = ["DRIFT_STEPS", "Copies", "Stepped", "copies_of", "spaces_of"]
+
+DRIFT_STEPS = 1_000_000
+Options = Mapping[str, Any] | None
+
+
+class Stepped(NamedTuple):
+    """What one step of N copies gave, in arrays of the caller's own."""
+
+    obs: np.ndarray  # (N, S), to act on
+    reward: np.ndarray  # (N,)
+    terminated: np.ndarray  # (N,) bool
+    truncated: np.ndarray  # (N,) bool
+    final: np.ndarray  # (N, S), before any reset
+    info: dict[str, Any]  # what the task reports, leading axis N
+    drift: dict[str, np.ndarray]  # in force during the step, as in `Copies.reset`
+    idle: np.ndarray  # (N,) bool, where a reset stood in for the step: obs is a start, the rest means nothing
+
+
+@dataclass
+class _Clock:
+    """Steps since the run began."""
+
+    steps: int = 0
+
+
+class _Program:
+    """The compiled functions of a world, for any number of copies."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.start = jax.jit(self._start, static_argnums=0)
+        self.step = jax.jit(self._step, static_argnums=0)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Program":
+        return self  # nothing in it changes
+
+    def _start(self, num: int, drift: DriftData, key: Any, clock: Any) -> tuple[Any, ...]:
+        key, key_start = jax.random.split(key)
+        values = self.world.truth(drift, clock).values
+        return key, values, *self.world.reset(key_start, num, self.world.params_of(values))
+
+    def _step(
+        self, autoreset: bool, drift: DriftData, key: Any, clock: Any, state: Any, action: Any
+    ) -> tuple[Any, ...]:
+        key, key_step = jax.random.split(key)
+        env, values = self.world.task.env, self.world.truth(drift, clock).values
+        move = partial(autoreset_step, env) if autoreset else env.step
+        keys = jax.random.split(key_step, action.shape[0])
+        return key, values, *jax.vmap(move, (0, 0, 0, None))(keys, state, action, self.world.params_of(values))
+
+
+@jax.jit
+def _merged(mask: Any, new: Any, old: Any) -> Any:
+    """``new`` where ``mask`` (N,), else ``old``."""
+    return jax.vmap(lambda m, n, o: jax.tree.map(partial(jnp.where, m), n, o))(mask, new, old)
+
+
+class Copies:
+    """N copies under one drift clock.
+
+    Args:
+      mode: when a copy whose episode ended begins the next; None leaves that to the caller.
+      clock: of other copies, which these then follow and do not move.
+    """
+
+    def __init__(
+        self,
+        program: _Program,
+        drift: DriftData,
+        num_envs: int,
+        mode: AutoresetMode | None,
+        render_mode: str | None,
+        clock: _Clock | None = None,
+    ) -> None:
+        if num_envs < 1:
+            raise ValueError(f"num_envs must be 1 or more; got {num_envs}")
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode must be None or 'rgb_array'; got {render_mode!r}")
+        self.program, self.drift, self.num_envs, self.mode = program, drift, num_envs, mode
+        self.clock, self.leads = clock or _Clock(), clock is None
+        self.key: Any = None  # None until the first reset
+        self.obs: Any = None  # (N, S), the newest observations
+        self.state: Any = None  # of the environments
+        self.values: Any = None  # (D,), the newest drift in force
+        self.waiting = np.zeros(num_envs, bool)  # for the reset after an episode
+        self.film = Film(self.task, num_envs) if render_mode else None
+
+    @property
+    def task(self) -> Task:
+        """What is copied."""
+        return self.program.world.task
+
+    @property
+    def render_mode(self) -> str | None:
+        """``rgb_array`` where pictures can be asked for."""
+        return None if self.film is None else "rgb_array"
+
+    def evaluation(self, num_envs: int | None = None, drift: Any = None) -> "Copies":
+        """New copies whose steps do not move the clock; without a new compilation where their number is the same.
+
+        Args:
+          num_envs: by default as many as here.
+          drift: values (D,) to hold; by default what is in force here at any time.
+
+        Raises:
+          ValueError: numbers that do not fit.
+        """
+        held = self.drift if drift is None else self.program.world.held(drift)
+        num = self.num_envs if num_envs is None else num_envs
+        return Copies(self.program, held, num, self.mode, self.render_mode, self.clock)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Copies":
+        # What JAX holds cannot change and is shared; masks are replaced, never written to.
+        memo[id(self)] = twin = copy.copy(self)
+        twin.clock, twin.film = copy.deepcopy((self.clock, self.film), memo)
+        twin.key = None if self.key is None else jax.random.clone(self.key)  # meant to be used twice
+        return twin
+
+    def reset(self, rng: np.random.Generator, reseed: bool, options: Options) -> tuple[Any, ...]:
+        """Observations (N, S), the drift they began under, and which copies were reset (N,).
+
+        Drift is ``drift`` (N, D) float32, the values in force, and ``drift_step`` (N,) int32, the step they belong to.
+        """
+        options = options or {}
+        if not set(options) <= {"restart_drift", "reset_mask"}:
+            raise ValueError(f"reset has the options restart_drift and reset_mask; got {', '.join(options)}")
+        mask = _reset_mask(options.get("reset_mask"), self.num_envs)
+        first = self.key is None
+        if first and not mask.all():
+            raise gymnasium.error.ResetNeeded("the first reset must reset every environment; got a partial reset_mask")
+        if options.get("restart_drift") and not self.leads:
+            raise ValueError("an evaluation follows the drift of another environment, which alone can restart it")
+        if reseed or first:
+            self.key = jax.random.key(rng.integers(2**32, dtype=np.uint32))
+        if self.leads and (first or options.get("restart_drift", reseed)):
+            self.clock.steps = 0
+        self._start(mask, self.clock.steps)
+        if self.film is not None:
+            self.film.begin(self.state, mask)
+        return np.array(self.obs), self._drift_at(self.clock.steps), mask
+
+    def _start(self, mask: np.ndarray, clock: int) -> None:
+        """New episodes where ``mask`` (N,)."""
+        self.key, self.values, *new = self.program.start(self.num_envs, self.drift, self.key, np.int32(clock))
+        self.obs, self.state = new if mask.all() else _merged(mask, tuple(new), (self.obs, self.state))
+        self.waiting = self.waiting & ~mask
+
+    def _drift_at(self, clock: int) -> dict[str, np.ndarray]:
+        n = self.num_envs
+        return {"drift": np.tile(np.asarray(self.values), (n, 1)), "drift_step": np.full(n, clock, np.int32)}
+
+    def step(self, action: Any) -> Stepped:
+        """One step of every copy with ``action`` (N, A)."""
+        if self.key is None:
+            raise gymnasium.error.ResetNeeded("step was called before the first reset")
+        action = np.asarray(action, np.float32)
+        shape = (self.num_envs, self.task.env.spec.action_size)
+        if action.shape != shape:
+            raise ValueError(f"an action of this environment has shape {shape} (copies, actuators); got {action.shape}")
+        if self.mode is AutoresetMode.DISABLED and self.waiting.any():
+            over = ", ".join(map(str, np.flatnonzero(self.waiting)))
+            raise gymnasium.error.ResetNeeded(f"the episodes of copies {over} are over; reset them with reset_mask")
+        idle, clock = self.waiting & (self.mode is AutoresetMode.NEXT_STEP), self.clock.steps
+        same_step = self.mode is AutoresetMode.SAME_STEP
+        self.key, self.values, self.obs, self.state, *rest = self.program.step(
+            same_step, self.drift, self.key, np.int32(clock), self.state, action
+        )
+        reward, terminated, truncated, info = jax.tree.map(np.array, rest)  # copies: what JAX hands out is read-only
+        reward[idle], terminated[idle], truncated[idle] = 0, False, False
+        ended = terminated | truncated
+        self.waiting = ended & (not same_step) | idle
+        if idle.any():
+            self._start(idle, clock)
+        if self.film is not None:
+            self.film.add(self.state, ended & same_step | idle)
+        if self.leads:
+            self.clock.steps += 1
+        obs = np.array(self.obs)
+        final = info.pop("final_observation", obs)
+        return Stepped(obs, reward, terminated, truncated, final, info, self._drift_at(clock), idle)
+
+    def pictures(self) -> tuple[np.ndarray, ...] | None:
+        """(height, width, 3) uint8 of each copy, None without a render mode.
+
+        Raises:
+          ValueError: a task that nothing can draw.
+        """
+        if self.film is None:
+            gymnasium.logger.warn("render was called, but the environment was made without render_mode='rgb_array'")
+            return None
+        if self.key is None:
+            raise gymnasium.error.ResetNeeded("render was called before the first reset")
+        return self.film.pictures(self.program.world.params_of(jnp.asarray(self.values)))
+
+    def close(self) -> None:
+        """Give back what pictures need."""
+        if self.film is not None:
+            self.film.close()
+
+
+def spaces_of(task: Task) -> tuple[Box, Box]:
+    """Of one copy: observations (S,) without bounds, actions (A,) in [-1, 1]."""
+    spec = task.env.spec
+    return Box(-np.inf, np.inf, (spec.obs_size,), np.float32), Box(-1.0, 1.0, (spec.action_size,), np.float32)
+
+
+def _reset_mask(mask: Any, n: int) -> np.ndarray:
+    if mask is None:
+        return np.ones(n, bool)
+    if not isinstance(mask, np.ndarray) or mask.shape != (n,) or mask.dtype != bool or not mask.any():
+        raise ValueError(f"reset_mask must be a bool array of shape ({n},) with at least one True; got {mask!r}")
+    return mask
+
+
+def copies_of(
+    task: str | Task,
+    pattern: str,
+    drift_steps: int,
+    num_envs: int,
+    drift_seed: int,
+    segments: int,
+    drift: Any,
+    mode: AutoresetMode | None,
+    render_mode: str | None,
+    options: Mapping[str, Any],
+) -> Copies:
+    """Copies with a clock of their own, of a task or, by name, of the task that ``options`` build."""
+    if "total_steps" in options:
+        raise ValueError("an environment's drift takes drift_steps, steps of each copy; got total_steps")
+    if isinstance(task, str):
+        task = make(task, **options)
+    elif options:
+        raise ValueError(f"options are those of a task given by name; got a Task and {', '.join(options)}")
+    world = World(task, drift_steps, segments)
+    clocked = world.drift(pattern, drift_seed)
+    return Copies(_Program(world), clocked if drift is None else world.held(drift), num_envs, mode, render_mode)

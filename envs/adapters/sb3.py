@@ -1,0 +1,130 @@
+"""Drifting tasks as a vector environment of Stable-Baselines3, for it and for what follows its interface (SBX).
+
+Clock, seeds and options are those of `envs.adapters.gymnasium`. Importing this module needs Stable-Baselines3,
+which needs PyTorch.
+"""
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+import jax
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from envs.adapters.copies import DRIFT_STEPS, Copies, copies_of, spaces_of
+from envs.core import Task
+
+try:
+    from stable_baselines3.common.vec_env import VecEnv  # type: ignore
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"envs.adapters.sb3 needs Stable-Baselines3 ({error}): pip install 'aesjax[sb3]'", name=error.name
+    ) from None
+
+__all__ = ["DRIFT_STEPS", "DriftingVecEnv"]
+
+
+class DriftingVecEnv(VecEnv):
+    """``num_envs`` copies of a drifting task under one drift clock, as one compiled step.
+
+    The first ``reset``, and the first after ``seed``, begin a new run; any other leaves the clock alone, and so do two
+    calls of ``learn``. Info of a copy: ``drift`` (D,) and ``drift_step``, never for the learner, whatever the task
+    reports, ``TimeLimit.truncated``, and where an episode ended ``terminal_observation``.
+
+    >>> env = DriftingVecEnv("toy", "abrupt", drift_steps=1000, num_envs=4)
+    >>> env.reset().shape
+    (4, 2)
+    """
+
+    def __init__(
+        self,
+        task: str | Task,
+        pattern: str,
+        drift_steps: int = DRIFT_STEPS,
+        num_envs: int = 1,
+        drift_seed: int = 0,
+        segments: int = 5,
+        drift: Sequence[float] | None = None,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        """As `envs.adapters.gymnasium.DriftingVectorEnv`.
+
+        ``learn`` counts steps over copies: all of the drift takes ``total_timesteps = drift_steps * num_envs``.
+        """
+        mode = AutoresetMode.SAME_STEP
+        self._around(
+            copies_of(task, pattern, drift_steps, num_envs, drift_seed, segments, drift, mode, render_mode, options)
+        )
+
+    def _around(self, copies: Copies) -> "DriftingVecEnv":
+        self._copies, self.render_mode = copies, copies.render_mode
+        self._actions: np.ndarray | None = None
+        super().__init__(copies.num_envs, *spaces_of(copies.task))
+        return self
+
+    def evaluation(self, num_envs: int | None = None, drift: Sequence[float] | None = None) -> "DriftingVecEnv":
+        """Environments to evaluate in, for ``evaluate_policy`` and ``EvalCallback``: they leave the clock here alone.
+
+        Args:
+          num_envs: by default as many as here, which compiles nothing new.
+          drift: values (D,) held; by default what is in force here whenever they are stepped.
+
+        Raises:
+          ValueError: numbers that do not fit.
+        """
+        return type(self).__new__(type(self))._around(self._copies.evaluation(num_envs, drift))
+
+    def reset(self) -> np.ndarray:
+        """Observations (N, S) of new episodes, under the seed and the options given beforehand (the first copy's)."""
+        seed, options = self._seeds[0], self._options[0]
+        obs, drift, _ = self._copies.reset(np.random.default_rng(seed), seed is not None, options)
+        self.reset_infos = self._split(drift)
+        self._reset_seeds()
+        self._reset_options()
+        return obs
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Keeps actions (N, A) in [-1, 1] for `step_wait`."""
+        self._actions = actions
+
+    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Observations (N, S), of the new episode where one ended, rewards (N,) float32, ends (N,) bool, infos."""
+        step = self._copies.step(self._actions)
+        infos, done = self._split(step.drift | step.info), step.terminated | step.truncated
+        for i, info in enumerate(infos):
+            info["TimeLimit.truncated"] = bool(step.truncated[i])
+            if done[i]:
+                info["terminal_observation"] = step.final[i]
+        return step.obs, step.reward, done, infos
+
+    def _split(self, info: dict[str, Any]) -> list[dict[str, Any]]:
+        return [jax.tree.map(itemgetter(i), info) for i in range(self.num_envs)]
+
+    def get_images(self) -> Sequence[np.ndarray | None]:
+        """Pictures (height, width, 3) uint8, one of each copy; of tasks that `envs.render` can draw."""
+        return self._copies.pictures() or [None] * self.num_envs
+
+    def close(self) -> None:
+        """Give back what pictures need."""
+        self._copies.close()
+
+    # The copies are one object: what is asked of several is asked once.
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """The attribute of this environment, once for each copy asked for."""
+        return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Sets the attribute of this environment, for all copies."""
+        setattr(self, attr_name, value)
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        """Calls the method of this environment once; its result once for each copy asked for."""
+        result = getattr(self, method_name)(*method_args, **method_kwargs)
+        return [result] * len(list(self._get_indices(indices)))
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        """False for each copy asked for."""
+        return [False] * len(list(self._get_indices(indices)))

@@ -1,0 +1,119 @@
+"""Isaac Gym and Isaac Lab under JAX, and our own tasks as torch environments; see `docs/bridge.md`.
+
+Importing this imports neither PyTorch nor a simulator.
+
+>>> from envs.bridge import build
+>>> task = build("bridge:Ant", python="~/isaacgym/bin/python")
+"""
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+from envs.bridge import errors
+from envs.bridge.env import BridgeEnv, BridgeParams
+from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX, PYTHON, native_of
+from envs.bridge.transport import Worker
+from envs.core import Channel, Task
+from envs.isaac import CHANNELS
+from envs.physics.channels import chosen, set_by_name
+
+__all__ = ["GYM_TASKS", "LAB_TASKS", "NATIVE", "build", "native_of"]
+
+
+def build(
+    name: str,
+    channels: tuple[str, ...] = tuple(CHANNELS),
+    python: str | None = None,
+    sim_device: str = "cuda:0",
+    on_inert: str = "warn",
+    mode: str = "immediate",
+    quantum: float | None = None,
+    timeout: float = 120.0,
+) -> Task:
+    """A task of a simulator that runs in a process of its own.
+
+    ``name`` is ``bridge:`` and a name of `GYM_TASKS`, an id of Isaac Lab (``Isaac-...``), ``native:`` and a task of our
+    own, or ``MODULE:FUNCTION`` of the simulator's interpreter that takes ``num_envs`` and ``seed`` and returns an
+    environment on the surface of either simulator. The simulation is started here, to see what it is.
+
+    Args:
+      channels: what drifts, of gravity and joint_damping.
+      python: the simulator's interpreter; by default that of the environment variable ``AESJAX_ISAAC_PYTHON``, else
+        the one that runs this.
+      sim_device: torch's name of the simulator's device.
+      on_inert: ``error`` refuses channels that would change nothing.
+      mode: whether joint damping is changed at once (``immediate``) or in each copy as it resets (``on_reset``).
+      quantum: smallest change of its factor that is applied; by default 0.005.
+      timeout: seconds for a step.
+
+    Raises:
+      SimBridgeError: of the class that fits.
+    """
+    if on_inert not in ("warn", "error"):
+        raise errors.SimBridgeError(f"on_inert must be warn or error; got '{on_inert}'")
+    interpreter = os.path.expanduser(python or os.environ.get(PYTHON) or sys.executable)
+    return _build(name, chosen(channels, CHANNELS), interpreter, sim_device, on_inert, mode, quantum, timeout)
+
+
+@cache
+def _build(
+    name: str,
+    channels: Sequence[str],
+    python: str,
+    sim_device: str,
+    on_inert: str,
+    mode: str,
+    quantum: float | None,
+    timeout: float,
+) -> Task:
+    target, label, options = _target(name.removeprefix(PREFIX), sim_device)
+    surface = {} if label.startswith("Isaac-") else {"mode": mode} | ({} if quantum is None else {"quantum": quantum})
+    start = partial(
+        Worker,
+        target,
+        python=python,
+        options=options,
+        simulation=surface,
+        on_inert=on_inert,
+        label=label,
+        timeout=timeout,
+    )
+    first = start(2)
+    about = first.about
+    first.close()
+    drifting = tuple(Channel(channel, *CHANNELS[channel], 1.0) for channel in channels)
+    given = {"channels": channels, "sim_device": sim_device, "on_inert": on_inert, "mode": mode, "timeout": timeout}
+    return Task(
+        name=name,
+        family="isaac",
+        env=BridgeEnv(start, about),
+        params=BridgeParams(),
+        channels=drifting,
+        apply_drift=set_by_name(drifting),
+        negative_returns=True,
+        description=f"{label} in a simulator of its own process",
+        options=given if quantum is None else given | {"quantum": quantum},
+        inert=tuple(channel for channel in channels if channel in about["inert"]),
+    )
+
+
+def _target(inner: str, device: str) -> tuple[str, str, dict[str, Any]]:
+    """What the worker is told to build, the simulator's name for it, and options."""
+    if inner.startswith(NATIVE):
+        task = inner.removeprefix(NATIVE)
+        label = next((gym for gym, own in GYM_TASKS.items() if own == task), task)
+        return "envs.bridge.torch_tasks:vec_task", label, {"task": task}
+    if ":" in inner:
+        return inner, inner, {}
+    if inner in GYM_TASKS or inner.startswith("Isaac-"):
+        return inner, inner, {"sim_device": device}
+    near = difflib.get_close_matches(inner, [*GYM_TASKS, *LAB_TASKS], n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    raise errors.UnknownTaskError(
+        f"unknown simulator task '{inner}'{hint} of Isaac Gym: {', '.join(GYM_TASKS)}; "
+        f"of Isaac Lab any id, such as {', '.join(LAB_TASKS)}; native:TASK; MODULE:FUNCTION"
+    )

@@ -1,0 +1,226 @@
+"""A simulator inside a compiled program: an environment whose steps are calls back to the host.
+
+The simulator has a state that JAX does not see, so calls are numbered: the next number steps it, the newest number
+again gets the same answer again, and any number from a new simulator begins fresh episodes with a row that does not
+count, which is how a resumed study goes on. Within one program the calls follow each other, because each needs the
+number that the one before returned. A program may hold one run of it at a time.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs.bridge import errors
+from envs.bridge.transport import Rows
+from envs.core import EnvSpec, Mask, Step
+from envs.physics.host import Packed, on_host
+
+__all__ = ["BridgeEnv", "BridgeParams", "BridgeState", "Simulation"]
+
+Array = jax.Array
+
+
+class BridgeParams(NamedTuple):
+    """What may drift, as factors on what the simulator has; () each."""
+
+    gravity: Any = np.float32(1.0)
+    joint_damping: Any = np.float32(1.0)
+
+
+class BridgeState(NamedTuple):
+    """One copy; stack along a leading axis."""
+
+    sequence: Array  # () int32, steps of this simulation since its restart
+    valid: Array  # () bool, as in `envs.core.Mask`
+    stored: Array  # () bool
+    live: Array  # () bool
+
+
+class Simulation(Protocol):
+    """What `envs.bridge.transport.Worker` and `envs.bridge.host.InProcess` have in common; NumPy arrays."""
+
+    about: Any
+
+    def drift(self, values: dict[str, float]) -> Any:
+        """Put factors in force before the next step."""
+        ...
+
+    def restart(self, seed: int, sequence: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Observations (N, O) and live (N,) of fresh episodes."""
+        ...
+
+    def step(self, actions: np.ndarray) -> Rows:
+        """One step of all copies."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+class _Running:
+    """An opened simulation and where it stands."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.sequence: int | None = None  # None: it knows nothing of any run
+        self.obs: Any = None  # (N, O) newest
+        self.answer: Any = None  # to the newest step
+
+
+class BridgeEnv:
+    """ONE copy of a bridged task in JAX's eyes; batched by ``vmap``, its callback steps them all.
+
+    Args:
+      start: number of copies -> a simulation; called when the first row of so many copies arrives.
+      evaluation: whether this is the simulation of evaluations, apart from that of training.
+    """
+
+    exclusive = True  # one run at a time
+
+    def __init__(self, start: Callable[[int], Simulation], about: Any) -> None:
+        self.about, self._open = about, start
+        self.spec = EnvSpec(about["obs_size"], about["action_size"], about["time_limit"])
+        self.failure: Exception | None = None  # what a callback raised, which JAX reports in its own words
+        self._running: dict[int, _Running] = {}
+        self._apart: BridgeEnv | None = None
+        s = self.spec.obs_size
+        self._on_start = on_host(self._guarded(self._host_start), s + 1)
+        self._on_step = on_host(self._guarded(self._host_step), 2 * s + 6)
+
+    def reset(self, key: Array, params: BridgeParams) -> tuple[Array, BridgeState]:
+        """The beginning of fresh episodes in all copies; their seed is the first copy's key."""
+        words = jnp.concatenate(
+            [jax.random.key_data(key).astype(jnp.uint32), Packed.traced(None, self._params(params))]
+        )
+        out = Packed.floats_of(self._on_start(words[None])[0])
+        yes = jnp.bool_(True)
+        return out[:-1], BridgeState(jnp.int32(0), yes, yes, out[-1] > 0)
+
+    def autoreset(self, key_step: Array, key_reset: Array, state: BridgeState, action: Array, params: Any) -> Step:
+        """One step under ``action`` (A,) in [-1, 1]; the simulator draws its own random numbers, and resets itself."""
+        del key_step, key_reset
+        # A copy whose step will not count is given no action: what it would be may not even be a number.
+        action = jnp.where(state.live, jnp.clip(action, -1.0, 1.0), jnp.zeros_like(action))
+        number = jax.lax.bitcast_convert_type(state.sequence, jnp.uint32)[None]
+        words = jnp.concatenate([number, Packed.traced(None, self._params(params), action)])
+        out = Packed.floats_of(self._on_step(words[None])[0])
+        s = self.spec.obs_size
+        reward, terminated, truncated, valid, stored, live = out[2 * s :]
+        state = BridgeState(state.sequence + 1, valid > 0, stored > 0, live > 0)
+        return out[:s], state, reward, terminated > 0, truncated > 0, {"final_observation": out[s : 2 * s]}
+
+    def step(self, key: Array, state: BridgeState, action: Array, params: Any) -> Step:
+        """`autoreset`: there are no steps without."""
+        return self.autoreset(key, key, state, action, params)
+
+    def mask(self, state: BridgeState) -> Mask:
+        """Which copies count."""
+        return Mask(state.valid, state.stored, state.live)
+
+    def for_evaluation(self) -> "BridgeEnv":
+        """The same task in simulations of its own."""
+        if self._apart is None:
+            self._apart = BridgeEnv(self._open, self.about)
+        return self._apart
+
+    def failed(self) -> Exception | None:
+        """What ended the newest program that ran on it; asking clears it."""
+        apart = None if self._apart is None else self._apart.failed()
+        failure, self.failure = self.failure or apart, None
+        return failure
+
+    def close(self) -> None:
+        """End all its simulations; the next step starts new ones."""
+        for running in self._running.values():
+            running.simulation.close()
+        self._running.clear()
+        if self._apart is not None:
+            self._apart.close()
+
+    @staticmethod
+    def _params(params: BridgeParams) -> Array:
+        return jnp.stack([jnp.asarray(value, jnp.float32) for value in params])
+
+    # Host side, (n, words) in and out. A record: two words of key, or one of the sequence, then factors and action.
+
+    def _guarded(self, function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+        def call(words: np.ndarray) -> np.ndarray:
+            try:
+                return function(words)
+            except Exception as error:
+                self.failure = error
+                self.close()
+                raise
+
+        return call
+
+    def _simulation(self, num: int) -> _Running:
+        """The simulation of ``num`` copies; one of another number makes room."""
+        if num not in self._running:
+            for other in list(self._running):
+                self._running.pop(other).simulation.close()
+            self._running[num] = _Running(self._open(num))
+        return self._running[num]
+
+    def _drift(self, running: _Running, factors: np.ndarray) -> None:
+        if (factors != factors[:1]).any():
+            raise errors.DriftNotSupportedError(
+                f"factors differ between the copies of a simulation ({np.unique(factors, axis=0).tolist()}), "
+                "but its gravity is one number; runs of other drifts take turns"
+            )
+        running.simulation.drift(dict(zip(BridgeParams._fields, map(float, factors[0]), strict=True)))
+
+    def _host_start(self, words: np.ndarray) -> np.ndarray:
+        running = self._simulation(words.shape[0])
+        self._drift(running, words[:, -2:].view(np.float32))
+        running.obs, live = running.simulation.restart(int(words[0, 0]))
+        running.obs, running.sequence, running.answer = running.obs.copy(), 0, None
+        return np.concatenate([running.obs, live[:, None]], 1, dtype=np.float32).view(np.uint32)
+
+    def _host_step(self, words: np.ndarray) -> np.ndarray:
+        running, number = self._simulation(words.shape[0]), int(words[0, 0])
+        if (words[:, 0] != number).any():
+            raise errors.ProtocolVersionError(
+                f"one simulation is asked for steps {np.unique(words[:, 0]).tolist()} at once; runs must take turns"
+            )
+        if running.answer is not None and running.sequence == number + 1:
+            return running.answer  # asked again
+        floats = np.ascontiguousarray(words[:, 1:]).view(np.float32)
+        self._drift(running, floats[:, :2])
+        if running.sequence is None:
+            running.answer = self._begun(running, number)
+        elif running.sequence == number:
+            running.answer = self._stepped(running, np.ascontiguousarray(floats[:, 2:]))
+        else:
+            raise errors.ProtocolVersionError(
+                f"step {number} is asked of a simulation that stands at {running.sequence}"
+            )
+        running.sequence = number + 1
+        return running.answer
+
+    def _begun(self, running: _Running, number: int) -> np.ndarray:
+        """The row of a new simulation in the middle of a run: fresh episodes, and nothing that counts."""
+        obs, live = running.simulation.restart((number * 2654435761 + 1) % 2**32, number + 1)
+        running.obs = obs.copy()
+        return self._packed(running.obs, running.obs, np.zeros((5, len(obs))), live)
+
+    def _stepped(self, running: _Running, actions: np.ndarray) -> np.ndarray:
+        rows, before = running.simulation.step(actions), running.obs
+        running.obs, stored, final = rows.obs.copy(), rows.valid, rows.obs
+        if self.about["lost"]:
+            # Bootstrapping from where the step began is what there is; nothing is learned from such a row later.
+            done = rows.terminated | rows.truncated
+            final, stored = np.where(done[:, None], before, rows.obs), rows.valid & ~rows.truncated
+        reward = np.where(rows.valid, rows.reward, 0.0)
+        return self._packed(
+            running.obs, final, (reward, rows.terminated, rows.truncated, rows.valid, stored), rows.live
+        )
+
+    @staticmethod
+    def _packed(obs: np.ndarray, final: np.ndarray, columns: Any, live: np.ndarray) -> np.ndarray:
+        beside = np.stack([*columns, live], axis=1)
+        return np.concatenate([obs, final, beside], axis=1, dtype=np.float32, casting="unsafe").view(np.uint32)

@@ -1,0 +1,140 @@
+"""What a simulator's handles do, acted out on one of our own tasks: gravity, joint properties and state tensors.
+
+Numbers are kept in double precision, in which a factor is recovered exactly from a nominal value and its product.
+Faults of simulators can be switched on, so that the adapter's answers to them are tested.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from envs.bridge import errors
+
+__all__ = ["FakeGym", "FakeSim", "Vec3"]
+
+#: Task -> gravity and joint damping as the reference has them; what is not here has the Earth's and 0.1.
+NOMINAL = {
+    "isaac_ingenuity": (-3.721, 0.0),
+    "isaac_anymal": (-9.81, 2.0),
+    "isaac_franka_cabinet": (-9.81, 80.0),
+}
+DOF = np.dtype([("stiffness", "f8"), ("damping", "f8")])
+
+
+class Vec3:
+    """Three numbers by name."""
+
+    def __init__(self, x: float, y: float, z: float) -> None:
+        self.x, self.y, self.z = x, y, z
+
+
+@dataclass
+class SimParams:
+    """The part of the simulator's parameters that drifts."""
+
+    gravity: Vec3
+
+
+@dataclass
+class FakeSim:
+    """One simulation: nominal values, what was set, and the faults that are switched on."""
+
+    task: str
+    num: int
+    joints: int
+    rows: Any = None  # () -> (qpos, qvel) float64 (N, ...), the state, and its inverse
+    write: Any = None
+    #: faults: read-backs are off by this share; setting joints moves the state by this much; writing it does nothing
+    deaf: float = 0.0
+    disturbing: float = 0.0
+    stubborn: bool = False
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.nominal = NOMINAL.get(self.task, (-9.81, 0.1))
+        self.gravity = Vec3(0.0, 0.0, self.nominal[0])
+        self.props = np.zeros((self.num, self.joints), DOF)
+        self.props["damping"] = self.nominal[1]
+
+    def factors(self) -> tuple[float, float]:
+        """Gravity and joint damping in force, as factors."""
+        damping = self.nominal[1]
+        return self.gravity.z / self.nominal[0], float(self.props["damping"][0, 0]) / damping if damping else 1.0
+
+
+class FakeGym:
+    """The functions of Isaac Gym's API that the bridge calls, by their names there."""
+
+    def get_sim_params(self, sim: FakeSim) -> SimParams:
+        """A copy, as the simulator gives."""
+        g, off = sim.gravity, 1.0 + sim.deaf
+        return SimParams(Vec3(g.x, g.y, off * g.z) if sim.calls else Vec3(g.x, g.y, g.z))
+
+    def set_sim_params(self, sim: FakeSim, params: SimParams) -> None:
+        """Gravity of the whole scene."""
+        sim.gravity = params.gravity
+        sim.calls.append(("set_sim_params", params.gravity.z))
+
+    def get_actor_count(self, env: Any) -> int:
+        """The robot, and a marker without joints."""
+        return 2
+
+    def get_actor_handle(self, env: Any, index: int) -> int:
+        """Handles are numbers."""
+        return index
+
+    def get_actor_name(self, env: Any, handle: int) -> str:
+        """As the reference names them, roughly."""
+        return ("robot", "marker")[handle]
+
+    def get_actor_dof_names(self, env: tuple[FakeSim, int], handle: int) -> list[str]:
+        """Of its joints."""
+        return [f"joint_{i}" for i in range(self.get_actor_dof_count(env, handle))]
+
+    def get_actor_dof_count(self, env: tuple[FakeSim, int], handle: int) -> int:
+        """Joints of an actor."""
+        return 0 if handle else env[0].joints
+
+    def get_actor_dof_properties(self, env: tuple[FakeSim, int], handle: int) -> np.ndarray:
+        """A copy (joints,) of the structured array."""
+        sim, copy = env
+        props = sim.props[copy].copy()
+        if sim.calls:
+            props["damping"] *= 1.0 + sim.deaf
+        return props
+
+    def set_actor_dof_properties(self, env: tuple[FakeSim, int], handle: int, props: np.ndarray) -> None:
+        """Joints of one actor in one copy."""
+        sim, copy = env
+        sim.props[copy] = props
+        sim.calls.append(("set_actor_dof_properties", (copy, float(props["damping"][0]))))
+        if sim.disturbing:
+            qpos, qvel = sim.rows()
+            qvel[copy] += sim.disturbing
+            sim.write(qpos, qvel)
+
+    def refresh_actor_root_state_tensor(self, sim: FakeSim) -> None:
+        """Nothing: acquired tensors are always new."""
+
+    refresh_dof_state_tensor = refresh_actor_root_state_tensor
+
+    def acquire_actor_root_state_tensor(self, sim: FakeSim) -> Any:
+        """Positions (N, nq), which stand for the root's state."""
+        return errors.torch().from_numpy(sim.rows()[0].copy())
+
+    def acquire_dof_state_tensor(self, sim: FakeSim) -> Any:
+        """Velocities (N, nv), which stand for the joints' state."""
+        return errors.torch().from_numpy(sim.rows()[1].copy())
+
+    def set_actor_root_state_tensor(self, sim: FakeSim, tensor: Any) -> None:
+        """Write positions back."""
+        sim.calls.append(("set_actor_root_state_tensor", None))
+        if not sim.stubborn:
+            sim.write(tensor.numpy(), sim.rows()[1])
+
+    def set_dof_state_tensor(self, sim: FakeSim, tensor: Any) -> None:
+        """Write velocities back."""
+        sim.calls.append(("set_dof_state_tensor", None))
+        if not sim.stubborn:
+            sim.write(sim.rows()[0], tensor.numpy())

@@ -1,0 +1,73 @@
+"""Our own tasks with the auto-reset of Isaac Gym: the step after an episode's last does not count."""
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from envs.core import Env, Mask, Step
+
+__all__ = ["Phantom", "PhantomState", "seeded_step"]
+
+Array = jax.Array
+
+
+class PhantomState(NamedTuple):
+    """One copy; stack along a leading axis."""
+
+    inner: Any  # the task's own state
+    pending: Array  # () int32, phantom steps to come
+    valid: Array  # () bool, the newest step took place
+
+
+class Phantom:
+    """ONE environment that resets in the step after the one that ended its episode.
+
+    ``reset="after"``: that step moves the dead state, then resets, and observes the start (Ant, Humanoid, Anymal,
+    FrankaCabinet). ``"before"``: it resets, then makes a first step without action (Ingenuity, AllegroHand).
+    ``twice``: the phantom step reports an end, too, and is followed by another.
+    """
+
+    def __init__(self, env: Env, reset: Literal["after", "before"] = "after", twice: bool = False) -> None:
+        self.env, self.before, self.rows = env, reset == "before", 1 + twice
+        self.spec = env.spec
+
+    def reset(self, key: Array, params: Any) -> tuple[Array, PhantomState]:
+        """A new episode."""
+        obs, inner = self.env.reset(key, params)
+        return obs, PhantomState(inner, jnp.int32(0), jnp.bool_(True))
+
+    def autoreset(self, key_step: Array, key_reset: Array, state: PhantomState, action: Array, params: Any) -> Step:
+        """One step; where it is a phantom, ``action`` is ignored and the two flags say nothing."""
+        ended = state.pending > 0
+
+        def chosen(fresh: Any, old: Any) -> Any:
+            return jax.tree.map(lambda a, b: jnp.where(ended, a, b), fresh, old)
+
+        fresh = self.env.reset(key_reset, params)
+        action = jnp.where(ended, jnp.zeros_like(action), action)
+        inner = chosen(fresh[1], state.inner) if self.before else state.inner
+        obs, inner, reward, terminated, truncated, info = self.env.step(key_step, inner, action, params)
+        if not self.before:
+            obs, inner = chosen(fresh, (obs, inner))
+            terminated, truncated = terminated & ~ended, truncated & ~ended
+        left = jnp.where(ended, state.pending - 1, jnp.where(terminated | truncated, self.rows, 0))
+        after = PhantomState(inner, left.astype(jnp.int32), ~ended)
+        return obs, after, reward, terminated, truncated, info | {"final_observation": obs}
+
+    step = None  # it resets by itself
+
+    def mask(self, state: PhantomState) -> Mask:
+        """Which copies count; see `envs.core.Mask`."""
+        return Mask(state.valid, state.valid, state.pending == 0)
+
+
+def seeded_step(env: Phantom, seed: Array, clock: Array, state: PhantomState, action: Array, params: Any) -> Step:
+    """Step ``clock`` of N copies whose random numbers come from ``seed`` alone."""
+    words = jax.random.bits(jax.random.fold_in(jax.random.key(seed), clock), (action.shape[0], 2, 2), jnp.uint32)
+
+    def one(words: Array, state: PhantomState, action: Array) -> Step:
+        key_step, key_reset = jax.random.wrap_key_data(words)
+        return env.autoreset(key_step, key_reset, state, action, params)
+
+    return jax.vmap(one)(words, state, action)

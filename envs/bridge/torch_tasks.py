@@ -1,0 +1,265 @@
+"""Our own tasks as torch environments, on the surfaces of Isaac Gym (`TorchVecTask`) and Isaac Lab (`TorchLabTask`).
+
+Any PyTorch trainer for those simulators runs on them without one, and the bridge is tested against them. Tensors are
+on the CPU; the physics is that of `envs.make`, with parameters that its channels drift.
+"""
+
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs import make
+from envs.bridge import errors
+from envs.bridge.fake_gym import FakeGym, FakeSim
+from envs.bridge.phantom import Phantom, seeded_step
+from envs.core import Task, step_with_keys
+
+__all__ = ["BEFORE", "TorchLabTask", "TorchVecTask", "lab_task", "vec_task"]
+
+BEFORE = ("isaac_ingenuity", "isaac_allegro_hand")  # tasks whose reference resets before it moves
+
+
+class _Box:
+    """The part of the old gym's boxes that may be read."""
+
+    def __init__(self, size: int, bound: float) -> None:
+        self.shape, self.low, self.high = (size,), np.full(size, -bound), np.full(size, bound)
+
+
+class TorchVecTask:
+    """N copies of a task as `VecTask` of Isaac Gym shows them, defects included.
+
+    ``step(actions)`` returns ``(obs_dict, rew, reset, extras)``: observations (N, O) float32, rewards (N,) float32,
+    resets (N,) int64. An episode's last observation is returned with ``reset = 1``, and the next step is a phantom:
+    its action is ignored and its reward means nothing. ``reset()`` resets nothing and returns zeros; the first step is
+    a phantom. With ``aliased``, rewards and resets are buffers that the next step writes into.
+
+    Args:
+      task: a name of `envs.TASKS`, or a Task.
+      reset: when a phantom step resets, ``after`` or ``before`` it moves; by default as the reference of the task.
+      twice: a phantom step reports an end, too.
+      faults: fields of `FakeSim` that make the simulator misbehave.
+    """
+
+    def __init__(
+        self,
+        task: str | Task = "isaac_ant",
+        num_envs: int = 16,
+        seed: int = 0,
+        *,
+        reset: Literal["after", "before"] | None = None,
+        twice: bool = False,
+        aliased: bool = True,
+        phantom_reward: float | None = None,
+        **faults: Any,
+    ) -> None:
+        torch = self.torch = errors.torch()
+        self.native = make(task) if isinstance(task, str) else task
+        spec, name = self.native.env.spec, self.native.name
+        flavour = reset or ("before" if name in BEFORE else "after")
+        self.core = Phantom(self.native.env, flavour, twice)
+        self.num_envs, self.num_obs, self.num_acts, self.num_states = num_envs, spec.obs_size, spec.action_size, 0
+        self.max_episode_length, self.clip_obs, self.clip_actions = spec.time_limit + 1, np.inf, 1.0
+        self.device = self.rl_device = "cpu"
+        self.observation_space, self.action_space = _Box(self.num_obs, np.inf), _Box(self.num_acts, 1.0)
+        self.aliased, self.phantom_reward = aliased, phantom_reward
+        joints = max(1, self.num_acts)
+        self.gym, self.sim = FakeGym(), FakeSim(name, num_envs, joints, self._read, self._write, **faults)
+        self.envs = [(self.sim, i) for i in range(num_envs)]
+        self.obs_dict, self.extras = {}, {}
+        self.obs_buf = torch.zeros((num_envs, self.num_obs))
+        self.rew_buf = torch.zeros(num_envs)
+        self.reset_buf = torch.ones(num_envs, dtype=torch.int64)
+        self.progress_buf = torch.zeros(num_envs, dtype=torch.int64)
+        self._start = jax.jit(self._traced_start)
+        self._step = jax.jit(self._traced_step)
+        self.seed(seed)
+
+    def seed(self, seed: int) -> None:
+        """Begin the random numbers again; the state stays."""
+        self._seed, self._clock = jnp.uint32(seed), 0
+        if not hasattr(self, "_state"):
+            self._state = self._start(self._seed, self._params())
+
+    def reset(self) -> dict[str, Any]:
+        """The observation buffer as it is: zeros, before the first step. Nothing is reset."""
+        self.obs_dict["obs"] = self.obs_buf
+        return self.obs_dict
+
+    def step(self, actions: Any) -> tuple[dict[str, Any], Any, Any, dict[str, Any]]:
+        """One step under ``actions`` (N, A) float32, clipped to +-1 here."""
+        torch = self.torch
+        pending = self.reset_buf != 0
+        actions = jnp.asarray(actions.detach().clamp(-self.clip_actions, self.clip_actions).numpy())
+        # Whoever sets `reset_buf` asks for a reset.
+        asked = jnp.maximum(self._state.pending, jnp.asarray(pending.numpy()).astype(jnp.int32))
+        state = self._state._replace(pending=asked)
+        obs, self._state, reward, terminated, truncated = self._step(
+            self._seed, jnp.int32(self._clock), state, actions, self._params()
+        )
+        self._clock += 1
+        self.obs_buf = torch.from_numpy(np.array(obs)).clamp(-self.clip_obs, self.clip_obs)
+        reward, over = torch.from_numpy(np.array(reward)), torch.from_numpy(np.array(self._state.pending)) > 0
+        if self.phantom_reward is not None:
+            reward[pending] = self.phantom_reward
+        if self.aliased:
+            self.rew_buf.copy_(reward)
+            self.reset_buf.copy_(over)
+        else:
+            self.rew_buf, self.reset_buf = reward, over.long()
+        self.progress_buf = torch.where(pending, 0, self.progress_buf + 1)
+        out = torch.from_numpy(np.array(terminated | truncated))
+        late = self.progress_buf >= self.native.env.spec.time_limit
+        self.extras["time_outs"] = (late | torch.from_numpy(np.array(truncated))) & out
+        self.obs_dict["obs"] = self.obs_buf
+        return self.obs_dict, self.rew_buf, self.reset_buf, self.extras
+
+    def reset_idx(self, copies: Any) -> None:
+        """These copies begin an episode with the next step."""
+        self.reset_buf[copies] = 1
+
+    def reset_done(self) -> tuple[dict[str, Any], Any]:
+        """The newest observations, and the copies whose episode ended."""
+        return self.reset(), self.reset_buf.nonzero().flatten()
+
+    def zero_actions(self) -> Any:
+        """(N, A) of zeros."""
+        return self.torch.zeros((self.num_envs, self.num_acts))
+
+    def set_train_info(self, env_frames: int, *args: Any, **kwargs: Any) -> None:
+        """Ignored, as most tasks do."""
+
+    def get_env_state(self) -> None:
+        """Nothing, as most tasks do."""
+
+    def set_env_state(self, env_state: Any) -> None:
+        """Ignored, as most tasks do."""
+
+    def render(self, mode: str = "rgb_array") -> None:
+        """Nothing to see here."""
+
+    def _params(self) -> Any:
+        values = dict(zip(("gravity", "joint_damping"), map(np.float32, self.sim.factors()), strict=True))
+        params = self.native.params
+        fields = getattr(params, "_fields", ())
+        return (
+            params._replace(**{name: value for name, value in values.items() if name in fields}) if fields else params
+        )
+
+    def _traced_start(self, seed: Any, params: Any) -> Any:
+        keys = jax.random.split(jax.random.key(seed), self.num_envs)
+        return jax.vmap(self.core.reset, (0, None))(keys, params)[1]
+
+    def _traced_step(self, seed: Any, clock: Any, state: Any, action: Any, params: Any) -> tuple[Any, ...]:
+        return seeded_step(self.core, seed, clock, state, action, params)[:5]
+
+    def _columns(self) -> tuple[Any, slice, slice]:
+        engine: Any = getattr(self.native.env, "engine", None)
+        if engine is None:  # a task without MuJoCo's C engine: nothing that a simulator could disturb
+            return None, slice(0), slice(0)
+        return engine, engine.positions, engine.velocities
+
+    def _read(self) -> tuple[np.ndarray, np.ndarray]:
+        engine, positions, velocities = self._columns()
+        if engine is None:
+            return np.zeros((self.num_envs, 0)), np.zeros((self.num_envs, 0))
+        rows = np.asarray(self._state.inner.row).view(np.float64)
+        return rows[:, positions].copy(), rows[:, velocities].copy()
+
+    def _write(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
+        engine, positions, velocities = self._columns()
+        if engine is None:
+            return
+        rows = np.array(self._state.inner.row).view(np.float64)
+        rows[:, positions], rows[:, velocities] = qpos, qvel
+        self._state = self._state._replace(inner=self._state.inner._replace(row=jnp.asarray(rows.view(np.uint32))))
+
+
+class TorchLabTask:
+    """N copies of a task as Isaac Lab's ``DirectRLEnv`` shows them: five values, reset within the step.
+
+    ``step(actions)`` returns ``(obs_dict, rew, terminated, truncated, extras)`` with ``obs_dict["policy"]`` (N, O),
+    which after an episode's end is the next one's first: the last observation is lost.
+    """
+
+    def __init__(
+        self, task: str | Task = "isaac_ant", num_envs: int = 16, seed: int = 0, learned: bool = False
+    ) -> None:
+        torch = self.torch = errors.torch()
+        self.native = make(task) if isinstance(task, str) else task
+        spec = self.native.env.spec
+        self.num_envs, self.device, self.max_episode_length = num_envs, "cpu", spec.time_limit
+        self.single_observation_space = {"policy": _Box(spec.obs_size, np.inf)}
+        self.single_action_space = _Box(spec.action_size, np.inf)
+        self.gravity, self.damping = [0.0, 0.0, -9.81], torch.full((num_envs, spec.action_size), 0.1)
+        actuator = type("ActuatorNetLSTM" if learned else "ImplicitActuator", (), {})()
+        actuator.damping = torch.full((num_envs, spec.action_size), 0.1)
+        robot = SimpleNamespace(
+            data=SimpleNamespace(default_joint_damping=self.damping.clone()),
+            actuators={"legs": actuator},
+            write_joint_damping_to_sim=self._set_damping,
+        )
+        self.scene = SimpleNamespace(articulations={"robot": robot})
+        view = SimpleNamespace(set_gravity=self._set_gravity, get_gravity=lambda: list(self.gravity))
+        self.sim = SimpleNamespace(cfg=SimpleNamespace(gravity=tuple(self.gravity)), physics_sim_view=view)
+        self._start, self._step = jax.jit(self._traced_start), jax.jit(self._traced_step)
+        self.seed(seed)
+
+    @property
+    def unwrapped(self) -> "TorchLabTask":
+        """Itself: there is no wrapper."""
+        return self
+
+    def seed(self, seed: int) -> None:
+        """Begin the random numbers again; the state stays."""
+        self._seed, self._clock = jnp.uint32(seed), 0
+
+    def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Fresh episodes in all copies."""
+        if seed is not None:
+            self.seed(seed)
+        obs, self._state = self._start(self._seed, self._params())
+        return {"policy": self.torch.from_numpy(np.array(obs))}, {}
+
+    def step(self, action: Any) -> tuple[dict[str, Any], Any, Any, Any, dict[str, Any]]:
+        """One step under ``action`` (N, A) float32, which is not clipped here."""
+        out = self._step(self._seed, jnp.int32(self._clock), self._state, jnp.asarray(action.numpy()), self._params())
+        obs, self._state, *rest = out
+        self._clock += 1
+        reward, terminated, truncated = (self.torch.from_numpy(np.array(x)) for x in rest)
+        return {"policy": self.torch.from_numpy(np.array(obs))}, reward, terminated, truncated, {}
+
+    def _set_gravity(self, gravity: Any) -> None:
+        self.gravity = list(gravity)
+
+    def _set_damping(self, damping: Any) -> None:
+        self.damping = damping
+
+    def _params(self) -> Any:
+        factors = self.gravity[2] / -9.81, float(self.damping[0, 0]) / float(np.float32(0.1))
+        return self.native.params._replace(gravity=np.float32(factors[0]), joint_damping=np.float32(factors[1]))
+
+    def _traced_start(self, seed: Any, params: Any) -> tuple[Any, Any]:
+        return jax.vmap(self.native.env.reset, (0, None))(jax.random.split(jax.random.key(seed), self.num_envs), params)
+
+    def _traced_step(self, seed: Any, clock: Any, state: Any, action: Any, params: Any) -> tuple[Any, ...]:
+        keys = jax.random.bits(jax.random.fold_in(jax.random.key(seed), clock), (self.num_envs, 2, 2), jnp.uint32)
+
+        def one(words: Any, state: Any, action: Any) -> Any:
+            key_step, key_reset = jax.random.wrap_key_data(words)
+            return step_with_keys(self.native.env, key_step, key_reset, state, action, params)
+
+        return jax.vmap(one)(keys, state, action)[:5]
+
+
+def vec_task(num_envs: int, seed: int, **options: Any) -> TorchVecTask:
+    """`TorchVecTask` for a worker: ``--task bridge:native:isaac_ant``."""
+    return TorchVecTask(num_envs=num_envs, seed=seed, **options)
+
+
+def lab_task(num_envs: int, seed: int, **options: Any) -> TorchLabTask:
+    """`TorchLabTask` likewise."""
+    return TorchLabTask(num_envs=num_envs, seed=seed, **options)

@@ -1,0 +1,118 @@
+"""What the controls of a study play: the weights and levers of another study's runs, recorded or replayed."""
+
+import dataclasses
+import hashlib
+import zlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from aesjax.lab import store
+from aesjax.lab.replay import Replayed, first_update
+from aesjax.responses import CONTROLS, Played
+from aesjax.types import Levers
+from experiments.study import recorded
+from experiments.study.config import StudyConfig
+from experiments.study.entries import Control
+from experiments.study.levers import Records
+from experiments.study.methods import methods_of
+
+__all__ = ["records_of"]
+
+ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # what two studies must have in common
+
+
+def records_of(config: StudyConfig, carrier: str) -> Records:
+    """What the controls of one carrier play in every run; empty where there are none.
+
+    A record is replayed from the proxies, so it has a value for every recorded sample; of a schedule that cannot be
+    replayed and turns nothing else, the weights at the evaluations are taken.
+
+    Raises:
+      ValueError: the record is not the one that the study was configured with, or lacks what is asked of it.
+    """
+    controls = {method.name: method.control for method in methods_of(config, carrier) if method.control is not None}
+    if not controls:
+        return {}
+    source = _source(config, carrier)
+    played: dict[tuple[str, str, int], Played] = {}
+    made: dict[str, dict[tuple[str, int], Played]] = {}
+    for name, control in controls.items():
+        if control.of not in made:
+            made[control.of] = _record(source, config, carrier, control)
+        for (pattern, seed), record in made[control.of].items():
+            if pattern in config.patterns and seed in config.seeds:
+                # The same order for all that is made of one run, another one for every run.
+                key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(pattern.encode()))
+                played[name, pattern, seed] = CONTROLS[control.name].change(record, key, control.blocks)
+    return played
+
+
+def _source(config: StudyConfig, carrier: str) -> recorded.Recorded:
+    directory = Path(config.controls["from"])
+    path = directory / store.STREAMS
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != config.controls["streams"]:
+        raise ValueError(f"the record in {directory} is not there any more, or not what the study was configured with")
+    source = recorded.load(directory)
+    theirs, ours = source.config.to_json(), config.to_json()
+    apart = [name for name in ALIKE if theirs[name] != ours[name]]
+    if apart or carrier not in theirs["carriers"] or theirs["settings"][carrier] != ours["settings"][carrier]:
+        what = ", ".join(apart) or f"the settings of carrier '{carrier}'"
+        raise ValueError(f"--controls-from {directory}: its {what} differ from this study's")
+    return source
+
+
+def _record(
+    source: recorded.Recorded, config: StudyConfig, carrier: str, control: Control
+) -> dict[tuple[str, int], Played]:
+    """One method's runs by pattern and seed."""
+    import polars as pl
+
+    plain = dataclasses.replace(source.config, schedules=(control.of,), sweep={})
+    name = methods_of(plain, carrier)[0].name
+    wanted = {(name, pattern, seed) for pattern in config.patterns for seed in config.seeds}
+    if missing := sorted(wanted - source.finished):
+        method, pattern, seed = missing[0]
+        raise ValueError(f"--controls-from has no finished run of {method} on '{pattern}' with seed {seed}")
+    mine = source._replace(
+        curves=source.curves.filter(pl.col("method") == name), streams=source.streams.filter(pl.col("method") == name)
+    )
+    asked = recorded.ask(source.config, carrier, control.of)
+    asked = asked._replace(entry=asked.entry._replace(values=()))  # every run has its own
+    reason = recorded.obstacle_of(asked, recorded.recorded_in(recorded.rows_of(mine, carrier)))
+    rows = recorded.rows_of(mine, carrier)
+    labels = list(zip(rows["pattern"], rows["seed"], strict=True))
+    if not reason:
+        result, _ = recorded.replayed(mine, carrier, asked)
+        return {label: _from_replay(result, i, source.stride(carrier)) for i, label in enumerate(labels)}
+    if asked.entry.responses:
+        raise ValueError(f"control '{control.name}' of '{control.of}' cannot be made: {reason}")
+    streams = recorded.samples_of(rows, recorded.recorded_in(rows)[0])
+    samples = streams.shape[1] - first_update(streams)
+    return {label: _from_curves(mine, carrier, *label, samples) for label in labels}
+
+
+def _from_replay(result: Replayed, run: int, stride: int) -> Played:
+    """What was in force in a sample is what the one before it left."""
+
+    def shifted(values: Any, first: Any) -> Any:
+        return np.concatenate([[first], values[run, :-1]]).astype(np.float32)
+
+    neutral = {"window": 1.0, "rate": 1.0}
+    levers = {
+        name: shifted(values, neutral[name]) if name in neutral else values[run].astype(np.float32)
+        for name, values in result.levers._asdict().items()
+        if values is not None
+    }
+    return Played(np.float32(1), np.int32(stride), shifted(result.weight, result.initial[run]), Levers(**levers))
+
+
+def _from_curves(source: recorded.Recorded, carrier: str, pattern: str, seed: int, samples: int) -> Played:
+    """The weight between two evaluations is taken to be the one at the second."""
+    rows = source.curves.filter(carrier=carrier, pattern=pattern, seed=seed).sort("step")
+    weight = rows["entropy_weight"].to_numpy()[1:].astype(np.float32)
+    weight = weight[np.isfinite(weight)]  # the first evaluations may lie in the warm-up
+    at = np.minimum(np.arange(samples) * len(weight) // samples, len(weight) - 1)
+    return Played(np.float32(1), np.int32(source.stride(carrier)), weight[at])

@@ -1,0 +1,106 @@
+"""Streams for the study of detection: synthetic families, what is no change, and proxies recorded in training."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["FAMILIES", "NO_CHANGE", "recorded"]
+
+Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+
+
+def _autoregressive(correlation: float, sigma: float) -> Draw:
+    def draw(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+        noise = rng.standard_normal(shape)
+        x = noise.copy()
+        for t in range(1, shape[1]):
+            x[:, t] = correlation * x[:, t - 1] + np.sqrt(1 - correlation**2) * noise[:, t]
+        return sigma * x
+
+    return draw
+
+
+def _decline(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return 0.25 * rng.standard_normal(shape) - 0.5 * np.log1p(np.arange(shape[1]) / 100)
+
+
+def _pareto(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return rng.standard_exponential(shape) / 1.2
+
+
+def _season(period: int) -> Draw:
+    def draw(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+        return 0.25 * rng.standard_normal(shape) + np.log1p(0.3 * np.sin(2 * np.pi * np.arange(shape[1]) / period))
+
+    return draw
+
+
+def _gaps(share: float) -> Draw:
+    def draw(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+        logs = 0.25 * rng.standard_normal(shape)
+        if share:
+            return np.where(rng.random(shape) < share, -np.inf, logs)
+        logs[:, shape[1] // 2 : shape[1] * 3 // 4] = -np.inf
+        return logs
+
+    return draw
+
+
+#: Logarithms of quiet proxies, (N, T).
+FAMILIES: dict[str, Draw] = {
+    "log-normal .25": lambda rng, shape: 0.25 * rng.standard_normal(shape),
+    "log-normal 1": lambda rng, shape: rng.standard_normal(shape),
+    "log-normal 2": lambda rng, shape: 2.0 * rng.standard_normal(shape),
+    "Pareto 1.2": _pareto,
+    "gamma 2": lambda rng, shape: np.log(rng.gamma(2.0, 1.0, shape)),
+    "AR(1) .9": _autoregressive(0.9, 0.25),
+    "decline": _decline,
+}
+
+#: What a schedule should leave alone; minus infinity is a proxy of zero.
+NO_CHANGE: dict[str, Draw] = {
+    **FAMILIES,
+    "AR(1) .99": _autoregressive(0.99, 0.25),
+    "season 50": _season(50),
+    "season 400": _season(400),
+    "season 4 000": _season(4000),
+    "outage": _gaps(0.0),
+    "95 % zeros": _gaps(0.95),
+}
+
+
+def recorded(path: Path) -> dict[str, dict[str, np.ndarray]]:
+    """``{"sac td_quantile/fresh": {"steady": (N, T), "abrupt": (N, T)}, ...}``: logarithms, from the first update on.
+
+    A proxy that is shown to many updates unchanged (on-policy carriers) is one observation here.
+
+    Raises:
+      ValueError: the file cannot be read, or lacks runs of one of the two patterns.
+    """
+    import polars as pl
+
+    try:
+        rows = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ValueError(f"cannot be read: {str(error).splitlines()[0]}") from None
+    if missing := {"carrier", "pattern", "seed"} - set(rows.columns):
+        raise ValueError(f"lacks the column '{min(missing)}'; a study's streams.parquet is wanted")
+    if missing := {"steady", "abrupt"} - set(rows["pattern"]):
+        raise ValueError(
+            f"holds no run of the pattern '{min(missing)}'; patterns: {', '.join(sorted(set(rows['pattern'])))}"
+        )
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for carrier in rows["carrier"].unique(maintain_order=True):
+        for proxy in (name for name in rows.columns if "/" in name):
+            for pattern in ("steady", "abrupt"):
+                of = rows.filter((pl.col("carrier") == carrier) & (pl.col("pattern") == pattern)).sort("seed")
+                values = np.array(of[proxy].to_list(), np.float64)
+                values = values[:, np.isfinite(values).all(0)]
+                changes = np.any(np.diff(values, axis=1) != 0, axis=0)
+                if changes.mean() < 0.5:
+                    values = values[:, np.r_[True, changes]]
+                found.setdefault(f"{carrier} {proxy}", {})[pattern] = np.log(values)
+    if "ppo td_quantile/update" in found:  # a rollout is the newest data there is: both sources are the same
+        found.pop("ppo td_quantile/fresh")
+    return found

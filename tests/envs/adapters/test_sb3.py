@@ -1,0 +1,146 @@
+"""The vector environment for Stable-Baselines3; where that is installed, with its own algorithms and evaluations."""
+
+import copy
+import doctest
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from envs.adapters.gymnasium import DriftingVectorEnv
+from envs.toy.classic import TASK as CLASSIC
+
+N, STEPS = 3, 200
+AWAY = np.array([[1, 0], [0, 0], [0.1, 0]], np.float32)  # at a goal of the classic toy in about 4 steps, never, never
+
+
+def test_without_stable_baselines_the_import_says_what_to_install():
+    code = "import sys; sys.modules['stable_baselines3'] = None; import envs.adapters.sb3"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.strip().splitlines()[-1]
+    assert said.startswith("ModuleNotFoundError: envs.adapters.sb3 needs Stable-Baselines3")
+    assert said.endswith("pip install 'aesjax[sb3]'")
+
+
+@pytest.fixture(scope="module")
+def sb3():
+    pytest.importorskip("stable_baselines3")
+    import torch
+
+    torch.set_num_threads(1)
+    from envs.adapters import sb3
+
+    return sb3
+
+
+@pytest.fixture(scope="module")
+def toy(sb3):
+    return sb3.DriftingVecEnv("toy", "abrupt", drift_steps=STEPS, num_envs=N, drift_seed=4)
+
+
+def test_it_steps_as_gymnasiums_vector_environment_does(sb3):
+    ours = sb3.DriftingVecEnv(CLASSIC, "abrupt", drift_steps=50, num_envs=N)
+    theirs = DriftingVectorEnv(CLASSIC, "abrupt", drift_steps=50, num_envs=N)
+    ours.seed(7)
+    np.testing.assert_array_equal(ours.reset(), theirs.reset(seed=7)[0])
+    assert [info["drift_step"] for info in ours.reset_infos] == [0] * N
+    endings = set()
+    for step in range(40):
+        obs, reward, done, infos = ours.step(AWAY)
+        same, rewards, terminated, truncated, expected = theirs.step(AWAY)
+        np.testing.assert_array_equal(obs, same)
+        np.testing.assert_allclose(reward, rewards)
+        np.testing.assert_array_equal(done, terminated | truncated)
+        assert (obs.dtype, reward.dtype, done.dtype) == (np.float32, np.float32, bool)
+        for i, info in enumerate(infos):
+            np.testing.assert_array_equal(info["drift"], expected["drift"][i])
+            assert info["drift_step"] == step
+            assert info["TimeLimit.truncated"] == truncated[i]
+            assert ("terminal_observation" in info) == done[i]
+            if done[i]:
+                endings.add(bool(truncated[i]))
+                np.testing.assert_array_equal(info["terminal_observation"], expected["final_obs"][i])
+    assert endings == {True, False}
+
+
+def test_only_a_first_reset_and_a_seed_begin_a_new_run(toy):
+    toy.seed(1)
+    toy.reset()
+    steps = lambda: [toy.step(np.zeros((N, 2)))[3][0]["drift_step"] for _ in range(2)]  # noqa: E731
+    assert steps() == [0, 1]
+    toy.reset()
+    assert steps() == [2, 3]
+    toy.set_options({"restart_drift": True})
+    toy.reset()
+    assert steps() == [0, 1]
+    toy.reset()
+    assert steps() == [2, 3]
+    toy.seed(1)
+    toy.reset()
+    assert steps() == [0, 1]
+
+
+def test_a_deep_copy_goes_on_alike_and_apart(toy):
+    toy.seed(1)
+    toy.reset()
+    twin = copy.deepcopy(toy)
+    for _ in range(3):
+        ours = toy.step(AWAY)[0]
+    np.testing.assert_array_equal(ours, [twin.step(AWAY)[0] for _ in range(3)][-1])
+    toy.step(AWAY)
+    assert (toy._copies.clock.steps, twin._copies.clock.steps) == (4, 3)
+
+
+def test_the_example_in_its_documentation_runs(sb3):
+    assert doctest.testmod(sb3) == (0, 2)
+
+
+def test_what_is_asked_of_copies_is_answered_for_each(toy):
+    assert toy.get_attr("num_envs", [0, 2]) == [N, N]
+    assert toy.get_attr("render_mode") == [None] * N
+    assert not toy.has_attr("nothing")
+    toy.set_attr("note", 3)
+    assert toy.note == 3
+    assert toy.env_is_wrapped(object, 1) == [False]
+    evaluation = toy.env_method("evaluation", num_envs=1)[0]
+    assert evaluation.num_envs == 1
+    pictures = type(toy)("toy", "steady", num_envs=2, render_mode="rgb_array")
+    pictures.reset()
+    assert pictures.render().shape == (960, 480, 3)
+
+
+def test_its_ppo_trains_and_its_evaluations_leave_the_drift_alone(sb3, toy):
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import EvalCallback
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.vec_env import VecMonitor
+
+    env = VecMonitor(toy)
+    evaluation = VecMonitor(env.evaluation())
+    model = PPO("MlpPolicy", env, n_steps=100, batch_size=100, n_epochs=1, seed=0)
+    callback = EvalCallback(evaluation, eval_freq=50, n_eval_episodes=N, verbose=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.learn(100 * N, callback=callback)
+    assert [point["l"] for point in model.ep_info_buffer] == [50] * 2 * N
+    assert toy._copies.clock.steps == 100
+    steps = []
+    evaluate_policy(
+        model, evaluation, N, callback=lambda local, _: steps.append((local["info"]["drift_step"], local["done"]))
+    )
+    assert {step for step, _ in steps} == {100}
+    assert sum(done for _, done in steps) == N
+    held = VecMonitor(env.evaluation(drift=(0.3, 0.3)))
+    np.testing.assert_allclose(held.reset()[0].shape, (2,))
+    np.testing.assert_allclose(held.step(np.zeros((N, 2)))[3][0]["drift"], [0.3, 0.3], rtol=1e-6)
+    model.learn(100 * N, reset_num_timesteps=False)
+    assert toy._copies.clock.steps == STEPS
+
+
+def test_an_id_is_enough(sb3):
+    from stable_baselines3 import PPO
+
+    model = PPO("MlpPolicy", "aesjax/toy-abrupt-v0", n_steps=64, batch_size=64, n_epochs=1, seed=0).learn(64)
+    assert len(model.ep_info_buffer) == 1
+    assert model.get_env().render("rgb_array").shape == (480, 480, 3)

@@ -1,0 +1,210 @@
+"""A native task through a torch environment and the adapter: the same numbers, whatever the environment does."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from envs.bridge import errors
+from tests.envs.bridge.common import LIMIT, short
+from tests.envs.bridge.common import torch as installed
+
+torch = installed()
+
+from envs.bridge.host import InProcess, SimEnv  # noqa: E402
+from envs.bridge.torch_tasks import TorchLabTask, TorchVecTask  # noqa: E402
+from envs.bridge.worker import simulators  # noqa: E402
+
+N = 8
+ANT, COPTER = short(), short("isaac_ingenuity")
+
+
+def drifted(t):
+    return 1.0 + 0.2 * np.sin(t / 20), 1.0 - 0.25 * np.cos(t / 30)
+
+
+def actions(t, size):
+    return jax.random.uniform(jax.random.fold_in(jax.random.key(7), t), (N, size), minval=-1.3, maxval=1.3)
+
+
+def bridged(task=ANT, sim=None, **options):
+    environment = {k: options.pop(k) for k in ("reset", "twice", "aliased", "phantom_reward") if k in options}
+    return SimEnv(sim or InProcess(TorchVecTask(task, N, **environment), quantum=0.0), **options)
+
+
+def chosen(late, fresh, old):
+    return np.where(late.reshape((N,) + (1,) * (old.ndim - 1)), fresh, old)
+
+
+def native(task, steps, before=False, twice=False):
+    """The rows that count, by hand: (copy, obs, action, reward, terminated, truncated, next_obs) in order."""
+    env, rows = task.env, []
+    step = jax.jit(jax.vmap(env.step, (0, 0, 0, None)))
+    start = jax.jit(jax.vmap(env.reset, (0, None)))
+    seed, pending = jnp.uint32(3), np.ones(N, int)
+    obs = state = None
+    for t in range(steps + 1):
+        values = drifted(max(t - 1, 0))
+        params = task.params._replace(gravity=np.float32(values[0]), joint_damping=np.float32(values[1]))
+        words = jax.random.bits(jax.random.fold_in(jax.random.key(seed), t), (N, 2, 2), jnp.uint32)
+        keys = jax.vmap(jax.random.wrap_key_data)(words)
+        fresh = start(keys[:, 1], params)
+        obs, state = fresh if obs is None else (obs, state)
+        action = jnp.clip(actions(max(t - 1, 0), task.env.spec.action_size), -1.0, 1.0)
+        late = pending > 0
+        if before:  # resets, then moves without action
+            state, action = jax.tree.map(partial(chosen, late), fresh[1], state), chosen(late, 0.0 * action, action)
+        out = step(keys[:, 0], state, action, params)
+        new_obs, new_state, reward, terminated, truncated = map(jax.device_get, out[:5])
+        for i in np.flatnonzero(~late):
+            rows.append((i, obs[i], action[i], reward[i], terminated[i], truncated[i], new_obs[i]))
+        done = (terminated | truncated) & ~late
+        if not before:
+            fresh = jax.device_get(fresh)
+            new_obs, new_state = jax.tree.map(partial(chosen, late), fresh, (new_obs, new_state))
+        obs, state = new_obs, new_state
+        pending = np.where(late, pending - 1, np.where(done, 1 + twice, 0))
+    return rows
+
+
+def through(env, task, steps):
+    """The same through the bridge."""
+    env.drift(*drifted(0))
+    rows, obs = [], np.array(env.reset(seed=3))
+    for t in range(steps):
+        env.drift(*drifted(t))
+        action = actions(t, task.env.spec.action_size)
+        out = jax.tree.map(np.array, env.step(action))
+        clipped = np.clip(np.asarray(action), -1.0, 1.0)
+        for i in np.flatnonzero(out.valid):
+            rows.append(
+                (i, obs[i], clipped[i], *(x[i] for x in (out.reward, out.terminated, out.truncated)), out[1][i])
+            )
+        obs = out.obs
+    return rows
+
+
+def assert_equal(ours, theirs):
+    assert len(ours) == len(theirs)
+    for mine, yours in zip(ours, theirs, strict=True):
+        for a, b in zip(mine, yours, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return native(ANT, 45)
+
+
+@pytest.mark.parametrize("steps", [45, pytest.param(300, marks=pytest.mark.slow)])
+def test_rows_that_count_are_those_of_the_task_to_the_last_bit_under_drift(plain, steps):
+    """Several episodes of each copy; phantom rewards of a billion are not among them."""
+    rows = through(bridged(phantom_reward=1e9), ANT, steps)
+    assert_equal(rows, plain if steps == 45 else native(ANT, steps))
+    ended = [row for row in rows if row[4] or row[5]]
+    assert len(ended) == N * (steps // (LIMIT + 1))
+    assert len(rows) == steps * N - len(ended)
+
+
+def test_a_reset_before_the_move_and_a_second_end_are_masked_as_well():
+    assert_equal(through(bridged(COPTER), COPTER, 30), native(COPTER, 30, before=True))
+    assert_equal(through(bridged(twice=True), ANT, 30), native(ANT, 30, twice=True))
+
+
+def test_waiting_for_both_sides_and_copying_change_nothing(plain):
+    first = plain[: 25 * N]
+    for options in ({"sync": True}, {"mode": "staging"}, {"debug": True}, {"aliased": False}):
+        rows = through(bridged(**options), ANT, 33)
+        assert_equal(rows[: 25 * N], first)
+
+
+def test_without_the_clone_rows_change_after_they_were_handed_out(monkeypatch):
+    """What the clone is for: the simulator's buffers are those of every step."""
+    changed = {}
+    for name, clone in (("with", simulators._clone), ("without", lambda tensor: tensor)):
+        monkeypatch.setattr(simulators, "_clone", clone)
+        env = bridged()
+        env.reset(seed=0)
+        env.step(actions(0, 8))
+        shared = env.simulation._kept[-1].reward  # what JAX was given the memory of
+        before = shared.numpy().copy()
+        env.step(actions(1, 8))
+        changed[name] = not np.array_equal(before, shared.numpy())
+    assert changed == {"with": False, "without": True}
+
+
+def test_debugging_notices_memory_that_is_handed_out_twice(monkeypatch):
+    monkeypatch.setattr(simulators, "_clone", lambda tensor: tensor)
+    env = bridged(debug=True)
+    env.reset(seed=0)
+    env.step(actions(0, 8))
+    with pytest.raises(errors.AliasingError, match="two steps in a row returned 'reward'"):
+        env.step(actions(1, 8))
+
+
+def test_a_simulator_that_writes_to_its_actions_does_not_reach_the_array_and_is_caught():
+    class Hostile(TorchVecTask):
+        def step(self, actions):
+            out = super().step(actions)
+            actions.mul_(0)
+            return out
+
+    env = bridged(sim=InProcess(Hostile(ANT, N)), debug=True)
+    env.reset(seed=0)
+    action = actions(0, 8)
+    before = np.array(action)
+    with pytest.raises(errors.AliasingError, match="wrote to the actions"):
+        env.step(action)
+    np.testing.assert_array_equal(action, before)
+
+
+def test_a_failure_on_the_last_step_is_a_failure_where_the_observation_tells():
+    """The reference reports the time limit."""
+    task = TorchVecTask(ANT, N)
+    task.extras["time_outs"] = None
+
+    class Fallen(TorchVecTask):
+        def step(self, actions):
+            obs, *rest = super().step(actions)
+            if self.progress_buf[0] == LIMIT:
+                obs["obs"][0, 0] = 0.2
+            return obs, *rest
+
+    for label, expected in (("Ant", True), ("", False)):
+        env = bridged(sim=InProcess(Fallen(ANT, N), label))
+        env.reset(seed=0)
+        rows = [env.step(jnp.zeros((N, 8))) for _ in range(LIMIT)][-1]
+        assert bool(rows.terminated[0]) is expected
+        assert bool(rows.truncated[0]) is not expected
+        assert bool(rows.truncated[1])
+
+
+def test_reset_gives_zeros_and_resets_nothing_as_the_reference_does():
+    task = TorchVecTask(ANT, N)
+    assert not task.reset()["obs"].any()
+    assert task.reset_buf.dtype == torch.int64
+    _, reward, reset, _ = task.step(task.zero_actions())
+    values = reward.clone()
+    again = task.step(task.zero_actions())
+    assert reward is again[1]
+    assert reset is again[2]
+    assert not torch.equal(values, reward)
+
+
+def test_isaac_labs_surface_loses_the_last_observation_and_says_so():
+    env = SimEnv(InProcess(TorchLabTask(ANT, N)))
+    obs = env.reset(seed=0)
+    for t in range(LIMIT):
+        rows = env.step(actions(t, 8))
+        if t < LIMIT - 1:
+            np.testing.assert_array_equal(rows.next_obs, rows.obs)
+            assert bool(rows.stored.all())
+            obs = rows.obs
+    assert bool(rows.truncated.all())
+    assert bool(rows.valid.all())
+    assert bool(rows.live.all())
+    assert not bool(rows.stored.any())
+    np.testing.assert_array_equal(rows.next_obs, obs)  # where the step began
+    assert not np.array_equal(rows.obs, obs)

@@ -1,0 +1,109 @@
+"""Drift through a simulator's calls: from nominal values read once, in quanta, read back, without moving the state."""
+
+import numpy as np
+import pytest
+
+from envs.bridge import errors
+from tests.envs.bridge.common import short
+from tests.envs.bridge.common import torch as installed
+
+torch = installed()
+
+from envs.bridge.host import InProcess, SimEnv  # noqa: E402
+from envs.bridge.torch_tasks import TorchLabTask, TorchVecTask  # noqa: E402
+
+N = 3
+
+
+def simulated(name="isaac_ant", label="Ant", faults=(), **options):
+    env = TorchVecTask(short(name), N, **dict(faults))
+    simulation = InProcess(env, label, **options)
+    env.sim.calls.clear()
+    return env, SimEnv(simulation)
+
+
+def calls(env, name):
+    return [value for call, value in env.sim.calls if call == name]
+
+
+@pytest.mark.parametrize(("name", "gravity", "damping"), [("isaac_ant", -9.81, 0.1), ("isaac_ingenuity", -3.721, 0.0)])
+def test_what_is_set_is_the_factor_times_what_was_there_at_the_start(name, gravity, damping):
+    env, sim = simulated(name, name)
+    assert sim.about["nominal"] == {"gravity": gravity, "joint_damping": damping}
+    for scale in (0.8, 1.2, 1.1):
+        sim.drift(scale, scale)
+    np.testing.assert_allclose(calls(env, "set_sim_params"), [s * gravity for s in (0.8, 1.2, 1.1)], rtol=1e-12)
+    set_joints = [value for copy, value in calls(env, "set_actor_dof_properties") if copy == 0]
+    np.testing.assert_allclose(set_joints, [s * damping for s in (0.8, 1.2, 1.1)] if damping else [], rtol=1e-12)
+
+
+def test_small_changes_of_the_damping_wait_until_they_add_up_and_gravity_never_waits():
+    env, sim = simulated()
+    for scale in (1.002, 1.004, 1.006, 1.007):
+        sim.drift(scale, scale)
+    assert len(calls(env, "set_sim_params")) == 4
+    assert calls(env, "set_actor_dof_properties") == [(i, pytest.approx(0.1006)) for i in range(N)]
+
+
+def test_on_reset_a_copy_gets_its_damping_when_its_episode_begins():
+    env, sim = simulated(mode="on_reset")
+    sim.reset(seed=0)
+    env.reset_buf[:] = 0
+    sim.drift(1.0, 1.2)
+    assert not calls(env, "set_actor_dof_properties")
+    sim.simulation.simulation.pending = torch.tensor([False, True, False])
+    sim.drift(1.0, 1.21)
+    assert calls(env, "set_actor_dof_properties") == [(1, pytest.approx(0.121))]
+
+
+def test_a_simulator_that_does_not_do_what_it_is_told_is_noticed():
+    env, sim = simulated()
+    env.sim.deaf = 1e-3
+    with pytest.raises(errors.DriftNotAppliedError, match=r"gravity was set to -7\.848 and reads back as -7\.85"):
+        sim.drift(0.8, 1.0)
+    env.sim.deaf = 0.0
+    sim.drift(0.9, 1.0)
+    env.sim.deaf = -1e-3
+    with pytest.raises(errors.DriftNotAppliedError, match=r"joint_damping was set to 0\.12 and reads back as 0\.11988"):
+        sim.drift(0.9, 1.2)
+
+
+def test_a_state_that_moved_is_written_back_once_and_the_probe_tells():
+    env, sim = simulated(faults={"disturbing": 0.01})
+    assert sim.about["damping_disturbs_state"] is True
+    assert simulated()[1].about["damping_disturbs_state"] is False
+    sim.reset(seed=0)
+    before = env.sim.rows()
+    sim.drift(1.0, 1.2)
+    for now, then in zip(env.sim.rows(), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    assert len(calls(env, "set_dof_state_tensor")) == len(calls(env, "set_actor_root_state_tensor")) == 1
+    assert env.sim.factors()[1] == pytest.approx(1.2)
+
+
+def test_a_state_that_cannot_be_written_back_is_an_error():
+    env, sim = simulated()
+    env.sim.disturbing, env.sim.stubborn = 0.01, True
+    with pytest.raises(errors.StateDisturbedError, match=r"robot moved the state, by 0\.01 after it was written back"):
+        sim.drift(1.0, 1.2)
+
+
+def test_channels_that_change_nothing_are_told_or_refused():
+    assert simulated("isaac_ingenuity", "Ingenuity")[1].about["inert"] == ["joint_damping"]
+    assert simulated("isaac_ant", "FrankaCabinet")[1].about["inert"] == ["gravity"]
+    with pytest.raises(errors.DriftNotSupportedError, match=r"joint_damping of task 'Ingenuity'.*nominal 0"):
+        simulated("isaac_ingenuity", "Ingenuity", on_inert="error")
+
+
+def test_isaac_labs_calls():
+    env = TorchLabTask(short(), N)
+    sim = SimEnv(InProcess(env))
+    for scale in (0.8, 1.2):
+        sim.drift(scale, scale)
+        assert env.gravity[2] == pytest.approx(-9.81 * scale)
+        assert float(env.damping[0, 0]) == pytest.approx(0.1 * scale)
+        assert float(env.scene.articulations["robot"].actuators["legs"].damping[0, 0]) == pytest.approx(0.1 * scale)
+    learned = SimEnv(InProcess(TorchLabTask(short(), N, learned=True)))
+    learned.drift(0.9, 1.0)
+    with pytest.raises(errors.DriftNotSupportedError, match=r"ActuatorNetLSTM.*nominal 0\.1"):
+        learned.drift(0.9, 1.1)

@@ -1,0 +1,152 @@
+"""A simulator in a process of its own: the same numbers, and every way in which it can end."""
+
+import ast
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from envs.bridge import errors
+from envs.bridge.transport import SCRIPT, Worker
+from tests.envs.bridge.common import ROOT, short_ant, short_lab
+from tests.envs.bridge.common import torch as installed
+
+torch = installed()
+
+from envs.bridge.host import InProcess  # noqa: E402
+
+N = 4
+HERE = "tests.envs.bridge."
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def opened(factory, **options):
+    worker = Worker(HERE + factory, N, **options)
+    worker.drift({"gravity": 0.9, "joint_damping": 1.2})
+    return worker
+
+
+@pytest.mark.parametrize(
+    ("factory", "build", "steps"),
+    [("common:short_ant", short_ant, 60), pytest.param("common:short_ant", short_ant, 1000, marks=pytest.mark.slow),
+     pytest.param("common:short_lab", short_lab, 60, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_a_worker_gives_the_numbers_of_the_same_simulation_in_this_process(factory, build, steps):
+    worker, here = opened(factory), InProcess(build(N, 0))
+    here.drift({"gravity": 0.9, "joint_damping": 1.2})
+    assert worker.about | {"actors": 0} == here.about | {"actors": 0}
+    for ours, theirs in zip(worker.restart(5), here.restart(5), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    random, before = np.random.default_rng(0), None
+    for _ in range(steps):
+        actions = random.uniform(-1, 1, (N, 8)).astype(np.float32)
+        rows, expected = worker.step(actions), here.step(actions)
+        for ours, theirs in zip(rows, expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        if before is not None:  # two slots: what the step before handed out still stands
+            np.testing.assert_array_equal(before[0], before[1])
+        before = rows.obs, rows.obs.copy()
+    process = worker._process
+    worker.close()
+    assert process.returncode == 0
+
+
+@pytest.fixture
+def mortal(monkeypatch, tmp_path):
+    fate = tmp_path / "fate"
+    monkeypatch.setenv("FATE", str(fate))
+    worker = opened("points:mortal", timeout=2.0)
+    worker.restart(0)
+    yield worker, fate
+    worker.close()
+
+
+def test_a_worker_that_ends_is_reported_with_its_exit_code_and_last_words(mortal):
+    worker, fate = mortal
+    worker.step(np.zeros((N, 2), np.float32))
+    fate.write_text("die")
+    with pytest.raises(errors.WorkerDiedError, match=r"exit code 17; it printed last:\n(.*\n)*the simulator has had"):
+        worker.step(np.zeros((N, 2), np.float32))
+
+
+def test_a_worker_that_is_killed_between_two_steps_is_reported(mortal):
+    worker, _ = mortal
+    os.kill(worker._process.pid, signal.SIGKILL)
+    with pytest.raises(errors.WorkerDiedError, match="exit code -9"):
+        worker.step(np.zeros((N, 2), np.float32))
+
+
+def test_a_worker_that_hangs_is_ended(mortal):
+    worker, fate = mortal
+    fate.write_text("hang")
+    with pytest.raises(errors.WorkerTimeoutError, match=r"did not answer within 2 s and was ended"):
+        worker.step(np.zeros((N, 2), np.float32))
+    assert worker._process.poll() is not None
+
+
+def test_a_worker_of_another_protocol_is_refused(tmp_path):
+    script = tmp_path / "worker.py"
+    script.write_text(SCRIPT.read_text().replace("PROTOCOL = 1\n", "PROTOCOL = 2\n"))
+    with pytest.raises(errors.ProtocolVersionError, match="speaks protocol 2, this side 1"):
+        Worker("Ant", N, script=script)
+
+
+def test_a_gap_in_the_numbers_of_steps_and_a_second_simulation_are_refused(mortal):
+    worker, _ = mortal
+    worker.sequence += 1
+    with pytest.raises(errors.ProtocolVersionError, match="step 2 follows step 0"):
+        worker.step(np.zeros((N, 2), np.float32))
+    with pytest.raises(errors.SecondSimError, match="one simulation per process; start another worker"):
+        worker._ask("make", task="Ant", num_envs=N, seed=0, options={}, simulation={}, on_inert="warn", label="")
+
+
+def test_actions_are_checked_before_they_are_sent(mortal):
+    worker, _ = mortal
+    with pytest.raises(errors.ShapeMismatchError, match=r"actions must have shape \(4, 2\); got \(4, 1\)"):
+        worker.step(np.zeros((N, 1), np.float32))
+    with pytest.raises(errors.DtypeError, match="float32, as there is no silent cast; got float64"):
+        worker.step(np.zeros((N, 2)))
+    actions = np.zeros((N, 2), np.float32)
+    actions[2:] = np.nan
+    with pytest.raises(errors.NonFiniteError, match="action of 2 of 4 copies is not finite at step 1, that of copy 2"):
+        worker.step(actions)
+
+
+def test_the_child_goes_when_its_parent_is_gone():
+    ours, theirs = socket.socketpair()
+    code = f"import sys; sys.argv = ['', '']; sys.path.insert(0, {str(SCRIPT.parent)!r}); import worker, socket; "
+    code += f"s = socket.socket(fileno={theirs.fileno()}); worker.socket.socket = lambda *a: s; "
+    code += "s.__class__.connect = lambda *a: None; worker.main('')"
+    child = subprocess.Popen([sys.executable, "-c", code], pass_fds=[theirs.fileno()], stderr=subprocess.DEVNULL)
+    theirs.close()
+    assert b'"protocol": 1' in ours.recv(1000)
+    ours.close()
+    assert child.wait(20) == 0
+
+
+ALLOWED = set(sys.stdlib_module_names) | {"numpy", "torch", "simulators", "worker", "isaacgym", "isaacgymenvs"}
+ALLOWED |= {"isaaclab", "isaaclab_tasks", "gymnasium"}
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPT.parent.glob("*.py")), ids=lambda p: p.name)
+def test_worker_files_are_short_old_python_and_import_little(path):
+    source = path.read_text()
+    tree = ast.parse(source, feature_version=(3, 7))
+    assert len(source.splitlines()) < 300
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in names} <= ALLOWED
+    assert not any(isinstance(node, ast.NamedExpr | ast.JoinedStr) for node in ast.walk(tree))
+
+
+def test_importing_worker_files_imports_no_jax():
+    code = f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import worker, simulators"
+    subprocess.run([sys.executable, "-c", code + "; assert 'jax' not in sys.modules"], check=True)

@@ -1,0 +1,161 @@
+"""Agents of the compiled loops over a simulator in a process of its own: the native numbers, and its failures."""
+
+import dataclasses
+import json
+import os
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+import pytest
+
+from aesjax import schedules
+from aesjax.lab.store import read_rows
+from aesjax.schedules import ScheduleHyper
+from agents import CARRIERS, OnPolicyCarrier
+from agents.loops import LoopConfig, Run, make_program
+from envs.bridge import build
+from envs.bridge.env import BridgeEnv
+from envs.world import World
+from experiments.cli import main
+from experiments.study.config import make_config
+from experiments.study.folder import claim
+from experiments.study.train import Stopped, train
+from tests.envs.bridge.common import ROOT, reference, short, torch
+from tests.quick import quick
+
+torch()
+
+N = 8
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def trained(world, carrier, chunks=3):
+    spec = CARRIERS[carrier]
+    own = {"hidden": (8, 8), "batch_size": 16}
+    if carrier == "ppo":
+        own = {"hidden": (8, 8), "rollout": 20, "epochs": 2, "minibatches": 4, "adaptive_rate": True}
+    built = spec.make(world.obs_size, world.action_size, spec.config(**own))
+    on = isinstance(built, OnPolicyCarrier)
+    config = LoopConfig(N, 20, warmup=0 if on else 8, capacity=0 if on else 160, episodes=3, fresh_window=32)
+
+    def schedule_of(run):
+        return schedules.build(("aes",), run.schedule_hyper, run.schedule, source="fresh")
+
+    hyper = ScheduleHyper(base=0.1, target_entropy=-8.0, updates=100.0)
+    run = Run(jnp.uint32(0), world.drift("abrupt", 0), jnp.int32(0), *jax.tree.map(jnp.float32, (hyper, spec.hyper())))
+    loop = make_program(world, built, schedule_of, config)
+    state, chunk, evaluate, found = quick(loop.init)(run), quick(loop.chunk), quick(loop.evaluate), []
+    for index in range(chunks):
+        state, metrics = chunk(state, run, jnp.int32(20 * index))
+        found.append(jax.device_get((metrics, evaluate(state, run, jnp.int32(20 * (index + 1))))))
+    return state, found
+
+
+class Recorder:
+    """A simulation that remembers what it was asked and what it answered."""
+
+    def __init__(self, simulation, log):
+        self.simulation, self.log, self.about, self.close = simulation, [], simulation.about, simulation.close
+        log.append(self.log)
+
+    def drift(self, values):
+        self.values = dict(values)
+        self.simulation.drift(values)
+
+    def restart(self, seed, sequence=0):
+        answer = [x.copy() for x in self.simulation.restart(seed, sequence)]
+        self.log.append((self.values, seed, answer))
+        return answer
+
+    def step(self, actions):
+        rows = self.simulation.step(actions)
+        self.log.append((self.values, actions.copy(), [x.copy() for x in rows]))
+        return rows
+
+
+def check_rows(native, log):
+    """Everything that a worker answered is what the native task gives, to the last bit."""
+    world = reference(native, native, 75)
+    step = jax.jit(lambda state, action, params: world.step(jax.random.key(0), state, action, params))
+    for values, asked, answer in log:
+        params = native.params._replace(**{name: np.float32(value) for name, value in values.items()})
+        if isinstance(asked, int):
+            obs, state = world.begin(jnp.uint32(asked), len(answer[0]), params)
+            np.testing.assert_array_equal(answer[0], obs)
+            continue
+        _, state, reward, terminated, truncated, obs = step(state, asked, params)
+        mask = world.mask(state)
+        expected = (obs, reward, terminated & mask.valid, truncated & mask.valid, mask.valid, mask.live)
+        for ours, theirs in zip(answer, expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("carrier", ["ppo", "sac"])
+def test_agents_train_through_a_worker_as_on_the_native_task_under_drift(carrier):
+    """Rows to the last bit; what is reported up to the rounding of another program."""
+    task, log = build("bridge:tests.envs.bridge.common:short_ant", quantum=0.0), []
+    recorded = BridgeEnv(lambda num: Recorder(task.env._open(num), log), task.env.about)
+    state, curves = trained(World(task._replace(env=recorded), 75), carrier)
+    recorded.close()
+    assert len(log) == 2
+    for of_one in log:
+        check_rows(short(), of_one)
+    assert sum(len(of_one) for of_one in log) > 60 + 3 * 12
+    expected, native = trained(reference(task, short(), 75), carrier)
+    chex.assert_trees_all_close((curves, state.agent), (native, expected.agent), rtol=1e-3, atol=1e-5)
+    assert curves[0][0]["valid_fraction"] < 1.0
+    assert len({float(e["drift"][0]) for _, e in curves}) > 1
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    fate = tmp_path / "fate"
+    monkeypatch.setenv("FATE", str(fate))
+    config = make_config(
+        task="bridge:tests.envs.bridge.points:mortal",
+        carriers="sac",
+        schedules="aes_r",
+        patterns="abrupt",
+        seeds="1:2",
+        options={"timeout": 3.0},
+    )
+    return dataclasses.replace(config, steps=3200, evaluations=10, replay_capacity=800), tmp_path / "study", fate
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("says", "text"), [("die 500", "exit code 17"), ("hang 500", "did not answer within 3 s")])
+def test_a_simulator_that_ends_loses_nothing_that_was_checkpointed(study, says, text):
+    config, folder, fate = study
+    fate.write_text(says)
+    with pytest.raises(Stopped, match=text):
+        train(claim(config, folder, resume=False), checkpoint_seconds=0.0, quiet=True)
+    assert not fate.exists()
+    newest = sorted((folder / "checkpoints" / "sac").glob("[0-9]*"))[-1]
+    saved = pl.read_parquet(newest / "rows.parquet")
+    assert saved.height > 5
+    outcome = train(claim(config, folder, resume=True), checkpoint_seconds=0.0, quiet=True)
+    assert not outcome.diverged
+    curves = read_rows(outcome.curves)
+    assert curves.height == 2 * 11
+    before = curves.join(saved.select("seed", "step"), on=["seed", "step"], how="semi")
+    assert before["return_mean"].to_list() == saved.sort("seed", "step")["return_mean"].to_list()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["simulator"]["damping_disturbs_state"] is False
+
+
+def test_the_command_line_refuses_simulators_that_are_not_there(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("AESJAX_ISAAC_PYTHON", "")  # what the command sets is undone with it
+    assert main(["run", "--task", "bridge:Annt", "--out", str(tmp_path / "a")]) == 2
+    assert "did you mean 'Ant'" in capsys.readouterr().err
+    assert main(["run", "--task", "bridge:Ant", "--sim-python", "nowhere", "--out", str(tmp_path / "b")]) == 2
+    assert "nowhere cannot be started" in capsys.readouterr().err
+    assert os.environ["AESJAX_ISAAC_PYTHON"] == "nowhere"
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,144 @@
+"""Controls made of a finished study's runs: the record played back is the run, and what is asked must be there."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+
+from experiments.cli import main
+from experiments.study.build import build_part
+from experiments.study.config import config_from_json, make_config
+from experiments.study.controls import records_of
+from experiments.study.folder import claim
+from experiments.study.train import train
+
+STEPS, EVALUATIONS = 3200, 50
+RESPONDING = "aes_r+refresh:threshold=1.05:strength=0.3+rate"
+SCHEDULES = ("baseline", "aes_r:gain=4", RESPONDING)
+
+
+def small(schedules, **options):
+    config = make_config(task="toy", carriers="ppo", schedules=schedules, patterns="abrupt", steps=STEPS, **options)
+    own = config.settings["ppo"]
+    settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
+    return dataclasses.replace(config, evaluations=EVALUATIONS, episodes=1, settings=settings)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """PPO on a small network, which compiles fastest."""
+    directory = tmp_path_factory.mktemp("controls") / "study"
+    train(claim(small(",".join(SCHEDULES), seeds="1:2"), directory, resume=False), quiet=True)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def played(study):
+    directory = study.parent / "played"
+    names = [f"playback:of={name}" for name in SCHEDULES]
+    names += [f"permuted:of={RESPONDING}", "constant_at_mean:of=aes_r:gain=4"]
+    config = small(",".join(names), seeds="1:2", controls_from=study)
+    assert config_from_json(config.to_json()).to_json() == config.to_json()
+    train(claim(config, directory, resume=False), quiet=True)
+    return directory, config
+
+
+def curves(directory, method, column, seed=1):
+    rows = pl.read_parquet(directory / "curves.parquet").filter(method=method, seed=seed).sort("step")
+    assert rows.height == EVALUATIONS + 1
+    return rows[column].to_numpy()
+
+
+RESPONDED = "PPO+AES-R+refresh+rate[refresh.threshold=1.05,refresh.strength=0.3]"
+NAMES = dict(zip(SCHEDULES, ("PPO", "PPO+AES-R[gain=4]", RESPONDED), strict=True))
+
+
+@pytest.mark.parametrize("of", SCHEDULES)
+def test_a_record_played_back_is_the_run_it_came_from(study, played, of):
+    directory, _ = played
+    for column in ("entropy_weight", "return_mean", "rate_factor", "refreshes"):
+        trained, again = (curves(d, m, column)[1:] for d, m in ((study, NAMES[of]), (directory, f"PPO+playback({of})")))
+        np.testing.assert_allclose(again, trained, rtol=2e-3, atol=1e-3, err_msg=column)
+    if of == RESPONDING:
+        assert curves(study, NAMES[of], "refreshes")[1:].sum() >= 1
+        assert np.ptp(curves(study, NAMES[of], "rate_factor")[1:]) > 0.05
+
+
+def test_a_permuted_record_has_the_same_values_at_other_times_and_as_many_refreshes(study, played):
+    directory, config = played
+    records = records_of(config, "ppo")
+    same, other = (records[f"PPO+{c}({RESPONDING})", "abrupt", 2] for c in ("playback", "permuted"))
+    np.testing.assert_array_equal(np.sort(other.weight), np.sort(same.weight))
+    np.testing.assert_allclose(other.levers.rate / other.weight, same.levers.rate[0] / same.weight[0], rtol=1e-4)
+    assert np.mean(other.weight != same.weight) > 0.2
+    runs = ((study, RESPONDED), (directory, f"PPO+permuted({RESPONDING})"))
+    counts = [curves(folder, method, "refreshes", 2)[1:].sum() for folder, method in runs]
+    assert counts[0] == counts[1] >= 1
+    returns = [curves(folder, method, "return_mean", 2) for folder, method in runs]
+    assert not np.allclose(*returns)
+
+
+def test_a_constant_at_the_mean_is_the_mean_of_the_run_it_came_from(study, played):
+    directory, config = played
+    weights = curves(directory, "PPO+constant_at_mean(aes_r:gain=4)", "entropy_weight")[1:]
+    assert np.ptp(weights) == 0.0
+    record = records_of(config, "ppo")["PPO+playback(aes_r:gain=4)", "abrupt", 1]
+    np.testing.assert_allclose(weights[0], record.weight.mean(), rtol=1e-5)
+    assert weights[0] > 0.01
+
+
+def test_a_study_of_controls_can_be_read_without_its_record(played):
+    assert build_part(played[1], "ppo").labels[0]["method"] == "PPO+playback(baseline)"
+
+
+def refused(capsys, out, *words):
+    assert main(["run", "--task", "toy", "--patterns", "abrupt", "--out", str(out), *map(str, words)]) == 2
+    text = capsys.readouterr().err.strip()
+    assert text.startswith("aesjax: ")
+    assert len(text.splitlines()) == 1
+    assert not out.exists()
+    return text
+
+
+@pytest.mark.parametrize(
+    ("schedules", "parts"),
+    [
+        ("permuted", ["'permuted' needs the method it is made of", "permuted:of=aes_r"]),
+        ("permuted:of=aess", ["unknown schedule 'aess'; did you mean 'aes'"]),
+        ("permuted:of=playback:of=aes", ["'permuted' needs the method"]),
+        ("playback:blocks=3:of=aes", ["control 'playback' has no option 'blocks'; allowed: of"]),
+        ("permuted:blocks=1:of=aes", ["'blocks' of control 'permuted' is a whole number, at least 2; got 1"]),
+        ("permuted:of=aes_r", ["plays runs of a finished study", "give its folder, --controls-from"]),
+    ],
+)
+def test_a_control_that_is_not_one_is_refused(tmp_path, capsys, schedules, parts):
+    text = refused(capsys, tmp_path / "new", "--schedules", schedules)
+    assert all(part in text for part in parts)
+
+
+def test_a_record_that_does_not_fit_is_refused(study, tmp_path, capsys):
+    words = ["--carriers", "ppo", "--controls-from", study]
+    text = refused(capsys, tmp_path / "new", *words, "--schedules", "permuted:of=aes_r", "--steps", STEPS)
+    assert "evaluations" in text
+    assert "no control among --schedules plays it" in refused(capsys, tmp_path / "new", *words, "--schedules", "aes_r")
+    text = refused(capsys, tmp_path / "new", "--controls-from", tmp_path, "--schedules", "permuted:of=aes_r")
+    assert "there is no streams.parquet" in text
+
+
+@pytest.mark.parametrize(
+    ("of", "seeds", "says"),
+    [("aes", "1", "no finished run of PPO\\+AES on 'abrupt' with seed 1"), ("aes_r:gain=4", "3", "with seed 3")],
+)
+def test_runs_that_the_record_does_not_have_are_named(study, of, seeds, says):
+    with pytest.raises(ValueError, match=says):
+        records_of(small(f"permuted:of={of}", seeds=seeds, controls_from=study), "ppo")
+
+
+def test_a_record_that_was_changed_is_refused(study, tmp_path):
+    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints", "agents"))
+    config = small("permuted:of=aes_r:gain=4", seeds="1", controls_from=copy)
+    (copy / "streams.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match="not what the study was configured with"):
+        records_of(config, "ppo")

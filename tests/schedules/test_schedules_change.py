@@ -1,0 +1,275 @@
+"""`aes_c`: exact base when calm, bounded false alarms, detection, and proxies that are missing, zero or wild."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from aesjax.schedules import ScheduleHyper, aes_c, aes_r, auto, build, value_loss
+from aesjax.schedules.change import compensator
+from aesjax.types import Signals
+
+QUIET = {
+    "log-normal .25": lambda rng, shape: rng.lognormal(0, 0.25, shape),
+    "log-normal 2": lambda rng, shape: rng.lognormal(0, 2, shape),
+    "Pareto 1.2": lambda rng, shape: 1 + rng.pareto(1.2, shape),
+    "folded normal": lambda rng, shape: np.abs(rng.standard_normal(shape)),
+    "gamma": lambda rng, shape: rng.gamma(2.0, 1.0, shape),
+}
+
+
+def run(schedule, streams):
+    """Weights and final states of (N, T) streams."""
+
+    def one(stream):
+        def step(state, v):
+            state = schedule.update(Signals(value_loss=v), state)
+            return state, state.weight
+
+        return jax.lax.scan(step, schedule.init(), stream)
+
+    state, weights = jax.jit(jax.vmap(one))(jnp.asarray(streams, jnp.float32))
+    return np.asarray(weights, np.float64), state
+
+
+SHARED = aes_c(value_loss(), 1.0, 4000.0, lambda_max=np.inf)
+
+
+@pytest.fixture(scope="module")
+def ratios():
+    """Ratio to the base of streams of any length, (N, T)."""
+    return lambda streams: run(SHARED, np.atleast_2d(streams))[0]
+
+
+def lognormal(count, length, sigma=0.25, seed=0):
+    return np.random.default_rng(seed).lognormal(0, sigma, (count, length))
+
+
+def test_quiet_streams_leave_the_base_bit_for_bit(ratios):
+    """24 streams of 4 000 of each kind: the bound allows 5 % of them an alarm; all five together stay below it."""
+    rng = np.random.default_rng(1)
+    streams = np.concatenate([draw(rng, (24, 4000)) for draw in QUIET.values()])
+    raised = np.any(ratios(streams) != 1.0, axis=1)
+    assert raised.mean() <= 0.05, dict(zip(QUIET, raised.reshape(5, 24).sum(1), strict=True))
+    relative = run(aes_r(value_loss(), 1.0, 4000.0, lambda_max=np.inf), streams[24:72])[0]
+    assert relative.mean() > 1.2  # the excess of heavy tails is no drift, but aes_r takes it for one
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_evidence_of_a_quiet_observation_is_an_e_value(name):
+    """``E exp(z/2 - psi_j) <= 1`` for the mean of 2**j log proxies, with the tail bound of the docstring."""
+    logs = {
+        "log-normal .25": stats.norm(),
+        "log-normal 2": stats.norm(),
+        "Pareto 1.2": stats.expon(),
+        "folded normal": None,
+        "gamma": stats.loggamma(2.0),
+    }[name]
+    if logs is None:
+        x = np.log(np.abs(np.random.default_rng(0).standard_normal(4_000_000)))
+        moment = np.mean(np.exp(0.5 * (x - x.mean()) / x.std()))
+        assert np.log(moment) < compensator(1)[0] - 0.02
+        return
+    for level, psi in enumerate(compensator(8)):
+        n = 2.0**level
+        scale = 0.5 / (np.sqrt(n) * logs.std())
+        grid = np.linspace(logs.ppf(1e-14), logs.isf(1e-14), 400_001)
+        moment = np.trapezoid(np.exp(scale * (grid - logs.mean())) * logs.pdf(grid), grid)
+        assert n * np.log(moment) <= psi + 1e-6
+
+
+def test_the_stated_rates_of_false_alarms():
+    """The sum of the docstring for its extreme case, exactly, and what the default threshold makes of it."""
+    total = 0.0
+    for level, psi in enumerate(compensator(8)):
+        n = 2.0**level
+        start = n + 2 * psi * np.sqrt(n)  # X > 0, in the sum of n exponentials
+        total += stats.gamma.sf(start * (1 - 0.5 / np.sqrt(n)), n) / n  # under the tilted law
+    assert total <= 1.1
+    rate = 1.1 * np.exp(-ScheduleHyper().threshold)
+    assert 1 / rate > 80_000
+    assert 4000 * rate < 0.05
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rise", "within"), [(0.25, 1.25, 150), (0.25, 2.0, 20), (1.0, 2.0, 300), (1.0, 4.0, 80)]
+)
+def test_rises_are_detected(ratios, sigma, rise, within):
+    streams = lognormal(24, 3000, sigma)
+    streams[:, 2000:] *= rise
+    raised = ratios(streams)[:, 2000 : 2000 + within] > 1.0
+    assert raised.any(1).mean() > 0.9
+
+
+def test_small_rises_that_aes_r_does_not_see(ratios):
+    streams = lognormal(24, 4000)
+    streams[:, 2000:] *= 1.2
+    ours = ratios(streams)[:, 2000:3000].max(1)
+    theirs = run(aes_r(value_loss(), 1.0, 4000.0, lambda_max=np.inf), streams)[0][:, 2000:3000].max(1)
+    assert np.median(ours) > 1.1
+    assert np.median(theirs) < 1.02
+
+
+def test_ratio_follows_the_size_and_is_the_base_again_once_it_is_the_new_normal(ratios):
+    streams = np.repeat(lognormal(1, 12_000), 3, axis=0)
+    streams[:, 2000:] *= np.array([1.0, 2.0, 4.0])[:, None]
+    calm, two, four = ratios(streams)
+    assert np.all(calm == 1.0)
+    assert 1.5 < np.max(two[2000:2200]) < np.max(four[2000:2200])
+    np.testing.assert_allclose(np.median(four[2020:2100]), np.sqrt(1 + 2 * 3.0), rtol=0.25)
+    assert np.all(four[9000:] == 1.0)
+
+
+def test_a_falling_proxy_never_raises_the_weight(ratios):
+    x = np.arange(8000)
+    decline = np.stack([np.exp(-x / 1500), 1 / (1 + x / 100), np.where(x < 3000, 1.0, 0.1)]) * lognormal(3, 8000)
+    assert np.all(ratios(decline) == 1.0)
+
+
+@pytest.mark.parametrize("correlation", [0.5, 0.9, 0.97])
+def test_neighbours_that_resemble_each_other_are_not_evidence(ratios, correlation):
+    rng = np.random.default_rng(3)
+    x = np.zeros((24, 4000))
+    for t in range(1, 4000):
+        x[:, t] = correlation * x[:, t - 1] + np.sqrt(1 - correlation**2) * rng.standard_normal(24)
+    assert np.mean(np.any(ratios(np.exp(0.25 * x)) != 1.0, axis=1)) <= 0.1
+
+
+def test_outages_and_sparse_streams_are_not_evidence(ratios):
+    outage = lognormal(8, 4000)
+    outage[:, 1500:2500] = 0.0
+    broken = lognormal(8, 4000, seed=1)
+    broken[:, 1500:2500] = np.nan
+    sparse = lognormal(8, 4000, seed=2) * (np.random.default_rng(5).random((8, 4000)) < 0.05)
+    assert np.all(ratios(np.concatenate([outage, broken, sparse])) == 1.0)
+    relative = run(aes_r(value_loss(), 1.0, 4000.0, lambda_max=np.inf), outage)[0]
+    assert relative[:, 2500:2600].max() > 1.5
+
+
+def test_a_repeated_value_is_one_observation(ratios):
+    """On-policy carriers show the proxy of one rollout to every minibatch."""
+    streams = lognormal(2, 500)
+    streams[:, 300:] *= 2.0
+    once = ratios(streams)
+    np.testing.assert_array_equal(ratios(np.repeat(streams, 8, axis=1))[:, 7::8], once)
+    assert once.max() > 1.2
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, np.nan, np.inf])
+def test_a_stream_that_says_nothing_leaves_the_base(ratios, value):
+    assert np.all(ratios(np.full(600, value)) == 1.0)
+
+
+def test_wild_streams_stay_within_the_limits():
+    rng = np.random.default_rng(4)
+    wild = np.stack(
+        [10 ** rng.uniform(-30, 30, 3000), np.r_[lognormal(1, 1500)[0] * 1e-25, 1e25 * lognormal(1, 1500)[0]]]
+    )
+    ours, state = run(aes_c(value_loss(), 1.0, 3000.0, r_max=3.0, lambda_max=np.inf), wild)
+    assert np.all((ours >= 1.0) & (ours <= 3.0 * (1 + 1e-6)))
+    np.testing.assert_allclose(ours[1].max(), 3.0, rtol=1e-6)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state))
+
+
+def test_multiplying_the_reward_leaves_the_ratio(ratios):
+    v = lognormal(1, 3000)[0]
+    v[1500:] *= 2.0
+    ours = ratios([v, 1024.0 * v, v / 4096.0, 1e6 * v, v / 3e5])
+    assert ours.max() > 1.5
+    np.testing.assert_array_equal(ours[1:3], ours[[0, 0]])
+    np.testing.assert_allclose(ours[3:], ours[[0, 0]], rtol=1e-3)
+
+
+def test_an_alarm_takes_three_observations(ratios):
+    for count in (1, 2, 3, 4):
+        v = lognormal(1, 1000)[0]
+        v[600 : 600 + count] *= 1e6
+        assert (ratios(v).max() > 1.0) == (count >= 3)
+
+
+def test_location_and_scale_are_those_of_the_log_proxy_after_a_long_stream():
+    """Also after 2**31 - 1e5 observations: counts stay exact and nothing stops moving."""
+    streams = np.random.default_rng(2).lognormal(1.0, 0.5, (16, 6000))
+    state = run(SHARED, streams)[1].inner
+    offset = np.log(np.asarray(state.unit)) + np.asarray(state.location)[:, 0]
+    np.testing.assert_allclose(offset.mean(), 1.0, atol=0.05)
+    sizes = np.sqrt(np.mean(np.asarray(state.spread), axis=0)[:6] * 2.0 ** np.arange(6))
+    np.testing.assert_allclose(sizes, 0.5, rtol=0.2)
+
+    late = jax.tree.map(lambda x: x[0], state)._replace(seen=jnp.int32(2**31 - 100_000))
+    old = SHARED.init()._replace(inner=late, count=jnp.int32(2**31 - 100_000))
+
+    def step(state, v):
+        state = SHARED.update(Signals(value_loss=v), state)
+        return state, state.weight
+
+    v = np.random.default_rng(3).lognormal(1.0, 0.5, 1500)
+    v[1000:] *= 2.0
+    end, weights = jax.lax.scan(step, old, jnp.asarray(v, jnp.float32))
+    assert np.all(weights[:1000] == 1.0)
+    assert np.max(weights[1000:]) > 1.3
+    assert int(end.inner.seen) == 2**31 - 98_500
+
+
+def test_base_may_be_a_schedule_that_goes_on_while_proxies_are_bad():
+    base = auto(-1.0, learning_rate=0.01)
+    schedule = aes_c(value_loss(), base, 100.0)
+    state, alone = schedule.init(), base.init()
+    for v in (1.0, 0.0, np.nan, 1.1):
+        signals = Signals(value_loss=jnp.float32(v), log_prob=jnp.full(4, -3.0))
+        state, alone = schedule.update(signals, state), base.update(signals, alone)
+        assert state.weight == alone.weight < 1.0
+    assert (int(state.count), int(state.inner.seen)) == (3, 2)
+
+
+def test_clip_limits_the_raised_part_and_never_the_base():
+    streams = lognormal(1, 600)
+    streams[:, 400:] *= 40.0
+    for base, want in ((0.4, 1.0), (2.5, 2.5)):
+        weights, state = run(aes_c(value_loss(), base, 600.0, lambda_max=1.0), streams)
+        assert weights.max() == want
+        assert state.logs.at_max.max() <= 1.0
+
+
+def test_double_precision_and_vmap_over_thresholds_change_nothing():
+    streams = lognormal(1, 600)
+    streams[:, 400:] *= 2.0
+
+    def weights(threshold):
+        schedule = build("aes_c", ScheduleHyper(base=0.05, updates=600.0, threshold=threshold), proxy="value_loss")
+
+        def step(state, v):
+            state = schedule.update(Signals(fresh_td_error=v[None]), state)
+            return state, state.weight
+
+        return jax.lax.scan(step, schedule.init(), jnp.asarray(streams[0] ** 0.5, jnp.float32))[1]
+
+    low, high = jax.jit(jax.vmap(weights))(jnp.asarray([6.0, 12.0], jnp.float32))
+    assert np.argmax(low > 0.05) < np.argmax(high > 0.05)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(weights(12.0), high, rtol=1e-5)
+
+
+def test_no_level_is_refused():
+    with pytest.raises(ValueError, match="levels must be at least 1; got 0"):
+        aes_c(value_loss(), 1.0, 100.0, levels=0)
+
+
+@pytest.mark.parametrize("echo", [0.5, 1.0])
+def test_loop_through_residuals_that_grow_with_the_weight_ends(echo):
+    """Residuals contain the entropy term: v = floor + echo * weight, with one change of the floor."""
+    length, base = 12_000, 0.2
+    schedule = aes_c(value_loss(), base, length, lambda_max=np.inf)
+    noise = np.random.default_rng(5).lognormal(0, 0.1, length)
+    change = 1 + 3 * ((np.arange(length) > 4000) & (np.arange(length) < 4400))
+
+    def step(state, floor):
+        state = schedule.update(Signals(value_loss=floor + echo * state.weight), state)
+        return state, state.weight
+
+    floor = jnp.asarray(0.2 * noise * change, jnp.float32)
+    ours = np.asarray(jax.lax.scan(step, schedule.init(), floor)[1]) / np.float32(base)
+    assert np.all(ours[:4000] == 1.0)
+    assert 1.2 < ours[4000:4400].max() < 5.0
+    assert np.all(ours[8000:] == 1.0)
