@@ -31,6 +31,8 @@ class LoopConfig:
     num_envs: int
     chunk: int  # vector steps between two evaluations
     warmup: int = 0  # vector steps with uniform random actions and no gradient step
+    warm: bool = False  # the agent has been trained before: in the warm-up its own policy acts
+    stored: int = 0  # vector steps whose transitions are in the replay before the run begins
     capacity: int = 0  # transitions kept
     episodes: int = 10  # per evaluation
     fresh_window: int = 128  # newest transitions whose residuals a proxy with source "fresh" reads

@@ -76,6 +76,7 @@ def _build(name: str, engine: str, observation: str, channels: tuple[str, ...], 
         apply_drift=set_by_name(drifting),
         negative_returns=name == "halfcheetah" or tracks,
         description=task.description,
+        altering=("target_velocity",) if tracks else (),
         options={"engine": engine, "observation": observation, "channels": channels, "time_limit": task.time_limit},
     )
 
