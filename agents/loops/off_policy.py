@@ -135,6 +135,7 @@ def make_off_policy(
                 fresh_td_error=None if fresh is None else fresh.reshape(-1),
                 fresh_critic_drift=masks.mean(jnp.abs(after - before), counts),
                 true_drift=change,
+                reward=masks.compact(newest.reward, stored),
             )
         )
         ticked = schedule.update(signals, state.schedule)

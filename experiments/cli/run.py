@@ -38,7 +38,7 @@ class Run:
     seeds: str | None = None
     """Training seeds: 1:5 (both ends included, the default), 1,2,7, or a mix."""
     preset: str | None = None
-    """Sizes: quick (minutes, the default) or paper."""
+    """Sizes: quick (minutes, the default) or paper; mujoco-warm for --warm-start. See `aesjax list`."""
     task: str = "toy"
     """Task; see `aesjax list`. bridge:NAME is one of an installed Isaac Gym or Isaac Lab, see docs/bridge.md."""
     steps: int | None = None
@@ -60,8 +60,9 @@ class Run:
     variant: str | None = None
     """Constants of an Isaac task: gym (the default), those of Isaac Gym, or omni, those of its successor."""
     channels: str | None = None
-    """What drifts, comma-separated. In a MuJoCo task: body_mass, joint_friction (the default both), geom_friction,
-    target_velocity; in an Isaac task: gravity, joint_damping (the default both)."""
+    """What drifts, comma-separated, each perhaps with a range of its own (body_mass=0.5:1.5). In a MuJoCo task:
+    body_mass, joint_friction (the default both), geom_friction, leg_gain, direction, target_velocity, or `hard`, the
+    first, second and fourth with wide ranges; in an Isaac task: gravity, joint_damping (the default both)."""
     sim_python: Path | None = None
     """The Python of an Isaac Gym or Isaac Lab installation, for a bridged task; by default AESJAX_ISAAC_PYTHON."""
     controls_from: Path | None = None

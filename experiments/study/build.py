@@ -98,7 +98,7 @@ def schedule_hyper_of(
       ValueError: a value outside its range.
     """
     own, carriers = config.settings[carrier], CARRIERS[carrier].hyper._fields
-    hyper = ScheduleHyper(target_entropy=-float(action_size), updates=float(updates))
+    hyper = ScheduleHyper(target_entropy=-float(action_size), action_size=float(action_size), updates=float(updates))
     hyper = hyper._replace(base=own["base"], **own["schedule"])
     given = {name: value for name, value in values if "." not in name}
     mine = {} if signal is None else SCHEDULES[signal].own

@@ -183,6 +183,8 @@ def make_config(
     find("task", task)
     built = envs.make(task, **(options or {}))
     sizes = presets_of(task, built.env.spec.time_limit)[preset]
+    if sizes.options:
+        built = envs.make(task, **{**sizes.options, **(options or {})})
     carrier_names = _names(carriers, "carrier", "--carriers")
     settings: dict[str, dict[str, Any]] = {}
     for name in carrier_names:

@@ -122,6 +122,14 @@ def test_the_fresh_window_holds_the_residuals_of_the_newest_transitions(trained)
     assert not np.any(before == after)
 
 
+def test_a_schedule_is_shown_the_rewards_of_the_newest_transitions(toy):
+    loop, run = loop_of(toy, ("budget",), hidden=(4, 4), fresh=False), run_of(toy)
+    state, _ = quick(loop.chunk)(quick(loop.init)(run), run, jnp.int32(0))
+    rewards = np.abs(np.asarray(buffer.unpack(state.replay.rows, 2, 2).reward)).reshape(-1, 4)
+    np.testing.assert_allclose(state.schedule.logs.proxy, rewards[19].mean(), rtol=1e-6)
+    assert rewards[8:20].min() < float(state.schedule.weight) / 0.2 <= rewards[8:20].max()
+
+
 def test_evaluation_changes_nothing_and_repeats_itself(trained):
     loop, run, states, _ = trained
     first, second = (quick(loop.evaluate)(states[2], run, jnp.int32(40)) for _ in range(2))
