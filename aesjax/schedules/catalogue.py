@@ -41,7 +41,7 @@ class ScheduleHyper(NamedTuple):
     threshold: Array | float = 11.4  # evidence that aes_c's alarm takes; nats
     auto_learning_rate: Array | float = 1e-3  # Adam step of the log weight
     auto_initial: Array | float = 1.0  # first auto-tuned weight; reward per nat
-    share: Array | float = 0.1  # of the reward, what exploring may cost under budget and auto_floor
+    cost: Array | float = 0.1  # what exploring may cost under budget and auto_floor, as a share of the reward
     action_size: Array | float = 1.0  # action dimensions
     target_entropy: Array | float = -1.0  # nats; minus the number of action dimensions
     oracle_gain: Array | float = 16.0  # gain of oracle
@@ -69,7 +69,7 @@ _RANGES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
     "threshold": _POSITIVE,
     "auto_learning_rate": _POSITIVE,
     "auto_initial": _POSITIVE,
-    "share": (lambda x: (x > 0) & (x <= 1), "in (0, 1], a share of the reward"),
+    "cost": (lambda x: (x > 0) & (x <= 1), "in (0, 1], a share of the reward"),
     "action_size": (lambda x: x >= 1, "finite and at least 1"),
     "target_entropy": (lambda x: x == x, "finite"),
     "oracle_gain": _NOT_NEGATIVE,
@@ -139,7 +139,7 @@ def _auto(h: ScheduleHyper) -> EntropySchedule:
 
 
 def _budget(h: ScheduleHyper) -> EntropySchedule:
-    return budget(h.share, h.action_size, h.updates, initial=h.base)
+    return budget(h.cost, h.action_size, h.updates, initial=h.base)
 
 
 _CLIP = ("lambda_min", "lambda_max")
@@ -149,7 +149,7 @@ _RELATIVE = ("updates", "q", "gain", "r_max", "margin", "e_max", "lambda_max")
 _NONE: frozenset[str] = frozenset()
 _LOG_PROB = frozenset({"log_prob"})
 _REWARD = frozenset({"reward"})
-_BUDGET = ("base", "share", "action_size", "updates")
+_BUDGET = ("base", "cost", "action_size", "updates")
 
 SCHEDULES: Registry[ScheduleSpec] = Registry(
     "schedule",

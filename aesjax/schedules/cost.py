@@ -21,7 +21,7 @@ class BudgetMemory(NamedTuple):
 
 
 def budget(
-    share: Array | float,
+    cost: Array | float,
     action_size: Array | float,
     updates: Array | float,
     *,
@@ -31,7 +31,7 @@ def budget(
     gain: float = 4.0,
     largest_step: float = 0.5,
 ) -> EntropySchedule:
-    r"""The weight at which exploring costs ``share`` of the reward, ``2 share / A * scale of the reward``.
+    r"""The weight at which exploring costs ``cost`` of the reward, ``2 cost / A * scale of the reward``.
 
     Not in the paper. A maximum-entropy policy is ``exp(Q / lam)``. About its best action Q falls off as a quadratic
     form, and then, whatever that form is, its A coordinates cost ``lam / 2`` each (equipartition): the policy gives
@@ -44,7 +44,7 @@ def budget(
     large by that; a reward that is almost always zero leaves the first weight until it is not.
 
     Args:
-      share: () of the reward, at most 1.
+      cost: () share of the reward, at most 1.
       action_size: () A, action dimensions.
       updates: () planned number of updates.
       initial: () reward per nat, the weight before the first reward that is not zero.
@@ -56,7 +56,7 @@ def budget(
     >>> print(schedule.update(Signals(reward=jnp.full(4, -3.0)), schedule.init()).weight)
     0.3
     """
-    factor = 2.0 * _float32(share) / _float32(action_size)
+    factor = 2.0 * _float32(cost) / _float32(action_size)
     longest = jnp.maximum(_float32(memory) * _float32(updates), 1.0)
     initial = _float32(initial)
 

@@ -167,7 +167,7 @@ KNOBS = {
     "base": 0.3, "lambda_min": 0.5, "lambda_max": 0.25, "q": 0.2, "beta": 0.5, "kappa": 0.6, "slope": 0.4, "prior": 3.0,
     "window": 0.4, "threshold": 4.0, "gain": 0.7, "r_max": 1.3, "margin": 0.9, "e_max": 0.4, "auto_learning_rate": 0.1,
     "auto_initial": 0.5, "target_entropy": -3.0, "oracle_gain": 3.0, "oracle_memory": 0.3, "updates": 30_000.0,
-    "share": 0.6, "action_size": 3.0,
+    "cost": 0.6, "action_size": 3.0,
 }  # fmt: skip
 
 
