@@ -160,8 +160,9 @@ def self_consistent_kappa(
     def halve(bracket: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
         low, high = bracket
         middle = jnp.where(wide, jnp.sqrt(low) * jnp.sqrt(high), jnp.sqrt(low * high))  # the product may overflow
-        _, tracking, stability = constants(middle)
-        small = jnp.where(wide, middle < jnp.sqrt(tracking / stability), middle**2 * stability < tracking)
+        now = constants(middle)
+        far = middle < jnp.sqrt(now.tracking / now.stability)
+        small = jnp.where(wide, far, middle**2 * now.stability < now.tracking)
         return (jnp.where(small, middle, low), jnp.where(small, high, middle)), None
 
     _, tracking, stability = constants(0.0)

@@ -182,7 +182,10 @@ def test_drift_before_the_first_signal_makes_a_run_infinite_and_no_drift_makes_i
 
 @pytest.mark.parametrize("family", proxies(np.random.default_rng(0), 20))
 def test_the_run_level_scale_dominates_fresh_runs_on_every_proxy_family(report, family):
-    """For runs with a gain of their own; ties (no drift at all, no signal at all) only raise the rate."""
+    """For runs with a gain of their own; ties (no drift at all, no signal at all) only raise the rate.
+
+    Proof: docs/proofs/calibration.md#c6.
+    """
     rng = np.random.default_rng(9)
     repetitions, n, rounds = 3_000, 18, 80
     base = proxies(rng, rounds)[family]

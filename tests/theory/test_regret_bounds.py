@@ -147,6 +147,7 @@ def measured(request):
 CLAIMS = ["R", "R, 20 rounds", "R, hindsight", "M", "M, held bank", "D", "clipped paper schedule", "D8", "S3 constant"]
 
 
+# Proofs, in docs/proofs/schedules.md: #theorem-r, #theorem-m, #held-bank, #theorem-d, #clipped-bound.
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_regret_stays_below_its_bound(measured, claim, report):
     _, got = measured
@@ -159,7 +160,10 @@ def test_regret_stays_below_its_bound(measured, claim, report):
 
 
 def test_full_simplex_with_a_constant_weight(report):
-    """No truncation: the entropy term alone keeps the iterate inside, and drift costs ``1/lam**2``."""
+    """No truncation: the entropy term alone keeps the iterate inside, and drift costs ``1/lam**2``.
+
+    Proof: docs/proofs/descent.md#result-35.
+    """
     x = draw(3, floorless=True)
     x = jax.tree.map(lambda y: y[np.arange(COUNT) % 3 < 2], x)  # linear losses
 

@@ -32,6 +32,7 @@ def traced(rows, gain=GAIN, updates=LENGTH, **options):
 
 
 def test_1_ratio_does_not_depend_on_the_unit_of_the_reward(report):
+    """Proof: docs/proofs/relative.md#aes_r-1."""
     rows = V[V.max(1) > 0]
     scales = np.repeat([1.0, 2.0**12, 2.0**-12, 1e4, 3e-5], len(rows))[:, None]
     ratio = traced(scales * np.tile(rows, (5, 1)))[0].reshape(5, len(rows), LENGTH)
@@ -45,6 +46,7 @@ def test_1_ratio_does_not_depend_on_the_unit_of_the_reward(report):
 
 
 def test_2_ratio_lies_between_one_and_its_limit_and_is_one_without_excess(report):
+    """Proof: docs/proofs/relative.md#aes_r-2."""
     ratio, excess, _ = traced(V)
     assert ratio.min() >= 1.0
     report("aes_r (2): largest ratio / r_max", ratio.max() / R_MAX)
@@ -55,6 +57,7 @@ def test_2_ratio_lies_between_one_and_its_limit_and_is_one_without_excess(report
 
 
 def test_3_extra_entropy_is_at_most_the_root_of_the_excess(report):
+    """Proof: docs/proofs/relative.md#aes_r-3."""
     rng = np.random.default_rng(0)
     sparse = 1.0 + 20.0 * (rng.random((10, LENGTH)) < 0.01)
     ratio, excess, _ = traced(np.concatenate([V, sparse]))
@@ -106,7 +109,10 @@ def test_2_sparse_proxies_without_drift_leave_the_base(report):
 
 
 def test_4_baseline_follows_slopes_up_to_two_and_no_further(report):
-    """``|d log v / d log t| <= 2`` once the gain 4/t is below its cap (t > 8)."""
+    """``|d log v / d log t| <= 2`` once the gain 4/t is below its cap (t > 8).
+
+    Proof: docs/proofs/relative.md#aes_r-4.
+    """
     t = np.arange(1, 20_001)
     powers = np.array([-1.9, -1.0, -0.5, 0.0, 0.5, 1.0, 1.9, 4.0])
     smooth = (1 + t[None] / 100) ** powers[:, None]
@@ -167,6 +173,7 @@ def looped(gain, echo, shocks, baseline_gain, length=6000):
 
 @pytest.mark.parametrize("baseline_gain", [0.0, 4.0])
 def test_5_loop_through_the_residuals_is_stable_up_to_gain_two_and_bounded_beyond(baseline_gain, report):
+    """Proof: docs/proofs/relative.md#aes_r-5."""
     gain, echo, shock = (x.ravel() for x in np.meshgrid([0.5, 1.0, 2.0, 16.0], [0.2, 0.5, 0.9], [0.5, 3.0, 10.0]))
     before, peak, final = looped(gain, echo, shock, baseline_gain)
     low = gain <= 2

@@ -45,6 +45,7 @@ def test_schedules_follow_the_formulas_on_every_family():
 
 
 def test_r_relaxing_the_prior_schedule_costs_no_more_than_its_weight(report):
+    """Proof: docs/proofs/schedules.md#theorem-r."""
     right = WITH_PRIOR[:, :-1] / (2 * KAPPA**2 * (1 + A[:, :-1]))
     np.testing.assert_allclose(right, 1 / (2 * T[:-1] * WITH_PRIOR[:, :-1]), rtol=1e-12)
     at_most(relaxing(WITH_PRIOR), right, "R: key lemma", report)
@@ -53,6 +54,7 @@ def test_r_relaxing_the_prior_schedule_costs_no_more_than_its_weight(report):
 
 
 def test_r_relaxing_the_clipped_paper_schedule_costs_a_logarithm(report):
+    """Proof: docs/proofs/schedules.md#clipped-bound."""
     weights = np.clip(KAPPA * np.sqrt(A / T), 1e-2, 0.6)
     at_most(np.cumsum(relaxing(weights), 1), (1 + np.log(T[1:])) / (2 * 1e-2), "R: clipped penalty", report)
 
@@ -60,6 +62,7 @@ def test_r_relaxing_the_clipped_paper_schedule_costs_a_logarithm(report):
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("prior", [1.0, 0.0])
 def test_d_discounted_tracking_on_every_interval_and_relaxing(window, prior, report):
+    """Proof: docs/proofs/schedules.md#theorem-d."""
     rho = 1 - 1 / window
     num, den = discounted(window)
     weights = KAPPA * np.sqrt((prior + num) / den)
@@ -90,6 +93,7 @@ def test_maximal_means_are_the_largest_means_over_windows():
 
 
 def test_m_maximal_schedule_keeps_all_that_the_prior_schedule_has(report):
+    """Proof: docs/proofs/schedules.md#theorem-m."""
     means = np.asarray(MAXIMAL(V))
     weights = KAPPA * np.sqrt(means)
     assert np.all(weights >= WITH_PRIOR * (1 - 1e-12))
@@ -101,6 +105,7 @@ def test_m_maximal_schedule_keeps_all_that_the_prior_schedule_has(report):
 
 
 def test_m_dyadic_bank_is_the_maximal_mean_up_to_two_e(report):
+    """Proof: docs/proofs/schedules.md#dyadic-bank."""
     plain = np.asarray(PLAIN_MAXIMAL(V))
     bank = (played(aes_m(learners.drift_proxy, levels=11, prior=0.0, **FREE), V) / KAPPA) ** 2
     seen = plain > 1e-12
@@ -161,6 +166,7 @@ def test_m_holding_changes_nothing_without_prior_and_the_default_is_not_held():
 
 
 def test_m_tracks_on_every_interval_where_the_paper_schedule_does_not(report):
+    """Proof: docs/proofs/schedules.md#theorem-m."""
     rows = V[:10]
     plain = np.asarray(PLAIN_MAXIMAL(rows))
     worst = {"paper": 0.0, "maximal": 0.0}
