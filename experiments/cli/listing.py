@@ -11,7 +11,7 @@ __all__ = ["List", "execute"]
 
 @dataclass
 class List:
-    """Print the tasks, simulators, carriers, schedules, responses, controls, proxies, patterns and presets there are."""
+    """Print tasks, simulators, carriers, schedules, responses, controls, proxies, studies, patterns and presets."""
 
 
 def execute(options: List) -> int:
