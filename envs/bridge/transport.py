@@ -184,7 +184,7 @@ class Worker:
             raise errors.ProtocolVersionError(f"asked for step {sequence} in slot {slot}; the worker answers {answer}")
         self.sequence = sequence
         flags = (arrays[name].view(bool) for name in ("terminated", "truncated", "valid", "live"))
-        rows = Rows(arrays["obs"], arrays["reward"], *flags, arrays.get("final"))
+        rows = Rows(arrays["obs"], arrays["reward"], *flags, final=arrays.get("final"))
         check_finite(rows, sequence)
         return rows
 

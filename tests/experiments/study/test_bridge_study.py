@@ -77,7 +77,7 @@ class Recorder:
 
     def step(self, actions):
         rows = self.simulation.step(actions)
-        self.log.append((self.values, actions.copy(), [x.copy() for x in rows]))
+        self.log.append((self.values, actions.copy(), [x.copy() for x in rows[:6]]))
         return rows
 
 
