@@ -17,9 +17,9 @@ from envs.bridge import errors
 from envs.bridge.env import BridgeEnv, BridgeParams
 from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX, PYTHON, native_of
 from envs.bridge.transport import Worker
-from envs.core import Channel, Task
+from envs.core import Task
 from envs.isaac import CHANNELS
-from envs.physics.channels import chosen, set_by_name
+from envs.physics.channels import channels_of, chosen, set_by_name
 
 __all__ = ["GYM_TASKS", "LAB_TASKS", "NATIVE", "build", "native_of"]
 
@@ -89,7 +89,7 @@ def _build(
     first = start(2)
     about = first.about
     first.close()
-    drifting = tuple(Channel(channel, *CHANNELS[channel], 1.0) for channel in channels)
+    drifting = channels_of(name, channels, CHANNELS)
     given = {"channels": channels, "sim_device": sim_device, "on_inert": on_inert, "mode": mode, "timeout": timeout}
     given |= ({} if quantum is None else {"quantum": quantum}) | ({"final": True} if final else {})
     return Task(
@@ -102,7 +102,7 @@ def _build(
         negative_returns=True,
         description=f"{label} in a simulator of its own process",
         options=given,
-        inert=tuple(channel for channel in channels if channel in about["inert"]),
+        inert=tuple(channel.name for channel in drifting if channel.name in about["inert"]),
     )
 
 
