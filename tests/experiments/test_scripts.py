@@ -29,6 +29,7 @@ WHOLE = {
     "theory_softmdp",
     "theory_calibration",
     "theory_detection",
+    "theory_checks",
     "single_file_sac",
     "torch_ppo",
 }
