@@ -9,7 +9,15 @@ __all__ = ["CARRIERS", "Carrier", "CarrierSpec", "OnPolicyCarrier", "Transition"
 
 CARRIERS = Registry(
     "carrier",
-    sac=CarrierSpec("SAC", sac.make, sac.SacConfig, sac.SacHyper, sac.check, baseline="auto"),
+    sac=CarrierSpec(
+        "SAC",
+        sac.make,
+        sac.SacConfig,
+        sac.SacHyper,
+        sac.check,
+        baseline="auto",
+        meaning=("hidden", "layer_norm", "gamma"),
+    ),
     ppo=CarrierSpec(
         "PPO",
         ppo.make,
@@ -21,6 +29,11 @@ CARRIERS = Registry(
             "fresh_critic_drift": "its newest transitions are its update batch, take source 'update'",
         },
         unturned={"window": "it keeps no replay: every rollout is new, and is dropped once it has been learned from"},
+        meaning=(
+            *("hidden", "activation", "shared", "layer_norm", "log_std_bounds", "normalise_obs", "normalise_reward"),
+            *("normalise_value", "gamma", "reward_scale"),
+        ),
+        episodic=("discounted",),
     ),
     sql=CarrierSpec(
         "SQL",
@@ -32,6 +45,18 @@ CARRIERS = Registry(
         absent={
             "log_prob": "it reads log_prob, and SQL's sampler is implicit: it has no density",
         },
+        meaning=("hidden", "layer_norm", "gamma", "reward_scale"),
     ),
-    meow=CarrierSpec("MEow", meow.make, meow.MeowConfig, meow.MeowHyper, meow.check, baseline="fixed"),
+    meow=CarrierSpec(
+        "MEow",
+        meow.make,
+        meow.MeowConfig,
+        meow.MeowHyper,
+        meow.check,
+        baseline="fixed",
+        meaning=(
+            *("flow_hidden", "shift_hidden", "layer_norm", "log_sigma_min", "log_sigma_max", "shift_units"),
+            *("gamma", "reference_weight"),
+        ),
+    ),
 )

@@ -97,6 +97,7 @@ class Rows(NamedTuple):
     advantage: Array  # (B,)
     value: Array  # (B,) what the value network said of the state, in its newest units
     target: Array  # (B,) in the value network's units
+    reward: Array  # (B,) in standard deviations of the rollout's advantages, which the bonus is weighed against
     weight: Array | None = None  # (B,) 1 where the row counts, else 0; None: all do
 
 
@@ -188,9 +189,8 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
         terminated, truncated = rollout.terminated, rollout.truncated
         if not config.bootstrap_on_truncation:
             terminated = jnp.maximum(terminated, truncated)
-        value, next_value = output, next_output
-        if config.normalise_value:
-            value, next_value = (denormalise(state.value_moments, v) for v in (output, next_output))
+        restored = partial(denormalise, state.value_moments) if config.normalise_value else lambda values: values
+        value, next_value = restored(output), restored(next_output)
         delta = td_errors(rollout.reward, terminated, value, next_value, hyper.gamma)
         delta, valid = masks.kept(rollout.valid, delta), rollout.valid
         advantage = advantages(delta, terminated, truncated, hyper.gamma * hyper.gae_lambda)
@@ -201,7 +201,8 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
             state = state._replace(value_moments=moments)
             output, target = (normalise(moments, x, 1e6) for x in (value, target))
         weight = None if valid is None else valid.astype(jnp.float32)
-        rows = Rows(rollout.obs, rollout.action, log_prob, advantage, output, target, weight)
+        reward = rollout.reward / (masks.std(advantage, weight) + 1e-8 if config.normalise_advantage else 1.0)
+        rows = Rows(rollout.obs, rollout.action, log_prob, advantage, output, target, reward, weight)
         rows = jax.tree.map(lambda x: jax.lax.stop_gradient(x.reshape(-1, *x.shape[2:])), rows)
         return state, rows, jax.lax.stop_gradient(delta.reshape(-1))
 
@@ -222,14 +223,14 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
             return actor + hyper.value_coef * critic + bonus, (actor, critic, kl, outside, _entropy(log_std))
 
         grads, (actor, critic, kl, outside, entropy) = jax.grad(loss_fn, has_aux=True)(state.params)
-        rate = hyper.learning_rate * state.rate
         limits = {"max_norm": hyper.max_norm, "eps": ADAM_EPS, "decay": hyper.weight_decay}
-        params, opt = descend(state.params, grads, state.opt, rate, **limits)
+        params, opt = descend(state.params, grads, state.opt, hyper.learning_rate * state.rate, **limits)
         moved = jax.tree.map(jnp.subtract, params, state.params)["params"]
         signals = Signals(
             value_loss=critic,
             critic_drift=optax.tree.norm({k: v for k, v in moved.items() if k in ("value", "trunk")}),
             log_prob=-entropy.reshape(1),  # its exact mean: the entropy is known
+            reward=masks.compact(batch.reward, None if weight is None else weight > 0),
         )
         metrics = {"critic_loss": critic, "actor_loss": actor, "kl": kl, "clip_fraction": outside}
         metrics["grad_norm"] = optax.tree.norm(grads)

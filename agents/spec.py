@@ -21,6 +21,9 @@ class CarrierSpec(NamedTuple):
     absent: Mapping[str, str] = MappingProxyType({})  # fields of `Signals` it cannot report -> the reason
     unturned: Mapping[str, str] = MappingProxyType({})  # levers of `aesjax.responses` that it lacks -> the reason
     weight: float = 0.1  # static entropy weight where no preset gives one; reward per nat
+    #: fields of ``config`` and ``hyper`` under which parameters mean what they do; None: all of ``config``
+    meaning: tuple[str, ...] | None = None
+    episodic: tuple[str, ...] = ()  # fields of its state that belong to the episodes under way
 
 
 def check_hyper(hyper: Any, *, shares: tuple[str, ...]) -> None:

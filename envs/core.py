@@ -120,3 +120,5 @@ class Task(NamedTuple):
     options: Mapping[str, Any] = MappingProxyType({})
     #: names of channels that change nothing in this task; drifting them is allowed, and said in tables
     inert: tuple[str, ...] = ()
+    #: names of channels whose presence makes it another task even while nothing drifts
+    altering: tuple[str, ...] = ()

@@ -94,7 +94,8 @@ def train(options, seed):
     total = options.steps // NUM_ENVS  # steps of all copies at once, the unit of the drift's clock
     warmup, slots = max(int(WARMUP * total), FRESH // NUM_ENVS), int(REPLAY * total)
     env = envs.Drifting(TASK, options.pattern, options.steps, drift_seed=seed, num_envs=NUM_ENVS)
-    schedule = build(options.schedule, ScheduleHyper(options.weight, target_entropy=-ACTIONS, updates=total - warmup))
+    hyper = ScheduleHyper(options.weight, target_entropy=-ACTIONS, action_size=ACTIONS, updates=total - warmup)
+    schedule = build(options.schedule, hyper)
 
     def one_step(run, _):
         clock, weight = run.env.clock, run.schedule.weight  # a lag of one: earlier steps have decided this weight
@@ -113,7 +114,8 @@ def train(options, seed):
         change, adam = ADAM.update(grads, run.adam)
         params = jax.tree.map(jnp.add, run.params, change)
         target = optax.incremental_update(params.critic, run.target, TAU)
-        signals = Signals(td_error, log_prob=log_prob, fresh_td_error=fresh.ravel(), true_drift=info["drift"].change)
+        signals = Signals(td_error, log_prob=log_prob, fresh_td_error=fresh.ravel(), reward=reward)
+        signals = signals._replace(true_drift=info["drift"].change)
         learned = (params, target, adam, schedule.update(signals, run.schedule))  # but not in the warm-up:
         learned = jax.tree.map(lambda new, old: jnp.where(clock < warmup, old, new), learned, run[-4:])
         return Run(obs, env_state, replay, fresh, *learned), weight

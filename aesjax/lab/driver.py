@@ -99,6 +99,7 @@ def run_sweep(
     on_tick: Callable[[Tick], None] = lambda tick: None,
     on_note: Callable[[str], None] = lambda text: None,
     on_wave: Callable[[int, Sequence[Mapping[str, Any]], Any], None] = lambda wave, labels, state: None,
+    begin: Callable[[Sequence[int], Any], Any] | None = None,
 ) -> "pl.DataFrame":
     """Train all runs and return one row per run and evaluation, ordered by run and step.
 
@@ -110,6 +111,8 @@ def run_sweep(
       labels: one mapping per run, the identifying columns of its rows.
       directory: where checkpoints go; None writes none.
       study: fingerprint of the configuration.
+      begin: what a wave starts from instead of its initial state, from the numbers of its runs (in ``runs``, one for
+        every row of the state) and that state; leaves may be NumPy arrays. Not called where a checkpoint is resumed.
       on_wave: called when a wave has ended with its number, the labels of its runs and their final state, whose run
         axis may be longer.
 
@@ -142,6 +145,8 @@ def run_sweep(
             names = [labels[i] for i in members]
             if state is None:
                 at_chunk, state = -1, executables.init(data)
+                if begin is not None:
+                    state = executables.place(begin(padded, state))
             else:
                 state = executables.place(state)
             written = time.monotonic()

@@ -16,6 +16,7 @@ __all__ = ["Replayed", "Responses", "at_evaluations", "first_update", "obstacle"
 
 UNRECORDED = {
     "log_prob": "the log-density of the policy's actions (log_prob)",
+    "reward": "the rewards of the newest transitions",
     "true_drift": "the true drift at every update",
 }
 

@@ -1,10 +1,11 @@
 """The files of a study: configuration, manifest and curves, each replaced in one rename or not at all."""
 
+import hashlib
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,11 @@ __all__ = [
     "MANIFEST",
     "STREAMS",
     "differing_fields",
+    "digest",
     "environment",
     "read_json",
     "read_rows",
+    "sha256",
     "split_streams",
     "write_json",
     "write_rows",
@@ -100,6 +103,16 @@ def split_streams(rows: "pl.DataFrame") -> tuple["pl.DataFrame", "pl.DataFrame"]
         for name in names
     ]
     return rows.drop(names), rows.group_by(labels, maintain_order=True).agg(whole)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """The SHA-256 of the files' own, in their order."""
+    return hashlib.sha256("".join(map(sha256, paths)).encode()).hexdigest()
 
 
 def environment() -> dict[str, Any]:

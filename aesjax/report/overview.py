@@ -50,15 +50,20 @@ def facts(
         ("seeds", f"{_ranges(study.seeds())} ({len(study.seeds())})"),
         ("methods", ", ".join(look.methods)),
     ]
+    warm = config.get("warm_start") or {}
+    warming = "warm-up steps" if warm else "random warm-up steps"  # a trained agent acts itself
     for key, name in CONFIGURED:
-        value = config.get(key)
+        name, value = warming if key == "warmup" else name, config.get(key)
         if isinstance(value, int | float | str) and not isinstance(value, bool):
             lines.append((name, f"{value:,}".replace(",", " ") if isinstance(value, int) else str(value)))
     capacity, steps = config.get("replay_capacity"), config.get("steps")
     if isinstance(capacity, int) and isinstance(steps, int) and steps:
         lines.append(("replay as share of the run", f"{number(100 * capacity / steps, 1)} %"))
     warmups = {name: own["warmup"] for name, own in (config.get("settings") or {}).items() if "warmup" in own}
-    lines += [(f"random warm-up steps of {name}", f"{steps:,}".replace(",", " ")) for name, steps in warmups.items()]
+    lines += [(f"{warming} of {name}", f"{steps:,}".replace(",", " ")) for name, steps in warmups.items()]
+    if warm:
+        replay = "with" if warm.get("replay") else "without"
+        lines.append(("runs begin with trained agents", f"{replay} their replays; SHA-256 {str(warm['sha256'])[:12]}"))
     copies = {name: own.get("num_envs") for name, own in (config.get("settings") or {}).items()}
     if copies:
         alike = len(set(copies.values())) == 1

@@ -9,7 +9,9 @@ from aesjax.schedules.catalogue import SCHEDULES, ScheduleHyper, ScheduleSpec, c
 from aesjax.schedules.change import aes_c
 from aesjax.schedules.combine import switch
 from aesjax.schedules.controls import constant_at_mean, overridden, permuted, playback
+from aesjax.schedules.cost import budget
 from aesjax.schedules.declare import declare
+from aesjax.schedules.floor import auto_floor
 from aesjax.schedules.order import order_statistic, quantile
 from aesjax.schedules.proxies import PROXIES, ProxySpec, critic_drift, td_mean, td_quantile, value_loss
 from aesjax.schedules.relative import aes_r, oracle
@@ -30,6 +32,8 @@ __all__ = [
     "aes_prior",
     "aes_r",
     "auto",
+    "auto_floor",
+    "budget",
     "build",
     "calibration",
     "check",

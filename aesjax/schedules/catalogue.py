@@ -11,6 +11,8 @@ from aesjax.registry import Registry
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
 from aesjax.schedules.basic import auto, fixed, linear
 from aesjax.schedules.change import aes_c
+from aesjax.schedules.cost import budget
+from aesjax.schedules.floor import auto_floor
 from aesjax.schedules.relative import aes_r, oracle
 from aesjax.types import Array, EntropySchedule, Proxy
 
@@ -39,6 +41,8 @@ class ScheduleHyper(NamedTuple):
     threshold: Array | float = 11.4  # evidence that aes_c's alarm takes; nats
     auto_learning_rate: Array | float = 1e-3  # Adam step of the log weight
     auto_initial: Array | float = 1.0  # first auto-tuned weight; reward per nat
+    cost: Array | float = 0.1  # what exploring may cost under budget and auto_floor, as a share of the reward
+    action_size: Array | float = 1.0  # action dimensions
     target_entropy: Array | float = -1.0  # nats; minus the number of action dimensions
     oracle_gain: Array | float = 16.0  # gain of oracle
     oracle_memory: Array | float = 0.02  # memory of oracle as a share of `updates`
@@ -65,6 +69,8 @@ _RANGES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
     "threshold": _POSITIVE,
     "auto_learning_rate": _POSITIVE,
     "auto_initial": _POSITIVE,
+    "cost": (lambda x: (x > 0) & (x <= 1), "in (0, 1], a share of the reward"),
+    "action_size": (lambda x: x >= 1, "finite and at least 1"),
     "target_entropy": (lambda x: x == x, "finite"),
     "oracle_gain": _NOT_NEGATIVE,
     "oracle_memory": (lambda x: (x > 0) & (x <= 1), "in (0, 1], a share of the updates"),
@@ -132,12 +138,18 @@ def _auto(h: ScheduleHyper) -> EntropySchedule:
     return auto(h.target_entropy, learning_rate=h.auto_learning_rate, initial=h.auto_initial)
 
 
+def _budget(h: ScheduleHyper) -> EntropySchedule:
+    return budget(h.cost, h.action_size, h.updates, initial=h.base)
+
+
 _CLIP = ("lambda_min", "lambda_max")
 _RULE = ("base", *_CLIP, "q", "beta", "kappa")
 _AUTO = ("target_entropy", "auto_learning_rate", "auto_initial")
 _RELATIVE = ("updates", "q", "gain", "r_max", "margin", "e_max", "lambda_max")
 _NONE: frozenset[str] = frozenset()
 _LOG_PROB = frozenset({"log_prob"})
+_REWARD = frozenset({"reward"})
+_BUDGET = ("base", "cost", "action_size", "updates")
 
 SCHEDULES: Registry[ScheduleSpec] = Registry(
     "schedule",
@@ -146,6 +158,15 @@ SCHEDULES: Registry[ScheduleSpec] = Registry(
     ),
     auto=ScheduleSpec(
         lambda h, proxy: _auto(h), _LOG_PROB, False, "update", "auto", _AUTO, "SAC's tuning towards a target entropy"
+    ),
+    budget=ScheduleSpec(
+        lambda h, proxy: _budget(h), _REWARD, False, "update", "budget", _BUDGET,
+        "what exploring costs is a share of the reward: no weight to tune",
+    ),
+    auto_floor=ScheduleSpec(
+        lambda h, proxy: auto_floor(_budget(h), h.target_entropy, learning_rate=h.auto_learning_rate),
+        _LOG_PROB | _REWARD, False, "update", "auto-F", (*_BUDGET, "target_entropy", "auto_learning_rate"),
+        "auto over budget: never below it",
     ),
     linear=ScheduleSpec(
         lambda h, proxy: linear(proxy, weight0=h.base, slope=h.slope, **_bounds(h)),

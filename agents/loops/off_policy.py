@@ -86,13 +86,19 @@ def make_off_policy(
             response=None if response_of is None else response_of(run).init(),
         )
 
+    def sample(replay: buffer.Replay, key: Array, step: Array, newest: Array | None = None) -> Array:
+        return buffer.sample(replay, key, carrier.batch_size, step + config.stored, num, newest)
+
     def collect(state: RunState, step: Array, keys: Array, params: Any):
         key_random, key_policy, key_env = keys
-        action = jax.lax.cond(
-            step < config.warmup,
-            lambda: jax.random.uniform(key_random, (num, a), minval=-1.0, maxval=1.0),
-            lambda: carrier.act(state.agent, state.obs, key_policy),
-        )
+
+        def behave() -> Array:
+            return carrier.act(state.agent, state.obs, key_policy)
+
+        def explore() -> Array:
+            return jax.random.uniform(key_random, (num, a), minval=-1.0, maxval=1.0)
+
+        action = behave() if config.warm else jax.lax.cond(step < config.warmup, explore, behave)
         obs, env, reward, terminated, truncated, final_obs = world.step(key_env, state.env, action, params)
         mask = world.mask(env)
         valid, stored = (None, None) if mask is None else (mask.valid, mask.stored)
@@ -100,13 +106,13 @@ def make_off_policy(
         batch = masks.kept(stored, batch)
         done = jnp.maximum(terminated, truncated).astype(jnp.float32)
         total, finished = finished_episodes(state.episode_return, reward, done, valid)
-        replay = buffer.add(state.replay, batch, step, stored)
+        replay = buffer.add(state.replay, batch, step + config.stored, stored)
         return state._replace(env=env, obs=obs, replay=replay, episode_return=total), batch, stored, finished
 
     def learn(state: RunState, run: Run, step: Array, keys: Array, newest: Transition, stored: Any, change: Array):
         key_batch, key_update = keys
         schedule, levers = schedule_of(run), levers_of(state.response)
-        rows = buffer.sample(state.replay, key_batch, carrier.batch_size, step, num, levers.window)
+        rows = sample(state.replay, key_batch, step, levers.window)
         hyper, coupling = run.hyper, state.coupling
         if config.coupling:
             hyper, coupling = coupling.apply(hyper, state.schedule.weight, run.coupling)
@@ -129,6 +135,7 @@ def make_off_policy(
                 fresh_td_error=None if fresh is None else fresh.reshape(-1),
                 fresh_critic_drift=masks.mean(jnp.abs(after - before), counts),
                 true_drift=change,
+                reward=masks.compact(newest.reward, stored),
             )
         )
         ticked = schedule.update(signals, state.schedule)
@@ -173,7 +180,7 @@ def make_off_policy(
     def entropy_of(state: RunState, key: Array, step: Array) -> Array:
         """The carrier's estimate on stored observations; once per chunk, as some carriers pay dearly for it."""
         key_rows, key_policy = jax.random.split(stream(jax.random.fold_in(key, step), "entropy"))
-        rows = buffer.sample(state.replay, key_rows, carrier.batch_size, step, num)
+        rows = sample(state.replay, key_rows, step)
         return carrier.entropy(state.agent, buffer.unpack(rows, s, a).obs, key_policy)
 
     def chunk(state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
@@ -203,7 +210,7 @@ def make_off_policy(
         streams = {name: jnp.where(learned > 0, value, jnp.nan) for name, value in measured.items()}
         metrics = chunk_metrics(world, state, jax.tree.map(jnp.sum, logs), jnp.sum(learned), streams, config)
         if config.plasticity:
-            rows = buffer.sample(state.replay, stream(key, "plasticity"), carrier.batch_size, steps[-1], num)
+            rows = sample(state.replay, stream(key, "plasticity"), steps[-1])
             seen = buffer.unpack(rows, s, a)
             more |= plasticity_of(carrier, state.agent, seen.obs, seen.action)
         return state, metrics | more | {"policy_entropy": entropy_of(state, key, steps[-1])}

@@ -17,9 +17,9 @@ from envs.bridge import errors
 from envs.bridge.env import BridgeEnv, BridgeParams
 from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX, PYTHON, native_of
 from envs.bridge.transport import Worker
-from envs.core import Channel, Task
+from envs.core import Task
 from envs.isaac import CHANNELS
-from envs.physics.channels import chosen, set_by_name
+from envs.physics.channels import channels_of, chosen, set_by_name
 
 __all__ = ["GYM_TASKS", "LAB_TASKS", "NATIVE", "build", "native_of"]
 
@@ -33,6 +33,7 @@ def build(
     mode: str = "immediate",
     quantum: float | None = None,
     timeout: float = 120.0,
+    final: bool = False,
 ) -> Task:
     """A task of a simulator that runs in a process of its own.
 
@@ -49,6 +50,8 @@ def build(
       mode: whether joint damping is changed at once (``immediate``) or in each copy as it resets (``on_reset``).
       quantum: smallest change of its factor that is applied; by default 0.005.
       timeout: seconds for a step.
+      final: have Isaac Lab compute the last observation of an episode before it resets, at the price of computing
+        observations twice in steps in which an episode ends.
 
     Raises:
       SimBridgeError: of the class that fits.
@@ -56,7 +59,7 @@ def build(
     if on_inert not in ("warn", "error"):
         raise errors.SimBridgeError(f"on_inert must be warn or error; got '{on_inert}'")
     interpreter = os.path.expanduser(python or os.environ.get(PYTHON) or sys.executable)
-    return _build(name, chosen(channels, CHANNELS), interpreter, sim_device, on_inert, mode, quantum, timeout)
+    return _build(name, chosen(channels, CHANNELS), interpreter, sim_device, on_inert, mode, quantum, timeout, final)
 
 
 @cache
@@ -69,9 +72,10 @@ def _build(
     mode: str,
     quantum: float | None,
     timeout: float,
+    final: bool,
 ) -> Task:
     target, label, options = _target(name.removeprefix(PREFIX), sim_device)
-    surface = {} if label.startswith("Isaac-") else {"mode": mode} | ({} if quantum is None else {"quantum": quantum})
+    surface = {"final": final, "mode": mode} | ({} if quantum is None else {"quantum": quantum})
     start = partial(
         Worker,
         target,
@@ -85,8 +89,9 @@ def _build(
     first = start(2)
     about = first.about
     first.close()
-    drifting = tuple(Channel(channel, *CHANNELS[channel], 1.0) for channel in channels)
+    drifting = channels_of(name, channels, CHANNELS)
     given = {"channels": channels, "sim_device": sim_device, "on_inert": on_inert, "mode": mode, "timeout": timeout}
+    given |= ({} if quantum is None else {"quantum": quantum}) | ({"final": True} if final else {})
     return Task(
         name=name,
         family="isaac",
@@ -96,8 +101,8 @@ def _build(
         apply_drift=set_by_name(drifting),
         negative_returns=True,
         description=f"{label} in a simulator of its own process",
-        options=given if quantum is None else given | {"quantum": quantum},
-        inert=tuple(channel for channel in channels if channel in about["inert"]),
+        options=given,
+        inert=tuple(channel.name for channel in drifting if channel.name in about["inert"]),
     )
 
 

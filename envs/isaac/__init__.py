@@ -10,13 +10,14 @@ from importlib import import_module
 from typing import Any
 
 from envs import physics
-from envs.core import Channel, Task
+from envs.core import Task
 from envs.names import lookup
-from envs.physics.channels import chosen, set_by_name
+from envs.physics.channels import Range, channels_of, chosen, set_by_name
 
 __all__ = ["CHANNELS", "TASKS", "build"]
 
-CHANNELS = {"gravity": (0.8, 1.2), "joint_damping": (0.7, 1.3)}  # of factors; those of the paper
+#: Of factors; the ranges of the paper.
+CHANNELS = {"gravity": Range(0.8, 1.2), "joint_damping": Range(0.7, 1.3, least=0.0)}
 #: Registered name -> module and class, imported on first use.
 TASKS: dict[str, str] = {
     "isaac_ingenuity": "envs.isaac.ingenuity:Ingenuity",
@@ -41,7 +42,7 @@ def build(
     Args:
       engine: ``mujoco`` (C), ``mjx``, or ``auto``: C on a CPU, MJX on an accelerator.
       variant: ``gym`` or ``omni``, the constants of Isaac Gym or of its successor; the hand has ``gym_faithful``, too.
-      channels: what drifts, of `CHANNELS`.
+      channels: what drifts, of `CHANNELS`, each perhaps with a range of its own, ``gravity=0.5:1.5``.
       time_limit: steps of an episode; by default the reference's.
       own: options of this task alone, by default as the variant has them. ``isaac_ant`` and ``isaac_humanoid``:
         ``foot_sensor``, see `envs.isaac.locomotion.FOOT_SENSORS`. ``isaac_ingenuity``: ``rotational_drag``, N m s/rad,
@@ -74,9 +75,7 @@ def _build(
     if odd := [option for option, _ in own if option not in known]:
         raise ValueError(f"task '{name}' has the options {', '.join(known)}; got {', '.join(odd)}")
     physical = kind(variant, time_limit, **dict(own))
-    drifting = tuple(
-        Channel(channel, *lookup(f"drift channel of {name}", CHANNELS, channel), 1.0) for channel in channels
-    )
+    drifting = channels_of(name, channels, CHANNELS)
 
     return Task(
         name=name,
@@ -89,7 +88,7 @@ def _build(
         description=kind.description,
         options={"engine": engine, "variant": variant, "channels": channels, "time_limit": physical.time_limit}
         | dict(own),
-        inert=tuple(channel for channel in channels if channel in physical.inert),
+        inert=tuple(channel.name for channel in drifting if channel.name in physical.inert),
     )
 
 

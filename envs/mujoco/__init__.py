@@ -9,23 +9,25 @@ from dataclasses import replace
 from functools import cache, partial
 
 from envs import physics
-from envs.core import Channel, Task
+from envs.core import Task
 from envs.mujoco.locomotion import LocomotionTask
-from envs.mujoco.table import OBSERVATIONS, TASKS, Locomotion
-from envs.names import lookup
+from envs.mujoco.table import OBSERVATIONS, TASKS
 from envs.physics import ENGINES
-from envs.physics.channels import chosen, set_by_name
+from envs.physics.channels import Range, channels_of, chosen, set_by_name
 
-__all__ = ["CHANNELS", "DEFAULT_CHANNELS", "ENGINES", "TASKS", "build"]
+__all__ = ["CHANNELS", "DEFAULT_CHANNELS", "ENGINES", "SETS", "TASKS", "build"]
 
 DEFAULT_CHANNELS = ("body_mass", "joint_friction")  # those of the paper
-RANGES = {"body_mass": (0.7, 1.3), "joint_friction": (0.5, 1.5), "geom_friction": (0.5, 1.5)}  # of factors
+RANGES = {
+    "body_mass": Range(0.7, 1.3, least=0.25, most=4.0),
+    "joint_friction": Range(0.5, 1.5, least=0.0),
+    "geom_friction": Range(0.5, 1.5, least=0.0),
+    "leg_gain": Range(0.25, 1.0, least=0.0),
+    "direction": Range(-1.0, 1.0),
+}
 CHANNELS = (*RANGES, "target_velocity")
-
-
-def _channel(task: Locomotion, name: str) -> Channel:
-    known = {channel: (*bounds, 1.0) for channel, bounds in RANGES.items()} | {"target_velocity": task.target_speed}
-    return Channel(name, *lookup(f"drift channel of {task.name}", known, name))
+#: Names for several channels at once, with their ranges.
+SETS = {"hard": ("body_mass=0.5:1.5", "joint_friction=0.2:2", "leg_gain=0.25:1")}
 
 
 def build(
@@ -41,8 +43,10 @@ def build(
       engine: ``mujoco`` (C), ``mjx``, or ``auto``: C on a CPU, MJX on an accelerator.
       observation: what is observed; models, rewards and endings are Gymnasium's v5 either way. ``v5``, or in Ant and
         Humanoid ``v4``: Ant without contact forces, Humanoid with the rows of the world's body and the root's motors.
-      channels: what drifts, of `CHANNELS`. With ``target_velocity`` the reward's forward speed is replaced by
-        ``-|speed - target|``.
+      channels: what drifts, of `CHANNELS`, each perhaps with a range of its own (``body_mass=0.5:1.5``), and `SETS` of
+        them. Factors on all masses, on joints' friction, on geoms' friction, on the torque that the motors of one leg
+        give (`Locomotion.leg`), and on the forward speed in the reward (``direction``, at -1 backwards is forwards).
+        With ``target_velocity`` that speed is replaced by ``-|speed - target|``.
       time_limit: steps of an episode; by default Gymnasium's 1000.
 
     Raises:
@@ -54,7 +58,7 @@ def build(
     if observation == "v4" and not TASKS[name].fields:
         others = ", ".join(task for task, table in TASKS.items() if table.fields)
         raise ValueError(f"{name} observes the same in v4 and v5; tasks with an observation v4: {others}")
-    channels = chosen(channels, CHANNELS)
+    channels = chosen(channels, CHANNELS, SETS)
     return _build(name, physics.engine_name(engine), observation, channels, time_limit)
 
 
@@ -63,9 +67,10 @@ def _build(name: str, engine: str, observation: str, channels: tuple[str, ...], 
     task = TASKS[name]
     if time_limit is not None:
         task = replace(task, time_limit=time_limit)
-    drifting = tuple(_channel(task, channel) for channel in channels)
-    tracks = "target_velocity" in channels
-    physical = LocomotionTask(task, observation, tracks)
+    drifting = channels_of(name, channels, {**RANGES, "target_velocity": Range(*task.target_speed)})
+    names = {channel.name for channel in drifting}
+    tracks = "target_velocity" in names
+    physical = LocomotionTask(task, observation, tracks, "leg_gain" in names)
 
     return Task(
         name=name,
@@ -74,8 +79,9 @@ def _build(name: str, engine: str, observation: str, channels: tuple[str, ...], 
         params=physical.params,
         channels=drifting,
         apply_drift=set_by_name(drifting),
-        negative_returns=name == "halfcheetah" or tracks,
+        negative_returns=name == "halfcheetah" or tracks or "direction" in names,
         description=task.description,
+        altering=("target_velocity",) if tracks else (),
         options={"engine": engine, "observation": observation, "channels": channels, "time_limit": task.time_limit},
     )
 

@@ -5,6 +5,7 @@ are free. ``xp`` is ``numpy`` or ``jax.numpy``. `LocomotionTask` is the arithmet
 """
 
 import math
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from envs.mujoco.model import load
 from envs.mujoco.params import MujocoParams, reset_noise
 from envs.mujoco.table import Locomotion
-from envs.physics.fields import FACTORS
+from envs.physics.fields import FACTORS, Factor, Field, motors_of
 from envs.physics.protocol import Drive, Outcome, Physics, PhysicsTask, Start
 
 __all__ = ["LocomotionTask", "anchor", "control", "healthy", "observation_size", "observe", "start"]
@@ -110,12 +111,13 @@ class LocomotionTask(PhysicsTask):
       table: its constants.
       version: of the observation, see `observe`.
       tracks: whether the reward's forward speed is replaced by ``-|speed - target_velocity|``.
+      weakens: whether the torque of one leg's motors may be scaled, which costs the C engine a model field per copy.
     """
 
     memory_size = 1  # the anchor, metres: the point whose displacement over a control step is the forward speed
     held = True
 
-    def __init__(self, table: Locomotion, version: str = "v5", tracks: bool = False) -> None:
+    def __init__(self, table: Locomotion, version: str = "v5", tracks: bool = False, weakens: bool = False) -> None:
         self.table, self.version, self.tracks = table, version, tracks
         self.model = load(table.xml)
         self.name, self.time_limit, self.substeps = table.name, table.time_limit, table.frame_skip
@@ -129,6 +131,8 @@ class LocomotionTask(PhysicsTask):
         self._duration = self.model.opt.timestep * table.frame_skip
         self.params = MujocoParams(target_velocity=np.float32(table.target_speed[2]))
         self.scales = {name: FACTORS[name] for name in MujocoParams._fields if name in FACTORS}
+        if weakens:
+            self.scales["leg_gain"] = Factor((Field("actuator_gainprm", partial(motors_of, joints=table.leg)),))
         self.fields = table.fields
         self.start_fields = ("xipos", "cinert", "cvel") if table.forward_at_reset else ()
 
@@ -163,7 +167,7 @@ class LocomotionTask(PhysicsTask):
     ) -> Outcome:
         """Observation, reward and termination of a control step."""
         table, here = self.table, self._anchor(xp, physics)
-        speed = (here - memory)[..., 0] / self._duration
+        speed = params.direction * (here - memory)[..., 0] / self._duration
         progress = -xp.abs(speed - params.target_velocity) if self.tracks else speed
         good = healthy(xp, table, physics)
         cost = table.ctrl_cost_weight * xp.sum(drive.ctrl**2, axis=-1)

@@ -18,6 +18,8 @@ class MujocoParams(NamedTuple):
     joint_friction: Any = np.float32(1.0)  # factor on viscous and dry friction of every joint
     geom_friction: Any = np.float32(1.0)  # factor on the sliding friction of every geom
     target_velocity: Any = np.float32(0.0)  # m/s; read only by tasks that track one
+    leg_gain: Any = np.float32(1.0)  # factor on the torque of one leg's motors; read only by tasks in which it drifts
+    direction: Any = np.float32(1.0)  # factor on the forward speed in the reward; -1: backwards is forwards
 
 
 def reset_noise(key: jax.Array, task: Locomotion, model: Any) -> jax.Array:

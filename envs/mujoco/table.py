@@ -23,6 +23,7 @@ class Locomotion:
     ctrl_cost_weight: float
     reset_noise_scale: float
     target_speed: tuple[float, float, float]  # low, high and nominal of the optional channel, m/s
+    leg: tuple[str, ...]  # the joints of one leg, whose motors the optional channel `leg_gain` weakens
     forward_reward_weight: float = 1.0
     healthy_reward: float = 0.0
     healthy_z: tuple[float, float] | None = None  # None: never terminates
@@ -59,6 +60,7 @@ TASKS: dict[str, Locomotion] = {
             healthy_state=(-100.0, 100.0),
             velocity_clip=10.0,
             target_speed=(1.0, 3.0, 2.0),
+            leg=("thigh_joint", "leg_joint", "foot_joint"),  # it has no other
         ),
         Locomotion(
             name="halfcheetah",
@@ -70,6 +72,7 @@ TASKS: dict[str, Locomotion] = {
             reset_noise_scale=0.1,
             velocity_noise="normal",
             target_speed=(2.0, 6.0, 4.0),
+            leg=("bthigh", "bshin", "bfoot"),
         ),
         Locomotion(
             name="walker2d",
@@ -84,6 +87,7 @@ TASKS: dict[str, Locomotion] = {
             healthy_angle=(-1.0, 1.0),
             velocity_clip=10.0,
             target_speed=(1.0, 4.0, 2.5),
+            leg=("thigh_joint", "leg_joint", "foot_joint"),
         ),
         Locomotion(
             name="ant",
@@ -104,6 +108,7 @@ TASKS: dict[str, Locomotion] = {
             contact_force_range=(-1.0, 1.0),
             fields=("xpos", "cfrc_ext"),
             target_speed=(1.0, 4.0, 2.5),
+            leg=("hip_1", "ankle_1"),
         ),
         Locomotion(
             name="humanoid",
@@ -124,6 +129,7 @@ TASKS: dict[str, Locomotion] = {
             fields=("xipos", "cinert", "cvel", "qfrc_actuator", "cfrc_ext"),
             forward_at_reset=True,
             target_speed=(0.5, 3.0, 1.5),
+            leg=("right_hip_x", "right_hip_z", "right_hip_y", "right_knee"),
         ),
     )
 }

@@ -1,26 +1,71 @@
-"""Drift of a physics task: which channels were asked for, and how their values become its parameters."""
+"""Drift of a physics task: which channels were asked for, how far, and how their values become its parameters."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from envs.core import Channel
+from envs.names import lookup
 
-__all__ = ["chosen", "set_by_name"]
+__all__ = ["Range", "channels_of", "chosen", "set_by_name"]
 
 
-def chosen(channels: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
-    """The names asked for, as a tuple.
+class Range(NamedTuple):
+    """How far a scalar channel drifts unless told otherwise, and how far it may at most."""
+
+    low: float
+    high: float
+    nominal: float = 1.0
+    least: float = -math.inf
+    most: float = math.inf
+
+
+def chosen(channels: Iterable[str], known: Iterable[str], sets: Mapping[str, Sequence[str]] | None = None) -> tuple:
+    """The channels asked for, as a tuple: names, each perhaps with a range of its own, ``body_mass=0.5:1.5``.
 
     Args:
       known: for the text of the error; whether a name is among them is left to who looks it up.
+      sets: names that stand for several channels.
 
     Raises:
       ValueError: none, or one twice.
     """
-    names = tuple(channels)
-    if not names or len(set(names)) != len(names):
-        raise ValueError(f"channels needs one or more different names of {', '.join(known)}; got {names}")
-    return names
+    sets = sets or {}
+    items = tuple(item for text in channels for item in sets.get(text, (text,)))
+    names = [item.partition("=")[0] for item in items]
+    if not items or len(set(names)) != len(names):
+        both = ", ".join((*known, *sets))
+        raise ValueError(f"channels needs one or more different names of {both}; got {tuple(names)}")
+    return items
+
+
+def channels_of(task: str, items: Sequence[str], known: Mapping[str, Range]) -> tuple[Channel, ...]:
+    """The channels that ``items``, see `chosen`, stand for.
+
+    Raises:
+      UnknownNameError: (a ``KeyError``) a name that is not ``known``.
+      ValueError: a range that is none, leaves out the nominal value or goes further than it may.
+    """
+    return tuple(_channel(task, item, known) for item in items)
+
+
+def _channel(task: str, item: str, known: Mapping[str, Range]) -> Channel:
+    name, equals, text = item.partition("=")
+    usual = lookup(f"drift channel of {task}", known, name)
+    low, high = usual.low, usual.high
+    if equals:
+        try:
+            low, high = (float(number) for number in text.split(":"))
+        except ValueError:
+            raise ValueError(
+                f"a range of a channel is NAME=LOW:HIGH, such as {name}={low:g}:{high:g}; got '{item}'"
+            ) from None
+        if not usual.least <= low <= usual.nominal <= high <= usual.most or low == high:
+            raise ValueError(
+                f"channel '{name}' of {task} is {usual.nominal:g} where nothing drifts, may go from {usual.least:g} to "
+                f"{usual.most:g}, and its range must hold more than one value, that one among them; got {text}"
+            )
+    return Channel(name, low, high, usual.nominal)
 
 
 def set_by_name(channels: Sequence[Channel]) -> Callable[[Any, Any], Any]:

@@ -1,12 +1,12 @@
 """Which fields of a MuJoCo model a drift factor multiplies, and the model those fields belong to."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["FACTORS", "Factor", "Field", "nominal", "physics_library", "scaled_fields"]
+__all__ = ["FACTORS", "Factor", "Field", "motors_of", "nominal", "physics_library", "scaled_fields"]
 
 
 class Field(NamedTuple):
@@ -38,6 +38,14 @@ def _velocity_gain(model: Any) -> np.ndarray:
     """(nu, size) 1.0 at the coefficient of the velocity in an actuator's bias, ``-kv`` of a position servo."""
     mask = np.zeros_like(model.actuator_biasprm)
     mask[:, 2] = 1.0
+    return mask
+
+
+def motors_of(model: Any, joints: Sequence[str]) -> np.ndarray:
+    """(nu, size) 1.0 at the gain of the actuators that drive ``joints``, for a `Field` of "actuator_gainprm"."""
+    wanted = [model.joint(name).id for name in joints]
+    mask = np.zeros_like(model.actuator_gainprm)
+    mask[np.isin(model.actuator_trnid[:, 0], wanted), 0] = 1.0
     return mask
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from experiments.cli import bench, calibrate, listing, replay, report, run, video
+from experiments.cli import bench, calibrate, export, listing, replay, report, run, video
 from experiments.cli.errors import guarded
 
 __all__ = ["main"]
@@ -20,6 +20,7 @@ Command = (
     | Annotated[replay.Replay, tyro.conf.subcommand("replay")]
     | Annotated[calibrate.Calibrate, tyro.conf.subcommand("calibrate")]
     | Annotated[video.Video, tyro.conf.subcommand("video")]
+    | Annotated[export.Export, tyro.conf.subcommand("export")]
     | Annotated[listing.List, tyro.conf.subcommand("list")]
     | Annotated[bench.Bench, tyro.conf.subcommand("bench")]
 )
@@ -29,6 +30,7 @@ EXECUTE = {
     replay.Replay: replay.execute,
     calibrate.Calibrate: calibrate.execute,
     video.Video: video.execute,
+    export.Export: export.execute,
     listing.List: listing.execute,
     bench.Bench: bench.execute,
 }

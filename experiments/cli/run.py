@@ -38,7 +38,7 @@ class Run:
     seeds: str | None = None
     """Training seeds: 1:5 (both ends included, the default), 1,2,7, or a mix."""
     preset: str | None = None
-    """Sizes: quick (minutes, the default) or paper."""
+    """Sizes: quick (minutes, the default) or paper; mujoco-warm for --warm-start. See `aesjax list`."""
     task: str = "toy"
     """Task; see `aesjax list`. bridge:NAME is one of an installed Isaac Gym or Isaac Lab, see docs/bridge.md."""
     steps: int | None = None
@@ -60,12 +60,20 @@ class Run:
     variant: str | None = None
     """Constants of an Isaac task: gym (the default), those of Isaac Gym, or omni, those of its successor."""
     channels: str | None = None
-    """What drifts, comma-separated. In a MuJoCo task: body_mass, joint_friction (the default both), geom_friction,
-    target_velocity; in an Isaac task: gravity, joint_damping (the default both)."""
+    """What drifts, comma-separated, each perhaps with a range of its own (body_mass=0.5:1.5). In a MuJoCo task:
+    body_mass, joint_friction (the default both), geom_friction, leg_gain, direction, target_velocity, or `hard`, the
+    first, second and fourth with wide ranges; in an Isaac task: gravity, joint_damping (the default both)."""
     sim_python: Path | None = None
     """The Python of an Isaac Gym or Isaac Lab installation, for a bridged task; by default AESJAX_ISAAC_PYTHON."""
     controls_from: Path | None = None
     """Folder of the finished study whose runs the controls among --schedules play."""
+    warm_start: Path | None = None
+    """Begin with trained agents: the folder of a finished study on the pattern steady, or of exported agents. Seed by
+    seed where there are as many."""
+    warm_replay: bool = False
+    """And with what they had stored; by default their policies fill an empty replay in the warm-up."""
+    keep_replay: bool = False
+    """Keep what the replays hold at the end, for --warm-replay of other studies."""
     layer_norm: bool = False
     """Normalise the hidden layers of every carrier's critic; weight decay is an axis, `--sweep weight_decay=0,1e-2`."""
     plasticity: bool = False
@@ -88,8 +96,10 @@ def execute(options: Run) -> int:
     """Train, write the report, and say what went wrong in single runs."""
     from aesjax.lab.driver import Interrupted
     from experiments.study import train
+    from experiments.study.build import build_part
     from experiments.study.controls import records_of
     from experiments.study.folder import claim
+    from experiments.study.warm import warm_of
 
     with refusing():
         if options.sim_python is not None:  # of this machine, and so no part of the study's configuration
@@ -98,9 +108,11 @@ def execute(options: Run) -> int:
         config = configured(options)
         for carrier in config.carriers:
             records_of(config, carrier)  # refused before a folder is claimed
+            if config.warm_start:
+                warm_of(config, build_part(config, carrier))
         study = claim(config, options.out, resume=options.resume)
     try:
-        outcome = train.train(study, checkpoint_seconds=options.checkpoint_seconds)
+        outcome = train.train(study, checkpoint_seconds=options.checkpoint_seconds, keep_replay=options.keep_replay)
     except train.Refused as error:
         raise Refusal(str(error)) from None
     except train.Stopped as error:
@@ -134,6 +146,7 @@ def configured(options: Run) -> "StudyConfig":
     keep = ("task", "carriers", "schedules", "patterns", "seeds", "preset", "steps", "proxy", "source", "drift_seed")
     chosen = {name: value for name, value in (named | typed).items() if name in keep}
     chosen |= {"controls_from": options.controls_from, "counterfactual": options.counterfactual}
+    chosen |= {"warm_start": options.warm_start, "warm_replay": options.warm_replay}
     chosen |= {"plasticity": options.plasticity, "layer_norm": options.layer_norm}
     return make_config(**chosen, sweep=options.sweep, options=task_options(options))
 

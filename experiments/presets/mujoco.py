@@ -68,6 +68,23 @@ def _paper(name: str, task: _Task) -> Preset:
     )
 
 
+def _warm(name: str, task: _Task) -> Preset:
+    """What `--warm-start` is for: hard drift, soon over, and networks small enough to be kept beside the code.
+
+    The same preset trains the agents, on the pattern steady with ``--steps`` ten times as many. Three episodes per
+    evaluation: with a hundred evaluations of a thousand steps each they already take longer than the training.
+    """
+    return replace(
+        _quick(name, task),
+        steps=102_400,
+        evaluations=100,
+        episodes=3,
+        replay_fraction=0.2,  # with a larger one stale data hides what a schedule does
+        warmup=5_120,
+        options=frozen(channels=("hard",)),
+    )
+
+
 def _quick(name: str, task: _Task) -> Preset:
     """Small networks, four environments per gradient step: shows how schedules behave, not what carriers can reach."""
     weight = profile("Z", name).base or 1e-3  # the profile gives Ant no bonus, which leaves nothing to schedule
@@ -96,8 +113,8 @@ def _quick(name: str, task: _Task) -> Preset:
 
 
 def _presets(name: str, task: _Task) -> Registry[Preset]:
-    quick, paper = _quick(name, task), _paper(name, task)
-    names = {"quick": quick, "paper": paper, "mujoco-quick": quick, "mujoco-paper": paper}
+    quick, paper, warm = _quick(name, task), _paper(name, task), _warm(name, task)
+    names = {"quick": quick, "paper": paper, "mujoco-quick": quick, "mujoco-paper": paper, "mujoco-warm": warm}
     return Registry("preset", **names)
 
 

@@ -38,3 +38,4 @@ class Preset:
     segments: int = 5
     replay: int | None = None  # transitions, whatever the horizon; replaces the share
     warmup: int | None = None  # environment steps, likewise
+    options: MappingProxyType[str, Any] = field(default_factory=frozen)  # of the task's builder, where none is typed

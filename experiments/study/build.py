@@ -98,7 +98,7 @@ def schedule_hyper_of(
       ValueError: a value outside its range.
     """
     own, carriers = config.settings[carrier], CARRIERS[carrier].hyper._fields
-    hyper = ScheduleHyper(target_entropy=-float(action_size), updates=float(updates))
+    hyper = ScheduleHyper(target_entropy=-float(action_size), action_size=float(action_size), updates=float(updates))
     hyper = hyper._replace(base=own["base"], **own["schedule"])
     given = {name: value for name, value in values if "." not in name}
     mine = {} if signal is None else SCHEDULES[signal].own
@@ -158,6 +158,8 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
         num_envs=num,
         chunk=config.chunk(carrier),
         warmup=0 if on_policy else config.warmup_of(carrier) // num,
+        warm=bool(config.warm_start),
+        stored=config.stored_of(carrier) // num,
         capacity=0 if on_policy else config.replay_capacity,
         episodes=config.episodes,
         fresh=fresh and not on_policy,

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import envs
-from aesjax.lab import store
 from agents import CARRIERS
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, frozen
-from experiments.study.entries import BASELINE, SOURCES, Entry, check_sweep, parse_entries, parse_entry, parse_sweep
+from experiments.study.entries import BASELINE, SOURCES, check_sweep, parse_entries, parse_entry, parse_sweep
 from experiments.study.plugins import KINDS, find, origins_of, restore
+from experiments.study.sealed import record_of, warm_start_of
 
 __all__ = ["StudyConfig", "config_from_json", "make_config", "parse_seeds"]
 
 FORMAT = 3
-OPTIONAL = ("plugins", "controls", "plasticity", "counterfactual")
+OPTIONAL = ("plugins", "controls", "warm_start", "plasticity", "counterfactual")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,9 @@ class StudyConfig:
     episodes: int
     segments: int
     replay_capacity: int  # transitions
-    warmup: int  # environment steps with random actions, of carriers whose settings name no other
+    #: environment steps without learning, of carriers whose settings name no other; random actions, or the policy's
+    #: own where runs begin with trained agents
+    warmup: int
     proxy: str
     source: str | None  # None: each schedule's own default
     drift_seed: int | None  # None: the training seed
@@ -48,6 +50,8 @@ class StudyConfig:
     plugins: Mapping[str, Mapping[str, Mapping[str, str | None]]] = dataclasses.field(default_factory=dict)
     #: of controls: the folder of the study whose runs they play, and the SHA-256 of its recorded proxies
     controls: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    #: of trained agents to begin with: their folder, the SHA-256 of what lists them, and whether with their replays
+    warm_start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     plasticity: bool = False  # measure networks before every evaluation
     counterfactual: bool = False  # evaluate under drift values that are not in force, too
     format: int = FORMAT
@@ -62,8 +66,13 @@ class StudyConfig:
         return self.settings[carrier]["num_envs"]
 
     def warmup_of(self, carrier: str) -> int:
-        """Environment steps with random actions in one carrier's runs."""
+        """Environment steps without learning at the beginning of one carrier's runs."""
         return self.settings[carrier].get("warmup", self.warmup)
+
+    def stored_of(self, carrier: str) -> int:
+        """Transitions in the replay of one carrier's runs before they begin; a multiple of their environments."""
+        copies = self.envs_of(carrier)
+        return min(self.warm_start.get("stored", {}).get(carrier, 0), self.replay_capacity) // copies * copies
 
     def vector_steps(self, carrier: str) -> int:
         """Actions of each environment copy in a run of one carrier."""
@@ -151,6 +160,8 @@ def make_config(
     sweep: Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
     controls_from: Path | None = None,
+    warm_start: Path | None = None,
+    warm_replay: bool = False,
     plasticity: bool = False,
     counterfactual: bool = False,
     layer_norm: bool = False,
@@ -160,6 +171,8 @@ def make_config(
     Args:
       options: of the task's builder, those not left at their defaults.
       controls_from: folder of the finished study whose runs the controls among ``schedules`` play.
+      warm_start: folder of a finished study, or of exported agents, whose agents the runs begin with.
+      warm_replay: and with what these had stored.
       layer_norm: normalise the hidden layers of every carrier's critic.
       plasticity: measure dormant units, effective rank and norms of the networks.
       counterfactual: evaluate every policy under drift values that are not in force, too.
@@ -170,6 +183,8 @@ def make_config(
     find("task", task)
     built = envs.make(task, **(options or {}))
     sizes = presets_of(task, built.env.spec.time_limit)[preset]
+    if sizes.options:
+        built = envs.make(task, **{**sizes.options, **(options or {})})
     carrier_names = _names(carriers, "carrier", "--carriers")
     settings: dict[str, dict[str, Any]] = {}
     for name in carrier_names:
@@ -228,7 +243,8 @@ def make_config(
         sweep=axes,
         settings=settings,
         options=dict(built.options),
-        controls=_record_of(parsed, controls_from),
+        controls=record_of(parsed, controls_from),
+        warm_start=warm_start_of(warm_start, carrier_names, warm_replay),
         plasticity=plasticity,
         counterfactual=counterfactual,
         plugins=origins_of(
@@ -242,25 +258,6 @@ def make_config(
             ]
         ),
     )
-
-
-def _record_of(entries: Sequence[Entry], directory: Path | None) -> dict[str, str]:
-    """Where the controls' record lies and which it is; nothing where there are no controls."""
-    controls = [entry.control for entry in entries if entry.control is not None]
-    if not controls:
-        if directory is not None:
-            raise ValueError("--controls-from names a record, but no control among --schedules plays it")
-        return {}
-    if directory is None:
-        raise ValueError(
-            f"control '{controls[0].name}' plays runs of a finished study; give its folder, --controls-from"
-        )
-    path = directory / store.STREAMS
-    if not path.is_file():
-        raise ValueError(
-            f"--controls-from {directory}: there is no {store.STREAMS}; is this a finished study's folder?"
-        )
-    return {"from": str(directory), "streams": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def config_from_json(data: Any) -> StudyConfig:

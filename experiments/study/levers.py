@@ -79,4 +79,5 @@ def supply_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrie
         return Supply()
     num, newest = config.envs_of(carrier), LoopConfig.fresh_window
     floor = min(max(built.batch_size, 4 * newest), config.replay_capacity)
-    return Supply(config.warmup + num, num, config.replay_capacity, floor)
+    stored = min(config.stored_of(carrier) + config.warmup_of(carrier) + num, config.replay_capacity)
+    return Supply(stored, num, config.replay_capacity, floor)

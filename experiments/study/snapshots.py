@@ -1,8 +1,8 @@
 """The agents that training ended with, small and kept for good: checkpoints hold replays too and make room for newer
-ones. One folder per carrier and wave, written and checked like a checkpoint.
+ones. One folder per carrier and wave, written and checked like a checkpoint; replays, if asked for, in another one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +12,9 @@ import numpy as np
 from aesjax.lab import checkpoint, store
 from experiments.study.build import Part
 from experiments.study.config import StudyConfig
+from experiments.study.sealed import AGENTS, REPLAYS
 
-__all__ = ["AGENTS", "Snapshot", "load_agent", "save_agents"]
-
-AGENTS = "agents"
+__all__ = ["Snapshot", "load_agent", "load_ended", "save_agents"]
 
 
 class Snapshot(NamedTuple):
@@ -26,19 +25,47 @@ class Snapshot(NamedTuple):
 
 
 def save_agents(
-    directory: Path, config: StudyConfig, carrier: str, wave: int, labels: Sequence[Mapping[str, Any]], state: Any
+    directory: Path,
+    config: StudyConfig,
+    carrier: str,
+    replay: bool,
+    wave: int,
+    labels: Sequence[Mapping[str, Any]],
+    state: Any,
 ) -> None:
     """Keep the agents of a wave that has just ended.
 
     Args:
       directory: of the study.
+      replay: keep their replays, too, where they have any.
       labels: of the wave's runs, in the order of ``state``'s leading axis, which may be longer.
     """
     import polars as pl
 
-    place = directory / AGENTS / carrier / f"{wave:03d}"
     rows = pl.DataFrame([dict(label) for label in labels])
-    checkpoint.save(place, config.fingerprint(), wave, config.evaluations, {"agent": state.agent}, rows)
+    kept = {AGENTS: {"agent": state.agent}}
+    if replay and hasattr(state, "replay"):
+        kept[REPLAYS] = {"rows": state.replay.rows}
+    for name, part in kept.items():
+        place = directory / name / carrier / f"{wave:03d}"
+        checkpoint.save(place, config.fingerprint(), wave, config.evaluations, part, rows)
+
+
+def load_ended(
+    directory: Path, config: StudyConfig, carrier: str, name: str, like: Any
+) -> Iterator[tuple[list[dict[str, Any]], Any]]:
+    """Labels and stacked states of every wave that `save_agents` kept in the folder ``name`` of a study.
+
+    Args:
+      like: shapes of what is kept.
+
+    Raises:
+      CheckpointError: one of them is damaged or foreign.
+    """
+    for place in sorted((directory / name / carrier).glob("*")):
+        saved = checkpoint.load_newest(place, config.fingerprint(), like)
+        if saved is not None:
+            yield saved.rows.to_dicts(), saved.state
 
 
 def load_agent(directory: Path, config: StudyConfig, part: Part, run: int) -> Snapshot:

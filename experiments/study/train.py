@@ -24,6 +24,7 @@ from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
 from experiments.study.folder import Claim
 from experiments.study.snapshots import save_agents
+from experiments.study.warm import warm_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,8 +52,11 @@ class Outcome(NamedTuple):
     faults: int  # simulations that the physics engine gave up on and that were reset
 
 
-def train(study: Claim, *, checkpoint_seconds: float = 30.0, quiet: bool = False) -> Outcome:
+def train(study: Claim, *, checkpoint_seconds: float = 30.0, quiet: bool = False, keep_replay: bool = False) -> Outcome:
     """Train everything that is not trained yet and write `curves.parquet` and `manifest.json`.
+
+    Args:
+      keep_replay: keep what the replays held at the end beside the agents.
 
     Raises:
       Refused: no checkpoint can be trusted.
@@ -60,7 +64,7 @@ def train(study: Claim, *, checkpoint_seconds: float = 30.0, quiet: bool = False
       Stopped: the simulator of a bridged task did.
     """
     with _bridged(study.config.build_task()) as simulator:
-        return _train(study, checkpoint_seconds, quiet, simulator)
+        return _train(study, checkpoint_seconds, quiet, keep_replay, simulator)
 
 
 @contextmanager
@@ -86,14 +90,18 @@ def _bridged(task: envs.Task) -> Iterator[Any]:
         simulator.close()
 
 
-def _train(study: Claim, checkpoint_seconds: float, quiet: bool, simulator: Any) -> Outcome:
+def _train(study: Claim, checkpoint_seconds: float, quiet: bool, keep_replay: bool, simulator: Any) -> Outcome:
     import polars as pl
 
     config, directory = study.config, study.directory
     began, frames, recordings, statuses, parts = time.monotonic(), [], [], [], {}
+    begun: dict[str, Any] = {}
     floor = floor_of(config)
     for carrier in config.carriers:
         part = build_part(config, carrier, records_of(config, carrier))
+        warm = warm_of(config, part)
+        if warm is not None:
+            part, begun[carrier] = part._replace(runs=warm.runs), warm.told
         num_envs = config.envs_of(carrier)
         plan = Plan(config.evaluations, config.chunk(carrier), num_envs, checkpoint_seconds)
         devices, one = jax.local_devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
@@ -122,7 +130,8 @@ def _train(study: Claim, checkpoint_seconds: float, quiet: bool, simulator: Any)
                     resume=study.resume,
                     on_tick=progress.tick,
                     on_note=progress.note,
-                    on_wave=partial(save_agents, directory, config, carrier),
+                    on_wave=partial(save_agents, directory, config, carrier, keep_replay),
+                    begin=None if warm is None else warm.begin,
                 )
             except CheckpointError as error:
                 raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
@@ -158,7 +167,8 @@ def _train(study: Claim, checkpoint_seconds: float, quiet: bool, simulator: Any)
             "patterns": {name: _facts(name) for name in config.patterns},
             "runs": statuses,
         }
-        | ({} if simulator is None else {"simulator": simulator.about}),
+        | ({} if simulator is None else {"simulator": simulator.about})
+        | ({"warm_start": {**config.warm_start, "agents": begun}} if begun else {}),
     )
     lines = [
         f"{s['method']}, {s['pattern']}, seed {s['seed']} diverged at step {s['diverged_at']}: {s['reason']}"

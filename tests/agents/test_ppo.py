@@ -120,6 +120,17 @@ def test_the_bonus_is_the_weight_times_the_analytic_entropy():
     np.testing.assert_allclose(slope, [-0.3, -0.3], rtol=1e-6)
 
 
+def test_rewards_are_told_in_the_units_that_the_bonus_is_weighed_in(carrier, state, prepared, update):
+    """Advantages are normalised, so a bonus of 1 is worth one standard deviation of theirs."""
+    rollout, rows = rollout_of(carrier, state), prepared[1]
+    units = np.std(rows.advantage, ddof=1)
+    np.testing.assert_allclose(rows.reward * units, rollout.reward.reshape(-1), rtol=1e-4)
+    np.testing.assert_array_equal(update(state, rows, 0.01).signals.reward, rows.reward)
+    plain = ppo.make(S, A, ppo.PpoConfig(rollout=T, minibatches=3, hidden=(8, 8), normalise_advantage=False))
+    raw = jax.jit(plain.prepare)(state, rollout, floats(HYPER))[1]
+    np.testing.assert_array_equal(raw.reward, rollout.reward.reshape(-1))
+
+
 def test_the_weight_reaches_log_std_and_nothing_else(state, prepared, update):
     """With Adam's first step a sign, only the gradient's direction shows: two weights of opposite pull on log_std."""
     rows = prepared[1]

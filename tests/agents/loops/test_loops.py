@@ -71,6 +71,22 @@ def test_warm_up_is_uniform_and_takes_no_gradient_step(toy):
     assert np.abs(actions).max() > 0.9
 
 
+def test_a_trained_agent_acts_itself_in_the_warm_up_and_goes_on_behind_what_is_stored(toy):
+    loop, run = loop_of(toy, warmup=20, warm=True, stored=95), run_of(toy)
+    start = quick(loop.init)(run)
+    last = start.agent.actor["params"]["Dense_2"]
+    settled = {"kernel": 0.0 * last["kernel"], "bias": jnp.array([0.5, -0.5, -4.0, -4.0])}  # means, then log std
+    actor = {"params": start.agent.actor["params"] | {"Dense_2": settled}}
+    start = start._replace(agent=start.agent._replace(actor=actor))
+    state, _ = quick(loop.chunk)(start, run, jnp.int32(0))
+    chex.assert_trees_all_equal(start.agent, state.agent)
+    rows = buffer.unpack(state.replay.rows, 2, 2)
+    order = np.r_[380:400, 0:60]  # the ring has 100 vector steps of 4: places 95 to 99, then 0 to 14
+    actions = np.asarray(rows.action)[order]
+    np.testing.assert_allclose(actions, np.broadcast_to(np.tanh([0.5, -0.5]), actions.shape), atol=0.1)
+    assert np.all(np.asarray(rows.action)[60:380] == 0.0)
+
+
 def test_one_gradient_step_and_one_schedule_tick_per_vector_step(trained):
     _, _, states, _ = trained
     counts = [(int(s.agent.critic_opt.count), int(s.schedule.count)) for s in states]
@@ -104,6 +120,14 @@ def test_the_fresh_window_holds_the_residuals_of_the_newest_transitions(trained)
     assert np.all(window != 0.0)
     before, after = np.asarray(states[2].fresh), window  # 20 steps of 4 overwrite a window of 32 completely
     assert not np.any(before == after)
+
+
+def test_a_schedule_is_shown_the_rewards_of_the_newest_transitions(toy):
+    loop, run = loop_of(toy, ("budget",), hidden=(4, 4), fresh=False), run_of(toy)
+    state, _ = quick(loop.chunk)(quick(loop.init)(run), run, jnp.int32(0))
+    rewards = np.abs(np.asarray(buffer.unpack(state.replay.rows, 2, 2).reward)).reshape(-1, 4)
+    np.testing.assert_allclose(state.schedule.logs.proxy, rewards[19].mean(), rtol=1e-6)
+    assert rewards[8:20].min() < float(state.schedule.weight) / 0.2 <= rewards[8:20].max()
 
 
 def test_evaluation_changes_nothing_and_repeats_itself(trained):

@@ -30,8 +30,11 @@ def start(engine, n=1, seed=0):
     return engine.start(noise, params_of(np.ones((n, 3))))[1]
 
 
-def freshly_compiled(task, factors):
-    """The model compiled from a specification whose own numbers are scaled, not from patched compiled fields."""
+def freshly_compiled(task, factors, gain=1.0):
+    """The model compiled from a specification whose own numbers are scaled, not from patched compiled fields.
+
+    A weak leg by its gears: a motor's force is control times gain, its torque that times gear.
+    """
     nominal = model.load(task.xml)
     spec = mujoco.MjSpec.from_file(str(model.path(task.xml)))
     spec.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_FALSE
@@ -46,6 +49,10 @@ def freshly_compiled(task, factors):
         joint_spec.frictionloss *= joint
     for geom_spec in spec.geoms:
         geom_spec.friction[0] *= geom
+    motors = [motor for motor in spec.actuators if motor.target in task.leg]
+    assert len(motors) == len(task.leg)
+    for motor in motors:
+        motor.gear[0] *= gain
     return spec.compile()
 
 
@@ -87,7 +94,7 @@ def test_every_channel_changes_the_next_states_or_rewards(name, channel):
         results.append((rows, np.array(rewards)))
     moved = np.abs(results[0][0] - results[1][0]).max()
     assert np.abs(results[0][1] - results[1][1]).max() > 1e-4
-    assert (moved > 1e-4) == (channel != "target_velocity")
+    assert (moved > 1e-4) == (channel not in ("target_velocity", "direction"))
 
 
 def test_a_target_speed_rewards_being_close_to_it():
@@ -98,6 +105,38 @@ def test_a_target_speed_rewards_being_close_to_it():
     cost = 0.1 * 6 * 0.3**2
     np.testing.assert_allclose(bound.reward + cost, -np.abs(free.reward + cost - 4.0), rtol=1e-12)
     np.testing.assert_array_equal(bound.rows, free.rows)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_weak_leg_moves_as_in_a_model_whose_motors_are_weaker(name):
+    task, gain = TASKS[name], 0.4
+    engine = engine_of(name, weakens=True)
+    compiled = freshly_compiled(task, (1.0, 1.0, 1.0), gain)
+    data = mujoco.MjData(compiled)
+    rows, plain = start(engine), start(engine)
+    mujoco.mj_setState(compiled, data, rows[0, :-1], engine.spec)
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        action = rng.uniform(-1, 1, (1, compiled.nu))
+        rows = engine.step(rows, action, params_of(np.ones((1, 3)), gain=gain)).rows
+        plain = engine.step(plain, action, NOMINAL).rows
+        data.ctrl[:] = engine.task.control(np, None, None, action, NOMINAL).ctrl[0]
+        mujoco.mj_step(compiled, data, task.frame_skip)
+        np.testing.assert_allclose(rows[0, engine.positions], data.qpos, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(rows[0, engine.velocities], data.qvel, rtol=0, atol=1e-8)
+    assert np.abs(rows[0, engine.velocities] - plain[0, engine.velocities]).max() > 1e-3
+
+
+@pytest.mark.parametrize("tracks", [False, True])
+def test_where_the_direction_is_reversed_backwards_is_forwards(tracks):
+    engine = engine_of("halfcheetah", tracks=tracks)
+    rows, action = start(engine), np.full((1, 6), 0.3)
+    cost = 0.1 * 6 * 0.3**2
+    speed = engine_of("halfcheetah").step(rows, action, NOMINAL).reward + cost
+    for direction in (-1.0, 0.5, 1.0):
+        step = engine.step(rows, action, params_of(np.ones((1, 3)), target=2.0, direction=direction))
+        want = -np.abs(direction * speed - 2.0) if tracks else direction * speed
+        np.testing.assert_allclose(step.reward + cost, want, rtol=1e-12)
 
 
 def rollout(task, params, count=12):
@@ -123,7 +162,7 @@ def test_batched_and_sharded_copies_are_the_single_ones_bit_for_bit():
     task = make("hopper", time_limit=8)
     keys = jax.random.key_data(jax.random.split(jax.random.key(0), 6))
     factors = jnp.linspace(0.7, 1.3, 6)
-    params = MujocoParams(factors, factors[::-1], jnp.ones(6), jnp.zeros(6))
+    params = MujocoParams(factors, factors[::-1], jnp.ones(6), jnp.zeros(6), jnp.ones(6), factors - 1.0)
     one = rollout(task, params)
 
     def run(words, params):
@@ -244,6 +283,11 @@ def test_wrong_options_are_named():
         ({"observation": "v3"}, "observation must be one of v5, v4; got 'v3'"),
         ({"channels": ("body_mas",)}, "did you mean 'body_mass'"),
         ({"channels": ()}, "one or more different names"),
+        ({"channels": ("hard", "leg_gain")}, "one or more different names of .*, target_velocity, hard; got"),
+        ({"channels": ("body_mass=heavy",)}, "body_mass=0.7:1.3; got 'body_mass=heavy'"),
+        ({"channels": ("body_mass=0.1:2",)}, "may go from 0.25 to 4, and its range must hold .* got 0.1:2"),
+        ({"channels": ("body_mass=1.5:2",)}, "is 1 where nothing drifts"),
+        ({"channels": ("direction=1:1",)}, "more than one value"),
         ({"gravity": 1}, "task 'hopper' has the options"),
     ):
         with pytest.raises((ValueError, KeyError), match=text):

@@ -61,17 +61,18 @@ def state_of(engine, rows):
     return MjxState(*parts, jnp.asarray(rows[:, -1:], jnp.float32), obs, zero, zero)
 
 
-def params_of(factors):
-    """Parameters with leading axes (n,) from factors (n, 3)."""
+def params_of(factors, gain=1.0):
+    """Parameters with leading axes (n,) from factors (n, 3), and on the torque of one leg."""
     columns = [jnp.asarray(column, jnp.float32) for column in factors.T]
-    return MujocoParams(*columns, jnp.zeros(len(factors), jnp.float32))
+    ones = jnp.ones(len(factors), jnp.float32)
+    return MujocoParams(*columns, 0.0 * ones, gain * ones, ones)
 
 
 @functools.cache
 def pair_of(name):
     """Both engines of a task and one compiled step of N copies, each with its own parameters."""
-    task = envs.make(name, engine="mjx")
-    engine = engine_of(name)
+    task = envs.make(name, engine="mjx", channels=("body_mass", "leg_gain"))
+    engine = engine_of(name, weakens=True)
 
     def one(key, state, action, params):
         return step_with_keys(task.env, jax.random.clone(key), key, state, action, params)
@@ -120,15 +121,18 @@ def test_random_actions_give_the_numbers_of_the_c_engine(name):
     assert not ended.all()
 
 
-@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("factor", [*FACTORS, "leg_gain"])
 def test_drift_changes_a_step_as_it_does_in_the_c_engine(pair, factor):
-    factors = np.ones((N, 3))
-    factors[:, FACTORS.index(factor)] = np.linspace(0.7, 1.3, N)
+    factors, gains = np.ones((N, 3)), np.ones(N, np.float32)
+    if factor == "leg_gain":
+        gains = np.linspace(0.25, 1.0, N, dtype=np.float32)
+    else:
+        factors[:, FACTORS.index(factor)] = np.linspace(0.7, 1.3, N)
     action, nominal = actions(pair, 99), np.ones((N, 3))
     effects = []
-    for values in (nominal, factors):
-        theirs = pair.engine.step(pair.rows, action, params64(values)).obs
-        info = pair.step(state_of(pair.engine, pair.rows), action, params_of(values))[-1]
+    for values, gain in ((nominal, 1.0), (factors, gains)):
+        theirs = pair.engine.step(pair.rows, action, params64(values, gain=gain)).obs
+        info = pair.step(state_of(pair.engine, pair.rows), action, params_of(values, gain))[-1]
         effects.append((np.asarray(info["final_observation"]), theirs))
     ours, theirs = (after - before for before, after in zip(*effects, strict=True))
     size = np.abs(theirs).max()

@@ -32,7 +32,7 @@ def study(task="hopper", **options):
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("preset", ["mujoco-quick", "mujoco-paper"])
+@pytest.mark.parametrize("preset", ["mujoco-quick", "mujoco-paper", "mujoco-warm"])
 def test_every_preset_builds_every_carrier_on_every_task(task, preset):
     config = study(task, carriers="all", schedules="baseline,aes,aes_r", preset=preset)
     assert config.carriers == tuple(CARRIERS)
@@ -40,8 +40,18 @@ def test_every_preset_builds_every_carrier_on_every_task(task, preset):
     assert config_from_json(config.to_json()).fingerprint() == config.fingerprint()
     for carrier in config.carriers:
         assert config.chunk(carrier) * config.evaluations * config.envs_of(carrier) == config.steps
-    assert config.replay_capacity == (1_000_000 if preset == "mujoco-paper" else 10_240)
-    assert config.warmup == (5_000 if preset == "mujoco-paper" else 1_024)
+    sizes = {"mujoco-quick": (10_240, 1_024), "mujoco-paper": (1_000_000, 5_000), "mujoco-warm": (20_480, 5_120)}
+    assert (config.replay_capacity, config.warmup) == sizes[preset]
+    hard = {"body_mass": (0.5, 1.5), "joint_friction": (0.2, 2.0), "leg_gain": (0.25, 1.0)}
+    usual = {"body_mass": (0.7, 1.3), "joint_friction": (0.5, 1.5)}
+    drifting = {channel.name: (channel.low, channel.high) for channel in config.build_task().channels}
+    assert drifting == (hard if preset == "mujoco-warm" else usual)
+
+
+def test_what_is_typed_wins_over_the_options_of_a_preset():
+    config = study(preset="mujoco-warm", options={"engine": "mujoco", "channels": ("leg_gain=0.5:1", "direction")})
+    assert tuple(config.options["channels"]) == ("leg_gain=0.5:1", "direction")
+    assert config_from_json(config.to_json()).build_task().channels[0].low == 0.5
 
 
 def test_the_paper_preset_has_the_published_numbers():

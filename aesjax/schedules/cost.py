@@ -1,0 +1,88 @@
+"""`budget`: a weight that nobody tunes, from what exploring may cost."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from aesjax.schedules.rule import held, read_signal, start
+from aesjax.types import Array, EntropySchedule, ScheduleLogs, ScheduleState, Signals
+
+__all__ = ["budget"]
+
+TINY = float(np.finfo(np.float32).tiny)
+
+
+class BudgetMemory(NamedTuple):
+    """Memory of `budget`."""
+
+    unit: Array  # () float32, the first reward that is not zero; 0 before it
+    log_scale: Array  # () float32, running quantile of log(|reward| / unit)
+
+
+def budget(
+    cost: Array | float,
+    action_size: Array | float,
+    updates: Array | float,
+    *,
+    initial: Array | float = 0.2,
+    level: float = 0.9,
+    memory: Array | float = 0.25,
+    gain: float = 4.0,
+    largest_step: float = 0.5,
+) -> EntropySchedule:
+    r"""The weight at which exploring costs ``cost`` of the reward, ``2 cost / A * scale of the reward``.
+
+    Not in the paper. A maximum-entropy policy is ``exp(Q / lam)``. About its best action Q falls off as a quadratic
+    form, and then, whatever that form is, its A coordinates cost ``lam / 2`` each (equipartition): the policy gives
+    away ``lam A / 2`` of value in every step against its own mode. A weight is that cost in disguise, so it can be said
+    as a share of what a step earns. The scale is the running 0.9-quantile of absolute rewards, in logarithms:
+    multiplying all rewards by c multiplies the weight by c. It is no drift detector and hardly falls where a change
+    costs reward: for a factor of e it takes more than half a run. Responses are for that.
+
+    Rewards with a large constant part (a bonus for being alive, a distance that never vanishes) make the weight too
+    large by that; a reward that is almost always zero leaves the first weight until it is not.
+
+    Args:
+      cost: () share of the reward, at most 1.
+      action_size: () A, action dimensions.
+      updates: () planned number of updates.
+      initial: () reward per nat, the weight before the first reward that is not zero.
+      level: of the quantile.
+      gain, largest_step: the quantile's logarithm moves by ``min(largest_step, gain / t)`` at most per update,
+      memory: () and from that share of the updates on no slower.
+
+    >>> schedule = budget(0.1, action_size=2, updates=100)
+    >>> print(schedule.update(Signals(reward=jnp.full(4, -3.0)), schedule.init()).weight)
+    0.3
+    """
+    factor = 2.0 * _float32(cost) / _float32(action_size)
+    longest = jnp.maximum(_float32(memory) * _float32(updates), 1.0)
+    initial = _float32(initial)
+
+    def init() -> ScheduleState:
+        return start(initial, BudgetMemory(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)))
+
+    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
+        old = state.inner
+        reward = jnp.abs(read_signal("schedule 'budget'", signals, "reward", 1))
+        first = jnp.max(reward)
+        unknown = old.unit == 0.0
+        unit = jnp.where(unknown, first, old.unit)
+        # Steps are counted from that reward on: what was zero before said nothing.
+        count = state.count + jnp.where(unknown & (first == 0.0), 0, 1)
+        logs = jnp.log(jnp.maximum(reward / jnp.maximum(unit, TINY), TINY))
+        step = jnp.minimum(largest_step, gain / jnp.minimum(jnp.maximum(count, 1).astype(jnp.float32), longest))
+        above = jnp.mean((logs > old.log_scale).astype(jnp.float32))
+        log_scale = jnp.where(unknown, 0.0, old.log_scale + step * (above - (1.0 - level)))
+        scale = unit * jnp.exp(log_scale)
+        weight = jnp.where(unit > 0.0, factor * scale, state.weight)
+        zero = jnp.zeros((), jnp.float32)
+        shown = ScheduleLogs(jnp.mean(reward), scale, weight, zero, zero)
+        return held(jnp.isfinite(first), ScheduleState(weight, count, BudgetMemory(unit, log_scale), shown), state)
+
+    return EntropySchedule(init, update)
+
+
+def _float32(x: Array | float) -> Array:
+    return jnp.asarray(x, jnp.float32)

@@ -1,0 +1,106 @@
+"""What a study takes from another one that has ended: which files, and the SHA-256 by which they are known again.
+
+Only names and digests are read here, before anything is configured; `experiments.study.controls` and
+`experiments.study.warm` read the contents and check that they fit.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aesjax.lab import store
+from agents import CARRIERS
+from experiments.study.entries import Entry
+
+__all__ = ["AGENTS", "EXPORTED", "REPLAYS", "agent_files", "record_of", "warm_start_of"]
+
+AGENTS, REPLAYS = "agents", "replays"  # folders of a study
+EXPORTED = "warm.json"  # what a folder of exported agents is known by
+SEALS = "*/*/seal.json"  # of every wave; each lists the SHA-256 of the files beside it
+
+
+def record_of(entries: Sequence[Entry], directory: Path | None) -> dict[str, str]:
+    """Where the controls' record lies and which it is; nothing where there are no controls.
+
+    Raises:
+      ValueError: controls without a record, a record without controls, or a folder without one.
+    """
+    controls = [entry.control for entry in entries if entry.control is not None]
+    if not controls:
+        if directory is not None:
+            raise ValueError("--controls-from names a record, but no control among --schedules plays it")
+        return {}
+    if directory is None:
+        raise ValueError(
+            f"control '{controls[0].name}' plays runs of a finished study; give its folder, --controls-from"
+        )
+    path = directory / store.STREAMS
+    if not path.is_file():
+        raise ValueError(
+            f"--controls-from {directory}: there is no {store.STREAMS}; is this a finished study's folder?"
+        )
+    return {"from": str(directory), "streams": store.sha256(path)}
+
+
+def warm_start_of(directory: Path | None, carriers: Sequence[str], replay: bool) -> dict[str, Any]:
+    """Where the agents lie that a study begins with and which they are; nothing where it begins with new ones.
+
+    Args:
+      replay: their replays are taken, too.
+
+    Raises:
+      ValueError: there is nothing of the kind in ``directory``.
+    """
+    if directory is None:
+        if replay:
+            raise ValueError("--warm-replay takes the replays of the agents of --warm-start, which is not given")
+        return {}
+    files = agent_files(directory, carriers, replay)
+    found: dict[str, Any] = {"from": str(directory), "replay": replay, "sha256": store.digest(files)}
+    if replay:
+        found["stored"] = {carrier: _stored(directory, carrier) for carrier in carriers if _keeps(carrier)}
+    return found
+
+
+def _stored(directory: Path, carrier: str) -> int:
+    """Transitions in the replays that the runs of a study ended with."""
+    try:
+        config = store.read_json(directory / store.CONFIG)
+        before = config.get("warm_start", {}).get("stored", {}).get(carrier, 0)
+        return min(config["steps"] + before, config["replay_capacity"])
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{directory / store.CONFIG} is not the configuration of a study: {error!r}") from None
+
+
+def _keeps(carrier: str) -> bool:
+    """Whether its runs have a replay."""
+    return "window" not in CARRIERS[carrier].unturned
+
+
+def agent_files(directory: Path, carriers: Sequence[str], replay: bool) -> list[Path]:
+    """The files that pin the agents of ``carriers`` in ``directory``: those that list the SHA-256 of the others.
+
+    Raises:
+      ValueError: ``directory`` is neither a finished study nor exported agents, or lacks a carrier or its replays.
+    """
+    if (directory / EXPORTED).is_file():
+        if replay:
+            raise ValueError(f"--warm-replay: exported agents have no replays, and {directory} holds such")
+        return [directory / EXPORTED]
+    fixed = [directory / name for name in (store.CONFIG, store.MANIFEST, store.CURVES)]
+    if missing := [path.name for path in fixed if not path.is_file()]:
+        raise ValueError(
+            f"--warm-start {directory}: neither a finished study ({missing[0]} is missing) nor exported agents"
+        )
+    found = []
+    for carrier in carriers:
+        seals = sorted((directory / AGENTS / carrier).glob(SEALS))
+        if not seals:
+            known = ", ".join(sorted(path.name for path in (directory / AGENTS).glob("*"))) or "none"
+            raise ValueError(f"--warm-start {directory}: it has no agents of carrier '{carrier}'; carriers: {known}")
+        found += seals
+        kept = sorted((directory / REPLAYS / carrier).glob(SEALS)) if replay else []
+        if replay and _keeps(carrier) and not kept:
+            raise ValueError(f"--warm-replay: {directory} has no replays of '{carrier}'; train it with --keep-replay")
+        found += kept
+    return [directory / store.CONFIG, directory / store.CURVES, *found]

@@ -1,0 +1,293 @@
+"""Trained agents that the runs of a study begin with: `--warm-start DIR`, a finished study or agents exported from one.
+
+What is taken over is the agent: parameters, targets, optimiser moments, running statistics of observations and
+rewards; with ``--warm-replay`` what it had stored, too. All else begins anew and alike in every arm: environments,
+schedule, responses and the drift, whose clock stands at 0. The one exception is what only the tuning of a temperature
+knows: `auto` starts from the entropy weight that the agent ended with, unless ``auto_initial`` is typed.
+"""
+
+import dataclasses
+import json
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+from aesjax.lab import checkpoint, store
+from agents import CARRIERS
+from experiments.study.build import Part, build_part
+from experiments.study.config import StudyConfig
+from experiments.study.folder import open_study
+from experiments.study.methods import methods_of
+from experiments.study.sealed import AGENTS, EXPORTED, REPLAYS, agent_files
+from experiments.study.snapshots import load_ended
+
+__all__ = ["FORMAT", "Agents", "Warm", "nature_of", "read", "warm_of"]
+
+FORMAT = 1  # of exported agents
+STEADY = "steady"
+
+
+class Agents(NamedTuple):
+    """One carrier's trained agents. R = how many."""
+
+    nature: Mapping[str, Any]  # what they were trained on and how, plain JSON: see `nature_of`
+    runs: list[dict[str, Any]]  # (R,) seed, method, steps, entropy_weight, return_mean
+    leaves: Mapping[str, np.ndarray]  # path in the agent's state -> (R, ...); nothing about episodes under way
+    moments: frozenset[str] = frozenset()  # those of the paths that Adam remembers
+    replay: np.ndarray | None = None  # (R, stored, row), oldest first
+
+
+class Warm(NamedTuple):
+    """What a part of a study begins with."""
+
+    runs: Any  # those of the part, `auto` starting where its agent stood
+    begin: Callable[[Sequence[int], Any], Any]  # see `aesjax.lab.driver.run_sweep`
+    told: list[dict[str, Any]]  # per seed, for the manifest: which agent
+
+
+def nature_of(config: StudyConfig, carrier: str) -> dict[str, Any]:
+    """What must agree between the study that trained agents and the one that begins with them, plain JSON."""
+    task, spec, own = config.build_task(), CARRIERS[carrier], config.settings[carrier]
+    static = spec.config(**{k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()})
+    named = {channel.name for channel in task.channels}
+    return json.loads(
+        json.dumps(
+            {
+                "task": config.task,
+                # Where the physics is computed and what will drift is not part of the task that is learned.
+                "options": {k: v for k, v in config.options.items() if k not in ("engine", "channels")},
+                "altered_by": sorted(named & set(task.altering)),
+                "observation_size": task.env.spec.obs_size,
+                "action_size": task.env.spec.action_size,
+                "config": dataclasses.asdict(static),
+                "hyper": {k: float(v) for k, v in spec.hyper(**own["hyper"])._asdict().items()},
+            }
+        )
+    )
+
+
+def _misfit(carrier: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """In what two natures differ that may not; empty where they agree."""
+    differing = [
+        f"{name.replace('_', ' ')} {json.dumps(theirs[name])}, not {json.dumps(ours[name])}"
+        for name in ("task", "options", "altered_by", "observation_size", "action_size")
+        if theirs[name] != ours[name]
+    ]
+    meaning = CARRIERS[carrier].meaning
+    for group in ("config", "hyper"):
+        names = set(ours["config"]) if meaning is None else set(meaning)
+        differing += [
+            f"{name} {json.dumps(theirs[group].get(name))}, not {json.dumps(ours[group][name])}"
+            for name in sorted(names & set(ours[group]))
+            if theirs[group].get(name) != ours[group][name]
+        ]
+    return "; ".join(differing)
+
+
+def _shapes_of(part: Part) -> Any:
+    """The agent of one run of ``part`` as shapes with a leading axis of 1, and the rest of its state."""
+    return jax.eval_shape(jax.vmap(part.program.init), jax.tree.map(lambda leaf: leaf[:1], part.runs))
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    """Path -> leaf."""
+    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def _moments_of(agent: Any) -> frozenset[str]:
+    """Paths of all that Adam remembers."""
+
+    def is_adam(node: Any) -> bool:
+        return isinstance(node, optax.ScaleByAdamState)
+
+    found = set()
+    for path, node in jax.tree_util.tree_leaves_with_path(agent, is_leaf=is_adam):
+        if is_adam(node):
+            found |= {jax.tree_util.keystr(path) + name for name in _named(node)}
+    return frozenset(found)
+
+
+def _episodic(carrier: str, path: str) -> bool:
+    return any(path == f".{name}" or path.startswith((f".{name}.", f".{name}[")) for name in CARRIERS[carrier].episodic)
+
+
+def read(directory: Path, carrier: str, *, replay: bool = False, seeds: Sequence[int] | None = None) -> Agents:
+    """The agents of one carrier in ``directory``, of every finished run on `STEADY` of one method.
+
+    Args:
+      directory: a finished study, or agents exported from one.
+      replay: what they had stored, too.
+      seeds: these only; None: all there are.
+
+    Raises:
+      ValueError: there are none, or they are damaged; one sentence that names the folder.
+    """
+    found = _exported(directory, carrier) if (directory / EXPORTED).is_file() else _trained(directory, carrier, replay)
+    there = [run["seed"] for run in found.runs]
+    if seeds is None:
+        return found
+    if missing := sorted(set(seeds) - set(there)):
+        raise ValueError(f"{directory}: there is no trained agent of '{carrier}' with seed {missing[0]}")
+    at = [there.index(seed) for seed in seeds]
+    kept = None if found.replay is None else found.replay[at]
+    leaves = {name: leaf[at] for name, leaf in found.leaves.items()}
+    return found._replace(runs=[found.runs[i] for i in at], leaves=leaves, replay=kept)
+
+
+def _trained(directory: Path, carrier: str, replay: bool) -> Agents:
+    import polars as pl
+
+    agent_files(directory, [carrier], replay)
+    study = open_study(directory, ended=True)
+    config, part = study.config, build_part(study.config, carrier)
+    finished, curves = study.runs("finished"), study.rows(store.CURVES)
+    good = [
+        label
+        for label in part.labels
+        if label["pattern"] == STEADY and (label["method"], STEADY, label["seed"]) in finished
+    ]
+    if not good:
+        raise ValueError(f"{directory}: no run of carrier '{carrier}' on '{STEADY}' has finished")
+    own = CARRIERS[carrier].label  # the baseline's, if the study has it
+    method = own if any(label["method"] == own for label in good) else good[0]["method"]
+    good = [label for label in good if label["method"] == method]
+    like = _shapes_of(part)
+    agents = _rows(directory, config, carrier, AGENTS, {"agent": like.agent}, good)
+    leaves = {name: leaf for name, leaf in _named(agents["agent"]).items() if not _episodic(carrier, name)}
+    runs = []
+    for label in good:
+        last = curves.filter(pl.col("method") == method, carrier=carrier, pattern=STEADY, seed=label["seed"])
+        last = last.sort("step").row(-1, named=True)
+        runs.append({name: last[name] for name in ("seed", "method", "step", "entropy_weight", "return_mean")})
+    kept = None
+    if replay and hasattr(like, "replay"):
+        kept = _rows(directory, config, carrier, REPLAYS, {"rows": like.replay.rows}, good)["rows"]
+        slots = config.replay_capacity // config.envs_of(carrier)
+        done = config.vector_steps(carrier) + config.stored_of(carrier) // config.envs_of(carrier)
+        if done >= slots:  # a full ring continues at its oldest row
+            kept = np.roll(kept, -(done % slots) * config.envs_of(carrier), axis=1)
+        kept = kept[:, : min(done, slots) * config.envs_of(carrier)]
+    nature = nature_of(config, carrier)
+    typed = {name: value for m in methods_of(config, carrier) if m.name == method for name, value in m.values}
+    nature["hyper"] |= {name: value for name, value in typed.items() if name in nature["hyper"]}
+    return Agents(nature, runs, leaves, _moments_of(like.agent), kept)
+
+
+def _rows(
+    directory: Path, config: StudyConfig, carrier: str, name: str, like: Any, labels: Sequence[Mapping[str, Any]]
+) -> Any:
+    """What `save_agents` kept of the runs ``labels``, stacked in their order."""
+    found: dict[int, Any] = {}
+    try:
+        for rows, state in load_ended(directory, config, carrier, name, like):
+            for at, row in enumerate(rows):
+                if row in labels:
+                    found[labels.index(row)] = jax.tree.map(lambda leaf, at=at: np.asarray(leaf)[at], state)
+    except checkpoint.CheckpointError as error:
+        raise ValueError(f"{directory}: {error}") from None
+    for at, label in enumerate(labels):
+        if at not in found:
+            place, who = directory / name / carrier, f"{label['method']}, seed {label['seed']}"
+            raise ValueError(f"{place}: nothing is kept of {who}")
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *(found[at] for at in range(len(labels))))
+
+
+def _exported(directory: Path, carrier: str) -> Agents:
+    path = directory / EXPORTED
+    about = store.read_json(path)
+    try:
+        if about["format"] != FORMAT:
+            raise ValueError(f"{path}: its format is {about['format']}, this version reads {FORMAT}")
+        if carrier not in about["carriers"]:
+            known = ", ".join(about["carriers"])
+            raise ValueError(f"--warm-start {directory}: it has no agents of carrier '{carrier}'; carriers: {known}")
+        entry = about["carriers"][carrier]
+        file, seal, nature, runs = (entry[name] for name in ("file", "sha256", "nature", "runs"))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged: {error!r}") from None
+    data = directory / file
+    if not data.is_file() or store.sha256(data) != seal:
+        raise ValueError(f"{data} is missing, truncated or changed")
+    try:
+        with np.load(data, allow_pickle=False) as arrays:
+            leaves = {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{data} cannot be read: {error}") from None
+    return Agents(nature, runs, leaves)
+
+
+def warm_of(config: StudyConfig, part: Part) -> Warm | None:
+    """What the runs of ``part`` begin with; None where they begin with new agents.
+
+    The run of a seed takes the agent trained with that seed; seeds without one take those there are in turn.
+
+    Raises:
+      ValueError: the agents are not those that the study was configured with, are damaged or do not fit.
+    """
+    given, carrier = config.warm_start, part.carrier
+    if not given:
+        return None
+    directory = Path(given["from"])
+    if store.digest(agent_files(directory, config.carriers, given["replay"])) != given["sha256"]:
+        raise ValueError(f"the agents in {directory} are not those that the study was configured with")
+    agents = read(directory, carrier, replay=given["replay"])
+    if misfit := _misfit(carrier, agents.nature, nature_of(config, carrier)):
+        raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' have {misfit}")
+    moments = _fitting(directory, carrier, agents, _shapes_of(part).agent)
+
+    trained = {run["seed"]: i for i, run in enumerate(agents.runs)}
+    others = [seed for seed in config.seeds if seed not in trained]
+    source = {seed: trained[seed] if seed in trained else others.index(seed) % len(trained) for seed in config.seeds}
+    of = np.array([source[label["seed"]] for label in part.labels])
+
+    weight = np.array([run["entropy_weight"] for run in agents.runs], np.float32)[of]
+    typed = {m.name for m in methods_of(config, carrier) if "auto_initial" in dict(m.values)}
+    own = np.array([label["method"] in typed for label in part.labels]) | ~(np.isfinite(weight) & (weight > 0))
+    hyper = part.runs.schedule_hyper
+    runs = part.runs._replace(schedule_hyper=hyper._replace(auto_initial=np.where(own, hyper.auto_initial, weight)))
+
+    def begin(members: Sequence[int], state: Any) -> Any:
+        at = of[np.asarray(members)]
+
+        def taken(path: Any, leaf: Any) -> Any:
+            name = jax.tree_util.keystr(path)
+            return agents.leaves[name][at] if name in agents.leaves else leaf
+
+        state = state._replace(agent=jax.tree_util.tree_map_with_path(taken, state.agent))
+        stored = config.stored_of(carrier)
+        if agents.replay is None or not stored:
+            return state
+        rows = np.zeros(state.replay.rows.shape, np.float32)
+        rows[:, :stored] = agents.replay[at][:, -stored:]
+        return state._replace(replay=state.replay._replace(rows=rows))
+
+    told = [{"seed": seed, "trained": agents.runs[i], "shared": seed in others} for seed, i in source.items()]
+    return Warm(runs, begin, [entry | {"adam": "continued" if moments else "anew"} for entry in told])
+
+
+def _fitting(directory: Path, carrier: str, agents: Agents, like: Any) -> bool:
+    """Whether Adam's moments are there, which may be left out as a whole.
+
+    Raises:
+      ValueError: something else is missing, or of another shape.
+    """
+    wanted = {name: leaf for name, leaf in _named(like).items() if not _episodic(carrier, name)}
+    moments = _moments_of(like)
+    there = bool(moments & agents.leaves.keys())
+    for name, leaf in wanted.items():
+        shape = leaf.shape[1:]
+        found = agents.leaves.get(name)
+        if found is None and name in moments and not there:
+            continue
+        if found is None or found.shape[1:] != shape or found.dtype != leaf.dtype:
+            has = "missing" if found is None else f"{found.dtype}{list(found.shape[1:])}"
+            raise ValueError(
+                f"--warm-start {directory}: the parameters of its agents of carrier '{carrier}' do not fit: "
+                f"{name} is {has}, not {leaf.dtype}{list(shape)}"
+            )
+    return there

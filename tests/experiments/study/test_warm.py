@@ -1,0 +1,316 @@
+"""Studies that begin with trained agents: the agents are those, everything else is new, and what does not fit is
+refused by name.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+
+import jax
+import numpy as np
+import polars as pl
+import pytest
+
+from aesjax.lab.driver import Interrupted
+from aesjax.lab.progress import Progress
+from aesjax.lab.sweep import compile_program, step_array, take
+from experiments.cli import main
+from experiments.study.build import build_part
+from experiments.study.config import config_from_json, make_config
+from experiments.study.export import export
+from experiments.study.folder import claim
+from experiments.study.snapshots import load_agent
+from experiments.study.train import train
+from experiments.study.warm import read, warm_of
+
+STEPS, EVALUATIONS = 1680, 10  # 210 vector steps of PPO: not a multiple of an episode's 50
+ARMS = "baseline,auto,aes_r,auto:auto_initial=0.5"
+
+
+def small(carrier="ppo", **options):
+    """PPO on a small network compiles fastest; the task has no oracle, whose solution is not what is tested."""
+    defaults = {"task": "toy_multigoal_classic", "schedules": "baseline", "patterns": "steady", "seeds": "1:2"}
+    config = make_config(carriers=carrier, **(defaults | options))
+    sizes = {"ppo": {"rollout": 7, "hidden": (8,)}, "sac": {"hidden": (8,), "batch_size": 16}}[carrier]
+    own = config.settings[carrier]
+    settings = {carrier: own | {"config": own["config"] | sizes}}
+    config = dataclasses.replace(config, steps=STEPS, evaluations=EVALUATIONS, episodes=1, settings=settings)
+    return dataclasses.replace(config, replay_capacity=320, warmup=168)
+
+
+def arms(directory, **options):
+    """A drift study of one seed more than there are agents."""
+    return small(schedules=ARMS, patterns="steady,abrupt", seeds="1:3", warm_start=directory, **options)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("warm") / "trained"
+    train(claim(small(), directory, resume=False), quiet=True)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def begun(trained):
+    directory = trained.parent / "begun"
+    train(claim(arms(trained), directory, resume=False), quiet=True)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def exported(trained):
+    out = trained.parent / "exported"
+    assert main(["export", str(trained), "--out", str(out)]) == 0
+    return out
+
+
+def first_states(config, carrier="ppo"):
+    """Labels, and the states that all runs begin with."""
+    part = build_part(config, carrier)
+    warm = warm_of(config, part)
+    executables = compile_program(part.program, jax.local_devices()[:1])
+    members = list(range(len(part.labels)))
+    fresh = executables.init(executables.place(take(warm.runs, members)))
+    return part.labels, jax.device_get(fresh), jax.device_get(warm.begin(members, fresh))
+
+
+def curves(directory):
+    return pl.read_parquet(directory / "curves.parquet")
+
+
+def test_runs_begin_with_the_agent_of_their_seed_and_nothing_else(trained):
+    labels, fresh, states = first_states(arms(trained))
+    source = small()
+    part = build_part(source, "ppo")
+    ended = {part.labels[i]["seed"]: load_agent(trained, source, part, i).agent for i in range(2)}
+    assert len(labels) == 4 * 2 * 3
+    for i, label in enumerate(labels):
+        mine = jax.tree.map(lambda leaf, i=i: leaf[i], states.agent)
+        given = ended[{3: 1}.get(label["seed"], label["seed"])]  # there is no third agent: the first again
+        for name, value in mine._asdict().items():
+            if name == "discounted":
+                assert np.all(value == 0.0)  # of episodes that are over
+                assert np.any(given.discounted != 0.0)
+            else:
+                jax.tree.map(np.testing.assert_array_equal, value, getattr(given, name))
+    assert states.agent.opt.count.min() > 0
+    rest = [state._replace(agent=None) for state in (fresh, states)]
+    jax.tree.map(np.testing.assert_array_equal, *rest)
+    assert np.all(states.schedule.count == 0)
+
+
+def test_all_arms_of_a_seed_begin_alike_and_only_tuning_knows_the_weight_it_ended_with(trained, begun):
+    rows = curves(begun)
+    first = rows.filter(step=0).group_by("seed").agg(pl.col("return_mean").n_unique())
+    assert first["return_mean"].to_list() == [1, 1, 1]
+    ended = {row["seed"]: row for row in curves(trained).filter(step=STEPS).to_dicts()}
+    cold = {row["seed"]: row for row in curves(trained).filter(step=0).to_dicts()}
+    for seed in (1, 2):
+        mine = rows.filter(step=0, seed=seed)["return_mean"][0]
+        assert mine != cold[seed]["return_mean"]
+    labels, _, states = first_states(arms(trained))
+    weights = {}
+    for label, weight in zip(labels, states.schedule.weight, strict=True):
+        weights.setdefault(label["method"], set()).add(float(weight))
+    last = sorted({row["entropy_weight"] for row in ended.values()})
+    np.testing.assert_allclose(sorted(weights["PPO+auto"]), last, rtol=1e-6)
+    assert weights["PPO+auto[auto_initial=0.5]"] == {0.5}
+    assert weights["PPO"] == weights["PPO+AES-R"] == {np.float32(0.01)}
+
+
+def test_config_and_manifest_say_what_was_loaded(trained, begun):
+    stored = json.loads((begun / "config.json").read_text())
+    given = stored["warm_start"]
+    assert (given["from"], given["replay"], len(given["sha256"])) == (str(trained), False, 64)
+    assert config_from_json(stored).to_json() == stored
+    told = json.loads((begun / "manifest.json").read_text())["warm_start"]
+    assert told["sha256"] == given["sha256"]
+    which = [(one["seed"], one["trained"]["seed"], one["shared"], one["adam"]) for one in told["agents"]["ppo"]]
+    assert which == [(1, 1, False, "continued"), (2, 2, False, "continued"), (3, 1, True, "continued")]
+    ended = curves(trained).filter(step=STEPS, seed=2).row(0, named=True)
+    assert told["agents"]["ppo"][1]["trained"] == {
+        name: ended[name] for name in ("seed", "method", "step", "entropy_weight", "return_mean")
+    }
+    assert "warm_start" not in json.loads((trained / "config.json").read_text())
+
+
+@pytest.mark.slow
+def test_an_interrupted_study_goes_on_to_the_same_bytes(trained, begun, tmp_path, monkeypatch):
+    config, folder, tick = arms(trained), tmp_path / "study", Progress.tick
+
+    def interrupting(self, now):
+        tick(self, now)
+        if now.chunk == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Progress, "tick", interrupting)
+    with pytest.raises(Interrupted):
+        train(claim(config, folder, resume=False), quiet=True)
+    monkeypatch.undo()
+    train(claim(arms(trained), folder, resume=True), quiet=True)
+    for name in ("curves.parquet", "streams.parquet"):
+        assert (folder / name).read_bytes() == (begun / name).read_bytes()
+
+
+def test_exported_agents_are_the_same_but_for_adam(trained, exported):
+    assert {path.name for path in exported.iterdir()} == {"ppo.npz", "warm.json"}
+    whole, small_ones = read(trained, "ppo"), read(exported, "ppo")
+    assert (small_ones.nature, small_ones.runs) == (whole.nature, whole.runs)
+    assert set(whole.leaves) - set(small_ones.leaves) == whole.moments
+    for name, leaf in small_ones.leaves.items():
+        assert leaf.dtype == np.float32
+        np.testing.assert_array_equal(leaf, whole.leaves[name])
+    assert "trained" not in (exported / "warm.json").read_text()  # no path of this machine
+    _, _, states = first_states(arms(exported))
+    assert np.all(states.agent.opt.count == 0)
+    _, _, before = first_states(arms(trained))
+    jax.tree.map(np.testing.assert_array_equal, states.agent.params, before.agent.params)
+
+
+def test_an_export_may_be_of_some_seeds_and_with_adam(trained, tmp_path):
+    export([trained], tmp_path / "one", seeds=[2], moments=True)
+    whole, one = read(trained, "ppo"), read(tmp_path / "one", "ppo")
+    assert [run["seed"] for run in one.runs] == [2]
+    assert set(one.leaves) == set(whole.leaves)
+    told = warm_of(arms(tmp_path / "one"), build_part(arms(tmp_path / "one"), "ppo")).told
+    assert [(entry["trained"]["seed"], entry["shared"]) for entry in told] == [(2, True), (2, False), (2, True)]
+
+
+def refused(capsys, *words):
+    assert main(list(map(str, words))) == 2
+    text = capsys.readouterr().err.strip()
+    assert text.startswith("aesjax: ")
+    assert len(text.splitlines()) == 1
+    return text
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--carriers", "sac"], "it has no agents of carrier 'sac'; carriers: ppo"),
+        (
+            ["--task", "pendulum"],
+            'have task "toy_multigoal_classic", not "pendulum"; observation size 2, not 3; action size 2, not 1',
+        ),
+        ([], "its agents of carrier 'ppo' have hidden [8], not [64, 64]"),
+        (["--layer-norm"], "layer_norm false, not true"),
+        (["--warm-replay", "--carriers", "ppo,sac"], "no agents of carrier 'sac'"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["trained", "exported"])
+def test_agents_that_do_not_fit_are_refused_before_a_folder_is_claimed(request, kind, words, says, tmp_path, capsys):
+    folder = request.getfixturevalue(kind)
+    if kind == "exported" and "--warm-replay" in words:
+        says = "exported agents have no replays"
+    common = [
+        "run",
+        "--task",
+        "toy_multigoal_classic",
+        "--carriers",
+        "ppo",
+        "--patterns",
+        "abrupt",
+        "--out",
+        tmp_path / "new",
+    ]
+    text = refused(capsys, *common, "--warm-start", folder, *words)
+    assert says in text
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_without_agents_is_refused(trained, tmp_path, capsys):
+    common = ["run", "--carriers", "ppo", "--patterns", "abrupt", "--out", tmp_path / "new"]
+    text = refused(capsys, *common, "--warm-start", tmp_path)
+    assert "neither a finished study (config.json is missing) nor exported agents" in text
+    assert "--warm-start, which is not given" in refused(capsys, *common, "--warm-replay")
+    copy = shutil.copytree(trained, tmp_path / "copy")
+    (copy / "manifest.json").unlink()
+    assert "neither a finished study (manifest.json is missing)" in refused(capsys, *common, "--warm-start", copy)
+
+
+def test_a_study_without_steady_runs_has_no_agents_to_begin_with(trained, tmp_path):
+    copy = shutil.copytree(trained, tmp_path / "copy")
+    manifest = json.loads((copy / "manifest.json").read_text())
+    for run in manifest["runs"]:
+        run["status"] = "diverged"
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="no run of carrier 'ppo' on 'steady' has finished"):
+        read(copy, "ppo")
+
+
+def test_damaged_and_changed_agents_are_refused(trained, exported, tmp_path):
+    copy = shutil.copytree(trained, tmp_path / "copy")
+    config = arms(copy)
+    largest = max((copy / "agents").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    largest.write_bytes(largest.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="missing, truncated or changed"):
+        warm_of(config, build_part(config, "ppo"))
+    (seal,) = (copy / "agents").rglob("seal.json")
+    seal.write_text("{}")
+    with pytest.raises(ValueError, match="not those that the study was configured with"):
+        warm_of(config, build_part(config, "ppo"))
+    other = shutil.copytree(exported, tmp_path / "other")
+    (other / "ppo.npz").write_bytes(b"PK")
+    with pytest.raises(ValueError, match=r"ppo\.npz is missing, truncated or changed"):
+        read(other, "ppo")
+    (other / "warm.json").write_text('{"format": 2}')
+    with pytest.raises(ValueError, match="its format is 2, this version reads 1"):
+        read(other, "ppo")
+
+
+def test_parameters_of_another_shape_are_named(trained, tmp_path, monkeypatch):
+    from experiments.study import warm
+
+    config = arms(trained)
+    agents = read(trained, "ppo")
+    name = next(name for name in agents.leaves if name.endswith("['log_std']"))
+    wrong = agents._replace(leaves=agents.leaves | {name: agents.leaves[name][:, :1]})
+    monkeypatch.setattr(warm, "read", lambda *args, **options: wrong)
+    with pytest.raises(ValueError, match=r"\['log_std'\] is float32\[1\], not float32\[2\]"):
+        warm_of(config, build_part(config, "ppo"))
+
+
+def test_an_export_is_of_one_task_into_an_empty_folder(trained, exported, tmp_path, capsys):
+    assert "is not an empty folder" in refused(capsys, "export", trained, "--out", exported)
+    assert "no trained agent of 'ppo' with seed 7" in refused(
+        capsys, "export", trained, "--seeds", "7", "--out", tmp_path / "new"
+    )
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_a_replay_is_taken_over_oldest_first_and_learned_from(tmp_path):
+    """SAC, in whose ring of 320 the newest 320 of 1680 transitions are left."""
+    source, folder = small("sac"), tmp_path / "trained"
+    train(claim(source, folder, resume=False), quiet=True, keep_replay=True)
+    replay = read(folder, "sac", replay=True).replay
+    assert replay.shape[:2] == (2, 320)
+    chains = replay.reshape(2, 80, 4, -1)  # vector steps of 4 copies: an observation is the successor of the one before
+    follows = np.all(chains[:, 1:, :, :2] == chains[:, :-1, :, 4:6], -1)
+    assert follows.mean() > 0.95  # all but where an episode ends
+
+    config = small("sac", seeds="1:2", patterns="abrupt", warm_start=folder, warm_replay=True)
+    assert config.warm_start["stored"] == {"sac": 320}
+    smaller = dataclasses.replace(config, replay_capacity=240)
+    _, _, states = first_states(smaller, "sac")
+    np.testing.assert_array_equal(states.replay.rows, replay[:, -240:])
+    part, without = build_part(config, "sac"), small("sac", seeds="1:2", patterns="abrupt", warm_start=folder)
+    rewards = []
+    for one in (config, without):
+        part, (_, _, states) = build_part(one, "sac"), first_states(one, "sac")
+        state, _ = jax.jit(jax.vmap(part.program.chunk, (0, 0, None)))(states, part.runs, step_array(0))
+        # 42 vector steps, all of them warm-up, in which its own policy acts and nothing is learned.
+        jax.tree.map(np.testing.assert_array_equal, state.agent, states.agent)
+        rewards.append(np.asarray(state.replay.rows[..., -2]))
+    np.testing.assert_array_equal(rewards[0][:, :168], rewards[1][:, :168])  # written over the oldest
+    assert np.all(rewards[0][:, 168:] == replay[:, 168:, -2])
+    assert np.all(rewards[1][:, 168:] == 0.0)
+
+
+def test_replays_that_were_not_kept_are_missed(trained, tmp_path, capsys):
+    copy = shutil.copytree(trained, tmp_path / "copy")
+    shutil.copytree(copy / "agents" / "ppo", copy / "agents" / "sac")
+    common = ["run", "--carriers", "sac", "--patterns", "abrupt", "--out", tmp_path / "new", "--warm-start", copy]
+    assert "has no replays of 'sac'; train it with --keep-replay" in refused(capsys, *common, "--warm-replay")

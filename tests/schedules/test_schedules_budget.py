@@ -1,0 +1,104 @@
+"""The two schedules without a weight to tune: what exploring may cost, alone and as the floor of tuning."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aesjax.schedules import ScheduleHyper, auto, auto_floor, budget, build
+from aesjax.types import Signals
+from tests.quick import quick
+
+UPDATES = 2000
+
+
+def rewards(seed=0, length=UPDATES, size=4):
+    """Log-normal: heavy enough for a mean and a quantile to lie apart."""
+    return np.float32(np.random.default_rng(seed).lognormal(0.0, 0.5, (length, size)))
+
+
+def play(schedule, **signals):
+    """Weights (T + 1,), the first one included."""
+
+    def whole(signals):
+        def step(state, now):
+            state = schedule.update(now, state)
+            return state, state.weight
+
+        return jax.lax.scan(step, schedule.init(), signals)[1]
+
+    after = quick(whole)(Signals(**{name: jnp.asarray(x, jnp.float32) for name, x in signals.items()}))
+    return np.r_[schedule.init().weight, after]
+
+
+@pytest.mark.parametrize(("share", "actions"), [(0.1, 2.0), (0.3, 6.0)])
+def test_the_weight_is_twice_the_share_of_a_quantile_of_rewards_per_action_dimension(share, actions):
+    drawn = rewards()
+    weights = play(budget(share, actions, UPDATES), reward=drawn)
+    want = 2 * share / actions * np.quantile(drawn, 0.9)
+    np.testing.assert_allclose(weights[200:], want, rtol=0.2)
+    np.testing.assert_allclose(weights[-500:].mean(), want, rtol=0.05)
+
+
+def test_exploring_costs_the_share_where_values_are_quadratic():
+    """Equipartition, by sampling: whatever the curvatures, a policy exp(Q / lam) gives away lam A / 2 of Q."""
+    rng, weight = np.random.default_rng(0), 0.07
+    form = rng.normal(size=(5, 5))
+    curvature = form @ form.T
+    actions = rng.multivariate_normal(np.zeros(5), weight * np.linalg.inv(curvature), 40_000)
+    cost = 0.5 * np.einsum("ni,ij,nj->n", actions, curvature, actions).mean()
+    np.testing.assert_allclose(cost, weight * 5 / 2, rtol=0.02)
+
+
+@pytest.mark.parametrize("scale", [1e-3, -1e4])
+def test_rewards_times_a_constant_are_the_weight_times_its_size(scale):
+    plain, scaled = (play(budget(0.1, 2, UPDATES), reward=rewards(length=300) * by)[1:] for by in (1.0, scale))
+    np.testing.assert_allclose(scaled, abs(scale) * plain, rtol=1e-3)
+
+
+def test_a_change_that_costs_all_reward_hardly_lowers_the_weight_soon_and_a_lasting_one_does():
+    drawn = rewards()
+    drawn[1000:] *= 0.05
+    weights = play(budget(0.1, 2, UPDATES), reward=drawn)
+    assert weights[1040] > 0.9 * weights[999]  # within 2 % of the run
+    assert weights[-1] < 0.5 * weights[999]
+
+
+def test_the_first_weight_lasts_until_there_is_a_reward():
+    drawn = np.zeros((50, 4), np.float32)
+    drawn[30, 2] = 2.0
+    weights = play(budget(0.1, 2, UPDATES, initial=0.03), reward=drawn)
+    np.testing.assert_array_equal(weights[:31], np.float32(0.03))
+    np.testing.assert_allclose(weights[31], 0.2, rtol=1e-6)
+
+
+def log_probs(*parts):
+    """(T, 4) log-densities of policies of the entropies given, each for so many updates."""
+    return np.concatenate([np.full((count, 4), -entropy) for entropy, count in parts])
+
+
+def test_tuning_starts_from_its_floor_and_never_falls_below_it():
+    wide = log_probs((1.0, 300))
+    weights = play(auto_floor(0.04, -1.0), log_prob=wide)
+    np.testing.assert_array_equal(weights, np.float32(0.04))  # to the bit: nothing of it is tuned
+    moving = rewards(length=300)
+    floors, lifted = (
+        play(build(name, ScheduleHyper(updates=UPDATES, action_size=2)), reward=moving, log_prob=wide)
+        for name in ("budget", "auto_floor")
+    )
+    assert np.all(lifted >= floors)
+    np.testing.assert_allclose(lifted[2:], floors[2:], rtol=0.3)  # it follows down no faster than it is tuned
+
+
+def test_tuning_over_a_floor_comes_back_at_once_where_tuning_alone_has_to_climb():
+    parts = log_probs((1.0, 4000), (-3.0, 400))  # too wide for long, then too narrow
+    floored, alone = (play(s, log_prob=parts) for s in (auto_floor(0.04, -1.0), auto(-1.0, initial=0.04)))
+    assert floored[-1] > 1.1 * 0.04
+    assert alone[4000] < 0.1 * 0.04
+    assert alone[-1] < 0.2 * 0.04
+
+
+def test_a_floor_of_zero_is_tuning_from_next_to_nothing():
+    narrow = play(auto_floor(0.0, -1.0), log_prob=log_probs((-3.0, 3)))
+    assert np.all(np.isfinite(narrow))
+    assert np.all(narrow[1:] > 0)
