@@ -30,6 +30,7 @@ WHOLE = {
     "theory_calibration",
     "theory_detection",
     "theory_checks",
+    "responses_table",
     "single_file_sac",
     "torch_ppo",
 }
