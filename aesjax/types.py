@@ -91,6 +91,7 @@ class Levers(NamedTuple):
     refresh: Array | None = None  # () float32 in [0, 1], step of the critic's parameters towards fresh ones; 0: none
     refresh_actor: Array | None = None  # () float32 in [0, 1], the same of the actor; there wherever `refresh` is
     rate: Array | None = None  # () float32, factor of every learning rate
+    refresh_units: Array | None = None  # () float32, units as active as that share of their layer begin anew; 0: none
 
 
 class ResponseState(NamedTuple):

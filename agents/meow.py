@@ -13,6 +13,7 @@ from aesjax.types import Array, Signals
 from agents.flow import ConditionalFlow, dropout_masks
 from agents.optim import adam, descend, polyak, restarted
 from agents.plasticity import Probe, hidden
+from agents.recycle import recycle_tree
 from agents.spec import check_hyper, check_sizes
 from agents.types import Carrier, Transition, UpdateOut
 
@@ -236,4 +237,7 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
     def probe(state: MeowState, obs: Array, action: Array) -> dict[str, Probe]:
         return {"critic": Probe(state.params, hidden(net, state.params, obs, action))}
 
-    return Carrier(init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh, probe)
+    return Carrier(
+        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh, probe,
+        recycle_tree(net, acts=True),
+    )  # fmt: skip

@@ -10,7 +10,7 @@ from flax import linen as nn
 
 from aesjax.types import Array
 
-__all__ = ["DORMANT", "Probe", "dormant_share", "effective_rank", "hidden", "measures", "probe_heads"]
+__all__ = ["DORMANT", "Probe", "asleep", "dormant_share", "effective_rank", "hidden", "measures", "probe_heads"]
 
 DORMANT = 0.025  # of a layer's mean activity: Sokar et al. 2023
 
@@ -37,13 +37,16 @@ def probe_heads(net: nn.Module, state: Any, obs: Array, action: Array) -> dict[s
     return {"critic": Probe(params["value"], parts[1:]), "actor": Probe(params["policy"], parts[:1])}
 
 
+def asleep(layer: Array, threshold: Array | float) -> Array:
+    """Which units (..., units) of a layer (..., B, units) have mean |activity| of at most ``threshold`` of all."""
+    activity = jnp.mean(jnp.abs(layer), -2)
+    return activity <= threshold * jnp.mean(activity, -1, keepdims=True)
+
+
 def dormant_share(layers: Sequence[Array]) -> Array:
     """Share () of all units whose mean absolute activity is at most `DORMANT` of their layer's mean (..., B, units)."""
-    asleep = []
-    for layer in layers:
-        activity = jnp.mean(jnp.abs(layer), -2)
-        asleep.append(jnp.ravel(activity <= DORMANT * jnp.mean(activity, -1, keepdims=True)))
-    return jnp.mean(jnp.concatenate(asleep).astype(jnp.float32))
+    units = [jnp.ravel(asleep(layer, DORMANT)) for layer in layers]
+    return jnp.mean(jnp.concatenate(units).astype(jnp.float32))
 
 
 def effective_rank(features: Array) -> Array:

@@ -17,6 +17,7 @@ from agents.networks import ACTIVATIONS, ActorCritic
 from agents.normalize import Moments, denormalise, empty, merge, normalise
 from agents.optim import adam, descend, refresh_heads
 from agents.plasticity import probe_heads
+from agents.recycle import recycle_tree
 from agents.spec import check_hyper, check_sizes
 from agents.types import OnPolicyCarrier, Rollout, UpdateOut
 
@@ -146,8 +147,8 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
 
     def init(key: Array, num_envs: int) -> PpoState:
         params = net.init(key, jnp.zeros((1, obs_size)))
-        zero, one = jnp.zeros(num_envs), jnp.ones(())
-        return PpoState(params, optimiser.init(params), empty((obs_size,)), empty(), empty(), zero, one)
+        moments = (empty((obs_size,)), empty(), empty())
+        return PpoState(params, optimiser.init(params), *moments, jnp.zeros(num_envs), jnp.ones(()))
 
     def view(state: PpoState, obs: Array) -> Array:
         return normalise(state.obs_moments, obs, config.normalise_obs) if config.normalise_obs else obs
@@ -174,8 +175,7 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
     ) -> tuple[PpoState, Array]:
         if not config.normalise_reward:
             return state, reward * hyper.reward_scale
-        if valid is not None:
-            reward, done = jnp.where(valid, reward, 0.0), jnp.where(valid, done, 1.0)
+        reward, done = masks.kept(valid, reward), 1.0 - masks.kept(valid, 1.0 - done)  # what does not count ends
         discounted = hyper.gamma * state.discounted + reward
         moments = merge(state.return_moments, discounted, valid)
         scaled = jnp.clip(reward / jnp.sqrt(moments.var + 1e-8), -10.0, 10.0)
@@ -246,5 +246,5 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
 
     return OnPolicyCarrier(
         init, observe, view, act, act_deterministic, entropy, scale_reward, prepare, update, end_epoch,
-        config.rollout, config.epochs, config.minibatches, refresh_heads, partial(probe_heads, net),
+        config.rollout, config.epochs, config.minibatches, refresh_heads, partial(probe_heads, net), recycle_tree(net),
     )  # fmt: skip

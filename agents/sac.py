@@ -15,6 +15,7 @@ from aesjax.types import Array, Signals
 from agents.networks import Gaussian, GaussianActor, TwinCritic
 from agents.optim import adam, descend, polyak, refresh_networks
 from agents.plasticity import Probe, hidden
+from agents.recycle import recycle_networks
 from agents.spec import check_hyper, check_sizes
 from agents.types import Carrier, Transition, UpdateOut
 
@@ -210,5 +211,6 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
         return {"critic": critic, "actor": Probe(state.actor, hidden(actor_net, state.actor, obs))}
 
     return Carrier(
-        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh_networks, probe
-    )
+        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh_networks, probe,
+        recycle_networks(actor_net, critic_net),
+    )  # fmt: skip

@@ -17,6 +17,7 @@ from aesjax.types import Array, Signals
 from agents.networks import MLP, TwinCritic
 from agents.optim import adam, descend, polyak, refresh_networks
 from agents.plasticity import Probe, hidden
+from agents.recycle import recycle_networks
 from agents.sac import critic_loss
 from agents.spec import check_hyper, check_sizes
 from agents.stein import nearest_neighbour_entropy, stein_directions
@@ -229,9 +230,8 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
 
         grads, stein_norm = jax.grad(sampler_loss_fn, has_aux=True)(state.actor)
         actor, actor_opt = descend(state.actor, grads, state.actor_opt, hyper.learning_rate, decay=decay)
-        new_target = polyak(state.target, critic, hyper.tau)
         scale = jnp.asarray(hyper.reward_scale, jnp.float32)
-        new = SqlState(actor, critic, new_target, actor_opt, critic_opt)
+        new = SqlState(actor, critic, polyak(state.target, critic, hyper.tau), actor_opt, critic_opt)
         value_loss = jax.lax.stop_gradient(loss) / scale**2
         critic_drift = optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic))
         signals = Signals(td_error=error.reshape(-1) / scale, value_loss=value_loss, critic_drift=critic_drift)
@@ -245,5 +245,6 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
         return {"critic": critic, "actor": Probe(state.actor, hidden(actor_net, state.actor, inputs))}
 
     return Carrier(
-        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh_networks, probe
-    )
+        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh_networks, probe,
+        recycle_networks(actor_net, critic_net, noisy=True),
+    )  # fmt: skip

@@ -53,6 +53,12 @@ class _Refresh(Protocol):
     def __call__(self, state: Any, fresh: Any, critic: Any, actor: Any) -> Any: ...
 
 
+class _Recycle(Protocol):
+    """A state whose units that are asleep on observations (B, S) and actions (B, A) begin anew: `agents.recycle`."""
+
+    def __call__(self, state: Any, fresh: Any, obs: Array, action: Array, threshold: Array) -> Any: ...
+
+
 class _Look(Protocol):
     """The networks of a state, by "critic" and "actor", on observations (B, S) and actions (B, A)."""
 
@@ -76,6 +82,7 @@ class Carrier(NamedTuple):
     batch_size: int
     refresh: _Refresh | None = None  # None: its parameters cannot be refreshed
     probe: _Look | None = None  # None: its plasticity cannot be measured
+    recycle: _Recycle | None = None  # None: its units cannot be recycled
 
 
 class Rollout(NamedTuple):
@@ -112,6 +119,7 @@ class OnPolicyCarrier(NamedTuple):
     minibatches: int
     refresh: _Refresh | None = None  # None: its parameters cannot be refreshed
     probe: _Look | None = None  # None: its plasticity cannot be measured
+    recycle: _Recycle | None = None  # None: its units cannot be recycled
 
 
 class World(Protocol):

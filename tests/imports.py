@@ -19,7 +19,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "agents": (
         "masks plasticity",
         "types",
-        "buffer gae networks normalize optim spec stein",
+        "buffer gae networks normalize optim recycle spec stein",
         "flow",
         "sac ppo meow",
         "sql",

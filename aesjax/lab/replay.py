@@ -116,7 +116,7 @@ def replay(
 
 def _done(state: Any) -> tuple[Any, dict[str, jax.Array]]:
     """A response's state with its due refresh done, and that refresh."""
-    due = {k: getattr(state.levers, k) for k in ("refresh", "refresh_actor") if getattr(state.levers, k) is not None}
+    due = {k: v for k, v in state.levers._asdict().items() if k.startswith("refresh") and v is not None}
     return state._replace(levers=state.levers._replace(**jax.tree.map(jnp.zeros_like, due))), due
 
 
@@ -124,6 +124,12 @@ def _as_logged(state: Any, due: dict[str, jax.Array]) -> Levers:
     window = state.levers.window
     share = None if window is None else jnp.minimum(window, state.stored) / state.stored
     return state.levers._replace(window=share, **due)
+
+
+def _events(levers: Levers) -> Any:
+    """Where a refresh of either kind fell due, None where nothing refreshes."""
+    kinds = [values > 0 for values in (levers.refresh, levers.refresh_units) if values is not None]
+    return np.logical_or.reduce(kinds) if kinds else None
 
 
 def at_evaluations(replayed: Replayed, skipped: int, evaluations: int) -> dict[str, np.ndarray]:
@@ -148,7 +154,7 @@ def at_evaluations(replayed: Replayed, skipped: int, evaluations: int) -> dict[s
         name: fold(per_evaluation(value, none), axis=-1)
         for name, value, fold in (
             ("window_share", replayed.levers.window, nan_mean),
-            ("refreshes", None if replayed.levers.refresh is None else replayed.levers.refresh > 0, np.nansum),
+            ("refreshes", _events(replayed.levers), np.nansum),
             ("rate_factor", replayed.levers.rate, nan_mean),
         )
         if value is not None

@@ -15,12 +15,14 @@ from aesjax.types import Array, DriftResponse, Levers, ResponseState, Signals
 __all__ = ["DEFAULT_SIGNAL", "NEUTRAL", "ResponseHyper", "build", "signal_of"]
 
 DEFAULT_SIGNAL = "aes_r"
-NEUTRAL = Levers(window=jnp.inf, refresh=0.0, refresh_actor=0.0, rate=1.0)  # type: ignore  # what leaves all as it is
+#: What leaves all as it is.
+NEUTRAL = Levers(window=jnp.inf, refresh=0.0, refresh_actor=0.0, rate=1.0, refresh_units=0.0)  # type: ignore
 #: How two responses that turn the same lever agree.
 _JOIN: dict[str, Callable[[Array, Array], Array]] = {
     "window": jnp.minimum,
     "refresh": jnp.maximum,
     "refresh_actor": jnp.maximum,
+    "refresh_units": jnp.maximum,
     "rate": jnp.multiply,
 }
 
@@ -80,6 +82,7 @@ def build(
         name for name, value in (Levers() if played is None else played.levers)._asdict().items() if value is not None
     }
     used |= {"refresh_actor"} if "refresh" in used else set()
+    used |= {"refresh_units"} if any(RESPONSES[name].units for name in names) else set()
     neutral = Levers(**{k: jnp.float32(v) for k, v in NEUTRAL._asdict().items() if k in used})
     updates = jnp.asarray(hyper.updates, jnp.float32)
 
@@ -109,7 +112,7 @@ def build(
         if values["window"] is not None:
             narrow = values["window"] < stored
             values["window"] = jnp.where(narrow, jnp.maximum(values["window"], supply.floor), jnp.inf)
-        for lever in ("refresh", "refresh_actor"):  # stays due until it is done
+        for lever in ("refresh", "refresh_actor", "refresh_units"):  # stays due until it is done
             if values[lever] is not None:
                 values[lever] = jnp.maximum(values[lever], getattr(state.levers, lever))
         return ResponseState(Levers(**values), ratio, stored, count, ticked, tuple(memories))

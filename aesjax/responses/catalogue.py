@@ -26,6 +26,7 @@ class ResponseSpec(NamedTuple):
     ranges: Mapping[str, tuple[float, float]]  # of options, both ends allowed
     summary: str  # one line for listings
     uses_signal: bool = True  # False: the clock alone moves it
+    units: bool = False  # what it refreshes are single units of the networks
 
 
 def _frozen(**entries: Any) -> Mapping[str, Any]:
@@ -66,6 +67,11 @@ RESPONSES: Registry[ResponseSpec] = Registry(
         rules.reset, _nothing, "refresh", _frozen(strength=1.0, actor=1.0, every=0.1),
         _frozen(**_SHARES, every=(0.0, 1.0)), "baseline: fresh networks (or a step towards them) at fixed times",
         uses_signal=False,
+    ),
+    redo=ResponseSpec(
+        rules.redo, _nothing, "refresh", _frozen(dormant=0.025, cycle=1000.0),
+        _frozen(dormant=(0.0, 1.0), cycle=(1.0, INF)), "baseline: recycle dormant units at fixed times (ReDo)",
+        uses_signal=False, units=True,
     ),
 )  # fmt: skip
 

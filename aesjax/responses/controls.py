@@ -42,8 +42,12 @@ def _constant_at_mean(record: Played, key: jax.Array, blocks: int) -> Played:
     def held(values: Any) -> np.ndarray:
         return np.full(length, np.mean(values), np.float32)
 
+    events = np.zeros(length, bool)
+    for values in (record.levers.refresh, record.levers.refresh_units):
+        events |= False if values is None else np.asarray(values) > 0
+
     def spaced(values: Any) -> np.ndarray:
-        due, even = values[np.asarray(record.levers.refresh) > 0], np.zeros(length, np.float32)
+        due, even = values[events], np.zeros(length, np.float32)
         even[((np.arange(len(due)) + 0.5) * length / max(len(due), 1)).astype(int)] = due
         return even
 

@@ -16,6 +16,7 @@ __all__ = [
     "quiet",
     "rate",
     "recent",
+    "redo",
     "refresh",
     "reset",
     "window",
@@ -116,6 +117,13 @@ def reset(now: Now, memory: Any, *, strength: Array, actor: Array, every: Array)
     period = jnp.maximum(every * now.updates, 1.0).astype(jnp.int32)
     step = jnp.where(now.count % period == 0, strength, 0.0)
     return Levers(refresh=step, refresh_actor=actor * step), memory
+
+
+def redo(now: Now, memory: Any, *, dormant: Array, cycle: Array) -> tuple[Levers, Any]:
+    """Every ``cycle`` updates recycle the units whose activity is at most ``dormant`` of their layer's mean (ReDo)."""
+    due = now.count % jnp.maximum(cycle, 1.0).astype(jnp.int32) == 0
+    zero = jnp.zeros(())
+    return Levers(refresh=zero, refresh_actor=zero, refresh_units=jnp.where(due, dormant, 0.0)), memory
 
 
 def rate(now: Now, memory: Any, *, power: Array) -> tuple[Levers, Any]:

@@ -194,8 +194,12 @@ def make_off_policy(
 
         def block(state, now):
             state, logs = jax.lax.scan(body, state, now)
-            fresh = carrier.init(stream(jax.random.fold_in(key, now[0][-1]), "refresh"))
-            agent, response, done = refreshed(carrier, state.agent, fresh, state.response)
+            last, seen = jax.random.fold_in(key, now[0][-1]), None
+            fresh = carrier.init(stream(last, "refresh"))
+            if config.recycle:
+                rows = buffer.unpack(sample(state.replay, stream(last, "recycle"), now[0][-1]), s, a)
+                seen = (rows.obs, rows.action)
+            agent, response, done = refreshed(carrier, state.agent, fresh, state.response, seen)
             return state._replace(agent=agent, response=response), (logs, done)
 
         inputs, more = (steps, step_keys(key, steps, 6), values, changes), {}

@@ -169,14 +169,16 @@ def make_on_policy(
             )
             key_order = stream(jax.random.fold_in(key, steps[-1]), "minibatches")
             state, logs, measured = learn(state, run, key_order, rollout, jnp.sum(changes), steps[-1])
-            refreshes = {}
+            refreshes, flat = {}, None
+            if config.recycle or config.plasticity:
+                flat = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (rollout.obs, rollout.action))
             if config.refresh:
                 fresh = carrier.init(stream(jax.random.fold_in(key, steps[-1]), "refresh"), num)
-                agent, response, done = refreshed(carrier, state.agent, fresh, state.response)
+                agent, response, done = refreshed(carrier, state.agent, fresh, state.response, flat)
                 state, refreshes = state._replace(agent=agent, response=response), {"refreshes": done}
             looks = {}
             if config.plasticity:
-                flat = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (rollout.obs, rollout.action))
+                assert flat is not None
                 looks = plasticity_of(carrier, state.agent, *flat)
             return state, (jax.tree.map(jnp.sum, finished) | logs, measured, refreshes, looks)
 

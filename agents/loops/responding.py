@@ -32,33 +32,44 @@ def response_logs(response: ResponseState | None) -> dict[str, Array]:
 
 
 def refreshed(
-    carrier: Carrier | OnPolicyCarrier, agent: Any, fresh: Any, response: ResponseState
+    carrier: Carrier | OnPolicyCarrier,
+    agent: Any,
+    fresh: Any,
+    response: ResponseState,
+    seen: tuple[Array, Array] | None = None,
 ) -> tuple[Any, ResponseState, Array]:
     """Do the refresh that is due: the agent, the response with nothing due, and whether there was one, () float32.
 
     Args:
       fresh: an agent just initialised.
+      seen: observations (B, S) and actions (B, A) on which units are asleep or not; None: no unit is ever recycled.
     """
     assert carrier.refresh is not None  # checked when the program is made
     levers = response.levers
     assert levers.refresh is not None
     moved = carrier.refresh(agent, fresh, levers.refresh, levers.refresh_actor)
-    due = levers.refresh > 0
+    due, done = levers.refresh > 0, {"refresh": 0.0, "refresh_actor": 0.0}
+    if seen is not None and levers.refresh_units is not None:
+        assert carrier.recycle is not None
+        moved = carrier.recycle(moved, fresh, *seen, levers.refresh_units)
+        due, done = due | (levers.refresh_units > 0), done | {"refresh_units": 0.0}
     agent = jax.tree.map(lambda new, old: jnp.where(due, new, old), moved, agent)
-    zero = jnp.zeros_like(levers.refresh)
-    return agent, response._replace(levers=levers._replace(refresh=zero, refresh_actor=zero)), due.astype(jnp.float32)
+    levers = levers._replace(**{name: jnp.float32(zero) for name, zero in done.items()})
+    return agent, response._replace(levers=levers), due.astype(jnp.float32)
 
 
 def check_responses(carrier: Carrier | OnPolicyCarrier, response_of: ResponseOf | None, config: LoopConfig) -> None:
     """Refuse a program whose responses its carrier cannot follow, or whose measures it cannot take.
 
     Raises:
-      ValueError: a refresh of a carrier without `refresh`, or measures of one without `probe`.
+      ValueError: a refresh of a carrier without `refresh` (or `recycle`), or measures of one without `probe`.
     """
     if config.plasticity and carrier.probe is None:
         raise ValueError("measures of plasticity need a carrier with a function `probe`")
     if config.refresh and (carrier.refresh is None or response_of is None):
         raise ValueError("a refresh of parameters needs a carrier with a function `refresh`, and responses that ask")
+    if config.recycle and carrier.recycle is None:
+        raise ValueError("recycling units needs a carrier with a function `recycle`")
 
 
 def plasticity_of(carrier: Carrier | OnPolicyCarrier, agent: Any, obs: Array, action: Array) -> dict[str, Array]:

@@ -93,20 +93,23 @@ def _frame(
     stored then, the factor of the learning rates; a refresh stands, with its strength, where it would fall due."""
     import polars as pl
 
-    levers = {
-        name: pl.Series(list(values), dtype=pl.List(pl.Float32))
-        for name, values in result.levers._asdict().items()
-        if values is not None
-    }
+    levers = {name: _lists(values) for name, values in result.levers._asdict().items() if values is not None}
     return rows.select(LABELS).with_columns(
         replayed=pl.lit(asked.name),
         updates_per_sample=pl.lit(stride),
         warmup_samples=pl.lit(skipped),
         steps_per_sample=pl.lit(float(steps)),
         initial=pl.Series(result.initial),
-        weight=pl.Series(list(result.weight), dtype=pl.List(pl.Float32)),
+        weight=_lists(result.weight),
         **levers,
     )
+
+
+def _lists(values: np.ndarray) -> "pl.Series":
+    """(R, n) as a column of lists: of arrays polars makes a type of their length, and carriers have other lengths."""
+    import polars as pl
+
+    return pl.Series(list(values)).cast(pl.List(pl.Float32))
 
 
 def _trained(study: Recorded) -> list[Track]:

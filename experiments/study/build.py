@@ -165,6 +165,7 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
         fresh=fresh and not on_policy,
         coupling=any(method.coupling for method in methods),
         refresh="refresh" in both.turned,
+        recycle="units" in both.turned,
         plasticity=config.plasticity,
         counterfactual=config.counterfactual,
     )

@@ -24,7 +24,7 @@ class Together(NamedTuple):
 
     responses: tuple[str, ...]
     signals: tuple[Choice, ...]  # what drives them
-    turned: frozenset[str]  # of `aesjax.responses.LEVERS`, by responses or by controls
+    turned: frozenset[str]  # of `aesjax.responses.LEVERS`, by responses or by controls; maybe "units"
     controls: bool
 
     @property
@@ -54,6 +54,7 @@ class Together(NamedTuple):
         if record is None:
             record = Played(np.float32(0), np.int32(1), np.zeros(length, np.float32))
         names = {"window": ("window",), "refresh": ("refresh", "refresh_actor"), "rate": ("rate",)}
+        names |= {"units": ("refresh_units",)}
         neutral: dict[str, Any] = {
             name: np.full(length, name in ("window", "rate"), np.float32)
             for lever in sorted(self.turned)

@@ -40,9 +40,9 @@ class Method(NamedTuple):
 
     @property
     def turned(self) -> set[str]:
-        """What it turns besides the entropy weight, of `aesjax.responses.LEVERS`."""
+        """What it turns besides the entropy weight, of `aesjax.responses.LEVERS`; "units" where these are refreshed."""
         names = self.responses if self.control is None else parse_entry(self.control.of).responses
-        return {RESPONSES[name].lever for name in names}
+        return {RESPONSES[name].lever for name in names} | {"units" for name in names if RESPONSES[name].units}
 
 
 def methods_of(config: StudyConfig, carrier: str) -> list[Method]:

@@ -60,7 +60,8 @@ def player(names, signals=AES_R, consume=False):
 
         def step(state, now):
             if consume and state.levers.refresh is not None:
-                state = state._replace(levers=state.levers._replace(refresh=jnp.zeros(()), refresh_actor=jnp.zeros(())))
+                due = [k for k, v in state.levers._asdict().items() if k.startswith("refresh") and v is not None]
+                state = state._replace(levers=state.levers._replace(**dict.fromkeys(due, jnp.zeros(()))))
             state = response.update(now, state)
             return state, (state.levers, state.ratio)
 
@@ -76,7 +77,8 @@ def play(names, run, signals=AES_R, consume=False):
 @pytest.fixture(scope="module")
 def alone():
     """Every response by itself, and none, from one program of them all; the true drift drives them."""
-    runs = [hyper_of(NAMES, on=(name,), reset__every=0.2) for name in NAMES] + [hyper_of(NAMES, on=())]
+    often = {"reset__every": 0.2, "redo__cycle": 50.0}
+    runs = [hyper_of(NAMES, on=on, **often) for on in (*((name,) for name in NAMES), ())]
     stacked = jax.tree.map(lambda *x: jnp.array(x), *runs)
     levers, ratio = jax.device_get(quick(jax.vmap(player(NAMES, ORACLE, consume=True)))(stacked))
     return {name: (Levers(*(x[i] for x in levers)), ratio[i]) for i, name in enumerate((*NAMES, "none"))}
@@ -92,6 +94,7 @@ def test_a_response_keeps_its_contract(name, alone):
     response = build([name], [Choice("aes_r")], HYPER, hyper_of([name]), SUPPLY)
     first = response.init()
     turned = {"window": {"window"}, "rate": {"rate"}, "refresh": {"refresh", "refresh_actor"}}[spec.lever]
+    turned |= {"refresh_units"} if spec.units else set()
     assert {lever for lever, value in first.levers._asdict().items() if value is not None} == turned
     for lever in turned:
         assert getattr(first.levers, lever) == getattr(NEUTRAL, lever)
@@ -173,6 +176,9 @@ def test_baselines_follow_the_clock_alone():
     ere, _ = play(["ere"], hyper_of(["ere"], ere__cycle=10.0, ere__eta=0.99), none)
     np.testing.assert_allclose(ere.window[98:100], [np.maximum(500 * 0.99**900, 20), np.inf])
     np.testing.assert_allclose(ere.window[100], 500 * 0.99**100, rtol=1e-4)
+    redo, _ = play(["redo"], hyper_of(["redo"], redo__cycle=50.0), none, consume=True)
+    assert np.flatnonzero(redo.refresh_units).tolist() == [49, 99]
+    assert np.all(redo.refresh == 0.0)
     reset, ratio = play(["reset"], hyper_of(["reset"], reset__every=0.2), none, consume=True)
     assert np.flatnonzero(reset.refresh).tolist() == [39, 79, 119]
     assert np.all(ratio == 1.0)
@@ -188,7 +194,7 @@ def test_responses_that_turn_one_lever_agree():
 
 KNOBS = {
     "power": 0.5, "threshold": 1.05, "rest": 0.6, "strength": 0.25, "actor": 0.5, "share": 0.4, "eta": 0.9999,
-    "cycle": 7.0, "every": 0.07,
+    "cycle": 7.0, "every": 0.07, "dormant": 0.3,
 }  # fmt: skip
 
 
@@ -207,7 +213,8 @@ def test_turning_an_option_moves_the_lever(name):
 
         return jax.lax.scan(step, (jnp.int32(0), spec.start()), ratios)[1]
 
-    turned = [dict(spec.options), *(dict(spec.options) | {o: KNOBS[o]} for o in spec.options)]
+    usual = dict(spec.options) | ({"cycle": 60.0} if "cycle" in spec.options else {})  # shorter than what is played
+    turned = [usual, *(usual | {o: KNOBS[o]} for o in spec.options)]
     plain, *others = quick(jax.vmap(levers))(jax.tree.map(lambda *x: jnp.float32(jnp.array(x)), *turned))
     for option, other in zip(spec.options, others, strict=True):
         assert np.any(other != plain), option

@@ -190,3 +190,9 @@ def test_all_means_everything_that_can_be_replayed(copied):
     assert main(["replay", str(copied), "--schedules", "all", "--methods", "PPO+AES-R"]) == 0
     names = {*pl.read_parquet(copied / "replay" / "weights.parquet")["replayed"]}
     assert names == {"fixed", "linear", "aes", "aes_prior", "aes_d", "aes_m", "aes_r", "aes_c"}
+
+
+def test_weights_are_lists_of_whatever_length_a_carrier_has(replayed):
+    """Runs of two carriers stand in one table, and their updates are seldom as many."""
+    table = pl.read_parquet(replayed / "weights.parquet")
+    assert {table[name].dtype for name in ("weight", "rate")} == {pl.List(pl.Float32)}
