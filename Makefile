@@ -29,7 +29,8 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-# What the bridge to torch simulators is tested with; whatever build of it pip is set up to find, a CPU one will do.
+# What the bridge to torch simulators and the export to Stable-Baselines3 are tested with; whatever build of PyTorch pip
+# is set up to find, a CPU one will do.
 $(TORCH): $(STAMP) requirements-torch.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements-torch.lock
 	@touch $@

@@ -5,12 +5,16 @@ Usage: python experiments/torch_ppo.py --task toy --iterations 40
 What any trainer for Isaac Gym must do as well: the step after an episode's end is a phantom and is left out.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import tyro
 
 from envs.bridge.errors import torch as pytorch
 from envs.bridge.torch_tasks import TorchVecTask
+
+GAMMA, LAMBDA = 0.99, 0.95
 
 
 @dataclass
@@ -24,13 +28,38 @@ class Options:
     epochs: int = 5
     minibatches: int = 4
     hidden: int = 64
-    learning_rate: float = 1e-3
-    reward_scale: float = 0.1
+    learning_rate: float = 1e-3  # at the start; it follows the policy's change
+    kl_target: float = 0.008
     seed: int = 0
 
 
-def train(options: Options) -> list[float]:
-    """Mean reward of a step in every iteration."""
+class Scale:
+    """Mean and variance (S,) of all rows (B, S) so far."""
+
+    def __init__(self) -> None:
+        self.count, self.mean, self.var = 0.0, 0.0, 1.0
+
+    def add(self, rows) -> None:
+        """Merge them (Chan et al. 1979)."""
+        total, delta = self.count + len(rows), rows.mean(0) - self.mean
+        spread = self.var * self.count + rows.var(0, correction=0) * len(rows)
+        self.var = (spread + delta**2 * self.count * len(rows) / total) / total
+        self.mean, self.count = self.mean + delta * len(rows) / total, total
+
+    def __call__(self, rows):
+        """Normalised."""
+        return ((rows - self.mean) / (self.var + 1e-8) ** 0.5).clamp(-5.0, 5.0)
+
+
+class Progress(NamedTuple):
+    """What an iteration saw."""
+
+    reward: float  # mean of a step
+    episode: float  # mean return of the episodes that ended; NaN if none did
+
+
+def train(options: Options) -> Iterator[Progress]:
+    """One iteration after the other."""
     torch = pytorch()
     nn = torch.nn
     torch.manual_seed(options.seed)
@@ -41,54 +70,75 @@ def train(options: Options) -> list[float]:
         return nn.Sequential(nn.Linear(env.num_obs, h), nn.ELU(), nn.Linear(h, h), nn.ELU(), nn.Linear(h, out))
 
     actor, critic, log_std = network(env.num_acts), network(1), nn.Parameter(torch.zeros(env.num_acts))
-    params = [*actor.parameters(), *critic.parameters(), log_std]
-    optimiser = torch.optim.Adam(params, lr=options.learning_rate)
+    of_policy = [*actor.parameters(), log_std]
+    optimiser = torch.optim.Adam([*of_policy, *critic.parameters()], lr=options.learning_rate)
+    observed, returned, discounted = Scale(), Scale(), torch.zeros(options.copies)
 
     def policy(obs):
-        return torch.distributions.Normal(actor(obs), log_std.exp())
+        return torch.distributions.Normal(actor(observed(obs)), log_std.exp())
+
+    def value_of(obs):
+        return critic(observed(obs)).squeeze(-1)
 
     def step(action):
         """Buffers of the environment are its own: what is kept is cloned."""
-        observed, reward, reset, extras = env.step(action)
+        seen, reward, reset, extras = env.step(action)
         done, late = reset != 0, extras["time_outs"]
-        return observed["obs"].clone(), options.reward_scale * reward.clone(), done, done & ~late
+        return seen["obs"].clone(), reward.clone(), done, done & ~late
 
     obs, _, phantom, _ = step(env.zero_actions())  # the first step resets
-    history = []
+    total = torch.zeros(options.copies)
     for _ in range(options.iterations):
-        rows = []
+        rows, returns, ended = [], [], []
         with torch.no_grad():
             for _ in range(options.rollout):
                 action = policy(obs).sample()
                 after, reward, done, failed = step(action)
                 log_prob = policy(obs).log_prob(action).sum(-1)
                 rows.append((obs, action, log_prob, reward, done, failed, ~phantom, after))
+                discounted = torch.where(phantom, 0.0, GAMMA * discounted + reward)
+                total = torch.where(phantom, 0.0, total + reward)
+                returns.append(discounted)
+                ended.append(total[done & ~phantom])
                 obs, phantom = after, done
             seen, actions, old, rewards, dones, fails, valid, following = (
                 torch.stack(x) for x in zip(*rows, strict=True)
             )
-            value, ahead = critic(seen).squeeze(-1), critic(following).squeeze(-1)
-            delta = rewards + 0.99 * ahead * ~fails - value
+            progress = Progress(float(rewards[valid].mean()), float(torch.cat(ended).mean()))
+            # Values stay near 1: gradients of larger ones would be all that a bound on the norm leaves.
+            returned.add(torch.stack(returns)[valid])
+            value, ahead = value_of(seen), value_of(following)
+            delta = rewards / (returned.var + 1e-8) ** 0.5 + GAMMA * ahead * ~fails - value
             advantage, last = torch.zeros_like(delta), torch.zeros(options.copies)
             for t in reversed(range(options.rollout)):
-                last = valid[t] * (delta[t] + 0.95 * 0.99 * last * ~dones[t])
+                last = valid[t] * (delta[t] + LAMBDA * GAMMA * last * ~dones[t])
                 advantage[t] = last
-            history.append(float(rewards[valid].mean()) / options.reward_scale)
             data = [x[valid] for x in (seen, actions, old, advantage, advantage + value)]
         for _ in range(options.epochs):
+            change = []
             for index in torch.randperm(len(data[0])).chunk(options.minibatches):
                 o, a, before, adv, target = (x[index] for x in data)
-                ratio = (policy(o).log_prob(a).sum(-1) - before).exp()
+                log_ratio = policy(o).log_prob(a).sum(-1) - before
+                ratio = log_ratio.exp()
+                change.append(float((ratio - 1.0 - log_ratio).detach().mean()))
                 adv = (adv - adv.mean()) / (adv.std() + 1e-8)
                 loss = -torch.min(ratio * adv, ratio.clamp(0.8, 1.2) * adv).mean()
-                loss = loss + (critic(o).squeeze(-1) - target).square().mean()
+                loss = loss + (value_of(o) - target).square().mean()
                 optimiser.zero_grad()
                 loss.backward()
-                nn.utils.clip_grad_norm_(params, 1.0)
+                for part in (of_policy, critic.parameters()):
+                    nn.utils.clip_grad_norm_(part, 1.0)
                 optimiser.step()
-    return history
+            kl = sum(change) / len(change)
+            factor = 1 / 1.5 if kl > 2.0 * options.kl_target else 1.5 if kl < 0.5 * options.kl_target else 1.0
+            for group in optimiser.param_groups:
+                group["lr"] = min(max(group["lr"] * factor, 1e-5), 1e-2)
+        observed.add(data[0])  # after the updates: the ratios are those of one policy
+        yield progress
 
 
 if __name__ == "__main__":
-    for number, mean in enumerate(train(tyro.cli(Options))):
-        print(f"iteration {number + 1:4d}  reward of a step {mean:8.3f}")
+    for number, seen in enumerate(train(tyro.cli(Options))):
+        print(
+            f"iteration {number + 1:4d}  reward of a step {seen.reward:8.3f}  return of an episode {seen.episode:8.2f}"
+        )

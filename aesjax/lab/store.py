@@ -32,6 +32,7 @@ __all__ = [
     "split_streams",
     "write_json",
     "write_rows",
+    "write_text",
 ]
 
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
@@ -39,11 +40,16 @@ STREAMS = "streams.parquet"
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 atomically."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, path)
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write indented JSON atomically."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(data, indent=1) + "\n")
-    os.replace(partial, path)
+    write_text(path, json.dumps(data, indent=1) + "\n")
 
 
 def read_json(path: Path) -> Any:

@@ -11,6 +11,8 @@ from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 __all__ = ["aes", "aes_d", "aes_m", "aes_prior"]
 
+TINY = float(np.finfo(np.float32).tiny)
+
 Level = Callable[[Any, Array, Array], tuple[Any, Array]]  # (memory, smoothed proxy, t) -> (memory, drift level)
 
 
@@ -110,6 +112,7 @@ class BankMemory(NamedTuple):
 
     whole: Mean  # mean over all updates
     bank: Array  # (J,) float32, discounted means over windows 1, 2, 4, ..., 2**(J-1)
+    level: Array | None = None  # () float32, the level itself where it is held; None: it is not
 
 
 def aes_m(
@@ -118,6 +121,7 @@ def aes_m(
     levels: int = 20,
     horizon: Array | float = np.inf,
     prior: Array | float = 1.0,
+    hold: bool = False,
     kappa: Array | float = 1.0,
     beta: Array | float = 0.95,
     lambda_min: Array | float = 1e-4,
@@ -127,28 +131,41 @@ def aes_m(
     """Restart-free `aes`, ``kappa * sqrt(max over windows of the mean)``: jumps at a spike, then relaxes.
 
     The larger of `aes_prior`'s mean and of the discounted means over windows ``2**j`` whose mass is at least
-    ``prior``, so it is never below `aes_prior`. Not in the paper. Deviation from the exact maximum over all windows:
-    the dyadic bank is at least 1/(2e) of it (0.35 observed).
+    ``prior``, so it is never below `aes_prior`. Not in the paper. How near it comes to the exact maximum over all
+    windows (`aesjax.theory.bounds.maximal_means`, Theorem M) depends on ``prior``: without it, at least 1/(2e) (0.35
+    observed). With it, a window that has just been filled loses its place as soon as its discounted mass fades below
+    ``prior``; after a lone spike of that size nothing of it is left, and no regret bound is known. ``hold`` mends both:
+    windows count from ``prior/e`` on and the level falls no faster than in a window that keeps that mass, ``1/level``
+    by ``e/prior`` per update. It is then at least 1/(2e) of the maximum and has the regret bound of Theorem M with
+    ``2 e l/L`` for ``2 l/L`` (docs/proofs/schedules.md#held-bank).
 
     Args:
       levels: static number of windows; 20 covers 5e5 updates.
       horizon: () planned number of updates, may be traced; longer windows are left out.
       prior: () units of the proxy; zero admits every window, also the last value alone. Others as in `aes`.
+      hold: static; False is the rule of all recorded studies. Without prior it changes nothing.
     """
     if levels < 1:
         raise ValueError(f"aes_m: levels must be at least 1; got {levels}. 20 windows cover 5e5 updates.")
     windows = jnp.asarray(2.0 ** np.arange(levels), jnp.float32)
     prior, horizon = jnp.asarray(prior, jnp.float32), jnp.asarray(horizon, jnp.float32)
+    least = prior * np.float32(np.exp(-1.0)) if hold else prior  # discounted mass from which on a window counts
 
     def level(memory: BankMemory, smooth: Array, count: Array) -> tuple[BankMemory, Array]:
         whole = running_mean(memory.whole, smooth, count)
         held_updates = discounted_count(count, windows)
         bank = memory.bank + (smooth - memory.bank) / held_updates
-        counts = (bank * held_updates >= prior) & (windows <= horizon)
+        counts = (bank * held_updates >= least) & (windows <= horizon)
         recent = jnp.max(jnp.where(counts, bank, 0.0))
-        return BankMemory(whole, bank), jnp.maximum(whole.value + prior / count.astype(jnp.float32), recent)
+        top = jnp.maximum(whole.value + prior / count.astype(jnp.float32), recent)
+        if memory.level is None:
+            return BankMemory(whole, bank), top
+        # 1 / (1 / level + 1 / least), also where either is zero.
+        top = jnp.maximum(top, memory.level * (least / jnp.maximum(memory.level + least, TINY)))
+        return BankMemory(whole, bank, top), top
 
-    empty = BankMemory(_empty_mean(), jnp.zeros(levels, jnp.float32))
+    zero = jnp.zeros((), jnp.float32)
+    empty = BankMemory(_empty_mean(), jnp.zeros(levels, jnp.float32), zero if hold else None)
     return _schedule(proxy, empty, level, kappa, beta, lambda_min, lambda_max, initial)
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "isotonic_fit",
     "predict",
     "reused_conformal",
+    "run_level_bound",
     "run_level_scale",
     "run_ratios",
     "runs_needed",
@@ -211,9 +212,25 @@ def run_level_scale(ratios: np.ndarray, delta: float) -> np.ndarray:
     The `conformal_quantile` of the `run_ratios` (..., n) of n runs. The bound holds with probability at least
     ``1 - delta`` for a run exchangeable with them, which one is only if it is trained with the very schedule that the
     others were trained with. It bounds the accumulated drift: not every round's, and no longer if every round's bound
-    is capped. Fewer than ``1/delta - 1`` runs give inf.
+    is capped. Fewer than ``1/delta - 1`` runs give inf, and so does a share of more than about delta of runs that drift
+    before their first signal; the bound is then the trivial one, `run_level_bound`, not the product.
     """
     return conformal_quantile(ratios, delta)
+
+
+def run_level_bound(scale: np.ndarray | float, signal: np.ndarray) -> np.ndarray:
+    """(..., T): ``scale * signal``, infinite in every round where the scale is, also where the signal is 0.
+
+    What `run_level_scale` promises. ``inf * 0`` is not a number, and as a bound it lost every run that drifts before
+    its first signal: .85 and .71 of the runs covered for a nominal .9 where 15 % and 30 % of 40 runs do.
+
+    Args:
+      scale: (...) of `run_level_scale`.
+      signal: (..., T) >= 0.
+    """
+    scale = np.asarray(scale, np.float64)[..., None]
+    known = np.isfinite(scale)
+    return np.where(known, np.where(known, scale, 0.0) * np.asarray(signal, np.float64), np.inf)
 
 
 def runs_needed(delta: float) -> int:

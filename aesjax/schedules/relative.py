@@ -57,9 +57,10 @@ def aes_r(
     excess the weight is exactly the base. One-sided: it cannot lower a base that is too large.
 
     Not in the paper. Two deviations from the derivation. The clip never moves the base itself, so only ``lambda_max``
-    acts, on the raised part: with a base outside the bounds the literal clip would change a stationary run. Proxies up
-    to the first positive one are skipped, as the median cannot start from the logarithm of zero. A non-finite proxy
-    leaves all memory but the base's.
+    acts, on the raised part: with a base outside the bounds the literal clip would change a stationary run. A proxy
+    that is zero or not finite has no logarithm and says nothing: EMA and median stay as they are, and the update counts
+    as one without excess, so that an outage neither keeps a raised weight up nor looks like a change when it ends.
+    Promises with proofs: docs/proofs/relative.md.
 
     Args:
       proxy: drift proxy, () >= 0; on the newest transitions it answers fastest.
@@ -99,7 +100,8 @@ def aes_r(
         lam0, base_state = base_update(base, signals, old.base)
         v = proxy(signals)
         unstarted = state.count == 0
-        ok = jnp.isfinite(v) & ((v > 0.0) | ~unstarted)
+        finite = jnp.isfinite(v)
+        ok = finite & ~(v <= 0.0)  # so written the compiled rule keeps every bit it had for valid proxies
         count = state.count + 1
         smooth = ema(old.smooth, v, beta, first=unstarted)
         unit = jnp.where(unstarted, v, old.unit)
@@ -110,16 +112,18 @@ def aes_r(
         bank = old.bank + (excess - old.bank) / discounted_count(count, windows)
 
         memory = RelativeMemory(smooth, unit, log_baseline, bank, None)
-        memory, count, v = jax.tree.map(
-            lambda new, kept: jnp.where(ok, new, kept),
-            (memory, count, v),
-            (old._replace(base=None), state.count, state.logs.proxy),
+        memory, count = jax.tree.map(
+            lambda new, kept: jnp.where(ok, new, kept), (memory, count), (old._replace(base=None), state.count)
         )
-        # The memory decides the weight, so a skipped proxy keeps the ratio while the base goes on. A window shorter
-        # than the first counts as that long: one early excess must not look like a whole window of it.
-        filled = jnp.minimum(1.0, discounted_count(jnp.maximum(count, 1), windows) / first)
+        # Windows forget also while the proxy says nothing: what the weight adds stays bounded by the excess that was
+        # seen (docs/proofs/relative.md, claim 3).
+        held = discounted_count(jnp.maximum(count, 1), windows)
+        memory = memory._replace(bank=jnp.where(ok, memory.bank, old.bank - old.bank / held))
+        # A window shorter than the first counts as that long: one early excess must not look like a whole window of it.
+        filled = jnp.minimum(1.0, held / first)
         level = jnp.max(jnp.where(admitted, memory.bank * filled, 0.0))
         ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level), r_max)
+        v = jnp.where(finite, v, state.logs.proxy)
         weight, logs = bounded_above_base(lam0, ratio, lambda_max, v, memory.smooth)
         return ScheduleState(weight, count, memory._replace(base=base_state), logs)
 

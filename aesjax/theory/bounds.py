@@ -149,33 +149,49 @@ def self_consistent_kappa(
 ) -> Array:
     """() ``kappa = sqrt(C1/C2)`` where C2 itself depends on the largest weight ``largest * kappa``; by bisection.
 
-    The square root of (1 + A_t)/t is at most sqrt(3), as proxies are at most 2.
+    The square root of (1 + A_t)/t is at most sqrt(3), as proxies are at most 2. The bracket holds the solution whatever
+    the constants are: C2 grows with kappa, so ``sqrt(C1/C2(0))`` is too large and ``sqrt(C1/C2)`` at that too small.
+    NaN where no kappa solves it or the constants leave the range of the floats (floor 0, c 0 or negative).
     """
+
+    def constants(kappa: Array | float) -> Constants:
+        return sharp_constants(size, floor, c, spread, largest * kappa)
 
     def halve(bracket: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
         low, high = bracket
-        middle = jnp.sqrt(low * high)
-        constants = sharp_constants(size, floor, c, spread, largest * middle)
-        small = middle**2 * constants.stability < constants.tracking
+        middle = jnp.where(wide, jnp.sqrt(low) * jnp.sqrt(high), jnp.sqrt(low * high))  # the product may overflow
+        now = constants(middle)
+        far = middle < jnp.sqrt(now.tracking / now.stability)
+        small = jnp.where(wide, far, middle**2 * now.stability < now.tracking)
         return (jnp.where(small, middle, low), jnp.where(small, high, middle)), None
 
-    bracket = (jnp.asarray(1e-9 + 0.0 * c), jnp.asarray(1e9 + 0.0 * c))
+    _, tracking, stability = constants(0.0)
+    most = jnp.sqrt(tracking / stability)
+    _, tracking, stability = constants(most)
+    least = jnp.sqrt(tracking / stability)
+    # Usual constants keep the bracket, and with it every digit, that recorded studies were made with.
+    wide = (least < 1e-9) | (most > 1e9)
+    bracket = (jnp.where(wide, least, 1e-9), jnp.where(wide, most, 1e9))
     (low, high), _ = jax.lax.scan(halve, bracket, length=100)
-    return jnp.sqrt(low * high)
+    solved = jnp.isfinite(most) & jnp.isfinite(least) & (least > 0.0)
+    return jnp.where(solved, jnp.where(wide, jnp.sqrt(low) * jnp.sqrt(high), jnp.sqrt(low * high)), jnp.nan)
 
 
-def prior_bound(size: int, floor: Array | float, c: Array | float, spread: Array | float, proxy: Array) -> Array:
+def prior_bound(
+    size: int, floor: Array | float, c: Array | float, spread: Array | float, proxy: Array, *, relaxing: float = 1.0
+) -> Array:
     """() Theorem R: ``log K/(c kappa) + (4 + 2 l/L) sqrt(C1 C2 T (1 + Ahat_T))``.
 
     For ``lam_t = kappa sqrt((1 + Ahat_t)/t)`` with the self-consistent kappa and proxies (T,) in [0, 2] whose prefix
     sums dominate the comparator's. Neither monotone steps nor a smallest weight are needed. Also holds for the
-    maximal schedule (Theorem M).
+    maximal schedule (Theorem M) and, with ``relaxing = e``, which multiplies ``2 l/L``, for ``aes_m(hold=True)``.
+    Proofs: docs/proofs/schedules.md.
     """
     kappa = self_consistent_kappa(size, floor, c, spread)
     _, tracking, stability = sharp_constants(size, floor, c, spread, 3.0**0.5 * kappa)
     ratio = largest_cross_entropy(floor) / largest_log_range(size, floor)
     rate = jnp.sqrt(tracking * stability * proxy.shape[0] * (1.0 + jnp.sum(proxy)))
-    return jnp.log(float(size)) / (c * kappa) + (4.0 + 2.0 * ratio) * rate
+    return jnp.log(float(size)) / (c * kappa) + (4.0 + 2.0 * relaxing * ratio) * rate
 
 
 def discounted_bound(

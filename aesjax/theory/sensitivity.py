@@ -134,8 +134,8 @@ def lag_one_bound(dq: Array, discount: Array, temperature: Array) -> Array:
 def temperature_drift_bound(first: Array, second: Array, q_span: Array, discount: Array, actions: int) -> Array:
     """(...) bounds the l1 distance of the soft-optimal policies of one MDP at two temperatures. Not in the paper.
 
-    ``|a-b| (span / (2 m^2) + gamma log A / (2 (1-gamma) m))`` with ``m = min(a, b)``. A schedule that replaces the
-    temperature of the MDP moves its own comparator by as much.
+    ``|a-b| (span / (2 a b) + gamma log A / (2 (1-gamma) m))`` with ``m = min(a, b)``. A schedule that replaces the
+    temperature of the MDP moves its own comparator by as much. Proof: docs/proofs/soft_mdps.md#m19.
 
     Args:
       first, second: () temperatures a and b; reward per nat.
@@ -145,7 +145,7 @@ def temperature_drift_bound(first: Array, second: Array, q_span: Array, discount
     """
     low = jnp.minimum(first, second)
     own = discount * jnp.log(float(actions)) / (2.0 * (1.0 - discount) * low)
-    return jnp.abs(first - second) * (q_span / (2.0 * low**2) + own)
+    return jnp.abs(first - second) * (q_span / (2.0 * first * second) + own)
 
 
 def guaranteed_floor(q: Array, temperature: Array) -> Array:

@@ -33,6 +33,7 @@ def build(
     mode: str = "immediate",
     quantum: float | None = None,
     timeout: float = 120.0,
+    final: bool = False,
 ) -> Task:
     """A task of a simulator that runs in a process of its own.
 
@@ -49,6 +50,8 @@ def build(
       mode: whether joint damping is changed at once (``immediate``) or in each copy as it resets (``on_reset``).
       quantum: smallest change of its factor that is applied; by default 0.005.
       timeout: seconds for a step.
+      final: have Isaac Lab compute the last observation of an episode before it resets, at the price of computing
+        observations twice in steps in which an episode ends.
 
     Raises:
       SimBridgeError: of the class that fits.
@@ -56,7 +59,7 @@ def build(
     if on_inert not in ("warn", "error"):
         raise errors.SimBridgeError(f"on_inert must be warn or error; got '{on_inert}'")
     interpreter = os.path.expanduser(python or os.environ.get(PYTHON) or sys.executable)
-    return _build(name, chosen(channels, CHANNELS), interpreter, sim_device, on_inert, mode, quantum, timeout)
+    return _build(name, chosen(channels, CHANNELS), interpreter, sim_device, on_inert, mode, quantum, timeout, final)
 
 
 @cache
@@ -69,9 +72,10 @@ def _build(
     mode: str,
     quantum: float | None,
     timeout: float,
+    final: bool,
 ) -> Task:
     target, label, options = _target(name.removeprefix(PREFIX), sim_device)
-    surface = {} if label.startswith("Isaac-") else {"mode": mode} | ({} if quantum is None else {"quantum": quantum})
+    surface = {"final": final, "mode": mode} | ({} if quantum is None else {"quantum": quantum})
     start = partial(
         Worker,
         target,
@@ -87,6 +91,7 @@ def _build(
     first.close()
     drifting = channels_of(name, channels, CHANNELS)
     given = {"channels": channels, "sim_device": sim_device, "on_inert": on_inert, "mode": mode, "timeout": timeout}
+    given |= ({} if quantum is None else {"quantum": quantum}) | ({"final": True} if final else {})
     return Task(
         name=name,
         family="isaac",
@@ -96,7 +101,7 @@ def _build(
         apply_drift=set_by_name(drifting),
         negative_returns=True,
         description=f"{label} in a simulator of its own process",
-        options=given if quantum is None else given | {"quantum": quantum},
+        options=given,
         inert=tuple(channel.name for channel in drifting if channel.name in about["inert"]),
     )
 

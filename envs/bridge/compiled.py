@@ -24,7 +24,8 @@ def step_of(env: SimEnv) -> Callable[[jax.Array, jax.Array, jax.Array], tuple[ja
     torch = errors.torch()
     n, s = env.about["num"], env.about["obs_size"]
     flags = (jax.ShapeDtypeStruct((n,), jnp.bool_),) * 4
-    shapes = (jax.ShapeDtypeStruct((n, s), jnp.float32), jax.ShapeDtypeStruct((n,), jnp.float32), *flags)
+    observed = jax.ShapeDtypeStruct((n, s), jnp.float32)
+    shapes = (observed, jax.ShapeDtypeStruct((n,), jnp.float32), *flags, *([observed] * env.about["final"]))
 
     def on_host(context: Any, out: Any, token: Any, action: Any) -> None:
         tensor = torch.from_dlpack(action)
@@ -37,7 +38,7 @@ def step_of(env: SimEnv) -> Callable[[jax.Array, jax.Array, jax.Array], tuple[ja
     def _fill(out: Any, token: Any, tensor: Any) -> None:
         rows = env.simulation.step_tensors(tensor.clone().to(env.about["device"]))
         torch.from_dlpack(out[0]).copy_(torch.from_dlpack(token) + 1)
-        for buffer, value in zip(out[1:], rows, strict=True):
+        for buffer, value in zip(out[1:], (value for value in rows if value is not None), strict=True):
             torch.from_dlpack(buffer).copy_(value)
 
     call = buffer_callback(on_host, (jax.ShapeDtypeStruct((), jnp.int32), *shapes), has_side_effect=True)

@@ -210,7 +210,7 @@ class BridgeEnv:
 
     def _stepped(self, running: _Running, actions: np.ndarray) -> np.ndarray:
         rows, before = running.simulation.step(actions), running.obs
-        running.obs, stored, final = rows.obs.copy(), rows.valid, rows.obs
+        running.obs, stored, final = rows.obs.copy(), rows.valid, rows.obs if rows.final is None else rows.final
         if self.about["lost"]:
             # Bootstrapping from where the step began is what there is; nothing is learned from such a row later.
             done = rows.terminated | rows.truncated

@@ -45,10 +45,13 @@ class FakeSim:
     joints: int
     rows: Any = None  # () -> (qpos, qvel) float64 (N, ...), the state, and its inverse
     write: Any = None
-    #: faults: read-backs are off by this share; setting joints moves the state by this much; writing it does nothing
+    #: faults: read-backs are off by this share; setting joints moves the state by this much, at once, or in the next
+    #: step and only if it changed anything; writing the state does nothing
     deaf: float = 0.0
     disturbing: float = 0.0
+    delayed: float = 0.0
     stubborn: bool = False
+    changed: bool = False
     calls: list[tuple[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -56,6 +59,13 @@ class FakeSim:
         self.gravity = Vec3(0.0, 0.0, self.nominal[0])
         self.props = np.zeros((self.num, self.joints), DOF)
         self.props["damping"] = self.nominal[1]
+
+    def simulate(self) -> None:
+        """What a step begins with."""
+        if self.delayed and self.changed:
+            qpos, qvel = self.rows()
+            self.write(qpos, qvel + self.delayed)
+        self.changed = False
 
     def factors(self) -> tuple[float, float]:
         """Gravity and joint damping in force, as factors."""
@@ -107,6 +117,7 @@ class FakeGym:
     def set_actor_dof_properties(self, env: tuple[FakeSim, int], handle: int, props: np.ndarray) -> None:
         """Joints of one actor in one copy."""
         sim, copy = env
+        sim.changed |= bool((sim.props[copy] != props).any())
         sim.props[copy] = props
         sim.calls.append(("set_actor_dof_properties", (copy, float(props["damping"][0]))))
         if sim.disturbing:

@@ -68,7 +68,8 @@ class InProcess:
         rows = Rows(*self._calling(self.simulation.step, actions))
         check_tensor(rows.obs, "observation", (n, s))
         check_tensor(rows.reward, "reward", (n,))
-        if finite and not bool(torch.isfinite(rows.obs).all() & torch.isfinite(rows.reward).all()):
+        numbers = [x for x in (rows.obs, rows.reward, rows.final) if x is not None]
+        if finite and not all(bool(torch.isfinite(x).all()) for x in numbers):
             check_finite(self._numpy(rows), step)
         self.sequence = step
         self._kept.append(rows)
@@ -88,7 +89,7 @@ class InProcess:
 
     @staticmethod
     def _numpy(rows: Rows) -> Rows:
-        return Rows(*(value.cpu().numpy() for value in rows))
+        return Rows(*(None if value is None else value.cpu().numpy() for value in rows))
 
     def _calling(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -153,7 +154,8 @@ class SimEnv:
         rows = self.simulation.step_tensors(tensor)
         if self.debug:
             self._check_aliases(action, tensor, rows)
-        out = self.finished(*(to_jax(v, n, self.mode) for n, v in zip(Rows._fields, rows, strict=True)))
+        given = zip(Rows._fields, rows, strict=True)
+        out = self.finished(*(to_jax(value, name, self.mode) for name, value in given if value is not None))
         if self.sync:
             jax.block_until_ready(out)
             if rows.obs.is_cuda:
@@ -162,10 +164,18 @@ class SimEnv:
         return out
 
     def finished(
-        self, obs: Any, reward: Any, terminated: Any, truncated: Any, valid: Any, live: Any, before: Any = None
+        self,
+        obs: Any,
+        reward: Any,
+        terminated: Any,
+        truncated: Any,
+        valid: Any,
+        live: Any,
+        final: Any = None,
+        before: Any = None,
     ) -> SimStep:
         """The learner's view of `Rows`; ``before`` (N, O) are the observations acted on, by default the newest."""
-        final, stored = obs, valid
+        final, stored = obs if final is None else final, valid
         if self.about["lost"]:
             done = terminated | truncated
             final = jnp.where(done[:, None], self._obs if before is None else before, obs)

@@ -94,6 +94,7 @@ class TorchVecTask:
         torch = self.torch
         pending = self.reset_buf != 0
         actions = jnp.asarray(actions.detach().clamp(-self.clip_actions, self.clip_actions).numpy())
+        self.sim.simulate()
         # Whoever sets `reset_buf` asks for a reset.
         asked = jnp.maximum(self._state.pending, jnp.asarray(pending.numpy()).astype(jnp.int32))
         state = self._state._replace(pending=asked)
@@ -221,16 +222,28 @@ class TorchLabTask:
         """Fresh episodes in all copies."""
         if seed is not None:
             self.seed(seed)
-        obs, self._state = self._start(self._seed, self._params())
-        return {"policy": self.torch.from_numpy(np.array(obs))}, {}
+        self._observed, self._state = self._start(self._seed, self._params())
+        self._reset_idx(self.torch.arange(self.num_envs))
+        return self._get_observations(), {}
 
     def step(self, action: Any) -> tuple[dict[str, Any], Any, Any, Any, dict[str, Any]]:
         """One step under ``action`` (N, A) float32, which is not clipped here."""
         out = self._step(self._seed, jnp.int32(self._clock), self._state, jnp.asarray(action.numpy()), self._params())
-        obs, self._state, *rest = out
+        obs, self._state, *rest, final = out
         self._clock += 1
         reward, terminated, truncated = (self.torch.from_numpy(np.array(x)) for x in rest)
-        return {"policy": self.torch.from_numpy(np.array(obs))}, reward, terminated, truncated, {}
+        ended = (terminated | truncated).nonzero().flatten()
+        self._observed = final
+        if len(ended):
+            self._reset_idx(ended)
+        self._observed = obs
+        return self._get_observations(), reward, terminated, truncated, {}
+
+    def _get_observations(self) -> dict[str, Any]:
+        return {"policy": self.torch.from_numpy(np.array(self._observed))}
+
+    def _reset_idx(self, env_ids: Any) -> None:
+        """Where Isaac Lab resets these copies; here that has happened, and is about to be observed."""
 
     def _set_gravity(self, gravity: Any) -> None:
         self.gravity = list(gravity)
@@ -252,7 +265,8 @@ class TorchLabTask:
             key_step, key_reset = jax.random.wrap_key_data(words)
             return step_with_keys(self.native.env, key_step, key_reset, state, action, params)
 
-        return jax.vmap(one)(keys, state, action)[:5]
+        *out, info = jax.vmap(one)(keys, state, action)
+        return *out, info["final_observation"]
 
 
 def vec_task(num_envs: int, seed: int, **options: Any) -> TorchVecTask:

@@ -34,12 +34,15 @@ NOISE = re.compile(r"FBX|Not connected to PVD|GPU Pipeline|Physics Device|Physic
 class Rows(NamedTuple):
     """What one step of N copies led to."""
 
-    obs: Any  # (N, O) float32; of the terminal state where an episode ended, unless the simulator loses it
+    obs: (
+        Any  # (N, O) float32; of the terminal state where an episode ended, unless the simulator resets within the step
+    )
     reward: Any  # (N,) float32
     terminated: Any  # (N,) bool
     truncated: Any  # (N,) bool, never with terminated
     valid: Any  # (N,) bool, the step took place
     live: Any  # (N,) bool, the next one will
+    final: Any = None  # (N, O) float32, as it was before a reset within the step; None where that is not read
 
 
 def check_finite(rows: Rows, step: int) -> None:
@@ -51,6 +54,7 @@ def check_finite(rows: Rows, step: int) -> None:
     for field, bad in (
         ("observation", ~np.isfinite(rows.obs).all(axis=1)),
         ("reward", ~np.isfinite(rows.reward) & rows.valid),
+        ("last observation", np.zeros(1, bool) if rows.final is None else ~np.isfinite(rows.final).all(axis=1)),
     ):
         raise_non_finite(field, bad, step)
 
@@ -180,7 +184,7 @@ class Worker:
             raise errors.ProtocolVersionError(f"asked for step {sequence} in slot {slot}; the worker answers {answer}")
         self.sequence = sequence
         flags = (arrays[name].view(bool) for name in ("terminated", "truncated", "valid", "live"))
-        rows = Rows(arrays["obs"], arrays["reward"], *flags)
+        rows = Rows(arrays["obs"], arrays["reward"], *flags, final=arrays.get("final"))
         check_finite(rows, sequence)
         return rows
 
@@ -200,6 +204,7 @@ class Worker:
         n, s, a = self.about["num"], self.about["obs_size"], self.about["action_size"]
         fields = [("actions", "f4", (n, a)), ("obs", "f4", (n, s)), ("reward", "f4", (n,))]
         fields += [(name, "u1", (n,)) for name in ("terminated", "truncated", "valid", "live")]
+        fields += [("final", "f4", (n, s))] if self.about["final"] else []
         slots, size = [], 0
         for _ in range(2):
             placed = []

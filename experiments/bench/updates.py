@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
-from aesjax import schedules
-from aesjax.schedules import ScheduleHyper
+from aesjax import responses, schedules
+from aesjax.responses import RESPONSES, ResponseHyper, Supply
+from aesjax.schedules import Choice, ScheduleHyper
 from aesjax.types import Program
 from agents import CARRIERS, OnPolicyCarrier
 from agents.loops import LoopConfig, Run, make_program
@@ -35,6 +36,8 @@ from experiments.bench.worker import Worker
 __all__ = ["Setting", "flops_per_update", "run", "setting"]
 
 SCHEDULES = ("fixed", "aes", "auto", "aes_r")
+#: Responses beside the last schedule: what turning one lever costs, and all of them.
+LEVERS = ("aes_r+window", "aes_r+window+refresh+rate")
 REPLAY = 5000
 REJAX = ("rejax==0.1.3", "gymnax==0.0.9")
 
@@ -106,20 +109,41 @@ def flops_per_update(width: int, batch: int, obs: int = 2, action: int = 2) -> f
     return 2.0 * batch * ((1 + 3) * actor + 2 * (1 + 3 + 2) * critic)
 
 
-def _ours(schedule: str, case: Setting, runs: int, devices: list[Any]) -> Timer:
+def _ours(rule: str, case: Setting, runs: int, devices: list[Any]) -> Timer:
+    """``rule`` is a schedule, with responses after a +."""
     world, spec = World(envs.make(case.task), 10_000_000), CARRIERS[case.carrier]
+    schedule, *levers = rule.split("+")
     carrier = spec.make(world.obs_size, world.action_size, spec.config(**case.config))
     needed = schedules.required_signals((schedule,), "td_quantile", None)
     on_policy = isinstance(carrier, OnPolicyCarrier)
     chunk = 2 * carrier.rollout if on_policy else 50
-    config = LoopConfig(case.num_envs, chunk, 32, REPLAY, fresh="fresh_td_error" in needed and not on_policy)
-    loop = make_program(world, carrier, lambda run: schedules.build((schedule,), run.schedule_hyper), config)
+    config = LoopConfig(
+        case.num_envs,
+        chunk,
+        32,
+        REPLAY,
+        fresh="fresh_td_error" in needed and not on_policy,
+        refresh=any(RESPONSES[name].lever == "refresh" for name in levers),
+    )
+    supply = Supply(32 * case.num_envs, case.num_envs, REPLAY, 4 * LoopConfig.fresh_window)
+    options = {name: {k: np.float32(v) for k, v in RESPONSES[name].options.items()} for name in levers}
+    response = ResponseHyper(np.int32(0), dict.fromkeys(levers, np.float32(1)), options)
+    loop = make_program(
+        world,
+        carrier,
+        lambda run: schedules.build((schedule,), run.schedule_hyper),
+        config,
+        (lambda run: responses.build(levers, [Choice(schedule)], run.schedule_hyper, run.response, supply))
+        if levers
+        else None,
+    )
     fields = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "gamma": 0.97, "tau": 0.01}
     hyper = spec.hyper()._replace(**{k: v for k, v in fields.items() if k in spec.hyper._fields})
     drift = jax.device_get(world.drift("abrupt", 0))
     as_array = lambda tree: jax.tree.map(np.float32, tree)  # noqa: E731
-    rule = as_array(ScheduleHyper(base=0.05, target_entropy=-float(world.action_size), updates=1e5))
-    items = [Run(np.uint32(seed), drift, np.int32(0), rule, as_array(hyper), np.float32(0)) for seed in range(runs)]
+    weights = as_array(ScheduleHyper(base=0.05, target_entropy=-float(world.action_size), updates=1e5))
+    common = (drift, np.int32(0), weights, as_array(hyper), np.float32(0), response if levers else None)
+    items = [Run(np.uint32(seed), *common) for seed in range(runs)]
     executables, data = build_executables(loop, items, devices)
     state = executables.init(data)
     done, work = 0, chunk * case.num_envs if on_policy else chunk
@@ -166,7 +190,7 @@ def _matmul(case: Setting, runs: int, devices: list[Any]) -> Timer:
 def _case(case: Setting, runs: int, rounds: int, rejax: Worker | None) -> dict[str, Any]:
     devices = list(jax.local_devices())
     # Every schedule compiles a program of its own; on other carriers than SAC two show the cost.
-    usable = SCHEDULES if case.carrier == "sac" else SCHEDULES[:2]
+    usable = (*SCHEDULES, *LEVERS) if case.carrier == "sac" else SCHEDULES[:2]
     contestants: dict[str, Timer] = {s: _ours(s, case, runs, devices) for s in usable}
     contestants["matmul_limit"] = _matmul(case, runs, devices)
     if rejax is not None and case.carrier in ("sac", "ppo"):
@@ -174,6 +198,7 @@ def _case(case: Setting, runs: int, rounds: int, rejax: Worker | None) -> dict[s
         contestants["rejax"] = rejax.timer(name, TARGET_SECONDS)
     measured = take_turns(contestants, rounds)
     ratios = {f"schedule_cost_{s}": ratio(measured, "fixed", s) for s in ("aes", "aes_r") if s in usable}
+    ratios |= {f"lever_cost_{s}": ratio(measured, "aes_r", s) for s in LEVERS if s in usable}
     ratios["share_of_matmul_limit"] = ratio(measured, "aes", "matmul_limit")
     if "rejax" in contestants:
         ratios["aes_over_rejax"] = ratio(measured, "aes", "rejax")

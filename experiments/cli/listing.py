@@ -11,7 +11,7 @@ __all__ = ["List", "execute"]
 
 @dataclass
 class List:
-    """Print the tasks, carriers, schedules, responses, controls, proxies, patterns and presets there are."""
+    """Print tasks, simulators, carriers, schedules, responses, controls, proxies, studies, patterns and presets."""
 
 
 def execute(options: List) -> int:
@@ -28,6 +28,7 @@ def execute(options: List) -> int:
     unusable = {kind: _plug_in(kind) for kind in KINDS}
     for title, kind, entries in (
         ("tasks", "task", {name: _about(name) for name in envs.TASKS}),
+        ("simulators", "simulator", _simulators()),
         ("carriers", "carrier", {n: f"{spec.label}; baseline = {spec.baseline}" for n, spec in CARRIERS.items()}),
         ("schedules", "schedule", {"baseline": "the carrier's own weight"} | _summaries(SCHEDULES)),
         ("responses", "response", {f"+{name}": text for name, text in _summaries(RESPONSES).items()}),
@@ -56,6 +57,17 @@ def _section(title: str, lines: dict[str, str]) -> None:
     width = max(map(len, lines))
     for name, text in lines.items():
         print(f"  {name:<{width}}  {text}".rstrip())
+
+
+def _simulators() -> dict[str, str]:
+    """What ``bridge:`` can address; no simulator is asked."""
+    from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX
+
+    return {f"{PREFIX}{name}": f"Isaac Gym's, which {own} follows" for name, own in GYM_TASKS.items()} | {
+        f"{PREFIX}Isaac-...": f"Isaac Lab's: any of its ids, such as {', '.join(LAB_TASKS)}",
+        f"{PREFIX}{NATIVE}TASK": "a task from above on the surface of Isaac Gym, to try the bridge",
+        f"{PREFIX}MODULE:FUNCTION": "what that function of num_envs and seed returns, on the surface of either",
+    }
 
 
 def _about(task: str) -> str:

@@ -32,6 +32,18 @@ def _constants(*weights: str) -> str:
     return ",".join(f"fixed:base={weight}" for weight in weights)
 
 
+def _levers(off_policy: bool) -> str:
+    """What a drift signal may turn, beside constants, true timing and the literature's clocks."""
+    signals = "aes,aes_r,aes_c,oracle"
+    if not off_policy:
+        turned = "fixed+rate,fixed+refresh,aes_r+rate,aes_r+refresh,aes_c+refresh,oracle+refresh"
+        return f"baseline,fixed,{signals},{turned},fixed+reset:strength=0.5," + _constants("0.002", "0.02", "0.05")
+    data = "fixed+window,aes_r+window,aes_c+window,oracle+window,fixed+forget,aes_c+forget,oracle+forget"
+    both = "aes_r+forget+refresh,aes_c+forget+refresh,oracle+forget+refresh"
+    clocks = "fixed+recent,fixed+ere,fixed+reset:strength=0.5"
+    return f"baseline,fixed,{signals},{data},{both},fixed+rate,{clocks}," + _constants("0.02", "0.1", "0.2", "0.5")
+
+
 _NO_CLIP = "lambda_min=0:lambda_max=inf"
 
 # The baseline stands first in each: its steady runs are what returns are normalised by.
@@ -53,6 +65,20 @@ STUDIES: Registry[NamedStudy] = Registry(
         EVERY,
         "baseline," + _constants("0.002", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"),
         "constant weights: the best in hindsight of every pattern",
+        preset="paper",
+    ),
+    responses=NamedStudy(
+        "sac,sql,meow",
+        _levers(off_policy=True),
+        "what a drift signal should turn: entropy, data, parameters, rates; with `--carriers ppo` see responses_ppo",
+        seeds="1:10",
+        preset="paper",
+    ),
+    responses_ppo=NamedStudy(
+        "ppo",
+        _levers(off_policy=False),
+        "the same for PPO, which keeps no data to choose from",
+        seeds="1:10",
         preset="paper",
     ),
     sensitivity_q=NamedStudy(

@@ -180,8 +180,8 @@ def run_level(rng: np.random.Generator, count: int) -> dict[str, Any]:
     out: dict[str, list[Any]] = {}
     for n in RUNS:
         for name, delta in (("", DELTA), ("smallest delta: ", 1.0 / (n + 1))):
-            scale = cal.run_level_scale(ratio[:, :n], delta)[:, None, None]
-            bound = scale * signal
+            scale = cal.run_level_scale(ratio[:, :n], delta)[:, None]
+            bound = cal.run_level_bound(scale, signal)
             found = {"dominance": cal.dominates(drift, bound), "slack": np.median(cal.slack(drift, bound))}
             if not name:
                 found |= {
@@ -189,7 +189,7 @@ def run_level(rng: np.random.Generator, count: int) -> dict[str, Any]:
                     "every round": cal.simultaneous(drift, bound),
                     "at drift": _at_drift(drift, bound),
                     "at drift, window": _at_drift(early, cal.window_maximum(bound, WINDOW)),
-                    "other schedule": other <= scale[..., 0],
+                    "other schedule": other <= scale,
                 }
             for measure, value in found.items():
                 out.setdefault(name + measure, []).append(np.mean(value))
@@ -207,7 +207,7 @@ def price_of_a_floor(rng: np.random.Generator, count: int) -> dict[str, Any]:
         signal[:, 10:40] += 0.3 * 0.7 ** np.arange(30)
         for name, v in (("floor", signal), ("excess", np.maximum(signal / 0.02 / 1.25 - 1.0, 0.0))):
             scale = cal.run_level_scale(cal.run_ratios(drift, v), DELTA)
-            out[name].append(cal.slack(drift, scale * v).mean())
+            out[name].append(cal.slack(drift, cal.run_level_bound(scale, v)).mean())
     return {name: np.array(values) for name, values in out.items()}
 
 
@@ -220,8 +220,8 @@ def announced_drift(rng: np.random.Generator, count: int) -> dict[str, Any]:
     over = np.concatenate([np.zeros((*shape[:2], 20)), alarms[..., :-20]], axis=-1)
     drift = np.minimum(2.0, 0.3 * (alarms - over))
     signal = np.exp(0.3 * rng.standard_normal((*shape[:2], 1))) * (alarm + 1e-3)
-    scale = cal.run_level_scale(cal.run_ratios(drift, signal)[:, : RUNS[1]], DELTA)[:, None, None]
-    drift, bound = drift[:, RUNS[1] :], scale * signal[:, RUNS[1] :]
+    scale = cal.run_level_scale(cal.run_ratios(drift, signal)[:, : RUNS[1]], DELTA)[:, None]
+    drift, bound = drift[:, RUNS[1] :], cal.run_level_bound(scale, signal[:, RUNS[1] :])
     return {
         "uncapped": cal.dominates(drift, bound).mean(),
         "capped": cal.dominates(drift, np.minimum(bound, 2.0)).mean(),

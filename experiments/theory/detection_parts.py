@@ -105,12 +105,17 @@ def no_change(study: TheoryStudy) -> tuple[dict[str, Any], list[Finding]]:
             name: {"mean": float(x.mean()), "left": float((x > 1.0).any(1).mean()), "peak": float(x.max(1).mean())}
             for name, x in over.items()
         }
-    heavy = ("Pareto 1.2", "log-normal 2", "outage", "95 % zeros")
+    heavy, silent = ("Pareto 1.2", "log-normal 2"), ("outage", "95 % zeros")
     found = claim(
         "D-5",
-        "heavy tails, outages and zeros raise AES-R by more than 5 % on average or at their peak, and AES-C not by 1 %",
-        every(*(data[f]["aes_r"]["peak"] > 1.05 and data[f]["aes_c"]["mean"] < 1.01 for f in heavy)),
-        "mean: " + "; ".join(f"{f} {data[f]['aes_r']['mean']:.3f} / {data[f]['aes_c']['mean']:.3f}" for f in heavy),
+        "heavy tails raise AES-R by more than 5 % at their peak, outages and zeros by less on average; AES-C < 1 %",
+        every(
+            *(data[f]["aes_r"]["peak"] > 1.05 for f in heavy),
+            *(data[f]["aes_r"]["mean"] < 1.05 for f in silent),
+            *(data[f]["aes_c"]["mean"] < 1.01 for f in (*heavy, *silent)),
+        ),
+        "mean: "
+        + "; ".join(f"{f} {data[f]['aes_r']['mean']:.3f} / {data[f]['aes_c']['mean']:.3f}" for f in (*heavy, *silent)),
     )
     return data, [found]
 

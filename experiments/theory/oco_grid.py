@@ -12,9 +12,14 @@ from experiments.theory.findings import Finding, TheoryStudy, claim, log_log_slo
 from experiments.theory.oco_methods import METHODS, SCALES, outcomes, stack, tuning
 
 __all__ = [
+    "ENTROPIC",
+    "EQUAL_STEPS",
     "FEW",
     "NO_ENTROPY",
     "RATE_METHODS",
+    "TWINS",
+    "equal_steps",
+    "grid_findings",
     "hindsight",
     "main_grid",
     "measure",
@@ -25,7 +30,9 @@ __all__ = [
 
 RATE_METHODS = ("constant", "constant_plain", "aes", "aes_prior", "aes_m", "ader", "oracle")
 NO_ENTROPY = ("fixed_share", "fixed_share_tuned", "ader", "restart")
-_TWINS = ("aes", "aes_prior", "aes_d", "aes_m", "aes_r")
+TWINS = ("aes", "aes_prior", "aes_d", "aes_m", "aes_r")
+EQUAL_STEPS = (*TWINS, "envelope", "oracle")  # methods whose twin without entropy takes the very same steps
+ENTROPIC = tuple(n for n in METHODS if n != "frozen" and not n.endswith("_plain") and n not in NO_ENTROPY)
 FEW = ("frozen", "constant", "constant_plain", "aes", "aes_prior", "aes_d", "aes_m", "aes_r", "envelope", "ader")
 
 
@@ -71,7 +78,12 @@ def main_grid(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     counts = [0, 1, 4, 16, 64]
     started = time.time()
     regret = measure(switching_groups(study, 10, rounds, counts), list(METHODS))
-    seconds = time.time() - started
+    data = {"switches": counts, "rounds": rounds, "scales": SCALES, "seconds": time.time() - started, "regret": regret}
+    return data, grid_findings(counts, regret)
+
+
+def grid_findings(counts: Sequence[int], regret: dict[str, np.ndarray]) -> list[Finding]:
+    """What the main grid says, from its regret (groups, seeds, scales) by method."""
     tuned, plain = {n: hindsight(r) for n, r in regret.items()}, {n: theory(r) for n, r in regret.items()}
     drifting = range(1, len(counts))  # S >= 1
 
@@ -116,8 +128,7 @@ def main_grid(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     findings.append(
         claim("5.1-4d", "AES-M with four times that kappa loses to it at S = 4", eager.low > 0, show(eager))
     )
-    entropic = [n for n in METHODS if n != "frozen" and not n.endswith("_plain") and n not in NO_ENTROPY]
-    rivals = {n: versus(tuned["constant_plain"], tuned[n]) for n in entropic}
+    rivals = {n: versus(tuned["constant_plain"], tuned[n]) for n in ENTROPIC}
     close = {n: max(x.high for x in xs) for n, xs in rivals.items()}
     findings.append(
         claim(
@@ -128,7 +139,7 @@ def main_grid(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
         )
     )
     exempt = {("aes_m", 1), ("aes_m", 2)}
-    ader = {(n, i): paired(plain["ader"][i], tuned[n][i]) for n in entropic for i in drifting if (n, i) not in exempt}
+    ader = {(n, i): paired(plain["ader"][i], tuned[n][i]) for n in ENTROPIC for i in drifting if (n, i) not in exempt}
     lost = [f"{METHODS[n].label} S={counts[i]} {show(x)}" for (n, i), x in ader.items() if x.high >= 0]
     findings.append(
         claim(
@@ -139,7 +150,7 @@ def main_grid(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
             "not below: " + ("; ".join(lost) or "none"),
         )
     )
-    same = {(n, i): paired(tuned["ader"][i], tuned[n][i]) for n in entropic for i in drifting}
+    same = {(n, i): paired(tuned["ader"][i], tuned[n][i]) for n in ENTROPIC for i in drifting}
     last = max(same, key=lambda key: same[key].high)
     findings.append(
         claim(
@@ -149,18 +160,42 @@ def main_grid(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
             f"closest: {METHODS[last[0]].label} S={counts[last[1]]} {show(same[last])}",
         )
     )
-    better = {(n, i): paired(tuned[f"{n}_plain"][i], tuned[n][i]) for n in _TWINS for i in drifting}
+    better = {(n, i): paired(tuned[f"{n}_plain"][i], tuned[n][i]) for n in TWINS for i in drifting}
     worst = max(better, key=lambda key: better[key].high)
     findings.append(
         claim(
             "E7",
-            "the entropy term is pure cost: leaving it out, steps unchanged, lowers every AES schedule's regret",
+            "leaving the entropy term out lowers every AES schedule's regret, each side at its own best scale",
             better[worst].high < 0,
             f"largest difference: {METHODS[worst[0]].label} S={counts[worst[1]]} {show(better[worst])}",
         )
     )
-    data = {"switches": counts, "rounds": rounds, "scales": SCALES, "seconds": seconds, "regret": regret}
-    return data, findings
+    equal = equal_steps(counts, regret, "theory")
+    by_method = {n: [equal[n, counts[i]] for i in drifting] for n in EQUAL_STEPS}
+    findings.append(
+        claim(
+            "E7b",
+            "and at equal steps, too (theory's tuning, without minus with)",
+            all(x.high < 0 for xs in by_method.values() for x in xs),
+            " / ".join(f"{METHODS[n].label} {listed(xs)}" for n, xs in by_method.items()),
+        )
+    )
+    return findings
+
+
+def equal_steps(counts: Sequence[int], regret: dict[str, np.ndarray], at: str) -> dict[tuple[str, int], Interval]:
+    """(method, switches) -> regret without the entropy term minus with it, both with the same steps.
+
+    The steps are those of the theory's scale (``at="theory"``) or of the scale that is best *with* entropy ("best").
+    The proxy is the true drift, so a schedule gives the same weights with and without the term.
+    """
+    found = {}
+    for name in EQUAL_STEPS:
+        full, twin = regret[name], regret[f"{name}_plain"]
+        for i, count in enumerate(counts):
+            scale = int(np.argmin(np.abs(SCALES - 1.0))) if at == "theory" else int(full[i].mean(0).argmin())
+            found[name, count] = paired(twin[i, :, scale], full[i, :, scale])
+    return found
 
 
 def _named(intervals: dict[str, Interval], names: Sequence[str]) -> str:

@@ -48,7 +48,7 @@ def arms(count: int) -> dict[str, Arm]:
         "aes": Arm(lambda s, n: aes(true, kappa=s, beta=0.0, **WIDE), kappa),
         "aes_prior": Arm(lambda s, n: aes_prior(true, kappa=s, beta=0.0, **WIDE), kappa),
         "aes_d": Arm(lambda s, n: aes_d(true, 0.05 * n, kappa=s, beta=0.0, **WIDE), kappa),
-        "aes_m": Arm(lambda s, n: aes_m(true, levels=12, prior=0.1, kappa=s, beta=0.0, **WIDE), kappa),
+        "aes_m": Arm(lambda s, n: aes_m(true, levels=12, prior=0.1, hold=False, kappa=s, beta=0.0, **WIDE), kappa),
         "aes observed": Arm(lambda s, n: aes(seen, kappa=s, **WIDE), kappa),
         "aes_r observed": Arm(lambda s, n: aes_r(seen, s, n, lambda_max=1e3), weight),
     }

@@ -29,6 +29,8 @@ WHOLE = {
     "theory_softmdp",
     "theory_calibration",
     "theory_detection",
+    "theory_checks",
+    "responses_table",
     "single_file_sac",
     "torch_ppo",
 }

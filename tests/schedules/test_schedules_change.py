@@ -144,7 +144,7 @@ def test_outages_and_sparse_streams_are_not_evidence(ratios):
     sparse = lognormal(8, 4000, seed=2) * (np.random.default_rng(5).random((8, 4000)) < 0.05)
     assert np.all(ratios(np.concatenate([outage, broken, sparse])) == 1.0)
     relative = run(aes_r(value_loss(), 1.0, 4000.0, lambda_max=np.inf), outage)[0]
-    assert relative[:, 2500:2600].max() > 1.5
+    assert relative[:, 2500:2600].max() < 1.05  # nor, by now, does aes_r take the end of an outage for a change
 
 
 def test_a_repeated_value_is_one_observation(ratios):

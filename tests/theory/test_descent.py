@@ -113,6 +113,7 @@ def test_d1_both_telescoped_sums_are_identities(measured, pivot):
 
 
 def test_theorem_s_holds_for_steps_in_any_order_and_without_floor(measured, report):
+    """Proof: docs/proofs/descent.md#theorem-s."""
     x, got = measured
     for kind, name in enumerate(("random", "march", "heaviest arm")):
         of = x.kind == kind
@@ -170,7 +171,10 @@ def test_theorem_s_survives_a_search_for_counterexamples(report):
 
 
 def test_theorem_s_also_holds_for_clipping_and_renormalising(report):
-    """It leaves the truncated simplex a little, but moves the iterate away from no feasible comparator."""
+    """It leaves the truncated simplex a little, but moves the iterate away from no feasible comparator.
+
+    Proof: docs/proofs/descent.md#o7-repaired.
+    """
     arms = 3
     x = draw(arms, 20, seed=3)
     x = x._replace(floor=np.maximum(x.floor, 1e-3))

@@ -109,6 +109,7 @@ def test_e2_lemma_fails_when_the_step_falls():
 
 @pytest.mark.parametrize(("switches", "steps", "least"), [(30, 60, 0.978), (30, 200, 0.992)])
 def test_theorem_s_is_tight_for_a_learner_that_is_walked_to_and_fro(switches, steps, least, report):
+    """Proof: docs/proofs/descent.md#theorem-s."""
     corners = np.array([[0.01, 0.99], [0.99, 0.01]])
     comparator = np.repeat(corners[np.arange(switches + 1) % 2], steps, 0)
     left = np.tile(countdown(steps), switches + 1)
@@ -119,7 +120,10 @@ def test_theorem_s_is_tight_for_a_learner_that_is_walked_to_and_fro(switches, st
 
 @pytest.mark.parametrize("arms", [2, 3, 6])
 def test_d6_leaving_the_entropy_term_out_of_the_regret(arms, report):
-    """f-regret - linearised regularised regret <= lam log K; the sharp constant is W((K-1)/e), Lambert's function."""
+    """f-regret - linearised regularised regret <= lam log K; the sharp constant is W((K-1)/e), Lambert's function.
+
+    Proof: docs/proofs/descent.md#d6.
+    """
     rng = np.random.default_rng([6, arms])
     floor = 10.0 ** rng.uniform(-4, -0.5, (400, 1)) / arms
     x, u = (floor + (1 - arms * floor) * simplex_points(rng, 400, arms) for _ in range(2))

@@ -5,6 +5,7 @@ drifting minimiser. Proxies are the true drift, the true drift with noise on top
 they dominate in their prefix sums only).
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax.schedules import aes, aes_d, aes_prior, fixed, playback
+from aesjax.schedules import aes, aes_d, aes_m, aes_prior, fixed, playback
 from aesjax.theory import bounds, games, learners, oco
 from tests.theory.checks import at_most
 
@@ -108,6 +109,8 @@ def measure(x):
 
     maximal = run(x, as_played(kappa * jnp.sqrt(bounds.maximal_means(proxy))))
     out["M"] = maximal.regret.sum(), bound
+    held = run(x, aes_m(learners.drift_proxy, levels=9, hold=True, kappa=kappa, **FREE))
+    out["M, held bank"] = held.regret.sum(), bounds.prior_bound(arms, x.floor, x.c, x.spread, proxy, relaxing=math.e)
 
     game = dominated(x.game)
     discounted = run(x, aes_d(learners.drift_proxy, x.window, kappa=kappa, **FREE), game=game)
@@ -141,9 +144,10 @@ def measured(request):
         return x, jax.tree.map(np.asarray, measure(x))
 
 
-CLAIMS = ["R", "R, 20 rounds", "R, hindsight", "M", "D", "clipped paper schedule", "D8", "S3 constant"]
+CLAIMS = ["R", "R, 20 rounds", "R, hindsight", "M", "M, held bank", "D", "clipped paper schedule", "D8", "S3 constant"]
 
 
+# Proofs, in docs/proofs/schedules.md: #theorem-r, #theorem-m, #held-bank, #theorem-d, #clipped-bound.
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_regret_stays_below_its_bound(measured, claim, report):
     _, got = measured
@@ -156,7 +160,10 @@ def test_regret_stays_below_its_bound(measured, claim, report):
 
 
 def test_full_simplex_with_a_constant_weight(report):
-    """No truncation: the entropy term alone keeps the iterate inside, and drift costs ``1/lam**2``."""
+    """No truncation: the entropy term alone keeps the iterate inside, and drift costs ``1/lam**2``.
+
+    Proof: docs/proofs/descent.md#result-35.
+    """
     x = draw(3, floorless=True)
     x = jax.tree.map(lambda y: y[np.arange(COUNT) % 3 < 2], x)  # linear losses
 

@@ -23,7 +23,7 @@ def traced(rows, gain=GAIN, updates=LENGTH, **options):
             new = schedule.update(Signals(true_drift=v), old)
             log_s = jnp.log(jnp.maximum(new.inner.smooth / jnp.maximum(new.inner.unit, 1e-38), 1e-38))
             over = log_s - old.inner.log_baseline
-            excess = jnp.where(new.count > 0, jnp.clip(jnp.exp(over) / (1 + MARGIN) - 1, 0.0, E_MAX), 0.0)
+            excess = jnp.where((v > 0) & (v < jnp.inf), jnp.clip(jnp.exp(over) / (1 + MARGIN) - 1, 0.0, E_MAX), 0.0)
             return new, (new.weight, excess, over)
 
         return jax.lax.scan(step, schedule.init(), row)[1]
@@ -32,6 +32,7 @@ def traced(rows, gain=GAIN, updates=LENGTH, **options):
 
 
 def test_1_ratio_does_not_depend_on_the_unit_of_the_reward(report):
+    """Proof: docs/proofs/relative.md#aes_r-1."""
     rows = V[V.max(1) > 0]
     scales = np.repeat([1.0, 2.0**12, 2.0**-12, 1e4, 3e-5], len(rows))[:, None]
     ratio = traced(scales * np.tile(rows, (5, 1)))[0].reshape(5, len(rows), LENGTH)
@@ -45,6 +46,7 @@ def test_1_ratio_does_not_depend_on_the_unit_of_the_reward(report):
 
 
 def test_2_ratio_lies_between_one_and_its_limit_and_is_one_without_excess(report):
+    """Proof: docs/proofs/relative.md#aes_r-2."""
     ratio, excess, _ = traced(V)
     assert ratio.min() >= 1.0
     report("aes_r (2): largest ratio / r_max", ratio.max() / R_MAX)
@@ -55,6 +57,7 @@ def test_2_ratio_lies_between_one_and_its_limit_and_is_one_without_excess(report
 
 
 def test_3_extra_entropy_is_at_most_the_root_of_the_excess(report):
+    """Proof: docs/proofs/relative.md#aes_r-3."""
     rng = np.random.default_rng(0)
     sparse = 1.0 + 20.0 * (rng.random((10, LENGTH)) < 0.01)
     ratio, excess, _ = traced(np.concatenate([V, sparse]))
@@ -64,8 +67,52 @@ def test_3_extra_entropy_is_at_most_the_root_of_the_excess(report):
     assert np.mean(mass[:, -1] > 1) > 0.5
 
 
+def quiet(length, seed=0):
+    """(length,) residuals of a run without drift."""
+    return np.random.default_rng(seed).lognormal(0.0, 0.25, length)
+
+
+def interrupted(length, value, start, rounds):
+    """The same with an outage: ``rounds`` proxies from ``start`` on are ``value``, in the middle of an excess."""
+    v = quiet(length)
+    v[start - 20 : start] *= 4.0
+    v[start : start + rounds] = value
+    return v
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_3_holds_through_outages(value, report):
+    """An update without a valid proxy adds nothing to the excess, so it must not keep the weight raised."""
+    length, start, rounds = 40_000, 8_000, 30_000
+    rows = np.stack([interrupted(length, value, start, rounds), quiet(length)])
+    ratio, excess, _ = traced(rows, updates=float(length))
+    steps = np.arange(1, length + 1)
+    mass = np.cumsum(excess, axis=1)
+    at_most(np.cumsum(ratio - 1, axis=1), 2 * np.sqrt(GAIN * steps * mass), f"aes_r (3), outage of {value}", report)
+    assert ratio[0, start - 1] > 1.2  # it began raised,
+    assert ratio[0, start + rounds - 1] < 1.05  # came down,
+    assert ratio[0, start + rounds :].max() < 1.3  # and the end of the outage is no change
+
+
+def test_2_sparse_proxies_without_drift_leave_the_base(report):
+    """One update in ten or in a hundred has a positive proxy; nothing changes."""
+    rng = np.random.default_rng(2)
+    rows = np.stack([quiet(20_000) * (rng.random(20_000) < share) for share in (0.5, 0.1, 0.01)])
+    ratio = traced(rows, updates=20_000.0)[0]
+    for share, row in zip((0.5, 0.1, 0.01), ratio, strict=True):
+        report(f"aes_r, proxies in {share:g} of the updates: mean ratio", row[5_000:].mean())
+    assert np.all(ratio[:, 5_000:].mean(1) < 1.05)
+    changed = np.where(np.arange(20_000) >= 10_000, 4.0, 1.0) * rows[1]
+    heard = traced(changed[None], updates=20_000.0)[0][0, 10_000:11_000].max()
+    report("aes_r, fourfold proxies in a tenth of the updates: highest ratio", heard)
+    assert heard > 1.25  # a change is still heard, if less: updates without a proxy count as updates without excess
+
+
 def test_4_baseline_follows_slopes_up_to_two_and_no_further(report):
-    """``|d log v / d log t| <= 2`` once the gain 4/t is below its cap (t > 8)."""
+    """``|d log v / d log t| <= 2`` once the gain 4/t is below its cap (t > 8).
+
+    Proof: docs/proofs/relative.md#aes_r-4.
+    """
     t = np.arange(1, 20_001)
     powers = np.array([-1.9, -1.0, -0.5, 0.0, 0.5, 1.0, 1.9, 4.0])
     smooth = (1 + t[None] / 100) ** powers[:, None]
@@ -126,6 +173,7 @@ def looped(gain, echo, shocks, baseline_gain, length=6000):
 
 @pytest.mark.parametrize("baseline_gain", [0.0, 4.0])
 def test_5_loop_through_the_residuals_is_stable_up_to_gain_two_and_bounded_beyond(baseline_gain, report):
+    """Proof: docs/proofs/relative.md#aes_r-5."""
     gain, echo, shock = (x.ravel() for x in np.meshgrid([0.5, 1.0, 2.0, 16.0], [0.2, 0.5, 0.9], [0.5, 3.0, 10.0]))
     before, peak, final = looped(gain, echo, shock, baseline_gain)
     low = gain <= 2

@@ -121,6 +121,7 @@ def test_s8_e5_clipping_costs_linear_terms():
 
 @pytest.mark.parametrize("beta", [0.95, 0.99])
 def test_s9_sum_of_the_ema_is_the_sum_of_the_proxy_minus_what_it_still_holds(beta):
+    """Proof: docs/proofs/schedules.md#s9."""
     beta = float(np.float32(beta))
 
     def step(previous, v):
@@ -157,7 +158,10 @@ def test_e10_smoothing_breaks_pointwise_dominance_and_is_invisible_in_the_weight
 
 
 def test_s10_prefix_dominance_is_enough(report):
-    """Proxies whose mass comes before the drift: below it in most rounds, never behind in the sum."""
+    """Proxies whose mass comes before the drift: below it in most rounds, never behind in the sum.
+
+    Proof: docs/proofs/schedules.md#s10.
+    """
     blocks = V.reshape(len(V), -1, 10)
     at_the_start = (blocks.sum(-1)[..., None] * np.eye(10)[0]).reshape(V.shape)
     largest_first = -np.sort(-V, axis=1)

@@ -129,6 +129,7 @@ def test_m1_fixed_points_move_no_further_than_the_operator_over_one_minus_gamma(
 
 
 def test_m2_drift_of_the_operator_and_of_q(report):
+    """Proof: docs/proofs/soft_mdps.md#m2."""
     assert np.all(gather("operator half range") <= gather("operator V max"))
     report("M2 operator, V max", mdps.tightness(gather("operator drift"), gather("operator V max")))
     report("M2 operator, half range", mdps.tightness(gather("operator drift"), gather("operator half range")))
@@ -159,6 +160,7 @@ def test_m4_largest_values(report):
 
 
 def test_m5_softmax_moves_less_than_the_tanh_of_the_span(report):
+    """Proof: docs/proofs/soft_mdps.md#m5."""
     rng = np.random.default_rng(5)
     q, dq = (rng.normal(size=(20_000, 4)) * 10.0 ** rng.uniform(-3, 2, (20_000, 1)) for _ in range(2))
     mu = 10.0 ** rng.uniform(-2, 0.5, 20_000)
@@ -179,6 +181,7 @@ def test_m5_softmax_moves_less_than_the_tanh_of_the_span(report):
 
 
 def test_m6_drift_of_the_comparator(report):
+    """Proof: docs/proofs/soft_mdps.md#m6."""
     sup = gather(lambda f: f["policy drift"].max(-1))
     tanh, printed = gather("comparator tanh"), gather("comparator")
     assert sup.max() <= 2.0
@@ -225,6 +228,7 @@ def test_e16_calibrated_proxy_is_vacuous_at_usual_sizes(report):
 
 
 def test_m18_last_rounds_optimum_is_nearly_optimal(report):
+    """Proof: docs/proofs/soft_mdps.md#m18."""
     report("M18 statewise", mdps.tightness(gather("lag gap"), gather("lag bound")))
     report("M18 regret", mdps.tightness(gather("lag regret"), gather("lag total")))
     small = np.array([1e-3, -1e-3])
@@ -249,6 +253,7 @@ def test_e19_lag_one_regret_falls_as_the_drift_slows(report):
 
 
 def test_m19_changing_the_temperature_moves_the_comparator(report):
+    """Proof: docs/proofs/soft_mdps.md#m19."""
     report("M19", mdps.tightness(gather("heat"), gather("heat bound")))
     mdp = mdps.one_state([1.0, 0.0], 0.9, 0.1)
     cold, warm = (np.exp(solve(mdp._replace(temperature=np.asarray(mu))).log_policy) for mu in (0.2, 0.4))

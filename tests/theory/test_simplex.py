@@ -167,23 +167,26 @@ def test_o7_clipping_and_renormalising_leaves_the_truncated_simplex():
 
 @pytest.mark.parametrize("size", SIZES)
 def test_o7_clipping_costs_a_feasible_comparator_nothing(size, report):
-    """log(1 + K floor) is needed for vertices of the full simplex only: there is no cost inside the truncated one."""
+    """log(1 + (K-1) floor) is needed for vertices of the full simplex only: there is no cost inside the truncated one.
+
+    Proof: docs/proofs/descent.md#o7-repaired.
+    """
     floors, inside, x = cloud(size)
     x[:100] = floors[:100, None] * (1 - 10.0 ** np.random.default_rng(size).uniform(-6, -1, (100, 1)))
     x[:100, 0] = 1 - x[:100, 1:].sum(-1)  # just below the floor
     clipped = np.asarray(jax.jit(simplex.clip_and_renormalise)(x, floors[:, None]))
     log_before, log_after = np.log(x), np.log(clipped)
-    most = np.log1p(size * floors)
+    most = np.log1p((size - 1) * floors)
     for name, u, limit in (
         ("inside", inside, 0.0),
         ("corner inside", np.stack([vertices(size, f)[0] for f in floors]), 0.0),
         ("vertex outside", np.tile(np.eye(size)[0], (300, 1)), 1.0),
     ):
         ratio = np.asarray(CROSS(u, log_after) - CROSS(u, log_before)) / most
-        report(f"O7 repaired, {name}: cost / log(1 + K floor)", ratio.max())
+        report(f"O7 repaired, {name}: cost / log(1 + (K-1) floor)", ratio.max())
         assert np.all(ratio <= limit + 1e-9)
     assert ratio.max() > 0.4
-    assert np.all(clipped.min(-1) * (1 + size * floors) >= floors * (1 - 1e-12))
+    assert np.all(clipped.min(-1) * (1 + (size - 1) * floors) >= floors * (1 - 1e-12))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -205,6 +208,7 @@ def test_o8_fixed_share_costs_little_and_keeps_a_share(size, report):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("truncated", [True, False])
 def test_o9_one_step_inequality_in_both_norms(size, truncated, report):
+    """Proof: docs/proofs/descent.md#o9."""
     rng = np.random.default_rng([9, size])
     floors, x, raw = cloud(size)
     u = cloud(size, seed=1)[2]
@@ -268,6 +272,7 @@ def test_o10_self_consistent_scale_may_overshoot_but_stays_below_two():
 
 @pytest.mark.parametrize("size", SIZES)
 def test_o11_entropy_term_bounds_the_log_range_without_truncation(size, report):
+    """Proof: docs/proofs/descent.md#o11."""
     rng = np.random.default_rng([11, size])
     count, rounds = 200, 200
     losses = rng.integers(0, 2, (count, rounds, size)) * 1.0

@@ -170,6 +170,7 @@ def test_m9_surrogate_gap_is_a_divergence(name, report):
 
 @pytest.mark.parametrize("name", ["full", "sparse"])
 def test_m10_on_policy_identity_is_exact(name, report):
+    """Proof: docs/proofs/soft_mdps.md#m10."""
     found = gather(lambda f: f[name]["regret"])
     assert found.min() >= 0.0
     assert found.max() > 1.0

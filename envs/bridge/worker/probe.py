@@ -113,7 +113,7 @@ def report(simulation, steps):
         ("S4_fall", lambda: falls(simulation)),
         ("S5_decay", lambda: decays(simulation, torch)),
         ("S6_seconds", lambda: cost(simulation)),
-        ("S7_damping_disturbs_state", simulation.drift.disturbs),
+        ("S7_damping_disturbs_state", simulation.disturbs),
     )
     for name, question in questions:
         try:

@@ -16,6 +16,7 @@ import traceback
 
 PROTOCOL = 1
 GYM_PYTHONS = ((3, 6), (3, 8))  # that its binaries load in
+FIELDS = ("obs", "reward", "terminated", "truncated", "valid", "live", "final")
 GYM_TASKS = ("AllegroHand", "Ant", "Anymal", "FrankaCabinet", "Humanoid", "Ingenuity")
 
 
@@ -176,11 +177,11 @@ class Server:
             raise Refused("ProtocolVersionError", "step %d follows step %d" % (sequence, self.sequence))
         arrays = self.slots[slot]
         rows = self.simulation.step(arrays["actions"].to(self.simulation.device, copy=True))
-        for name, value in zip(("obs", "reward", "terminated", "truncated", "valid", "live"), rows):
+        for name, value in zip(FIELDS, rows):
             if tuple(value.shape) != tuple(arrays[name].shape):
                 text = "%s must have shape %s; got %s" % (name, tuple(arrays[name].shape), tuple(value.shape))
                 raise Refused("ShapeMismatchError", text)
-            if name in ("obs", "reward") and value.dtype != arrays[name].dtype:
+            if name in ("obs", "reward", "final") and value.dtype != arrays[name].dtype:
                 text = "%s must be float32, as there is no silent cast; got %s" % (name, str(value.dtype)[6:])
                 raise Refused("DtypeError", text)
             arrays[name].copy_(value)  # waits for the device

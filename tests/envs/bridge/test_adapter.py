@@ -208,3 +208,25 @@ def test_isaac_labs_surface_loses_the_last_observation_and_says_so():
     assert not bool(rows.stored.any())
     np.testing.assert_array_equal(rows.next_obs, obs)  # where the step began
     assert not np.array_equal(rows.obs, obs)
+
+
+def test_isaac_labs_last_observation_is_read_before_the_reset_where_that_is_asked_for():
+    env = SimEnv(InProcess(TorchLabTask(ANT, N), final=True), debug=True)
+    plain = SimEnv(InProcess(TorchLabTask(ANT, N)))
+    np.testing.assert_array_equal(env.reset(seed=0), plain.reset(seed=0))
+    task = env.simulation.simulation.env
+    for t in range(2 * LIMIT + 3):
+        rows, without = (each.step(actions(t, 8)) for each in (env, plain))
+        for name in set(rows._fields) - {"next_obs", "stored"}:
+            np.testing.assert_array_equal(getattr(rows, name), getattr(without, name), err_msg=name)
+        ended = (t + 1) % LIMIT == 0
+        assert bool(rows.truncated.all()) is ended
+        assert bool(rows.stored.all())
+        if ended:
+            np.testing.assert_array_equal(rows.next_obs[:, -8:], jnp.clip(actions(t, 8), -1.0, 1.0))  # of this step
+            assert not bool(rows.obs[:, -8:].any())  # of no step
+            copies, seen = env.simulation.simulation._last
+            np.testing.assert_array_equal(rows.next_obs[np.asarray(copies)], seen)
+        else:
+            np.testing.assert_array_equal(rows.next_obs, rows.obs)
+    assert task._get_observations()["policy"].shape == (N, 60)

@@ -21,6 +21,7 @@ from envs.bridge.host import InProcess  # noqa: E402
 
 N = 4
 HERE = "tests.envs.bridge."
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -35,12 +36,13 @@ def opened(factory, **options):
 
 
 @pytest.mark.parametrize(
-    ("factory", "build", "steps"),
-    [("common:short_ant", short_ant, 60), pytest.param("common:short_ant", short_ant, 1000, marks=pytest.mark.slow),
-     pytest.param("common:short_lab", short_lab, 60, marks=pytest.mark.slow)],
+    ("factory", "build", "steps", "final"),
+    [("common:short_ant", short_ant, 60, False), pytest.param("common:short_ant", short_ant, 1000, False, marks=SLOW),
+     pytest.param("common:short_lab", short_lab, 60, False, marks=SLOW),
+     pytest.param("common:short_lab", short_lab, 60, True, marks=SLOW)],
 )  # fmt: skip
-def test_a_worker_gives_the_numbers_of_the_same_simulation_in_this_process(factory, build, steps):
-    worker, here = opened(factory), InProcess(build(N, 0))
+def test_a_worker_gives_the_numbers_of_the_same_simulation_in_this_process(factory, build, steps, final):
+    worker, here = opened(factory, simulation={"final": final}), InProcess(build(N, 0), final=final)
     here.drift({"gravity": 0.9, "joint_damping": 1.2})
     assert worker.about | {"actors": 0} == here.about | {"actors": 0}
     for ours, theirs in zip(worker.restart(5), here.restart(5), strict=True):
@@ -49,6 +51,7 @@ def test_a_worker_gives_the_numbers_of_the_same_simulation_in_this_process(facto
     for _ in range(steps):
         actions = random.uniform(-1, 1, (N, 8)).astype(np.float32)
         rows, expected = worker.step(actions), here.step(actions)
+        assert (rows.final is None) is not final
         for ours, theirs in zip(rows, expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
         if before is not None:  # two slots: what the step before handed out still stands

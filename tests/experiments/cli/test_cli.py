@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import envs
+from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
 from experiments.study.config import config_from_json, make_config, parse_seeds
 
@@ -140,6 +141,8 @@ def test_list_prints_every_registered_name(capsys):
     for registry in (envs.TASKS, envs.PATTERNS, SCHEDULES, PROXIES, CARRIERS):
         for name in registry:
             assert f"  {name}" in text
+    assert all(f"  bridge:{name} " in text for name in GYM_TASKS)
+    assert all(name in text for name in LAB_TASKS)
 
 
 def test_a_reader_that_stops_early_ends_the_list_quietly():

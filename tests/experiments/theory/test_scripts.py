@@ -29,7 +29,9 @@ def test_a_script_leaves_its_findings_numbers_and_figures(script, findings, figu
     assert all(figure.stat().st_size > 10_000 for figure in drawn)
 
 
-@pytest.mark.parametrize("script", ["theory_oco", "theory_softmdp", "theory_calibration", "theory_detection"])
+@pytest.mark.parametrize(
+    "script", ["theory_oco", "theory_softmdp", "theory_calibration", "theory_detection", "theory_checks"]
+)
 def test_a_script_refuses_a_full_folder_in_one_sentence(script, tmp_path):
     (tmp_path / "old").write_text("results")
     command = [sys.executable, f"experiments/{script}.py", "--out", str(tmp_path)]

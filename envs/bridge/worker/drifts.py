@@ -1,0 +1,191 @@
+"""What drifts in a running simulator: gravity and joint damping as factors of what it had when it started.
+
+For Python 3.7 and later, with NumPy and PyTorch.
+"""
+
+import sys
+
+import numpy as np
+import torch
+
+QUANTUM = 0.005  # joint damping is set again when its factor has moved by more than this
+READ_BACK = 1e-4  # relative error of what a simulator says it has
+DISTURBED, LOST = 1e-5, 1e-3  # largest change of the state that is left alone, and that writing it back may leave
+NOISE = 10.0  # a change counts as one where it is so many times what two equal steps differ by
+
+
+class Fault(Exception):
+    """A failure that the other side raises as its class `kind`."""
+
+    def __init__(self, kind, text):
+        Exception.__init__(self, text)
+        self.kind = kind
+
+
+def _gymtorch(name, value):
+    module = sys.modules.get("isaacgym.gymtorch")
+    return value if module is None else getattr(module, name)(value)
+
+
+class GymDrift:
+    """Gravity and joint damping of one simulation as factors of what was read when it started."""
+
+    def __init__(self, env, mode="immediate", quantum=QUANTUM):
+        if mode not in ("immediate", "on_reset"):
+            raise Fault("SimBridgeError", "damping mode must be immediate or on_reset; got '%s'" % mode)
+        self.gym, self.sim, self.envs, self.mode, self.quantum = env.gym, env.sim, env.envs, mode, quantum
+        gravity = self.gym.get_sim_params(self.sim).gravity
+        self.gravity = (gravity.x, gravity.y, gravity.z)
+        self.actors = []  # (name, nominal properties, a handle for every copy)
+        first = self.envs[0]
+        for i in range(self.gym.get_actor_count(first)):
+            handle = self.gym.get_actor_handle(first, i)
+            if self.gym.get_actor_dof_count(first, handle) > 0:
+                nominal = self.gym.get_actor_dof_properties(first, handle).copy()
+                handles = [self.gym.get_actor_handle(e, i) for e in self.envs]
+                self.actors.append((self.gym.get_actor_name(first, handle), nominal, handles))
+        largest = max([float(np.abs(a[1]["damping"]).max()) for a in self.actors] or [0.0])
+        self.nominal = {"gravity": self.gravity[2], "joint_damping": largest}
+        self.scale = {"gravity": 1.0, "joint_damping": 1.0}
+        self.applied = np.ones(len(self.envs))  # factor of the damping in each copy
+
+    def apply(self, values, resetting):
+        """Put factors in force; `resetting` (N,) bool, the copies that begin an episode with the next step."""
+        if np.ndim(values["gravity"]) or np.ndim(values["joint_damping"]):
+            text = "factors differ between the copies (%s), but gravity is the scene's; allowed: one number each"
+            raise Fault("DriftNotSupportedError", text % values)
+        if values["gravity"] != self.scale["gravity"]:
+            self._set_gravity(values["gravity"])
+        wanted = values["joint_damping"]
+        due = np.abs(self.applied - wanted) > self.quantum
+        if self.mode == "on_reset":
+            due &= resetting
+        if self.nominal["joint_damping"] and due.any():
+            self._guarded(lambda: self._set_damping(wanted, np.flatnonzero(due)))
+            self.scale["joint_damping"] = wanted
+        return dict(self.scale)
+
+    def _set_gravity(self, scale):
+        params = self.gym.get_sim_params(self.sim)
+        wanted = [scale * g for g in self.gravity]
+        params.gravity = type(params.gravity)(*wanted)
+        self.gym.set_sim_params(self.sim, params)
+        got = self.gym.get_sim_params(self.sim).gravity
+        for want, have in zip(wanted, (got.x, got.y, got.z)):
+            _check_read_back("gravity", want, have)
+        self.scale["gravity"] = scale
+
+    def _set_damping(self, scale, copies):
+        for _, nominal, handles in self.actors:
+            props = nominal.copy()
+            props["damping"] = scale * nominal["damping"]
+            for i in copies:
+                self.gym.set_actor_dof_properties(self.envs[i], handles[i], props)
+            got = self.gym.get_actor_dof_properties(self.envs[copies[0]], handles[copies[0]])["damping"]
+            for want, have in zip(props["damping"], got):
+                _check_read_back("joint_damping", want, have)
+        self.applied[copies] = scale
+
+    def state(self):
+        """Root and joint states, as they are now."""
+        self.gym.refresh_actor_root_state_tensor(self.sim)
+        self.gym.refresh_dof_state_tensor(self.sim)
+        root = self.gym.acquire_actor_root_state_tensor(self.sim)
+        joints = self.gym.acquire_dof_state_tensor(self.sim)
+        return [_gymtorch("wrap_tensor", t).clone() for t in (root, joints)]
+
+    def _write(self, state):
+        self.gym.set_actor_root_state_tensor(self.sim, _gymtorch("unwrap_tensor", state[0]))
+        self.gym.set_dof_state_tensor(self.sim, _gymtorch("unwrap_tensor", state[1]))
+
+    def _guarded(self, change):
+        before = self.state()
+        change()
+        if _gap(before, self.state()) > DISTURBED:
+            self._write(before)
+            left = _gap(before, self.state())
+            if not left <= LOST:
+                names = ", ".join(actor[0] for actor in self.actors)
+                text = "setting the joint damping of %s moved the state, by %g after it was written back; allowed: %g. "
+                raise Fault("StateDisturbedError", (text + "Use mode on_reset") % (names, left, LOST))
+
+    def disturbs(self, step):
+        """Whether setting the damping moves the state, at once or in the step that follows.
+
+        `step` makes one without action and returns which copies (N,) go on. Steps begin in the same state and are
+        compared with one before which nothing was set, as far as that can be repeated: the damping is set to what it
+        is, and to one per cent less and more, whose own effects are opposite where a disturbance is the same.
+        """
+        if not self.nominal["joint_damping"]:
+            return False
+        everyone, start, going = np.arange(len(self.envs)), self.state(), []
+
+        def stepped(scale):
+            self._write(start)
+            if scale is not None:
+                self._set_damping(scale, everyone)
+            going.append(step())
+            return [part.reshape(len(everyone), part.numel() // len(everyone)) for part in self.state()]
+
+        self._set_damping(1.0, everyone)
+        at_once = _gap(start, self.state())
+        control, again, same, less, more = [stepped(scale) for scale in (None, None, 1.0, 0.99, 1.01)]
+        self._set_damping(1.0, everyone)
+        on = torch.stack(going).all(dim=0)
+
+        def apart(state):
+            return _gap([part[on] for part in state], [part[on] for part in control])
+
+        noise = NOISE * apart(again)
+        effect = _gap([part[on] for part in less], [part[on] for part in more])
+        between = apart([(a + b) / 2.0 for a, b in zip(less, more)])
+        return bool(at_once > DISTURBED or apart(same) > max(DISTURBED, noise) or between > max(LOST, noise, effect))
+
+
+def _gap(before, after):
+    return max([float((a - b).abs().max()) for a, b in zip(before, after) if a.numel()] or [0.0])
+
+
+def _check_read_back(channel, wanted, got):
+    if not abs(wanted - got) <= READ_BACK * max(abs(wanted), 1e-9):
+        text = "%s was set to %g and reads back as %g; allowed: a relative difference of %g"
+        raise Fault("DriftNotAppliedError", text % (channel, wanted, got, READ_BACK))
+
+
+class LabDrift:
+    """The same for Isaac Lab: joints by a method of each articulation, and its explicit actuators as well."""
+
+    def __init__(self, env):
+        self.sim, self.assets = env.sim, dict(env.scene.articulations)
+        self.gravity = tuple(float(g) for g in env.sim.cfg.gravity)
+        self.damping = {name: a.data.default_joint_damping.clone() for name, a in self.assets.items()}
+        self.actuators = {}
+        for asset in self.assets.values():
+            for actuator in asset.actuators.values():
+                self.actuators[id(actuator)] = (actuator, actuator.damping.clone())
+        nominal = list(self.damping.values()) + [pair[1] for pair in self.actuators.values()]
+        largest = max([float(d.abs().max()) for d in nominal if d.numel()] or [0.0])
+        self.nominal = {"gravity": self.gravity[2], "joint_damping": largest}
+        self.scale = {"gravity": 1.0, "joint_damping": 1.0}
+
+    def apply(self, values, resetting):
+        """As `GymDrift.apply`; everything is set at once."""
+        if values["gravity"] != self.scale["gravity"]:
+            wanted = [values["gravity"] * g for g in self.gravity]
+            carb = sys.modules.get("carb")
+            view = self.sim.physics_sim_view
+            view.set_gravity(wanted if carb is None else carb.Float3(*wanted))
+            for want, have in zip(wanted, list(view.get_gravity())):
+                _check_read_back("gravity", want, have)
+            self.scale["gravity"] = values["gravity"]
+        scale = values["joint_damping"]
+        if scale != self.scale["joint_damping"]:
+            for actuator, nominal in self.actuators.values():
+                if "Net" in type(actuator).__name__:
+                    text = "joint_damping: the learned actuator %s has no damping to scale; nominal %g"
+                    raise Fault("DriftNotSupportedError", text % (type(actuator).__name__, float(nominal.abs().max())))
+                actuator.damping = scale * nominal
+            for name, asset in self.assets.items():
+                asset.write_joint_damping_to_sim(scale * self.damping[name])
+            self.scale["joint_damping"] = scale
+        return dict(self.scale)

@@ -1,0 +1,59 @@
+"""What a drift signal should turn: schedules, responses and their controls under every drift, with paired contrasts.
+
+Usage: python experiments/responses_table.py --out DIR [--carrier sac] [--schedules ...] [any option of `aesjax run`]
+Trains DIR/methods, then DIR/controls from its record, and writes DIR/answers.md and DIR/answers.json. With --resume
+both studies go on where they stopped; a finished one is not trained again.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from aesjax.lab import store
+from experiments.cli import main
+from experiments.cli.errors import DIVERGED, DONE
+
+#: Whose timing and level are put to the test.
+PLAYED = {
+    "ppo": ("aes", "aes_r", "aes_c", "aes_c+refresh"),
+    "": ("aes", "aes_r", "aes_r+window", "aes_c+window", "aes_c+forget+refresh"),
+}
+
+
+def run_all(argv: list[str]) -> int:
+    """Train what is not finished, then answer; a study that could not run ends it with its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder for both studies and the answers")
+    parser.add_argument("--carrier", default="sac", help="one carrier (default sac)")
+    parser.add_argument("--schedules", help="methods to train; by default those of the study `responses`")
+    parser.add_argument("--played", help="methods whose timing and level controls test, comma-separated")
+    parser.add_argument("--resume", action="store_true", help="go on where an earlier call stopped")
+    arguments, rest = parser.parse_known_args(argv)
+    carrier, out = arguments.carrier, arguments.out
+    methods, controls = out / "methods", out / "controls"
+    played = arguments.played.split(",") if arguments.played else PLAYED.get(carrier, PLAYED[""])
+    own = ["--schedules", arguments.schedules] if arguments.schedules else []
+    study = "responses_ppo" if carrier == "ppo" else "responses"
+    entries = ",".join(f"{control}:of={of}" for control in ("constant_at_mean", "permuted") for of in played)
+    common = ["--study", study, "--carriers", carrier, *rest]
+    for folder, more in ((methods, own), (controls, ["--schedules", entries, "--controls-from", str(methods)])):
+        if (folder / store.MANIFEST).exists():
+            continue
+        again = ["--resume"] if arguments.resume and folder.exists() else []
+        code = main(["run", *common, *more, "--out", str(folder), *again])
+        if code not in (DONE, DIVERGED):
+            return code
+    from experiments.analysis.questions import answer, markdown, plain
+
+    answers = answer([methods, controls], carrier)
+    chosen = [f"--schedules {arguments.schedules}"] if arguments.schedules else []
+    chosen += [f"--played {arguments.played}"] if arguments.played else []
+    command = [" ".join(["python experiments/responses_table.py --out DIR --carrier", carrier, *chosen, *rest])]
+    store.write_text(out / "answers.md", markdown(answers, command))
+    store.write_json(out / "answers.json", plain(answers, command))
+    print(f"answers: {out / 'answers.md'}")
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(run_all(sys.argv[1:]))
