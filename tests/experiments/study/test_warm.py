@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+from collections import Counter
 
 import jax
 import numpy as np
@@ -52,10 +53,20 @@ def trained(tmp_path_factory):
     return directory
 
 
+COMPILED = Counter()  # by the study of the fixture `begun`
+
+
 @pytest.fixture(scope="module")
 def begun(trained):
     directory = trained.parent / "begun"
+
+    def listen(event, duration, **about):
+        if event == "/jax/core/compile/backend_compile_duration":
+            COMPILED[str(about.get("fun_name"))] += 1
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
     train(claim(arms(trained), directory, resume=False), quiet=True)
+    jax.monitoring.unregister_event_duration_listener(listen)
     return directory
 
 
@@ -118,6 +129,11 @@ def test_all_arms_of_a_seed_begin_alike_and_only_tuning_knows_the_weight_it_ende
     np.testing.assert_allclose(sorted(weights["PPO+auto"]), last, rtol=1e-6)
     assert weights["PPO+auto[auto_initial=0.5]"] == {0.5}
     assert weights["PPO"] == weights["PPO+AES-R"] == {np.float32(0.01)}
+
+
+def test_all_arms_are_one_program(begun):
+    assert [count for name, count in COMPILED.items() if "chunk" in name] == [1]
+    assert [count for name, count in COMPILED.items() if "evaluate" in name] == [1]
 
 
 def test_config_and_manifest_say_what_was_loaded(trained, begun):
