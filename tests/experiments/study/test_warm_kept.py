@@ -1,0 +1,38 @@
+"""The agents kept beside the code fit the preset that they are for, and are what their record says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aesjax.lab import store
+from experiments.study.build import build_part
+from experiments.study.config import make_config
+from experiments.study.warm import nature_of, read, warm_of
+
+KEPT = sorted(Path(__file__).resolve().parents[3].glob("experiments/warm/*/warm.json"))
+
+
+def test_there_are_some():
+    assert [path.parent.name for path in KEPT] == ["halfcheetah"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.parent.name)
+def test_kept_agents_begin_a_study_of_their_task(path):
+    for carrier in store.read_json(path)["carriers"]:
+        config = make_config(
+            task=path.parent.name,
+            carriers=carrier,
+            schedules="baseline,fixed",
+            patterns="abrupt",
+            seeds="1:2",
+            preset="mujoco-warm",
+            warm_start=path.parent,
+        )
+        agents = read(path.parent, carrier)
+        assert agents.nature == nature_of(config, carrier)
+        assert all(run["return_mean"] > 4000 for run in agents.runs)
+        assert all(np.isfinite(leaf).all() for leaf in agents.leaves.values())
+        warm = warm_of(config, build_part(config, carrier))
+        assert [told["seed"] for told in warm.told] == [1, 2]
