@@ -155,7 +155,7 @@ def test_final_agents_are_found_by_their_labels_whatever_the_waves_were(trained,
 
     for wave, members in enumerate(([5, 2, *range(6, runs)], [0, 1, 3, 4])):
         state = SimpleNamespace(agent=agents([*members, members[0]]))  # with padding
-        snapshots.save_agents(tmp_path, trained.config, "ppo", wave, [part.labels[i] for i in members], state)
+        snapshots.save_agents(tmp_path, trained.config, "ppo", False, wave, [part.labels[i] for i in members], state)
     for run in (0, 2, 5):
         found = snapshots.load_agent(tmp_path, trained.config, part, run)
         assert found.step == STEPS
