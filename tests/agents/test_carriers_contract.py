@@ -45,7 +45,8 @@ def trained(request):
     carrier = toy_carrier(name, world)
     choices = choices_of(name)
     off_policy = not isinstance(carrier, OnPolicyCarrier)
-    config = LoopConfig(4, 40, 8, 200, fresh_window=32, coupling=True, fresh=off_policy, refresh=True, plasticity=True)
+    every = {"coupling": True, "refresh": True, "recycle": True, "plasticity": True}
+    config = LoopConfig(4, 40, 8, 200, fresh_window=32, fresh=off_policy, **every)
     usable, supply = responses_of(name), Supply(36, 4, 200, 16) if off_policy else Supply()
     loop = make_program(
         world,
@@ -61,7 +62,9 @@ def trained(request):
         hyper = floats(CARRIERS[name].hyper())
         drift = world.drift("abrupt", 1)
         on = {r: float(r == response) for r in usable}
-        data = floats(ResponseHyper(0, on, {r: dict(RESPONSES[r].options) for r in usable}))
+        options = {r: dict(RESPONSES[r].options) for r in usable}
+        options["redo"] = {"dormant": 1.0, "cycle": 8.0}  # within these few updates, units below their layer's mean
+        data = floats(ResponseHyper(0, on, options))
         return Run(jnp.uint32(1), drift, jnp.int32(index), floats(rule), hyper, jnp.float32(coupling), data)
 
     runs = [run(i, rule) for i in range(len(choices))]
