@@ -1,11 +1,12 @@
 """Checkpoints of a sweep: the whole state of a wave and the rows so far, written whole or not at all.
 
-Each checkpoint is a folder with the state (orbax), the rows (Parquet) and a list of every file's SHA-256, moved to its
-final name in one rename. A reader trusts a checkpoint only if the list is there, matches, and names the same study.
+Each checkpoint is a folder with the state (orbax), the rows (Parquet) and a seal: the SHA-256 of every file, what the
+checkpoint says of itself, and the SHA-256 of all that. It is moved to its final name in one rename. A reader trusts a
+checkpoint only if everything in it agrees with the seal, with the folder's name and with the study that asks.
 """
 
-import hashlib
 import json
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -14,13 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
+from aesjax.lab import store
+
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["CheckpointError", "Saved", "load_newest", "save"]
+__all__ = ["CheckpointError", "Saved", "check", "load_newest", "newest_rows", "save"]
 
 SEAL = "seal.json"
 KEEP = 2
+PARTIAL = "partial-"
 
 
 class CheckpointError(ValueError):
@@ -39,7 +43,17 @@ class Saved(NamedTuple):
 
 def _digests(folder: Path) -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {str(path.relative_to(folder)): store.sha256(path) for path in files}
+
+
+def _digest(seal: dict[str, Any]) -> str:
+    """The SHA-256 of everything else that a seal says."""
+    rest = {name: value for name, value in seal.items() if name != "digest"}
+    return store.sha256_of(json.dumps(rest, sort_keys=True).encode())
+
+
+def _name(wave: int, chunk: int) -> str:
+    return f"{wave:03d}{chunk:07d}"
 
 
 def _folders(directory: Path) -> list[Path]:
@@ -55,40 +69,93 @@ def save(directory: Path, study: str, wave: int, chunk: int, state: Any, rows: "
     Args:
       study: fingerprint of the study's configuration; a checkpoint of another study is refused when loading.
       state: pytree of arrays; fetched to the host here.
-    """
-    import orbax.checkpoint as ocp
 
-    directory.mkdir(parents=True, exist_ok=True)
-    name = f"{wave:03d}{chunk:07d}"
-    partial = directory / f"partial-{name}"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    with ocp.PyTreeCheckpointer() as writer:
-        writer.save(partial.absolute() / "state", jax.tree.map(np.asarray, jax.device_get(state)))
-    rows.write_parquet(partial / "rows.parquet")
-    seal = {"study": study, "wave": wave, "chunk": chunk, "files": _digests(partial)}
-    (partial / SEAL).write_text(json.dumps(seal))
-    final = directory / name
-    shutil.rmtree(final, ignore_errors=True)
-    os.rename(partial, final)
+    Raises:
+      Unwritable: it cannot be written; those before it are unchanged and nothing of it is left.
+    """
+    name = _name(wave, chunk)
+    partial = directory / f"{PARTIAL}{name}"
+    host = jax.tree.map(np.asarray, jax.device_get(state))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        _write_state(partial.absolute() / "state", host)
+        store.write_rows(partial / "rows.parquet", rows)
+        seal = {"study": study, "wave": wave, "chunk": chunk, "rows": rows.height, "files": _digests(partial)}
+        store.write_text(partial / SEAL, json.dumps({**seal, "digest": _digest(seal)}))
+        final = directory / name
+        shutil.rmtree(final, ignore_errors=True)
+        os.rename(partial, final)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        words = str(error) if isinstance(error, store.Unwritable) else store.reason(error)
+        raise store.Unwritable(f"checkpoint {directory / name} cannot be written: {words}") from None
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     for old in _folders(directory)[KEEP:]:
         shutil.rmtree(old, ignore_errors=True)
-    for leftover in directory.glob("partial-*"):
+    for leftover in directory.glob(f"{PARTIAL}*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _fault(folder: Path, study: str) -> str | None:
-    """Why this checkpoint cannot be trusted, or None."""
+def _write_state(path: Path, state: Any) -> None:
+    """Write the state with orbax, whose errors of a full disk are of many classes."""
+    import orbax.checkpoint as ocp
+
+    told = logging.getLogger("absl")  # says at length what is said in one sentence above
+    level = told.level
+    told.setLevel(logging.CRITICAL)
     try:
-        seal = json.loads((folder / SEAL).read_text())
-        files, owner = seal["files"], seal["study"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return "its list of files is missing or unreadable"
+        with ocp.PyTreeCheckpointer() as writer:
+            writer.save(path, state)
+    except OSError:
+        raise
+    except (ValueError, RuntimeError) as error:
+        raise OSError(f"{type(error).__name__}: {store.reason(error)}") from None
+    finally:
+        told.setLevel(level)
+
+
+def _sealed(folder: Path, study: str) -> dict[str, Any] | str:
+    """The seal of a checkpoint that can be trusted; of another one the reason why it cannot."""
+    try:
+        seal = json.loads((folder / SEAL).read_bytes())
+        files, owner, told = seal["files"], seal["study"], seal["digest"]
+        wave, chunk, height = seal["wave"], seal["chunk"], seal["rows"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "its seal is missing or unreadable"
+    if told != _digest(seal) or not isinstance(files, dict) or not all(type(n) is int for n in (wave, chunk, height)):
+        return "its seal was changed or damaged"
+    if folder.name != _name(wave, chunk):
+        return f"its seal is that of checkpoint {_name(wave, chunk)}"
     if owner != study:
         return "it belongs to a study with another configuration"
-    found = _digests(folder)
+    try:
+        found = _digests(folder)
+    except OSError as error:
+        return f"it cannot be read: {store.reason(error)}"
     wrong = sorted(name for name in files.keys() | found.keys() if files.get(name) != found.get(name))
-    return f"file {wrong[0]} is missing, truncated or changed" if wrong else None
+    return f"file {wrong[0]} is missing, truncated or changed" if wrong else seal
+
+
+def check(directory: Path, study: str) -> list[str]:
+    """One phrase for every checkpoint in ``directory`` that cannot be trusted.
+
+    Raises:
+      CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
+    """
+    folders = _folders(directory)
+    notes = [(folder, _sealed(folder, study)) for folder in folders]
+    faults = [_passed_over(folder, note) for folder, note in notes if isinstance(note, str)]
+    if faults and len(faults) == len(folders):
+        raise CheckpointError(f"no usable checkpoint in {directory}: " + "; ".join(faults))
+    return faults
+
+
+def _passed_over(folder: Path, fault: str) -> str:
+    return f"checkpoint {folder.name} was not used: {fault}"
 
 
 def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
@@ -100,19 +167,39 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
     Raises:
       CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
     """
-    import orbax.checkpoint as ocp
-    import polars as pl
-
     notes = []
     for folder in _folders(directory):
-        fault = _fault(folder, study)
-        if fault is None:
-            seal = json.loads((folder / SEAL).read_text())
-            arguments = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), like)
-            with ocp.PyTreeCheckpointer() as reader:
-                state = reader.restore(folder.absolute() / "state", item=like, restore_args=arguments)
-            return Saved(seal["wave"], seal["chunk"], state, pl.read_parquet(folder / "rows.parquet"), notes)
-        notes.append(f"checkpoint {folder.name} was not used: {fault}")
+        seal = _sealed(folder, study)
+        if isinstance(seal, dict):
+            try:
+                rows = store.read_rows(folder / "rows.parquet")
+                state = _read_state(folder.absolute() / "state", like)
+            except (ValueError, TypeError, KeyError, OSError) as error:  # whole, but not what this version reads
+                seal = f"it cannot be restored: {store.reason(error)}"
+            else:
+                if rows.height == seal["rows"]:
+                    return Saved(seal["wave"], seal["chunk"], state, rows, notes)
+                seal = f"it holds {rows.height} rows, its seal tells of {seal['rows']}"
+        notes.append(_passed_over(folder, seal))
     if notes:
         raise CheckpointError(f"no usable checkpoint in {directory}: " + "; ".join(notes))
     return None
+
+
+def newest_rows(directory: Path, study: str) -> "pl.DataFrame | None":
+    """The rows of the newest checkpoint that can be trusted, or None where there is none at all.
+
+    Raises:
+      CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
+    """
+    check(directory, study)
+    trusted = [folder for folder in _folders(directory) if isinstance(_sealed(folder, study), dict)]
+    return store.read_rows(trusted[0] / "rows.parquet") if trusted else None
+
+
+def _read_state(path: Path, like: Any) -> Any:
+    import orbax.checkpoint as ocp
+
+    arguments = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), like)
+    with ocp.PyTreeCheckpointer() as reader:
+        return reader.restore(path, item=like, restore_args=arguments)

@@ -3,24 +3,37 @@
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
-from aesjax.lab import checkpoint
+from aesjax.lab import checkpoint, store
 from aesjax.lab.sweep import Executables, Waves, step_array, take
 from aesjax.types import STREAM, Program
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Interrupted", "Plan", "Tick", "run_sweep"]
+__all__ = ["Interrupted", "Plan", "Signals", "Tick", "run_sweep"]
 
 
 class Interrupted(Exception):
-    """Ctrl-C or SIGTERM was honoured: the checkpoint named in the text is written."""
+    """A signal was honoured; the text says at which checkpoint the study stands."""
+
+
+class Signals(Protocol):
+    """Who watches the signals of the process, such as the command line."""
+
+    asked: bool  # to stop
+
+    def hold(self) -> None:
+        """From now on only `asked` is set: there is something to lose, and the driver ends at a checkpoint."""
+
+    def let_go(self) -> None:
+        """Ends the last `hold`."""
 
 
 class Plan(NamedTuple):
@@ -41,7 +54,7 @@ class Tick(NamedTuple):
 
 
 class _StopFlag:
-    """Turns the first Ctrl-C (or SIGTERM) into a request that is honoured between two chunks."""
+    """Where nobody else watches: turns the first Ctrl-C (or SIGTERM) into a request honoured between two chunks."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -58,6 +71,12 @@ class _StopFlag:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+
+    def hold(self) -> None:
+        """It holds all the time."""
+
+    def let_go(self) -> None:
+        """And until it ends."""
 
     def _ask(self, number: int, frame: object) -> None:
         if self.asked:
@@ -100,6 +119,7 @@ def run_sweep(
     on_note: Callable[[str], None] = lambda text: None,
     on_wave: Callable[[int, Sequence[Mapping[str, Any]], Any], None] = lambda wave, labels, state: None,
     begin: Callable[[Sequence[int], Any], Any] | None = None,
+    signals: Signals | None = None,
 ) -> "pl.DataFrame":
     """Train all runs and return one row per run and evaluation, ordered by run and step.
 
@@ -113,11 +133,13 @@ def run_sweep(
       study: fingerprint of the configuration.
       begin: what a wave starts from instead of its initial state, from the numbers of its runs (in ``runs``, one for
         every row of the state) and that state; leaves may be NumPy arrays. Not called where a checkpoint is resumed.
+      signals: who watches Ctrl-C and its like; None: this function, while it runs.
       on_wave: called when a wave has ended with its number, the labels of its runs and their final state, whose run
         axis may be longer.
 
     Raises:
-      Interrupted: stopped by a signal after writing a checkpoint.
+      Interrupted: stopped by a signal after writing a checkpoint; one that cannot be written is told by ``on_note``,
+        and the study stands at the one before.
       CheckpointError: ``resume`` and no checkpoint can be trusted.
     """
     import polars as pl
@@ -131,13 +153,22 @@ def run_sweep(
                 on_note(note)
             first, at_chunk, state, frames = saved.wave, saved.chunk, saved.state, [saved.rows]
 
-    def write(wave: int, chunk: int, state: Any) -> None:
+    def write(wave: int, chunk: int, state: Any) -> str:
+        """Where the study stands then. A checkpoint is no reason to end a study: another one follows."""
         nonlocal frames
         frames = [pl.concat(frames, how="diagonal")]
-        if directory is not None:
+        if directory is None:
+            return "no checkpoints are written"
+        try:
             checkpoint.save(directory, study, wave, chunk, state, frames[0])
+        except store.Unwritable as error:
+            on_note(f"{error}; the one before it stands")
+            return f"{error}; the one before it, if there is one, stands"
+        return "a checkpoint is written"
 
-    with _StopFlag() as stop:
+    with ExitStack() as stack:
+        stop: Signals = stack.enter_context(_StopFlag()) if signals is None else signals
+        held = False
         for wave in range(first, waves.count):
             members = list(range(wave * waves.width, min((wave + 1) * waves.width, total)))
             padded = members + [members[0]] * (waves.width - len(members))
@@ -157,13 +188,16 @@ def run_sweep(
                 step = chunk * plan.chunk_steps
                 metrics = executables.evaluate(state, data, step_array(step)) | metrics
                 frames.append(_frame(names, jax.device_get(metrics), step * plan.num_envs))
+                if chunk > 0 and not held:  # all is compiled and something is trained: from here on it can be lost
+                    stop.hold()
+                    stack.callback(stop.let_go)
+                    held = True
                 on_tick(Tick(wave, chunk, frames[-1]))
                 last = chunk == plan.chunks
                 if last:  # before a checkpoint says that this wave is done
                     on_wave(wave, names, state)
-                if stop.asked and not (last and wave == waves.count - 1):
-                    write(wave, chunk, state)
-                    raise Interrupted(str(directory) if directory else "")
+                if stop.asked:
+                    raise Interrupted(write(wave, chunk, state))
                 if (last and wave < waves.count - 1) or time.monotonic() - written > plan.checkpoint_seconds:
                     write(wave, chunk, state)
                     written = time.monotonic()

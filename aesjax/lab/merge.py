@@ -1,10 +1,11 @@
 """Several studies as one, so that a family's table can be made of tasks that were trained apart."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aesjax.lab import store
+from aesjax.lab import seals, store
+from aesjax.lab.results import open_results
 from aesjax.measure.patterns import PatternFacts, describe
 
 __all__ = ["merge_studies"]
@@ -28,9 +29,9 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"--out {out} is not an empty folder; choose another one")
-    configs = [store.read_json(folder / store.CONFIG) for folder in directories]
-    manifests = [store.read_json(folder / store.MANIFEST) for folder in directories]
-    frames = [store.read_rows(folder / store.CURVES) for folder in directories]
+    studies = [open_results(folder) for folder in directories]
+    configs, manifests = [study.config for study in studies], [study.manifest for study in studies]
+    frames = [study.rows(store.CURVES) for study in studies]
     steps: dict[str, Any] = {}
     for folder, config in zip(directories, configs, strict=True):
         for name in ("task", "steps", "segments"):
@@ -60,12 +61,12 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     names = {"task": ",".join(steps), "steps": steps, "segments": configs[0]["segments"], "merged": configs}
     store.write_json(out / store.CONFIG, alike | names)
-    store.write_json(out / store.MANIFEST, kept | together)
     store.write_rows(out / store.CURVES, rows)
+    seals.seal(out, kept | together)
     return out
 
 
-def _patterns(directories: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _patterns(directories: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The descriptions of the patterns of all studies; a summary in other words is no contradiction."""
     merged: dict[str, Any] = {}
     facts: dict[str, PatternFacts] = {}

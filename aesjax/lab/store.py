@@ -1,11 +1,13 @@
 """The files of a study: configuration, manifest and curves, each replaced in one rename or not at all."""
 
 import hashlib
+import io
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +25,22 @@ __all__ = [
     "CURVES",
     "MANIFEST",
     "STREAMS",
+    "Unwritable",
     "differing_fields",
     "digest",
     "environment",
+    "json_from",
+    "read_bytes",
     "read_json",
     "read_rows",
+    "reason",
+    "replacing",
+    "rows_from",
     "sha256",
+    "sha256_of",
+    "shortened",
     "split_streams",
+    "write_bytes",
     "write_json",
     "write_rows",
     "write_text",
@@ -40,16 +51,64 @@ STREAMS = "streams.parquet"
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
 
 
+class Unwritable(OSError):
+    """A file of a study cannot be written (disk full, read-only, folder gone); the text is one sentence."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path beside ``path`` to write to, which takes its place in one rename when the block ends without an error.
+
+    Raises:
+      Unwritable: it cannot be written; nothing is left and what was there before is unchanged.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise Unwritable(f"{path} cannot be written: {reason(error)}") from None
+        raise
+
+
+def reason(error: BaseException) -> str:
+    """Why a file cannot be read or written, in the system's words."""
+    words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return words.splitlines()[0] if words else type(error).__name__
+
+
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 atomically."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write bytes atomically."""
+    with replacing(path) as partial:
+        partial.write_bytes(data)
 
 
 def write_json(path: Path, data: Any) -> None:
     """Write indented JSON atomically."""
     write_text(path, json.dumps(data, indent=1) + "\n")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+      ValueError: it is missing or cannot be read; one sentence that names it.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {reason(error)}") from None
 
 
 def read_json(path: Path) -> Any:
@@ -58,11 +117,20 @@ def read_json(path: Path) -> Any:
     Raises:
       ValueError: the file is missing or is not JSON; one sentence that names it.
     """
+    return json_from(path, read_bytes(path))
+
+
+def json_from(path: Path, data: bytes) -> Any:
+    """The JSON in the bytes of ``path``, which is only named.
+
+    Raises:
+      ValueError: they are no JSON.
+    """
     try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        raise ValueError(f"{path} does not exist") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        return json.loads(data.decode())
+    except RecursionError:
+        raise ValueError(f"{path} cannot be read as JSON: it is nested too deep") from None
+    except ValueError as error:  # of the encoding, or of JSON
         raise ValueError(f"{path} cannot be read as JSON: {error}") from None
 
 
@@ -72,21 +140,28 @@ def read_rows(path: Path) -> "pl.DataFrame":
     Raises:
       ValueError: the file is missing or is not Parquet; one sentence that names it.
     """
+    return rows_from(path, read_bytes(path))
+
+
+def rows_from(path: Path, data: bytes) -> "pl.DataFrame":
+    """The rows in the bytes of the Parquet file ``path``, which is only named.
+
+    Raises:
+      ValueError: they are no Parquet file.
+    """
     import polars as pl
 
-    if not path.exists():
-        raise ValueError(f"{path} does not exist; is this the folder of a finished study?")
     try:
-        return pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ValueError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        return pl.read_parquet(io.BytesIO(data))
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ValueError(f"{path} cannot be read as Parquet: {reason(error)}") from None
 
 
 def write_rows(path: Path, rows: "pl.DataFrame") -> None:
     """Write rows as Parquet atomically; the same rows give the same bytes."""
-    partial = path.with_name(f".{path.name}.partial")
-    rows.rechunk().write_parquet(partial, compression="zstd")
-    os.replace(partial, path)
+    data = io.BytesIO()  # a library's own errors of a full disk come in many classes
+    rows.rechunk().write_parquet(data, compression="zstd")
+    write_bytes(path, data.getvalue())
 
 
 def split_streams(rows: "pl.DataFrame") -> tuple["pl.DataFrame", "pl.DataFrame"]:
@@ -107,7 +182,13 @@ def split_streams(rows: "pl.DataFrame") -> tuple["pl.DataFrame", "pl.DataFrame"]
 
 def sha256(path: Path) -> str:
     """The SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of(data: bytes) -> str:
+    """The SHA-256 of bytes."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def digest(paths: Iterable[Path]) -> str:
@@ -154,9 +235,13 @@ def _commit() -> str | None:
 def differing_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """``name: old -> new`` for every field in which two configurations differ."""
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    return [f"{name}: {_short(old.get(name))} -> {_short(new.get(name))}" for name in names]
+    return [f"{name}: {shortened(old.get(name))} -> {shortened(new.get(name))}" for name in names]
 
 
-def _short(value: Any) -> str:
-    text = json.dumps(value)
+def shortened(value: Any) -> str:
+    """A value as JSON, cut where it is long."""
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(type(value))
     return text if len(text) <= 60 else text[:57] + "..."

@@ -2,10 +2,13 @@
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aesjax.lab import store
+from aesjax.lab import ownership, store
+from aesjax.lab.results import open_results
 from aesjax.measure.study import load_study
 from aesjax.measure.summary import summarise
 from aesjax.report import overview
@@ -35,8 +38,8 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
       ValueError: a file is missing or broken; one sentence that names it.
     """
     directory = Path(directory)
-    config, manifest = (_read_object(directory / name) for name in (store.CONFIG, store.MANIFEST))
-    curves = _read_curves(directory / store.CURVES)
+    results = open_results(directory)
+    config, manifest, curves = results.config, results.manifest, results.rows(store.CURVES)
     try:
         study = load_study(curves, config, manifest)
         frame = summarise(curves, config, manifest, replicates=replicates)
@@ -61,19 +64,33 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         methods=look.methods,
         settings=settings_text(config, manifest),
     )
-    partial = directory / f".report-{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        partial.mkdir()
+    with _folder(directory) as partial:
         (partial / "index.html").write_text(page, encoding="utf-8")
         (partial / "tables.md").write_text(render_markdown(**shared), encoding="utf-8")
         frame.write_parquet(partial / "metrics.parquet")
         for figure in figures:
             (partial / figure.name).write_bytes(figure.png)
         _swap(partial, directory / "report")
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return directory / "report" / "index.html"
+
+
+@contextmanager
+def _folder(directory: Path) -> Iterator[Path]:
+    """A new folder inside a study's, which is owned as long as the block lasts.
+
+    Raises:
+      OwnedError: another process owns the study. Unwritable: it cannot be written.
+    """
+    with ownership.Owner(directory):
+        ownership.clean(directory)
+        partial = directory / f".report-{os.getpid()}"
+        try:
+            partial.mkdir()
+            yield partial
+        except OSError as error:
+            raise store.Unwritable(f"the report in {directory} cannot be written: {store.reason(error)}") from None
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def _constants(curves: "pl.DataFrame") -> set[str]:
@@ -95,19 +112,3 @@ def _swap(new: Path, place: Path) -> None:
             os.replace(aside, place)
         raise
     shutil.rmtree(aside, ignore_errors=True)
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise ValueError(f"{path} does not exist; is this the folder of a finished study?")
-    data = store.read_json(path)
-    if not isinstance(data, dict):
-        raise ValueError(f"{path} must hold a JSON object")
-    return data
-
-
-def _read_curves(path: Path) -> "pl.DataFrame":
-    curves = store.read_rows(path)
-    if curves.is_empty():
-        raise ValueError(f"{path} holds no evaluations")
-    return curves

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.lab import store
+from aesjax.lab import checkpoint, store
 from aesjax.schedules import SCHEDULES
 from aesjax.schedules import calibration as cal
 from aesjax.types import STREAM
@@ -95,7 +95,7 @@ def _load(directory: Path) -> Recorded:
 
     study = open_study(directory)
     config = study.config
-    if study.manifest is not None:
+    if study.results is not None:
         streams, good = study.rows(store.STREAMS), study.runs("finished")
         evaluations = {carrier: config.evaluations for carrier in config.carriers}
         diverged = len(study.runs("diverged"))
@@ -115,11 +115,10 @@ def _stopped(directory: Path, config: StudyConfig) -> tuple["pl.DataFrame", set[
 
     frames, good, evaluations, notes = [], set(), {}, []
     for carrier in config.carriers:
-        folders = [p for p in (directory / store.CHECKPOINTS / carrier).glob("[0-9]*") if (p / "rows.parquet").exists()]
-        if not folders:
+        rows = checkpoint.newest_rows(directory / store.CHECKPOINTS / carrier, config.fingerprint())
+        if rows is None:
             notes.append(f"{carrier} has no checkpoint and is left out")
             continue
-        rows = store.read_rows(max(folders) / "rows.parquet")
         if not any(name.startswith(STREAM) for name in rows.columns):
             notes.append(f"{carrier} has trained too little for a proxy and is left out")
             continue

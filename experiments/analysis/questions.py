@@ -133,7 +133,7 @@ def answer(directories: Sequence[Path], carrier: str) -> Answers:
         for field in ("task", "steps", "preset", "evaluations", "replay_capacity", "drift_seed"):
             if (mine := getattr(study.config, field)) != (theirs := getattr(first, field)):
                 raise ValueError(f"{study.directory}: {field} is {mine}, in {studies[0].directory} it is {theirs}")
-        recorded = load_study(study.rows("curves.parquet"), study.config.to_json(), study.ended)
+        recorded = load_study(study.rows("curves.parquet"), study.config.to_json(), study.ended.manifest)
         floors.append(recorded.floors.get(first.task, 0.0))
         methods = {method.name: method for method in methods_of(study.config, carrier)}
         known = {_identity(method): name for name, method in methods.items()} | known

@@ -1,5 +1,42 @@
-"""The command line: `aesjax run | report | replay | calibrate | video | list | bench`."""
+"""The command line: `aesjax run | report | replay | calibrate | verify | seal | video | export | list | bench`.
 
-from experiments.cli.main import main
+Signals are watched before anything that takes time is imported.
+"""
 
-__all__ = ["main"]
+import shlex
+import sys
+
+from experiments.cli.interrupts import INTERRUPTED, Asked, watching
+
+__all__ = ["entry", "main"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns its exit code.
+
+    0 done, 2 wrong arguments, 3 a run diverged, 130 interrupted.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    with watching() as watch:
+        watch.told = f"nothing was written. Start again with:\n  {shlex.join(['aesjax', *words])}"
+        try:
+            from experiments.cli.main import command
+
+            code = command(argv)
+            watch.check()
+            return code
+        except KeyboardInterrupt as error:
+            if not isinstance(error, Asked) and not watch.asked:
+                raise  # nobody's signal: a library's or a debugger's
+            watch.caught()
+        except Exception:
+            if not watch.asked:  # what a signal raised may come out of a library in other clothes
+                raise
+            watch.caught()
+        print(f"aesjax: interrupted; {watch.told}", file=sys.stderr, flush=True)
+        return INTERRUPTED
+
+
+def entry() -> None:
+    """The `aesjax` command."""
+    sys.exit(main())

@@ -1,7 +1,5 @@
 """`python -m experiments.cli` is `aesjax`."""
 
-import sys
+from experiments.cli import entry
 
-from experiments.cli.main import main
-
-sys.exit(main())
+entry()

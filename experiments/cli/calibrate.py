@@ -6,6 +6,7 @@ from pathlib import Path
 import tyro
 
 from experiments.cli.errors import DONE, refusing
+from experiments.cli.interrupts import current
 from experiments.study.devices import start_jax
 
 __all__ = ["Calibrate", "execute"]
@@ -27,6 +28,7 @@ def execute(options: Calibrate) -> int:
     """Calibrate and print the tables."""
     from experiments.analysis import calibration
 
+    current().begin()
     with refusing():
         start_jax(None)
         text = calibration.run(options.directory, options.delta, options.source)

@@ -32,7 +32,10 @@ def refusing() -> Iterator[None]:
         if type(error) is KeyError:
             raise
         raise Refusal(str(error)) from None
-    except (ValueError, OSError, ModuleNotFoundError) as error:
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename is not None and error.strerror else ""
+        raise Refusal(f"{place}{error.strerror or error}") from None
+    except (ValueError, ModuleNotFoundError) as error:
         raise Refusal(str(error)) from None
 
 

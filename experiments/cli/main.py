@@ -1,7 +1,6 @@
-"""The `aesjax` command: one module per subcommand, of which only the chosen one imports what it needs.
+"""The subcommands of `aesjax`, one module each, of which only the chosen one imports what it needs.
 
-Exit codes: 0 done, 2 wrong arguments, 3 a run diverged, 130 interrupted. Nothing here starts JAX before the number of
-devices is set.
+Nothing here starts JAX before the number of devices is set.
 """
 
 from functools import partial
@@ -9,16 +8,18 @@ from typing import Annotated
 
 import tyro
 
-from experiments.cli import bench, calibrate, export, listing, replay, report, run, video
+from experiments.cli import bench, calibrate, export, listing, replay, report, run, seal, verify, video
 from experiments.cli.errors import guarded
 
-__all__ = ["main"]
+__all__ = ["command"]
 
 Command = (
     Annotated[run.Run, tyro.conf.subcommand("run")]
     | Annotated[report.Report, tyro.conf.subcommand("report")]
     | Annotated[replay.Replay, tyro.conf.subcommand("replay")]
     | Annotated[calibrate.Calibrate, tyro.conf.subcommand("calibrate")]
+    | Annotated[verify.Verify, tyro.conf.subcommand("verify")]
+    | Annotated[seal.Seal, tyro.conf.subcommand("seal")]
     | Annotated[video.Video, tyro.conf.subcommand("video")]
     | Annotated[export.Export, tyro.conf.subcommand("export")]
     | Annotated[listing.List, tyro.conf.subcommand("list")]
@@ -29,6 +30,8 @@ EXECUTE = {
     report.Report: report.execute,
     replay.Replay: replay.execute,
     calibrate.Calibrate: calibrate.execute,
+    verify.Verify: verify.execute,
+    seal.Seal: seal.execute,
     video.Video: video.execute,
     export.Export: export.execute,
     listing.List: listing.execute,
@@ -36,8 +39,8 @@ EXECUTE = {
 }
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Entry point of the `aesjax` command; returns the exit code."""
+def command(argv: list[str] | None = None) -> int:
+    """Run what was typed; returns the exit code."""
     options = tyro.cli(
         Command,  # type: ignore
         prog="aesjax",

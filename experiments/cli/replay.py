@@ -6,6 +6,7 @@ from pathlib import Path
 import tyro
 
 from experiments.cli.errors import DONE, refusing
+from experiments.cli.interrupts import current
 
 __all__ = ["Replay", "execute"]
 
@@ -29,6 +30,7 @@ def execute(options: Replay) -> int:
     from experiments.analysis import replay
 
     out = options.out or options.directory / "replay"
+    current().begin()
     with refusing():
         summary = replay.run(options.directory, options.schedules, options.methods, out)
     print(f"{summary}\nreplay: {out / replay.SUMMARY}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import tyro
 
 from experiments.cli.errors import DONE, refusing
+from experiments.cli.interrupts import current
 
 __all__ = ["Report", "execute"]
 
@@ -25,6 +26,7 @@ def execute(options: Report) -> int:
     from aesjax.lab.merge import merge_studies
     from aesjax.report import write_report
 
+    current().begin()
     with refusing():
         folders, out = options.directories, options.out
         if not folders:

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 import tyro
 
 from envs.bridge.names import PYTHON
-from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, Refusal, refusing, say
+from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, WRONG, Refusal, refusing, say
+from experiments.cli.interrupts import current
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
     from experiments.study.config import StudyConfig
 
 __all__ = ["Run", "execute"]
+
+LONGEST_WAIT = 86_400.0  # seconds between checkpoints
 
 
 @dataclass
@@ -84,6 +87,8 @@ class Run:
     after the next, and both ends of the range (columns return_nominal, return_previous, ...)."""
     resume: bool = False
     """Continue an interrupted study in --out."""
+    break_lock: bool = False
+    """Take --out over from a process on another host that is known to be gone."""
     devices: int | None = None
     """Devices to use; on a CPU one per core by default."""
     checkpoint_seconds: float = 30.0
@@ -94,37 +99,61 @@ class Run:
 
 def execute(options: Run) -> int:
     """Train, write the report, and say what went wrong in single runs."""
+    from aesjax.lab import store
     from aesjax.lab.driver import Interrupted
+    from aesjax.lab.ownership import LostError
     from experiments.study import train
-    from experiments.study.build import build_part
-    from experiments.study.controls import records_of
+    from experiments.study.build import check
     from experiments.study.folder import claim
-    from experiments.study.warm import warm_of
+    from experiments.study.prepare import prepare
 
+    watch = current()
     with refusing():
+        if not 0.0 <= options.checkpoint_seconds <= LONGEST_WAIT:  # false for nan, too
+            raise ValueError(
+                f"--checkpoint-seconds must be between 0 and {LONGEST_WAIT:g}; got {options.checkpoint_seconds:g}"
+            )
         if options.sim_python is not None:  # of this machine, and so no part of the study's configuration
             os.environ[PYTHON] = str(options.sim_python.expanduser())
         start_jax(options.devices)
         config = configured(options)
-        for carrier in config.carriers:
-            records_of(config, carrier)  # refused before a folder is claimed
-            if config.warm_start:
-                warm_of(config, build_part(config, carrier))
-        study = claim(config, options.out, resume=options.resume)
-    try:
-        outcome = train.train(study, checkpoint_seconds=options.checkpoint_seconds, keep_replay=options.keep_replay)
-    except train.Refused as error:
-        raise Refusal(str(error)) from None
-    except train.Stopped as error:
-        say(f"{error}\nThe study stands at its newest checkpoint. Continue with:\n  {again(options)}")
-        return INTERRUPTED
-    except Interrupted:
-        say(f"interrupted; a checkpoint is written. Continue with:\n  {again(options)}")
-        return INTERRUPTED
+        check(config)
+        prepared = prepare(config)  # whatever can be refused is refused before a folder is claimed
+        watch.check()
+        watch.hold()
+        study = claim(config, options.out, resume=options.resume, break_lock=options.break_lock)
+    on = f"Continue with:\n  {again(options)}"
+    watch.told = on
+    with watch.cleaning(study.owner.release):
+        watch.let_go()
+        watch.check()
+        try:
+            outcome = train.train(
+                study,
+                prepared=prepared,
+                checkpoint_seconds=options.checkpoint_seconds,
+                keep_replay=options.keep_replay,
+                signals=watch,
+            )
+        except train.Refused as error:
+            raise Refusal(str(error)) from None
+        except train.Stopped as error:
+            say(f"{error}\nThe study stands at its newest checkpoint. {on}")
+            return INTERRUPTED
+        except Interrupted as where:
+            watch.caught()
+            say(f"interrupted; {where}. {on}")
+            return INTERRUPTED
+        except (store.Unwritable, LostError) as error:
+            say(f"{error}\nWhat was checkpointed stands. {on}")
+            return WRONG
+    watch.told = f"all is trained. For the report:\n  {shlex.join(['aesjax', 'report', str(options.out)])}"
+    watch.check()
     if options.report:
         from aesjax.report import write_report
 
-        print(f"report: {write_report(options.out)}")
+        with refusing():
+            print(f"report: {write_report(options.out)}")
     if outcome.faults:
         say(f"the physics engine gave up on {outcome.faults} simulations, which were reset; see manifest.json")
     for line in outcome.diverged:
@@ -166,7 +195,8 @@ def again(options: Run) -> str:
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         option = "--" + field.name.replace("_", "-")
-        if field.name == "resume" or (field.default is not dataclasses.MISSING and value == field.default):
+        typed = field.default is dataclasses.MISSING or value != field.default
+        if not typed or field.name in ("resume", "break_lock"):
             continue
         if isinstance(value, bool):
             words.append(option if value else option.replace("--", "--no-", 1))

@@ -6,6 +6,7 @@ from pathlib import Path
 import tyro
 
 from experiments.cli.errors import DONE, refusing
+from experiments.cli.interrupts import current
 from experiments.study.devices import start_jax
 
 __all__ = ["Video", "execute"]
@@ -42,6 +43,7 @@ def execute(options: Video) -> int:
     """Film and print where the file is."""
     from experiments.analysis import video
 
+    current().begin()
     with refusing():
         start_jax(None)
         print(f"video: {video.run(options)}")

@@ -20,7 +20,7 @@ from agents.loops.episodes import random_returns
 from envs.world import World
 from experiments.study.config import StudyConfig
 from experiments.study.levers import Records, supply_of, together
-from experiments.study.methods import Method, check_usable, methods_of
+from experiments.study.methods import Method, check_swept, check_usable, methods_of
 from experiments.study.plugins import origin_of
 
 __all__ = ["Part", "build_part", "carrier_of", "check", "floor_of", "optimum_of", "schedule_hyper_of"]
@@ -116,8 +116,10 @@ def check(config: StudyConfig) -> None:
 
     Raises:
       ValueError: a hyper-parameter outside its range, a horizon that the segments do not divide, a pattern of a task
-        without drift, a schedule that reads what its carrier cannot report, or one from elsewhere that does not work.
+        without drift, a schedule that reads what its carrier cannot report, or one from elsewhere that does not work,
+        an axis of a sweep that nothing reads.
     """
+    check_swept(config)
     for carrier in config.carriers:
         world = world_of(config, carrier)
         for pattern in config.patterns:

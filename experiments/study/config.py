@@ -14,11 +14,14 @@ from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, frozen
 from experiments.study.entries import BASELINE, SOURCES, check_sweep, parse_entries, parse_entry, parse_sweep
 from experiments.study.plugins import KINDS, find, origins_of, restore
+from experiments.study.schema import LARGEST_SEED, check_shape
 from experiments.study.sealed import record_of, warm_start_of
 
 __all__ = ["StudyConfig", "config_from_json", "make_config", "parse_seeds"]
 
 FORMAT = 3
+MOST_SEEDS = 10_000
+LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
 OPTIONAL = ("plugins", "controls", "warm_start", "plasticity", "counterfactual")
 
 
@@ -98,6 +101,9 @@ class StudyConfig:
 def parse_seeds(text: str) -> tuple[int, ...]:
     """``1:5`` (both ends included), ``1,4,7`` or a mix of the two.
 
+    Raises:
+      ValueError: another form, a seed outside its range or given twice, or more than `MOST_SEEDS`.
+
     >>> parse_seeds("1:3,10")
     (1, 2, 3, 10)
     """
@@ -108,8 +114,10 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             low, high = int(first), int(last if colon else first)
         except ValueError:
             raise ValueError(f"seeds must look like 1:5 or 1,2,7; got '{text}'") from None
-        if low < 0 or high < low or high >= 2**32:
-            raise ValueError(f"seeds must be between 0 and {2**32 - 1}, ranges from low to high; got '{part}'")
+        if low < 0 or high < low or high > LARGEST_SEED:
+            raise ValueError(f"seeds must be between 0 and {LARGEST_SEED}, ranges from low to high; got '{part}'")
+        if len(seeds) + high - low >= MOST_SEEDS:
+            raise ValueError(f"at most {MOST_SEEDS} seeds go into one study; got '{text}'")
         seeds += range(low, high + 1)
     if len(set(seeds)) != len(seeds):
         raise ValueError(f"every seed may be given once; got '{text}'")
@@ -201,6 +209,8 @@ def make_config(
     find("proxy", proxy)
     if source is not None and source not in SOURCES:
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
+    if drift_seed is not None and not 0 <= drift_seed <= LARGEST_SEED:
+        raise ValueError(f"--drift-seed must be between 0 and {LARGEST_SEED}; got {drift_seed}")
     axes = parse_sweep(sweep)
     entries, pattern_names = parse_entries(schedules), _names(patterns, "pattern", "--patterns")
     parsed = [parse_entry(entry) for entry in entries]
@@ -215,6 +225,9 @@ def make_config(
             f"--steps must be a positive multiple of {multiple} ({copies} environments times "
             f"{sizes.evaluations} evaluations); got {horizon}, the nearest is {near}"
         )
+    fewest = min(own["num_envs"] for own in settings.values())
+    if horizon // fewest > LONGEST:
+        raise ValueError(f"--steps may be at most {LONGEST * fewest // multiple * multiple} here; got {horizon}")
     for own in settings.values():
         if "rollout" in own["config"]:  # whole rollouts between evaluations, at most as long as the preset's
             chunk = horizon // own["num_envs"] // sizes.evaluations
@@ -273,6 +286,7 @@ def config_from_json(data: Any) -> StudyConfig:
     fields = {field.name for field in dataclasses.fields(StudyConfig)}
     if odd := sorted({*OPTIONAL, *data} ^ fields):
         raise ValueError(f"its fields differ from what this version writes: {', '.join(odd)}")
+    check_shape(data)
     values = dict(data)
     for name in ("carriers", "schedules", "patterns", "seeds"):
         values[name] = tuple(values[name])

@@ -5,6 +5,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from aesjax.responses import CONTROLS, RESPONSES, check_options, signal_of
 from aesjax.schedules import SCHEDULES, ScheduleHyper
 from agents import CARRIERS
@@ -143,10 +145,16 @@ def _control(text: str) -> Entry:
 
 
 def _number(what: str, value: str) -> float:
+    """A number that the programs, which compute in float32, can hold."""
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
         raise ValueError(f"{what} takes a number; got '{value}'") from None
+    with np.errstate(over="ignore", under="ignore"):
+        single = np.float32(number)
+    if np.isinf(single) != np.isinf(number) or 0.0 < abs(number) < np.finfo(np.float32).tiny:
+        raise ValueError(f"{what} takes a number that single precision can hold (1.2e-38 to 3.4e38); got '{value}'")
+    return number
 
 
 def _split(text: str, registered: Collection[str]) -> tuple[str, list[str]]:
@@ -185,12 +193,16 @@ def parse_sweep(items: Sequence[str]) -> dict[str, tuple[float, ...]]:
     axes: dict[str, tuple[float, ...]] = {}
     for item in items:
         name, equals, values = item.partition("=")
-        try:
-            axes[name] = tuple(float(value) for value in values.split(","))
-        except ValueError:
-            equals = ""
-        if not equals:
+        if not equals or not name or not values:
             raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...; got '{item}'")
+        if name in axes:
+            raise ValueError(f"--sweep gives '{name}' twice; put all its values into one: {name}=VALUE,VALUE,...")
+        try:
+            axes[name] = tuple(_number(f"'{name}'", value) for value in values.split(","))
+        except ValueError as error:
+            raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...; got '{item}': {error}") from None
+        if len(set(axes[name])) != len(axes[name]):
+            raise ValueError(f"--sweep gives a value of '{name}' twice; got '{item}'")
     return axes
 
 

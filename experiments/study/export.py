@@ -5,16 +5,15 @@ the agent's state, and `warm.json`: what they were trained on and how, each one'
 the archives. Without Adam's moments, unless asked for, and without replays.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aesjax.lab import store
+from aesjax.lab import seals, store
 from experiments.study.folder import open_study
-from experiments.study.sealed import EXPORTED
+from experiments.study.sealed import EXPORTED, EXPORTED_SUM
 from experiments.study.warm import FORMAT, read
 
 __all__ = ["export"]
@@ -49,11 +48,9 @@ def export(directories: Sequence[Path], out: Path, *, seeds: Sequence[int] | Non
     entries = {}
     for carrier, one in agents.items():
         path = out / f"{carrier}.npz"
-        partial = path.with_name(f".{path.name}.partial")
         kept = {name: leaf for name, leaf in one.leaves.items() if moments or name not in one.moments}
-        with open(partial, "wb") as file:
+        with store.replacing(path) as partial, open(partial, "wb") as file:
             np.savez_compressed(file, **kept)  # type: ignore  # names are not those of its parameters
-        os.replace(partial, path)
         directory, config = found[carrier]
         entries[carrier] = {
             "file": path.name,
@@ -62,7 +59,8 @@ def export(directories: Sequence[Path], out: Path, *, seeds: Sequence[int] | Non
             "runs": one.runs,
             "adam": moments,
             "study": config.to_json(),
-            "commit": open_study(directory).ended.get("commit"),
+            "commit": open_study(directory).ended.manifest.get("commit"),
         }
     store.write_json(out / EXPORTED, {"format": FORMAT, "carriers": entries})
+    seals.write_sum(out / EXPORTED_SUM, EXPORTED, (out / EXPORTED).read_bytes())
     return sum(path.stat().st_size for path in out.iterdir())

@@ -1,10 +1,12 @@
 """The folder of a study: claimed before training, opened afterwards by everything that reads what it holds."""
 
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from aesjax.lab import store
+from aesjax.lab import checkpoint, ownership, store
+from aesjax.lab.ownership import Owner
+from aesjax.lab.results import Results, Run, open_results
 from experiments.study.build import check
 from experiments.study.config import StudyConfig, config_from_json
 
@@ -13,15 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Claim", "StudyFolder", "claim", "open_study"]
 
-Run = tuple[str, str, int]  # method, pattern, seed
-
 
 class Claim(NamedTuple):
-    """A checked configuration and the folder that is its own."""
+    """A checked configuration and the folder that is its own, until its owner lets go."""
 
     config: StudyConfig
     directory: Path
     resume: bool
+    owner: Owner
 
 
 class StudyFolder(NamedTuple):
@@ -29,27 +30,26 @@ class StudyFolder(NamedTuple):
 
     directory: Path
     config: StudyConfig
-    manifest: Mapping[str, Any] | None  # None: training has not ended
+    results: Results | None  # None: training has not ended
 
     @property
-    def ended(self) -> Mapping[str, Any]:
-        """The manifest of a study whose training has ended."""
-        if self.manifest is None:
+    def ended(self) -> Results:
+        """The results of a study whose training has ended."""
+        if self.results is None:
             raise ValueError(f"the study in {self.directory} has not ended: there is no {store.MANIFEST}")
-        return self.manifest
+        return self.results
 
     def runs(self, status: str) -> set[Run]:
         """The runs of an ended study with this status, ``finished`` or ``diverged``."""
-        entries = () if self.manifest is None else self.manifest["runs"]
-        return {(r["method"], r["pattern"], r["seed"]) for r in entries if r["status"] == status}
+        return set() if self.results is None else self.results.runs(status)
 
     def rows(self, name: str) -> "pl.DataFrame":
-        """One of the study's Parquet files.
+        """One of the Parquet files of an ended study.
 
         Raises:
-          ValueError: it is missing or damaged.
+          ValueError: it has not ended, or the file is missing or damaged.
         """
-        return store.read_rows(self.directory / name)
+        return self.ended.rows(name)
 
 
 def open_study(directory: Path, *, ended: bool = False) -> StudyFolder:
@@ -64,58 +64,81 @@ def open_study(directory: Path, *, ended: bool = False) -> StudyFolder:
     path, manifest = directory / store.CONFIG, directory / store.MANIFEST
     if not path.exists():
         raise ValueError(f"{directory} holds no study: there is no {store.CONFIG}")
-    if ended and not manifest.exists():
-        raise ValueError(f"the study in {directory} is not finished: there is no {store.MANIFEST}; --resume its run")
-    config = _config(path)
-    if not manifest.exists():
-        return StudyFolder(directory, config, None)
-    study = StudyFolder(directory, config, store.read_json(manifest))
-    try:
-        study.runs("finished")
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"{manifest} is damaged: {error!r}") from None
-    return study
+    results = open_results(directory) if ended or manifest.exists() else None
+    return StudyFolder(directory, _config(path), results)
 
 
 def _config(path: Path) -> StudyConfig:
     data = store.read_json(path)
     try:
-        return config_from_json(data)
-    except (TypeError, AttributeError, KeyError, ValueError) as error:
+        config = config_from_json(data)
+        check(config)
+    except ValueError as error:
         raise ValueError(f"{path} cannot be used: {error}") from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:  # of settings that nothing else checks
+        raise ValueError(f"{path} cannot be used: {type(error).__name__}: {error}") from None
+    return config
 
 
-def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
+def claim(config: StudyConfig, directory: Path, *, resume: bool, break_lock: bool = False) -> Claim:
     """Claim ``directory`` for a study, or recognise it as this study's own.
 
+    Args:
+      break_lock: take the folder over from a process on another host that is known to be gone.
+
     Raises:
-      ValueError: the folder holds something else, another configuration, or cannot be written.
+      ValueError: the folder holds something else, another configuration or damaged checkpoints, another process owns
+        it, or it cannot be written; then nothing in it is changed.
     """
     check(config)
-    path = directory / store.CONFIG
+    if directory.is_symlink() and not directory.exists():
+        raise ValueError(f"--out {directory} is a link to {directory.readlink()}, which does not exist")
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out {directory} is a file; give a folder")
-    occupied = directory.is_dir() and any(directory.iterdir())
-    if occupied and not resume:
-        hint = "add --resume to continue it, or " if path.exists() else ""
-        raise ValueError(f"--out {directory} is not empty; {hint}choose another folder")
-    if resume:
-        if not path.exists():
-            raise ValueError(f"--resume: there is no study in {directory} ({store.CONFIG} is missing)")
-        try:
-            known = _config(path)
-        except ValueError as error:
-            raise ValueError(f"--resume: {error}") from None
-        differing = store.differing_fields(known.to_json(), config.to_json())
-        if differing:
-            raise ValueError(
-                f"--resume: the study in {directory} has another configuration ({'; '.join(differing)}); "
-                "repeat its options or choose another folder"
-            )
-        return Claim(config, directory, resume=True)
+    look = partial(_check_own, config) if resume else _check_free
+    look(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        store.write_json(path, config.to_json())
     except OSError as error:
-        raise ValueError(f"--out {directory} cannot be written: {error.strerror or error}") from None
-    return Claim(config, directory, resume=False)
+        raise ValueError(f"--out {directory} cannot be written: {store.reason(error)}") from None
+    owner = Owner(directory, break_stale=break_lock)
+    try:
+        look(directory)  # another process may have been here meanwhile
+        ownership.clean(directory)
+        if not resume:
+            store.write_json(directory / store.CONFIG, config.to_json())
+    except BaseException:
+        owner.release()
+        raise
+    return Claim(config, directory, resume, owner)
+
+
+def _check_free(directory: Path) -> None:
+    """Refuse a folder with anything in it but what a study leaves that never began."""
+    path = directory / store.CONFIG
+    if not directory.is_dir() or ownership.is_empty(directory, besides=(store.CONFIG,)):
+        return
+    hint = "add --resume to continue it, or " if path.exists() else ""
+    raise ValueError(f"--out {directory} is not empty; {hint}choose another folder")
+
+
+def _check_own(config: StudyConfig, directory: Path) -> None:
+    """Refuse a folder that does not hold this very study, or whose checkpoints are all damaged."""
+    path = directory / store.CONFIG
+    if not path.exists():
+        raise ValueError(f"--resume: there is no study in {directory} ({store.CONFIG} is missing)")
+    try:
+        known = _config(path)
+    except ValueError as error:
+        raise ValueError(f"--resume: {error}") from None
+    differing = store.differing_fields(known.to_json(), config.to_json())
+    if differing:
+        raise ValueError(
+            f"--resume: the study in {directory} has another configuration ({'; '.join(differing)}); "
+            "repeat its options or choose another folder"
+        )
+    for carrier in config.carriers:
+        try:
+            checkpoint.check(directory / store.CHECKPOINTS / carrier, config.fingerprint())
+        except checkpoint.CheckpointError as error:
+            raise ValueError(f"--resume: {error}; remove that folder to start its runs again") from None

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from aesjax.responses import RESPONSES, signal_of
 from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper, required_signals
-from agents import CARRIERS
+from agents import CARRIERS, CarrierSpec
 from experiments.study.config import StudyConfig
-from experiments.study.entries import ABSOLUTE, BASELINE, COUPLING, Control, parse_entry
+from experiments.study.entries import ABSOLUTE, BASELINE, COUPLING, Control, Entry, parse_entry
 
-__all__ = ["Method", "check_levers", "check_usable", "methods_of"]
+__all__ = ["Method", "check_levers", "check_swept", "check_usable", "methods_of"]
 
 
 class Method(NamedTuple):
@@ -62,14 +62,10 @@ def methods_of(config: StudyConfig, carrier: str) -> list[Method]:
                 f"[blocks={asked.control.blocks}]" if asked.control.blocks != Control._field_defaults["blocks"] else ""
             )
             label = f"{spec.label}+{asked.control.name}{blocks}({asked.control.of})"
-        choice = Choice(schedule, asked.proxy or config.proxy, asked.source or config.source)
-        reads, signal = {*SCHEDULES[schedule].hyper, *spec.hyper._fields}, None
+        choice, signal = Choice(schedule, asked.proxy or config.proxy, asked.source or config.source), None
         if any(RESPONSES[name].uses_signal for name in asked.responses):
             signal = choice._replace(schedule=signal_of(schedule, asked.signal))
-            reads |= set(SCHEDULES[signal.schedule].hyper) - set(ABSOLUTE)
-        reads |= {f"{name}.{option}" for name in asked.responses for option in RESPONSES[name].options}
-        reads -= {name for name, _ in asked.values}
-        reads = set(spec.hyper._fields) if asked.control is not None else reads
+        reads = _reads(spec, asked)
         axes = [[(name, value) for value in values] for name, values in config.sweep.items() if name in reads]
         for combination in itertools.product(*axes):
             given = dict((*asked.values, *combination))
@@ -89,6 +85,32 @@ def methods_of(config: StudyConfig, carrier: str) -> list[Method]:
             method = Method(name, carrier, choice, variant, differing, coupling, asked.responses, signal, asked.control)
             methods.setdefault((method.rule, asked.control, variant), method)
     return list(methods.values())
+
+
+def _reads(spec: CarrierSpec, asked: Entry) -> set[str]:
+    """The hyper-parameters that an entry of `--schedules` reads on a carrier and does not fix itself."""
+    if asked.control is not None:
+        return set(spec.hyper._fields)
+    schedule = spec.baseline if asked.schedule == BASELINE else asked.schedule
+    reads = {*SCHEDULES[schedule].hyper, *spec.hyper._fields}
+    if any(RESPONSES[name].uses_signal for name in asked.responses):
+        reads |= set(SCHEDULES[signal_of(schedule, asked.signal)].hyper) - set(ABSOLUTE)
+    reads |= {f"{name}.{option}" for name in asked.responses for option in RESPONSES[name].options}
+    return reads - {name for name, _ in asked.values}
+
+
+def check_swept(config: StudyConfig) -> None:
+    """Refuse an axis of `--sweep` that no method of the study reads.
+
+    Raises:
+      ValueError: naming the axis and those that are read.
+    """
+    entries = [parse_entry(text) for text in config.schedules]
+    reads = set().union(*(_reads(CARRIERS[carrier], asked) for carrier in config.carriers for asked in entries))
+    if unread := [name for name in config.sweep if name not in reads]:
+        raise ValueError(
+            f"--sweep varies '{unread[0]}', which nothing in the study reads; read are: {', '.join(sorted(reads))}"
+        )
 
 
 def check_usable(method: Method) -> None:

@@ -132,15 +132,25 @@ def restore(origins: Mapping[str, Mapping[str, Mapping[str, str | None]]]) -> No
             origin = Origin(str(told["object"]), told["package"], told["version"])
             try:
                 find(kind, name)
-                continue
             except (KeyError, ValueError) as error:
                 reason = error
+            else:
+                _check_same(kind, name, origin)
+                continue
             try:  # its package may have stopped offering the name, but still hold the object
                 _plug_in(kind, name, origin)
             except ValueError:
                 raise ValueError(
                     f"the study uses {kind} '{name}', which came from {origin.sentence} and cannot be found: {reason}"
                 ) from None
+
+
+def _check_same(kind: str, name: str, origin: Origin) -> None:
+    """Refuse another thing of the same name than the study used, or another version of it."""
+    now = origin_of(kind, name)
+    if now != origin:
+        what = "one of this repository" if now is None else now.sentence
+        raise ValueError(f"the study uses {kind} '{name}' of {origin.sentence}; what has this name now is {what}")
 
 
 def _entry_points(group: str) -> dict[str, metadata.EntryPoint]:

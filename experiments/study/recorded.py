@@ -61,13 +61,13 @@ def load(directory: Path, methods: str | None = None) -> Recorded:
     if not (directory / store.STREAMS).exists():
         raise ValueError(f"{directory} has no {store.STREAMS}: its proxies were not recorded, run the study again")
     try:
-        parts = {name: study.ended["parts"][name] for name in study.config.carriers}
+        parts = {name: study.ended.manifest["parts"][name] for name in study.config.carriers}
         if any({"updates", "updates_per_stream_sample"} - set(part) for part in parts.values()):
             raise ValueError("its manifest does not say how many updates a sample stands for")
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"the study in {directory} cannot be replayed: {error}") from None
     curves, streams = (study.rows(name) for name in (store.CURVES, store.STREAMS))
-    patterns = describe_runs(study.ended, study.config.patterns)
+    patterns = describe_runs(study.ended.manifest, study.config.patterns)
     if methods is not None:
         known = Registry("method", **{name: None for name in streams["method"].unique(maintain_order=True)})
         wanted = [part.strip() for part in re.split(r",(?![^\[]*\])", methods)]  # a variant has commas of its own

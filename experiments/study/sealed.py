@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from aesjax.lab import store
+from aesjax.lab.results import open_results
 from agents import CARRIERS
 from experiments.study.entries import Entry
 
-__all__ = ["AGENTS", "EXPORTED", "REPLAYS", "agent_files", "record_of", "warm_start_of"]
+__all__ = ["AGENTS", "EXPORTED", "EXPORTED_SUM", "REPLAYS", "agent_files", "record_of", "warm_start_of"]
 
 AGENTS, REPLAYS = "agents", "replays"  # folders of a study
 EXPORTED = "warm.json"  # what a folder of exported agents is known by
+EXPORTED_SUM = "warm.sha256"  # its SHA-256
 SEALS = "*/*/seal.json"  # of every wave; each lists the SHA-256 of the files beside it
 
 
@@ -65,7 +67,7 @@ def warm_start_of(directory: Path | None, carriers: Sequence[str], replay: bool)
 def _stored(directory: Path, carrier: str) -> int:
     """Transitions in the replays that the runs of a study ended with."""
     try:
-        config = store.read_json(directory / store.CONFIG)
+        config = open_results(directory).config
         before = config.get("warm_start", {}).get("stored", {}).get(carrier, 0)
         return min(config["steps"] + before, config["replay_capacity"])
     except (AttributeError, KeyError, TypeError) as error:

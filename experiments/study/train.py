@@ -4,27 +4,24 @@ import logging
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-
 import envs
-from aesjax.lab import store
+from aesjax.lab import seals, store
 from aesjax.lab.checkpoint import CheckpointError
-from aesjax.lab.driver import Plan, run_sweep
+from aesjax.lab.driver import Plan, Signals, Tick, run_sweep
 from aesjax.lab.progress import Progress
-from aesjax.lab.sweep import Waves, cache_group, compile_program, memory_budget, plan_waves, state_bytes
+from aesjax.lab.sweep import compile_program
 from agents.loops import REASONS
-from experiments.study.build import build_part, floor_of, optimum_of
+from experiments.study.build import floor_of, optimum_of
 from experiments.study.config import StudyConfig
-from experiments.study.controls import records_of
 from experiments.study.folder import Claim
+from experiments.study.prepare import Prepared, prepare
 from experiments.study.snapshots import save_agents
-from experiments.study.warm import warm_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,19 +49,32 @@ class Outcome(NamedTuple):
     faults: int  # simulations that the physics engine gave up on and that were reset
 
 
-def train(study: Claim, *, checkpoint_seconds: float = 30.0, quiet: bool = False, keep_replay: bool = False) -> Outcome:
-    """Train everything that is not trained yet and write `curves.parquet` and `manifest.json`.
+def train(
+    study: Claim,
+    *,
+    prepared: Sequence[Prepared] | None = None,
+    checkpoint_seconds: float = 30.0,
+    quiet: bool = False,
+    keep_replay: bool = False,
+    signals: Signals | None = None,
+) -> Outcome:
+    """Train everything that is not trained yet, write curves, streams and manifest, and let go of the folder.
 
     Args:
+      prepared: as `prepare` gives it, where that was done before the folder was claimed.
       keep_replay: keep what the replays held at the end beside the agents.
+      signals: see `aesjax.lab.driver.run_sweep`.
 
     Raises:
       Refused: no checkpoint can be trusted.
       Interrupted: a signal asked to stop.
       Stopped: the simulator of a bridged task did.
+      Unwritable: results cannot be written; what was checkpointed can be continued.
+      LostError: the folder is gone, or another process took it over.
     """
-    with _bridged(study.config.build_task()) as simulator:
-        return _train(study, checkpoint_seconds, quiet, keep_replay, simulator)
+    with study.owner, _bridged(study.config.build_task()) as simulator:
+        prepared = prepare(study.config) if prepared is None else prepared
+        return _train(study, prepared, checkpoint_seconds, quiet, keep_replay, simulator, signals)
 
 
 @contextmanager
@@ -90,26 +100,27 @@ def _bridged(task: envs.Task) -> Iterator[Any]:
         simulator.close()
 
 
-def _train(study: Claim, checkpoint_seconds: float, quiet: bool, keep_replay: bool, simulator: Any) -> Outcome:
+def _train(
+    study: Claim,
+    prepared: Sequence[Prepared],
+    checkpoint_seconds: float,
+    quiet: bool,
+    keep_replay: bool,
+    simulator: Any,
+    signals: Signals | None,
+) -> Outcome:
     import polars as pl
 
     config, directory = study.config, study.directory
     began, frames, recordings, statuses, parts = time.monotonic(), [], [], [], {}
     begun: dict[str, Any] = {}
     floor = floor_of(config)
-    for carrier in config.carriers:
-        part = build_part(config, carrier, records_of(config, carrier))
-        warm = warm_of(config, part)
+    for part, warm, devices, waves in prepared:
+        carrier = part.carrier
         if warm is not None:
-            part, begun[carrier] = part._replace(runs=warm.runs), warm.told
+            begun[carrier] = warm.told
         num_envs = config.envs_of(carrier)
         plan = Plan(config.evaluations, config.chunk(carrier), num_envs, checkpoint_seconds)
-        devices, one = jax.local_devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
-        group = cache_group(devices, state_bytes(part.program, one))
-        if simulator is None:
-            waves = plan_waves(part.program, one, len(part.labels), len(devices), memory_budget(devices), group)
-        else:  # it has no room for a second run
-            devices, waves = devices[:1], Waves(1, len(part.labels), 1)
         executables = compile_program(part.program, devices, waves.group)
         title = f"{carrier}: {len(part.labels)} runs"
         start = time.monotonic()
@@ -117,6 +128,11 @@ def _train(study: Claim, checkpoint_seconds: float, quiet: bool, keep_replay: bo
             open(os.devnull, "w") as nowhere,
             Progress(plan, len(part.labels), waves.count, title, nowhere if quiet else None) as progress,
         ):
+
+            def tick(tick: Tick, shown: Progress = progress) -> None:
+                study.owner.check()
+                shown.tick(tick)
+
             try:
                 rows = run_sweep(
                     executables,
@@ -128,10 +144,11 @@ def _train(study: Claim, checkpoint_seconds: float, quiet: bool, keep_replay: bo
                     directory=directory / store.CHECKPOINTS / carrier,
                     study=config.fingerprint(),
                     resume=study.resume,
-                    on_tick=progress.tick,
+                    on_tick=tick,
                     on_note=progress.note,
                     on_wave=partial(save_agents, directory, config, carrier, keep_replay),
                     begin=None if warm is None else warm.begin,
+                    signals=signals,
                 )
             except CheckpointError as error:
                 raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
@@ -148,14 +165,15 @@ def _train(study: Claim, checkpoint_seconds: float, quiet: bool, keep_replay: bo
         recordings.append(recorded)
         statuses += _statuses(rows, num_envs)
     rows = pl.concat(frames, how="diagonal")
+    study.owner.check()
     store.write_rows(directory / store.STREAMS, pl.concat(recordings, how="diagonal"))
     curves = rows.drop("diverged_at", "reason").with_columns(n_episodes=pl.lit(config.episodes))
     first = [*LEADING, *(name for name in curves.columns if name.startswith("drift_") and name not in LEADING)]
     curves = curves.select(*first, pl.exclude(first))
     path = directory / store.CURVES
     store.write_rows(path, curves)
-    store.write_json(
-        directory / store.MANIFEST,
+    seals.seal(
+        directory,
         store.environment()
         | {
             "resumed": study.resume,

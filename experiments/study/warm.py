@@ -17,16 +17,16 @@ import jax
 import numpy as np
 import optax
 
-from aesjax.lab import checkpoint, store
+from aesjax.lab import checkpoint, seals, store
 from agents import CARRIERS
 from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.methods import methods_of
-from experiments.study.sealed import AGENTS, EXPORTED, REPLAYS, agent_files
+from experiments.study.sealed import AGENTS, EXPORTED, EXPORTED_SUM, REPLAYS, agent_files
 from experiments.study.snapshots import load_ended
 
-__all__ = ["FORMAT", "Agents", "Warm", "nature_of", "read", "warm_of"]
+__all__ = ["FORMAT", "Agents", "Warm", "check_exported", "nature_of", "read", "warm_of"]
 
 FORMAT = 1  # of exported agents
 STEADY = "steady"
@@ -199,7 +199,7 @@ def _rows(
 
 def _exported(directory: Path, carrier: str) -> Agents:
     path = directory / EXPORTED
-    about = store.read_json(path)
+    about = store.json_from(path, seals.check_sum(path, directory / EXPORTED_SUM, "export the agents again"))
     try:
         if about["format"] != FORMAT:
             raise ValueError(f"{path}: its format is {about['format']}, this version reads {FORMAT}")
@@ -219,6 +219,17 @@ def _exported(directory: Path, carrier: str) -> Agents:
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"{data} cannot be read: {error}") from None
     return Agents(nature, runs, leaves)
+
+
+def check_exported(directory: Path) -> int:
+    """Read all agents exported to ``directory``; how many there are.
+
+    Raises:
+      ValueError: a file is missing or damaged.
+    """
+    path = directory / EXPORTED
+    about = store.json_from(path, seals.check_sum(path, directory / EXPORTED_SUM, "export the agents again"))
+    return sum(len(_exported(directory, carrier).runs) for carrier in about["carriers"])
 
 
 def warm_of(config: StudyConfig, part: Part) -> Warm | None:

@@ -8,15 +8,15 @@ import pytest
 from aesjax.lab.merge import merge_studies
 from aesjax.measure.study import load_study
 from experiments.cli import main
-from tests.measure.synthetic import MADE_UP, STEPS, config, make_curves
-from tests.report.pages import save
+from tests.measure.synthetic import MADE_UP, STEPS, make_curves
+from tests.report.pages import configure, save
 
 
 def study(folder, task, run=("steady", "abrupt"), patterns=None, **changes):
     curves = make_curves(("SAC", "SAC+AES"), run, [1, 2], every=5_000, task=task, family="mujoco")
     described = {} if patterns is None else {"patterns": patterns}
     save(folder, curves, floors={task: 3.0}, oracle={task: {}}, **described)
-    (folder / "config.json").write_text(json.dumps(config() | {"task": task} | changes))
+    configure(folder, task=task, **changes)
     return folder
 
 

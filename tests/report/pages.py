@@ -3,6 +3,8 @@
 import json
 from html.parser import HTMLParser
 
+from aesjax.lab import seals
+from aesjax.lab.results import reseal
 from tests.measure.synthetic import config, manifest
 
 VOID = {"meta", "img", "br", "hr"}
@@ -35,10 +37,16 @@ class Page(HTMLParser):
 
 
 def save(directory, curves, *, diverged=(), floor=3.0, **extra):
-    """Write config, manifest (with ``extra``) and curves into ``directory``."""
+    """Write config, curves and a sealed manifest (with ``extra``) into ``directory``."""
     directory.mkdir(exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config()))
-    info = manifest(curves, floor, diverged) | extra
-    (directory / "manifest.json").write_text(json.dumps(info))
     curves.write_parquet(directory / "curves.parquet")
+    seals.seal(directory, manifest(curves, floor, diverged) | extra)
     return directory
+
+
+def configure(directory, **changes):
+    """Change the configuration of a study and seal it anew."""
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    reseal(directory)

@@ -1,15 +1,16 @@
 """A written report: complete, self-contained, honest about what is missing, and never half written."""
 
 import html
-import json
 import re
 
 import polars as pl
 import pytest
 
+from aesjax.lab import seals
+from aesjax.lab.results import reseal
 from aesjax.report import write, write_report
 from tests.measure.synthetic import PATTERNS, make_curves, manifest
-from tests.report.pages import Page, save
+from tests.report.pages import Page, configure, save
 
 METHODS = [c + s for c in ("SAC", "PPO", "SQL", "MEow") for s in ("", "+AES", "+AES-R", "+AES-D")][:15]
 SOME = ("SAC", "SAC+AES")
@@ -123,7 +124,7 @@ def test_runs_without_logged_weights_or_floor_still_get_a_report(tmp_path):
     curves = make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000)
     curves = curves.drop("entropy_weight", "at_min", "at_max", "proxy_smooth", "train_return")
     directory = save(tmp_path, curves)
-    (directory / "manifest.json").write_text("{}")
+    seals.seal(directory, {})
     text = write_report(directory, replicates=FEW).read_text()
     assert "need the random policy's return" in html.unescape(text)
     assert "the weight was not logged" in text
@@ -145,21 +146,20 @@ def test_the_same_study_gives_the_same_tables(small):
         "config.json",
         "curves.parquet",
         "manifest.json",
+        "manifest.sha256",
         "report",
     ]
 
 
 def test_a_warm_up_of_one_carrier_is_told(small):
-    config = json.loads((small / "config.json").read_text())
-    (small / "config.json").write_text(json.dumps(config | {"settings": {"sac": {}, "meow": {"warmup": 10_000}}}))
+    configure(small, settings={"sac": {}, "meow": {"warmup": 10_000}})
     tables = (write_report(small, replicates=FEW).parent / "tables.md").read_text()
     assert "**random warm-up steps of meow**: 10 000" in tables
 
 
 def test_a_study_of_trained_agents_says_so(small):
-    config = json.loads((small / "config.json").read_text())
     warm = {"from": "runs/steady", "replay": False, "sha256": "0123456789abcdef" * 4}
-    (small / "config.json").write_text(json.dumps(config | {"warm_start": warm, "warmup": 1000}))
+    configure(small, warm_start=warm, warmup=1000)
     tables = (write_report(small, replicates=FEW).parent / "tables.md").read_text()
     assert "**runs begin with trained agents**: without their replays; SHA-256 0123456789ab" in tables
     assert "**warm-up steps**: 1 000" in tables
@@ -180,6 +180,7 @@ def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
         "config.json",
         "curves.parquet",
         "manifest.json",
+        "manifest.sha256",
         "report",
     ]
 
@@ -187,15 +188,14 @@ def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("config.json", None, "does not exist"),
-        ("manifest.json", None, "does not exist"),
+        ("config.json", None, "holds no study"),
+        ("manifest.json", None, "is not finished"),
+        ("manifest.sha256", None, "is not sealed"),
+        ("manifest.sha256", b"0" * 64, "was changed or damaged"),
         ("curves.parquet", None, "does not exist"),
-        ("config.json", b'{"task": ', "cannot be read as JSON"),
-        ("config.json", b"[1]", "must hold a JSON object"),
-        ("config.json", b"{}", "lacks 'steps'"),
-        ("manifest.json", b"\xff\xfe", "cannot be read as JSON"),
-        ("manifest.json", b'{"runs": [{"method": "SAC"}]}', "do not fit together"),
-        ("curves.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
+        ("config.json", b"{}", "was changed or damaged"),
+        ("manifest.json", b"{}", "was changed or damaged"),
+        ("curves.parquet", b"PAR1 and then nothing", "was changed or damaged"),
     ],
 )
 def test_missing_and_broken_files_are_named_in_one_sentence(small, name, content, says):
@@ -209,9 +209,35 @@ def test_missing_and_broken_files_are_named_in_one_sentence(small, name, content
     assert not (small / "report").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("config.json", b'{"task": ', "cannot be read as JSON"),
+        ("config.json", b"[1]", "must be a JSON object"),
+        ("config.json", b"{}", "'steps' must be a positive whole number; got null"),
+        ("manifest.json", b"\xff\xfe", "cannot be read as JSON"),
+        ("manifest.json", b'{"runs": [{"method": "SAC"}]}', "a run must be an object with task, method"),
+    ],
+)
+def test_a_person_cannot_seal_what_is_broken(small, name, content, says):
+    before = {path.name: path.read_bytes() for path in small.iterdir()} | {name: content}
+    (small / name).write_bytes(content)
+    with pytest.raises(ValueError, match=says):
+        reseal(small)
+    assert {path.name: path.read_bytes() for path in small.iterdir()} == before
+
+
+def test_curves_that_are_sealed_and_no_parquet_are_refused(small):
+    (small / "curves.parquet").write_bytes(b"PAR1 and then nothing")
+    assert reseal(small) == ["curves.parquet"]
+    with pytest.raises(ValueError, match="cannot be read as Parquet"):
+        write_report(small, replicates=FEW)
+
+
 def test_empty_curves_are_refused(small):
     pl.read_parquet(small / "curves.parquet").head(0).write_parquet(small / "curves.parquet")
-    with pytest.raises(ValueError, match="holds no evaluations"):
+    reseal(small)
+    with pytest.raises(ValueError, match="holds no rows"):
         write_report(small, replicates=FEW)
 
 

@@ -12,7 +12,8 @@ import polars as pl
 import pytest
 
 import envs
-from aesjax.lab import store
+from aesjax.lab import checkpoint, seals, store
+from aesjax.lab.results import reseal
 from aesjax.types import STREAM
 from envs import drift
 from experiments.cli import main
@@ -60,8 +61,8 @@ def made(tmp_path_factory):
             runs.append({"task": "toy", "method": METHOD, "pattern": pattern, "seed": seed, "status": "finished"})
     assert config.warmup == WARMUP * config.envs_of("sac")
     store.write_json(folder / "config.json", config.to_json())
-    store.write_json(folder / "manifest.json", {"runs": runs})
     store.write_rows(folder / "streams.parquet", pl.DataFrame(rows))
+    seals.seal(folder, {"runs": runs})
     return folder
 
 
@@ -116,6 +117,7 @@ def test_rare_jumps_are_lost_in_the_coverage_over_all_intervals(copied):
     flat = [np.where(np.isnan(np.array(x, float)), np.nan, 1.0) for x in rows["td_quantile/update"].to_list()]
     rows = rows.with_columns(pl.Series("td_quantile/update", flat)).filter(pl.col("pattern") != "periodic")
     store.write_rows(copied / "streams.parquet", rows)
+    reseal(copied)
     found = calibrated(copied)["methods"][METHOD]["groups"]
     config = made_config()
     intervals = config.evaluations - WARMUP // config.chunk("sac")  # those with an update
@@ -136,7 +138,7 @@ def test_too_few_runs_give_no_scale_and_say_so(copied, capsys):
 def test_a_run_that_diverged_is_left_out_and_mentioned(copied, capsys):
     manifest = json.loads((copied / "manifest.json").read_text())
     manifest["runs"][4]["status"] = "diverged"
-    store.write_json(copied / "manifest.json", manifest)
+    seals.seal(copied, manifest)
     assert calibrated(copied)["methods"][METHOD]["runs"] == 29
     assert "1 runs that diverged are left out" in capsys.readouterr().out
 
@@ -160,6 +162,8 @@ def test_impossible_wishes_are_refused_and_nothing_is_written(copied, capsys, wo
 def test_folders_without_a_study_and_damaged_ones_are_refused(copied, tmp_path, capsys):
     assert "holds no study" in refused(capsys, tmp_path / "none")
     (copied / "streams.parquet").write_bytes(b"not parquet")
+    assert "was changed or damaged" in refused(capsys, copied)
+    reseal(copied)
     assert "cannot be read as Parquet" in refused(capsys, copied)
     (copied / "streams.parquet").unlink()
     assert "does not exist" in refused(capsys, copied)
@@ -201,9 +205,8 @@ def on_policy(tmp_path):
     config = dataclasses.replace(config, evaluations=5, settings=settings)
     rows = on_policy_rows(config, REACHED)
     slow = (pl.col("method") == "PPO+AES-R") & (pl.col("seed") == 4) & (pl.col("step") > config.steps // 5)
-    folder = tmp_path / "checkpoints" / "ppo" / f"{REACHED:010d}"
-    folder.mkdir(parents=True)
-    rows.filter(~slow).write_parquet(folder / "rows.parquet")
+    place = tmp_path / "checkpoints" / "ppo"
+    checkpoint.save(place, config.fingerprint(), 0, REACHED, {"x": np.zeros(1)}, rows.filter(~slow))
     store.write_json(tmp_path / "config.json", config.to_json())
     return tmp_path, config, rows
 
@@ -222,8 +225,8 @@ def test_drift_on_policy_meets_the_updates_of_its_rollout(on_policy, finished):
     if finished:
         rows = on_policy_rows(config, 5)
         store.write_rows(folder / "streams.parquet", store.split_streams(rows)[1])
-        runs = rows.select("method", "pattern", "seed").unique().with_columns(status=pl.lit("finished"))
-        store.write_json(folder / "manifest.json", {"runs": runs.to_dicts()})
+        runs = rows.select("task", "method", "pattern", "seed").unique().with_columns(status=pl.lit("finished"))
+        seals.seal(folder, {"runs": runs.to_dicts()})
     found = calibrated(folder, "--delta", 0.25, "--source", "update")["methods"]["PPO+AES"]
     own = config.settings["ppo"]["config"]
     updates = config.chunk("ppo") // ROLLOUT * own["epochs"] * own["minibatches"]

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from aesjax.lab import seals
 from experiments.cli import main
 from experiments.study.config import make_config
 from experiments.study.folder import claim
@@ -159,9 +160,9 @@ def test_impossible_wishes_are_refused_with_the_reason(study, capsys, words, par
         ("manifest.json", None, "is not finished"),
         ("streams.parquet", None, "has no streams.parquet"),
         ("curves.parquet", None, "does not exist"),
-        ("config.json", b'{"format": 1}', "config.json cannot be used: its format is 1"),
-        ("manifest.json", b'{"parts": {"ppo": {}}}', "manifest.json is damaged"),
-        ("streams.parquet", b"PAR1", "cannot be read as Parquet"),
+        ("config.json", b'{"format": 1}', "config.json was changed or damaged"),
+        ("manifest.json", b'{"parts": {"ppo": {}}}', "manifest.json was changed or damaged"),
+        ("streams.parquet", b"PAR1", "streams.parquet was changed or damaged"),
     ],
 )
 def test_missing_and_broken_files_are_named_in_one_sentence(copied, capsys, name, content, says):
@@ -179,7 +180,7 @@ def test_a_diverged_run_is_replayed_but_counts_in_no_mean(copied):
     for entry in manifest["runs"]:
         if entry["method"] == "PPO+AES-R" and entry["seed"] == 2:
             entry["status"] = "diverged"
-    (copied / "manifest.json").write_text(json.dumps(manifest))
+    seals.seal(copied, manifest)
     assert main(["replay", str(copied), "--schedules", "fixed", "--methods", "PPO+AES-R"]) == 0
     assert pl.read_parquet(copied / "replay" / "weights.parquet").height == 2
     lines = (copied / "replay" / "summary.md").read_text().splitlines()

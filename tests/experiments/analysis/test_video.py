@@ -33,7 +33,9 @@ def trained(tmp_path_factory):
     own = config.settings["ppo"]
     settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
     config = dataclasses.replace(config, evaluations=5, episodes=1, settings=settings)
-    part = build_part(config_from_json(claim(config, directory, resume=False).config.to_json()), "ppo")
+    claimed = claim(config, directory, resume=False)
+    claimed.owner.release()
+    part = build_part(config_from_json(claimed.config.to_json()), "ppo")
     place = directory / store.CHECKPOINTS / "ppo"
     state = jax.device_get(compile_program(part.program, jax.devices()[:1]).init(part.runs))
     number = np.arange(len(part.labels), dtype=np.float32)

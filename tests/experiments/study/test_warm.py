@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from aesjax.lab import seals
 from aesjax.lab.driver import Interrupted
 from aesjax.lab.progress import Progress
 from aesjax.lab.sweep import compile_program, step_array, take
@@ -251,7 +252,7 @@ def test_a_study_without_steady_runs_has_no_agents_to_begin_with(trained, tmp_pa
     manifest = json.loads((copy / "manifest.json").read_text())
     for run in manifest["runs"]:
         run["status"] = "diverged"
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    seals.seal(copy, manifest)
     with pytest.raises(ValueError, match="no run of carrier 'ppo' on 'steady' has finished"):
         read(copy, "ppo")
 

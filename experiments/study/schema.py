@@ -1,0 +1,115 @@
+"""What a `config.json` may hold: types and ranges, checked before anything is made of it."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aesjax.lab.store import shortened
+
+__all__ = ["LARGEST_SEED", "MOST_SEGMENTS", "check_shape"]
+
+LARGEST_SEED = 2**32 - 1
+MOST_SEGMENTS = 10_000
+LARGEST_COUNT = 2**53
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and 0 < value < LARGEST_COUNT
+
+
+def _seed(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_SEED
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and not math.isnan(value)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
+
+
+def _dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+
+
+def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _any_dict(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _setting(value: Any) -> bool:
+    """One carrier's settings."""
+    parts: Mapping[str, Callable[[Any], bool]] = {
+        "num_envs": _count,
+        "base": _number,
+        "config": _any_dict,
+        "hyper": _dict_of(_number),
+        "schedule": _dict_of(_number),
+    }
+    return (
+        isinstance(value, dict)
+        and set(parts) <= set(value) <= {*parts, "warmup"}
+        and all(fits(value[name]) for name, fits in parts.items())
+        and _count(value.get("warmup", 1))
+    )
+
+
+_NAMES = (_list_of(_text), "a list of names")
+_ONE_NAME = (_text, "a name")
+_COUNT = (_count, "a positive whole number")
+FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "task": _ONE_NAME,
+    "preset": _ONE_NAME,
+    "proxy": _ONE_NAME,
+    "carriers": _NAMES,
+    "schedules": _NAMES,
+    "patterns": _NAMES,
+    "seeds": (_list_of(_seed), f"a list of whole numbers from 0 to {LARGEST_SEED}"),
+    "steps": _COUNT,
+    "evaluations": _COUNT,
+    "episodes": _COUNT,
+    "segments": (lambda value: _count(value) and value <= MOST_SEGMENTS, f"a whole number from 1 to {MOST_SEGMENTS}"),
+    "replay_capacity": _COUNT,
+    "warmup": _COUNT,
+    "source": (_or_none(_text), "a name or null"),
+    "drift_seed": (_or_none(_seed), f"a whole number from 0 to {LARGEST_SEED}, or null"),
+    "sweep": (_dict_of(_list_of(_number)), "names with lists of numbers"),
+    "settings": (_dict_of(_setting), "carriers with num_envs, base, config, hyper and schedule"),
+    "options": (_any_dict, "an object"),
+    "plugins": (_dict_of(_dict_of(_any_dict)), "kinds with names with origins"),
+    "controls": (_dict_of(_text), "names with text"),
+    "warm_start": (_any_dict, "an object"),
+    "plasticity": (_flag, "true or false"),
+    "counterfactual": (_flag, "true or false"),
+}
+
+
+def check_shape(data: Mapping[str, Any]) -> None:
+    """Refuse a configuration whose entries are not of the right kind.
+
+    Raises:
+      ValueError: naming the entry, what it holds and what it must be.
+    """
+    for name, (fits, wanted) in FIELDS.items():
+        if name in data and not fits(data[name]):
+            raise ValueError(f"'{name}' must be {wanted}; got {shortened(data[name])}")
+    if set(data["settings"]) != set(data["carriers"]):
+        raise ValueError(f"'settings' must be those of its carriers; got {shortened(sorted(data['settings']))}")
+    for carrier, own in data["settings"].items():
+        if data["steps"] % (own["num_envs"] * data["evaluations"]):
+            raise ValueError(
+                f"'steps' must be a multiple of {own['num_envs']} environments of '{carrier}' times "
+                f"{data['evaluations']} evaluations; got {data['steps']}"
+            )

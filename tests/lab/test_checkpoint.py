@@ -1,0 +1,108 @@
+"""A checkpoint is trusted whole or not at all, down to the bits of its own seal."""
+
+import json
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+
+from aesjax.lab import checkpoint, store
+from aesjax.lab.checkpoint import CheckpointError, load_newest, save
+
+STUDY = "0123456789abcdef"
+STATE = {"weights": np.arange(6.0), "step": np.int32(7)}
+
+
+def rows(count):
+    return pl.DataFrame({"seed": [1] * count, "step": list(range(count))})
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The checkpoints of chunks 38 and 39."""
+    folder = tmp_path_factory.mktemp("two") / "sac"
+    for chunk in (38, 39):
+        save(folder, STUDY, 0, chunk, STATE, rows(chunk))
+    return folder
+
+
+@pytest.fixture
+def copy(two, tmp_path):
+    return shutil.copytree(two, tmp_path / "sac")
+
+
+def test_what_is_saved_is_what_is_loaded(two):
+    saved = load_newest(two, STUDY, STATE)
+    assert (saved.wave, saved.chunk, saved.rows.height, saved.notes) == (0, 39, 39, [])
+    np.testing.assert_array_equal(saved.state["weights"], STATE["weights"])
+    assert checkpoint.check(two, STUDY) == []
+    assert checkpoint.newest_rows(two, STUDY).height == 39
+
+
+def test_every_flipped_bit_of_the_seal_means_the_checkpoint_before(copy, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_read_state", lambda path, like: like)  # what is asked here is whether to read it
+    path = copy / "0000000039" / "seal.json"
+    whole = path.read_bytes()
+    for at in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[at // 8] ^= 1 << at % 8
+        if json_of(flipped) == json.loads(whole):
+            continue  # another spelling of the same, such as a space for a tab
+        path.write_bytes(flipped)
+        saved = load_newest(copy, STUDY, STATE)
+        assert (saved.chunk, len(saved.notes)) == (38, 1), (at, saved.notes)
+
+
+def json_of(data):
+    try:
+        return json.loads(bytes(data))
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "state/_METADATA", "seal.json"])
+def test_a_damaged_file_means_the_checkpoint_before(copy, name):
+    path = copy / "0000000039" / name
+    path.write_bytes(path.read_bytes()[:-1])
+    saved = load_newest(copy, STUDY, STATE)
+    assert saved.chunk == 38
+    assert "checkpoint 0000000039 was not used" in saved.notes[0]
+    assert checkpoint.newest_rows(copy, STUDY).height == 38
+
+
+def test_a_checkpoint_under_another_name_is_not_used(copy):
+    (copy / "0000000039").rename(copy / "0000000040")
+    assert load_newest(copy, STUDY, STATE).chunk == 38
+
+
+def test_rows_that_are_not_those_of_the_checkpoint_are_not_used(copy):
+    """Sealed again by somebody who put other rows in."""
+    folder = copy / "0000000039"
+    store.write_rows(folder / "rows.parquet", rows(12))
+    seal = json.loads((folder / "seal.json").read_text())
+    seal["files"]["rows.parquet"] = store.sha256(folder / "rows.parquet")
+    seal["digest"] = checkpoint._digest(seal)
+    (folder / "seal.json").write_text(json.dumps(seal))
+    saved = load_newest(copy, STUDY, STATE)
+    assert saved.chunk == 38
+    assert "it holds 12 rows, its seal tells of 39" in saved.notes[0]
+
+
+def test_where_all_are_damaged_it_says_so(copy):
+    for path in copy.glob("*/seal.json"):
+        path.unlink()
+    for ask in (checkpoint.check, checkpoint.newest_rows, lambda *words: load_newest(*words, STATE)):
+        with pytest.raises(CheckpointError, match="no usable checkpoint"):
+            ask(copy, STUDY)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_those_before_it(copy, monkeypatch):
+    def full(path, state):
+        (path / "half").mkdir(parents=True)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_write_state", full)
+    with pytest.raises(store.Unwritable, match="0000000040 cannot be written: No space left on device"):
+        save(copy, STUDY, 0, 40, STATE, rows(40))
+    assert sorted(path.name for path in copy.iterdir()) == ["0000000038", "0000000039"]
