@@ -25,6 +25,7 @@ class Checks:
 
 def main(checks: Checks) -> None:
     """Read both records and write the tables."""
+    from aesjax.lab import store
     from experiments.theory.findings import TheoryStudy, open_folder
     from experiments.theory.rechecks import tables
 
@@ -35,7 +36,7 @@ def main(checks: Checks) -> None:
         raise SystemExit(2) from None
     open_folder(TheoryStudy(checks.out))
     text = tables(*data)
-    (checks.out / "theory_checks.md").write_text(text)
+    store.write_text(checks.out / "theory_checks.md", text)
     print(text)
 
 

@@ -10,6 +10,7 @@ import jinja2
 
 from aesjax.report.cells import Table
 from aesjax.report.figures import Figure, colours
+from aesjax.report.markdown import escaped
 
 __all__ = ["render_html", "render_markdown", "settings_text"]
 
@@ -47,13 +48,8 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["plain"] = _plain
+    environment.filters["plain"] = escaped
     return environment
-
-
-def _plain(value: Any) -> str:
-    """A value inside a Markdown table, where a bar would start the next column."""
-    return str(value).replace("|", "\\|")
 
 
 def render_html(

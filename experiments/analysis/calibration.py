@@ -1,6 +1,5 @@
 """`aesjax calibrate`: how well the proxies that a study recorded bound the drift that its environment really made."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,11 +60,8 @@ def run(directory: Path, delta: float, source: str | None) -> str:
     record = {"delta": delta, "runs_needed": cal.runs_needed(delta), "window": WINDOW, "notes": notes}
     record |= {"task": config.task, "patterns": list(config.patterns), "methods": methods}
     text = table(record)
-    try:
-        (directory / NUMBERS).write_text(json.dumps(_plain(record), indent=1) + "\n")
-        (directory / TEXT).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"{directory} cannot be written: {error.strerror or error}") from None
+    store.write_json(directory / NUMBERS, _plain(record))
+    store.write_text(directory / TEXT, text + "\n")
     return text
 
 

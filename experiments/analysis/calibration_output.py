@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from aesjax.report.markdown import escaped
+
 __all__ = ["table"]
 
 HEAD = ("pattern", "runs", "dominated", "slack", "coverage", "at drift", "at jumps", "at jumps, late", "whole runs")
@@ -21,7 +23,11 @@ def table(record: Mapping[str, Any]) -> str:
     blocks += [f"Note: {note}." for note in record["notes"]]
     for name, found in methods.items():
         rows = [HEAD, *(_row(pattern, group) for pattern, group in found["groups"].items())]
-        blocks += [f"## {name}, proxy {found['proxy']}", _aligned(rows), _verdict(found, delta, record["runs_needed"])]
+        blocks += [
+            f"## {escaped(name)}, proxy {escaped(found['proxy'])}",
+            _aligned(rows),
+            _verdict(found, delta, record["runs_needed"]),
+        ]
     blocks.append(_meaning(delta, record["window"]))
     return "\n\n".join(blocks)
 
@@ -30,7 +36,7 @@ def _row(pattern: str, group: Mapping[str, Any]) -> tuple[str, ...]:
     whole, runs = group["whole_runs_covered"], group["runs"]
     shares = [group[name] for name in ("coverage", "coverage_at_drift", "coverage_at_jumps", "coverage_at_jumps_late")]
     return (
-        pattern,
+        escaped(pattern),
         str(runs),
         f"{group['dominated']}/{runs}",
         "-" if group["slack"] is None else f"{group['slack']:.3g}",

@@ -12,6 +12,7 @@ from aesjax.measure.curves import mean_return
 from aesjax.measure.patterns import STEADY
 from aesjax.measure.stats import Interval
 from aesjax.measure.study import load_study
+from aesjax.report.markdown import escaped
 from experiments.study.folder import open_study
 from experiments.study.methods import Method, methods_of
 
@@ -200,7 +201,7 @@ def _means(answers: Answers) -> list[str]:
     opponents = {pattern: best_of(answers.scores, answers.constants, pattern) for pattern in patterns}
     rows = []
     for method, runs in mean.items():
-        cells = [method]
+        cells = [escaped(method)]
         for pattern in patterns:
             text = "" if pattern not in runs else f"{runs[pattern]:.2f}"
             cells.append(f"**{text}**" if text and runs[pattern] == best[pattern] else text)
@@ -211,7 +212,7 @@ def _means(answers: Answers) -> list[str]:
         ]
         cells.append(f"{100 * min(shares):.1f} %" if shares and np.all(np.isfinite(shares)) else "")
         rows.append(cells)
-    chosen = ", ".join(f"{p}: {o}" for p, o in opponents.items())
+    chosen = escaped(", ".join(f"{p}: {o}" for p, o in opponents.items()))
     head = ["method", *patterns, "worst cell"]
     return [
         *_table(head, rows),
@@ -248,7 +249,9 @@ def markdown(answers: Answers, command: Sequence[str]) -> str:
         for (first, second), cells in rows.items():
             verdicts = [c.verdict for p, c in cells.items() if p != STEADY]
             tally = f"{verdicts.count('better')} better, {verdicts.count('worse')} worse of {len(verdicts)}"
-            body.append([f"{first} − {second}", *(_shown(cells[p]) if p in cells else "" for p in answers.patterns)])
+            body.append(
+                [escaped(f"{first} − {second}"), *(_shown(cells[p]) if p in cells else "" for p in answers.patterns)]
+            )
             body[-1].append(tally)
         lines += _table(["difference", *answers.patterns, "drifting cells"], body)
     return "\n".join(lines)

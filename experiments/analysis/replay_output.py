@@ -9,6 +9,7 @@ import numpy as np
 from aesjax.measure.curves import change_steps, nan_mean
 from aesjax.measure.patterns import PatternFacts
 from aesjax.measure.weights import weight_metrics
+from aesjax.report.markdown import escaped
 from aesjax.report.replay_figures import draw_replay
 from experiments.study.config import StudyConfig
 
@@ -83,7 +84,7 @@ def summary(config: StudyConfig, tracks: Sequence[Track], strides: Mapping[str, 
             for name, runs in names.items():
                 metrics = [weight_metrics(t.steps, t.logs, changes, float(config.steps)) for t in runs]
                 cells = (*_cells(metrics), *(_lever(runs, column) for column in levers))
-                table.append((pattern, method, name, str(len(runs)), *cells))
+                table.append((*map(escaped, (pattern, method, name)), str(len(runs)), *cells))
     coarse = ", ".join(f"{carrier}: {n}" for carrier, n in strides.items() if n > 1)
     note = f"The proxies are means over several updates ({coarse}), so the replayed weights are approximate.\n"
     text = TEXT + (note if coarse else "") + (LEVERS_TEXT if levers else "")

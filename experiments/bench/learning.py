@@ -11,7 +11,6 @@ its published sizes. Profile C differs from its source in that the learning rate
 
 import argparse
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +115,7 @@ def record(folders: list[Path], out: Path) -> None:
             f"zero {now['zero_actions']['mean']:.4g}, at the end "
             + ", ".join(f"{value:.4g}" for value in now["last_five_evaluations"])
         )
-    out.write_text(json.dumps({"environment": store.environment(), "studies": studies}, indent=1) + "\n")
+    store.write_json(out, {"environment": store.environment(), "studies": studies})
 
 
 def main() -> None:

@@ -74,7 +74,7 @@ def main() -> None:
         "environment": store.environment(),
         **measure(args.count, args.rounds),
     }
-    args.out.write_text(json.dumps(record, indent=1) + "\n")
+    store.write_json(args.out, record)
     print(json.dumps(record, indent=1))
 
 

@@ -71,13 +71,19 @@ def ratio(rounds: list[dict[str, float]], above: str, below: str) -> dict[str, f
 
 
 def check_record(out: Path | None) -> None:
-    """Refuse to write over a record, before anything is measured.
+    """Refuse to write over a record, or where none can be written, before anything is measured.
 
     Raises:
       ValueError: ``out`` exists.
+      Unwritable: it cannot be written.
     """
-    if out is not None and out.exists():
+    if out is None:
+        return
+    if out.exists() or out.is_symlink():
         raise ValueError(f"--out {out} exists; choose another file")
+    with store.replacing(out) as partial:
+        partial.touch()
+    out.unlink()
 
 
 def write_record(out: Path | None, command: str, figures: Mapping[str, Any]) -> None:

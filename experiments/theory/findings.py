@@ -129,12 +129,13 @@ def write(
         "findings": [finding._asdict() for finding in findings],
         "data": data,
     }
-    (study.out / f"{name}.json").write_text(_dump(record) + "\n")
+    store.write_text(study.out / f"{name}.json", _dump(record) + "\n")
     lines = ["| | prediction | outcome | measured |", "|---|---|---|---|"]
     lines += [f"| {f.name} | {f.prediction} | **{f.outcome}** | {f.measured} |" for f in findings]
-    (study.out / f"{name}.md").write_text("\n".join(lines) + "\n" + (f"\n{tables}" if tables else ""))
+    store.write_text(study.out / f"{name}.md", "\n".join(lines) + "\n" + (f"\n{tables}" if tables else ""))
     for figure_name, figure in figures.items():
-        figure.savefig(study.out / f"{figure_name}.png", dpi=130, bbox_inches="tight")
+        with store.replacing(study.out / f"{figure_name}.png") as partial:
+            figure.savefig(partial, format="png", dpi=130, bbox_inches="tight")
     for f in findings:
         print(f"{f.name:8} {f.outcome:10} {f.measured}")
 

@@ -1,0 +1,18 @@
+"""Text from names and files inside Markdown, where it must stay the text that it is."""
+
+import re
+from typing import Any
+
+__all__ = ["escaped"]
+
+#: What would start a column, code, an emphasis, a tag or a link. An underscore inside a word starts nothing.
+SPECIAL = re.compile(r"[\\|`*<]|(?<=\])\(")
+
+
+def escaped(value: Any) -> str:
+    r"""A value as Markdown shows it: one line, every special character behind a backslash.
+
+    >>> escaped("SAC+permuted[blocks=40](aes_r|x)")
+    'SAC+permuted[blocks=40]\\(aes_r\\|x)'
+    """
+    return SPECIAL.sub(r"\\\g<0>", " ".join(str(value).split()))
