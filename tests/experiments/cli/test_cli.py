@@ -10,9 +10,11 @@ import polars as pl
 import pytest
 
 import envs
+from aesjax.lab.ownership import Owner
 from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
 from experiments.study.config import config_from_json, make_config, parse_seeds
+from experiments.study.folder import claim
 
 
 def run(*words):
@@ -52,6 +54,22 @@ def sentence(capsys):
         (["--schedules", "aes,aes"], ["twice", "aes,aes"]),
         (["--devices", "0"], ["--devices must be between 1", "got 0"]),
         (["--devices", "1000"], ["--devices must be between 1", "got 1000"]),
+        (["--drift-seed", "-1"], ["--drift-seed must be between 0 and 4294967295", "got -1"]),
+        (["--drift-seed", "4294967296"], ["--drift-seed must be between 0", "got 4294967296"]),
+        (["--steps", "4000000000"], ["MiB", "free"]),
+        (["--steps", "400000000000"], ["--steps may be at most", "got 400000000000"]),
+        (["--seeds", "0:99999"], ["at most 10000 seeds", "'0:99999'"]),
+        (["--seeds", "0:4294967295"], ["at most 10000 seeds"]),
+        (["--seeds", "1:9000"], ["runs", "fewer seeds or methods"]),
+        (["--sweep", "kappa=1", "--sweep", "kappa=2"], ["--sweep gives 'kappa' twice"]),
+        (["--sweep", "kappa=1,1"], ["value of 'kappa' twice"]),
+        (["--sweep", "window.power=1,2"], ["varies 'window.power', which nothing in the study reads", "kappa"]),
+        (["--schedules", "fixed", "--sweep", "kappa=1,2"], ["varies 'kappa', which nothing in the study reads"]),
+        (["--schedules", "aes:kappa=1e99"], ["'kappa'", "single precision", "'1e99'"]),
+        (["--schedules", "aes:lambda_max=1e-50"], ["'lambda_max'", "single precision", "'1e-50'"]),
+        (["--checkpoint-seconds", "nan"], ["--checkpoint-seconds must be between 0 and 86400", "got nan"]),
+        (["--checkpoint-seconds", "inf"], ["--checkpoint-seconds", "got inf"]),
+        (["--checkpoint-seconds", "-1"], ["--checkpoint-seconds", "got -1"]),
     ],
 )
 def test_bad_arguments_exit_with_2_and_say_what_is_allowed(tmp_path, capsys, words, parts):
@@ -59,7 +77,7 @@ def test_bad_arguments_exit_with_2_and_say_what_is_allowed(tmp_path, capsys, wor
     text = sentence(capsys)
     for part in parts:
         assert part in text
-    assert not (tmp_path / "new" / "curves.parquet").exists()
+    assert not (tmp_path / "new").exists()  # refused before anything is made
 
 
 def test_a_task_without_drift_is_steady(tmp_path, capsys, monkeypatch):
@@ -93,6 +111,54 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert run("--out", tmp_path / "file" / "below") == 2
     assert "cannot be written" in sentence(capsys)
+
+
+def test_a_link_to_nowhere_is_refused(tmp_path, capsys):
+    (tmp_path / "out").symlink_to(tmp_path / "gone")
+    assert run("--out", tmp_path / "out") == 2
+    assert "out is a link to" in sentence(capsys)
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_folder_that_another_process_owns_is_refused(tmp_path, capsys):
+    with Owner(tmp_path):
+        assert run("--out", tmp_path) == 2
+    assert f"is in use by process {os.getpid()} on" in sentence(capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_study_left_before_it_began_is_no_obstacle(tmp_path):
+    """Its configuration, half of another one and a lock that nobody holds."""
+    for name, text in (("config.json", "{}"), (".config.json.partial", "{"), (".lock", "{}")):
+        (tmp_path / name).write_text(text)
+    config = make_config(task="toy", carriers="ppo", schedules="fixed", patterns="steady", seeds="1", steps=1600)
+    claim(config, tmp_path, resume=False).owner.release()
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    assert json.loads((tmp_path / "config.json").read_text()) == config.to_json()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("evaluations", 0),
+        ("evaluations", -1),
+        ("segments", "five"),
+        ("segments", 10**9),
+        ("seeds", [1.5]),
+        ("settings", {"sac": 3}),
+        ("sweep", {"kappa": "x"}),
+        ("steps", 1e308),
+        ("patterns", [["abrupt"]]),
+        ("warmup", None),
+    ],
+)
+def test_a_configuration_of_wrong_kinds_is_refused_in_one_sentence(tmp_path, capsys, name, value):
+    config = make_config(task="toy", carriers="sac", schedules="aes", patterns="abrupt", seeds="1:2", steps=2000)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json() | {name: value}))
+    assert main(["calibrate", str(tmp_path)]) == 2
+    text = sentence(capsys)
+    assert f"config.json cannot be used: '{name}' must be" in text
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
 def test_resuming_nothing_is_refused(tmp_path, capsys):
