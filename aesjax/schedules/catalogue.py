@@ -204,6 +204,7 @@ SCHEDULES: Registry[ScheduleSpec] = Registry(
         ),
         _NONE, True, "fresh", "AES-C", ("base", "updates", "q", "threshold", "gain", "r_max", "e_max", "lambda_max"),
         "base weight raised at a change, with few false alarms",
+        relative=True,
     ),
     oracle=ScheduleSpec(
         lambda h, proxy: oracle(

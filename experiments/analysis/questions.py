@@ -34,6 +34,7 @@ def _alone(*entries: str) -> tuple[tuple[str, str], ...]:
 
 
 _PLAYED = ("aes", "aes_r", "aes_c", "aes_r+window", "aes_c+window", "aes_r+forget+refresh", "aes_c+forget+refresh")
+_PLAYED += ("aes_r+refresh", "aes_c+refresh")
 
 QUESTIONS: dict[str, Question] = {
     "entropy": Question(
