@@ -1,6 +1,7 @@
 """Argument lists that no command can do anything with: every option with everything that does not fit it."""
 
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -56,7 +57,6 @@ WORDS: Mapping[str, Sequence[str]] = {
     "--observation": (*ODD, "v5"),
     "--variant": (*ODD, "gym"),
     "--channels": ("nope", "body_mass", "goal=", "goal=1:0", "goal=nan:1", "goal=0:1e99", "hard", "=", ":", "x=0:1"),
-    "--sim-python": ("{case}/nope",),
     "--controls-from": ("{case}/nope", "{study}", "", "{case}/file"),
     "--warm-start": ("{case}/nope", "", "{case}/file", "{case}/broken", "{case}/empty", "{case}"),
 }
@@ -132,7 +132,7 @@ READERS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "--out": OUTS,
     },
     "calibrate": {
-        "--delta": (*NO_NUMBER, "0", "1", "-1", "1e-320", "1e-300", "1.0000001", "-0.0"),
+        "--delta": (*NO_NUMBER, "0", "1", "-1", "1e-320", "1.0000001", "-0.0"),
         "--source": (*ODD, "all"),
     },
     "video": {
@@ -175,7 +175,8 @@ def _of_run() -> Iterator[BadArguments]:
         yield _with("run", BASE, "--schedules", entry)
     for name in SCHEDULES["aes"].hyper:
         for value in VALUES:
-            yield _with("run", BASE, "--schedules", f"aes:{name}={value}")
+            if (name, value) != ("lambda_max", "1e400"):  # that is infinity, and no clip at all
+                yield _with("run", BASE, "--schedules", f"aes:{name}={value}", name)
     unread = [name for name in ScheduleHyper._fields if name not in {"own", "q", *SCHEDULES["fixed"].hyper}]
     for items in (*SWEEPS, *([f"{name}=0.5"] for name in unread)):
         only_read_elsewhere = items[0].partition("=")[0] in unread and len(items) == 1 and items[0].endswith("=0.5")
@@ -198,10 +199,12 @@ def _of_readers() -> Iterator[BadArguments]:
     for reader, options in READERS.items():
         required = REQUIRED.get(reader, {})
         for folder in FOLDERS:
-            yield BadArguments(f"{reader} {folder!r}", (reader, folder, *_words(required)), _named(folder, "DIR"))
+            yield BadArguments(
+                f"{reader} {folder!r}", (reader, folder, *_words(required)), _named(folder, "config.json")
+            )
         for option, values in options.items():
             for value in values:
-                yield _with(reader, required, option, value, "{study}")
+                yield _with(reader, required, option, value, first=("{study}",))
     yield BadArguments("report of nothing", ("report",), ())
     yield BadArguments("report --out of one", ("report", "{study}", "--out", "{case}/out"), ("--out",))
     yield BadArguments("report of two without --out", ("report", "{study}", "{study}"), ("--out",))
@@ -221,9 +224,12 @@ def _of_others() -> Iterator[BadArguments]:
             yield BadArguments(f"{command} {folder!a}", (command, folder), ())
 
 
-def _with(command: str, base: Mapping[str, str], option: str, value: str, *first: str) -> BadArguments:
+def _with(
+    command: str, base: Mapping[str, str], option: str, value: str, *mentions: str, first: Sequence[str] = ()
+) -> BadArguments:
     words = _words({**base, option: value})
-    return BadArguments(f"{command} {option} {value[:60]!a}", (command, *first, *words), _named(value, option))
+    told = f"{command} {option} {value[:60]!a}"
+    return BadArguments(told, (command, *first, *words), (*_named(value, option), *mentions))
 
 
 def _words(options: Mapping[str, str]) -> list[str]:
@@ -233,5 +239,5 @@ def _words(options: Mapping[str, str]) -> list[str]:
 def _named(value: str, option: str) -> tuple[str, ...]:
     """What a sentence about an option may call it: itself, its noun, its value or a part of that."""
     noun = option.removeprefix("--").replace("-", " ").rstrip("s")
-    parts = [part for part in value.replace("{case}/", "").replace("{study}", "").split(":") if len(part) > 2]
+    parts = [part for part in re.split(r"[:=,+/{}]", value) if len(part) > 1]
     return (option, noun, noun.replace(" ", "_"), *parts, *((value,) if value.strip() else ()))

@@ -29,8 +29,9 @@ READERS = (
 
 def arguments(bench: Bench, worker: Worker, seed: int, count: int | None) -> Iterator[Finding]:
     """Every bad argument list, or ``count`` of them, each in a folder of its own."""
-    study = bench.whole("read").folder
-    known = listing(study)
+    whole = bench.whole("read").folder
+    known = listing(whole)
+    study = shutil.copytree(whole, bench.case() / "study")
     for bad in bad_arguments(seed, count):
         case = furnished(bench.case())
         argv = [word.replace("{case}", str(case)).replace("{study}", str(study)) for word in bad.argv]
@@ -38,10 +39,13 @@ def arguments(bench: Bench, worker: Worker, seed: int, count: int | None) -> Ite
         outcome = worker.call(command, argv, str(case))
         judgement = judged_refusal(outcome, before, listing(case), bad.mentions)
         if listing(study) != known:
-            judgement = Judgement(Verdict.WRONG, "the study that was read has changed")
-            known = listing(study)
+            if judgement.verdict is Verdict.REFUSED:
+                judgement = Judgement(Verdict.WRONG, "refused, but the study that was read has changed")
+            shutil.rmtree(study)
+            shutil.copytree(whole, study)
         yield Finding(ARGUMENTS, bad.name, judgement, _typed(bad.argv))
         bench.drop(case)
+    bench.drop(study.parent)
 
 
 def furnished(case: Path) -> Path:

@@ -31,7 +31,7 @@ POLL = 0.002
 class Started(NamedTuple):
     """A command under way. It leads a session, by which its descendants are known."""
 
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[Any]"
     out: Path
     err: Path
     began: float  # of `time.monotonic`
@@ -77,7 +77,8 @@ def ended(started: Started, longest: float = LONGEST) -> Outcome:
         os.killpg(started.process.pid, signal.SIGKILL)
         started.process.wait()
         code = None
-    return Outcome(code, *(path.read_text(errors="replace") for path in (started.out, started.err)))
+    out, err = (path.read_text(errors="replace") for path in (started.out, started.err))
+    return Outcome(code, out, err)
 
 
 def run(argv: Sequence[str], env: Mapping[str, str], logs: Path, **options: Any) -> Outcome:

@@ -54,7 +54,7 @@ class Worker:
     def __init__(self) -> None:
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload(PRELOAD)
-        self._process: Any = None
+        self._process: Any = None  # of the context's own class
         self._calls = 0
 
     def __enter__(self) -> "Worker":
@@ -104,7 +104,8 @@ class Worker:
 
 
 def _serve(requests: Connection, folder: str) -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + MEMORY,) * 2)
+    most = _data_bytes() + MEMORY
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     files = [os.open(Path(folder) / name, os.O_RDWR | os.O_CREAT | os.O_APPEND) for name in ("out", "err")]
     for number, file in zip((1, 2), files, strict=True):
