@@ -30,7 +30,7 @@ class Form(NamedTuple):
     soak_steps: int  # 0: none
 
 
-SHORT = Form(None, 60, 4, ("sac", "ppo"), 4, 1, 300, 100, 0.01, 0, 2, 2, 0)
+SHORT = Form(250, 60, 2, ("sac",), 3, 0, 300, 100, 0.01, 0, 1, 1, 0)
 LONG = Form(None, None, 60, [n for n in STUDIES if n != "read"], 24, 12, 3000, 1500, 0.05, 10, 20, 10, 2_000_000)
 
 Throw = Callable[[Bench, Worker, Form, int], Iterator[Finding]]

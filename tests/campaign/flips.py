@@ -1,6 +1,7 @@
 """One flipped bit at a time, in every file of a study: noticed, or of no consequence."""
 
 import random
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.campaign.loads import load_checkpoint
 from tests.campaign.studies import Bench
 from tests.campaign.worker import Worker, command
 
-__all__ = ["Flip", "flipped", "flips_of_checkpoints", "flips_of_results", "planned"]
+__all__ = ["Flip", "flipped", "flips_of_checkpoints", "flips_of_results", "numbers_in", "planned"]
 
 RESULTS, CHECKPOINTS = "bit flips, results", "bit flips, checkpoints"
 #: What reads a finished study, what it writes below the fault's own folder, and the files that it reads.
@@ -28,6 +29,10 @@ READERS: Mapping[str, tuple[Sequence[str], Sequence[str], Sequence[str]]] = {
     "export": (("export", "{study}", "--out", "{case}/exported"), ("exported",), ("config", "manifest", "agents")),
 }
 VERIFY = ("verify", "{study}")
+#: Beginnings of the files whose every bit `verify` knows; of the others it is enough that nobody reads them.
+SEALED = ("config", "manifest", "curves", "streams", "agents", "replays")
+#: What an interrupted study does not have yet.
+LATER = ("manifest*", "curves.parquet", "streams.parquet", "agents", "replays", "report")
 
 
 class Flip(NamedTuple):
@@ -38,12 +43,27 @@ class Flip(NamedTuple):
     bit: int
 
 
-def planned(seed: int, sizes: Mapping[str, int], count: int) -> list[Flip]:
-    """``count`` flips: every file that is not empty in turns, however small, at random bits."""
+def planned(seed: int, sizes: Mapping[str, int], aims: Mapping[str, Sequence[int]], count: int) -> list[Flip]:
+    """``count`` flips: by turns anywhere in a file, of one file after the other however small, and in one of the bytes
+    that ``aims`` names, see `numbers_in`."""
     draw = random.Random(seed)
-    files = sorted(name for name, size in sizes.items() if size)
-    turns = (files[i % len(files)] for i in range(count))
-    return [Flip(name, draw.randrange(sizes[name]), draw.randrange(8)) for name in turns]
+    files, aimed = sorted(name for name, size in sizes.items() if size), sorted(name for name in aims if aims[name])
+    found = []
+    for i in range(count):
+        names = aimed if aimed and i % 2 else files
+        name = names[i // 2 % len(names)]
+        byte = draw.choice(aims[name]) if names is aimed else draw.randrange(sizes[name])
+        found.append(Flip(name, byte, draw.randrange(8)))
+    return found
+
+
+def numbers_in(study: Path) -> dict[str, list[int]]:
+    """JSON file -> bytes of the numbers in it: few of all that it holds, and those that mean something else at once."""
+    found = {}
+    for path in study.rglob("*.json"):
+        numbers = re.finditer(rb'": (\d+)', path.read_bytes())
+        found[str(path.relative_to(study))] = [at for number in numbers for at in range(*number.span(1))]
+    return found
 
 
 def flipped(study: Path, flip: Flip) -> None:
@@ -68,12 +88,13 @@ def flips_of_results(bench: Bench, worker: Worker, seed: int, count: int, share:
         if outcome.code != 0:
             raise RuntimeError(f"{name} does not read an undamaged study: {outcome.err or outcome.out}")
     verified = worker.call(command, _words(VERIFY, case), str(case)).code == 0  # there is such a command
-    for flip in planned(seed, _sizes(study), count):
+    for flip in planned(seed, _sizes(study), numbers_in(study), count):
         flipped(study, flip)
         judgement = Judgement(Verdict.SILENT, "verify has nothing to say")
         if verified:
             judgement = judged_reading(worker.call(command, _words(VERIFY, case), str(case)), {"": ""}, {})
-        if judgement.verdict is Verdict.SILENT or (judgement.verdict is Verdict.REFUSED and draw.random() < share):
+        unnoticed = judgement.verdict is Verdict.SILENT and not (verified and flip.file.startswith(SEALED))
+        if unnoticed or (judgement.verdict is Verdict.REFUSED and draw.random() < share):
             judgement = _by_all(worker, flip, case, study, expected)
         flipped(study, flip)
         told = f"{flip.file} byte {flip.byte} bit {flip.bit}"
@@ -118,7 +139,7 @@ def flips_of_checkpoints(bench: Bench, worker: Worker, seed: int, count: int, re
       resumed: flips after which the study is really continued.
     """
     case = bench.case()
-    study = shutil.copytree(bench.whole("read").folder, case / "study", ignore=lambda *_: ["curves.parquet", "report"])
+    study = _unfinished(bench.whole("read").folder, case / "study")
     place = study / "checkpoints" / "sac"
     known = [_loaded(worker, study)]  # the newest, then the one before
     newest = max(path for path in place.iterdir())
@@ -128,7 +149,8 @@ def flips_of_checkpoints(bench: Bench, worker: Worker, seed: int, count: int, re
     if any(outcome.code != 0 for outcome in known):
         raise RuntimeError(f"undamaged checkpoints cannot be loaded: {known[0].err or known[1].err}")
     sizes = {name: size for name, size in _sizes(study).items() if name.startswith("checkpoints/")}
-    for number, flip in enumerate(planned(seed, sizes, count)):
+    aims = {name: numbers for name, numbers in numbers_in(study).items() if name in sizes}
+    for number, flip in enumerate(planned(seed, sizes, aims, count)):
         flipped(study, flip)
         judgement = _judged_load(_loaded(worker, study), [outcome.out for outcome in known])
         if number < resumed and judgement.verdict is Verdict.EQUAL:
@@ -139,11 +161,16 @@ def flips_of_checkpoints(bench: Bench, worker: Worker, seed: int, count: int, re
     bench.drop(case)
 
 
+def _unfinished(whole: Path, study: Path) -> Path:
+    """A copy of a study as it was between its last checkpoint and its end."""
+    shutil.copytree(whole, study)
+    for path in [path for pattern in LATER for path in study.glob(pattern)]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return study
+
+
 def _resumed(bench: Bench, study: Path, case: Path) -> Judgement:
     out = shutil.copytree(study, case / "study")
-    shutil.rmtree(out / "agents")
-    for name in ("manifest.json", "streams.parquet"):
-        (out / name).unlink()
     judgement = recovery.finished(bench, "read", out, case / "logs")
     if judgement.verdict is Verdict.EQUAL:
         bench.drop(case)

@@ -11,7 +11,8 @@ from tests.campaign.listing import Listing
 
 __all__ = ["STUDIES", "Bench", "Whole"]
 
-_TOY = ("--patterns", "abrupt", "--seeds", "1:1", "--checkpoint-seconds", "0", "--devices", "1")
+CHECKPOINTS = "0.2"  # seconds: many, and most of the time is training all the same
+_TOY = ("--patterns", "abrupt", "--seeds", "1:1", "--checkpoint-seconds", CHECKPOINTS, "--devices", "1")
 _HOPPER = ("--task", "hopper", "--schedules", "aes", *_TOY)
 #: Name -> options of `aesjax run`, without the folder.
 STUDIES: Mapping[str, tuple[str, ...]] = {
@@ -26,7 +27,7 @@ STUDIES: Mapping[str, tuple[str, ...]] = {
     # For the readers: a pattern that stays, whose agents can be exported, and replays that are kept.
     "read": (
         *("--carriers", "sac", "--schedules", "aes", "--steps", "400", "--patterns", "steady", "--seeds", "1:2"),
-        *("--checkpoint-seconds", "0", "--devices", "1", "--keep-replay"),
+        *("--checkpoint-seconds", CHECKPOINTS, "--devices", "1", "--keep-replay"),
     ),
 }
 

@@ -131,11 +131,15 @@ def test_a_flip_done_twice_is_none(tmp_path):
     assert (tmp_path / "x").read_bytes() == b"ab"
 
 
-def test_flips_leave_no_file_out():
-    sizes = {"config.json": 7, "agents/a": 100_000, "empty": 0, "curves.parquet": 1}
-    drawn = flips.planned(0, sizes, 9)
+def test_flips_leave_no_file_out_and_aim_at_numbers(tmp_path):
+    (tmp_path / "config.json").write_text('{"seed": 12, "a1": "3", "b": 4}')
+    numbers = flips.numbers_in(tmp_path)
+    assert numbers == {"config.json": [9, 10, 29]}
+    sizes = {"config.json": 31, "agents/a": 100_000, "empty": 0, "curves.parquet": 1}
+    drawn = flips.planned(0, sizes, numbers, 60)
     assert {flip.file for flip in drawn} == set(sizes) - {"empty"}
     assert all(flip.byte < sizes[flip.file] for flip in drawn)
+    assert {flip.byte for flip in drawn[1::2]} == {9, 10, 29}
 
 
 def test_plans_are_the_same_for_the_same_seed_and_cover_every_part():
