@@ -65,30 +65,33 @@ class Worker:
 
     def call(self, function: Callable[..., int], *words: Any, longest: float = 60.0) -> Outcome:
         """What ``function(*words)`` did; after ``longest`` seconds it is stopped, and its exit code is None."""
-        if self._process is None or self._calls >= CALLS:
-            self._begin()
-        self._calls += 1
+        process = self._ready()
         self._ours.send((function, words))
         try:
             if self._ours.poll(longest):
                 return self._ours.recv()
         except EOFError:  # the process died of it
-            self._process.join()
-            outcome = Outcome(self._process.exitcode, *self._printed())
+            process.join()
+            outcome = Outcome(process.exitcode, *self._printed())
             self._end()
             return outcome._replace(err=outcome.err + f"\nFatal Python error: ended with {outcome.code}")
         outcome = Outcome(None, *self._printed())
         self._end()
         return outcome
 
-    def _begin(self) -> None:
+    def _ready(self) -> Any:
+        """The process, a fresh one where there is none or it has had its calls."""
+        self._calls += 1
+        if self._process is not None and self._calls <= CALLS:
+            return self._process
         self._end()
         self._folder = tempfile.TemporaryDirectory(prefix="aesjax-campaign-")
         self._ours, theirs = self._context.Pipe()
         self._process = self._context.Process(target=_serve, args=(theirs, self._folder.name), daemon=True)
         self._process.start()
         theirs.close()
-        self._calls = 0
+        self._calls = 1
+        return self._process
 
     def _end(self) -> None:
         if self._process is not None:
