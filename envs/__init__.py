@@ -94,6 +94,10 @@ def make(name: str, **options: Any) -> Task:
         judges = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
         if not set(options) <= known and not judges:
             raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
+        many = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        wanted = [n for n, p in parameters.items() if p.default is Parameter.empty and p.kind not in many]
+        if missing := [n for n in wanted if n not in options]:
+            raise ValueError(f"task '{name}': its builder wants '{missing[0]}', and every option needs a default")
         built = entry(**options)
         if not isinstance(built, Task):
             raise ValueError(f"task '{name}': its builder returned {type(built).__name__}, not a Task")

@@ -7,11 +7,19 @@ from contextlib import contextmanager
 
 __all__ = ["DIVERGED", "DONE", "INTERRUPTED", "WRONG", "Refusal", "guarded", "refusing", "say"]
 
+LONGEST = 1200  # characters of a refusal
 DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
 
 
 class Refusal(Exception):
     """What was asked for is impossible; the text is one sentence for a person, and nothing was written."""
+
+
+def _one_line(text: str) -> str:
+    """What was typed may hold anything; what is said about it is one line of bounded length."""
+    line = " ".join(text.split())
+    line = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
 
 
 def say(text: str) -> None:
@@ -48,7 +56,7 @@ def guarded(command: Callable[[], int]) -> int:
         code = command()
         sys.stdout.flush()
     except Refusal as refusal:
-        say(str(refusal))
+        say(_one_line(str(refusal)))
         return WRONG
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit

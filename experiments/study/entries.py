@@ -1,6 +1,7 @@
 """What a person types to say which methods a study compares: `SCHEDULE[:OPTION=VALUE]...`, with
 `+RESPONSE[:OPTION=VALUE]...` for every lever beside the entropy weight, and `NAME=V1,V2,...`."""
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -32,6 +33,7 @@ ABSOLUTE = ("base", "lambda_min", "lambda_max", "updates")  # what a ratio does 
 
 
 BLOCKS = 20.0
+MOST_VALUES = 1000  # of all axes of a sweep together
 
 
 class Control(NamedTuple):
@@ -201,8 +203,12 @@ def parse_sweep(items: Sequence[str]) -> dict[str, tuple[float, ...]]:
             axes[name] = tuple(_number(f"'{name}'", value) for value in values.split(","))
         except ValueError as error:
             raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...; got '{item}': {error}") from None
+        if len(axes[name]) > MOST_VALUES:
+            raise ValueError(f"--sweep takes at most {MOST_VALUES} values of a name; got {len(axes[name])} of '{name}'")
         if len(set(axes[name])) != len(axes[name]):
             raise ValueError(f"--sweep gives a value of '{name}' twice; got '{item}'")
+    if (product := math.prod(map(len, axes.values()))) > MOST_VALUES:
+        raise ValueError(f"--sweep may combine at most {MOST_VALUES} settings; got {product}")
     return axes
 
 
