@@ -1,6 +1,7 @@
 """Strict settings for the whole suite, compilations shared within a run, and the order in which files are given out."""
 
 import os
+import signal
 import tempfile
 from importlib.metadata import version
 
@@ -51,6 +52,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     share_compilations(config)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background of a script; tests' processes inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("compile_times"):
         config.pluginmanager.register(CompileTimes())
 

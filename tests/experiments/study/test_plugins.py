@@ -127,7 +127,8 @@ def test_a_colon_in_an_entry_separates_names_from_options(outside):
 def test_a_response_from_elsewhere_has_options_and_stands_in_the_configuration(outside):
     entry = parse_entry(f"aes_r+window+{outside}:SLOW:power=0.5")
     assert entry.responses == ("window", f"{outside}:SLOW")
-    config = study(schedules=f"aes_r+{outside}:SLOW:power=0.5", sweep=(f"{outside}:SLOW.power=0.5,2",))
+    both = f"aes_r+{outside}:SLOW:power=0.5,aes_r+{outside}:SLOW"
+    config = study(schedules=both, sweep=(f"{outside}:SLOW.power=0.5,2",))
     assert config.plugins["response"][f"{outside}:SLOW"]["object"] == f"{outside}:SLOW"
     assert methods_of(config, "sac")[0].name == f"SAC+AES-R+{outside}:SLOW[{outside}:SLOW.power=0.5]"
     check(config)

@@ -172,7 +172,7 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(trained, begun, tmp_path
 
 
 def test_exported_agents_are_the_same_but_for_adam(trained, exported):
-    assert {path.name for path in exported.iterdir()} == {"ppo.npz", "warm.json"}
+    assert {path.name for path in exported.iterdir()} == {"ppo.npz", "warm.json", "warm.sha256"}
     whole, small_ones = read(trained, "ppo"), read(exported, "ppo")
     assert (small_ones.nature, small_ones.runs) == (whole.nature, whole.runs)
     assert set(whole.leaves) - set(small_ones.leaves) == whole.moments
@@ -273,6 +273,9 @@ def test_damaged_and_changed_agents_are_refused(trained, exported, tmp_path):
     with pytest.raises(ValueError, match=r"ppo\.npz is missing, truncated or changed"):
         read(other, "ppo")
     (other / "warm.json").write_text('{"format": 2}')
+    with pytest.raises(ValueError, match=r"warm\.json was changed or damaged"):
+        read(other, "ppo")
+    seals.write_sum(other / "warm.sha256", "warm.json", b'{"format": 2}')
     with pytest.raises(ValueError, match="its format is 2, this version reads 1"):
         read(other, "ppo")
 
