@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     with watching() as watch:
         watch.told = f"nothing was written. Start again with:\n  {shlex.join(['aesjax', *words])}"
         try:
-            from experiments.cli.main import command
+            from experiments.cli.commands import command
 
             code = command(argv)
             watch.check()
