@@ -27,8 +27,7 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     """
     import polars as pl
 
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"--out {out} is not an empty folder; choose another one")
+    store.check_new(out, "--out")
     studies = [open_results(folder) for folder in directories]
     configs, manifests = [study.config for study in studies], [study.manifest for study in studies]
     frames = [study.rows(store.CURVES) for study in studies]

@@ -26,6 +26,7 @@ __all__ = [
     "MANIFEST",
     "STREAMS",
     "Unwritable",
+    "check_new",
     "differing_fields",
     "digest",
     "environment",
@@ -95,6 +96,21 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_json(path: Path, data: Any) -> None:
     """Write indented JSON atomically."""
     write_text(path, json.dumps(data, indent=1) + "\n")
+
+
+def check_new(folder: Path, option: str) -> None:
+    """Refuse a place for results in which there is something.
+
+    Args:
+      option: what names the place on the command line.
+
+    Raises:
+      ValueError: it is a file, a broken link, or a folder that is not empty.
+    """
+    if folder.is_symlink() and not folder.exists():
+        raise ValueError(f"{option} {folder} is a link to what does not exist; choose another folder")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{option} {folder} is not an empty folder; choose another one")
 
 
 def read_bytes(path: Path) -> bytes:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NUMBERS", "TEXT", "run"]
 
+SMALLEST_DELTA = 1e-6  # of which a million runs would be needed
 NUMBERS, TEXT = "calibration.json", "calibration.md"
 
 
@@ -38,8 +39,8 @@ def run(directory: Path, delta: float, source: str | None) -> str:
     Raises:
       ValueError: with one sentence; nothing was written.
     """
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"--delta must lie in (0, 1); got {delta}")
+    if not SMALLEST_DELTA <= delta < 1.0:
+        raise ValueError(f"--delta must lie in (0, 1) and be at least {SMALLEST_DELTA:g}; got {delta:g}")
     if source not in (None, *SOURCES):
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
     found = _load(directory)

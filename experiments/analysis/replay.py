@@ -32,8 +32,7 @@ def run(directory: Path, schedules: str, methods: str | None, out: Path) -> str:
     """
     import polars as pl
 
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out} is not an empty folder; remove it or choose another one with --out")
+    store.check_new(out, "--out")
     names = list(SCHEDULES) if schedules == "all" else parse_entries(schedules)
     study = load(directory, methods)
     carriers = [name for name in study.config.carriers if name in study.streams["carrier"]]

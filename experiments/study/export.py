@@ -31,8 +31,7 @@ def export(directories: Sequence[Path], out: Path, *, seeds: Sequence[int] | Non
     Raises:
       ValueError: there is nothing to export, ``out`` is not empty, or the studies are of different tasks.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"--out {out} is not an empty folder; choose another one")
+    store.check_new(out, "--out")
     found: dict[str, tuple[Path, Any]] = {}
     for directory in directories:
         config = open_study(directory, ended=True).config

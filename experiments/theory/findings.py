@@ -85,11 +85,12 @@ def log_log_slope(x: Sequence[float], y: np.ndarray) -> Interval:
 
 def open_folder(study: TheoryStudy) -> None:
     """Make the folder for the results; ends the script with exit code 2 and one sentence where that is impossible."""
+    from aesjax.lab import store
+
     try:
         if study.seeds < 2:
             raise ValueError(f"--seeds must be at least 2, for intervals over paired seeds; got {study.seeds}")
-        if study.out.exists() and (not study.out.is_dir() or any(study.out.iterdir())):
-            raise ValueError(f"--out {study.out} exists and is not an empty folder; choose a new one")
+        store.check_new(study.out, "--out")
         study.out.mkdir(parents=True, exist_ok=True)
     except (ValueError, OSError) as error:
         print(f"aesjax: {error}", file=sys.stderr)

@@ -31,8 +31,14 @@ class ReachedTraining(BaseException):
 
 def command(argv: Sequence[str], directory: str | None = None, may_train: bool = False) -> int:
     """`aesjax` with these arguments, in the folder given; the exit code."""
+    import jax
+
     from experiments.cli import main
     from experiments.study import train
+    from experiments.study.devices import start_jax
+
+    start_jax(1)  # what the studies were trained on, before a command starts it with more
+    jax.devices()
 
     def tripwire(*_: Any, **__: Any) -> None:
         raise ReachedTraining
