@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,15 +56,23 @@ class Lookup:
       frame: as `aesjax.measure.summarise` returns it.
       patterns: in the order in which tables show them; those of the frame that it lacks follow.
       inert: task -> drift channels that change nothing in it.
+      asides: methods that are there to be compared with, such as constants and controls.
     """
 
     def __init__(
-        self, frame: "pl.DataFrame", patterns: Iterable[str], inert: Mapping[str, Sequence[str]] | None = None
+        self,
+        frame: "pl.DataFrame",
+        patterns: Iterable[str],
+        inert: Mapping[str, Sequence[str]] | None = None,
+        asides: Collection[str] = (),
     ):
         rows = frame.filter(level="method").to_dicts()
         self.cells = {(r["family"], r["task"], r["method"], r["pattern"], r["metric"]): r for r in rows}
         self.inert = {task: list(channels) for task, channels in (inert or {}).items() if channels}
         self.methods = list(dict.fromkeys(r["method"] for r in rows))
+        self.asides = [m for m in self.methods if m in asides]
+        kinds = dict.fromkeys(r["metric"].partition(":vs=")[2] for r in rows)
+        self.opponents = [kind for kind in kinds if kind]  # beside the baseline
         seen = dict.fromkeys(r["pattern"] for r in rows)
         self.patterns = list({p: None for p in patterns if p in seen} | seen)
         families = dict.fromkeys(r["family"] for r in rows)

@@ -7,18 +7,9 @@ from aesjax.measure.patterns import STEADY
 from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.measure.tables import paper_recovery, round_half_up
 from aesjax.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number
+from aesjax.report.verdicts import METRIC_NAMES, opponent_of
 
-__all__ = ["changes_table", "paired_table", "recovery_table", "verdicts"]
-
-NAMES = {
-    "nauc_task_safe": "safe nAUC",
-    "drop_run_safe": "safe DropRatio",
-    "recovery_robust": "robust recovery",
-    "deficit_area": "deficit area",
-    "mean_return": "mean return",
-    "final_return": "final return",
-    "recovery": "literal recovery",
-}
+__all__ = ["changes_table", "paired_table", "recovery_table"]
 
 
 def recovery_table(look: Lookup) -> Table:
@@ -127,7 +118,7 @@ def paired_table(look: Lookup) -> Table:
                 rows = [_paired_row(look, scope, m, pattern, metric) for m in look.methods]
                 if rows := [r for r in rows if r]:
                     side = "lower" if metric in LOWER_IS_BETTER else "higher"
-                    table.groups.append((f"{scope[2]} · {NAMES[metric]} ({side} is better) · {pattern}", rows))
+                    table.groups.append((f"{scope[2]} · {METRIC_NAMES[metric]} ({side} is better) · {pattern}", rows))
     table.notes = [
         "On one task with fewer than 10 seeds the mean's interval is Student's t interval; the others are stratified "
         "bootstrap intervals. Holm adjusts within one metric over all comparisons of the study."
@@ -145,13 +136,9 @@ def _paired_row(look: Lookup, scope, method, pattern, metric) -> list[Cell] | No
     p = get("p_holm")
     shown = "< 0.001" if p is not None and p["value"] < 0.001 else number(p["value"] if p else None, 3)
     return [
-        *(Cell(method), Cell(_baseline(mean)), counted(mean), *cells, cell(get("poi"))),
+        *(Cell(method), Cell(opponent_of(mean)), counted(mean), *cells, cell(get("poi"))),
         *(Cell(cell(get("poi_paired")).text), Cell(shown)),
     ]
-
-
-def _baseline(row: dict[str, Any]) -> str:
-    return next((part[9:] for part in row["flag"].split(";") if part.startswith("baseline=")), NONE)
 
 
 def _verdict(row: dict[str, Any] | None, metric: str) -> int:
@@ -167,25 +154,3 @@ def _marked(row: dict[str, Any] | None, metric: str, places: int) -> Cell:
         return plain
     sign, kind = ("▲ ", "better") if verdict > 0 else ("▼ ", "worse")
     return Cell(sign + plain.text, plain.interval, kind)
-
-
-def verdicts(look: Lookup) -> list[str]:
-    """One line per metric: in how many comparisons the interval of the mean difference excludes zero."""
-    lines = []
-    for metric in ("nauc_task_safe", "mean_return", "drop_run_safe", "recovery_robust", "deficit_area"):
-        found = [
-            (key[2], key[3], _verdict(r, metric))
-            for key, r in look.cells.items()
-            if key[1] is None
-            and key[4] == f"paired:{metric}"
-            and math.isfinite(r["value"])
-            # A method's drop without drift is zero by definition, so there is nothing to compare on Steady.
-            and not (key[3] == STEADY and metric.startswith("drop"))
-        ]
-        if found and not (metric == "mean_return" and lines):
-            better, worse = (sum(v == s for *_, v in found) for s in (1, -1))
-            lines.append(
-                f"{NAMES[metric]}: better than its baseline in {better} of {len(found)} comparisons, worse in {worse}, "
-                f"undecided in {len(found) - better - worse}"
-            )
-    return lines

@@ -10,10 +10,10 @@ from aesjax.measure.study import load_study
 from aesjax.measure.summary import summarise
 from aesjax.report import overview
 from aesjax.report.cells import Lookup
-from aesjax.report.compare import verdicts
 from aesjax.report.figures import draw_figures
 from aesjax.report.page import render_html, render_markdown, settings_text
 from aesjax.report.tables import build_tables
+from aesjax.report.verdicts import verdicts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,7 +50,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         "facts": overview.facts(study, look, config, manifest),
         "status": status,
         "problems": problems,
-        "verdicts": verdicts(look),
+        "verdicts": [verdict.sentence for verdict in verdicts(look)],
         "tables": build_tables(look, _constants(curves)),
         "honesty": overview.limits(study, manifest),
     }
