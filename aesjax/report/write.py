@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aesjax.lab import store
+from aesjax.measure.opponents import asides_of, constants_of
 from aesjax.measure.study import load_study
 from aesjax.measure.summary import summarise
 from aesjax.report import overview
@@ -42,7 +43,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         frame = summarise(curves, config, manifest, replicates=replicates)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{directory}: config, manifest and curves do not fit together ({error!r})") from error
-    look = Lookup(frame, study.patterns, manifest.get("inert"))
+    look = Lookup(frame, study.patterns, manifest.get("inert"), asides_of(study))
     figures = draw_figures(curves, config, manifest)
     status, problems = overview.status(study, manifest)
     shared: dict[str, Any] = {
@@ -51,7 +52,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         "status": status,
         "problems": problems,
         "verdicts": [verdict.sentence for verdict in verdicts(look)],
-        "tables": build_tables(look, _constants(curves)),
+        "tables": build_tables(look, constants_of(study)),
         "honesty": overview.limits(study, manifest),
     }
     page = render_html(
@@ -74,13 +75,6 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return directory / "report" / "index.html"
-
-
-def _constants(curves: "pl.DataFrame") -> set[str]:
-    """Methods with a constant weight."""
-    if "schedule" not in curves.columns:
-        return set()
-    return set(curves.filter(schedule="fixed")["method"].unique())
 
 
 def _swap(new: Path, place: Path) -> None:
