@@ -31,6 +31,8 @@ def possible(metric: str, segments: int) -> tuple[float, float]:
     if kind.startswith("paired"):
         low, high = possible(rest, segments)
         return (low - high, high - low) if math.isfinite(high - low) else (-math.inf, math.inf)
+    if kind in ("p", "p_holm"):
+        return 0.0, 1.0
     if rest in SUMS:
         return 0.0, (segments - 1) / segments
     if rest.endswith("_per_change"):
