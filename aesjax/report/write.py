@@ -52,7 +52,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         "status": status,
         "problems": problems,
         "verdicts": [verdict.sentence for verdict in verdicts(look)],
-        "tables": build_tables(look, constants_of(study)),
+        "tables": build_tables(look, constants_of(study), study.floors),
         "honesty": overview.limits(study, manifest),
     }
     page = render_html(
