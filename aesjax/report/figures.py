@@ -91,7 +91,7 @@ def draw_figures(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Ma
       curves: one row per evaluation, as `aesjax.measure.study.load_study` takes them.
       config: ``steps``, the horizon or a map from task to horizon; ``segments`` defaults to 5.
       manifest: ``patterns`` as in `aesjax.measure.describe`; ``oracle``, the optimal return by pattern or by task and
-        pattern, a number or a list over training; each may be absent.
+        pattern, a number, a list over training, or such a list by seed; each may be absent.
     """
     import matplotlib
 
@@ -110,7 +110,7 @@ def draw_figures(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Ma
         for pattern in patterns:
             part = rows.filter(pattern=pattern)
             marks = Marks(changes[:0] if pattern == STEADY else changes, described[pattern].jumps, float(horizon))
-            optimum = _oracle(manifest, task, pattern)
+            optimum = _oracle(manifest, task, pattern, part["seed"].unique().to_list())
             png = _curves(part, looks, marks, optimum, dpi)
             text = "Evaluation return, mean over seeds with a 95 % bootstrap band"
             text += "; dotted line: the optimum" if optimum is not None else ""
@@ -130,11 +130,15 @@ def _file(kind: str, task: str, pattern: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", f"{kind}_{task}_{pattern}.png")
 
 
-def _oracle(manifest: Mapping[str, Any], task: str, pattern: str) -> np.ndarray | None:
-    """(k,) optimal return over training, evenly spaced on [0, T]; None if the manifest has none."""
+def _oracle(manifest: Mapping[str, Any], task: str, pattern: str, seeds: Sequence[int]) -> np.ndarray | None:
+    """(k,) optimal return over training, evenly spaced on [0, T], mean over these seeds where it is known by seed (it
+    was not always); None if the manifest has none."""
     oracle = manifest.get("oracle") or {}
     values = oracle.get(task, oracle)
     values = values.get(pattern) if isinstance(values, Mapping) else None
+    if isinstance(values, Mapping):
+        own = [values[str(seed)] for seed in seeds if str(seed) in values]
+        return np.mean(np.asarray(own, np.float64), axis=0) if own else None
     return None if values is None else np.atleast_1d(np.asarray(values, np.float64))
 
 

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from aesjax.lab import ownership, store
 from aesjax.lab.results import open_results
+from aesjax.measure.opponents import asides_of, constants_of
 from aesjax.measure.study import load_study
 from aesjax.measure.summary import summarise
 from aesjax.report import overview
 from aesjax.report.cells import Lookup
-from aesjax.report.compare import verdicts
 from aesjax.report.figures import draw_figures
 from aesjax.report.page import render_html, render_markdown, settings_text
 from aesjax.report.tables import build_tables
+from aesjax.report.verdicts import verdicts
 
 if TYPE_CHECKING:
-    import polars as pl
+    pass
 
 __all__ = ["write_report"]
 
@@ -45,7 +46,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         frame = summarise(curves, config, manifest, replicates=replicates)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{directory}: config, manifest and curves do not fit together ({error!r})") from error
-    look = Lookup(frame, study.patterns, manifest.get("inert"))
+    look = Lookup(frame, study.patterns, manifest.get("inert"), asides_of(study))
     figures = draw_figures(curves, config, manifest)
     status, problems = overview.status(study, manifest)
     shared: dict[str, Any] = {
@@ -53,8 +54,8 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         "facts": overview.facts(study, look, config, manifest),
         "status": status,
         "problems": problems,
-        "verdicts": verdicts(look),
-        "tables": build_tables(look, _constants(curves)),
+        "verdicts": [verdict.sentence for verdict in verdicts(look)],
+        "tables": build_tables(look, constants_of(study), study.floors),
         "honesty": overview.limits(study, manifest),
     }
     page = render_html(
@@ -91,13 +92,6 @@ def _folder(directory: Path) -> Iterator[Path]:
             raise store.Unwritable(f"the report in {directory} cannot be written: {store.reason(error)}") from None
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-
-
-def _constants(curves: "pl.DataFrame") -> set[str]:
-    """Methods with a constant weight."""
-    if "schedule" not in curves.columns:
-        return set()
-    return set(curves.filter(schedule="fixed")["method"].unique())
 
 
 def _swap(new: Path, place: Path) -> None:

@@ -33,8 +33,8 @@ SMALLEST_DELTA = 1e-6  # of which a million runs would be needed
 NUMBERS, TEXT = "calibration.json", "calibration.md"
 
 
-def run(directory: Path, delta: float, source: str | None) -> str:
-    """Calibrate the study in ``directory``, write `NUMBERS` and `TEXT` beside its curves, and return the text.
+def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
+    """Calibrate the study in ``directory``, write `NUMBERS` and `TEXT` into ``out``, and return the text.
 
     Raises:
       ValueError: with one sentence; nothing was written.
@@ -43,6 +43,9 @@ def run(directory: Path, delta: float, source: str | None) -> str:
         raise ValueError(f"--delta must lie in (0, 1) and be at least {SMALLEST_DELTA:g}; got {delta:g}")
     if source not in (None, *SOURCES):
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
+    for name in (NUMBERS, TEXT):
+        if (out / name).exists():
+            raise ValueError(f"{out / name} exists; remove it or choose another folder with --out")
     found = _load(directory)
     methods: dict[str, Any] = {}
     for carrier in found.config.carriers:
@@ -61,8 +64,12 @@ def run(directory: Path, delta: float, source: str | None) -> str:
     record = {"delta": delta, "runs_needed": cal.runs_needed(delta), "window": WINDOW, "notes": notes}
     record |= {"task": config.task, "patterns": list(config.patterns), "methods": methods}
     text = table(record)
-    store.write_json(directory / NUMBERS, _plain(record))
-    store.write_text(directory / TEXT, text + "\n")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{out} cannot be written: {store.reason(error)}") from None
+    store.write_json(out / NUMBERS, record)
+    store.write_text(out / TEXT, text + "\n")
     return text
 
 
@@ -196,10 +203,3 @@ def _trace(clock: Clock, row: Mapping[str, Any], key: str) -> Trace:
         drift.reshape(clock.evaluations, per_interval).sum(-1)[whole],
         jump[whole],
     )
-
-
-def _plain(x: Any) -> Any:
-    """JSON knows no infinity."""
-    if isinstance(x, Mapping):
-        return {name: _plain(value) for name, value in x.items()}
-    return "inf" if isinstance(x, float) and np.isinf(x) else x

@@ -20,6 +20,7 @@ from agents.loops import REASONS
 from experiments.study.build import floor_of, optimum_of
 from experiments.study.config import StudyConfig
 from experiments.study.folder import Claim
+from experiments.study.moments import keep_moments
 from experiments.study.prepare import Prepared, prepare
 from experiments.study.snapshots import save_agents
 
@@ -123,6 +124,8 @@ def _train(
         plan = Plan(config.evaluations, config.chunk(carrier), num_envs, checkpoint_seconds)
         executables = compile_program(part.program, devices, waves.group)
         title = f"{carrier}: {len(part.labels)} runs"
+        # What lives in another simulator cannot be drawn anyway.
+        watch = {"on_chunk": keep_moments(directory, config, part)} if simulator is None else {}
         start = time.monotonic()
         with (
             open(os.devnull, "w") as nowhere,
@@ -149,6 +152,7 @@ def _train(
                     on_wave=partial(save_agents, directory, config, carrier, keep_replay),
                     begin=None if warm is None else warm.begin,
                     signals=signals,
+                    **watch,
                 )
             except CheckpointError as error:
                 raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None

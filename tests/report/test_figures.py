@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from aesjax.report.figures import _series, colours
+from aesjax.report.figures import _oracle, _series, colours
 from tests.measure.synthetic import make_curves
 
 METHODS = [carrier + kind for carrier in ("SAC", "PPO", "MEow") for kind in ("", "+AES", "+AES-R")]
@@ -23,3 +23,10 @@ def test_a_method_keeps_its_colour_across_carriers():
     found = colours(METHODS)
     assert found["SAC+AES"] == found["PPO+AES"] != found["SAC+AES-R"]
     assert found["SAC"] == found["MEow"]
+
+
+def test_the_optimum_is_that_of_the_seeds_that_are_drawn():
+    by_seed = {"oracle": {"toy": {"abrupt": {"1": [10.0, 20.0], "2": [30.0, 40.0], "3": [0.0, 0.0]}}}}
+    assert _oracle(by_seed, "toy", "abrupt", [1, 2]).tolist() == [20.0, 30.0]
+    assert _oracle({"oracle": {"toy": {"abrupt": [5.0, 6.0]}}}, "toy", "abrupt", [1]).tolist() == [5.0, 6.0]
+    assert _oracle(by_seed, "toy", "abrupt", [9]) is None
