@@ -31,5 +31,5 @@ def execute(options: Replay) -> int:
     out = options.out or options.directory / "replay"
     with refusing():
         summary = replay.run(options.directory, options.schedules, options.methods, out)
-    print(f"{summary}\nreplay: {out / replay.SUMMARY}")
+    print(f"{summary}\nreplay: {out / replay.SUMMARY}\npage: {out / replay.PAGE}")
     return DONE
