@@ -9,6 +9,7 @@ from aesjax.measure.curves import Metric, nan_mean
 __all__ = ["responsiveness", "saturation", "time_mean", "weight_metrics"]
 
 REACTION = 0.02  # share of the horizon within which a weight should have risen
+ENOUGH = 2  # evaluations within it, at least
 
 
 def saturation(steps: np.ndarray, at_clip: np.ndarray) -> Metric:
@@ -32,7 +33,8 @@ def responsiveness(
     """Relative rise of the entropy weight within 2 % of the horizon after a change, mean over changes.
 
     Per change c: the largest weight at an evaluation in (c, c + 0.02 T], over the weight at the last
-    evaluation at or before c, minus 1. 0 means no reaction. An evaluation at c reports the weight from before.
+    evaluation at or before c, minus 1. 0 means no reaction. An evaluation at c reports the weight from before. A
+    change with fewer than two evaluations in that window is left out: one reading has no largest.
 
     Args:
       steps: (m,) evaluation steps.
@@ -47,10 +49,10 @@ def responsiveness(
     for change in np.asarray(changes, np.float64):
         before = weight[(steps <= change) & np.isfinite(weight)]
         window = (steps > change) & (steps <= change + REACTION * horizon * (1 + 1e-9)) & np.isfinite(weight)
-        if before.size and np.any(window) and before[-1] > 0:
+        if before.size and np.sum(window) >= ENOUGH and before[-1] > 0:
             rises.append(np.max(weight[window]) / before[-1] - 1.0)
     if not rises:
-        return Metric(float("nan"), "no_evaluation_soon_after_a_change")
+        return Metric(float("nan"), "too_few_evaluations_after_a_change")
     return Metric(float(np.mean(rises)))
 
 

@@ -12,11 +12,18 @@ from aesjax.measure.tables import round_half_up
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["NONE", "Cell", "Lookup", "Table", "by_pattern", "cell", "counted", "number", "reasons"]
+__all__ = ["NONE", "Cell", "Lookup", "Table", "by_pattern", "cell", "counted", "number", "reasons", "shortened"]
 
 NONE = "–"
 DAGGER = "†"
 INERT = "‡"  # marks a scope with channels that drift in vain
+#: What can be wrong with a Steady run, in words.
+BROKEN = {
+    "diverged": "diverged",
+    "incomplete": "is incomplete",
+    "missing": "is missing",
+    "off_grid": "lacks evaluations",
+}
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,7 @@ class Cell:
     """One printed number: the value, its interval in brackets, a class for the page."""
 
     text: str
-    interval: str = ""
+    interval: str = ""  # and behind it the n of a number that rests on fewer runs than there are
     kind: str = ""  # "better", "worse", "paper" or "muted"
 
     def __str__(self) -> str:
@@ -108,16 +115,23 @@ def number(value: float | None, places: int = 2) -> str:
     return text[1:] if re.fullmatch(r"-0\.?0*", text) else text
 
 
-def cell(row: dict[str, Any] | None, places: int = 2, scale: float = 1.0) -> Cell:
-    """An aggregate as printed, times ``scale``, with its interval; a dash where there is no value."""
+def cell(row: dict[str, Any] | None, places: int = 2, scale: float = 1.0, *, interval: bool = True) -> Cell:
+    """An aggregate as printed, times ``scale``, with its interval; a dash where there is no value.
+
+    Where it rests on fewer runs than there are, ``n=`` says on how many; without an interval it is muted.
+    """
     if row is None or not math.isfinite(row["value"]):
         return Cell(NONE, kind="muted")
     dagger = DAGGER if "literal_unsafe" in row["flag"] else ""
     value = number(row["value"] * scale, places) + dagger
+    few = f"n={row['n_valid']}" if row["n_valid"] < row["n_total"] else ""
+    if not interval:
+        return Cell(value, few, "muted")
     # One run has no interval, whatever the formula returns, and SAC on Steady is 1 by definition.
     if row["low"] is None or row["n_valid"] < 2 or row["high"] - row["low"] < 1e-12:
-        return Cell(value)
-    return Cell(value, f"[{number(row['low'] * scale, places)}, {number(row['high'] * scale, places)}]")
+        return Cell(value, few)
+    ends = f"[{number(row['low'] * scale, places)}, {number(row['high'] * scale, places)}]"
+    return Cell(value, f"{ends} {few}".rstrip())
 
 
 def counted(row: dict[str, Any] | None) -> Cell:
@@ -150,18 +164,46 @@ def reasons(look: Lookup, metrics: tuple[str, ...]) -> list[str]:
     texts = {
         "no_steady_sac_runs": "nAUC needs SAC on Steady, which this study does not contain.",
         "no_steady_run": "DropRatio and its companions need the method's own Steady runs, which are missing.",
+        **{
+            f"steady_run_{problem}": f"A run whose own Steady run {what} has no DropRatio and none of its companions."
+            for problem, what in BROKEN.items()
+        },
         "no_floor": "Safe and robust values need the random policy's return, which the manifest does not contain.",
         "normaliser_not_above_floor": "A dash where SAC on Steady (or the method's own Steady run) is not above "
         "the random policy: such a ratio has no meaning.",
         "level_not_above_floor": "A dash where nothing had been learned before a change.",
         "not_logged": "A dash where the weight was not logged.",
-        "no_evaluation_soon_after_a_change": "No evaluation falls within 2 % of the horizon after a change, so "
-        "responsiveness cannot be measured.",
+        "too_few_evaluations_after_a_change": "Fewer than two evaluations fall within 2 % of the horizon after a "
+        "change, so responsiveness cannot be measured.",
     }
     found = {
         reason
         for (*_, metric), r in look.cells.items()
-        if metric in metrics and not math.isfinite(r["value"])
+        if metric in metrics and r["n_valid"] < r["n_total"]
         for reason in r["reason"].split(", ")
     }
     return [text for reason, text in texts.items() if reason in found]
+
+
+def shortened(look: Lookup) -> list[str]:
+    """One note per scope and method whose Steady runs, by which ratios divide, are not all valid."""
+    notes = []
+    for scope in look.scopes():
+        for name, methods, metric in (
+            ("normaliser", look.methods[:1], "nauc_task_safe"),
+            ("steady", look.methods, "drop_task_safe"),
+        ):
+            for method in methods:
+                flags = {f for p in look.patterns if (row := look.get(scope, method, p, metric)) for f in _flags(row)}
+                for flag in sorted(f for f in flags if f.startswith(f"{name}=")):
+                    whose = (
+                        "nAUC divides by SAC on Steady"
+                        if name == "normaliser"
+                        else f"DropRatio of {method} divides by its Steady runs"
+                    )
+                    notes.append(f"{scope[2]}: {whose}, of which {flag.partition('=')[2]} are valid.")
+    return notes
+
+
+def _flags(row: Mapping[str, Any]) -> list[str]:
+    return row["flag"].split(";")

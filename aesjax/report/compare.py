@@ -1,52 +1,60 @@
 """The tables of a report that compare: recovery with its null value, and paired differences with a baseline."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from aesjax.measure.patterns import STEADY
 from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.measure.tables import paper_recovery, round_half_up
-from aesjax.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number
+from aesjax.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number, reasons
 from aesjax.report.verdicts import METRIC_NAMES, opponent_of
 
 __all__ = ["changes_table", "paired_table", "recovery_table"]
 
 
 def recovery_table(look: Lookup) -> Table:
-    """Literal and robust recovery with recovered fractions and null values."""
+    """Literal and robust recovery with recovered fractions, null values, and the changes that are left out."""
     table = Table(
         "recovery",
         "Recovery after changes",
         "Times are sums over the changes in % of training; a change that was not recovered from counts its whole "
         "window, so read every time together with the share recovered; the null column is the same measure on the "
-        "method's Steady runs, where nothing changed, and only what exceeds it is recovery.",
+        "method's Steady runs, where nothing changed, and only what exceeds it is recovery; n/a counts the changes "
+        "before which nothing had been learned, which the robust columns leave out.",
         [
-            *("method", "literal %", "paper %", "recovered", "null %", "robust %", "recovered", "null %"),
+            *(
+                "method",
+                "runs",
+                "literal %",
+                "paper %",
+                "recovered",
+                "null %",
+                "robust %",
+                "recovered",
+                "n/a",
+                "null %",
+            ),
             *("vs own steady %", "immediate drop", "deficit area", "did not hurt %"),
         ],
     )
-
-    def percent(row, places=1):
-        return cell(row, places, 100)
-
-    def plain(row):
-        return Cell(cell(row, 0, 100).text, kind="muted")
+    changes = _changes(look)
 
     def row(scope, method, pattern):
         get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
+
+        def muted(name, places=0):
+            return cell(get(name), places, 100, interval=False)
+
         printed = paper_recovery(scope[0], scope[1], method, pattern)
-        paper = Cell(NONE if printed is None else str(round_half_up(printed, 1)), kind="paper")
         return [
-            *(Cell(method), percent(get("recovery")), paper, plain(get("recovered_fraction"))),
-            Cell(cell(get("recovery_null"), 1, 100).text, kind="muted"),
-            *(percent(get("recovery_robust")), plain(get("recovery_robust_fraction"))),
-            Cell(cell(get("recovery_robust_null"), 1, 100).text, kind="muted"),
-            *(
-                percent(get("recovery_vs_steady")),
-                Cell(cell(get("immediate_drop")).text),
-                cell(get("deficit_area"), 3),
-            ),
-            plain(get("no_drop_fraction")),
+            *(Cell(method), counted(get("mean_return")), cell(get("recovery"), 1, 100)),
+            Cell(NONE if printed is None else str(round_half_up(printed, 1)), kind="paper"),
+            *(muted("recovered_fraction"), muted("recovery_null", 1)),
+            *(cell(get("recovery_robust"), 1, 100), muted("recovery_robust_fraction")),
+            *(_left_out(get("n_not_applicable"), changes), muted("recovery_robust_null", 1)),
+            *(cell(get("recovery_vs_steady"), 1, 100), replace(cell(get("immediate_drop"), interval=False), kind="")),
+            *(cell(get("deficit_area"), 3), muted("no_drop_fraction")),
         ]
 
     table = by_pattern(look, table, row, _measured(look, "recovery"))
@@ -58,15 +66,26 @@ def recovery_table(look: Lookup) -> Table:
             "this grid, by formula, for a curve that neither rises nor falls."
         )
     table.notes.append("Recovered is the % of changes. Test on the deficit area: it needs no crossing.")
+    table.notes += reasons(look, ("recovery_null", "recovery_robust", "recovery_vs_steady"))
     return table
+
+
+def _changes(look: Lookup) -> int:
+    """Changes within a run."""
+    return max((int(key[4].partition("@")[2]) for key in look.cells if key[4].startswith("recovered@")), default=0)
+
+
+def _left_out(row: dict[str, Any] | None, changes: int) -> Cell:
+    """How many changes of all valid runs together are not applicable."""
+    if row is None or not math.isfinite(row["value"]):
+        return Cell(NONE, kind="muted")
+    count, total = round(row["value"] * row["n_valid"]), changes * row["n_valid"]
+    return Cell(f"{count}/{total}", kind="worse" if count else "muted")
 
 
 def changes_table(look: Lookup) -> Table:
     """The recovered share and the level of each change, so that structural censoring shows."""
-    count = sum(key[4].startswith("recovered@") for key in look.cells) // max(
-        sum(key[4] == "recovered_fraction" for key in look.cells), 1
-    )
-    numbers = range(1, count + 1)
+    numbers = range(1, _changes(look) + 1)
     table = Table(
         "changes",
         "Recovery of each change",
@@ -81,8 +100,8 @@ def changes_table(look: Lookup) -> Table:
 
     def row(scope, method, pattern):
         get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
-        shares = [Cell(cell(get(f"robust_recovered@{i}"), 0, 100).text) for i in numbers]
-        return [Cell(method), *shares, *(Cell(cell(get(f"level@{i}")).text, kind="muted") for i in numbers)]
+        shares = [replace(cell(get(f"robust_recovered@{i}"), 0, 100, interval=False), kind="") for i in numbers]
+        return [Cell(method), *shares, *(cell(get(f"level@{i}"), interval=False) for i in numbers)]
 
     return by_pattern(look, table, row, _measured(look, "level@1"), tasks=True)
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from aesjax.measure import stats
 from aesjax.measure.recovery import recovery_robust
-from aesjax.measure.study import RecordedStudy, run_metrics
+from aesjax.measure.runs import run_metrics
+from aesjax.measure.study import RecordedStudy
 from aesjax.report.cells import number
 from aesjax.report.looks import Look, carrier_of
 from aesjax.report.plots import Axis, Line, Panel, Plot, Row, file_stem

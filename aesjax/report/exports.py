@@ -14,6 +14,7 @@ __all__ = ["frame_of", "write_tables"]
 
 NUMBER = re.compile(r"[▲▼○\s]*(-?\d+(?:\.\d+)?)\s*%?[†‡]*")
 INTERVAL = re.compile(r"\[(-?\d+(?:\.\d+)?), (-?\d+(?:\.\d+)?)\]")
+COUNT = re.compile(r"n=(\d+)")
 
 
 def frame_of(table: Table) -> "pl.DataFrame":
@@ -33,9 +34,11 @@ def frame_of(table: Table) -> "pl.DataFrame":
             columns[name] = pl.Series([str(cell) for cell in cells], dtype=pl.String)
             continue
         columns[name] = pl.Series([_value(cell) for cell in cells], dtype=pl.Float64)
-        if any(cell.interval for cell in cells):
-            for i, end in enumerate(("low", "high")):
-                columns[f"{name} {end}"] = pl.Series([_end(cell, i) for cell in cells], dtype=pl.Float64)
+        if any(INTERVAL.search(cell.interval) for cell in cells):
+            for i, end in enumerate(("low", "high"), 1):
+                columns[f"{name} {end}"] = pl.Series([_found(INTERVAL, cell, i) for cell in cells], dtype=pl.Float64)
+        if any(COUNT.search(cell.interval) for cell in cells):  # of the numbers that rest on fewer runs than there are
+            columns[f"{name} n"] = pl.Series([_found(COUNT, cell, 1) for cell in cells], dtype=pl.Float64)
     return pl.DataFrame(columns)
 
 
@@ -70,6 +73,6 @@ def _value(cell: Cell) -> float | None:
     return float(found[1]) if found else None
 
 
-def _end(cell: Cell, which: int) -> float | None:
-    found = INTERVAL.fullmatch(cell.interval)
-    return float(found[which + 1]) if found else None
+def _found(pattern: re.Pattern[str], cell: Cell, group: int) -> float | None:
+    found = pattern.search(cell.interval)
+    return float(found[group]) if found else None

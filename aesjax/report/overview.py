@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from aesjax.measure.patterns import STEADY, describe
-from aesjax.measure.study import RecordedStudy
+from aesjax.measure.study import OFF_GRID, RecordedStudy
 from aesjax.report.cells import Lookup, number
 
 __all__ = ["facts", "limits", "status", "title"]
@@ -107,11 +109,20 @@ def status(study: RecordedStudy, manifest: Mapping[str, Any]) -> tuple[str, list
             line += f" at step {entry['diverged_at']:,}".replace(",", " ")
         elif run.problem == "incomplete" and len(run.steps):
             line += f", last evaluation at step {int(run.steps[-1])}"
+        elif run.problem == OFF_GRID:
+            line = f"{line.removesuffix(OFF_GRID)}{_misses(run.steps, study.grids[key.task])}"
         lines.append(line + (f" ({entry['reason']})" if entry.get("reason") else ""))
     total = len(study.runs)
     valid = total - len(lines)
     head = f"{valid}/{total} runs are valid" + ("" if lines else ": all finished, none diverged")
     return head + (". The others count in no mean, and every table prints how many did." if lines else "."), lines
+
+
+def _misses(steps: np.ndarray, grid: np.ndarray) -> str:
+    """How the evaluations of a run differ from those of its task."""
+    missing, more = len(np.setdiff1d(grid, steps)), len(np.setdiff1d(steps, grid))
+    text = f"misses {missing} of {len(grid)} evaluations"
+    return f"{text} and has {more} at other steps" if more else text
 
 
 def limits(study: RecordedStudy, manifest: Mapping[str, Any]) -> list[str]:

@@ -1,12 +1,12 @@
 """The tables of a report, each with one sentence on how to read it."""
 
 import math
-import re
 from collections.abc import Collection
+from dataclasses import replace
 
-from aesjax.measure.study import baseline_of
+from aesjax.measure.study import baseline_of, carrier_of
 from aesjax.measure.tables import paper_nauc_drop
-from aesjax.report.cells import DAGGER, NONE, Cell, Lookup, Table, by_pattern, cell, counted, reasons
+from aesjax.report.cells import DAGGER, NONE, Cell, Lookup, Table, by_pattern, cell, counted, reasons, shortened
 from aesjax.report.compare import changes_table, paired_table, recovery_table
 
 __all__ = [
@@ -21,29 +21,42 @@ __all__ = [
 
 
 def main_table(look: Lookup) -> Table:
-    """Safe nAUC beside safe DropRatio beside robust recovery, with intervals."""
+    """Safe nAUC beside safe DropRatio beside robust recovery, with intervals; says which nAUC it prints."""
+    several = any(len(tasks) > 1 for tasks in look.tasks.values())
     table = Table(
         "main",
         "Main results: safe nAUC, DropRatio, robust recovery",
-        "nAUC is the area above the random policy as a share of what SAC reaches without drift (higher is better, 1.00 "
-        "is SAC on Steady); DropRatio is the share of the method's own Steady area that drift costs (lower is better); "
-        "recovery is the time to regain 95 % of the level after abrupt changes, summed, in % of training (lower is "
-        "better); brackets are 95 % intervals over seeds.",
-        ["method", "runs", "nAUC (safe)", "DropRatio (safe)", "recovery % (robust)", "recovered"],
+        "nAUC (safe, per task) is the area above the random policy as a share of what SAC reaches without drift on the "
+        "same task, averaged over tasks and seeds (higher is better, 1.00 is SAC on Steady); DropRatio is the share of "
+        "the method's own Steady area that drift costs (lower is better); recovery is the time to regain 95 % of the "
+        "level after abrupt changes, summed, in % of training (lower is better); brackets are 95 % intervals over "
+        "seeds, and n= says on how many runs a number rests where it is not all of them.",
+        [
+            *("method", "runs", "nAUC (safe, per task)", *(["nAUC (safe, family)"] if several else [])),
+            *("DropRatio (safe, per task)", "recovery % (robust)", "recovered"),
+        ],
     )
+    if several:
+        table.notes.append(
+            "Per task, every task weighs the same; the family's nAUC is a ratio of sums, in which a task with large "
+            "returns weighs more. The two can disagree on which method is better."
+        )
 
     def row(scope, method, pattern):
         get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
         drop = get("drop_nauc_task_safe")
         if drop is None or not math.isfinite(drop["value"]):
             drop = get("drop_task_safe")
-        values = [cell(get("nauc_task_safe")), cell(drop), cell(get("recovery_robust"), 1, 100)]
-        recovered = cell(get("recovery_robust_fraction"), 0, 100)
-        share = Cell(recovered.text if recovered.text == NONE else recovered.text + " %", kind="muted")
+        family = [cell(get("nauc_family_safe"))] if several else []
+        values = [cell(get("nauc_task_safe")), *family, cell(drop), cell(get("recovery_robust"), 1, 100)]
+        share = cell(get("recovery_robust_fraction"), 0, 100, interval=False)
+        if share.text != NONE:
+            share = replace(share, text=f"{share.text} %")
         return [Cell(method), counted(get("mean_return")), *values, share]
 
     table = by_pattern(look, table, row)
-    table.notes += reasons(look, ("nauc_task_safe", "drop_task_safe", "recovery_robust"))
+    table.notes += reasons(look, ("nauc_task_safe", "drop_run_safe", "drop_task_safe", "recovery_robust"))
+    table.notes += shortened(look)
     return table
 
 
@@ -132,7 +145,7 @@ def hindsight_table(look: Lookup, constants: Collection[str]) -> Table:
         "it looks a little better than it is.",
         ["carrier", "constants", "best constant", "mean return", "best other method", "mean return"],
     )
-    carriers = dict.fromkeys(re.split(r"[+\[]", method, maxsplit=1)[0] for method in look.methods)
+    carriers = dict.fromkeys(map(carrier_of, look.methods))
     for scope in look.scopes():
         for pattern in look.patterns:
             rows = []
@@ -140,8 +153,7 @@ def hindsight_table(look: Lookup, constants: Collection[str]) -> Table:
                 found: dict[bool, list[tuple[str, dict]]] = {True: [], False: []}
                 for method in look.methods:
                     result = look.get(scope, method, pattern, "mean_return")
-                    mine = re.split(r"[+\[]", method, maxsplit=1)[0] == carrier
-                    if mine and result is not None and math.isfinite(result["value"]):
+                    if carrier_of(method) == carrier and result is not None and math.isfinite(result["value"]):
                         found[method in constants].append((method, result))
                 if len(found[True]) > 1:
                     cells = [Cell(carrier), Cell(str(len(found[True])), kind="muted")]

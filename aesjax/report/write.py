@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aesjax.lab import store
+from aesjax.measure.opponents import asides_of, constants_of
 from aesjax.measure.study import RecordedStudy, load_study
 from aesjax.measure.summary import summarise
 from aesjax.report import overview
@@ -56,7 +57,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
         frame = summarise(curves, config, manifest, replicates=replicates)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{directory}: config, manifest and curves do not fit together ({error!r})") from error
-    look = Lookup(frame, study.patterns, manifest.get("inert"))
+    look = Lookup(frame, study.patterns, manifest.get("inert"), asides_of(study))
     page, forest = _page(study, look, frame, curves, config, manifest)
     html, markdown = render_html(page), render_markdown(page)
     partial = directory / f".report-{os.getpid()}"
@@ -110,7 +111,7 @@ def _page(
         seeds=study.seeds(),
         segments=study.segments,
         groups=list(groups_of(figures, {name: pattern.summary for name, pattern in study.patterns.items()})),
-        tables=build_tables(look, _constants(curves)),
+        tables=build_tables(look, constants_of(study)),
         facts=facts,
         limits=overview.limits(study, manifest),
         settings=settings_text(config, manifest),
@@ -125,13 +126,6 @@ def _subtitle(study: RecordedStudy, look: Lookup, facts: Mapping[str, str]) -> s
     parts += [f"{facts['steps']} steps"] if "steps" in facts else []
     parts += [f"preset {facts['preset']}"] if "preset" in facts else []
     return " · ".join(parts)
-
-
-def _constants(curves: "pl.DataFrame") -> set[str]:
-    """Methods with a constant weight."""
-    if "schedule" not in curves.columns:
-        return set()
-    return set(curves.filter(schedule="fixed")["method"].unique())
 
 
 def _swap(new: Path, place: Path) -> None:

@@ -163,5 +163,5 @@ def test_responsiveness_is_the_relative_rise_soon_after_a_change():
     weight[(steps > 200) & (steps <= 220)] = 1.5
     weight[(steps > 420) & (steps <= 500)] = 9.0  # too late to count
     assert responsiveness(steps, weight, [200, 400], 1000).value == pytest.approx(0.25)
-    assert responsiveness([0, 500, 1000], [1, 1, 1], [200], 1000).reason == "no_evaluation_soon_after_a_change"
+    assert responsiveness([0, 500, 1000], [1, 1, 1], [200], 1000).reason == "too_few_evaluations_after_a_change"
     assert responsiveness(steps, np.full(len(steps), np.nan), [200], 1000).reason == "not_logged"

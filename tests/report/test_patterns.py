@@ -50,7 +50,7 @@ def test_recovery_is_tabulated_for_the_pattern_that_has_it_and_the_paper_has_no_
     for title in ("Recovery after changes", "Recovery of each change"):
         assert groups(markdown, title) == ["square"], title
     row = next(line for line in markdown.split("## Recovery after")[1].splitlines() if "square | SAC |" in line)
-    literal, paper, recovered = row.split(" | ")[2:5]
+    literal, paper, recovered = row.split(" | ")[3:6]
     assert float(literal.split()[0]) > 0
     assert (paper, recovered.isdigit()) == ("–", True)
     found = pl.read_parquet(page.parent / "metrics.parquet").filter(metric="paired:recovery_robust", pattern="square")
