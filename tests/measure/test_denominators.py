@@ -78,7 +78,7 @@ def test_intervals_are_never_outside_of_what_a_metric_can_be():
     noisy = curves.with_columns(return_mean=pl.col("return_mean") + pl.Series(rng.normal(0, 20, curves.height)))
     # Seed 1 regains its level at once after every change, the others never.
     jump = (pl.col("pattern") == "abrupt") & (pl.col("step") >= STEPS // 5)
-    fixed = pl.when(jump & (pl.col("seed") == 1)).then(60.0).when(jump).then(5.0 - pl.col("step") * 1e-5)
+    fixed = pl.when(jump & (pl.col("seed") == 1)).then(60.0).when(jump).then(44.0 - 8.0 * (5 * pl.col("step") // STEPS))
     for frame in (summary(noisy), summary(curves.with_columns(return_mean=fixed.otherwise("return_mean")))):
         for row in frame.filter(level="method").iter_rows(named=True):
             low, high = possible(row["metric"], 5)
