@@ -7,9 +7,9 @@ import numpy as np
 from aesjax.measure import stats
 from aesjax.measure.recovery import recovery_robust
 from aesjax.measure.runs import run_metrics
-from aesjax.measure.study import RecordedStudy
+from aesjax.measure.study import RecordedStudy, carrier_of
 from aesjax.report.cells import number
-from aesjax.report.looks import Look, carrier_of
+from aesjax.report.looks import Look
 from aesjax.report.plots import Axis, Line, Panel, Plot, Row, file_stem
 
 __all__ = ["profile_plot", "survival_plot"]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aesjax.measure.curves import nan_mean
-from aesjax.measure.study import RecordedStudy
+from aesjax.measure.study import RecordedStudy, carrier_of
 from aesjax.report.cells import number
-from aesjax.report.looks import Look, carrier_of
+from aesjax.report.looks import Look
 from aesjax.report.plots import Axis, Line, Panel, Plot, Row, file_stem
 from aesjax.report.series import Series, band, read
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aesjax.measure.patterns import STEADY
-from aesjax.measure.study import RecordedStudy
+from aesjax.measure.study import RecordedStudy, carrier_of
 from aesjax.report.cells import number
 from aesjax.report.distributions import profile_plot, survival_plot
 from aesjax.report.events import events_plot
-from aesjax.report.looks import Look, carrier_of, looks
+from aesjax.report.looks import Look, looks
 from aesjax.report.plots import Axis, Line, Panel, Plot, Row, file_stem, spans_decades
 from aesjax.report.series import line_of, read, thinned
 
@@ -116,7 +116,7 @@ def _curves(study, rows, task, pattern, look, optimum, missing) -> Plot:
         caption,
         alt,
         axis,
-        (Row("return", 2.9),),
+        (Row("return", 3.2),),
         tuple(groups),
         tuple(panels),
         {name: look.get(name, Look(-2, 2, 1.2)) for name in names},

@@ -1,6 +1,7 @@
 """The forest plot: every paired difference with its interval and every pair of runs as a point."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from aesjax.report.verdicts import METRIC_NAMES, opponent_of
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Comparison", "Forest", "Point", "Row", "draw_forest", "forest_of", "outcome_of"]
+__all__ = ["Comparison", "Forest", "Point", "Row", "draw_forest", "forest_of", "outcome_of", "scaled"]
 
 SIGNS = {"better": "▲", "worse": "▼", "undecided": "○"}
 
@@ -45,6 +46,12 @@ class Comparison(NamedTuple):
     def sign(self) -> str:
         """One character for the outcome."""
         return SIGNS[self.outcome]
+
+    @property
+    def printed(self) -> str:
+        """The mean difference with its sign."""
+        text = number(self.value, 2 if abs(self.value) < 10 else 1)
+        return f"+{text}" if self.value > 0 and text.strip("0.") else text.replace("-", "−")
 
     @property
     def words(self) -> str:
@@ -141,9 +148,13 @@ def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str) -> Forest | None
     rows = [row._replace(comparisons=tuple(row.comparisons[i] for i in kept)) for row in rows]
     if not rows:
         return None
+    return scaled(metric, tuple(patterns[i] for i in kept), rows)
+
+
+def scaled(metric: str, patterns: tuple[str, ...], rows: Sequence[Row]) -> Forest:
+    """Rows, of which at least one has a comparison, on a scale that fits them."""
     low, high, ticks = _scale([c for row in rows for c in row.comparisons if c is not None])
-    names = tuple(patterns[i] for i in kept)
-    return Forest(METRIC_NAMES.get(metric, metric), metric in LOWER_IS_BETTER, names, tuple(rows), low, high, ticks)
+    return Forest(METRIC_NAMES.get(metric, metric), metric in LOWER_IS_BETTER, patterns, tuple(rows), low, high, ticks)
 
 
 def _comparison(look: Lookup, values: dict, family: str, method: str, pattern: str, metric: str) -> Comparison | None:
@@ -185,7 +196,8 @@ def _scale(comparisons: list[Comparison]) -> tuple[float, float, tuple[float, ..
     span = (max(points) - min(points)) or 1.0
     low = max(min(points + edges), min(points) - 0.6 * span)
     high = min(max(points + edges), max(points) + 0.6 * span)
-    low, high = low - 0.04 * (high - low), high + 0.04 * (high - low)
+    margin = 0.04 * (high - low) or 1.0  # two versions may agree to the last bit
+    low, high = low - margin, high + margin
     ticks = MaxNLocator(nbins=3, steps=[1, 2, 5, 10]).tick_values(low, high)
     return low, high, tuple(float(t) for t in ticks if low <= t <= high)
 

@@ -1,10 +1,11 @@
 """How a method looks in every figure: colour and dash, the same in print, on screen and in the dark."""
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["BASELINE", "DASHES", "PALETTE", "PALETTE_DARK", "REFERENCE_INK", "Look", "carrier_of", "kind_of", "looks"]
+from aesjax.measure.study import carrier_of
+
+__all__ = ["BASELINE", "DASHES", "PALETTE", "PALETTE_DARK", "REFERENCE_INK", "Look", "kind_of", "looks"]
 
 # Okabe and Ito's palette, distinguishable with the common colour-vision deficiencies; baselines are black.
 PALETTE = (
@@ -49,11 +50,6 @@ class Look(NamedTuple):
     def colour(self) -> str:
         """``#rrggbb`` on white."""
         return {-1: BASELINE, -2: REFERENCE_INK}.get(self.ink) or PALETTE[self.ink]
-
-
-def carrier_of(method: str) -> str:
-    """``SAC`` of ``SAC+AES[kappa=0.3]``."""
-    return re.split(r"[+\[]", method, maxsplit=1)[0]
 
 
 def kind_of(method: str) -> str:

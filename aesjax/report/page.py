@@ -54,6 +54,7 @@ class Figure(NamedTuple):
 
     plot: Plot
     picture: Picture
+    explained: bool = True  # whether its caption stands below it; alike figures after the first need none
 
 
 class Group(NamedTuple):
@@ -85,6 +86,7 @@ class Page:
     answers: Sequence[Answer] = ()
     others: Sequence[str] = ()  # verdicts in further metrics, as sentences
     forest: Forest | None = None
+    forest_looks: Mapping[str, Look] = field(default_factory=dict)  # of its rows
     looks: Mapping[str, Look] = field(default_factory=dict)  # of the lines that can be switched on and off
     seeds: Sequence[int] = ()
     segments: int = 1
@@ -193,8 +195,11 @@ def groups_of(figures: Sequence[Figure], summaries: Mapping[str, str]) -> Iterat
     """The figures of each task and pattern under their heading, those of all patterns under one of their own."""
     several = len({figure.plot.task for figure in figures}) > 1
     shown: dict[tuple[str, str], list[Figure]] = {}
+    captions: set[str] = set()
     for figure in figures:
-        shown.setdefault((figure.plot.task, figure.plot.pattern), []).append(figure)
+        own = figure._replace(explained=figure.plot.caption not in captions)
+        captions.add(figure.plot.caption)
+        shown.setdefault((figure.plot.task, figure.plot.pattern), []).append(own)
     for (task, pattern), own in shown.items():
         title = pattern or "All runs"
         yield Group(f"{task} · {title}" if several else title, summaries.get(pattern, ""), tuple(own))

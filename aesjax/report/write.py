@@ -1,32 +1,20 @@
-"""Turns a study's folder into its report: a self-contained page, Markdown tables, tidy metrics and figures."""
+"""Turns a study's folder into its report: a self-contained page, tables as files, tidy metrics and figures."""
 
-import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from aesjax.lab import store
 from aesjax.measure.opponents import asides_of, constants_of
-from aesjax.measure.study import RecordedStudy, load_study
+from aesjax.measure.study import RecordedStudy
 from aesjax.measure.summary import summarise
 from aesjax.report import overview
 from aesjax.report.cells import Lookup
-from aesjax.report.draw import Picture, draw
-from aesjax.report.exports import write_tables
+from aesjax.report.draw import draw
 from aesjax.report.figures import plots_of
+from aesjax.report.folder import Loaded, load, write_folder
 from aesjax.report.forest import draw_forest, forest_of
 from aesjax.report.looks import looks
-from aesjax.report.page import (
-    Figure,
-    Page,
-    answers_of,
-    groups_of,
-    render_html,
-    render_markdown,
-    render_table,
-    settings_text,
-)
+from aesjax.report.page import Figure, Page, answers_of, groups_of, settings_text
 from aesjax.report.tables import build_tables
 from aesjax.report.verdicts import verdicts
 
@@ -39,8 +27,9 @@ __all__ = ["write_report"]
 def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
     """Write ``directory/report`` and return the path of its ``index.html``.
 
-    Reads ``config.json``, ``manifest.json`` and ``curves.parquet``; writes ``index.html``, ``tables.md``,
-    ``metrics.parquet`` and the figures. The folder appears complete or not at all; an older report is replaced.
+    Reads ``config.json``, ``manifest.json`` and ``curves.parquet``; writes ``index.html``, ``tables.md``, every table
+    as Markdown, CSV and Parquet, ``metrics.parquet``, and every figure as PNG and SVG. The folder appears complete or
+    not at all; an older report is replaced.
 
     Args:
       directory: a study's folder.
@@ -49,55 +38,27 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
     Raises:
       ValueError: a file is missing or broken; one sentence that names it.
     """
-    directory = Path(directory)
-    config, manifest = (_read_object(directory / name) for name in (store.CONFIG, store.MANIFEST))
-    curves = _read_curves(directory / store.CURVES)
-    try:
-        study = load_study(curves, config, manifest)
-        frame = summarise(curves, config, manifest, replicates=replicates)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{directory}: config, manifest and curves do not fit together ({error!r})") from error
+    loaded = load(Path(directory))
+    frame = summarise(loaded.curves, loaded.config, loaded.manifest, replicates=replicates)
+    page = _page(loaded, frame)
+    pictures = {} if page.forest is None else {"forest": draw_forest(page.forest)}
+    place = loaded.directory / "report"
+    write_folder(place, page, pictures, {"metrics.parquet": frame})
+    return place / "index.html"
+
+
+def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
+    """The page of a study."""
+    study, config, manifest = loaded.study, loaded.config, loaded.manifest
     look = Lookup(frame, study.patterns, manifest.get("inert"), asides_of(study))
-    page, forest = _page(study, look, frame, curves, config, manifest)
-    html, markdown = render_html(page), render_markdown(page)
-    partial = directory / f".report-{os.getpid()}"
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        partial.mkdir()
-        (partial / "tables").mkdir()
-        (partial / "index.html").write_text(html, encoding="utf-8")
-        (partial / "tables.md").write_text(markdown, encoding="utf-8")
-        frame.write_parquet(partial / "metrics.parquet")
-        write_tables(page.tables, partial / "tables", {table.key: render_table(table) for table in page.tables})
-        pictures = {figure.plot.name: figure.picture for group in page.groups for figure in group.figures}
-        for name, picture in (pictures | ({} if forest is None else {"forest": forest})).items():
-            (partial / f"{name}.png").write_bytes(picture.png)
-            (partial / f"{name}.svg").write_bytes(picture.svg)
-        _swap(partial, directory / "report")
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return directory / "report" / "index.html"
-
-
-def _page(
-    study: RecordedStudy,
-    look: Lookup,
-    frame: "pl.DataFrame",
-    curves: "pl.DataFrame",
-    config: Mapping[str, Any],
-    manifest: Mapping[str, Any],
-) -> tuple[Page, Picture | None]:
-    """The page of a study and the picture of its forest."""
-    colours = looks(look.methods)
-    found = verdicts(look)
+    colours, found = looks(look.methods), verdicts(look)
     answers, others, metric = answers_of(found, colours)
-    forest = forest_of(look, frame, found[0].metric) if found else None
-    plots = plots_of(study, curves, manifest)
-    dpi = 140 if len(plots) <= 20 else 80  # keeps the page below 3 MB
+    plots = plots_of(study, loaded.curves, manifest)
+    dpi = 140 if len(plots) <= 20 and len(look.methods) <= 8 else 80  # keeps the page below 3 MB
     figures = [Figure(plot, draw(plot, dpi)) for plot in plots]
     status, problems = overview.status(study, manifest)
     facts = overview.facts(study, look, config, manifest)
-    page = Page(
+    return Page(
         title=overview.title(study),
         subtitle=_subtitle(study, look, dict(facts)),
         status=status,
@@ -106,7 +67,8 @@ def _page(
         "after Holm's correction for all the tests.",
         answers=answers,
         others=others,
-        forest=forest,
+        forest=forest_of(look, frame, found[0].metric) if found else None,
+        forest_looks=colours,
         looks=colours,
         seeds=study.seeds(),
         segments=study.segments,
@@ -116,7 +78,6 @@ def _page(
         limits=overview.limits(study, manifest),
         settings=settings_text(config, manifest),
     )
-    return page, None if forest is None else draw_forest(forest)
 
 
 def _subtitle(study: RecordedStudy, look: Lookup, facts: Mapping[str, str]) -> str:
@@ -126,33 +87,3 @@ def _subtitle(study: RecordedStudy, look: Lookup, facts: Mapping[str, str]) -> s
     parts += [f"{facts['steps']} steps"] if "steps" in facts else []
     parts += [f"preset {facts['preset']}"] if "preset" in facts else []
     return " · ".join(parts)
-
-
-def _swap(new: Path, place: Path) -> None:
-    """Put ``new`` at ``place``; a folder cannot be replaced in one rename, so the old one steps aside first."""
-    aside = place.with_name(f".{place.name}-old-{os.getpid()}")
-    if place.exists():
-        os.replace(place, aside)
-    try:
-        os.replace(new, place)
-    except OSError:
-        if aside.exists():
-            os.replace(aside, place)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise ValueError(f"{path} does not exist; is this the folder of a finished study?")
-    data = store.read_json(path)
-    if not isinstance(data, dict):
-        raise ValueError(f"{path} must hold a JSON object")
-    return data
-
-
-def _read_curves(path: Path) -> "pl.DataFrame":
-    curves = store.read_rows(path)
-    if curves.is_empty():
-        raise ValueError(f"{path} holds no evaluations")
-    return curves

@@ -7,7 +7,7 @@ import re
 import polars as pl
 import pytest
 
-from aesjax.report import write, write_report
+from aesjax.report import folder, write_report
 from tests.measure.synthetic import PATTERNS, make_curves, manifest
 from tests.report.pages import Page, save
 
@@ -181,7 +181,7 @@ def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
     def broken(_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(write, "render_markdown", broken)
+    monkeypatch.setattr(folder, "render_markdown", broken)
     with pytest.raises(OSError, match="disk full"):
         write_report(small, replicates=FEW)
     assert page.read_text() == before

@@ -139,7 +139,7 @@
     const chart = new uPlot(
       {
         width: Math.max(160, place.clientWidth),
-        height: Math.round(row.height * 78 + 28),
+        height: Math.round(row.height * 80 + 28),
         legend: { show: false },
         cursor: { sync: { key: group.key }, drag: { x: true, y: false }, points: { size: 6 } },
         scales: {
@@ -195,7 +195,7 @@
     if (!plot) return;
     const live = make("div", "live");
     live.style.setProperty("--columns", Math.max(1, plot.columns.length));
-    figure.prepend(live);
+    figure.insertBefore(live, figure.querySelector(".still"));
     figure.querySelector(".still").classList.add("off");
     const group = { key: figure.dataset.plot, charts: [], busy: false };
     const ordered = [...plot.panels].sort((a, b) => a.row - b.row || a.column - b.column);
