@@ -53,7 +53,8 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     for name in together:
         for manifest in manifests:
             known = manifest.get(name, {})
-            together[name] |= {task: known[task] for task in known if known[task] not in ({}, None)}
+            for task in (task for task in known if known[task] not in ({}, None)):
+                together[name][task] = _joined(together[name].get(task), known[task])
     together |= {"patterns": patterns} if patterns else {}
     together["runs"] = [run for manifest in manifests for run in manifest.get("runs", [])]
     together["wall_seconds"] = sum(manifest.get("wall_seconds", 0.0) for manifest in manifests)
@@ -63,6 +64,13 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     store.write_json(out / store.MANIFEST, kept | together)
     store.write_rows(out / store.CURVES, rows)
     return out
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """Two maps as one, level by level: the optimum of a task by pattern and seed. Of anything else the later counts."""
+    if not isinstance(first, dict) or not isinstance(second, dict):
+        return second
+    return first | {name: _joined(first.get(name), value) for name, value in second.items()}
 
 
 def _patterns(directories: Sequence[Path], manifests: Sequence[dict[str, Any]]) -> dict[str, Any]:

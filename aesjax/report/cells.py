@@ -57,7 +57,7 @@ class Table:
 
 
 class Lookup:
-    """Aggregates of the tidy frame by (family, task or None, method, pattern, metric).
+    """Aggregates of the tidy frame by (family, task or None, method, pattern, metric), and its runs by seed.
 
     Args:
       frame: as `aesjax.measure.summarise` returns it.
@@ -75,6 +75,10 @@ class Lookup:
     ):
         rows = frame.filter(level="method").to_dicts()
         self.cells = {(r["family"], r["task"], r["method"], r["pattern"], r["metric"]): r for r in rows}
+        self.runs: dict[tuple, dict[int, float]] = {}
+        runs = frame.filter(level="run").select("family", "task", "method", "pattern", "metric", "seed", "value")
+        for *at, seed, value in runs.iter_rows():
+            self.runs.setdefault(tuple(at), {})[seed] = value
         self.inert = {task: list(channels) for task, channels in (inert or {}).items() if channels}
         self.methods = list(dict.fromkeys(r["method"] for r in rows))
         self.asides = [m for m in self.methods if m in asides]
@@ -101,6 +105,12 @@ class Lookup:
     def get(self, scope: tuple, method: str, pattern: str, metric: str) -> dict[str, Any] | None:
         """The row, or None if the study has no such run."""
         return self.cells.get((*scope[:2], method, pattern, metric))
+
+    def seeds(self, task: str, method: str, pattern: str, metric: str) -> dict[int, float]:
+        """A metric of every run by seed, NaN where it has no value; empty if the study has no such run."""
+        families = (family for family, tasks in self.tasks.items() if task in tasks)
+        found = (self.runs.get((family, task, method, pattern, metric)) for family in families)
+        return next((runs for runs in found if runs), {})
 
     def exists(self, scope: tuple, method: str, pattern: str) -> bool:
         """Whether the study has runs of this method under this pattern."""

@@ -1,6 +1,5 @@
 """`aesjax calibrate`: how well the proxies that a study recorded bound the drift that its environment really made."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,8 +32,8 @@ __all__ = ["NUMBERS", "TEXT", "run"]
 NUMBERS, TEXT = "calibration.json", "calibration.md"
 
 
-def run(directory: Path, delta: float, source: str | None) -> str:
-    """Calibrate the study in ``directory``, write `NUMBERS` and `TEXT` beside its curves, and return the text.
+def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
+    """Calibrate the study in ``directory``, write `NUMBERS` and `TEXT` into ``out``, and return the text.
 
     Raises:
       ValueError: with one sentence; nothing was written.
@@ -43,6 +42,9 @@ def run(directory: Path, delta: float, source: str | None) -> str:
         raise ValueError(f"--delta must lie in (0, 1); got {delta}")
     if source not in (None, *SOURCES):
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
+    for name in (NUMBERS, TEXT):
+        if (out / name).exists():
+            raise ValueError(f"{out / name} exists; remove it or choose another folder with --out")
     found = _load(directory)
     methods: dict[str, Any] = {}
     for carrier in found.config.carriers:
@@ -62,10 +64,11 @@ def run(directory: Path, delta: float, source: str | None) -> str:
     record |= {"task": config.task, "patterns": list(config.patterns), "methods": methods}
     text = table(record)
     try:
-        (directory / NUMBERS).write_text(json.dumps(_plain(record), indent=1) + "\n")
-        (directory / TEXT).write_text(text + "\n", encoding="utf-8")
+        out.mkdir(parents=True, exist_ok=True)
+        store.write_json(out / NUMBERS, record)
+        store.write_text(out / TEXT, text + "\n")
     except OSError as error:
-        raise ValueError(f"{directory} cannot be written: {error.strerror or error}") from None
+        raise ValueError(f"{out} cannot be written: {error.strerror or error}") from None
     return text
 
 
@@ -200,10 +203,3 @@ def _trace(clock: Clock, row: Mapping[str, Any], key: str) -> Trace:
         drift.reshape(clock.evaluations, per_interval).sum(-1)[whole],
         jump[whole],
     )
-
-
-def _plain(x: Any) -> Any:
-    """JSON knows no infinity."""
-    if isinstance(x, Mapping):
-        return {name: _plain(value) for name, value in x.items()}
-    return "inf" if isinstance(x, float) and np.isinf(x) else x

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 __all__ = ["table"]
 
 HEAD = ("pattern", "runs", "dominated", "slack", "coverage", "at drift", "at jumps", "at jumps, late", "whole runs")
@@ -32,7 +30,7 @@ def _row(pattern: str, group: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         pattern,
         str(runs),
-        f"{group['dominated']}/{runs}",
+        f"{group['dominated']}/{group['bounded_runs']}" if group["bounded_runs"] else "-",
         "-" if group["slack"] is None else f"{group['slack']:.3g}",
         *("-" if share is None else f"{100.0 * share:.1f} %" for share in shares),
         "-" if whole is None else f"{whole}/{runs}",
@@ -53,9 +51,9 @@ def _verdict(found: Mapping[str, Any], delta: float, needed: int) -> str:
     if found["calibration_runs"] < needed:
         text.append(
             f"Too few: delta = {delta:g} needs at least {needed} runs besides the one that is judged, and leaving out "
-            f'its seed leaves {found["calibration_runs"]}, so the factor is infinite and "dominated" says nothing.'
+            f"its seed leaves {found['calibration_runs']}, so there is no finite factor and nothing to judge a run by."
         )
-    if np.isfinite(found["rho"]):
+    if found["rho"] is not None:
         text.append(f"From all of them rho = {found['rho']:.4g} ranges per update and unit of the proxy.")
     elif found["runs"] < needed:
         text.append("There is no finite rho.")
@@ -63,8 +61,8 @@ def _verdict(found: Mapping[str, Any], delta: float, needed: int) -> str:
         text.append("There is no finite rho: too many runs drift before their proxy is positive.")
     if found["no_signal"]:
         text.append(f"In {found['no_signal']} runs the environment drifted before the first positive proxy.")
-    if found["elsewhere"] and found["calibration_runs"] >= needed:
-        rates = ", ".join(f"{name} {good}/{runs}" for name, (good, runs) in found["elsewhere"].items())
+    rates = ", ".join(f"{name} {good}/{runs}" for name, (good, runs) in found["elsewhere"].items() if runs)
+    if rates:
         text.append(f"Its factor on runs of other schedules, for which nothing is promised: {rates}.")
     return " ".join(text)
 
@@ -86,5 +84,6 @@ def _meaning(delta: float, window: int) -> str:
             "- at drift, at jumps: the same, of the intervals in which the environment moves, or jumps; rare drift is",
             f"  lost in the coverage over all. late: the largest bound of {window} intervals from the jump on counts.",
             "- whole runs: runs of which every interval is covered.",
+            "A dash where a bound would be infinite: it would hold for every run and say nothing.",
         ]
     )

@@ -37,22 +37,24 @@ def calibrated(traces: Sequence[Trace], others: Mapping[str, Sequence[Trace]], d
     for seed in np.unique(seeds):
         rest = ratios[seeds != seed]
         left.append(len(rest))
-        scale = float(cal.run_level_scale(rest, delta)) if len(rest) else np.inf
+        scale = _finite(cal.run_level_scale(rest, delta)) if len(rest) else None
         bound = _envelope([t for t in traces if t.seed != seed], delta)
         for trace, ratio in zip(traces, ratios, strict=True):
             if trace.seed == seed:
                 rows.append(_judged(trace, ratio, scale, bound))
-        for name, runs in others.items():
+        for name, runs in others.items() if scale is not None else ():
             theirs = _ratios([t for t in runs if t.seed == seed])
             elsewhere[name][0] += int(np.sum(theirs <= scale))
             elsewhere[name][1] += len(theirs)
     patterns = list(dict.fromkeys(t.pattern for t in traces))
+    rho = _finite(cal.run_level_scale(ratios, delta))
     groups = {"all": rows} | {p: [r for r in rows if r["pattern"] == p] for p in patterns}
     return {
         "runs": len(traces),
         "seeds": len(np.unique(seeds)),
         "calibration_runs": min(left),
-        "rho": float(cal.run_level_scale(ratios, delta)),
+        "rho": rho,
+        "rho_is_finite": rho is not None,
         "no_signal": int(np.sum(np.isinf(ratios))),
         "groups": {name: _summary(group) for name, group in groups.items()},
         "elsewhere": elsewhere,
@@ -63,8 +65,14 @@ def _ratios(traces: Sequence[Trace]) -> np.ndarray:
     return np.array([float(cal.run_ratios(t.drift, t.signal)) for t in traces])
 
 
+def _finite(value: Any) -> float | None:
+    """A number, or None for an infinite one: a bound that bounds nothing."""
+    return float(value) if np.isfinite(value) else None
+
+
 def _envelope(traces: Sequence[Trace], delta: float) -> cal.Envelope | None:
-    """Split conformal bound on an interval's drift: every other seed for the fit; None with fewer than two seeds."""
+    """Split conformal bound on an interval's drift: every other seed for the fit; None with fewer than two seeds, or
+    where it would be infinite."""
     seeds = sorted({t.seed for t in traces})
     halves = [[t for t in traces if t.seed in seeds[i::2]] for i in (0, 1)]
     if not all(halves):
@@ -73,14 +81,17 @@ def _envelope(traces: Sequence[Trace], delta: float) -> cal.Envelope | None:
         (np.concatenate([t.mean_signal for t in half]), np.concatenate([t.interval_drift for t in half]))
         for half in halves
     )
-    return cal.split_conformal(v, b, signal, drift, delta)
+    bound = cal.split_conformal(v, b, signal, drift, delta)
+    return bound if np.all(np.isfinite(bound.margin)) else None
 
 
-def _judged(trace: Trace, ratio: float, scale: float, bound: cal.Envelope | None) -> dict[str, Any]:
-    """What the calibration of other runs is worth on this one."""
+def _judged(trace: Trace, ratio: float, scale: float | None, bound: cal.Envelope | None) -> dict[str, Any]:
+    """What the calibration of other runs is worth on this one; None for what there is no finite bound to judge."""
     moved = trace.interval_drift > 0.0
-    row: dict[str, Any] = {"pattern": trace.pattern, "dominated": bool(ratio <= scale), "kept": None}
-    row["slack"] = float(cal.slack(trace.drift, scale * trace.signal)) if np.isfinite(scale) and np.any(moved) else None
+    row: dict[str, Any] = {"pattern": trace.pattern, "dominated": None, "slack": None, "kept": None}
+    if scale is not None:
+        row["dominated"] = bool(ratio <= scale)
+        row["slack"] = float(cal.slack(trace.drift, scale * trace.signal)) if np.any(moved) else None
     if bound is not None:
         upper = cal.upper_bound(bound, trace.mean_signal)
         kept = trace.interval_drift <= upper
@@ -100,7 +111,8 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     slack = [row["slack"] for row in rows if row["slack"] is not None]
     out: dict[str, Any] = {
         "runs": len(rows),
-        "dominated": sum(row["dominated"] for row in rows),
+        "bounded_runs": sum(row["dominated"] is not None for row in rows),  # of which one can be judged
+        "dominated": sum(row["dominated"] is True for row in rows),
         "slack": float(np.median(slack)) if slack else None,
     }
     judged = [row for row in rows if row["kept"] is not None]

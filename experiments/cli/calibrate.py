@@ -16,7 +16,9 @@ class Calibrate:
     """Compare the proxies recorded in DIR with the true drift: which bound on it do they give, and does it hold?"""
 
     directory: tyro.conf.Positional[Path]
-    """Folder of a study, finished or interrupted; calibration.json and calibration.md are written into it."""
+    """Folder of a study, finished or interrupted."""
+    out: Path | None = None
+    """Folder for calibration.json and calibration.md, which must not be there yet; by default DIR."""
     delta: float = 0.1
     """Share of fresh runs that may break the bound; needs at least 1/delta - 1 runs of every method."""
     source: str | None = None
@@ -27,8 +29,9 @@ def execute(options: Calibrate) -> int:
     """Calibrate and print the tables."""
     from experiments.analysis import calibration
 
+    out = options.out or options.directory
     with refusing():
         start_jax(None)
-        text = calibration.run(options.directory, options.delta, options.source)
-    print(f"{text}\n\ncalibration: {options.directory / calibration.TEXT}")
+        text = calibration.run(options.directory, options.delta, options.source, out)
+    print(f"{text}\n\ncalibration: {out / calibration.TEXT}")
     return DONE

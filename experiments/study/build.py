@@ -26,6 +26,7 @@ from experiments.study.plugins import origin_of
 __all__ = ["Part", "build_part", "carrier_of", "check", "floor_of", "optimum_of", "schedule_hyper_of"]
 __all__ += ["world_of"]
 
+OPTIMUM_DIGITS = 6  # of a return
 SIMULATED = 64  # episodes of it at most, where they take place in another simulator
 FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
 
@@ -226,8 +227,10 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
     return Part(carrier, program, stack(runs), updates, stream_stride(per_chunk, sizes.stream_samples), labels)
 
 
-def optimum_of(config: StudyConfig) -> dict[str, list[float]]:
-    """The best mean return at every evaluation, averaged over seeds, per pattern; empty where it is unknown.
+def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:
+    """The best mean return at every evaluation, per pattern and seed; empty where it is unknown.
+
+    By seed, because drift differs by seed: a curve over some of them is compared with the optimum over the same ones.
 
     Solved at five evaluations of each segment (its first and last among them) and joined by straight lines, which
     the smoothness of a drift inside a segment allows.
@@ -247,12 +250,19 @@ def optimum_of(config: StudyConfig) -> dict[str, list[float]]:
     at = sorted(knots)
     steps = jnp.array([knots[j] for j in at], jnp.int32)
     path = jax.jit(lambda drift: world.path(drift, steps)[0])
-    seeds = config.seeds if config.drift_seed is None else (config.drift_seed,)
-    values = np.stack([[path(world.drift(p, s)) for s in seeds] for p in config.patterns])  # (P, S, K, D)
+    drawn = [seed if config.drift_seed is None else config.drift_seed for seed in config.seeds]
+    found = {(p, s): np.asarray(path(world.drift(p, s))) for p in config.patterns for s in dict.fromkeys(drawn)}
+    values = np.stack([[found[p, s] for s in drawn] for p in config.patterns])  # (P, S, K, D)
     unique, index = np.unique(values.reshape(-1, values.shape[-1]).round(6), axis=0, return_inverse=True)
-    returns = np.asarray(best(jnp.asarray(unique, jnp.float32)))[index.reshape(-1)].reshape(values.shape[:-1]).mean(1)
+    returns = np.asarray(best(jnp.asarray(unique, jnp.float32)))[index.reshape(-1)].reshape(values.shape[:-1])
     grid = np.arange(config.evaluations + 1)
-    return {p: [float(x) for x in np.interp(grid, at, returns[i])] for i, p in enumerate(config.patterns)}
+    return {
+        pattern: {
+            str(seed): np.interp(grid, at, returns[i, j]).round(OPTIMUM_DIGITS).tolist()
+            for j, seed in enumerate(config.seeds)
+        }
+        for i, pattern in enumerate(config.patterns)
+    }
 
 
 def floor_of(config: StudyConfig) -> float:

@@ -90,3 +90,12 @@ def test_patterns_of_one_name_that_are_not_the_same_are_refused(tmp_path):
 def test_the_command_says_what_it_needs(words, text, capsys):
     assert main(["report", *words]) == 2
     assert text in capsys.readouterr().err
+
+
+def test_the_optimum_of_both_studies_is_kept_by_pattern_and_seed(tmp_path):
+    folders = []
+    for name, pattern, seed in (("one", "steady", "1"), ("two", "abrupt", "1"), ("three", "abrupt", "2")):
+        curves = make_curves((name,), (pattern,), [int(seed)], every=5_000)
+        folders.append(save(tmp_path / name, curves, oracle={"toy": {pattern: {seed: [1.0, 2.0]}}}))
+    merged = json.loads((merge_studies(folders, tmp_path / "out") / "manifest.json").read_text())["oracle"]
+    assert merged == {"toy": {"steady": {"1": [1.0, 2.0]}, "abrupt": {"1": [1.0, 2.0], "2": [1.0, 2.0]}}}

@@ -129,8 +129,31 @@ def test_rare_jumps_are_lost_in_the_coverage_over_all_intervals(copied):
 def test_too_few_runs_give_no_scale_and_say_so(copied, capsys):
     found = calibrated(copied, "--delta", 0.01)
     assert found["runs_needed"] == 99
-    assert found["methods"][METHOD]["rho"] == "inf"
-    assert "needs at least 99 runs" in capsys.readouterr().out
+    own = found["methods"][METHOD]
+    assert (own["rho"], own["rho_is_finite"]) == (None, False)
+    assert own["groups"]["all"]["bounded_runs"] == own["groups"]["all"]["dominated"] == 0
+    text = capsys.readouterr().out
+    assert "needs at least 99 runs" in text
+    assert "30/30" not in text  # no bound, so none that is kept
+    assert "inf" not in (copied / "calibration.json").read_text()
+
+
+def test_an_infinite_bound_on_intervals_covers_nothing(copied, capsys):
+    """With a delta of 0.0001 no conformal margin is finite; every interval would be below infinity."""
+    group = calibrated(copied, "--delta", 0.0001)["methods"][METHOD]["groups"]["all"]
+    assert group["coverage"] is None
+    assert group["whole_runs_covered"] is None
+    assert "100.0 %" not in capsys.readouterr().out
+
+
+def test_an_earlier_calibration_is_never_overwritten(copied, tmp_path, capsys):
+    calibrated(copied)
+    before = (copied / "calibration.json").read_bytes()
+    text = refused(capsys, copied, "--delta", 0.2)
+    assert "calibration.json exists; remove it or choose another folder with --out" in text
+    assert (copied / "calibration.json").read_bytes() == before
+    assert main(["calibrate", str(copied), "--delta", "0.2", "--out", str(tmp_path / "new" / "one")]) == 0
+    assert json.loads((tmp_path / "new" / "one" / "calibration.json").read_text())["delta"] == 0.2
 
 
 def test_a_run_that_diverged_is_left_out_and_mentioned(copied, capsys):
