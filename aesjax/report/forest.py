@@ -48,12 +48,6 @@ class Comparison(NamedTuple):
         return SIGNS[self.outcome]
 
     @property
-    def printed(self) -> str:
-        """The mean difference with its sign."""
-        text = number(self.value, 2 if abs(self.value) < 10 else 1)
-        return f"+{text}" if self.value > 0 and text.strip("0.") else text.replace("-", "−")
-
-    @property
     def words(self) -> str:
         """The comparison in one sentence."""
         low, high = number(self.low, 3), number(self.high, 3)
@@ -91,6 +85,12 @@ class Forest:
     def is_outside(self, value: float) -> bool:
         """Whether a value lies beyond an end of the scale."""
         return not self.low <= value <= self.high
+
+    def printed(self, c: Comparison) -> str:
+        """A mean difference with its sign, to the digits that the differences of this forest need."""
+        largest = max(abs(x.value) for row in self.rows for x in row.comparisons if x is not None)
+        text = number(c.value, 3 if largest < 0.1 else 2 if largest < 10 else 1)
+        return f"+{text}" if c.value > 0 and text.strip("0.") else text.replace("-", "−")
 
     @property
     def opponent(self) -> str:

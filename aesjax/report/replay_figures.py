@@ -55,7 +55,7 @@ def replay_plot(
         "replay",
         "",
         pattern,
-        f"{carrier}, {pattern}",
+        carrier,
         "Entropy weight in reward per nat, mean over runs: black as it was trained, the others as they would have been",
         f"Entropy weights of {carrier} under {pattern} drift. " + _ranges(panels),
         Axis("environment steps", 0.0, horizon, "steps", marks, facts.jumps, segments=True),

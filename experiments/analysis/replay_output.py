@@ -118,9 +118,11 @@ def _conclusion(rises: Mapping[str, Sequence[float]]) -> str:
     known = {name: value for name, value in known.items() if np.isfinite(value)}
     if not known:
         return "Conclusion: no rise of a weight after a change could be measured."
+    trained = known.pop(TRAINED, None)
     ranked = sorted(known.items(), key=lambda item: -item[1])
     said = ", ".join(f"{name} by {100.0 * value:.0f} %" for name, value in ranked)
-    return f"Conclusion: after a change the weight rises most under {ranked[0][0]}; on average over drifts {said}."
+    beside = "" if trained is None else f"; the weights that were trained with rose by {100.0 * trained:.0f} %"
+    return f"Conclusion: after a change the weight rises under {said} (means over drifts and methods){beside}."
 
 
 def _lever(runs: Sequence[Track], column: str) -> str:
@@ -153,7 +155,7 @@ def plots(config: StudyConfig, tracks: Sequence[Track], patterns: Mapping[str, P
         panels = {}
         for method, names in methods.items():
             count = len(names[TRAINED])
-            title = f"{method}, {pattern}" + (f", mean of {count} runs" if count > 1 else "")
+            title = method + (f", mean of {count} runs" if count > 1 else "")
             panels[title] = {name: _mean_line(runs) for name, runs in names.items()}
         found.append(replay_plot(panels, TRAINED, changes, carrier, pattern, horizon, patterns[pattern]))
     return found

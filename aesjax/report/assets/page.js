@@ -203,10 +203,10 @@
       const row = plot.rows[panel.row];
       const place = make("div", "panel");
       const head = make("h4", "", [row.title, plot.columns.length > 1 ? plot.columns[panel.column] : ""].filter(Boolean).join(" · "));
-      head.append(" ", make("small", "", row.label));
+      if (plot.rows.length > 1) head.append(" ", make("small", "", row.label));
       place.append(head);
       place.setAttribute("role", "group");
-      place.setAttribute("aria-label", `${head.textContent}; arrow keys read values`);
+      place.setAttribute("aria-label", `${head.textContent} ${row.label}; arrow keys read values`);
       live.append(place);
       return place;
     });
