@@ -1,40 +1,123 @@
-"""A report as one self-contained HTML page and as Markdown, from the templates beside this file."""
+"""A report as one self-contained HTML page and as Markdown, from the templates and assets beside this file."""
 
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import resources
+from typing import Any, NamedTuple
 
 import jinja2
 
 from aesjax.report.cells import Table
-from aesjax.report.figures import Figure, colours
+from aesjax.report.draw import Picture
+from aesjax.report.forest import Forest
+from aesjax.report.looks import BASELINE, DASHES, PALETTE, PALETTE_DARK, REFERENCE_INK, Look
 from aesjax.report.markdown import escaped
+from aesjax.report.payload import payload
+from aesjax.report.plots import Plot
+from aesjax.report.verdicts import METRIC_NAMES, Verdict
 
-__all__ = ["render_html", "render_markdown", "settings_text"]
+__all__ = [
+    "Answer",
+    "Figure",
+    "Group",
+    "Page",
+    "answers_of",
+    "groups_of",
+    "render_html",
+    "render_markdown",
+    "render_table",
+    "settings_text",
+]
 
 SECTIONS = (
-    ("status", "Status"),
-    ("main", "Main"),
+    ("answer", "Answer"),
     ("figures", "Curves"),
+    ("main", "Main"),
     ("recovery", "Recovery"),
     ("paired", "Paired"),
     ("weights", "Weights"),
     ("returns", "Returns"),
     ("paper", "Paper"),
-    ("honesty", "Limits"),
+    ("facts", "What was run"),
+    ("limits", "Limits"),
     ("settings", "Settings"),
+)
+FIGURES_READING = (
+    "One panel per carrier. Dashed lines are abrupt changes, dotted lines the segments of gradual drift. Hover or use "
+    "the arrow keys for values, drag to zoom, double-click to return."
 )
 
 
-@dataclass(frozen=True)
-class Panel:
-    """The figures of one task and pattern under their heading."""
+class Figure(NamedTuple):
+    """A plot and its still picture."""
+
+    plot: Plot
+    picture: Picture
+    explained: bool = True  # whether its caption stands below it; alike figures after the first need none
+
+
+class Group(NamedTuple):
+    """Figures under one heading."""
 
     title: str
-    summary: str  # of the pattern; may be empty
-    figures: list[Figure] = field(default_factory=list)
+    summary: str  # may be empty
+    figures: tuple[Figure, ...]
+
+
+class Answer(NamedTuple):
+    """What was found about one method, an opponent a line."""
+
+    method: str
+    look: Look
+    lines: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Everything that a page shows; what is empty is left out. All words are plain text, which the template escapes."""
+
+    title: str
+    subtitle: str = ""  # what was run, in a line
+    status: str = ""  # how many runs are valid
+    problems: Sequence[str] = ()  # one line per run that is not
+    conclusion: str = ""  # the answer in a sentence
+    asked: str = ""  # what the answers are about
+    answers: Sequence[Answer] = ()
+    others: Sequence[str] = ()  # verdicts in further metrics, as sentences
+    forest: Forest | None = None
+    forest_looks: Mapping[str, Look] = field(default_factory=dict)  # of its rows
+    looks: Mapping[str, Look] = field(default_factory=dict)  # of the lines that can be switched on and off
+    seeds: Sequence[int] = ()
+    segments: int = 1
+    figures_title: str = "Learning curves and entropy weights"
+    figures_reading: str = FIGURES_READING
+    groups: Sequence[Group] = ()
+    tables: Sequence[Table] = ()
+    linked: bool = True  # whether the tables lie as files beside the page
+    texts: Sequence[tuple[str, str]] = ()  # (title, text that keeps its lines)
+    facts: Sequence[tuple[str, str]] = ()
+    limits: Sequence[str] = ()  # what the numbers do not say
+    settings: str = ""
+    footer: str = (
+        "Links to pictures and tables work inside the report's folder; everything else is in this page. Every number "
+        "can be recomputed from the study's curves."
+    )
+
+    @property
+    def sections(self) -> list[tuple[str, str]]:
+        """(anchor, name) of the sections that the page has."""
+        there = {table.key for table in self.tables}
+        there |= {"answer"} if self.answers or self.forest or self.conclusion else set()
+        there |= {"figures"} if self.groups else set()
+        there |= {name for name in ("facts", "limits", "settings") if getattr(self, name)}
+        return [(key, name) for key, name in SECTIONS if key in there]
+
+    @property
+    def plots(self) -> list[Plot]:
+        """The plots of all groups."""
+        return [figure.plot for group in self.groups for figure in group.figures]
 
 
 @functools.cache
@@ -52,87 +135,70 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
-def render_html(
-    *,
-    title: str,
-    facts: Sequence[tuple[str, str]],
-    status: str,
-    problems: Sequence[str],
-    verdicts: Sequence[str],
-    tables: Sequence[Table],
-    figures: Sequence[Figure],
-    summaries: Mapping[str, str],
-    honesty: Sequence[str],
-    methods: Sequence[str],
-    settings: str,
-) -> str:
-    """The page; everything it shows is inside it.
+def _asset(name: str) -> str:
+    return resources.files("aesjax.report").joinpath("assets", name).read_text(encoding="utf-8")
 
-    Args:
-      title: plain text, like every text below; the template escapes it.
-      facts: (name, value) of what was run.
-      status: how many runs are valid.
-      problems: one line per run that is not.
-      verdicts: one line per metric, how its comparisons went.
-      tables: the first stands above the figures.
-      figures: those of one task and pattern follow one another.
-      summaries: pattern to one line on it, which may be empty.
-      honesty: what the numbers do not say.
-      methods: for the legend of colours.
-      settings: configuration and environment, shown as they are.
+
+def answers_of(verdicts: Sequence[Verdict], looks: Mapping[str, Look]) -> tuple[list[Answer], list[str], str]:
+    """Verdicts sorted for the page.
+
+    Returns:
+      The answers in the main metric by method, the sentences in all other metrics, and the main metric as printed.
     """
+    if not verdicts:
+        return [], [], ""
+    main = verdicts[0].metric
+    lines: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.metric == main:
+            lines.setdefault(verdict.method, []).append(verdict)
+    found = [Answer(method, looks[method], tuple(own)) for method, own in lines.items()]
+    return found, [v.sentence for v in verdicts if v.metric != main], METRIC_NAMES.get(main, main)
+
+
+def render_html(page: Page) -> str:
+    """The page; everything it shows is inside it."""
+    live = {}
+    if page.groups:
+        licence = f"/*\n{_asset('uPlot.LICENSE')}*/\n"
+        live = {"data": payload(page.plots), "uplot": licence + _asset("uPlot.iife.min.js")}
+    inks = {"base": BASELINE, "reference": REFERENCE_INK, "light": PALETTE, "dark": PALETTE_DARK}
     return (
         _templates()
         .get_template("page.html")
         .render(
-            title=title,
-            sections=SECTIONS,
-            facts=facts,
-            colours=colours(methods),
-            status=status,
-            problems=problems,
-            verdicts=verdicts,
-            tables=tables,
-            panels=list(_panels(figures, summaries)),
-            honesty=honesty,
-            settings=settings,
+            page=page,
+            inks=inks,
+            dashes=DASHES,
+            script=_asset("page.js"),
+            uplot_css=_asset("uPlot.min.css") if page.groups else "",
+            **live,
         )
     )
 
 
-def _panels(figures: Sequence[Figure], summaries: Mapping[str, str]) -> Iterator[Panel]:
-    several = len({figure.task for figure in figures}) > 1
-    shown: dict[tuple[str, str], Panel] = {}
+def render_markdown(page: Page) -> str:
+    """The same answers and tables in Markdown; a group's title becomes the first column."""
+    return _templates().get_template("tables.md").render(page=page)
+
+
+def render_table(table: Table) -> str:
+    """One table in Markdown."""
+    return _templates().get_template("table.md").render(table=table)
+
+
+def groups_of(figures: Sequence[Figure], summaries: Mapping[str, str]) -> Iterator[Group]:
+    """The figures of each task and pattern under their heading, those of all patterns under one of their own."""
+    several = len({figure.plot.task for figure in figures}) > 1
+    shown: dict[tuple[str, str], list[Figure]] = {}
+    captions: set[str] = set()
     for figure in figures:
-        title = f"{figure.task} · {figure.pattern}" if several else figure.pattern
-        shown.setdefault((figure.task, figure.pattern), Panel(title, summaries[figure.pattern])).figures.append(figure)
-    yield from shown.values()
-
-
-def render_markdown(
-    *,
-    title: str,
-    facts: Sequence[tuple[str, str]],
-    status: str,
-    problems: Sequence[str],
-    verdicts: Sequence[str],
-    tables: Sequence[Table],
-    honesty: Sequence[str],
-) -> str:
-    """The same tables in Markdown; the group's title becomes the first column. Arguments as in `render_html`."""
-    return (
-        _templates()
-        .get_template("tables.md")
-        .render(
-            title=title,
-            facts=facts,
-            status=status,
-            problems=problems,
-            verdicts=verdicts,
-            tables=tables,
-            honesty=honesty,
-        )
-    )
+        own = figure._replace(explained=figure.plot.caption not in captions)
+        captions.add(figure.plot.caption)
+        shown.setdefault((figure.plot.task, figure.plot.pattern), []).append(own)
+    for (task, pattern), own in shown.items():
+        title = pattern or "All runs"
+        yield Group(f"{task} · {title}" if several else title, summaries.get(pattern, ""), tuple(own))
 
 
 def settings_text(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:

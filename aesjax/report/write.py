@@ -1,26 +1,25 @@
-"""Turns a study's folder into its report: a self-contained page, Markdown tables, tidy metrics and figures."""
+"""Turns a study's folder into its report: a self-contained page, tables as files, tidy metrics and figures."""
 
-import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from aesjax.lab import ownership, store
-from aesjax.lab.results import open_results
 from aesjax.measure.opponents import asides_of, constants_of
-from aesjax.measure.study import load_study
+from aesjax.measure.study import RecordedStudy
 from aesjax.measure.summary import summarise
 from aesjax.report import overview
 from aesjax.report.cells import Lookup
-from aesjax.report.figures import draw_figures
-from aesjax.report.page import render_html, render_markdown, settings_text
+from aesjax.report.draw import draw
+from aesjax.report.figures import plots_of
+from aesjax.report.folder import Loaded, load, write_folder
+from aesjax.report.forest import draw_forest, forest_of
+from aesjax.report.looks import looks
+from aesjax.report.page import Figure, Page, answers_of, groups_of, settings_text
 from aesjax.report.tables import build_tables
 from aesjax.report.verdicts import verdicts
 
 if TYPE_CHECKING:
-    pass
+    import polars as pl
 
 __all__ = ["write_report"]
 
@@ -28,8 +27,9 @@ __all__ = ["write_report"]
 def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
     """Write ``directory/report`` and return the path of its ``index.html``.
 
-    Reads ``config.json``, ``manifest.json`` and ``curves.parquet``; writes ``index.html``, ``tables.md``,
-    ``metrics.parquet`` and the figures. The folder appears complete or not at all; an older report is replaced.
+    Reads ``config.json``, ``manifest.json`` and ``curves.parquet``; writes ``index.html``, ``tables.md``, every table
+    as Markdown, CSV and Parquet, ``metrics.parquet``, and every figure as PNG and SVG. The folder appears complete or
+    not at all; an older report is replaced.
 
     Args:
       directory: a study's folder.
@@ -38,71 +38,52 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
     Raises:
       ValueError: a file is missing or broken; one sentence that names it.
     """
-    directory = Path(directory)
-    results = open_results(directory)
-    config, manifest, curves = results.config, results.manifest, results.rows(store.CURVES)
-    try:
-        study = load_study(curves, config, manifest)
-        frame = summarise(curves, config, manifest, replicates=replicates)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{directory}: config, manifest and curves do not fit together ({error!r})") from error
+    loaded = load(Path(directory))
+    frame = summarise(loaded.curves, loaded.config, loaded.manifest, replicates=replicates)
+    page = _page(loaded, frame)
+    pictures = {} if page.forest is None else {"forest": draw_forest(page.forest)}
+    place = loaded.directory / "report"
+    write_folder(place, page, pictures, {"metrics.parquet": frame})
+    return place / "index.html"
+
+
+def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
+    """The page of a study."""
+    study, config, manifest = loaded.study, loaded.config, loaded.manifest
     look = Lookup(frame, study.patterns, manifest.get("inert"), asides_of(study))
-    figures = draw_figures(curves, config, manifest)
+    colours, found = looks(look.methods), verdicts(look)
+    answers, others, metric = answers_of(found, colours)
+    plots = plots_of(study, loaded.curves, manifest)
+    dpi = 140 if len(plots) <= 20 and len(look.methods) <= 8 else 80  # keeps the page below 3 MB
+    figures = [Figure(plot, draw(plot, dpi)) for plot in plots]
     status, problems = overview.status(study, manifest)
-    shared: dict[str, Any] = {
-        "title": overview.title(study),
-        "facts": overview.facts(study, look, config, manifest),
-        "status": status,
-        "problems": problems,
-        "verdicts": [verdict.sentence for verdict in verdicts(look)],
-        "tables": build_tables(look, constants_of(study), study.floors),
-        "honesty": overview.limits(study, manifest),
-    }
-    page = render_html(
-        **shared,
-        figures=figures,
-        summaries={name: facts.summary for name, facts in study.patterns.items()},
-        methods=look.methods,
+    facts = overview.facts(study, look, config, manifest)
+    return Page(
+        title=overview.title(study),
+        subtitle=_subtitle(study, look, dict(facts)),
+        status=status,
+        problems=problems,
+        asked=f"{metric[:1].upper()}{metric[1:]} of each method against its opponents on equal seeds; decided at 5 % "
+        "after Holm's correction for all the tests.",
+        answers=answers,
+        others=others,
+        forest=forest_of(look, frame, found[0].metric) if found else None,
+        forest_looks=colours,
+        looks=colours,
+        seeds=study.seeds(),
+        segments=study.segments,
+        groups=list(groups_of(figures, {name: pattern.summary for name, pattern in study.patterns.items()})),
+        tables=build_tables(look, constants_of(study)),
+        facts=facts,
+        limits=overview.limits(study, manifest),
         settings=settings_text(config, manifest),
     )
-    with _folder(directory) as partial:
-        (partial / "index.html").write_text(page, encoding="utf-8")
-        (partial / "tables.md").write_text(render_markdown(**shared), encoding="utf-8")
-        frame.write_parquet(partial / "metrics.parquet")
-        for figure in figures:
-            (partial / figure.name).write_bytes(figure.png)
-        _swap(partial, directory / "report")
-    return directory / "report" / "index.html"
 
 
-@contextmanager
-def _folder(directory: Path) -> Iterator[Path]:
-    """A new folder inside a study's, which is owned as long as the block lasts.
-
-    Raises:
-      OwnedError: another process owns the study. Unwritable: it cannot be written.
-    """
-    with ownership.Owner(directory):
-        ownership.clean(directory)
-        partial = directory / f".report-{os.getpid()}"
-        try:
-            partial.mkdir()
-            yield partial
-        except OSError as error:
-            raise store.Unwritable(f"the report in {directory} cannot be written: {store.reason(error)}") from None
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-
-
-def _swap(new: Path, place: Path) -> None:
-    """Put ``new`` at ``place``; a folder cannot be replaced in one rename, so the old one steps aside first."""
-    aside = place.with_name(f".{place.name}-old-{os.getpid()}")
-    if place.exists():
-        os.replace(place, aside)
-    try:
-        os.replace(new, place)
-    except OSError:
-        if aside.exists():
-            os.replace(aside, place)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+def _subtitle(study: RecordedStudy, look: Lookup, facts: Mapping[str, str]) -> str:
+    """What was run, in a line."""
+    counts = (("method", look.methods), ("pattern", look.patterns), ("seed", study.seeds()))
+    parts = [f"{len(names)} {what}{'s' if len(names) > 1 else ''}" for what, names in counts]
+    parts += [f"{facts['steps']} steps"] if "steps" in facts else []
+    parts += [f"preset {facts['preset']}"] if "preset" in facts else []
+    return " · ".join(parts)

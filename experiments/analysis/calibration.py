@@ -17,6 +17,7 @@ from envs import PATTERNS, pattern_index
 from envs.drift import change_points, draw
 from envs.world import DriftData, World
 from experiments.analysis.calibration_output import table
+from experiments.analysis.calibration_page import STEM, conclusion, files
 from experiments.analysis.calibration_runs import WINDOW, Trace, calibrated
 from experiments.study.build import carrier_of
 from experiments.study.config import StudyConfig
@@ -27,14 +28,15 @@ from experiments.study.methods import Method, methods_of
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["NUMBERS", "TEXT", "run"]
+__all__ = ["NUMBERS", "PAGE", "TEXT", "run"]
 
 SMALLEST_DELTA = 1e-6  # of which a million runs would be needed
-NUMBERS, TEXT = "calibration.json", "calibration.md"
+NUMBERS, TEXT, PAGE = (f"{STEM}.{suffix}" for suffix in ("json", "md", "html"))
 
 
 def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
-    """Calibrate the study in ``directory``, write `NUMBERS` and `TEXT` into ``out``, and return the text.
+    """Calibrate the study in ``directory``, write `NUMBERS`, `TEXT` and `PAGE` with its figure into ``out``;
+    returns the text.
 
     Raises:
       ValueError: with one sentence; nothing was written.
@@ -43,11 +45,12 @@ def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
         raise ValueError(f"--delta must lie in (0, 1) and be at least {SMALLEST_DELTA:g}; got {delta:g}")
     if source not in (None, *SOURCES):
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
-    for name in (NUMBERS, TEXT):
+    for name in (NUMBERS, TEXT, PAGE):
         if (out / name).exists():
             raise ValueError(f"{out / name} exists; remove it or choose another folder with --out")
     found = _load(directory)
     methods: dict[str, Any] = {}
+    judged: dict[str, list[Trace]] = {}
     for carrier in found.config.carriers:
         if carrier not in found.evaluations:
             continue
@@ -60,16 +63,20 @@ def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
         for name, (key, own) in traces.items():
             others = {n: t for n, (k, t) in traces.items() if n != name and k == key}
             methods[name] = {"proxy": key} | calibrated(own, others, delta)
+            judged[name] = own
     config, notes = found.config, found.notes
     record = {"delta": delta, "runs_needed": cal.runs_needed(delta), "window": WINDOW, "notes": notes}
     record |= {"task": config.task, "patterns": list(config.patterns), "methods": methods}
-    text = table(record)
+    text = f"{table(record)}\n\n{conclusion(record)}"
+    shown = files(record, judged)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"{out} cannot be written: {store.reason(error)}") from None
     store.write_json(out / NUMBERS, record)
     store.write_text(out / TEXT, text + "\n")
+    for name, content in shown.items():
+        store.write_bytes(out / name, content)
     return text
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from aesjax.report.markdown import escaped
 
-__all__ = ["table"]
+__all__ = ["HEAD", "meaning", "row_of", "table", "verdict_of"]
 
 HEAD = ("pattern", "runs", "dominated", "slack", "coverage", "at drift", "at jumps", "at jumps, late", "whole runs")
 
@@ -20,17 +20,18 @@ def table(record: Mapping[str, Any]) -> str:
     blocks = [f"# Calibration of the drift proxies, {record['task']}, delta = {delta:g}"]
     blocks += [f"Note: {note}." for note in record["notes"]]
     for name, found in methods.items():
-        rows = [HEAD, *(_row(pattern, group) for pattern, group in found["groups"].items())]
+        rows = [HEAD, *(row_of(pattern, group) for pattern, group in found["groups"].items())]
         blocks += [
             f"## {escaped(name)}, proxy {escaped(found['proxy'])}",
             _aligned(rows),
-            _verdict(found, delta, record["runs_needed"]),
+            verdict_of(found, delta, record["runs_needed"]),
         ]
-    blocks.append(_meaning(delta, record["window"]))
+    blocks.append(meaning(delta, record["window"]))
     return "\n\n".join(blocks)
 
 
-def _row(pattern: str, group: Mapping[str, Any]) -> tuple[str, ...]:
+def row_of(pattern: str, group: Mapping[str, Any]) -> tuple[str, ...]:
+    """The printed cells of `HEAD` for one pattern."""
     whole, runs = group["whole_runs_covered"], group["runs"]
     shares = [group[name] for name in ("coverage", "coverage_at_drift", "coverage_at_jumps", "coverage_at_jumps_late")]
     return (
@@ -51,7 +52,7 @@ def _aligned(rows: list[tuple[str, ...]]) -> str:
     return "\n".join(lines)
 
 
-def _verdict(found: Mapping[str, Any], delta: float, needed: int) -> str:
+def verdict_of(found: Mapping[str, Any], delta: float, needed: int) -> str:
     """The run-level result of one method in sentences."""
     text = [f"{found['runs']} runs with {found['seeds']} seeds."]
     if found["calibration_runs"] < needed:
@@ -73,7 +74,8 @@ def _verdict(found: Mapping[str, Any], delta: float, needed: int) -> str:
     return " ".join(text)
 
 
-def _meaning(delta: float, window: int) -> str:
+def meaning(delta: float, window: int) -> str:
+    """What the columns mean, in lines of a text."""
     share = f"{100.0 * (1.0 - delta):g} %"
     return "\n".join(
         [

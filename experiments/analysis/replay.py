@@ -10,17 +10,18 @@ import numpy as np
 
 from aesjax.lab import store
 from aesjax.lab.replay import Replayed, at_evaluations
+from aesjax.report.draw import draw
+from aesjax.report.page import Figure
 from aesjax.schedules import SCHEDULES
-from experiments.analysis.replay_output import LEVER_COLUMNS, TRAINED, Track, figures, summary
+from experiments.analysis.replay_output import LEVER_COLUMNS, PAGE, SUMMARY, TRAINED, WEIGHTS, Track, page, plots, tell
 from experiments.study.entries import BASELINE, parse_entries
 from experiments.study.recorded import Asked, Recorded, ask, load, obstacle_of, recorded_in, replayed, rows_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["SUMMARY", "WEIGHTS", "run"]
+__all__ = ["PAGE", "SUMMARY", "WEIGHTS", "run"]
 
-SUMMARY, WEIGHTS = "summary.md", "weights.parquet"
 LABELS = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed")
 
 
@@ -44,9 +45,13 @@ def run(directory: Path, schedules: str, methods: str | None, out: Path) -> str:
             tracks += more
             frames.append(frame)
     valid = [t for t in tracks if (t.run["method"], t.run["pattern"], t.run["seed"]) in study.finished]
-    text = summary(study.config, valid, {carrier: study.stride(carrier) for carrier in carriers})
-    _write(out, text, pl.concat(frames, how="diagonal"), figures(study.config, valid, study.patterns))
-    return text
+    told = tell(study.config, valid, {carrier: study.stride(carrier) for carrier in carriers})
+    figures = [Figure(plot, draw(plot)) for plot in plots(study.config, valid, study.patterns)]
+    files = {PAGE: page(study.config, told, figures).encode(), SUMMARY: told.text.encode()}
+    files |= {f"{figure.plot.name}.png": figure.picture.png for figure in figures}
+    files |= {f"{figure.plot.name}.svg": figure.picture.svg for figure in figures}
+    _write(out, pl.concat(frames, how="diagonal"), files)
+    return told.text
 
 
 def _asked(study: Recorded, carrier: str, names: Sequence[str], lenient: bool) -> list[Asked]:
@@ -125,16 +130,15 @@ def _trained(study: Recorded) -> list[Track]:
     return tracks
 
 
-def _write(out: Path, text: str, weights: "pl.DataFrame", images: Mapping[str, bytes]) -> None:
+def _write(out: Path, weights: "pl.DataFrame", files: Mapping[str, bytes]) -> None:
     """The folder appears complete or not at all."""
     partial = out.with_name(f".{out.name}-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True)
-        (partial / SUMMARY).write_text(text, encoding="utf-8")
         store.write_rows(partial / WEIGHTS, weights)
-        for name, png in images.items():
-            (partial / name).write_bytes(png)
+        for name, content in files.items():
+            (partial / name).write_bytes(content)
         os.replace(partial, out)
     except OSError as error:
         raise ValueError(f"{out} cannot be written: {error.strerror or error}") from None

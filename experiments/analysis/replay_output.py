@@ -1,19 +1,20 @@
-"""What `aesjax replay` shows of its weights: a table per study, a figure per carrier and pattern."""
+"""What `aesjax replay` shows of its weights: a table, a sentence, and a plot per carrier and pattern, on one page."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aesjax.measure.curves import change_steps, nan_mean
-from aesjax.measure.patterns import PatternFacts
+from aesjax.measure.patterns import STEADY, PatternFacts
 from aesjax.measure.weights import weight_metrics
-from aesjax.report.markdown import escaped
-from aesjax.report.replay_figures import draw_replay
+from aesjax.report.cells import Cell, Table
+from aesjax.report.page import Figure, Page, groups_of, render_html
+from aesjax.report.plots import Plot
+from aesjax.report.replay_figures import replay_plot
 from experiments.study.config import StudyConfig
 
-__all__ = ["LEVER_COLUMNS", "TRAINED", "Track", "figures", "summary"]
+__all__ = ["LEVER_COLUMNS", "PAGE", "SUMMARY", "TRAINED", "WEIGHTS", "Told", "Track", "page", "plots", "tell"]
 
 TRAINED = "trained"
 HEAD: tuple[str, ...] = (
@@ -36,15 +37,15 @@ LEVERS_TEXT = """\
 Levers of responses, where any are: the window as a share of the stored transitions, refreshes per run, the factor of
 the learning rates.
 """
-TEXT = """\
-# Replay
-
+READING = """\
 The entropy weights that each schedule would have given on the recorded proxies, beside the weight of the run that
 was trained. The agent of a replay does not react to the weight: this shows how a schedule responds, not what it
 would have earned. Means over the runs that did not diverge; mean weight in reward per nat; shares of the updates at
 a bound; rise: largest weight within 2 % of the run after a change over the one before it, minus 1 (on steady: at the
 steps where other patterns change).
 """
+TEXT = f"# Replay\n\n{READING}"
+SUMMARY, WEIGHTS, PAGE = "summary.md", "weights.parquet", "index.html"
 
 
 class Track(NamedTuple):
@@ -69,26 +70,59 @@ def _groups(tracks: Sequence[Track]) -> Groups:
     return groups
 
 
-def summary(config: StudyConfig, tracks: Sequence[Track], strides: Mapping[str, int]) -> str:
-    """Markdown that reads as well on a terminal.
+class Told(NamedTuple):
+    """A replay in words."""
+
+    table: Table
+    conclusion: str  # one sentence
+    notes: str
+
+    @property
+    def text(self) -> str:
+        """Markdown that reads as well on a terminal and ends with the conclusion."""
+        names = ("pattern", *self.table.header)
+        rows = [(pattern, *map(str, row)) for pattern, rows in self.table.groups for row in rows]
+        return "\n".join([TEXT + self.notes, *_aligned([names, *rows]), "", self.conclusion, ""])
+
+
+def tell(config: StudyConfig, tracks: Sequence[Track], strides: Mapping[str, int]) -> Told:
+    """The weights as a table and in a sentence.
 
     Args:
+      config: of the study.
       tracks: of the runs that count.
       strides: updates per recorded sample, per carrier.
     """
     changes = change_steps(float(config.steps), config.segments)
     levers = {name: fold for name, fold in LEVER_COLUMNS.items() if any(name in track.logs for track in tracks)}
-    table = [(*HEAD, *(head for head, _, _ in levers.values()))]
+    groups: dict[str, list[list[Cell]]] = {}
+    rises: dict[str, list[float]] = {}
     for (_, pattern), methods in _groups(tracks).items():
         for method, names in methods.items():
             for name, runs in names.items():
                 metrics = [weight_metrics(t.steps, t.logs, changes, float(config.steps)) for t in runs]
                 cells = (*_cells(metrics), *(_lever(runs, column) for column in levers))
-                table.append((*map(escaped, (pattern, method, name)), str(len(runs)), *cells))
+                groups.setdefault(pattern, []).append([Cell(x) for x in (method, name, str(len(runs)), *cells)])
+                if pattern != STEADY:
+                    rises.setdefault(name, []).append(float(nan_mean([m["responsiveness"].value for m in metrics])))
     coarse = ", ".join(f"{carrier}: {n}" for carrier, n in strides.items() if n > 1)
     note = f"The proxies are means over several updates ({coarse}), so the replayed weights are approximate.\n"
-    text = TEXT + (note if coarse else "") + (LEVERS_TEXT if levers else "")
-    return "\n".join([text, *_aligned(table), ""])
+    head = [*HEAD[1:], *(head for head, _, _ in levers.values())]
+    table = Table("replay", "Weights in numbers", READING, head, list(groups.items()), labels=2)
+    return Told(table, _conclusion(rises), (note if coarse else "") + (LEVERS_TEXT if levers else ""))
+
+
+def _conclusion(rises: Mapping[str, Sequence[float]]) -> str:
+    """How strongly every schedule answers a change, the strongest first."""
+    known = {name: float(nan_mean(values)) for name, values in rises.items()}
+    known = {name: value for name, value in known.items() if np.isfinite(value)}
+    if not known:
+        return "Conclusion: no rise of a weight after a change could be measured."
+    trained = known.pop(TRAINED, None)
+    ranked = sorted(known.items(), key=lambda item: -item[1])
+    said = ", ".join(f"{name} by {100.0 * value:.0f} %" for name, value in ranked)
+    beside = "" if trained is None else f"; the weights that were trained with rose by {100.0 * trained:.0f} %"
+    return f"Conclusion: after a change the weight rises under {said} (means over drifts and methods){beside}."
 
 
 def _lever(runs: Sequence[Track], column: str) -> str:
@@ -113,19 +147,38 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]]
 
 
-def figures(config: StudyConfig, tracks: Sequence[Track], patterns: Mapping[str, PatternFacts]) -> dict[str, bytes]:
-    """A PNG per carrier and pattern, by file name."""
-    files, horizon = {}, float(config.steps)
+def plots(config: StudyConfig, tracks: Sequence[Track], patterns: Mapping[str, PatternFacts]) -> list[Plot]:
+    """A plot per carrier and pattern."""
+    found, horizon = [], float(config.steps)
     changes = change_steps(horizon, config.segments)
     for (carrier, pattern), methods in _groups(tracks).items():
         panels = {}
         for method, names in methods.items():
             count = len(names[TRAINED])
-            title = f"{method}, {pattern}" + (f", mean of {count} runs" if count > 1 else "")
+            title = method + (f", mean of {count} runs" if count > 1 else "")
             panels[title] = {name: _mean_line(runs) for name, runs in names.items()}
-        name = re.sub(r"[^\w.+=-]+", "_", f"weights_{carrier}_{pattern}")
-        files[f"{name}.png"] = draw_replay(panels, TRAINED, changes, pattern, horizon, patterns[pattern])
-    return files
+        found.append(replay_plot(panels, TRAINED, changes, carrier, pattern, horizon, patterns[pattern]))
+    return found
+
+
+def page(config: StudyConfig, told: Told, figures: Sequence[Figure]) -> str:
+    """The replay as a page that looks like a report."""
+    looks = {name: look for figure in figures for name, look in figure.plot.looks.items()}
+    shown = Page(
+        title=f"Replay of entropy schedules: {config.task}",
+        subtitle=f"{len(looks) - 1} schedules on the proxies that {config.task} recorded; nothing was trained",
+        conclusion=told.conclusion,
+        looks=looks,
+        segments=config.segments,
+        figures_title="Entropy weights",
+        figures_reading="Dashed lines are abrupt changes, dotted lines the segments of gradual drift.",
+        groups=list(groups_of(figures, {})),
+        tables=[told.table],
+        linked=False,
+        limits=[READING, *told.notes.splitlines()],
+        footer=f"The same numbers: {SUMMARY}; all weights: {WEIGHTS}.",
+    )
+    return render_html(shown)
 
 
 def _mean_line(runs: Sequence[Track]) -> tuple[np.ndarray, np.ndarray]:

@@ -35,5 +35,5 @@ def execute(options: Calibrate) -> int:
     with refusing():
         start_jax(None)
         text = calibration.run(options.directory, options.delta, options.source, out)
-    print(f"{text}\n\ncalibration: {out / calibration.TEXT}")
+    print(f"{text}\n\ncalibration: {out / calibration.TEXT}\npage: {out / calibration.PAGE}")
     return DONE

@@ -33,5 +33,5 @@ def execute(options: Replay) -> int:
     current().begin()
     with refusing():
         summary = replay.run(options.directory, options.schedules, options.methods, out)
-    print(f"{summary}\nreplay: {out / replay.SUMMARY}")
+    print(f"{summary}\nreplay: {out / replay.SUMMARY}\npage: {out / replay.PAGE}")
     return DONE

@@ -18,21 +18,33 @@ class Report:
     directories: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of finished studies."""
     out: Path | None = None
-    """With several folders: where their results and report go together; must be new or empty."""
+    """With several folders, or --compare: where the report goes; must be new or empty."""
+    compare: tuple[Path, Path] | None = None
+    """Two studies A B instead: what changed from A to B on equal tasks, patterns and seeds, written into --out."""
+    tensorboard: Path | None = None
+    """Also write every logged number of every run as TensorBoard events into this folder, new or empty."""
 
 
 def execute(options: Report) -> int:
-    """Merge if several folders are given, then write the report."""
+    """Compare, or merge if several folders are given and write the report."""
     from aesjax.lab.merge import merge_studies
-    from aesjax.report import write_report
+    from aesjax.report import write_comparison, write_report
+    from aesjax.report.tensorboard import write_tensorboard
 
     current().begin()
     with refusing():
         folders, out = options.directories, options.out
+        if options.compare is not None:
+            if folders or out is None or options.tensorboard is not None:
+                raise ValueError("--compare takes two folders and --out, and neither other folders nor --tensorboard")
+            print(f"comparison: {write_comparison(*options.compare, out)}")
+            return DONE
         if not folders:
             raise ValueError("report needs the folder of a finished study")
         if (len(folders) > 1) != (out is not None):
             raise ValueError("--out and several folders belong together: they are merged into it")
         folder = folders[0] if out is None else merge_studies(folders, out)
+        if options.tensorboard is not None:
+            print(f"tensorboard: {write_tensorboard(folder, options.tensorboard)} runs in {options.tensorboard}")
         print(f"report: {write_report(folder)}")
     return DONE

@@ -125,12 +125,19 @@ def _train(
         executables = compile_program(part.program, devices, waves.group)
         title = f"{carrier}: {len(part.labels)} runs"
         # What lives in another simulator cannot be drawn anyway.
-        watch = {"on_chunk": keep_moments(directory, config, part)} if simulator is None else {}
+        keep = keep_moments(directory, config, part) if simulator is None else None
         start = time.monotonic()
         with (
             open(os.devnull, "w") as nowhere,
             Progress(plan, len(part.labels), waves.count, title, nowhere if quiet else None) as progress,
         ):
+
+            def moments(*seen: Any, keep: Any = keep, shown: Progress = progress) -> None:
+                try:
+                    if keep is not None:
+                        keep(*seen)
+                except store.Unwritable as error:  # pictures are no reason to end a study
+                    shown.note(f"{error}; the videos of this change will show another policy")
 
             def tick(tick: Tick, shown: Progress = progress) -> None:
                 study.owner.check()
@@ -152,7 +159,7 @@ def _train(
                     on_wave=partial(save_agents, directory, config, carrier, keep_replay),
                     begin=None if warm is None else warm.begin,
                     signals=signals,
-                    **watch,
+                    on_chunk=moments,
                 )
             except CheckpointError as error:
                 raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None

@@ -5,8 +5,11 @@ import polars as pl
 import pytest
 
 from aesjax.measure import describe
+from aesjax.measure.study import load_study
 from aesjax.report import write_report
-from aesjax.report.figures import Marks, draw_figures, dress
+from aesjax.report.draw import draw, dress
+from aesjax.report.figures import plots_of
+from aesjax.report.plots import Axis
 from tests.measure.synthetic import MADE_UP, config, make_curves, manifest
 from tests.report.pages import Page, save
 
@@ -56,7 +59,7 @@ def test_recovery_is_tabulated_for_the_pattern_that_has_it_and_the_paper_has_no_
 
 def test_its_figures_and_its_summary_stand_in_the_page_in_the_same_order(page):
     text = page.read_text()
-    assert [part.split("<")[0] for part in text.split("<h3>")[1:]] == SHOWN
+    assert [part.split("<")[0] for part in text.split("<h3>")[1:]] == [*SHOWN, "All runs"]
     assert "up and down between two values" in Page(text).texts
     for name in SHOWN:
         assert (page.parent / f"curves_toy_{name}.png").exists()
@@ -67,9 +70,12 @@ def test_its_figures_and_its_summary_stand_in_the_page_in_the_same_order(page):
 def test_its_figures_are_those_of_the_built_in_pattern_that_is_like_it(curves, made_up, built_in):
     part = curves.filter(pattern=made_up)
     renamed = part.with_columns(pattern=pl.lit(built_in))
-    ours = draw_figures(part, config(), {"patterns": MADE_UP})
-    theirs = draw_figures(renamed, config(), {})
-    assert [figure.png for figure in ours] == [figure.png for figure in theirs]
+
+    def pictures(rows, info):
+        plots = plots_of(load_study(rows, config(), info), rows, info)
+        return [draw(plot).png for plot in plots if plot.pattern]
+
+    assert pictures(part, {"patterns": MADE_UP}) == pictures(renamed, {})
 
 
 def test_change_points_are_dashed_where_the_drift_jumps_dotted_where_not_and_absent_on_steady():
@@ -77,7 +83,7 @@ def test_change_points_are_dashed_where_the_drift_jumps_dotted_where_not_and_abs
 
     def lines(changes, jumps):
         axis = Canvas().subplots()
-        dress(axis, Marks(np.asarray(changes), jumps, 100.0))
+        dress(axis, Axis("", 0.0, 100.0, "steps", np.asarray(changes), jumps))
         return [(line.get_xdata()[0], line.get_linestyle()) for line in axis.lines]
 
     assert lines([20.0, 40.0], True) == [(20.0, "--"), (40.0, "--")]

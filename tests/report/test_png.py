@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aesjax.report.figures import BASELINE, PALETTE
+from aesjax.report.looks import BASELINE, PALETTE
 from aesjax.report.png import pack_png
 
 

@@ -1,6 +1,7 @@
 """A written report: complete, self-contained, honest about what is missing, and never half written."""
 
 import html
+import json
 import re
 
 import polars as pl
@@ -8,7 +9,7 @@ import pytest
 
 from aesjax.lab import seals
 from aesjax.lab.results import reseal
-from aesjax.report import write, write_report
+from aesjax.report import folder, write_report
 from tests.measure.synthetic import PATTERNS, make_curves, manifest
 from tests.report.pages import Page, configure, save
 
@@ -35,13 +36,19 @@ def small(tmp_path):
 def test_the_page_is_one_well_formed_file_that_loads_nothing(big):
     text = big.read_text()
     page = Page(text)
-    assert not re.search(r"https?://|//cdn|@import|url\(", text)
-    assert not {"script", "link", "iframe", "object"} & set(page.tags)
+    (home,) = set(re.findall(r"https?://[^ ]+", text))  # named in the licence's line of the plotting library
+    assert home == "https://github.com/leeoniya/uPlot"
+    assert not re.search(r"//cdn|@import|url\(", text)
+    assert not {"link", "iframe", "object"} & set(page.tags)
+    assert "default-src 'none'" in text
     assert page.sources
     assert all(s.startswith("data:image/png;base64,") for s in page.sources)
-    assert len(page.sources) == 2 * len(PATTERNS)
-    assert all(link.startswith("#") for link in page.links)
-    assert {link[1:] for link in page.links} <= set(page.ids)
+    assert len(page.sources) == 3 * len(PATTERNS) - 1 + 2  # no change to look at on steady; two of all runs
+    anchors = {link[1:] for link in page.links if link.startswith("#")}
+    assert anchors <= set(page.ids)
+    files = {link for link in page.links if not link.startswith("#")}
+    assert files
+    assert all((big.parent / file).is_file() for file in files)
     assert len(set(page.ids)) == len(page.ids)
     assert "prefers-color-scheme: dark" in text
     assert big.stat().st_size < 3_000_000
@@ -86,9 +93,12 @@ def test_the_folder_holds_the_frame_and_the_figures(big):
     frame = pl.read_parquet(big.parent / "metrics.parquet")
     assert {"nauc_family", "paired:nauc_task_safe", "saturation"} <= set(frame["metric"])
     names = sorted(p.name for p in big.parent.iterdir())
-    figures = [f"{kind}_toy_{p}.png" for kind in ("curves", "signals") for p in sorted(PATTERNS)]
-    assert names == sorted([*figures, "index.html", "metrics.parquet", "tables.md"])
-    assert all((big.parent / f).read_bytes().startswith(b"\x89PNG") for f in figures)
+    stems = [f"{kind}_toy_{p}" for kind in ("curves", "signals") for p in PATTERNS]
+    stems += [f"events_toy_{p}" for p in PATTERNS if p != "steady"] + ["forest", "profile_toy", "survival_toy"]
+    figures = [stem + suffix for stem in stems for suffix in (".png", ".svg")]
+    assert names == sorted([*figures, "index.html", "metrics.parquet", "tables", "tables.md"])
+    assert all((big.parent / f"{stem}.png").read_bytes().startswith(b"\x89PNG") for stem in stems)
+    assert all("<svg" in (big.parent / f"{stem}.svg").read_text() for stem in stems)
     assert not [p for p in big.parent.parent.iterdir() if p.name.startswith(".")]
 
 
@@ -117,7 +127,7 @@ def test_a_single_seed_and_pattern_without_references_still_gets_a_report(tmp_pa
     assert "there is no interval and no claim can be made" in text
     assert "nAUC needs SAC on Steady" in text
     assert "[nan" not in text
-    assert "[0." not in text.split("<pre>")[0].split("<table")[1]  # one run has no interval
+    assert "[0." not in text.split('id="table-main"')[1].split("</table>")[0]  # one run has no interval
 
 
 def test_runs_without_logged_weights_or_floor_still_get_a_report(tmp_path):
@@ -169,10 +179,10 @@ def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
     page = write_report(small, replicates=FEW)
     before = page.read_text()
 
-    def broken(**_):
+    def broken(_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(write, "render_markdown", broken)
+    monkeypatch.setattr(folder, "render_markdown", broken)
     with pytest.raises(OSError, match="disk full"):
         write_report(small, replicates=FEW)
     assert page.read_text() == before
@@ -252,7 +262,8 @@ def test_text_from_the_data_is_escaped(tmp_path):
     directory = save(tmp_path, curves, runs=info["runs"], patterns=patterns, commit="<script>")
     text = write_report(directory, replicates=FEW).read_text()
     page = Page(text)
-    assert "script" not in page.tags
-    assert "<script" not in text
+    assert page.tags.count("script") == text.count("<script") == 3  # the page's own: data, library, switches
     assert "SAC+AES[&lt;script&gt;=1]" in text
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    assert method in data["plots"]["curves_toy_abrupt"]["looks"]
     assert {f"SAC+AES[<script>=1], toy, abrupt, seed 2: diverged at step 42 000 ({reason})", summary} <= set(page.texts)
