@@ -98,6 +98,7 @@ def run_sweep(
     resume: bool = False,
     on_tick: Callable[[Tick], None] = lambda tick: None,
     on_note: Callable[[str], None] = lambda text: None,
+    on_chunk: Callable[[int, int, Sequence[Mapping[str, Any]], Any], None] = lambda wave, chunk, labels, state: None,
     on_wave: Callable[[int, Sequence[Mapping[str, Any]], Any], None] = lambda wave, labels, state: None,
     begin: Callable[[Sequence[int], Any], Any] | None = None,
 ) -> "pl.DataFrame":
@@ -113,6 +114,8 @@ def run_sweep(
       study: fingerprint of the configuration.
       begin: what a wave starts from instead of its initial state, from the numbers of its runs (in ``runs``, one for
         every row of the state) and that state; leaves may be NumPy arrays. Not called where a checkpoint is resumed.
+      on_chunk: called after every evaluation with its wave and number, the labels of the wave's runs and their state,
+        whose run axis may be longer.
       on_wave: called when a wave has ended with its number, the labels of its runs and their final state, whose run
         axis may be longer.
 
@@ -158,6 +161,7 @@ def run_sweep(
                 metrics = executables.evaluate(state, data, step_array(step)) | metrics
                 frames.append(_frame(names, jax.device_get(metrics), step * plan.num_envs))
                 on_tick(Tick(wave, chunk, frames[-1]))
+                on_chunk(wave, chunk, names, state)
                 last = chunk == plan.chunks
                 if last:  # before a checkpoint says that this wave is done
                     on_wave(wave, names, state)

@@ -144,9 +144,12 @@ class AllegroHand(IsaacTask):
         """The goal: the cube as it should be, beside the hand."""
         model, goal = self.model, self.goal(np, memory)
         rotation = np.stack([frames.rotate(np, goal, axis) for axis in np.eye(3)], axis=-1)
+        cubes = np.flatnonzero(model.geom_bodyid == model.body("cube").id)
         return [
-            Marker("box", model.geom_size[i], SHOWN + rotation @ model.geom_pos[i], rotation, model.geom_rgba[i, :3])
-            for i in np.flatnonzero(model.geom_bodyid == model.body("cube").id)
+            Marker(
+                "box", model.geom_size[i], SHOWN + rotation @ model.geom_pos[i], rotation, model.geom_rgba[i, :3], name
+            )
+            for i, name in zip(cubes, ["the cube as it should be", *[""] * len(cubes)], strict=False)
         ]
 
     def _observe(self, xp: ModuleType, physics: Physics, goal: Any, action: Any) -> Any:

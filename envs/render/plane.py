@@ -8,6 +8,9 @@ import numpy as np
 __all__ = ["PAINTERS", "Goals", "Pendulum", "Plane"]
 
 INK, PAPER, GREY, GOLD, BLUE = (40, 44, 52), (250, 250, 247), (165, 170, 176), (240, 178, 50), (38, 98, 168)
+PALE, GREEN, RED, ROD = (222, 208, 160), (112, 190, 160), (200, 50, 47), (168, 52, 52)
+
+Legend = list[tuple[tuple[int, int, int], str]]
 
 
 class Plane:
@@ -54,12 +57,20 @@ class Goals(Plane):
       reward: params, distances (..., G) to the goals -> brightness (...) in [0, 1].
       weights: params -> (G,) sizes of the goals in [0, 1].
       radius: of a goal of weight 1, in units of the arena.
+      named: goals and brightness, for the legend.
     """
 
     def __init__(
-        self, width: int, bound: float, reward: Callable[..., np.ndarray], weights: Callable[..., Any], radius: float
+        self,
+        width: int,
+        bound: float,
+        reward: Callable[..., np.ndarray],
+        weights: Callable[..., Any],
+        radius: float,
+        named: Legend,
     ) -> None:
         super().__init__(width, 1.06 * bound)
+        self.named = named
         self.bound, self.reward, self.weights, self.radius = bound, reward, weights, radius
         self._backdrops: dict[bytes, Any] = {}
 
@@ -79,8 +90,13 @@ class Goals(Plane):
         for place in way[:-1]:
             self.circle(pen, place, small, fill=BLUE)
         self.circle(pen, way[0], 2 * small, fill=PAPER, outline=BLUE, width=self.stroke(1.5))
-        self.circle(pen, way[-1], 4 * small, fill=(200, 50, 47), outline=PAPER, width=self.stroke(1.5))
+        self.circle(pen, way[-1], 4 * small, fill=RED, outline=PAPER, width=self.stroke(1.5))
         return self.finished(image)
+
+    def legend(self, state: Any) -> Legend:
+        """The point, its way, the goals and where they were."""
+        del state
+        return [(RED, "agent"), (BLUE, "its way from the ring on"), *self.named, (GREY, "cross: goal without drift")]
 
     def _backdrop(self, goals: np.ndarray, params: Any) -> Any:
         from PIL import Image, ImageDraw
@@ -89,7 +105,7 @@ class Goals(Plane):
         x, y = np.meshgrid(line, -line)
         distances = np.hypot(x[..., None] - goals[:, 0], y[..., None] - goals[:, 1])
         heat = self.reward(params, distances)[..., None]
-        colours = np.array(PAPER) * (1 - heat) + np.array([112, 190, 160]) * heat
+        colours = np.array(PAPER) * (1 - heat) + np.array(GREEN) * heat
         inside = (np.maximum(np.abs(x), np.abs(y)) <= self.bound)[..., None]
         colours = np.where(inside, colours, PAPER).astype(np.uint8)
         image = Image.fromarray(colours).resize((self.pixels, self.pixels), Image.Resampling.BICUBIC)
@@ -102,7 +118,7 @@ class Goals(Plane):
             for step in ([arm, 0], [0, arm]):
                 pen.line(self.at([nominal - step, nominal + step]), fill=GREY, width=self.stroke(1.5))
         for goal, weight in zip(goals, weights, strict=True):
-            fill = GOLD if weight == weights.max() else (222, 208, 160)
+            fill = GOLD if weight == weights.max() else PALE
             self.circle(pen, goal, self.radius * weight, fill=fill, outline=INK, width=self.stroke(1))
         return image
 
@@ -115,6 +131,11 @@ class Pendulum(Plane):
     def __init__(self, width: int) -> None:
         super().__init__(width, 1.35)
 
+    def legend(self, state: Any) -> Legend:
+        """Rod, way and gravity."""
+        del state
+        return [(ROD, "rod"), (BLUE, "its tip in the last half second"), (INK, "gravity, as long as it is strong")]
+
     def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
         """The newest state, and where the tip was in the last half second."""
         from PIL import Image, ImageDraw
@@ -126,9 +147,9 @@ class Pendulum(Plane):
         for age, tip in enumerate(reversed(tips)):
             shade = tuple(int(c + (p - c) * (0.3 + 0.07 * age)) for c, p in zip(BLUE, PAPER, strict=True))
             self.circle(pen, tip, 0.035, fill=shade)
-        pen.line(self.at([[0, 0], tips[-1]]), fill=(168, 52, 52), width=self.stroke(13))
+        pen.line(self.at([[0, 0], tips[-1]]), fill=ROD, width=self.stroke(13))
         self.circle(pen, [0, 0], 0.08, fill=INK)
-        self.circle(pen, tips[-1], 0.1, fill=(168, 52, 52))
+        self.circle(pen, tips[-1], 0.1, fill=ROD)
         top, foot = np.array([-1.15, 1.15]), np.array([-1.15, 1.15 - 0.06 * float(params.gravity)])
         pen.line(self.at([top, foot]), fill=INK, width=self.stroke(2.5))
         pen.polygon(self.at(foot + np.array([[-0.06, 0], [0.06, 0], [0, -0.13]])), fill=INK)
@@ -145,9 +166,14 @@ def _valley(params: Any, distances: np.ndarray) -> np.ndarray:
     return 0.8 * np.exp(-(np.min(distances, axis=-1) ** 2) / 8)
 
 
+TOY: Legend = [(GOLD, "best goal"), (PALE, "other goals"), (GREEN, "reward")]
+CLASSIC: Legend = [(GOLD, "goals"), (GREEN, "near a goal")]
+
 #: Name of a task -> its painter, given the width in pixels.
 PAINTERS: dict[str, Callable[[int], Any]] = {
-    "toy": lambda width: Goals(width, 1.0, _bumps, lambda params: params.weights, 0.12),
-    "toy_multigoal_classic": lambda width: Goals(width, 7.0, _valley, lambda params: np.ones(len(params.goals)), 1.0),
+    "toy": lambda width: Goals(width, 1.0, _bumps, lambda params: params.weights, 0.12, TOY),
+    "toy_multigoal_classic": lambda width: Goals(
+        width, 7.0, _valley, lambda params: np.ones(len(params.goals)), 1.0, CLASSIC
+    ),
     "pendulum": Pendulum,
 }

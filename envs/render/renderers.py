@@ -93,7 +93,7 @@ class _GL:
         data.light_xpos[far] = lookat - self.lit * data.light_xdir[far]  # its shadows go where the model goes
         self.renderer.update_scene(data, self.camera)
         scene = self.renderer.scene
-        for kind, size, place, rotation, colour in markers:
+        for kind, size, place, rotation, colour, _ in markers:
             geom = getattr(self.mujoco.mjtGeom, f"mjGEOM_{kind.upper()}")
             rgba = np.array([*colour, 1], np.float32)
             self.mujoco.mjv_initGeom(scene.geoms[scene.ngeom], geom, np.asarray(size), place, np.ravel(rotation), rgba)

@@ -6,8 +6,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from envs.core import Task
+from envs.physics import Marker
 from envs.render.plane import PAINTERS
 from envs.render.renderers import RENDERERS, open_renderer
+from envs.render.software import Software
 from envs.render.view import view_of
 
 __all__ = ["RENDERERS", "Scene", "scene_of"]
@@ -25,6 +27,10 @@ class Scene(Protocol):
           states: of the environment, without a batch axis, on the host; the newest last.
           params: those in force.
         """
+        ...
+
+    def legend(self, state: Any) -> list[tuple[tuple[int, int, int], str]]:
+        """Colour and meaning of what is drawn beside the agent's body, and of the agent where it is a mere point."""
         ...
 
     def close(self) -> None:
@@ -65,10 +71,27 @@ class _Body:
 
     def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
         """The newest state alone."""
-        row = np.ascontiguousarray(states[-1].row).view(np.float64)
-        markers = self.engine.task.markers(row[self.engine.default.size :])
-        return self.renderer.draw(row[self.engine.positions], markers)
+        return self.renderer.draw(self._row(states[-1])[self.engine.positions], self._markers(states[-1]))
+
+    def legend(self, state: Any) -> list[tuple[tuple[int, int, int], str]]:
+        """The task's markers by name, and the size of a tile."""
+        named = {m.name: m.colour for m in self._markers(state) if m.name}
+        shown = [(_bytes(colour), name) for name, colour in named.items()]
+        if isinstance(self.renderer, Software) and self.renderer.floors:
+            shown.append(((150, 160, 160), f"a tile of the floor: {Software.TILE:g} m"))
+        return shown
+
+    def _row(self, state: Any) -> np.ndarray:
+        return np.ascontiguousarray(state.row).view(np.float64)
+
+    def _markers(self, state: Any) -> Sequence[Marker]:
+        return self.engine.task.markers(self._row(state)[self.engine.default.size :])
 
     def close(self) -> None:
         """Give back what the renderer holds."""
         self.renderer.close()
+
+
+def _bytes(colour: Any) -> tuple[int, int, int]:
+    red, green, blue = (round(255 * float(part)) for part in colour)
+    return red, green, blue

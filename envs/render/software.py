@@ -73,7 +73,7 @@ class Software:
         lookat, distance = aim(self.view, self.data.xpos[min(1, self.model.nbody - 1)], markers)
         position = self.camera.stand(lookat, distance)
         solids = [_Solid(s, self.model.geom_size[geom], *self._pose(geom), c) for geom, s, c in self.solids]
-        solids += [_Solid(SHAPES[m.kind], *map(np.asarray, m[1:])) for m in markers]
+        solids += [_Solid(SHAPES[m.kind], *map(np.asarray, m[1:5])) for m in markers]
         picture = self.sky.copy()
         depth = np.full(picture.shape, np.inf, np.float32)
         for geom in self.floors:

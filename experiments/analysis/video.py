@@ -1,5 +1,5 @@
-"""`aesjax video`: a policy of a study for an episode just before and one just after a drift change, side by side; of a
-steady run, one episode.
+"""`aesjax video`: the policy that a run had at a change of its drift, in the world before it and in the world after it,
+and the policy that the segment ended with, side by side; of a steady run, the last policy.
 """
 
 import dataclasses
@@ -21,10 +21,11 @@ from envs.drift import change_points
 from envs.render import scene_of
 from envs.world import World
 from experiments.analysis.video_output import Panel, check_output, compose, write_video
-from experiments.study.build import build_part, carrier_of
+from experiments.study.build import Part, build_part, carrier_of
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.methods import methods_of
+from experiments.study.moments import evaluation_at, load_moment
 from experiments.study.snapshots import load_agent
 
 __all__ = ["Arguments", "run"]
@@ -58,6 +59,15 @@ class Change(NamedTuple):
     values: np.ndarray  # (2, D) drift values
 
 
+class Side(NamedTuple):
+    """What is shown in one of the pictures."""
+
+    heading: str  # the world
+    policy: str
+    values: np.ndarray  # (D,) drift
+    agent: Any
+
+
 class Episode(NamedTuple):
     """One episode under frozen drift."""
 
@@ -87,26 +97,27 @@ def run(arguments: Arguments) -> Path:
         part = build_part(config, carrier)
         keys = {"method": method, "pattern": pattern, "seed": seed}
         at = next(i for i, label in enumerate(part.labels) if keys.items() <= label.items())
-        drift = jax.tree.map(lambda leaf: leaf[at], part.runs.drift)
         world = World(task, config.vector_steps(carrier), config.segments)
-        headings, values = _moments(world, drift, pattern, arguments.change, config.envs_of(carrier))
-        snapshot = load_agent(arguments.directory, config, part, at)
+        sides = _sides(arguments.directory, config, part, at, world, pattern, arguments.change)
         fps, stride = _pace(scene.rate, arguments.fps)
         steps = arguments.steps or min(limit, FRAMES * stride)
-        act = partial(carrier_of(config, carrier, world).act_deterministic, snapshot.agent)
-        episodes = _roll_out(task, act, jax.vmap(world.params_of)(jnp.asarray(values)), seed, steps)
+        agents = jax.tree.map(lambda *leaves: np.stack(leaves), *(side.agent for side in sides))
+        act = partial(_act_each, carrier_of(config, carrier, world).act_deterministic, agents)
+        values = jnp.asarray(np.stack([side.values for side in sides]))
+        episodes = _roll_out(task, act, jax.vmap(world.params_of)(values), seed, steps)
         title = f"{config.task}   {method}   {pattern}, seed {seed}"
-        note = f"policy after {snapshot.step:,} of {config.steps:,} steps, acting without noise"
+        note = f"of {config.steps:,} steps of training; drift frozen, no noise in the actions"
         panels = [
             Panel(
-                heading=heading,
-                drift=_described(task, own),
-                params=jax.device_get(world.params_of(jnp.asarray(own))),
+                heading=side.heading,
+                policy=side.policy,
+                drift=_described(task, side.values),
+                params=jax.device_get(world.params_of(jnp.asarray(side.values))),
                 states=episode.states,
                 returns=episode.returns,
                 ending="terminated" if episode.terminated else "",
             )
-            for heading, own, episode in zip(headings, values, episodes, strict=True)
+            for side, episode in zip(sides, episodes, strict=True)
         ]
         write_video(out, compose(scene, title, note, panels, stride), fps)
     finally:
@@ -145,13 +156,49 @@ def _drawable(config: StudyConfig) -> Task:
         raise ValueError(f"task '{config.task}' cannot be built (MUJOCO_GL='{setting}'): {error}") from None
 
 
-def _moments(world: World, drift: Any, pattern: str, number: int | None, num_envs: int) -> tuple[list[str], np.ndarray]:
-    """What is shown side by side: headings, and drift values (P, D); a steady run has nothing to compare."""
+def _act_each(act: Callable[[Any, Any], Any], agents: Any, obs: Any) -> Any:
+    """Every agent (leading axis P) on its own observation (P, S): actions (P, A)."""
+    return jax.vmap(lambda agent, own: act(agent, own[None])[0])(agents, obs)
+
+
+def _sides(
+    directory: Path, config: StudyConfig, part: Part, run: int, world: World, pattern: str, number: int | None
+) -> list[Side]:
+    """What is shown side by side; a steady run has nothing to compare.
+
+    The policy at a change point has learned in the world before it alone: it is shown in that world and in the next
+    one, and beside it the policy that the segment ended with.
+
+    Raises:
+      ValueError: nothing was kept that could be shown.
+    """
+    drift = jax.tree.map(lambda leaf: leaf[run], part.runs.drift)
+    truth = lambda step: np.asarray(world.truth(drift, step).values)  # noqa: E731
     if pattern == "steady":
-        return ["no drift"], np.asarray(world.truth(drift, 0).values)[None]
-    change = _change(world, drift, pattern, number)
-    steps = zip(("before", "after"), change.steps * num_envs, strict=True)
-    return [f"{when} change {change.number}, step {step:,}" for when, step in steps], change.values
+        last = load_agent(directory, config, part, run)
+        return [Side("no drift", f"policy of step {last.step:,}", truth(0), last.agent)]
+    change, num_envs = _change(world, drift, pattern, number), config.envs_of(part.carrier)
+    point = int(change.steps[1])
+    early, late = (f"step {step * num_envs:,}" for step in change.steps)
+    headings = (f"before change {change.number}, {early}", f"just after change {change.number}, {late}")
+    if not PATTERNS[pattern].jumps:
+        headings = (f"drift of {early}", f"drift of {late}")
+    moment = partial(load_moment, directory, config, part, run)
+    policy = moment(evaluation_at(config, part.carrier, point))
+    if policy is None:  # of a study from before any were kept
+        last = load_agent(directory, config, part, run)
+        text = f"policy of step {last.step:,}, not of then"
+        return [Side(h, text, v, last.agent) for h, v in zip(headings, change.values, strict=True)]
+    texts = (f"policy of step {policy.step:,}", "the same policy")
+    sides = [Side(*side, policy.agent) for side in zip(headings, texts, change.values, strict=True)]
+    end = point + world.total // world.segments
+    final = moment(evaluation_at(config, part.carrier, end)) if end < world.total else None
+    if end == world.total:
+        final = load_agent(directory, config, part, run)
+    if final is not None and final.step > policy.step:  # else training was interrupted before
+        heading = f"end of the segment, step {(end - 1) * num_envs:,}"
+        sides.append(Side(heading, f"policy of step {final.step:,}", truth(end - 1), final.agent))
+    return sides
 
 
 def _change(world: World, drift: Any, pattern: str, number: int | None) -> Change:

@@ -21,11 +21,14 @@ FPS = (1, 50)  # a GIF counts in hundredths of a second, and players take less t
 INK, GREY, RED, PAPER = (30, 33, 40), (100, 105, 112), (176, 32, 32), (255, 255, 255)
 HOLD = 1.5  # seconds that the last picture stays
 
+Entry = tuple[tuple[int, int, int], str]  # of a legend: a colour and what it stands for
+
 
 class Panel(NamedTuple):
     """One of the episodes."""
 
-    heading: str
+    heading: str  # which world
+    policy: str  # of when
     drift: str
     params: Any  # in force
     states: Sequence[Any]  # T + 1
@@ -74,10 +77,23 @@ def _write(pen: Any, at: tuple[int, int], text: str, size: int, room: int, fill:
     pen.text(at, text, font=_font(size, bold), fill=fill, anchor="ls")
 
 
+def _legend_lines(entries: Sequence[Entry], size: int, room: int) -> list[list[tuple[int, Entry]]]:
+    """The entries of a legend in lines of at most ``room`` pixels, each with the place where it begins."""
+    font, lines, at = _font(size, False), [[]], 0
+    for entry in entries:
+        wide = round(1.4 * size + font.getlength(entry[1]) + size)
+        if at and at + wide > room + size:
+            lines.append([])
+            at = 0
+        lines[-1].append((at, entry))
+        at += wide
+    return lines if entries else []
+
+
 def compose(scene: Scene, title: str, note: str, panels: Sequence[Panel], stride: int) -> Iterator[Any]:
     """Pictures (PIL, RGB, even sides) of every ``stride``-th step and the last, until all episodes are over.
 
-    An episode that is over keeps its last picture.
+    An episode that is over keeps its last picture. Under the title stands what the scene draws, by colour.
     """
     from PIL import Image, ImageDraw
 
@@ -91,20 +107,28 @@ def compose(scene: Scene, title: str, note: str, panels: Sequence[Panel], stride
         width, height = last[0][1].size
         line, gap = round(width / 18), max(4, width // 40)
         size = round(line * 0.72)
-        head, room = 2 * line + gap, len(panels) * (width + gap) - gap
-        sheet = Image.new("RGB", (_even(room + 2 * gap), _even(head + height + 3 * line + 2 * gap)), PAPER)
+        room = len(panels) * (width + gap) - gap
+        legend = _legend_lines(scene.legend(panels[0].states[0]), max(size - 2, 7), room)
+        head = (2 + len(legend)) * line + gap
+        sheet = Image.new("RGB", (_even(room + 2 * gap), _even(head + height + 4 * line + 2 * gap)), PAPER)
         pen = ImageDraw.Draw(sheet)
         _write(pen, (gap, line), title, size + 1, room, bold=True)
         _write(pen, (gap, 2 * line), note, size - 1, room, fill=GREY)
+        for row, entries in enumerate(legend):
+            foot = (3 + row) * line
+            for left, (colour, text) in entries:
+                pen.rectangle([gap + left, foot - 0.8 * size, gap + left + size, foot], fill=colour)
+                _write(pen, (gap + left + round(1.4 * size), foot), text, max(size - 2, 7), room - left, fill=GREY)
         for i, panel in enumerate(panels):
             at, picture = last[i]
             left, below = gap + i * (width + gap), head + height
             sheet.paste(picture, (left, head))
             _write(pen, (left, below + line), panel.heading, size, width, bold=True)
-            _write(pen, (left, below + 2 * line), panel.drift, size, width)
+            _write(pen, (left, below + 2 * line), panel.policy, size, width)
+            _write(pen, (left, below + 3 * line), panel.drift, size, width)
             over = panel.ending if at == len(panel.states) - 1 else ""
             text = f"step {at}   return {panel.returns[at]:.1f}" + (f"   {over}" if over else "")
-            _write(pen, (left, below + 3 * line), text, size, width, fill=RED if over else INK)
+            _write(pen, (left, below + 4 * line), text, size, width, fill=RED if over else INK)
         yield sheet
 
 

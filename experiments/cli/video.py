@@ -13,8 +13,8 @@ __all__ = ["Video", "execute"]
 
 @dataclass
 class Video:
-    """Film one policy of the study in DIR for an episode before and one after a drift change, side by side; of a steady
-    run, one episode."""
+    """Film a run of the study in DIR around a drift change: the policy of then before and just after it, and the one of
+    the end of the segment, side by side; of a steady run, one episode."""
 
     directory: tyro.conf.Positional[Path]
     """Folder of a study, finished or interrupted."""

@@ -23,6 +23,7 @@ from experiments.study.build import build_part, floor_of, optimum_of
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
 from experiments.study.folder import Claim
+from experiments.study.moments import keep_moments
 from experiments.study.snapshots import save_agents
 from experiments.study.warm import warm_of
 
@@ -112,6 +113,8 @@ def _train(study: Claim, checkpoint_seconds: float, quiet: bool, keep_replay: bo
             devices, waves = devices[:1], Waves(1, len(part.labels), 1)
         executables = compile_program(part.program, devices, waves.group)
         title = f"{carrier}: {len(part.labels)} runs"
+        # What lives in another simulator cannot be drawn anyway.
+        watch = {"on_chunk": keep_moments(directory, config, part)} if simulator is None else {}
         start = time.monotonic()
         with (
             open(os.devnull, "w") as nowhere,
@@ -132,6 +135,7 @@ def _train(study: Claim, checkpoint_seconds: float, quiet: bool, keep_replay: bo
                     on_note=progress.note,
                     on_wave=partial(save_agents, directory, config, carrier, keep_replay),
                     begin=None if warm is None else warm.begin,
+                    **watch,
                 )
             except CheckpointError as error:
                 raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None

@@ -16,8 +16,8 @@ from aesjax.lab.sweep import compile_program
 from aesjax.registry import UnknownNameError
 from envs.world import World
 from experiments.analysis import video, video_output
-from experiments.study import snapshots
-from experiments.study.build import build_part
+from experiments.study import moments, snapshots
+from experiments.study.build import build_part, carrier_of
 from experiments.study.config import config_from_json, make_config
 from experiments.study.folder import claim
 
@@ -42,6 +42,10 @@ def trained(tmp_path_factory):
             lambda x: x + 0.05 * number.reshape(-1, *[1] * (x.ndim - 1)) if x.dtype == np.float32 else x, state.agent
         )
     )
+    keep = moments.keep_moments(directory, config, part)
+    for chunk in range(6):  # other agents at every evaluation
+        agent = jax.tree.map(lambda x, by=chunk: x + 0.01 * by if x.dtype == np.float32 else x, state.agent)
+        keep(0, chunk, part.labels, state._replace(agent=agent))
     for chunk in (4, 5):
         checkpoint.save(place, config.fingerprint(), 0, chunk, state, pl.DataFrame(part.labels))
     return SimpleNamespace(directory=directory, config=config, part=part, state=state)
@@ -79,7 +83,7 @@ def test_a_gif_of_a_whole_episode_by_default(study):
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     with Image.open(path) as gif:
         assert gif.n_frames == 51
-        assert gif.size[0] == 2 * 160 + 3 * 4
+        assert gif.size[0] == 3 * 160 + 4 * 4
         assert gif.size[1] % 2 == 0
         assert gif.info["duration"] == 100
         assert gif.info["loop"] == 0
@@ -87,9 +91,9 @@ def test_a_gif_of_a_whole_episode_by_default(study):
         gif.seek(50)
         last = np.asarray(gif.convert("RGB"), int)
     different = np.abs(first - last).max(axis=-1) > 30
-    for half in (different[:, :166], different[:, 166:]):
-        assert half[:200].any()  # the point
-        assert half[-20:].any()  # the caption
+    for third in (different[:, :166], different[:, 166:330], different[:, 330:]):
+        assert third[:220].any()  # the point
+        assert third[-20:].any()  # the caption
 
 
 def test_options_are_followed(study, tmp_path):
@@ -98,25 +102,65 @@ def test_options_are_followed(study, tmp_path):
     with Image.open(out) as gif:
         assert gif.n_frames == 8
         assert gif.info["duration"] == 50
-        assert gif.size[0] == 2 * 200 + 3 * 5 + 1  # even
+        assert gif.size[0] == 3 * 200 + 4 * 5
 
 
-def test_both_sides_start_alike_and_differ_in_nothing_but_the_drift(study, tmp_path, monkeypatch):
+def test_the_policy_of_then_is_shown_before_and_after_and_the_one_of_the_segments_end(
+    study, trained, tmp_path, monkeypatch
+):
     seen = shown(monkeypatch, ask(study, change=2, out=tmp_path / "a.gif"))
-    before, after = seen.panels
-    assert before.heading == f"before change 2, step {STEPS * 2 // 5 - 8:,}"
-    assert after.heading == f"after change 2, step {STEPS * 2 // 5:,}"
+    before, after, end = seen.panels
+    at, later = STEPS * 2 // 5, STEPS * 3 // 5
+    assert (before.heading, before.policy) == (f"before change 2, step {at - 8:,}", f"policy of step {at:,}")
+    assert (after.heading, after.policy) == (f"just after change 2, step {at:,}", "the same policy")
+    assert (end.heading, end.policy) == (f"end of the segment, step {later - 8:,}", f"policy of step {later:,}")
     np.testing.assert_array_equal(before.states[0].position, after.states[0].position)
     assert before.drift != after.drift
+    assert after.drift == end.drift  # nothing jumps in between
     assert after.drift == "goal offset ({:.2f}, {:.2f})".format(*after.params.goal_offset)
     np.testing.assert_array_equal(before.params.goals, after.params.goals)
     # The policy does not see the goals and the noise is the same, so here the ways are, too; the rewards are not.
     np.testing.assert_allclose(before.states[-1].position, after.states[-1].position, atol=1e-5)
-    assert before.returns[0] == after.returns[0] == 0
     assert before.returns[-1] != after.returns[-1]
-    assert len(before.states) == len(before.returns) == 51
+    assert np.any(after.states[1].position != end.states[1].position)  # another policy
+    assert all(len(p.states) == len(p.returns) == 51 and p.returns[0] == 0 for p in seen.panels)
     assert seen.title == "toy   PPO+AES   abrupt, seed 3"
-    assert seen.note == "policy after 3,200 of 3,200 steps, acting without noise"
+    assert seen.note == "of 3,200 steps of training; drift frozen, no noise in the actions"
+
+
+def test_after_the_last_change_the_agent_of_the_end_is_shown(study, tmp_path, monkeypatch):
+    end = shown(monkeypatch, ask(study, change=4, out=tmp_path / "a.gif")).panels[-1]
+    assert (end.heading, end.policy) == (f"end of the segment, step {STEPS - 8:,}", f"policy of step {STEPS:,}")
+
+
+def test_a_kept_policy_acts_like_the_agent_it_is_of(trained):
+    """And holds no array that the policy does not read."""
+    config, part = trained.config, trained.part
+    found = moments.load_moment(trained.directory, config, part, 5, 2)
+    whole = jax.tree.map(lambda x: x[5] + 0.02 if x.dtype == np.float32 else x[5], trained.state.agent)
+    world = World(envs.make("toy"), config.vector_steps("ppo"), config.segments)
+    act = carrier_of(config, "ppo", world).act_deterministic
+    obs = np.linspace(-1, 1, 4 * world.obs_size, dtype=np.float32).reshape(4, -1)
+    np.testing.assert_allclose(act(found.agent, obs), act(whole, obs), atol=1e-6)
+    assert found.step == 2 * STEPS // 5
+    kept, leaves = moments.read_by(config, part), jax.tree.leaves(whole)
+    assert len(kept) < len(leaves) / 2
+    assert moments.load_moment(trained.directory, config, part, 5, 5) is None  # no change there
+    places = sorted(p.name for p in (trained.directory / moments.MOMENTS / "ppo").iterdir())
+    assert places == [f"000-{chunk:05d}" for chunk in (1, 2, 3, 4)]
+
+
+def test_a_damaged_moment_is_refused(study, tmp_path):
+    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
+    largest = max((copy / moments.MOMENTS).rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    largest.write_bytes(b"x")
+    refused(ask(copy), "is missing, truncated or changed")
+
+
+def test_a_study_that_kept_no_moments_says_of_when_its_policy_is(study, tmp_path, monkeypatch):
+    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video", moments.MOMENTS))
+    before, after = shown(monkeypatch, ask(copy)).panels
+    assert before.policy == after.policy == "policy of step 3,200, not of then"
 
 
 def test_of_a_steady_run_one_episode_is_shown(trained, tmp_path, monkeypatch):
@@ -144,7 +188,26 @@ def test_an_interrupted_study_is_shown_as_far_as_it_got(study, tmp_path, monkeyp
     copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
     newest = max((copy / store.CHECKPOINTS / "ppo").iterdir())
     shutil.rmtree(newest)
-    assert shown(monkeypatch, ask(copy)).note == "policy after 2,560 of 3,200 steps, acting without noise"
+    panels = shown(monkeypatch, ask(copy, change=4)).panels
+    assert [p.policy for p in panels] == ["policy of step 2,560", "the same policy"]  # it ended just there
+    shutil.rmtree(copy / moments.MOMENTS / "ppo" / "000-00002")
+    assert len(shown(monkeypatch, ask(copy, change=1)).panels) == 2
+
+
+def test_only_what_jumps_is_called_a_change():
+    world, part = World(envs.make("toy"), 3200 // 8), SimpleNamespace(carrier="ppo")
+    for pattern, words in (("abrupt", "change"), ("linear", "drift of step")):
+        runs = SimpleNamespace(drift=jax.tree.map(lambda x: np.asarray(x)[None], world.drift(pattern, 1)))
+        config = make_config(task="toy", carriers="ppo", schedules="aes", patterns=pattern, seeds="1:1", steps=3200)
+        agent = snapshots.Snapshot(None, 640)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(video, "load_moment", lambda *_, agent=agent: agent)
+            patch.setattr(video, "load_agent", lambda *_, agent=agent: agent)
+            patch.setattr(video, "evaluation_at", lambda *_: 1)
+            part.runs = runs
+            sides = video._sides(None, config, part, 0, world, pattern, 1)
+        assert all(words in side.heading for side in sides[:2]), sides
+        assert ("change" in sides[0].heading) == (pattern == "abrupt")
 
 
 def test_final_agents_are_found_by_their_labels_whatever_the_waves_were(trained, tmp_path):
@@ -163,7 +226,7 @@ def test_final_agents_are_found_by_their_labels_whatever_the_waves_were(trained,
 
 
 def test_a_study_without_a_checkpoint_says_so(study, tmp_path):
-    ignore = shutil.ignore_patterns("video", store.CHECKPOINTS)
+    ignore = shutil.ignore_patterns("video", store.CHECKPOINTS, moments.MOMENTS)
     copy = shutil.copytree(study, tmp_path / "copy", ignore=ignore)
     refused(ask(copy), "has no checkpoint of PPO+AES, abrupt, seed 3")
 
@@ -251,10 +314,15 @@ def test_a_policy_that_diverged_is_named():
 
 def test_an_episode_that_ends_early_keeps_its_last_picture():
     states = list(range(9))
-    scene = SimpleNamespace(draw=lambda states, params: np.full((120, 160, 3), 20 * states[-1], np.uint8))
+    legend = [((200, 0, 0), "agent"), ((0, 0, 200), "goal"), ((0, 200, 0), "a long word about something else")]
+    scene = SimpleNamespace(
+        draw=lambda states, params: np.full((120, 160, 3), 20 * states[-1], np.uint8), legend=lambda state: legend
+    )
     panels = [
-        video_output.Panel("before", "x", None, states, np.arange(9.0), ""),
-        video_output.Panel("after", "x", None, states[:4], np.arange(4.0), "terminated"),
+        video_output.Panel("before", "then", "x", None, states, np.arange(9.0), ""),
+        video_output.Panel("after", "then", "x", None, states[:4], np.arange(4.0), "terminated"),
     ]
     sheets = [np.asarray(s) for s in video_output.compose(scene, "title", "note", panels, 3)]
-    assert [(s[60, 80, 0], s[60, 240, 0]) for s in sheets] == [(0, 0), (60, 60), (120, 60), (160, 60)]
+    for colour, _ in legend:
+        assert (sheets[0][:50] == colour).all(axis=-1).any(), colour
+    assert [(s[90, 80, 0], s[90, 240, 0]) for s in sheets] == [(0, 0), (60, 60), (120, 60), (160, 60)]
