@@ -15,6 +15,7 @@ from aesjax.report.folder import Loaded, load, write_folder
 from aesjax.report.forest import draw_forest, forest_of
 from aesjax.report.looks import looks
 from aesjax.report.page import Figure, Page, answers_of, groups_of, settings_text
+from aesjax.report.seeds import outliers
 from aesjax.report.tables import build_tables
 from aesjax.report.verdicts import verdicts
 
@@ -73,7 +74,8 @@ def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
         seeds=study.seeds(),
         segments=study.segments,
         groups=list(groups_of(figures, {name: pattern.summary for name, pattern in study.patterns.items()})),
-        tables=build_tables(look, constants_of(study)),
+        tables=build_tables(look, constants_of(study), study.floors),
+        remarks=[outlier.sentence for outlier in outliers(look, study.floors)],
         facts=facts,
         limits=overview.limits(study, manifest),
         settings=settings_text(config, manifest),

@@ -6,6 +6,7 @@ import re
 import polars as pl
 import pytest
 
+from aesjax.lab import seals
 from aesjax.report import write_report
 from tests.measure.synthetic import config, make_curves, manifest
 from tests.report.browser import DESK, PHONE, chromium
@@ -34,8 +35,8 @@ def troubled(tmp_path_factory):
     folder = tmp_path_factory.mktemp("troubled") / "study"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config()))
-    (folder / "manifest.json").write_text(json.dumps(info))
     curves.write_parquet(folder / "curves.parquet")
+    seals.seal(folder, info)
     return write_report(folder, replicates=60)
 
 

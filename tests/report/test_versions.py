@@ -1,13 +1,11 @@
 """Two versions of a study side by side."""
 
-import json
-
 import polars as pl
 import pytest
 
 from aesjax.report import write_comparison
-from tests.measure.synthetic import config, make_curves
-from tests.report.pages import Page, save
+from tests.measure.synthetic import make_curves
+from tests.report.pages import Page, configure, save
 
 SOME = ("SAC", "SAC+AES")
 
@@ -18,7 +16,7 @@ def study(folder, methods=SOME, seeds=(1, 2, 3), lift=0.0, **changes):
     rise = pl.when(pl.col("method") != "SAC").then(lift + noise * (lift > 0)).otherwise(0.0)
     save(folder, curves.with_columns(return_mean=pl.col("return_mean") + rise), commit=folder.name)
     if changes:
-        (folder / "config.json").write_text(json.dumps(config(**changes)))
+        configure(folder, **changes)
     return folder
 
 

@@ -42,7 +42,7 @@
       if (single && own[state.seed]) add(own[state.seed], { told: true });
       else if (single && line.seeds) continue;
       else if (state.seed === "*" || !line.y) {
-        for (const values of Object.values(own)) add(values, { faint: true });
+        for (const values of Object.values(own)) add(values, { faint: true, alone: !line.y });
         if (line.y) add(line.y, { told: true });
       } else {
         if (line.low) {
@@ -113,7 +113,7 @@
       const ink = colour(part.look.ink);
       return {
         label: part.name,
-        stroke: part.edge ? "transparent" : part.faint ? ink + (part.look.ink < -1 ? "b0" : "66") : ink,
+        stroke: part.edge ? "transparent" : part.faint ? ink + (part.alone ? "b0" : "66") : ink,
         width: part.edge ? 0 : part.faint ? 0.8 : part.look.width + 0.2,
         dash: part.edge ? undefined : part.look.dash.map((length) => length * 1.6),
         points: { show: part.values.length < 2 },
