@@ -8,7 +8,7 @@ from aesjax.measure.patterns import STEADY
 from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.measure.tables import paper_recovery, round_half_up
 from aesjax.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number, reasons
-from aesjax.report.verdicts import METRIC_NAMES, opponent_of
+from aesjax.report.verdicts import METRIC_NAMES, opponent_of, outcome
 
 __all__ = ["changes_table", "paired_table", "recovery_table"]
 
@@ -117,9 +117,9 @@ def paired_table(look: Lookup) -> Table:
     table = Table(
         "paired",
         "Paired differences against the carrier's baseline",
-        "Method minus baseline at equal seed; an interval that excludes zero is marked ▲ if the method is better and "
-        "▼ if it is worse (for DropRatio, recovery and deficit area lower is better, so ▲ stands beside a negative "
-        "difference); P is the probability that the method is better.",
+        "Method minus baseline at equal seed; what Holm's correction leaves below 5 % is marked ▲ if the method is "
+        "better and ▼ if it is worse (for DropRatio, recovery and deficit area lower is better, so ▲ stands beside a "
+        "negative difference); P is the probability that the method is better.",
         [
             *("method", "baseline", "pairs", "mean difference", "IQM difference"),
             *("P(better)", "P(better), paired", "p (Holm)"),
@@ -151,8 +151,8 @@ def _paired_row(look: Lookup, scope, method, pattern, metric) -> list[Cell] | No
     if mean is None or not math.isfinite(mean["value"]):
         return None
     places = {"final_return": 2, "mean_return": 2}.get(metric, 3)
-    cells = [_marked(get(kind), metric, places) for kind in ("paired", "paired_iqm")]
     p = get("p_holm")
+    cells = [_marked(mean, p, metric, places), cell(get("paired_iqm"), places)]
     shown = "< 0.001" if p is not None and p["value"] < 0.001 else number(p["value"] if p else None, 3)
     return [
         *(Cell(method), Cell(opponent_of(mean)), counted(mean), *cells, cell(get("poi"))),
@@ -160,16 +160,8 @@ def _paired_row(look: Lookup, scope, method, pattern, metric) -> list[Cell] | No
     ]
 
 
-def _verdict(row: dict[str, Any] | None, metric: str) -> int:
-    """1 or -1 if the interval excludes zero in the better or the worse direction, else 0."""
-    if row is None or row["low"] is None or row["n_valid"] < 2 or row["low"] <= 0 <= row["high"]:
-        return 0
-    return (1 if row["low"] > 0 else -1) * (-1 if metric in LOWER_IS_BETTER else 1)
-
-
-def _marked(row: dict[str, Any] | None, metric: str, places: int) -> Cell:
-    plain, verdict = cell(row, places), _verdict(row, metric)
-    if not verdict:
+def _marked(row: dict[str, Any], p: dict[str, Any] | None, metric: str, places: int) -> Cell:
+    plain, found = cell(row, places), outcome(row["value"], p, metric)
+    if found == "undecided":
         return plain
-    sign, kind = ("▲ ", "better") if verdict > 0 else ("▼ ", "worse")
-    return Cell(sign + plain.text, plain.interval, kind)
+    return Cell(("▲ " if found == "better" else "▼ ") + plain.text, plain.interval, found)

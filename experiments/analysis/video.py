@@ -106,7 +106,7 @@ def run(arguments: Arguments) -> Path:
         values = jnp.asarray(np.stack([side.values for side in sides]))
         episodes = _roll_out(task, act, jax.vmap(world.params_of)(values), seed, steps)
         title = f"{config.task}   {method}   {pattern}, seed {seed}"
-        note = f"of {config.steps:,} steps of training; drift frozen, no noise in the actions"
+        note = f"a run of {config.steps:,} steps; in these episodes drift stands still and actions have no noise"
         panels = [
             Panel(
                 heading=side.heading,

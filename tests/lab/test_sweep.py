@@ -99,6 +99,18 @@ def test_a_sweep_in_waves_resumes_from_the_middle(tmp_path):
     assert rows.equals(whole)
 
 
+def test_whoever_watches_sees_every_evaluation_with_the_state_that_was_evaluated():
+    seen = []
+
+    def watch(wave, chunk, names, state):
+        seen.append((wave, chunk, [n["seed"] for n in names], np.asarray(state)[: len(names)].tolist()))
+
+    trained(3, Waves(2, 2, 1), on_chunk=watch)
+    assert [entry[:2] for entry in seen] == [(wave, chunk) for wave in (0, 1) for chunk in range(5)]
+    assert seen[2] == (0, 2, [0, 1], [6.0, 12.0])
+    assert seen[-1] == (1, 4, [2], [36.0])
+
+
 def test_a_foreign_checkpoint_is_refused_by_name(tmp_path):
     checkpoint.save(tmp_path, "mine", 0, 1, {"a": np.ones(2)}, pl.DataFrame({"x": [1]}))
     with pytest.raises(checkpoint.CheckpointError, match="another configuration"):

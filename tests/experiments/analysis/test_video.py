@@ -127,7 +127,7 @@ def test_the_policy_of_then_is_shown_before_and_after_and_the_one_of_the_segment
     assert np.any(after.states[1].position != end.states[1].position)  # another policy
     assert all(len(p.states) == len(p.returns) == 51 and p.returns[0] == 0 for p in seen.panels)
     assert seen.title == "toy   PPO+AES   abrupt, seed 3"
-    assert seen.note == "of 3,200 steps of training; drift frozen, no noise in the actions"
+    assert seen.note == "a run of 3,200 steps; in these episodes drift stands still and actions have no noise"
 
 
 def test_after_the_last_change_the_agent_of_the_end_is_shown(study, tmp_path, monkeypatch):
