@@ -10,6 +10,7 @@ from aesjax.lab import seals
 from aesjax.report import write_report
 from tests.measure.synthetic import config, make_curves, manifest
 from tests.report.browser import DESK, PHONE, chromium
+from tests.report.pages import save
 
 METHODS = ("SAC", "SAC+AES", "SAC+AES-R", "PPO", "PPO+AES")
 
@@ -199,3 +200,18 @@ def test_without_scripts_pictures_and_tables_are_there_and_no_dead_switch(opened
     assert page.query_selector("#table-main").is_visible()
     assert page.query_selector(".forest .mean").is_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+@pytest.mark.slow
+def test_a_report_of_300_runs_is_small_and_opens_at_once(browser, tmp_path):
+    kinds = ("", "+AES", "+AES-R", "+AES-D")
+    methods = [carrier + kind for carrier in ("SAC", "PPO", "SQL", "MEow") for kind in kinds][:15]
+    report = write_report(save(tmp_path / "study", make_curves(methods, seeds=range(1, 5))), replicates=60)
+    assert report.stat().st_size < 3_000_000
+    page = browser.new_page(viewport=DESK)
+    page.goto(report.as_uri())
+    paints = "performance.getEntriesByName('first-contentful-paint').map((entry) => entry.startTime)"
+    page.wait_for_function(f"{paints}.length > 0")
+    assert page.evaluate(paints)[0] < 1000
+    assert overflow(page) == 0
+    page.close()

@@ -99,6 +99,10 @@ def test_the_scale_is_the_order_statistic_of_the_runs_own_factors(copied, capsys
     text = capsys.readouterr().out
     assert f"{dominated}/30" in text
     assert (copied / "calibration.md").read_text().strip() in text
+    said = f"Conclusion: the bound on drift held for {METHOD} on {dominated} of 30 runs (promised 90 %)."
+    assert (copied / "calibration.md").read_text().strip().endswith(said)
+    assert said in (copied / "calibration.html").read_text()
+    assert (copied / "calibration.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_slack_is_the_scale_of_the_others_over_the_runs_own_factor(copied):

@@ -264,6 +264,22 @@ def test_a_diverging_run_is_marked_and_the_others_finish(diverged):
     assert curves.filter(pl.col("method") == "SAC")["step"].max() == 4000
 
 
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ([], "needs the folder of a finished study"),
+        (["--compare", "a", "b"], "--compare takes two folders and --out"),
+        (["x", "--compare", "a", "b", "--out", "o"], "--compare takes two folders and --out"),
+        (["--compare", "a", "b", "--out", "o"], "a/config.json does not exist"),
+    ],
+)
+def test_reports_that_make_no_sense_are_refused(tmp_path, monkeypatch, capsys, words, part):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", *words]) == 2
+    assert part in sentence(capsys)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_report_of_a_diverged_study_says_how_many_are_valid(diverged):
     folder, _ = diverged
     page = (folder / "report" / "index.html").read_text()
