@@ -167,6 +167,9 @@ def _check_config(path: Path, data: Any) -> None:
     segments = data.get("segments")
     fine = _count(segments) and segments <= MOST_SEGMENTS
     _require(fine, path, "'segments'", f"a whole number from 1 to {MOST_SEGMENTS}", segments)
+    settings = data.get("settings", {})
+    fine = _is_dict(settings) and all(map(_is_dict, settings.values()))
+    _require(fine, path, "'settings'", "an object of objects", settings)
     if "evaluations" in data:  # absent where studies of several horizons were merged
         evaluations = data["evaluations"]
         _require(_count(evaluations), path, "'evaluations'", "a positive whole number", evaluations)

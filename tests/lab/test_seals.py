@@ -93,6 +93,7 @@ def test_curves_of_another_study_are_refused_even_sealed(study):
         ("evaluations", -5, "'evaluations' must be"),
         ("steps", True, "'steps' must be a positive whole number; got true"),
         ("steps", {}, "'steps' must be"),
+        ("settings", 0.5, "'settings' must be an object of objects; got 0.5"),
     ],
 )
 def test_a_configuration_of_wrong_kinds_cannot_be_sealed(study, name, value, says):
