@@ -8,7 +8,7 @@ from aesjax.measure.patterns import STEADY
 from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.measure.tables import paper_recovery, round_half_up
 from aesjax.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number, reasons
-from aesjax.report.verdicts import METRIC_NAMES, opponent_of, outcome
+from aesjax.report.verdicts import METRIC_NAMES, opponent_of, outcome_of
 
 __all__ = ["changes_table", "paired_table", "recovery_table"]
 
@@ -161,7 +161,7 @@ def _paired_row(look: Lookup, scope, method, pattern, metric) -> list[Cell] | No
 
 
 def _marked(row: dict[str, Any], p: dict[str, Any] | None, metric: str, places: int) -> Cell:
-    plain, found = cell(row, places), outcome(row["value"], p, metric)
+    plain, found = cell(row, places), outcome_of(row["value"], p["value"] if p else math.nan, metric)
     if found == "undecided":
         return plain
     return Cell(("▲ " if found == "better" else "▼ ") + plain.text, plain.interval, found)

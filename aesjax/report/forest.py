@@ -12,12 +12,12 @@ from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.report.cells import Lookup, number
 from aesjax.report.draw import Picture, canvas_to_files
 from aesjax.report.looks import BASELINE, looks
-from aesjax.report.verdicts import METRIC_NAMES, opponent_of
+from aesjax.report.verdicts import METRIC_NAMES, opponent_of, outcome_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Comparison", "Forest", "Point", "Row", "draw_forest", "forest_of", "outcome_of", "scaled"]
+__all__ = ["Comparison", "Forest", "Point", "Row", "draw_forest", "forest_of", "scaled"]
 
 SIGNS = {"better": "▲", "worse": "▼", "undecided": "○"}
 
@@ -110,13 +110,6 @@ class Forest:
         return f"Paired differences in {self.metric}. " + ". ".join(found) + "."
 
 
-def outcome_of(difference: float, p: float, *, lower_is_better: bool) -> str:
-    """Decided where the adjusted p-value is below 5 %; NaN decides nothing."""
-    if not p < 0.05:
-        return "undecided"
-    return "better" if (difference < 0) == lower_is_better else "worse"
-
-
 def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str) -> Forest | None:
     """The forest of one metric against the carriers' baselines; None if nothing was compared.
 
@@ -182,7 +175,7 @@ def _comparison(look: Lookup, values: dict, family: str, method: str, pattern: s
         row["n_valid"],
         row["n_total"],
         p,
-        outcome_of(row["value"], p, lower_is_better=metric in LOWER_IS_BETTER),
+        outcome_of(row["value"], p, metric),
         tuple(points),
     )
 

@@ -7,7 +7,7 @@ from aesjax.measure.patterns import STEADY
 from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.report.cells import NONE, Lookup
 
-__all__ = ["METRIC_NAMES", "Verdict", "opponent_of", "outcome", "verdicts"]
+__all__ = ["METRIC_NAMES", "Verdict", "opponent_of", "outcome_of", "verdicts"]
 
 METRIC_NAMES = {
     "nauc_task_safe": "safe nAUC",
@@ -89,7 +89,7 @@ def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | Non
             if difference is None or not math.isfinite(difference["value"]):
                 continue
             p = look.get(scope, method, pattern, _key("p_holm", metric, kind))
-            groups[outcome(difference["value"], p, metric)].append(
+            groups[outcome_of(difference["value"], p["value"] if p else math.nan, metric)].append(
                 pattern if len(look.tasks) == 1 else f"{family} {pattern}"
             )
             pairs.append(difference["n_valid"])
@@ -101,9 +101,9 @@ def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | Non
     return Verdict(method, against, metric, better, worse, undecided, min(pairs), sentence)
 
 
-def outcome(difference: float, p: dict[str, Any] | None, metric: str) -> str:
-    """``better``, ``worse`` or ``undecided`` of a paired difference, from its row of Holm's p-values."""
-    if p is None or not p["value"] < LEVEL:  # NaN decides nothing
+def outcome_of(difference: float, p: float, metric: str) -> str:
+    """``better``, ``worse`` or ``undecided``: decided where the adjusted p-value is below 5 %; NaN decides nothing."""
+    if not p < LEVEL:
         return "undecided"
     return "better" if (difference < 0) == (metric in LOWER_IS_BETTER) else "worse"
 

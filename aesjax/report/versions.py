@@ -11,18 +11,17 @@ from aesjax.lab import store
 from aesjax.measure.runs import run_metrics
 from aesjax.measure.stats import holm, paired_t_p, t_interval
 from aesjax.measure.study import RecordedStudy, RunKey, baseline_of, carrier_of
-from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.report.cells import Cell, Table, number
 from aesjax.report.draw import draw
 from aesjax.report.figures import time_axis
 from aesjax.report.folder import Loaded, load, write_folder
-from aesjax.report.forest import Comparison, Point, Row, draw_forest, outcome_of, scaled
+from aesjax.report.forest import Comparison, Point, Row, draw_forest, scaled
 from aesjax.report.looks import Look
 from aesjax.report.page import Answer, Figure, Page, groups_of
 from aesjax.report.plots import Panel, Plot, file_stem
 from aesjax.report.plots import Row as PanelRow
 from aesjax.report.series import line_of, read
-from aesjax.report.verdicts import METRIC_NAMES, Verdict
+from aesjax.report.verdicts import METRIC_NAMES, Verdict, outcome_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -122,7 +121,6 @@ def _compare(a: RecordedStudy, b: RecordedStudy, pairs: Sequence[Pair]) -> Found
 def _in_metric(
     a: RecordedStudy, scores: Sequence[Mapping[RunKey, Mapping[str, Any]]], pairs: Sequence[Pair], metric: str
 ) -> dict[tuple[str, Pair, str], Comparison]:
-    lower = metric in LOWER_IS_BETTER
     found: dict[tuple[str, Pair, str], Comparison] = {}
     for task in dict.fromkeys(k.task for k in a.runs):
         for pair in pairs:
@@ -144,7 +142,7 @@ def _in_metric(
                     )
     adjusted = holm([c.p for c in found.values()])
     return {
-        key: c._replace(p=float(p), outcome=outcome_of(c.value, float(p), lower_is_better=lower))
+        key: c._replace(p=float(p), outcome=outcome_of(c.value, float(p), metric))
         for (key, c), p in zip(found.items(), adjusted, strict=True)
     }
 
