@@ -133,7 +133,9 @@ class TestAnInstalledPackage:
         metadata = info / "METADATA"
         metadata.write_text(metadata.read_text().replace("Version: 0.1", "Version: 0.2"))
         _, said = aesjax(work, INSTALLED[1] + " --resume", *SMALL, site=newer, code=2)
-        assert "has another configuration (plugins:" in said
+        assert "the study uses" in said
+        assert "of mylab 0.1; what has this name now is mylab:" in said
+        assert "of mylab 0.2" in said
 
 
 @pytest.mark.slow

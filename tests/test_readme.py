@@ -41,7 +41,7 @@ def test_the_theory_example_repairs_the_start(capsys):
 def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
     """At a smaller size: the last word of an option wins."""
     monkeypatch.chdir(tmp_path)
-    shown = ("list", "run", "report", "replay", "video", "calibrate")
+    shown = ("list", "run", "report", "verify", "replay", "video", "calibrate")
     assert [shlex.split(line)[:2] for line in COMMANDS] == [["aesjax", word] for word in shown]
     for line in COMMANDS:
         words = shlex.split(line)[1:]
