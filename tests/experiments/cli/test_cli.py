@@ -270,7 +270,7 @@ def test_a_diverging_run_is_marked_and_the_others_finish(diverged):
         ([], "needs the folder of a finished study"),
         (["--compare", "a", "b"], "--compare takes two folders and --out"),
         (["x", "--compare", "a", "b", "--out", "o"], "--compare takes two folders and --out"),
-        (["--compare", "a", "b", "--out", "o"], "a/config.json does not exist"),
+        (["--compare", "a", "b", "--out", "o"], "a holds no study: there is no config.json"),
     ],
 )
 def test_reports_that_make_no_sense_are_refused(tmp_path, monkeypatch, capsys, words, part):
