@@ -29,6 +29,7 @@ LONGEST = 2000  # characters of a sentence that a person reads
 TRACES = ("Traceback (most recent call last)", "Exception ignored", "Fatal Python error", "Segmentation fault", "*** ")
 #: Names that no command may leave behind.
 LEFTOVER = re.compile(r"(^|/)(partial-[^/]*|\.[^/]*\.partial|\.(report|replay)-[^/]*|[^/]*\.(lock|tmp)|lock)($|/)")
+ANNOUNCED = "aesjax: stopping at the next checkpoint; once more to stop at once\n"
 
 
 class Verdict(StrEnum):
@@ -164,7 +165,7 @@ def judged_interruption(outcome: Outcome, *, claimed: bool) -> Judgement:
         return Judgement(Verdict.EQUAL, "it had ended before")
     if outcome.code != INTERRUPTED:
         return Judgement(Verdict.WRONG, f"exit code {outcome.code}, stderr {outcome.err[-200:]!r}")
-    text = outcome.err.strip()
+    text = outcome.err.strip().removeprefix(ANNOUNCED)  # told at once where the next checkpoint is awaited
     if not text.startswith("aesjax: ") or text.count("aesjax: ") != 1:
         return Judgement(Verdict.WRONG, f"not one sentence of ours: {text[:200]!r}")
     if claimed and "aesjax run" not in text:
