@@ -24,7 +24,7 @@ __all__ = ["CheckpointError", "Saved", "check", "load_newest", "newest_rows", "s
 
 SEAL = "seal.json"
 KEEP = 2
-PARTIAL = "partial-"
+PARTIAL = "partial-"  # what a folder under way is called
 
 
 class CheckpointError(ValueError):
@@ -149,9 +149,15 @@ def check(directory: Path, study: str) -> list[str]:
     folders = _folders(directory)
     notes = [(folder, _sealed(folder, study)) for folder in folders]
     faults = [_passed_over(folder, note) for folder, note in notes if isinstance(note, str)]
-    if faults and len(faults) == len(folders):
-        raise CheckpointError(f"no usable checkpoint in {directory}: " + "; ".join(faults))
+    if len(faults) == len(folders):
+        _refuse(directory, faults)
     return faults
+
+
+def _refuse(directory: Path, faults: list[str]) -> None:
+    """Where there were checkpoints and none of them was good."""
+    if faults:
+        raise CheckpointError(f"no usable checkpoint in {directory}: " + "; ".join(faults))
 
 
 def _passed_over(folder: Path, fault: str) -> str:
@@ -181,8 +187,7 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
                     return Saved(seal["wave"], seal["chunk"], state, rows, notes)
                 seal = f"it holds {rows.height} rows, its seal tells of {seal['rows']}"
         notes.append(_passed_over(folder, seal))
-    if notes:
-        raise CheckpointError(f"no usable checkpoint in {directory}: " + "; ".join(notes))
+    _refuse(directory, notes)
     return None
 
 
@@ -192,9 +197,14 @@ def newest_rows(directory: Path, study: str) -> "pl.DataFrame | None":
     Raises:
       CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
     """
-    check(directory, study)
-    trusted = [folder for folder in _folders(directory) if isinstance(_sealed(folder, study), dict)]
-    return store.read_rows(trusted[0] / "rows.parquet") if trusted else None
+    faults = []
+    for folder in _folders(directory):
+        seal = _sealed(folder, study)
+        if isinstance(seal, dict):
+            return store.read_rows(folder / "rows.parquet")
+        faults.append(_passed_over(folder, seal))
+    _refuse(directory, faults)
+    return None
 
 
 def _read_state(path: Path, like: Any) -> Any:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from aesjax.lab import store
+from aesjax.lab import checkpoint, seals, store
 
 __all__ = ["LOCK", "LostError", "OwnedError", "Owner", "clean", "is_empty"]
 
@@ -28,8 +28,8 @@ LOCK = ".lock"
 BEAT, STALE = 5.0, 60.0
 NOT_SUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 #: What a killed process leaves behind; everything else in a folder is somebody's.
-LEFTOVERS = (".*.partial", ".report-*", ".replay-*", "checkpoints/*/partial-*")
-LEFTOVERS += tuple(f"{folder}/*/*/partial-*" for folder in ("agents", "replays", "moments"))
+LEFTOVERS = (".*.partial", ".report-*", ".replay-*", f"{store.CHECKPOINTS}/*/{checkpoint.PARTIAL}*")
+LEFTOVERS += tuple(f"{folder}/*/*/{checkpoint.PARTIAL}*" for folder in seals.FOLDERS)
 
 
 class OwnedError(ValueError):

@@ -14,7 +14,7 @@ from aesjax.lab import seals, store
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Results", "Run", "open_results", "reseal"]
+__all__ = ["MOST_SEGMENTS", "Results", "Run", "is_count", "open_results", "reseal"]
 
 Run = tuple[str, str, int]  # method, pattern, seed
 MOST_SEGMENTS = 10_000
@@ -163,16 +163,16 @@ def _check_config(path: Path, data: Any) -> None:
     _require(isinstance(data, dict), path, "it", "a JSON object", data)
     steps = data.get("steps")
     horizons = list(steps.values()) if isinstance(steps, dict) else [steps]
-    _require(bool(horizons) and all(map(_count, horizons)), path, "'steps'", "a positive whole number", steps)
+    _require(bool(horizons) and all(map(is_count, horizons)), path, "'steps'", "a positive whole number", steps)
     segments = data.get("segments")
-    fine = _count(segments) and segments <= MOST_SEGMENTS
+    fine = is_count(segments) and segments <= MOST_SEGMENTS
     _require(fine, path, "'segments'", f"a whole number from 1 to {MOST_SEGMENTS}", segments)
     settings = data.get("settings", {})
     fine = _is_dict(settings) and all(map(_is_dict, settings.values()))
     _require(fine, path, "'settings'", "an object of objects", settings)
     if "evaluations" in data:  # absent where studies of several horizons were merged
         evaluations = data["evaluations"]
-        _require(_count(evaluations), path, "'evaluations'", "a positive whole number", evaluations)
+        _require(is_count(evaluations), path, "'evaluations'", "a positive whole number", evaluations)
 
 
 def _check_rows(path: Path, rows: "pl.DataFrame", columns: tuple[str, ...]) -> None:
@@ -201,8 +201,9 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _count(value: Any) -> bool:
-    return _whole(value) and 0 < value < 2**63
+def is_count(value: Any) -> bool:
+    """Whether a JSON value is a positive whole number that a float holds exactly."""
+    return _whole(value) and 0 < value < 2**53
 
 
 def _number(value: Any) -> bool:

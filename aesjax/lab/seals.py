@@ -11,12 +11,12 @@ from typing import Any
 
 from aesjax.lab import store
 
-__all__ = ["SUM", "check_sum", "faults", "result_files", "seal", "write_sum"]
+__all__ = ["FOLDERS", "SUM", "check_sum", "faults", "result_files", "seal", "write_sum"]
 
 SUM = "manifest.sha256"  # in the format of sha256sum, which can check it, too
 FILES = "files"  # of the manifest: path in the folder -> SHA-256
 SINGLE = (store.CONFIG, store.CURVES, store.STREAMS)
-FOLDERS = ("agents", "replays", "moments")  # whatever lies in them
+FOLDERS = (store.AGENTS, store.REPLAYS, store.MOMENTS)  # whatever lies in them
 
 
 def result_files(directory: Path) -> list[str]:

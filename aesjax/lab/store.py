@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
+    "AGENTS",
     "CHECKPOINTS",
     "CONFIG",
     "CURVES",
     "MANIFEST",
+    "MOMENTS",
+    "REPLAYS",
     "STREAMS",
     "Unwritable",
     "check_new",
@@ -49,6 +52,7 @@ __all__ = [
 
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
 STREAMS = "streams.parquet"
+AGENTS, REPLAYS, MOMENTS = "agents", "replays", "moments"  # folders: what training ended with, and policies at changes
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aesjax.lab import store
 from aesjax.measure.study import RunKey
 from aesjax.report.folder import load
 from aesjax.report.plots import file_stem
@@ -36,8 +37,7 @@ def write_tensorboard(directory: str | Path, out: str | Path) -> int:
             "--tensorboard needs tensorboardX; install it with pip install 'aesjax[tensorboard]'"
         ) from None
     out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"--tensorboard {out} is not an empty folder; choose another one")
+    store.check_new(out, "--tensorboard")
     curves = load(Path(directory)).curves
     columns = [name for name, kind in curves.schema.items() if name not in SKIPPED and kind.is_numeric()]
     partial = out.with_name(f".{out.name}-{os.getpid()}")

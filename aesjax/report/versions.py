@@ -60,8 +60,7 @@ def write_comparison(first: str | Path, second: str | Path, out: str | Path) -> 
         ``out`` is not a new or empty folder.
     """
     out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"--out {out} is not an empty folder; choose another one")
+    store.check_new(out, "--out")
     a, b = load(Path(first)), load(Path(second))
     pairs = _pairs(a.study, b.study)
     _check_alike(a, b)

@@ -52,13 +52,8 @@ class Watch:
         self._held += 1
 
     def let_go(self) -> None:
-        """Ends the last `hold`; what was asked meanwhile is raised.
-
-        Raises:
-          Asked: a signal came.
-        """
+        """Ends the last `hold`. Raises nothing: whoever held may just be telling that it stopped."""
         self._held = max(0, self._held - 1)
-        self.check()
 
     def check(self) -> None:
         """Nothing, unless a signal asked to stop and nobody holds.
@@ -97,14 +92,13 @@ class Watch:
 
     def read(self, pipe: int) -> None:
         """The watching thread: until the pipe is closed."""
-        signals, deadline = 0, None
+        signals, patience = 0, None
         while True:
-            wait = None if deadline is None else max(0.0, deadline)
-            ready, _, _ = select.select([pipe], [], [], wait)
+            ready, _, _ = select.select([pipe], [], [], patience)
             if not ready:
                 if not self._held and not self._ending:
                     self._end()
-                deadline = GRACE if self._held else None
+                patience = GRACE if self._held else None
                 continue
             data = os.read(pipe, 64)
             if not data:
@@ -116,7 +110,7 @@ class Watch:
             if signals == 1:
                 if self._held:
                     self._say("stopping at the next checkpoint; once more to stop at once")
-                deadline = GRACE
+                patience = GRACE
 
     def _end(self) -> None:
         """End the process from the thread: the main one may be deep inside a compiler."""

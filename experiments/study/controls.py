@@ -1,7 +1,6 @@
 """What the controls of a study play: the weights and levers of another study's runs, recorded or replayed."""
 
 import dataclasses
-import hashlib
 import zlib
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,7 @@ def records_of(config: StudyConfig, carrier: str) -> Records:
 def _source(config: StudyConfig, carrier: str) -> recorded.Recorded:
     directory = Path(config.controls["from"])
     path = directory / store.STREAMS
-    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != config.controls["streams"]:
+    if not path.is_file() or store.sha256(path) != config.controls["streams"]:
         raise ValueError(f"the record in {directory} is not there any more, or not what the study was configured with")
     source = recorded.load(directory)
     theirs, ours = source.config.to_json(), config.to_json()

@@ -1,8 +1,7 @@
 """The folder of a study: claimed before training, opened afterwards by everything that reads what it holds."""
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aesjax.lab import checkpoint, ownership, store
 from aesjax.lab.ownership import Owner
@@ -65,11 +64,11 @@ def open_study(directory: Path, *, ended: bool = False) -> StudyFolder:
     if not path.exists():
         raise ValueError(f"{directory} holds no study: there is no {store.CONFIG}")
     results = open_results(directory) if ended or manifest.exists() else None
-    return StudyFolder(directory, _config(path), results)
+    data = store.read_json(path) if results is None else results.config
+    return StudyFolder(directory, _config(path, data), results)
 
 
-def _config(path: Path) -> StudyConfig:
-    data = store.read_json(path)
+def _config(path: Path, data: Any) -> StudyConfig:
     try:
         config = config_from_json(data)
         check(config)
@@ -95,15 +94,17 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool, break_lock: boo
         raise ValueError(f"--out {directory} is a link to {directory.readlink()}, which does not exist")
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out {directory} is a file; give a folder")
-    look = partial(_check_own, config) if resume else _check_free
-    look(directory)
+    (_check_begun if resume else _check_free)(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"--out {directory} cannot be written: {store.reason(error)}") from None
     owner = Owner(directory, break_stale=break_lock)
     try:
-        look(directory)  # another process may have been here meanwhile
+        if resume:
+            _check_own(config, directory)
+        else:
+            _check_free(directory)  # another process may have been here meanwhile
         ownership.clean(directory)
         if not resume:
             store.write_json(directory / store.CONFIG, config.to_json())
@@ -122,13 +123,18 @@ def _check_free(directory: Path) -> None:
     raise ValueError(f"--out {directory} is not empty; {hint}choose another folder")
 
 
+def _check_begun(directory: Path) -> None:
+    """Refuse a folder in which no study began."""
+    if not (directory / store.CONFIG).exists():
+        raise ValueError(f"--resume: there is no study in {directory} ({store.CONFIG} is missing)")
+
+
 def _check_own(config: StudyConfig, directory: Path) -> None:
     """Refuse a folder that does not hold this very study, or whose checkpoints are all damaged."""
+    _check_begun(directory)
     path = directory / store.CONFIG
-    if not path.exists():
-        raise ValueError(f"--resume: there is no study in {directory} ({store.CONFIG} is missing)")
     try:
-        known = _config(path)
+        known = _config(path, store.read_json(path))
     except ValueError as error:
         raise ValueError(f"--resume: {error}") from None
     differing = store.differing_fields(known.to_json(), config.to_json())

@@ -13,14 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.lab import checkpoint
+from aesjax.lab.store import MOMENTS
 from envs.drift import change_points
 from experiments.study.build import Part, carrier_of, world_of
 from experiments.study.config import StudyConfig
 from experiments.study.snapshots import Snapshot
 
 __all__ = ["MOMENTS", "evaluation_at", "keep_moments", "load_moment", "read_by"]
-
-MOMENTS = "moments"  # folder of a study
 
 
 def evaluation_at(config: StudyConfig, carrier: str, step: int) -> int:

@@ -4,17 +4,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from aesjax.lab.results import MOST_SEGMENTS, is_count
 from aesjax.lab.store import shortened
 
-__all__ = ["LARGEST_SEED", "MOST_SEGMENTS", "check_shape"]
+__all__ = ["LARGEST_SEED", "check_shape"]
 
 LARGEST_SEED = 2**32 - 1
-MOST_SEGMENTS = 10_000
-LARGEST_COUNT = 2**53
-
-
-def _count(value: Any) -> bool:
-    return type(value) is int and 0 < value < LARGEST_COUNT
 
 
 def _seed(value: Any) -> bool:
@@ -52,7 +47,7 @@ def _flag(value: Any) -> bool:
 def _setting(value: Any) -> bool:
     """One carrier's settings."""
     parts: Mapping[str, Callable[[Any], bool]] = {
-        "num_envs": _count,
+        "num_envs": is_count,
         "base": _number,
         "config": _any_dict,
         "hyper": _dict_of(_number),
@@ -62,13 +57,13 @@ def _setting(value: Any) -> bool:
         isinstance(value, dict)
         and set(parts) <= set(value) <= {*parts, "warmup"}
         and all(fits(value[name]) for name, fits in parts.items())
-        and _count(value.get("warmup", 1))
+        and is_count(value.get("warmup", 1))
     )
 
 
 _NAMES = (_list_of(_text), "a list of names")
 _ONE_NAME = (_text, "a name")
-_COUNT = (_count, "a positive whole number")
+_COUNT = (is_count, "a positive whole number")
 FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "task": _ONE_NAME,
     "preset": _ONE_NAME,
@@ -80,7 +75,7 @@ FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "steps": _COUNT,
     "evaluations": _COUNT,
     "episodes": _COUNT,
-    "segments": (lambda value: _count(value) and value <= MOST_SEGMENTS, f"a whole number from 1 to {MOST_SEGMENTS}"),
+    "segments": (lambda value: is_count(value) and value <= MOST_SEGMENTS, f"a whole number from 1 to {MOST_SEGMENTS}"),
     "replay_capacity": _COUNT,
     "warmup": _COUNT,
     "source": (_or_none(_text), "a name or null"),

@@ -10,12 +10,12 @@ from typing import Any
 
 from aesjax.lab import store
 from aesjax.lab.results import open_results
+from aesjax.lab.store import AGENTS, REPLAYS
 from agents import CARRIERS
 from experiments.study.entries import Entry
 
 __all__ = ["AGENTS", "EXPORTED", "EXPORTED_SUM", "REPLAYS", "agent_files", "record_of", "warm_start_of"]
 
-AGENTS, REPLAYS = "agents", "replays"  # folders of a study
 EXPORTED = "warm.json"  # what a folder of exported agents is known by
 EXPORTED_SUM = "warm.sha256"  # its SHA-256
 SEALS = "*/*/seal.json"  # of every wave; each lists the SHA-256 of the files beside it

@@ -168,6 +168,6 @@ def judged_interruption(outcome: Outcome, *, claimed: bool) -> Judgement:
     text = outcome.err.strip().removeprefix(ANNOUNCED)  # told at once where the next checkpoint is awaited
     if not text.startswith("aesjax: ") or text.count("aesjax: ") != 1:
         return Judgement(Verdict.WRONG, f"not one sentence of ours: {text[:200]!r}")
-    if claimed and "aesjax run" not in text:
+    if claimed and "aesjax run" not in text and "aesjax report" not in text:  # the second where all was trained
         return Judgement(Verdict.WRONG, f"no command to continue: {text[:200]!r}")
     return Judgement(Verdict.EQUAL)

@@ -126,7 +126,7 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):
     folder = tmp_path / "study"
     process = subprocess.Popen(command(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 200
-    while not checkpoints(folder) and process.poll() is None:
+    while not any(int(name) > 0 for name in checkpoints(folder)) and process.poll() is None:  # 0: before any training
         assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
@@ -134,5 +134,6 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):
     assert process.returncode == 130
     assert "Traceback" not in error
     assert "--resume" in error
+    assert "a checkpoint is written" in error
     assert "--schedules baseline,aes_r" in error
     assert checkpoints(folder)
