@@ -61,7 +61,7 @@ WORDS: Mapping[str, Sequence[str]] = {
     "--warm-start": ("{case}/nope", "", "{case}/file", "{case}/broken", "{case}/empty", "{case}"),
 }
 NUMBERS: Mapping[str, Sequence[str]] = {
-    "--steps": (*NO_INTEGER, "0", "-1", "-400", "1", "401", "4000000000", "4294967200", "9223372036854775800"),
+    "--steps": (*NO_INTEGER, "0", "-1", "-400", "1", "401", "8600000000", "4000000000000", "9223372036854775800"),
     "--drift-seed": (*NO_INTEGER, "-1", "4294967296", "9223372036854775807", "-9223372036854775809"),
     "--devices": (*NO_INTEGER, "0", "-1", "4096", "4294967296"),
     "--checkpoint-seconds": (*NO_NUMBER, "-1", "-0.001", "-1e300"),
