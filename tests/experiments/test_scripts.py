@@ -31,6 +31,7 @@ WHOLE = {
     "theory_detection",
     "theory_checks",
     "responses_table",
+    "responses_figure",
     "single_file_sac",
     "torch_ppo",
 }
