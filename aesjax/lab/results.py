@@ -170,6 +170,15 @@ def _check_config(path: Path, data: Any) -> None:
     settings = data.get("settings", {})
     fine = _is_dict(settings) and all(map(_is_dict, settings.values()))
     _require(fine, path, "'settings'", "an object of objects", settings)
+    for carrier, own in settings.items():
+        for name in own.keys() & {"num_envs", "warmup"}:
+            _require(is_count(own[name]), path, f"'settings.{carrier}.{name}'", "a positive whole number", own[name])
+    options = data.get("options", {})
+    fine = _is_dict(options) and all(_texts(value) for value in options.values() if _is_list(value))
+    _require(fine, path, "'options'", "an object of values or of lists of text", options)
+    warm = data.get("warm_start")
+    fine = not warm or (_is_dict(warm) and isinstance(warm.get("sha256"), str))
+    _require(fine, path, "'warm_start'", "an object with the SHA-256 of what was begun with", warm)
     if "evaluations" in data:  # absent where studies of several horizons were merged
         evaluations = data["evaluations"]
         _require(is_count(evaluations), path, "'evaluations'", "a positive whole number", evaluations)
@@ -220,3 +229,7 @@ def _is_group(value: Any) -> bool:
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, list)
+
+
+def _texts(value: list[Any]) -> bool:
+    return all(isinstance(entry, str) for entry in value)

@@ -105,7 +105,8 @@ def _read(
     if sealed and outcome.code == 0 and not traceback_in(outcome.err + outcome.out):
         judgement = Judgement(Verdict.EQUAL, "taken as it is, as it is sealed")
     else:
-        judgement = judged_refusal(outcome, before, listing(case), damage.mentions)
+        # What was sealed again may be refused for what it is no more: the study that its checkpoints belong to.
+        judgement = judged_refusal(outcome, before, listing(case), () if sealed else damage.mentions)
     bench.drop(case)
     return Finding(FILES, name, judgement, damage.name)
 

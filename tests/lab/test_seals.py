@@ -89,6 +89,9 @@ def test_curves_of_another_study_are_refused_even_sealed(study):
     [
         ("segments", "five", "'segments' must be a whole number from 1 to 10000; got \"five\""),
         ("segments", 1e9, "'segments' must be"),
+        ("options", 0.5, "'options' must be an object of values or of lists of text; got 0.5"),
+        ("settings", {"sac": {"num_envs": {}}}, "'settings.sac.num_envs' must be a positive whole number; got {}"),
+        ("warm_start", [1], "'warm_start' must be an object"),
         ("evaluations", 0, "'evaluations' must be a positive whole number; got 0"),
         ("evaluations", -5, "'evaluations' must be"),
         ("steps", True, "'steps' must be a positive whole number; got true"),
