@@ -152,6 +152,10 @@ def _check_manifest(path: Path, data: Any) -> None:
         entry = data.get(name, {})
         fine = isinstance(entry, dict) and all(map(fits, entry.values()))
         _require(fine, path, f"'{name}'", f"an object of {wanted}", entry)
+    for carrier, part in data.get("parts", {}).items():
+        for name in part.keys() & {"updates", "updates_per_stream_sample"}:  # what a replay counts with
+            fine = part[name] == 0 or is_count(part[name])  # none where all steps are warm-up
+            _require(fine, path, f"'parts.{carrier}.{name}'", "a whole number", part[name])
 
 
 def _check_config(path: Path, data: Any) -> None:

@@ -107,6 +107,14 @@ def test_a_configuration_of_wrong_kinds_cannot_be_sealed(study, name, value, say
     assert says in str(caught.value)
 
 
+def test_a_manifest_with_which_no_replay_can_count_cannot_be_sealed(study):
+    path = study / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | {"parts": {"sac": {"updates": []}}}))
+    with pytest.raises(ValueError, match=r"'parts.sac.updates' must be a whole number; got \[\]"):
+        reseal(study)
+
+
 def test_what_is_nested_a_hundred_thousand_deep_is_refused(study):
     (study / "config.json").write_text("[" * 100_000 + "]" * 100_000)
     with pytest.raises(ValueError, match="nested too deep"):
