@@ -15,7 +15,7 @@ from aesjax.report.page import Figure
 from aesjax.schedules import SCHEDULES
 from experiments.analysis.replay_output import LEVER_COLUMNS, PAGE, SUMMARY, TRAINED, WEIGHTS, Track, page, plots, tell
 from experiments.study.entries import BASELINE, parse_entries
-from experiments.study.recorded import Asked, Recorded, ask, load, obstacle_of, recorded_in, replayed, rows_of
+from experiments.study.recorded import LOGGED, Asked, Recorded, ask, load, obstacle_of, recorded_in, replayed, rows_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -122,7 +122,7 @@ def _trained(study: Recorded) -> list[Track]:
     for rows in study.curves.partition_by(LABELS, maintain_order=True):
         rows = rows.sort("step")
         steps = rows["step"].to_numpy().astype(np.float64)
-        names = ("entropy_weight", "at_min", "at_max", *(name for name in LEVER_COLUMNS if name in rows.columns))
+        names = (*LOGGED, *(name for name in LEVER_COLUMNS if name in rows.columns))
         logs = {name: rows[name].cast(float).to_numpy() for name in names}
         seen = np.isfinite(logs["entropy_weight"])
         line = (steps[seen], logs["entropy_weight"][seen])

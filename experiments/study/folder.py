@@ -63,7 +63,8 @@ def open_study(directory: Path, *, ended: bool = False) -> StudyFolder:
     path, manifest = directory / store.CONFIG, directory / store.MANIFEST
     if not path.exists():
         raise ValueError(f"{directory} holds no study: there is no {store.CONFIG}")
-    results = open_results(directory) if ended or manifest.exists() else None
+    there = manifest.exists() or manifest.is_symlink()  # a link that leads nowhere is a manifest that cannot be read
+    results = open_results(directory) if ended or there else None
     data = store.read_json(path) if results is None else results.config
     return StudyFolder(directory, _config(path, data), results)
 

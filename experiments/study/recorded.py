@@ -27,7 +27,20 @@ from experiments.study.methods import Method, check_levers, methods_of
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Asked", "Recorded", "ask", "load", "obstacle_of", "recorded_in", "replayed", "rows_of", "samples_of"]
+__all__ = [
+    "LOGGED",
+    "Asked",
+    "Recorded",
+    "ask",
+    "load",
+    "obstacle_of",
+    "recorded_in",
+    "replayed",
+    "rows_of",
+    "samples_of",
+]
+
+LOGGED = ("entropy_weight", "at_min", "at_max")  # at every evaluation, whatever was trained
 
 
 class Recorded(NamedTuple):
@@ -67,6 +80,7 @@ def load(directory: Path, methods: str | None = None) -> Recorded:
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"the study in {directory} cannot be replayed: {error}") from None
     curves, streams = (study.rows(name) for name in (store.CURVES, store.STREAMS))
+    _check_logs(directory / store.CURVES, curves, study.config)
     patterns = describe_runs(study.ended.manifest, study.config.patterns)
     if methods is not None:
         known = Registry("method", **{name: None for name in streams["method"].unique(maintain_order=True)})
@@ -75,6 +89,16 @@ def load(directory: Path, methods: str | None = None) -> Recorded:
             known[name]
         curves, streams = (rows.filter(pl.col("method").is_in(wanted)) for rows in (curves, streams))
     return Recorded(study.config, parts, study.runs("finished"), curves, streams, patterns)
+
+
+def _check_logs(path: Path, curves: "pl.DataFrame", config: StudyConfig) -> None:
+    """Refuse curves that do not tell what the runs were trained with."""
+    for name in LOGGED:
+        if name not in curves.columns or not curves.schema[name].is_numeric():
+            raise ValueError(f"{path} is damaged: it has no numbers in a column '{name}'")
+    if "carrier" not in curves.columns or (strange := set(curves["carrier"]) - set(config.carriers)):
+        told = "lacks it" if "carrier" not in curves.columns else f"holds {store.shortened(sorted(map(str, strange)))}"
+        raise ValueError(f"{path} is damaged: column 'carrier' must name the study's carriers; it {told}")
 
 
 class Asked(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 __all__ = ["Damage", "damages"]
 
 ALL = ("report", "replay", "calibrate", "export", "run", "verify")
-ROWS = ("report", "replay", "calibrate", "verify")  # commands that read Parquet
+CURVES = ("report", "replay", "verify")  # commands that read each Parquet file
+STREAMS = ("replay", "calibrate", "verify")
 DEEP = "[" * 100_000 + "]" * 100_000
 Apply = Callable[[Path], None]
 
@@ -121,22 +122,22 @@ def _of_place(name: str, readers: tuple[str, ...]) -> Iterator[Damage]:
 def _of_rows() -> Iterator[Damage]:
     import polars as pl
 
-    for name in ("curves.parquet", "streams.parquet"):
+    for name, readers in (("curves.parquet", CURVES), ("streams.parquet", STREAMS)):
         for told, content in {
             "nothing": b"",
             "text": b"not parquet",
             "a shell": b"PAR1" + b"\0" * 64 + b"PAR1",
         }.items():
-            yield Damage(f"{name}: {told}", _replaced(name, content), ROWS, (name, "study"))
+            yield Damage(f"{name}: {told}", _replaced(name, content), readers, (name, "study"))
         for told, change in _changes(name).items():
-            yield Damage(f"{name}: {told}", _rewritten(name, change), ROWS, (name, "study"))
-        yield from _of_place(name, ROWS)
+            yield Damage(f"{name}: {told}", _rewritten(name, change), readers, (name, "study"))
+        yield from _of_place(name, readers)
     for column in ("method", "carrier", "pattern", "seed", "task", "step", "return_mean", "schedule", "entropy_weight"):
         drop = _rewritten("curves.parquet", lambda rows, column=column: rows.drop(column))
         number = _rewritten("curves.parquet", lambda rows, column=column: rows.with_columns(pl.lit(None).alias(column)))
         text = _rewritten("curves.parquet", lambda rows, column=column: rows.with_columns(pl.lit("nope").alias(column)))
         for told, apply in {"no column": drop, "nothing in": number, "text in": text}.items():
-            yield Damage(f"curves.parquet: {told} {column}", apply, ROWS, ("curves.parquet", column))
+            yield Damage(f"curves.parquet: {told} {column}", apply, CURVES, ("curves.parquet", column))
 
     def swapped(study: Path) -> None:
         (study / "curves.parquet").rename(study / "kept")
@@ -146,8 +147,8 @@ def _of_rows() -> Iterator[Damage]:
     def merged(study: Path) -> None:
         shutil.copy(study / "report" / "metrics.parquet", study / "curves.parquet")
 
-    yield Damage("curves and streams swapped", swapped, ROWS, ("curves.parquet", "streams.parquet"))
-    yield Damage("metrics in the place of curves", merged, ROWS, ("curves.parquet",))
+    yield Damage("curves and streams swapped", swapped, CURVES, ("curves.parquet", "streams.parquet"))
+    yield Damage("metrics in the place of curves", merged, CURVES, ("curves.parquet",))
 
 
 def _changes(name: str) -> dict[str, Callable[[Any], Any]]:

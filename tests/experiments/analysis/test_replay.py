@@ -175,6 +175,28 @@ def test_missing_and_broken_files_are_named_in_one_sentence(copied, capsys, name
     assert not (copied / "replay").exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda rows: rows.drop("entropy_weight"), "no numbers in a column 'entropy_weight'"),
+        (lambda rows: rows.with_columns(at_min=pl.lit("nope")), "no numbers in a column 'at_min'"),
+        (lambda rows: rows.drop("carrier"), "column 'carrier' must name the study's carriers; it lacks it"),
+        (lambda rows: rows.with_columns(carrier=pl.lit(None)), "column 'carrier' must name"),
+    ],
+)
+def test_curves_without_what_was_trained_with_are_refused_even_sealed(copied, capsys, change, says):
+    change(pl.read_parquet(copied / "curves.parquet")).write_parquet(copied / "curves.parquet")
+    assert main(["seal", str(copied)]) == 0
+    assert says in refused(capsys, copied, "--schedules", "fixed")
+
+
+def test_a_manifest_that_is_a_link_to_nowhere_is_no_missing_one(copied, capsys):
+    (copied / "manifest.json").unlink()
+    (copied / "manifest.json").symlink_to("manifest.json")
+    assert main(["calibrate", str(copied)]) == 2
+    assert "manifest.json" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_not_there_is_refused(tmp_path, capsys):
     assert "holds no study" in refused(capsys, tmp_path / "none", "--schedules", "fixed")
 
