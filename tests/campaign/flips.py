@@ -32,7 +32,8 @@ VERIFY = ("verify", "{study}")
 #: Beginnings of the files whose every bit `verify` knows; of the others it is enough that nobody reads them.
 SEALED = ("config", "manifest", "curves", "streams", "agents", "replays")
 #: What an interrupted study does not have yet.
-LATER = ("manifest*", "curves.parquet", "streams.parquet", "agents", "replays", "report")
+#: What comes after the last checkpoint. Agents and replays are written before it.
+LATER = ("manifest*", "curves.parquet", "streams.parquet", "report")
 
 
 class Flip(NamedTuple):
