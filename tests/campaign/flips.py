@@ -31,8 +31,7 @@ READERS: Mapping[str, tuple[Sequence[str], Sequence[str], Sequence[str]]] = {
 VERIFY = ("verify", "{study}")
 #: Beginnings of the files whose every bit `verify` knows; of the others it is enough that nobody reads them.
 SEALED = ("config", "manifest", "curves", "streams", "agents", "replays")
-#: What an interrupted study does not have yet.
-#: What comes after the last checkpoint. Agents and replays are written before it.
+#: What an interrupted study does not have yet; agents and replays are written before the last checkpoint.
 LATER = ("manifest*", "curves.parquet", "streams.parquet", "report")
 
 
