@@ -4,7 +4,7 @@ The training programs are those of `experiments.bench.roofline`, so that what is
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +22,6 @@ from experiments.study.config import StudyConfig, make_config
 
 __all__ = ["Case", "Prepared", "order_case", "peaks", "physics_case", "schedules_case", "table_case", "training_case"]
 
-SCHEDULES = ("fixed", "aes", "aes_r", "auto")
 VARIANTS: dict[str, Callable[..., Any]] = {
     "all_pairs": order._all_pairs,
     "radix_1_bit": order._radix_select(1),
@@ -130,7 +129,7 @@ def training_case(section: str, study: dict[str, Any], carrier: str, runs: int) 
     return Case(section, {"carrier": carrier, "runs": runs, **study}, prepare)
 
 
-def schedules_case(study: dict[str, Any], runs: int, rounds: int) -> Case:
+def schedules_case(study: dict[str, Any], names: Sequence[str], runs: int, rounds: int) -> Case:
     """Updates per second of SAC under several schedules, in turns."""
 
     def prepare() -> Prepared:
@@ -138,7 +137,7 @@ def schedules_case(study: dict[str, Any], runs: int, rounds: int) -> Case:
             name: _training(
                 make_config(carriers="sac", schedules=name, patterns="abrupt", seeds=f"1:{runs}", **study), "sac"
             )
-            for name in SCHEDULES
+            for name in names
         }
         programs = {f"{n} {k}": s.lower() for n, each in trainings.items() for k, s in each.traced.items()}
 
@@ -148,7 +147,7 @@ def schedules_case(study: dict[str, Any], runs: int, rounds: int) -> Case:
                 own = {key: compiled[f"{name} {key}"] for key in each.traced}
                 timers[name] = until(_chunks(each, own, {}))
             measured = take_turns(timers, rounds)
-            updates = runs * trainings["fixed"].config.chunk("sac")
+            updates = runs * trainings[names[0]].config.chunk("sac")
             return {"updates_per_s": [{name: rate * updates for name, rate in turn.items()} for turn in measured]}
 
         return Prepared(programs, measure)

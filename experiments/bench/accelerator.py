@@ -48,6 +48,7 @@ class Plan(NamedTuple):
     carriers: Sequence[str]
     study: Study  # of the updates
     runs: Sequence[int]
+    schedules: Sequence[str]  # of SAC, in turns
     schedule_runs: int
     order: Sequence[tuple[int, int]]  # runs, residuals
     tasks: Sequence[str]  # on MJX
@@ -68,6 +69,7 @@ SIZES = {
         carriers=("sac", "ppo", "sql", "meow"),
         study=TOY,
         runs=(100, 400, 1, 25, 200, 50, 5),
+        schedules=("fixed", "aes", "aes_r", "auto"),
         schedule_runs=100,
         order=((25, 256), (100, 256), (400, 256), (100, 1024), (100, 4096)),
         tasks=named("all"),
@@ -84,10 +86,11 @@ SIZES = {
         width=8192,
     ),
     "tiny": Plan(
-        carriers=("sac", "ppo"),
+        carriers=("sac",),
         study=CALM,
         runs=(2,),
-        schedule_runs=1,
+        schedules=("aes",),
+        schedule_runs=2,  # the same program again, for which a cache of compilations has to compile once
         order=((2, 64),),
         tasks=("isaac_ingenuity",),
         copies=(4,),
@@ -105,7 +108,7 @@ def cases_of(plan: Plan) -> list[list[Case]]:
     first = [
         peaks(plan.megabytes, plan.width),
         *(order_case(rows, size) for rows, size in plan.order),
-        schedules_case(plan.study, plan.schedule_runs, 3),
+        schedules_case(plan.study, plan.schedules, plan.schedule_runs, 3),
     ]
     updates = [[training_case("updates", plan.study, each, runs) for each in plan.carriers] for runs in plan.runs]
     physics = [[physics_case(task, copies, plan.steps) for task in plan.tasks] for copies in plan.copies]
