@@ -6,6 +6,7 @@ python experiments/bench/mjx_throughput.py --out FILE.json [--tasks isaac] [--en
 import argparse
 import dataclasses
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import envs
 from aesjax.lab import store
 from aesjax.lab.sweep import step_array
-from envs.core import step_with_keys
+from envs.core import Task, step_with_keys
 from experiments.bench.physics import named
 from experiments.bench.timing import build_executables
 from experiments.study.build import build_part
@@ -31,9 +32,12 @@ SAC: dict[str, Any] = {
 }
 
 
-def random_actions(name: str, engine: str, num: int, steps: int, rounds: int) -> dict[str, Any]:
-    """Environment steps per second of ``num`` copies with auto-reset, each with drift factors of its own."""
-    task = envs.make(name, engine=engine)
+def rolling(task: Task, num: int, steps: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Start of ``num`` copies, each with drift factors of its own, and ``steps`` of them under random actions.
+
+    ``start(key)`` gives their states and parameters, ``roll(state, params, key)`` the states after and, per step, the
+    mean reward and the share that terminated; with auto-reset.
+    """
     env: Any = task.env
 
     def start(key):
@@ -56,6 +60,13 @@ def random_actions(name: str, engine: str, num: int, steps: int, rounds: int) ->
 
         return jax.lax.scan(body, state, jax.random.split(key, steps))
 
+    return start, roll
+
+
+def random_actions(name: str, engine: str, num: int, steps: int, rounds: int) -> dict[str, Any]:
+    """Environment steps per second of ``num`` copies, compiled and timed."""
+    task = envs.make(name, engine=engine)
+    start, roll = rolling(task, num, steps)
     began = time.perf_counter()
     state, params = jax.block_until_ready(jax.jit(start)(jax.random.key(0)))
     first = time.perf_counter() - began
@@ -79,7 +90,7 @@ def random_actions(name: str, engine: str, num: int, steps: int, rounds: int) ->
         "rounds": rates[1:],
         "mean_reward": reward,
         "terminations_per_step": ends,
-        "faults": int(env.faults(state)),
+        "faults": int(task.env.faults(state)),  # type: ignore
     }
 
 

@@ -1,0 +1,85 @@
+"""What an accelerator would run lowers for CUDA on a machine without one, and asks nothing of its host."""
+
+import re
+
+import jax
+import pytest
+
+import envs
+from aesjax.lab.sweep import compile_program, step_array
+from agents import CARRIERS
+from envs import isaac, mujoco
+from experiments.study.build import build_part
+from experiments.study.config import make_config
+
+SLOW = pytest.mark.slow
+EVERYTHING = "baseline,aes,aes_r+window+refresh:strength=0.5+rate"
+#: Task, carrier, schedules: every carrier on a task without physics, every task on MJX once, every carrier there, too.
+STUDIES = [
+    ("toy", "sac", EVERYTHING),
+    ("toy", "ppo", "baseline,aes"),
+    pytest.param("toy", "sql", "baseline,aes", marks=SLOW),
+    pytest.param("toy", "meow", "baseline,aes", marks=SLOW),
+    pytest.param("toy_multigoal_classic", "sac", "aes_r", marks=SLOW),
+    pytest.param("pendulum", "ppo", "aes", marks=SLOW),
+    pytest.param("hopper", "sac", "aes", marks=SLOW),
+    pytest.param("halfcheetah", "ppo", "aes", marks=SLOW),
+    pytest.param("walker2d", "sql", "aes", marks=SLOW),
+    pytest.param("ant", "ppo", "aes", marks=SLOW),
+    pytest.param("humanoid", "sac", "aes", marks=SLOW),
+    pytest.param("isaac_ingenuity", "meow", "aes", marks=SLOW),
+    pytest.param("isaac_ant", "sac", "aes", marks=SLOW),
+    pytest.param("isaac_humanoid", "ppo", "aes", marks=SLOW),
+    pytest.param("isaac_anymal", "ppo", "aes", marks=SLOW),
+    pytest.param("isaac_franka_cabinet", "sql", "aes", marks=SLOW),
+    pytest.param("isaac_allegro_hand", "ppo", "aes", marks=SLOW),
+]
+
+
+def traced(task, carrier, schedules, **options):
+    """The three executables of two runs, traced: name -> what can be lowered."""
+    study = {"task": task, "carriers": carrier, "schedules": schedules, "patterns": "abrupt", "seeds": "1"}
+    part = build_part(make_config(**study, options=options), carrier)
+    executables = compile_program(part.program, jax.devices()[:1])
+    state = jax.eval_shape(executables.init, part.runs)
+    rest = (state, part.runs, step_array(0))
+    return {
+        "init": executables.init.trace(part.runs),
+        "chunk": executables.chunk.trace(*rest),
+        "evaluate": executables.evaluate.trace(*rest),
+    }
+
+
+def lowered(stage, platform):
+    return stage.lower(lowering_platforms=(platform,)).as_text()
+
+
+def asks_its_host(text):
+    """Whether a program calls back into Python, or waits for data that a host sends."""
+    targets = re.findall(r"custom_call @(\w+)|\"stablehlo\.(infeed|outfeed|send|recv)\"", text)
+    return any("callback" in target or transfer for target, transfer in targets)
+
+
+@pytest.mark.parametrize(("task", "carrier", "schedules"), STUDIES)
+def test_every_program_lowers_for_cuda_without_its_host(task, carrier, schedules):
+    physics = {"engine": "mjx"} if task in {*mujoco.TASKS, *isaac.TASKS} else {}
+    for name, stage in traced(task, carrier, schedules, **physics).items():
+        text = lowered(stage, "cuda")
+        assert "stablehlo" in text, name
+        assert not asks_its_host(text), name
+
+
+def test_the_table_leaves_no_carrier_and_no_task_out():
+    rows = [getattr(row, "values", row) for row in STUDIES]
+    assert {task for task, *_ in rows} == {task for task in envs.TASKS if not task.startswith(envs.BRIDGE)}
+    assert {carrier for _, carrier, _ in rows} == set(CARRIERS)
+    assert {carrier for task, carrier, _ in rows if task in {*mujoco.TASKS, *isaac.TASKS}} == set(CARRIERS)
+
+
+def test_a_program_on_the_c_engine_does_ask_its_host():
+    """So the tests above can fail: what they look for is there where it must be, and CUDA refuses it here."""
+    stages = traced("hopper", "ppo", "aes", engine="mujoco")
+    for name in ("init", "chunk"):
+        assert asks_its_host(lowered(stages[name], "cpu")), name
+    with pytest.raises(ValueError, match="lowering platform"):
+        lowered(stages["init"], "cuda")
