@@ -91,6 +91,8 @@ class Run:
     """Take --out over from a process on another host that is known to be gone."""
     devices: int | None = None
     """Devices to use; on a CPU one per core by default."""
+    compiled: bool = True
+    """Keep compiled programs for later studies of the same shape; `aesjax list` says where."""
     checkpoint_seconds: float = 30.0
     """Seconds between checkpoints."""
     report: bool = True
@@ -115,7 +117,7 @@ def execute(options: Run) -> int:
             )
         if options.sim_python is not None:  # of this machine, and so no part of the study's configuration
             os.environ[PYTHON] = str(options.sim_python.expanduser())
-        start_jax(options.devices)
+        start_jax(options.devices, options.compiled)
         config = configured(options)
         check(config)
         prepared = prepare(config)  # whatever can be refused is refused before a folder is claimed
