@@ -13,19 +13,20 @@ import sys
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from aesjax.lab.store import reason
 
-__all__ = ["LARGEST", "SWITCH", "Kept", "folder_of", "keep_compiled", "kept"]
+__all__ = ["LARGEST", "SWITCH", "Kept", "folder_of", "keep_compiled", "keep_in", "kept", "watched"]
 
 SWITCH = "AESJAX_COMPILED"  # `off`, or another folder than the platform's
 LARGEST = 512 * 2**20  # bytes; what was not used for longest goes first
 AFTER = 0.75  # of them are left when too much was kept, so that not every start has to look what goes
 OURS = "JAX_COMPILATION_CACHE_DIR"  # who names JAX's own folder wants that
 TROUBLE = r"Error (reading|writing) persistent compilation cache entry for '(.*?)': (.*)"
+FOUND_OR_WRITTEN = ("/jax/compilation_cache/cache_hits", "/jax/compilation_cache/cache_misses")
 ENTRY = "-cache"  # how JAX's files of programs end
 
 
@@ -87,10 +88,35 @@ def keep_compiled(wanted: bool = True) -> None:
     except OSError as error:
         _say(f"compiled programs are not kept: {folder}: {reason(error)} ({SWITCH}=off or another folder)")
         return
+    keep_in(place)
+    _listen(place)
+
+
+def keep_in(place: Path) -> None:
+    """Make ``place`` JAX's folder for everything that this process will compile."""
+    import jax
+
     jax.config.update("jax_compilation_cache_dir", str(place))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start reads seventy small ones, too
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    _listen(place)
+
+
+@contextmanager
+def watched() -> Iterator[list[str]]:
+    """Collects what JAX finds among what was kept, and what it writes there, while the block runs."""
+    import jax
+
+    seen: list[str] = []
+
+    def on_event(event: str, **_: Any) -> None:
+        if event in FOUND_OR_WRITTEN:
+            seen.append(event)
+
+    jax.monitoring.register_event_listener(on_event)
+    try:
+        yield seen
+    finally:
+        jax.monitoring.unregister_event_listener(on_event)
 
 
 def _processor() -> str:

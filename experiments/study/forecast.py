@@ -10,6 +10,7 @@ import numpy as np
 
 from aesjax.lab.sweep import compile_program, memory_budget, state_bytes, step_array, take
 from experiments.study.build import build_part, floor_of
+from experiments.study.compiled import watched
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared
 
@@ -17,7 +18,6 @@ __all__ = ["Forecast", "Seconds", "forecast", "seconds_of", "told"]
 
 LEAST = 32  # vector steps of a trial chunk, at least; fewer would show what a call costs
 FEWEST = 2  # trial chunks that are timed
-KEPT = ("/jax/compilation_cache/cache_hits", "/jax/compilation_cache/cache_misses")  # read, and written
 
 
 class Seconds(NamedTuple):
@@ -99,11 +99,11 @@ def seconds_of(config: StudyConfig, share: Prepared, seconds: float) -> Seconds:
         began = time.perf_counter()
         lowered = function.lower(*given)
         lowering += time.perf_counter() - began
-        with _Kept() as kept:
+        with watched() as kept:
             began = time.perf_counter()
             executable = lowered.compile()
             took = time.perf_counter() - began
-        compiling += 0.0 if kept.found and (pieces == 1 or function is not executables.chunk) else took
+        compiling += 0.0 if kept and (pieces == 1 or function is not executables.chunk) else took
         return executable
 
     init = compiled(executables.init, data)
@@ -130,22 +130,6 @@ def _shortened(config: StudyConfig, carrier: str) -> tuple[StudyConfig, int]:
     steps = next(n for n in range(least, chunk + 1) if chunk % n == 0 and n % unit == 0)
     pieces = chunk // steps
     return dataclasses.replace(config, evaluations=config.evaluations * pieces), pieces
-
-
-class _Kept:
-    """Whether JAX found what it compiled inside the block, or wrote it where it will find it."""
-
-    found = False
-
-    def _on_event(self, event: str, **_: Any) -> None:
-        self.found = self.found or event in KEPT
-
-    def __enter__(self) -> "_Kept":
-        jax.monitoring.register_event_listener(self._on_event)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        jax.monitoring.unregister_event_listener(self._on_event)
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
