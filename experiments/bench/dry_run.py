@@ -1,68 +1,61 @@
-"""`aesjax run --dry-run` beside the real time of three studies: forecast, study, forecast, one after another.
+"""`aesjax run --dry-run` beside what three studies really take, in seconds of processor time.
 
 Usage: python -m experiments.bench.dry_run --out benchmarks/dry_run.json
-The forecast is the mean of the two, because a shared machine changes while a study runs.
+Processor time of all threads, because other work on a shared machine comes and goes while a study runs, and takes its
+share of the clock on the wall, not of this. Both are recorded for the study itself.
 """
 
 import os
-import re
-import shlex
-import subprocess
-import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tyro
 
-from aesjax.lab import store
 from experiments.bench.timing import check_record, write_record
-from experiments.study.compiled import SWITCH
+from experiments.study.compiled import keep_in
+from experiments.study.devices import start_jax
 
-STUDIES = {
-    "toy SAC": "--schedules baseline,aes --patterns steady,abrupt --seeds 1:2",
-    "toy PPO": "--carriers ppo --schedules baseline,aes --patterns all --seeds 1:5 --steps 100000",
-    "Hopper PPO": "--task hopper --carriers ppo --schedules aes --patterns abrupt --seeds 1:2 --steps 102400",
+STUDIES: dict[str, dict[str, Any]] = {
+    "toy SAC": {"schedules": "baseline,aes", "patterns": "steady,abrupt", "seeds": "1:2"},
+    "toy PPO": {"carriers": "ppo", "schedules": "baseline,aes", "patterns": "steady,abrupt", "seeds": "1:5"},
+    "Hopper PPO": {"task": "hopper", "carriers": "ppo", "schedules": "aes", "patterns": "abrupt", "seeds": "1:2"},
 }
-SAID = re.compile(r"^estimated: (\d+) s", re.MULTILINE)
 
 
 @dataclass
 class Options:
-    """Forecasts and real times of the studies of this script."""
+    """Forecasts and real times of the studies of this script, preset `quick`."""
 
     studies: tuple[str, ...] = tuple(STUDIES)
     out: Path | None = None
     """JSON file for the figures; must not exist."""
 
 
-def aesjax_run(words: str, folder: Path, *more: str) -> str:
-    """What `aesjax run` prints, in a process of its own whose compiled programs are kept beside ``folder``.
+def measured(options: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The forecast of a study, what training it in ``folder`` takes, and their ratio."""
+    from experiments.study.config import make_config
+    from experiments.study.folder import claim
+    from experiments.study.forecast import floor_seconds, forecast
+    from experiments.study.prepare import prepare
+    from experiments.study.train import train
 
-    Raises:
-      CalledProcessError: it failed.
-    """
-    command = [sys.executable, "-m", "experiments.cli", "run", *shlex.split(words), "--out", str(folder), *more]
-    kept = {SWITCH: str(folder.parent / "compiled")}
-    return subprocess.run(command, env=os.environ | kept, check=True, capture_output=True, text=True).stdout
-
-
-def measured(words: str) -> dict[str, Any]:
-    """Two forecasts, the seconds of training between them, and their ratio."""
-    with tempfile.TemporaryDirectory(prefix="aesjax-dry-run-") as place:
-        folder, said = Path(place, "study"), []
-        said.append(aesjax_run(words, folder, "--dry-run"))
-        aesjax_run(words, folder, "--no-report")
-        said.append(aesjax_run(words, Path(place, "other"), "--dry-run"))
-        real = store.read_json(folder / store.MANIFEST)["wall_seconds"]
-    forecasts = [int(number) for text in said for number in SAID.findall(text)]
+    config = make_config(**({"task": "toy", "carriers": "sac"} | options))
+    prepared = prepare(config)
+    shares = forecast(config, prepared, clock=time.process_time)
+    said = floor_seconds(config, time.process_time) + sum(share.total for share in shares)
+    wall, processor = time.perf_counter(), time.process_time()
+    train(claim(config, folder, resume=False), prepared=prepared, quiet=True)
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
     return {
-        "options": words,
-        "forecasts": forecasts,
-        "real": real,
-        "forecast_over_real": sum(forecasts) / len(forecasts) / real,
-        "said": said[0].splitlines(),
+        "options": options,
+        "forecast": said,
+        "real": processor,
+        "real_wall": wall,
+        "forecast_over_real": said / processor,
+        "shares": [share._asdict() | {"seconds": share.seconds and share.seconds._asdict()} for share in shares],
     }
 
 
@@ -70,11 +63,14 @@ def main() -> None:
     """Measure, print, and write where asked to."""
     options = tyro.cli(Options)
     check_record(options.out)
+    start_jax(None, compiled=False)
     found = {}
-    for name in options.studies:
-        found[name] = measured(STUDIES[name])
-        entry = found[name]
-        print(f"{name}: {entry['forecasts']} s forecast, {entry['real']:.0f} s, {entry['forecast_over_real']:.2f}")
+    with tempfile.TemporaryDirectory(prefix="aesjax-dry-run-") as place:
+        keep_in(Path(place, "compiled"))
+        for name in options.studies:
+            found[name] = measured(STUDIES[name], Path(place, name.replace(" ", "-")))
+            said, real, ratio = (found[name][key] for key in ("forecast", "real", "forecast_over_real"))
+            print(f"{name}: {said:.1f} s of processor time forecast, {real:.1f} s taken, ratio {ratio:.2f}", flush=True)
     write_record(options.out, "python -m experiments.bench.dry_run", {"load": os.getloadavg(), "studies": found})
 
 

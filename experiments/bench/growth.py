@@ -19,8 +19,8 @@ from aesjax.lab import store
 from experiments.bench.timing import check_record, write_record
 from experiments.study.devices import start_jax
 
-RUNS = (1, 5, 25, 100, 400)
-COPIES = (1, 4, 16, 64, 256, 1024, 4096)
+RUNS = (1, 50, 400)
+COPIES = (1, 8, 64, 512, 4096)
 ENGINES = {"toy": None, "hopper": "mujoco"}
 
 
@@ -34,7 +34,7 @@ class Options:
     tasks: tuple[str, ...] = tuple(ENGINES)
     """Whose copies are stepped, physics on the C engine."""
     rounds: int = 2
-    seconds: float = 3.0
+    seconds: float = 2.0
     """Of every number of runs, besides compiling."""
     out: Path | None = None
     """JSON file for the figures; must not exist."""

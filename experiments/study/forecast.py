@@ -14,10 +14,11 @@ from experiments.study.compiled import watched
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared
 
-__all__ = ["Forecast", "Seconds", "forecast", "seconds_of", "told"]
+__all__ = ["Forecast", "Seconds", "floor_seconds", "forecast", "told"]
 
 LEAST = 32  # vector steps of a trial chunk, at least; fewer would show what a call costs
 FEWEST = 2  # trial chunks that are timed
+Clock = Callable[[], float]  # seconds
 
 
 class Seconds(NamedTuple):
@@ -54,15 +55,23 @@ class Forecast(NamedTuple):
         return s.lowering + s.compiling + self.waves * wave
 
 
-def forecast(config: StudyConfig, prepared: Sequence[Prepared], seconds: float = 10.0) -> list[Forecast]:
+def forecast(
+    config: StudyConfig, prepared: Sequence[Prepared], seconds: float = 10.0, clock: Clock = time.perf_counter
+) -> list[Forecast]:
     """Sizes of every carrier's share, and a trial of about ``seconds`` in all besides compiling; its runs are dropped.
 
     Evaluations are timed on agents that have hardly learned: where falling ends an episode, later ones take longer.
     """
-    return [_forecast(config, share, seconds / len(prepared)) for share in prepared]
+    return [_forecast(config, share, seconds / len(prepared), clock) for share in prepared]
 
 
-def _forecast(config: StudyConfig, share: Prepared, seconds: float) -> Forecast:
+def floor_seconds(config: StudyConfig, clock: Clock = time.perf_counter) -> float:
+    """Of the return of random actions, which a study finds out first; as if it were compiled."""
+    floor_of(config)
+    return _timed(lambda: floor_of(config), clock)[0]
+
+
+def _forecast(config: StudyConfig, share: Prepared, seconds: float, clock: Clock) -> Forecast:
     part, waves = share.part, share.waves
     one = take(part.runs, [0] * waves.width)
     run = jax.tree.map(lambda leaf: leaf[0], one)
@@ -78,11 +87,11 @@ def _forecast(config: StudyConfig, share: Prepared, seconds: float) -> Forecast:
         sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(replay)),
         waves.count,
         waves.width,
-        None if apart else seconds_of(config, share, seconds),
+        None if apart else _seconds(config, share, seconds, clock),
     )
 
 
-def seconds_of(config: StudyConfig, share: Prepared, seconds: float) -> Seconds:
+def _seconds(config: StudyConfig, share: Prepared, seconds: float, clock: Clock) -> Seconds:
     """A trial of one carrier's program at the width of its waves, in short chunks where the study's are long.
 
     What JAX kept of the trial's programs the study will find, if they are the same.
@@ -96,30 +105,31 @@ def seconds_of(config: StudyConfig, share: Prepared, seconds: float) -> Seconds:
 
     def compiled(function: Any, *given: Any) -> Callable[..., Any]:
         nonlocal lowering, compiling
-        began = time.perf_counter()
+        began = clock()
         lowered = function.lower(*given)
-        lowering += time.perf_counter() - began
+        lowering += clock() - began
         with watched() as kept:
-            began = time.perf_counter()
+            began = clock()
             executable = lowered.compile()
-            took = time.perf_counter() - began
+            took = clock() - began
         compiling += 0.0 if kept and (pieces == 1 or function is not executables.chunk) else took
         return executable
 
     init = compiled(executables.init, data)
-    start, state = _timed(lambda: init(data))
+    start, state = _timed(lambda: init(data), clock)
     chunk = compiled(executables.chunk, state, data, step_array(0))
     state, _ = chunk(state, data, step_array(0))
     at = max(config.warmup_of(part.carrier) // config.envs_of(part.carrier), short.chunk(part.carrier))
     trials: list[float] = []
     while len(trials) < FEWEST or sum(trials) < seconds * 3 / 4:
         given = state  # donated
-        took, (state, _) = _timed(lambda given=given: chunk(given, data, step_array(at)))
+        took, (state, _) = _timed(lambda given=given: chunk(given, data, step_array(at)), clock)
         trials.append(took)
     evaluate = compiled(executables.evaluate, state, data, step_array(at))
     evaluations: list[float] = []
     while not evaluations or sum(evaluations) < seconds / 4:
-        evaluations.append(_timed(lambda state=state: jax.device_get(evaluate(state, data, step_array(at))))[0])
+        took, _ = _timed(lambda state=state: jax.device_get(evaluate(state, data, step_array(at))), clock)
+        evaluations.append(took)
     return Seconds(lowering, compiling, start, pieces * float(np.mean(trials)), float(np.mean(evaluations)))
 
 
@@ -132,10 +142,10 @@ def _shortened(config: StudyConfig, carrier: str) -> tuple[StudyConfig, int]:
     return dataclasses.replace(config, evaluations=config.evaluations * pieces), pieces
 
 
-def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    began = time.perf_counter()
+def _timed(work: Callable[[], Any], clock: Clock) -> tuple[float, Any]:
+    began = clock()
     result = jax.block_until_ready(work())
-    return time.perf_counter() - began, result
+    return clock() - began, result
 
 
 def told(config: StudyConfig, shares: Sequence[Forecast]) -> list[str]:
@@ -159,8 +169,7 @@ def told(config: StudyConfig, shares: Sequence[Forecast]) -> list[str]:
     where = f"{len(devices)} {devices[0].platform} device{'s' * (len(devices) > 1)}"
     if any(share.seconds is None for share in shares):
         return [*lines, f"no time is estimated: {config.task} runs in another simulator, which was not started"]
-    floor, _ = _timed(lambda: floor_of(config))
-    total = floor + sum(share.total for share in shares)
+    total = floor_seconds(config) + sum(share.total for share in shares)
     clock = f"{total / 3600:.1f} h" if total > 5400 else f"{total / 60:.1f} min"
     return [*lines, f"estimated: {total:.0f} s ({clock}) on {where}, the report apart; nothing was written"]
 
