@@ -42,7 +42,8 @@ def measured(options: dict[str, Any], folder: Path) -> dict[str, Any]:
     from experiments.study.prepare import prepare
     from experiments.study.train import train
 
-    config = make_config(**({"task": "toy", "carriers": "sac"} | options))
+    given: dict[str, Any] = {"task": "toy", "carriers": "sac", **options}
+    config = make_config(**given)
     prepared = prepare(config)
     shares = forecast(config, prepared, clock=time.process_time)
     said = floor_seconds(config, time.process_time) + sum(share.total for share in shares)

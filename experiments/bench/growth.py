@@ -28,13 +28,13 @@ ENGINES = {"toy": None, "hopper": "mujoco"}
 class Options:
     """Rates and memory against the number of runs and of copies."""
 
-    carriers: tuple[str, ...] = ("sac", "ppo")
+    carriers: tuple[str, ...] = ("ppo",)
     runs: tuple[int, ...] = RUNS
     copies: tuple[int, ...] = COPIES
     tasks: tuple[str, ...] = tuple(ENGINES)
     """Whose copies are stepped, physics on the C engine."""
     rounds: int = 2
-    seconds: float = 2.0
+    seconds: float = 1.0
     """Of every number of runs, besides compiling."""
     out: Path | None = None
     """JSON file for the figures; must not exist."""
