@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import optax
 
 from aesjax.types import Array, Signals
-from agents.flow import ConditionalFlow, dropout_masks
 from agents.optim import adam, descend, polyak, restarted
 from agents.plasticity import Probe, hidden
 from agents.recycle import recycle_tree
@@ -140,6 +139,8 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
 
     >>> carrier = make(2, 2, MeowConfig(shift_hidden=(64, 64), batch_size=128))
     """
+    from agents.flow import ConditionalFlow, dropout_masks  # with distrax, which takes seconds to import
+
     bounds = (config.log_sigma_min, config.log_sigma_max)
     net = ConditionalFlow(
         action_size, config.flow_hidden, config.shift_hidden, *bounds, config.action_clip, layer_norm=config.layer_norm

@@ -1,11 +1,11 @@
 """Proximal Policy Optimization (Schulman et al. 2017): losses and one minibatch step. The entropy weight enters once,
 as the weight of the entropy bonus in the policy loss (`entropy_bonus`)."""
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-import distrax
 import jax
 import jax.numpy as jnp
 import optax
@@ -129,8 +129,8 @@ def _entropy(log_std: Array) -> Array:
 
 
 def _log_prob(mean: Array, log_std: Array, action: Array) -> Array:
-    scale = jnp.exp(log_std).reshape((1,) * (mean.ndim - 1) + log_std.shape)
-    return cast(Array, distrax.Normal(mean, jnp.broadcast_to(scale, mean.shape)).log_prob(action)).sum(-1)
+    scale = jnp.broadcast_to(jnp.exp(log_std).reshape((1,) * (mean.ndim - 1) + log_std.shape), mean.shape)
+    return (-0.5 * jnp.square((action - mean) / scale) - (0.5 * math.log(2 * math.pi) + jnp.log(scale))).sum(-1)
 
 
 def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> OnPolicyCarrier:

@@ -79,6 +79,11 @@ def test_importing_the_method_is_light(statement):
     assert not (modules_after(statement) - baseline) & heavy
 
 
+def test_training_starts_without_what_one_carrier_alone_needs():
+    """distrax, and with it TensorFlow Probability, is a third of all imports; only MEow uses it."""
+    assert not modules_after("import experiments.study.train") & {"distrax", "tensorflow_probability"}
+
+
 def test_importing_a_package_changes_no_global_setting_of_jax():
     code = (
         "import jax; before = dict(jax.config.values);"

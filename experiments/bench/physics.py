@@ -35,7 +35,7 @@ from experiments.bench.worker import Worker
 from experiments.study.build import build_part
 from experiments.study.config import StudyConfig, make_config
 
-__all__ = ["named", "run"]
+__all__ = ["jitted", "named", "run"]
 
 FAMILIES = {"mujoco": tuple(mujoco.TASKS), "isaac": tuple(isaac.TASKS)}
 SBX = ("torch==2.13.0",), ("sbx-rl", "imageio", "packaging")
@@ -56,10 +56,14 @@ def named(tasks: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for word in tasks.split(",") for name in lookup("physics task", known, word)))
 
 
-def _jitted(name: str, engine: str, copies: int) -> Timer:
-    """Random actions in a jitted scan with auto-reset, the copies sharded over all devices."""
-    devices = jax.local_devices()
-    world = World(envs.make(name, engine=engine), 1000)
+def jitted(name: str, engine: str | None, copies: int) -> Timer:
+    """Random actions in a jitted scan with auto-reset, the copies sharded over as many devices as there are copies.
+
+    Args:
+      engine: None: the task has none.
+    """
+    devices = jax.local_devices()[:copies]
+    world = World(envs.make(name, **({} if engine is None else {"engine": engine})), 1000)
     params = jax.tree.map(jnp.asarray, world.task.params)
     each = copies // len(devices)
 
@@ -158,7 +162,7 @@ def _case(
     for engine in engines:
         small = engine == "mjx" and jax.default_backend() == "cpu"
         if beside or not small:
-            contestants[engine] = _jitted(name, engine, MJX_ENVS if small else copies)
+            contestants[engine] = jitted(name, engine, MJX_ENVS if small else copies)
         if beside and training and not small:
             for carrier in carriers:
                 contestants[f"{carrier}_on_{engine}"] = _training(name, carrier, engine)

@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.cli.errors import DONE
+from experiments.cli.errors import DONE, refusing
 
 __all__ = ["List", "execute"]
 
 
 @dataclass
 class List:
-    """Print tasks, simulators, carriers, schedules, responses, controls, proxies, studies, patterns and presets."""
+    """Print tasks, simulators, carriers, schedules, responses, controls, proxies, studies, patterns and presets, and
+    where compiled programs are kept."""
 
 
 def execute(options: List) -> int:
@@ -49,6 +50,8 @@ def execute(options: List) -> int:
         }
         | {"any other task": "quick and paper, sized by the length of its episodes"},
     )
+    with refusing():
+        _section("compiled programs", _compiled())
     return DONE
 
 
@@ -57,6 +60,17 @@ def _section(title: str, lines: dict[str, str]) -> None:
     width = max(map(len, lines))
     for name, text in lines.items():
         print(f"  {name:<{width}}  {text}".rstrip())
+
+
+def _compiled() -> dict[str, str]:
+    """Where compiled programs are kept, and how much."""
+    from experiments.study.compiled import LARGEST, SWITCH, folder_of, kept
+
+    folder = folder_of()
+    if folder is None:
+        return {"none": f"are kept ({SWITCH}=off)"}
+    there = kept(folder)
+    return {str(folder): f"{there.programs} programs, {there.size / 2**20:.1f} of at most {LARGEST >> 20} MiB"}
 
 
 def _simulators() -> dict[str, str]:

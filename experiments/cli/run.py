@@ -85,12 +85,16 @@ class Run:
     counterfactual: bool = False
     """Evaluate every policy also under drift values that are not in force: nominal, those before the last change and
     after the next, and both ends of the range (columns return_nominal, return_previous, ...)."""
+    dry_run: bool = False
+    """Train nothing and write nothing: print runs, memory and the time that a trial of about ten seconds suggests."""
     resume: bool = False
     """Continue an interrupted study in --out."""
     break_lock: bool = False
     """Take --out over from a process on another host that is known to be gone."""
     devices: int | None = None
     """Devices to use; on a CPU one per core by default."""
+    compiled: bool = True
+    """Keep compiled programs for later studies of the same shape; `aesjax list` says where."""
     checkpoint_seconds: float = 30.0
     """Seconds between checkpoints."""
     report: bool = True
@@ -104,22 +108,29 @@ def execute(options: Run) -> int:
     from aesjax.lab.ownership import LostError
     from experiments.study import train
     from experiments.study.build import check
-    from experiments.study.folder import claim
+    from experiments.study.folder import check_place, claim
+    from experiments.study.forecast import forecast, told
     from experiments.study.prepare import prepare
 
     watch = current()
     with refusing():
+        if options.dry_run and options.resume:
+            raise ValueError("--dry-run plans a study from its beginning; leave out --resume")
         if not 0.0 <= options.checkpoint_seconds <= LONGEST_WAIT:  # false for nan, too
             raise ValueError(
                 f"--checkpoint-seconds must be between 0 and {LONGEST_WAIT:g}; got {options.checkpoint_seconds:g}"
             )
         if options.sim_python is not None:  # of this machine, and so no part of the study's configuration
             os.environ[PYTHON] = str(options.sim_python.expanduser())
-        start_jax(options.devices)
+        start_jax(options.devices, options.compiled)
         config = configured(options)
         check(config)
         prepared = prepare(config)  # whatever can be refused is refused before a folder is claimed
         watch.check()
+        if options.dry_run:
+            check_place(options.out)
+            print(*told(config, forecast(config, prepared)), sep="\n")
+            return DONE
         watch.hold()
         study = claim(config, options.out, resume=options.resume, break_lock=options.break_lock)
     on = f"Continue with:\n  {again(options)}"

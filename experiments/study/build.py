@@ -273,7 +273,7 @@ def floor_of(config: StudyConfig) -> float:
     A fixed key and number of episodes, the same for every study of the task.
     """
     world = world_of(config, config.carriers[0])
-    nominal = world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0]
+    nominal = jax.jit(lambda: world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0])()
     episodes = FLOOR_STEPS // world.time_limit
     if getattr(world.task.env, "exclusive", False):  # each is a copy in a simulator
         episodes = min(episodes, SIMULATED)

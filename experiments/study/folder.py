@@ -1,5 +1,7 @@
 """The folder of a study: claimed before training, opened afterwards by everything that reads what it holds."""
 
+import errno
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +14,7 @@ from experiments.study.config import StudyConfig, config_from_json
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Claim", "StudyFolder", "claim", "open_study"]
+__all__ = ["Claim", "StudyFolder", "check_place", "claim", "open_study"]
 
 
 class Claim(NamedTuple):
@@ -91,10 +93,7 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool, break_lock: boo
         it, or it cannot be written; then nothing in it is changed.
     """
     check(config)
-    if directory.is_symlink() and not directory.exists():
-        raise ValueError(f"--out {directory} is a link to {directory.readlink()}, which does not exist")
-    if directory.exists() and not directory.is_dir():
-        raise ValueError(f"--out {directory} is a file; give a folder")
+    _check_kind(directory)
     (_check_begun if resume else _check_free)(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -113,6 +112,28 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool, break_lock: boo
         owner.release()
         raise
     return Claim(config, directory, resume, owner)
+
+
+def _check_kind(directory: Path) -> None:
+    """Refuse what is no folder."""
+    if directory.is_symlink() and not directory.exists():
+        raise ValueError(f"--out {directory} is a link to {directory.readlink()}, which does not exist")
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"--out {directory} is a file; give a folder")
+
+
+def check_place(directory: Path) -> None:
+    """Whether a study can begin in ``directory``, as far as looking shows.
+
+    Raises:
+      ValueError: it is a file or a broken link, holds something else, or cannot be made or written.
+    """
+    _check_kind(directory)
+    _check_free(directory)
+    there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        why = os.strerror(errno.EACCES if there.is_dir() else errno.ENOTDIR)
+        raise ValueError(f"--out {directory} cannot be written: {why}")
 
 
 def _check_free(directory: Path) -> None:

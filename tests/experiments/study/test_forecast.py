@@ -1,0 +1,95 @@
+"""What a dry run says: sizes that are those of the study, times that add up, and nothing left behind."""
+
+import math
+import re
+from functools import partial
+
+import pytest
+
+from experiments.cli import main
+from experiments.study.config import make_config
+from experiments.study.forecast import Forecast, Seconds, _shortened, forecast, told
+from experiments.study.prepare import prepare
+from tests.experiments.conftest import small_config
+
+FAST = ("--steps", "2000", "--patterns", "steady", "--schedules", "baseline", "--seeds", "1:2")
+
+
+@pytest.fixture(scope="module")
+def trial():
+    config = small_config(patterns="abrupt", schedules="baseline", seeds="1:3")
+    prepared = prepare(config)
+    return config, prepared, forecast(config, prepared, seconds=0.1)
+
+
+def test_sizes_are_those_of_the_study(trial):
+    config, prepared, [share] = trial
+    assert (share.carrier, share.runs, share.steps, share.chunks) == ("sac", 3, config.steps, 5)
+    assert share.updates == prepared[0].part.updates
+    assert (share.waves, share.width) == prepared[0].waves[1::-1]
+    assert share.replay == config.replay_capacity * (2 * 2 + 2 + 2) * 4
+    assert share.state > share.replay
+
+
+def test_times_are_measured_and_add_up(trial):
+    seconds = trial[2][0].seconds
+    assert min(seconds.lowering, seconds.start, seconds.chunk, seconds.evaluation) > 0
+    share = Forecast("sac", 5, 1, 1, 10, 0, 0, 3, 2, Seconds(1.0, 2.0, 0.5, 4.0, 0.25))
+    assert share.total == 1 + 2 + 3 * (0.5 + 10 * 4 + 11 * 0.25)
+    assert math.isnan(share._replace(seconds=None).total)
+
+
+@pytest.mark.parametrize(
+    ("options", "steps", "pieces"),
+    [
+        ({}, 50, 1),  # short already
+        ({"preset": "paper"}, 50, 5),
+        ({"carriers": "ppo", "task": "hopper", "preset": "mujoco-paper", "options": {"engine": "mujoco"}}, None, None),
+    ],
+)
+def test_the_trial_takes_short_chunks_of_whole_rollouts(options, steps, pieces):
+    common = {"task": "toy", "carriers": "sac", "schedules": "baseline", "patterns": "steady", "seeds": "1"}
+    config = make_config(**common | options)
+    carrier = config.carriers[0]
+    short, count = _shortened(config, carrier)
+    assert short.chunk(carrier) * count == config.chunk(carrier)
+    assert short.chunk(carrier) % config.settings[carrier]["config"].get("rollout", 1) == 0
+    if steps is not None:
+        assert (short.chunk(carrier), count) == (steps, pieces)
+
+
+def test_another_simulator_is_not_started(trial):
+    config, _, [share] = trial
+    assert "no time is estimated" in told(config, [share._replace(seconds=None)])[-1]
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("experiments.study.forecast.forecast", partial(forecast, seconds=0.1))
+    assert main(["run", "--out", str(tmp_path / "new"), "--dry-run", *FAST]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("sac: 2 runs of 2,000 environment steps and 468 updates, 4,000 steps in all; 1 wave of 2\n")
+    assert "memory: " in said
+    assert re.search(r"a wave is 100 times \S+ s of training and 101 evaluations of \S+ s", said)
+    assert re.search(r"^estimated: \d+ s \(.*\) on 2 cpu devices, the report apart; nothing was written$", said, re.M)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_dry_run_refuses_what_a_run_refuses(tmp_path, capsys):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for words, text in (
+        (("--out", "new", "--carriers", "sak"), "did you mean 'sac'?"),
+        (("--out", "new", "--steps", "1234"), "nearest is 1200"),
+        (("--out", "full"), "full is not empty"),
+        (("--out", "full/notes"), "is a file; give a folder"),
+        (("--out", "full/notes/new"), "cannot be written: Not a directory"),
+        (("--out", "dangling"), "which does not exist"),
+        (("--out", "full", "--resume"), "leave out --resume"),
+    ):
+        given = [words[0], str(tmp_path / words[1]), *FAST, *words[2:]]
+        assert main(["run", "--dry-run", *given]) == 2, words
+        said = capsys.readouterr().err
+        assert text in said
+        assert len(said.splitlines()) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"full", "dangling"}
