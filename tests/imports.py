@@ -37,7 +37,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "render",
         "adapters bridge",
     ),
-    "experiments": ("presets", "study", "analysis bench theory", "cli", "scripts", "__init__"),
+    "experiments": ("presets", "study", "analysis bench theory", "cli", "tables", "scripts", "__init__"),
 }
 
 

@@ -12,7 +12,7 @@ from aesjax.audit.measured import FEWEST, Measured
 from aesjax.report.cells import NONE, Cell, Table, number
 from aesjax.report.page import Page
 
-__all__ = ["Audit", "audit", "page", "record", "sentence", "tables"]
+__all__ = ["Audit", "audit", "interval_of", "page", "record", "sentence", "tables"]
 
 READING = (
     "Arrows lead from the second method to the first, as the claim names them; behind them the paired difference with "
@@ -197,9 +197,14 @@ def signed(m: Measured, scale: float, places: int) -> str:
     """A difference with its sign and its interval."""
     value = number(m.value * scale, places)
     text = value if value.startswith("-") or value == NONE else f"+{value}"
+    return f"{text} {interval_of(m, scale, places)}".rstrip()
+
+
+def interval_of(m: Measured, scale: float, places: int) -> str:
+    """The interval in brackets; empty if there is none."""
     if m.low is None or m.high is None:
-        return text
-    return f"{text} [{number(m.low * scale, places)}, {number(m.high * scale, places)}]"
+        return ""
+    return f"[{number(m.low * scale, places)}, {number(m.high * scale, places)}]"
 
 
 def _told(group: Group) -> str:
