@@ -8,7 +8,7 @@ from rich.console import Console
 from aesjax.audit.terminal import printed
 from aesjax.lab import store
 from aesjax.lab.merge import join_studies
-from aesjax.measure.opponents import asides_of
+from aesjax.measure.opponents import asides_of, constants_of
 from aesjax.measure.study import load_study
 from aesjax.measure.summary import summarise
 from aesjax.report.cells import Lookup, Table
@@ -25,8 +25,6 @@ def look_of(folders: Sequence[Path]) -> tuple[Lookup, list[str]]:
     Raises:
       ValueError: they cannot be read, or do not fit together.
     """
-    from aesjax.measure.opponents import constants_of
-
     config, manifest, curves = join_studies(folders)
     study = load_study(curves, config, manifest)
     frame = summarise(curves, config, manifest, replicates=REPLICATES)
@@ -51,9 +49,7 @@ def show(out: Path, name: str, title: str, tables: Sequence[Table], lacking: str
     page = Page(
         title=title,
         subtitle=f"{len(folders)} studies: {', '.join(map(str, folders))}",
-        status="Incomplete: see the notes below the tables."
-        if lacking
-        else "All cells of the paper's table are there.",
+        status="Incomplete." if lacking else "All cells of the paper's table are there.",
         problems=[f"nothing or too little of {lacking}"] if lacking else [],
         tables=tables,
         linked=False,

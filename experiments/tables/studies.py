@@ -23,7 +23,7 @@ METHODS, RECOMMENDED = "baseline,aes,aes_r", "aes_r+window"
 
 @dataclass
 class Options:
-    """Any option of `aesjax run` may be given beside these and wins, such as --seeds, --patterns, --steps, --devices."""
+    """Any option of `aesjax run` may be given beside these and wins: --seeds, --patterns, --steps, --devices, ..."""
 
     out: Path
     """Folder for the studies and the table. A study that is finished in it is not trained again, so that tables made of
@@ -44,6 +44,16 @@ class Study(NamedTuple):
     name: str  # its folder, in the folder of the table
     words: tuple[str, ...]
     warm: "Study | None" = None  # whose agents it begins with
+
+    @property
+    def task(self) -> str:
+        """The task that it trains on."""
+        return self.words[self.words.index("--task") + 1]
+
+    @property
+    def carriers(self) -> list[str]:
+        """The carriers that it trains."""
+        return self.words[self.words.index("--carriers") + 1].split(",")
 
 
 def parsed(description: str | None, argv: Sequence[str] | None = None) -> tuple[Options, list[str]]:
