@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aesjax.audit.claims import CLAIMS, QUESTIONS
-from aesjax.audit.evidence import Evidence, Group, gather
+from aesjax.audit.evidence import TASKS, Evidence, Group, gather
 from aesjax.audit.judge import BETTER, NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, UNDECIDED, WORSE, Finding, Part, judge
 from aesjax.audit.measured import FEWEST, Measured
 from aesjax.report.cells import NONE, Cell, Table, number
@@ -90,8 +90,9 @@ def record(found: Audit) -> dict[str, Any]:
         "audited": list(found.places),
         "claims": [_finding(finding) for finding in found.findings],
         "questions": [_finding(finding) for finding in found.questions],
+        "evidence": [_rests_on(group) for group in found.evidence.groups],
     }
-    return {"sentence": sentence(data), **data, "evidence": [_rests_on(group) for group in found.evidence.groups]}
+    return {"sentence": sentence(data), **data}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -129,12 +130,23 @@ def sentence(data: dict[str, Any]) -> str:
     for claim in data["claims"]:
         for part in claim["families"]:
             families.setdefault(part["scope"].partition(" ")[0], []).append(part["verdict"])
-    parts = [f"{own.count(REPRODUCED)} of {len(own)} on {family}" for family, own in families.items()]
+    parts = [
+        f"{own.count(REPRODUCED)} of {len(own)} on {family} ({_sizes(data, family)})"
+        for family, own in families.items()
+    ]
     said += f" Family by family, judged on what was run, {', '.join(parts)} reproduce." if parts else ""
     asked = [question for question in data["questions"] if "difference" in question]
     outcomes = {kind: [q["claim"] for q in asked if q["verdict"] == kind] for kind in (BETTER, WORSE, UNDECIDED)}
     told = [f"{kind}: {', '.join(map(_brief, names))}" for kind, names in outcomes.items() if names]
     return said + (f" In mean nAUC under drift, on what was run, {'; '.join(told)}." if told else "")
+
+
+def _sizes(data: dict[str, Any], family: str) -> str:
+    """How long the runs of a family are, and how many seeds there are."""
+    own = [group for group in data["evidence"] if group["task"] in TASKS[family]]
+    columns = ([group["steps"] for group in own], [len(group["seeds"]) for group in own])
+    ranges = [f"{min(c):,}" + (f" to {max(c):,}" if max(c) > min(c) else "") for c in columns]
+    return f"{ranges[0]} steps, {ranges[1]} seeds"
 
 
 def _brief(question: str) -> str:

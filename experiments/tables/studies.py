@@ -10,7 +10,8 @@ import tyro
 from aesjax.lab import store
 from experiments.cli import main
 from experiments.cli.errors import DIVERGED, DONE, Refusal
-from experiments.cli.run import Run
+from experiments.cli.run import Run, configured
+from experiments.study.devices import start_jax
 from experiments.tables.sizes import Scale, carriers_of, size_of, tasks_of
 
 __all__ = ["Options", "Study", "main_studies", "named_studies", "parsed", "train"]
@@ -19,6 +20,9 @@ __all__ = ["Options", "Study", "main_studies", "named_studies", "parsed", "train
 REPLAY = ("sac", "sql", "meow")
 #: What the main tables compare: the paper's two, and ours; the last one where there is a replay.
 METHODS, RECOMMENDED = "baseline,aes,aes_r", "aes_r+window"
+#: Of these a finished study may have more than a table needs.
+CONTAINED = ("carriers", "schedules", "patterns", "seeds")
+SIZED = ("settings", "replay_capacity", "warmup")  # they follow from the carriers
 
 
 @dataclass
@@ -141,12 +145,11 @@ def train(options: Options, studies: Sequence[Study], rest: Sequence[str] = ()) 
 def _check(folder: Path, words: Sequence[str]) -> None:
     """Refuse a finished study that is not, or does not contain, the one that was asked for."""
     asked = tyro.cli(Run, args=list(words))
-    config = store.read_json(folder / store.CONFIG)
-    told = {"task": asked.task, "preset": asked.preset} | ({"steps": asked.steps} if asked.steps else {})
-    wrong = [name for name, value in told.items() if value is not None and config.get(name) != value]
-    for name in ("carriers", "patterns", "schedules"):
-        wanted = getattr(asked, name)
-        if wanted not in (None, "all") and set(wanted.split(",")) - set(config[name]):
-            wrong.append(name)
+    start_jax(asked.devices)
+    wanted, there = configured(asked).to_json(), store.read_json(folder / store.CONFIG)
+    wrong = [name for name in CONTAINED if set(wanted[name]) - set(there[name])]
+    wrong += [n for n, value in wanted.items() if n not in (*CONTAINED, *SIZED) and there.get(n) != value]
+    if not wrong and any(there["settings"][carrier] != own for carrier, own in wanted["settings"].items()):
+        wrong.append("settings")
     if wrong:
         raise Refusal(f"{folder} holds a study with other {', '.join(wrong)}; choose another --out")
