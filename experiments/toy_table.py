@@ -1,11 +1,11 @@
-"""Four carriers, each by itself, with AES and with AES-R, under every drift of the toy task
+"""nAUC and DropRatio of the toy task: four carriers, each by itself, with AES, with AES-R and with what is recommended.
 
-Usage: python experiments/toy_table.py --out DIR [any option of `aesjax run`]
+Usage: python experiments/toy_table.py --out DIR [--preset quick|cpu|paper] [any option of `aesjax run`]
 """
 
 import sys
 
-from experiments.cli import main
+from experiments.tables.main_tables import family
 
 if __name__ == "__main__":
-    sys.exit(main(["run", "--study", "toy_table", *sys.argv[1:]]))
+    sys.exit(family("toy", __doc__))

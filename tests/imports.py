@@ -15,7 +15,7 @@ APART = ROOT / "experiments" / "bench" / "workers"
 #: Rooms of each package from the ground up. An arrow points to a lower line; rooms on one line do not know each other.
 #: A room is a folder or a module directly in the package; `__init__` is the package's own front door.
 FLOORS: dict[str, tuple[str, ...]] = {
-    "aesjax": ("registry seeding types", "schedules", "measure responses theory", "lab", "report", "__init__"),
+    "aesjax": ("registry seeding types", "schedules", "measure responses theory", "lab", "report", "audit", "__init__"),
     "agents": (
         "masks plasticity",
         "types",
@@ -37,7 +37,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "render",
         "adapters bridge",
     ),
-    "experiments": ("presets", "study", "analysis bench theory", "cli", "scripts", "__init__"),
+    "experiments": ("presets", "study", "analysis bench theory", "cli", "tables", "scripts", "__init__"),
 }
 
 

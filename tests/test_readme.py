@@ -1,5 +1,6 @@
 """What the README shows works: its code runs, its commands run, its links lead somewhere."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from aesjax.audit import output
 from experiments.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,7 +67,7 @@ def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
 def test_the_console_script_and_the_experiment_script_offer_the_same_options():
     console = Path(sys.executable).with_name("aesjax")
     texts = []
-    scripts = ("toy_sac.py", "toy_table.py", "ablation.py")
+    scripts = ("toy_sac.py",)
     for command in ([str(console), "run"], *([sys.executable, str(ROOT / "experiments" / name)] for name in scripts)):
         result = subprocess.run([*command, "--help"], capture_output=True, text=True, cwd=ROOT)
         assert result.returncode == 0, result.stderr
@@ -74,19 +76,24 @@ def test_the_console_script_and_the_experiment_script_offer_the_same_options():
         assert all(option in text for text in texts)
 
 
-def test_the_sensitivity_script_refuses_what_a_study_refuses(tmp_path, capsys):
-    from experiments.sensitivity import run_all
-
-    assert run_all(["--out", str(tmp_path), "--carriers", "sacc"]) == 2
-    assert "did you mean 'sac'" in capsys.readouterr().err
-    assert not (tmp_path / "beta").exists()
-
-
 @pytest.mark.parametrize("study", re.findall(r"`((?:toy_table|ablation|sensitivity)\w*)`", TEXT))
 def test_every_study_it_names_exists(study):
     from experiments.study.named import STUDIES
 
     assert study in STUDIES
+
+
+def test_what_reproduces_is_what_the_audit_found(monkeypatch):
+    """The sentence comes from the record that lies beside the results, and the record from the results."""
+    monkeypatch.chdir(ROOT)
+    told = re.findall(r"<!-- audit -->\n(.*?)\n<!-- /audit -->", TEXT, flags=re.DOTALL)
+    record = json.loads((ROOT / "experiments" / "results" / "audit.json").read_text())
+    assert told == [record["sentence"]]
+    found = output.record(output.audit([Path("experiments/results")]))
+    assert found["sentence"] == record["sentence"]
+    for name in ("claims", "questions"):
+        ours, theirs = ([(c["key"], c["verdict"], c["why"]) for c in data[name]] for data in (found, record))
+        assert ours == theirs
 
 
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)#]+)\)", TEXT))

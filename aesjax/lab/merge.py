@@ -2,32 +2,49 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aesjax.lab import seals, store
 from aesjax.lab.results import open_results
 from aesjax.measure.patterns import PatternFacts, describe
 
-__all__ = ["merge_studies"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["join_studies", "merge_studies"]
 
 
 def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     """Write the configuration, manifest and curves of all ``directories`` together into ``out``.
-
-    ``config.json`` then holds the steps of each task and the studies' own configurations under ``merged``. Patterns
-    stand in the order in which the studies name them first.
 
     Args:
       directories: folders of finished studies.
       out: a folder that is new or empty.
 
     Raises:
+      ValueError: as in `join_studies`, or ``out`` is not empty.
+    """
+    store.check_new(out, "--out")
+    config, manifest, rows = join_studies(directories)
+    out.mkdir(parents=True, exist_ok=True)
+    store.write_json(out / store.CONFIG, config)
+    store.write_rows(out / store.CURVES, rows)
+    seals.seal(out, manifest)
+    return out
+
+
+def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str, Any], "pl.DataFrame"]:
+    """The configurations, manifests and curves of finished studies as those of one.
+
+    The configuration then holds the steps of each task and the studies' own configurations under ``merged``. Patterns
+    stand in the order in which the studies name them first.
+
+    Raises:
       ValueError: a study cannot be read, two of them hold the same run, their tasks differ in horizon, their runs in
-        the number of segments or their patterns of one name in what they are, or ``out`` is not empty.
+        the number of segments or their patterns of one name in what they are.
     """
     import polars as pl
 
-    store.check_new(out, "--out")
     studies = [open_results(folder) for folder in directories]
     configs, manifests = [study.config for study in studies], [study.manifest for study in studies]
     frames = [study.rows(store.CURVES) for study in studies]
@@ -58,12 +75,8 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     together |= {"patterns": patterns} if patterns else {}
     together["runs"] = [run for manifest in manifests for run in manifest.get("runs", [])]
     together["wall_seconds"] = sum(manifest.get("wall_seconds", 0.0) for manifest in manifests)
-    out.mkdir(parents=True, exist_ok=True)
     names = {"task": ",".join(steps), "steps": steps, "segments": configs[0]["segments"], "merged": configs}
-    store.write_json(out / store.CONFIG, alike | names)
-    store.write_rows(out / store.CURVES, rows)
-    seals.seal(out, kept | together)
-    return out
+    return alike | names, kept | together, rows
 
 
 def _joined(first: Any, second: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The command line: `aesjax run | report | replay | calibrate | verify | seal | video | export | list | bench`.
+"""The command line: `aesjax run | report | replay | calibrate | audit | verify | seal | video | export | list | bench`.
 
 Signals are watched before anything that takes time is imported.
 """

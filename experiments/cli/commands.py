@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from experiments.cli import bench, calibrate, export, listing, replay, report, run, seal, verify, video
+from experiments.cli import audit, bench, calibrate, export, listing, replay, report, run, seal, verify, video
 from experiments.cli.errors import guarded
 
 __all__ = ["command"]
@@ -18,6 +18,7 @@ Command = (
     | Annotated[report.Report, tyro.conf.subcommand("report")]
     | Annotated[replay.Replay, tyro.conf.subcommand("replay")]
     | Annotated[calibrate.Calibrate, tyro.conf.subcommand("calibrate")]
+    | Annotated[audit.Audit, tyro.conf.subcommand("audit")]
     | Annotated[verify.Verify, tyro.conf.subcommand("verify")]
     | Annotated[seal.Seal, tyro.conf.subcommand("seal")]
     | Annotated[video.Video, tyro.conf.subcommand("video")]
@@ -30,6 +31,7 @@ EXECUTE = {
     report.Report: report.execute,
     replay.Replay: replay.execute,
     calibrate.Calibrate: calibrate.execute,
+    audit.Audit: audit.execute,
     verify.Verify: verify.execute,
     seal.Seal: seal.execute,
     video.Video: video.execute,

@@ -145,6 +145,7 @@ def execute(options: Run) -> int:
                 checkpoint_seconds=options.checkpoint_seconds,
                 keep_replay=options.keep_replay,
                 signals=watch,
+                command=shlex.join(typed(dataclasses.replace(options, out=Path("DIR")))),
             )
         except train.Refused as error:
             raise Refusal(str(error)) from None
@@ -202,12 +203,17 @@ def task_options(options: Run) -> dict[str, object]:
 
 def again(options: Run) -> str:
     """The command that continues this one."""
+    return shlex.join([*typed(options), "--resume"])
+
+
+def typed(options: Run) -> list[str]:
+    """The command that began this one, without what is left at its default."""
     words = ["aesjax", "run"]
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         option = "--" + field.name.replace("_", "-")
-        typed = field.default is dataclasses.MISSING or value != field.default
-        if not typed or field.name in ("resume", "break_lock"):
+        given = field.default is dataclasses.MISSING or value != field.default
+        if not given or field.name in ("resume", "break_lock"):
             continue
         if isinstance(value, bool):
             words.append(option if value else option.replace("--", "--no-", 1))
@@ -215,4 +221,4 @@ def again(options: Run) -> str:
             words += [word for item in value for word in (option, item)]
         else:
             words += [option, str(value)]
-    return shlex.join([*words, "--resume"])
+    return words

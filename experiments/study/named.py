@@ -44,6 +44,11 @@ def _levers(off_policy: bool) -> str:
     return f"baseline,fixed,{signals},{data},{both},fixed+rate,{clocks}," + _constants("0.02", "0.1", "0.2", "0.5")
 
 
+def _proxies() -> str:
+    names = ("td_quantile", "td_mean", "value_loss", "critic_drift")
+    return ",".join(f"{rule}:proxy={name}" for name in names for rule in ("aes", "aes_r"))
+
+
 _NO_CLIP = "lambda_min=0:lambda_max=inf"
 
 # The baseline stands first in each: its steady runs are what returns are normalised by.
@@ -81,6 +86,8 @@ STUDIES: Registry[NamedStudy] = Registry(
         seeds="1:10",
         preset="paper",
     ),
+    # Two schedules for each: one reads the update batch, the other the newest transitions; every run records both.
+    proxies=NamedStudy(EVERY, "baseline," + _proxies(), "every drift proxy recorded", "steady,abrupt"),
     sensitivity_q=NamedStudy(
         EVERY, "baseline," + _axis("q", "0.5", "0.7", "0.8", "0.9", "0.95"), "the paper's table over the quantile"
     ),

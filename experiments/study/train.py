@@ -58,6 +58,7 @@ def train(
     quiet: bool = False,
     keep_replay: bool = False,
     signals: Signals | None = None,
+    command: str = "",
 ) -> Outcome:
     """Train everything that is not trained yet, write curves, streams and manifest, and let go of the folder.
 
@@ -65,6 +66,7 @@ def train(
       prepared: as `prepare` gives it, where that was done before the folder was claimed.
       keep_replay: keep what the replays held at the end beside the agents.
       signals: see `aesjax.lab.driver.run_sweep`.
+      command: what makes these results again, for the manifest.
 
     Raises:
       Refused: no checkpoint can be trusted.
@@ -75,7 +77,7 @@ def train(
     """
     with study.owner, _bridged(study.config.build_task()) as simulator:
         prepared = prepare(study.config) if prepared is None else prepared
-        return _train(study, prepared, checkpoint_seconds, quiet, keep_replay, simulator, signals)
+        return _train(study, prepared, checkpoint_seconds, quiet, keep_replay, simulator, signals, command)
 
 
 @contextmanager
@@ -109,6 +111,7 @@ def _train(
     keep_replay: bool,
     simulator: Any,
     signals: Signals | None,
+    command: str,
 ) -> Outcome:
     import polars as pl
 
@@ -196,6 +199,7 @@ def _train(
             "patterns": {name: _facts(name) for name in config.patterns},
             "runs": statuses,
         }
+        | ({"command": command} if command else {})
         | ({} if simulator is None else {"simulator": simulator.about})
         | ({"warm_start": {**config.warm_start, "agents": begun}} if begun else {}),
     )

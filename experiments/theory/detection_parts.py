@@ -1,6 +1,6 @@
 """The parts of the study of detection: equal false alarms, what is no change, and recorded proxies."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from experiments.theory.detection_methods import LEARN, METHODS, cusum, ratios
 from experiments.theory.detection_streams import FAMILIES, NO_CHANGE
 from experiments.theory.findings import Finding, TheoryStudy, claim, every, paired, show
 
-__all__ = ["RISES", "no_change", "on_records", "plain", "synthetic"]
+__all__ = ["RISES", "SHIPPED", "delays", "no_change", "on_records", "plain", "synthetic"]
 
 RISES = (1.1, 1.25, 1.5, 2.0)
 ROUNDS, CHANGE, LOOK = 4000, 2000, 1000
@@ -22,6 +22,11 @@ def _first(begun: np.ndarray, at: int, look: int) -> np.ndarray:
     """(N,): rounds from ``at`` to the first alarm, infinite where none begins within ``look``."""
     seen = begun[:, at : at + look]
     return np.where(seen.any(1), seen.argmax(1) + 1.0, np.inf)
+
+
+def delays(begun: np.ndarray, changes: Sequence[int], look: int) -> np.ndarray:
+    """(N, K): rounds from every change to the first alarm, infinite where none begins within ``look``."""
+    return np.stack([_first(begun, at, look) for at in changes], axis=1)
 
 
 def synthetic(study: TheoryStudy) -> tuple[dict[str, Any], list[Finding]]:
@@ -151,7 +156,6 @@ def on_records(
             enough = np.flatnonzero(quiet <= budget)
             best = int(enough[0]) if len(enough) else len(settings) - 1
             begun = alarms(abrupt, settings[[best]])[0]
-            delays = np.stack([_first(begun, at, length // 10) for at in changes], axis=1)
             counted = np.zeros(length, bool)
             for at in changes:
                 counted[at : at + length // 10] = True
@@ -159,7 +163,7 @@ def on_records(
                 "setting": float(settings[best]),
                 "quiet": float(quiet[best] / budget),
                 "elsewhere": float(begun[:, ~counted].sum() / (len(begun) * (~counted).sum()) * 1e5),
-                "delays": delays,
+                "delays": delays(begun, changes, length // 10),
             }
         data[name] = {"updates": int(steady.size), "rows": rows}
         print(f"  {name}: {{" + ", ".join(f"{n}: {_brief(r['delays'])}" for n, r in rows.items()) + "}", flush=True)

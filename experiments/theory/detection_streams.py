@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-__all__ = ["FAMILIES", "NO_CHANGE", "recorded"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["FAMILIES", "NO_CHANGE", "recorded", "sorted_streams"]
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
@@ -90,6 +94,13 @@ def recorded(path: Path) -> dict[str, dict[str, np.ndarray]]:
         raise ValueError(
             f"holds no run of the pattern '{min(missing)}'; patterns: {', '.join(sorted(set(rows['pattern'])))}"
         )
+    return sorted_streams(rows)
+
+
+def sorted_streams(rows: "pl.DataFrame") -> dict[str, dict[str, np.ndarray]]:
+    """The same from the rows of a study's streams, which must have runs of both patterns."""
+    import polars as pl
+
     found: dict[str, dict[str, np.ndarray]] = {}
     for carrier in rows["carrier"].unique(maintain_order=True):
         for proxy in (name for name in rows.columns if "/" in name):

@@ -1,0 +1,40 @@
+"""Copy a finished study beside the code, for `aesjax audit`: configuration, curves and manifest, sealed anew.
+
+Usage: python experiments/keep_result.py DIR experiments/results/NAME [--streams]
+Agents, checkpoints, policies and reports stay behind; the proxies of every update come with --streams.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import tyro
+
+from aesjax.lab import seals, store
+from aesjax.lab.results import open_results
+from experiments.cli.errors import DONE, guarded, refusing
+
+
+def keep(directory: tyro.conf.Positional[Path], out: tyro.conf.Positional[Path], streams: bool = False) -> int:
+    """Copy what an audit reads; returns the exit code.
+
+    Args:
+      directory: folder of a finished study.
+      out: where it goes; must be new or empty.
+      streams: also the proxies of every update.
+    """
+    with refusing():
+        store.check_new(out, "OUT")
+        results = open_results(directory)
+        names = (store.CONFIG, store.CURVES, *((store.STREAMS,) if streams else ()))
+        contents = {name: results.check(name) for name in names}
+        out.mkdir(parents=True, exist_ok=True)
+        for name, data in contents.items():
+            store.write_bytes(out / name, data)
+        seals.seal(out, results.manifest)
+    print(f"kept: {out}; made again by: {results.manifest.get('command', 'a command that it does not tell')}")
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(partial(tyro.cli, keep, description=__doc__)))
