@@ -1,0 +1,111 @@
+"""Sphinx: the pages of this folder, notebooks, benchmark records and the reference, as one site (`make docs`)."""
+
+import inspect
+import re
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version as installed
+from pathlib import Path
+
+project = "aesjax"
+author = "aesjax contributors"
+copyright = "aesjax contributors"
+version = release = installed("aesjax")
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4  # GitHub's, to which links inside pages lead
+nb_execution_mode = "off"  # their outputs are committed, and tests run them
+suppress_warnings = ["ref.python"]  # several modules have an error of the same name
+
+autodoc_mock_imports = ["stable_baselines3"]
+default_role = "code"  # `name` in docstrings is a name, as in Markdown
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_class_signature = "mixed"
+autodoc_default_options = {"members": True, "undoc-members": True}
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+
+html_theme = "furo"
+html_title = f"aesjax {release}"
+html_show_copyright = False
+
+FIELD = re.compile(r"^\s+(\w+): .*?  # (.*)$", flags=re.MULTILINE)
+
+
+@cache
+def comments(cls):
+    """Field name -> the comment behind it, of a NamedTuple or dataclass; its authors document fields there."""
+    try:
+        return dict(FIELD.findall(inspect.getsource(cls)))
+    except (OSError, TypeError):
+        return {}
+
+
+def document_fields(app, what, name, obj, options, lines):
+    """What stands behind a field becomes its text, in place of NamedTuple's "Alias for field number 0"."""
+    if what not in ("attribute", "property"):
+        return
+    owner, _, field = name.rpartition(".")
+    place, _, cls = owner.rpartition(".")
+    try:
+        found = getattr(import_module(place), cls)
+    except (ImportError, AttributeError):
+        return
+    text = comments(found).get(field)
+    if text or (lines and lines[0].startswith("Alias for field")):
+        lines[:] = [text or ""]
+
+
+def as_written(app, what, name, obj, options, lines):
+    """Docstrings here are plain text with names in backticks: no stars, bars or trailing underscores are markup."""
+    example = False
+    for at, line in enumerate(lines):
+        example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))
+        if example:
+            continue
+        if line.startswith(":"):  # a field that napoleon made
+            head, mark, rest = line.partition(": ")
+            lines[at] = head + mark + escaped(rest)
+        else:
+            lines[at] = escaped(line)
+
+
+def escaped(line):
+    """One line with reStructuredText's marks escaped outside of literals and of what napoleon wrote."""
+    text = re.sub(r"(?<=\w)`(?=\w)", r"`\\ ", line)  # `Name`s: markup ends only before a space or a mark
+    parts = re.split(r"(``.*?``|`[^`]*`|\*\*\w+\*\*|:\w+:`[^`]*`)", text)
+    return "".join(part if at % 2 else re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for at, part in enumerate(parts))
+
+
+def inside(app, docname, source):
+    """Links out of this folder, as a host of the repository shows them, lead to the same files of the site."""
+    text = source[0]
+    if docname.startswith("benchmarks/"):
+        text = text.replace("](../docs/", "](/").replace("](parity/", "](/benchmarks/parity/")
+        if not text.startswith("# "):  # tables that scripts write
+            text = f"# {docname.rpartition('/')[2]}\n\n{text}"
+    else:
+        text = text.replace("](../benchmarks/", "](/benchmarks/")
+        text = text.replace("](../experiments/notebooks/", "](/notebooks/")
+    if docname == "index":  # entries with a star: pages that may not be there
+        for name in re.findall(r"^(\w+)\*$", text, flags=re.MULTILINE):
+            if not list(Path(app.srcdir).glob(f"{name}*.md")):
+                text = text.replace(f"\n{name}*\n", "\n")
+    source[0] = text
+
+
+def included(app, relative_path, parent, content):
+    """The same for pages of the root folder that a page of this one includes."""
+    content[0] = content[0].replace("](docs/", "](/").replace("](.github/", "](../.github/")
+
+
+def setup(app):
+    """Connect what is above."""
+    app.connect("autodoc-process-docstring", document_fields)
+    app.connect("autodoc-process-docstring", as_written, priority=900)
+    app.connect("source-read", inside)
+    app.connect("include-read", included)
