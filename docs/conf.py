@@ -7,6 +7,8 @@ from importlib import import_module
 from importlib.metadata import version as installed
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[1]
+
 project = "aesjax"
 author = "aesjax contributors"
 copyright = "aesjax contributors"
@@ -81,16 +83,35 @@ def escaped(line):
     return "".join(part if at % 2 else re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for at, part in enumerate(parts))
 
 
+def place_of(target):
+    """The page of the site that shows a file of the repository, or None."""
+    name = str(target.relative_to(ROOT))
+    for folder, page in (("docs/", "/"), ("benchmarks/", "/benchmarks/"), ("experiments/notebooks/", "/notebooks/")):
+        if name.startswith(folder) and target.suffix in (".md", ".ipynb"):
+            return page + name.removeprefix(folder).removesuffix(target.suffix)
+    return {"CHANGELOG.md": "/changelog", "CONTRIBUTING.md": "/contributing", "README.md": "/index"}.get(name)
+
+
+def led(text, folder):
+    """Links to files lead to the page of the site that shows them; those to folders to nothing."""
+
+    def lead(found):
+        shown, target = found[1], (folder / found[2]).resolve()
+        if not target.is_relative_to(ROOT) or not target.exists():
+            return found[0]
+        if page := place_of(target):
+            return f"{{doc}}`{shown.replace('`', '')} <{page}>`"
+        return shown if target.is_dir() else found[0]
+
+    return re.sub(r"(?<!!)\[([^\]]*)\]\(((?!https?:)[^)#]+)\)", lead, text)
+
+
 def inside(app, docname, source):
-    """Links out of this folder, as a host of the repository shows them, lead to the same files of the site."""
-    text = source[0]
-    if docname.startswith("benchmarks/"):
-        text = text.replace("](../docs/", "](/").replace("](parity/", "](/benchmarks/parity/")
-        if not text.startswith("# "):  # tables that scripts write
-            text = f"# {docname.rpartition('/')[2]}\n\n{text}"
-    else:
-        text = text.replace("](../benchmarks/", "](/benchmarks/")
-        text = text.replace("](../experiments/notebooks/", "](/notebooks/")
+    """Pages as they stand in the repository, with their links led."""
+    page = Path(app.env.doc2path(docname))
+    text = source[0] if page.suffix != ".md" else led(source[0], page.resolve().parent)
+    if docname.startswith("benchmarks/") and not text.startswith("# "):  # tables that scripts write
+        text = f"# {docname.rpartition('/')[2]}\n\n{text}"
     if docname == "index":  # entries with a star: pages that may not be there
         for name in re.findall(r"^(\w+)\*$", text, flags=re.MULTILINE):
             if not list(Path(app.srcdir).glob(f"{name}*.md")):
@@ -100,7 +121,7 @@ def inside(app, docname, source):
 
 def included(app, relative_path, parent, content):
     """The same for pages of the root folder that a page of this one includes."""
-    content[0] = content[0].replace("](docs/", "](/").replace("](.github/", "](../.github/")
+    content[0] = led(content[0], ROOT)
 
 
 def setup(app):
