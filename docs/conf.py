@@ -25,6 +25,7 @@ default_role = "code"  # `name` in docstrings is a name, as in Markdown
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
+autodoc_preserve_defaults = True
 autodoc_default_options = {"members": True, "undoc-members": True}
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
@@ -35,6 +36,7 @@ html_theme = "furo"
 html_title = f"aesjax {release}"
 html_show_copyright = False
 
+WRITTEN: dict[str, list[str]] = {}  # name of a datum or field -> its text
 FIELD = re.compile(r"^\s+(\w+): .*?  # (.*)$", flags=re.MULTILINE)
 
 
@@ -47,8 +49,16 @@ def comments(cls):
         return {}
 
 
+def keep(app, what, name, obj, options, lines):
+    """Remember texts of data and fields before napoleon takes what stands before a colon for a type."""
+    if what in ("attribute", "data"):
+        WRITTEN[name] = list(lines)
+
+
 def document_fields(app, what, name, obj, options, lines):
     """What stands behind a field becomes its text, in place of NamedTuple's "Alias for field number 0"."""
+    if name in WRITTEN:
+        lines[:] = WRITTEN[name]
     if what not in ("attribute", "property"):
         return
     owner, _, field = name.rpartition(".")
@@ -79,7 +89,7 @@ def as_written(app, what, name, obj, options, lines):
 def escaped(line):
     """One line with reStructuredText's marks escaped outside of literals and of what napoleon wrote."""
     text = re.sub(r"(?<=\w)`(?=\w)", r"`\\ ", line)  # `Name`s: markup ends only before a space or a mark
-    parts = re.split(r"(``.*?``|`[^`]*`|\*\*\w+\*\*|:\w+:`[^`]*`)", text)
+    parts = re.split(r"(``.*?``|`[^`]*`|\*\*\w+\*\*|(?<!\S)\*\w+\*(?!\w)|:\w+:`[^`]*`)", text)
     return "".join(part if at % 2 else re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for at, part in enumerate(parts))
 
 
@@ -126,7 +136,8 @@ def included(app, relative_path, parent, content):
 
 def setup(app):
     """Connect what is above."""
-    app.connect("autodoc-process-docstring", document_fields)
+    app.connect("autodoc-process-docstring", keep, priority=100)
+    app.connect("autodoc-process-docstring", document_fields, priority=800)
     app.connect("autodoc-process-docstring", as_written, priority=900)
     app.connect("source-read", inside)
     app.connect("include-read", included)
