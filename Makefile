@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
+DOCS := $(VENV)/.docs
 # Whole files to two workers, in the order of tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test test-all setup lint lock clean
+.PHONY: run test test-all setup lint docs lock clean
 
 run: setup
 	@$(BIN)/aesjax run --preset quick --out $(OUT)
@@ -17,7 +18,7 @@ run: setup
 test: setup
 	@$(PYTEST)
 
-test-all: setup $(TORCH)
+test-all: setup $(TORCH) $(DOCS)
 	@$(PYTEST) -m "slow or not slow"
 
 setup: $(STAMP)
@@ -34,6 +35,15 @@ $(STAMP): requirements.lock pyproject.toml
 $(TORCH): $(STAMP) requirements-torch.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements-torch.lock
 	@touch $@
+
+# What the site is built with and notebooks run in.
+$(DOCS): $(STAMP) requirements-docs.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements-docs.lock
+	@touch $@
+
+docs: setup $(DOCS)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo build/docs/index.html
 
 lint: setup
 	$(BIN)/ruff check .

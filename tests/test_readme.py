@@ -1,4 +1,4 @@
-"""What the README shows works: its code runs, its commands run, its links lead somewhere."""
+"""What the README and the pages it leads to show works: code runs, commands run, names exist."""
 
 import json
 import re
@@ -7,25 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from aesjax.audit import output
 from experiments.cli import main
+from tests.pages import ROOT, blocks, commands
 
-ROOT = Path(__file__).resolve().parents[1]
-TEXT = (ROOT / "README.md").read_text()
-
-
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", TEXT, flags=re.DOTALL)
-
-
-COMMANDS = [line for block in blocks("bash") for line in block.strip().splitlines()]
+README = ROOT / "README.md"
+FIRST = ROOT / "docs" / "first_study.md"
+OWN = ROOT / "docs" / "own_schedule.md"
+TEXT = README.read_text()
 
 
 def test_the_plug_in_example_raises_the_weight_when_the_best_arm_moves(capsys):
     scope = {}
-    exec(compile(blocks("python")[0], "README.md", "exec"), scope)
+    exec(compile(blocks(README, "python")[0], "README.md", "exec"), scope)
     weights = scope["weights"]
     assert weights.shape == (1000,)
     assert weights[499] < weights[100]  # calm: the mean residual falls
@@ -34,9 +31,25 @@ def test_the_plug_in_example_raises_the_weight_when_the_best_arm_moves(capsys):
 
 
 def test_the_theory_example_repairs_the_start(capsys):
-    exec(compile(blocks("python")[1], "README.md", "exec"), {})
+    exec(compile(blocks(ROOT / "docs" / "theory.md", "python")[0], "theory.md", "exec"), {})
     paper, prior, maximal = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines())
     assert maximal < prior < paper
+
+
+def test_the_summary_is_one_marked_paragraph():
+    inside = re.findall(r"<!-- summary: begin -->\n(.*?)\n<!-- summary: end -->", TEXT, flags=re.DOTALL)
+    assert len(inside) == 1
+    assert "\n\n" not in inside[0]
+
+
+def test_it_can_be_read_in_five_minutes():
+    assert len(TEXT.split()) < 1000
+    assert len(TEXT.splitlines()) < 120
+
+
+def test_its_commands_are_those_of_the_first_study():
+    shown = commands(README)
+    assert [line for line in commands(FIRST) if line in shown] == shown
 
 
 @pytest.mark.slow
@@ -44,8 +57,8 @@ def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
     """At a smaller size: the last word of an option wins."""
     monkeypatch.chdir(tmp_path)
     shown = ("list", "run", "report", "verify", "replay", "video", "calibrate")
-    assert [shlex.split(line)[:2] for line in COMMANDS] == [["aesjax", word] for word in shown]
-    for line in COMMANDS:
+    assert [shlex.split(line)[:2] for line in commands(FIRST)] == [["aesjax", word] for word in shown]
+    for line in commands(FIRST):
         words = shlex.split(line)[1:]
         smaller = ["--steps", "2000", "--seeds", "1:2", "--patterns", "steady,abrupt"] if words[0] == "run" else []
         if words[0] == "report":
@@ -64,6 +77,25 @@ def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
     assert cells["SAC", "trained"] != cells["SAC", "aes"]
 
 
+@pytest.mark.slow
+def test_a_schedule_of_ones_own_goes_from_the_page_to_a_comparison_with_its_controls(tmp_path, monkeypatch, capsys):
+    """The page's module and its commands, small, after the study that `make run` would have trained."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    small = ["--steps", "2000", "--seeds", "1:2", "--patterns", "steady,abrupt"]
+    assert main(["run", "--preset", "quick", "--out", "runs/first", *small]) == 0
+    (module,) = blocks(OWN, "python")
+    assert module.startswith("# mine.py\n")
+    (tmp_path / "mine.py").write_text(module)
+    for line in commands(OWN):
+        words = shlex.split(line)[1:]
+        assert main([*words, *(small if words[0] == "run" else [])]) == 0, line
+    methods = set(pl.read_parquet("runs/both/report/metrics.parquet")["method"])
+    assert {"SAC", "SAC+fixed", "SAC+BURST"} <= methods
+    assert len([name for name in methods if "permuted" in name or "constant_at_mean" in name]) == 2
+    assert "mine:burst:gain=3" in capsys.readouterr().out
+
+
 def test_the_console_script_and_the_experiment_script_offer_the_same_options():
     console = Path(sys.executable).with_name("aesjax")
     texts = []
@@ -76,8 +108,10 @@ def test_the_console_script_and_the_experiment_script_offer_the_same_options():
         assert all(option in text for text in texts)
 
 
-@pytest.mark.parametrize("study", re.findall(r"`((?:toy_table|ablation|sensitivity)\w*)`", TEXT))
-def test_every_study_it_names_exists(study):
+@pytest.mark.parametrize(
+    "study", re.findall(r"`((?:toy_table|ablation|sensitivity)\w*)`", (ROOT / "docs" / "carriers.md").read_text())
+)
+def test_every_study_that_the_pages_name_exists(study):
     from experiments.study.named import STUDIES
 
     assert study in STUDIES
@@ -96,27 +130,9 @@ def test_what_reproduces_is_what_the_audit_found(monkeypatch):
         assert ours == theirs
 
 
-@pytest.mark.parametrize("link", re.findall(r"\]\(([^)#]+)\)", TEXT))
-def test_links_lead_somewhere(link):
-    assert link.startswith("https://") or (ROOT / link).exists()
-
-
 def test_every_make_target_it_names_exists():
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)`", TEXT, flags=re.MULTILINE)
     assert len(targets) >= 4
     for target in map("".join, targets):
         assert f"\n{target}:" in makefile
-
-
-@pytest.mark.slow
-def test_the_notebook_runs(monkeypatch, tmp_path):
-    import json
-
-    monkeypatch.chdir(tmp_path)
-    notebook = json.loads((ROOT / "experiments" / "notebooks" / "explore.ipynb").read_text())
-    scope = {"__name__": "__main__"}
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            exec(compile("".join(cell["source"]), "explore.ipynb", "exec"), scope)
-    assert scope["curves"].height > 0

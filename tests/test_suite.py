@@ -31,7 +31,7 @@ def test_a_call_without_arguments_is_make_test_and_make_test_all_leaves_nothing_
 
 def test_everything_includes_what_is_shared_with_pytorch():
     """At one version, wherever it is named."""
-    assert "test-all: setup $(TORCH)\n" in (ROOT / "Makefile").read_text()
+    assert "test-all: setup $(TORCH) $(DOCS)\n" in (ROOT / "Makefile").read_text()
     (pinned,) = re.findall("^torch==.*$", (ROOT / "requirements-torch.lock").read_text(), flags=re.MULTILINE)
     for file in ("pyproject.toml", "envs/bridge/errors.py", "docs/bridge.md"):
         assert pinned in (ROOT / file).read_text()

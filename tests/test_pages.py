@@ -1,0 +1,144 @@
+"""Pages: links and anchors lead somewhere, code compiles and imports what exists, commands have the options shown."""
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from importlib.util import find_spec
+from urllib.parse import unquote
+
+import pytest
+
+import aesjax
+from experiments.cli import main
+from tests.pages import FENCE, PAGES, ROOT, anchors, blocks, links
+
+OURS = ("aesjax", "agents", "envs", "experiments")
+
+
+def named(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page):
+    for link in links(page):
+        place, _, anchor = link.partition("#")
+        if place.startswith("https://"):
+            continue
+        target = (page.parent / unquote(place)).resolve() if place else page
+        assert target.exists(), link
+        assert ROOT in target.parents or target == ROOT, link
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), link
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what Brax imports
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=named)
+def test_python_blocks_compile_and_import_what_exists(page):
+    for at, block in enumerate(blocks(page, "python")):
+        tree = compile(block, f"{page.name}, block {at}", "exec", ast.PyCF_ONLY_AST)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
+                if node.module == "envs.adapters.sb3" and find_spec("stable_baselines3") is None:
+                    continue
+                module = import_module(node.module)
+                for name in node.names:
+                    assert hasattr(module, name.name) or find_spec(f"{node.module}.{name.name}"), name.name
+
+
+def shown():
+    """(page, words) of every `aesjax` and `python` line in any block of any page."""
+    for page in PAGES:
+        for kind, body in FENCE.findall(page.read_text()):
+            if kind.strip() in ("", "bash"):
+                for line in body.splitlines():
+                    if line.startswith(("aesjax ", "python ")):
+                        yield named(page), shlex.split(line, comments=True)
+
+
+@pytest.fixture(scope="module")
+def options():
+    """Of every command of `aesjax`, from its own help."""
+    known = {}
+
+    def of(command):
+        if command not in known:
+            words = [sys.executable, "-m", "experiments.cli", command, "--help"]
+            told = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=120)
+            assert told.returncode == 0, command
+            known[command] = set(re.findall(r"--[a-z][a-z-]*", told.stdout))
+        return known[command]
+
+    return of
+
+
+def test_commands_have_the_options_shown_and_scripts_exist(options):
+    lines = list(shown())
+    assert len(lines) > 25
+    for page, words in lines:
+        if words[0] == "aesjax":
+            given = {word.partition("=")[0] for word in words[2:] if word.startswith("--")}
+            assert given <= options(words[1]), (page, words)
+        elif words[1].endswith(".py"):
+            assert (ROOT / words[1]).is_file(), (page, words)
+        elif words[1] == "-m":
+            assert find_spec(words[2]), (page, words)
+
+
+def test_a_broken_link_and_a_broken_anchor_would_be_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Some *title*: `x_1`\n\n[a](b.md) `[c](d.md)`\n\n```\n[e](f.md)\n```\n")
+    assert links(page) == ["b.md"]
+    assert anchors(page) == {"some-title-x_1"}
+
+
+def test_the_version_is_the_same_wherever_it_stands():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert project["version"] == aesjax.__version__
+    assert f"\nversion: {aesjax.__version__}\n" in citation
+    assert f"\n## {aesjax.__version__} (" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nlicense: {project['license']}\n" in citation
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+def test_documentation_is_built_with_what_the_project_declares():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["docs"]
+    pinned = (ROOT / "requirements-docs.lock").read_text().lower().splitlines()
+    for extra in extras:
+        name = re.match(r"[\w-]+", extra)[0]
+        assert any(re.fullmatch(rf"{name.replace('-', '[-_]')}==[\w.]+", line) for line in pinned), name
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_knows_every_public_name(tmp_path):
+    pytest.importorskip("myst_nb", reason="`make docs` and `make test-all` install what the site is built with")
+    build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path)]
+    done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT, timeout=1500)
+    assert done.returncode == 0, done.stderr[-4000:]
+    from sphinx.util.inventory import InventoryFile
+
+    with (tmp_path / "objects.inv").open("rb") as file:
+        inventory = InventoryFile.load(file, "", lambda base, place: place)
+    known = {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
+    for place in ("aesjax", "aesjax.schedules", "aesjax.responses", "aesjax.measure", "agents"):
+        for name in import_module(place).__all__:
+            thing = getattr(import_module(place), name)
+            if getattr(thing, "__module__", "").split(".")[0] in OURS and hasattr(thing, "__qualname__"):
+                assert f"{thing.__module__}.{thing.__qualname__}" in known, f"{place}.{name}"
+    signals = (tmp_path / "api" / "schedules.html").read_text()
+    assert "temporal-difference errors of the update batch" in signals  # the comment behind a field
+    assert "Alias for field" not in signals
+
+
+def test_every_command_is_shown_somewhere(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = set(re.search(r"\{([a-z,\s]+)\}", capsys.readouterr().out)[1].replace("\n", "").split(","))
+    assert {"run", "report", "list"} <= told
+    text = "\n".join(page.read_text() for page in PAGES)
+    assert {name for name in told if f"aesjax {name}" not in text} == set()
