@@ -184,7 +184,7 @@ def run_sweep(
             if state is None:
                 at_chunk, state = -1, executables.init(data)
                 if begin is not None:
-                    state = executables.place(begin(mine, state))
+                    state = executables.place(begin(mine, hosts.own(state)))
             else:
                 state = executables.place(state)
             written = time.monotonic()

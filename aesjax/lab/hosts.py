@@ -1,9 +1,9 @@
 """One program over several hosts: the run axis is divided among the devices of all of them.
 
-Runs know nothing of each other, so every process compiles the program for its own devices and trains its share of a
-wave, neighbours in the order of runs. What crosses the network is read on the host: metrics after every chunk, states
-where a checkpoint is written. It goes from memory to memory, by the collectives of JAX's CPU backend (gloo), whatever
-the program itself runs on. All processes must call these functions in the same order.
+Runs know nothing of each other, so the program itself has nothing to send: every process trains its share of a wave,
+neighbours in the order of runs. What crosses the network is read on the host: metrics after every chunk, states where a
+checkpoint is written. It goes from memory to memory, by the collectives of JAX's CPU backend (gloo), whatever the
+program runs on. All processes must call these functions in the same order.
 
 In a program of one process everything here is the identity.
 """
@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["agree", "count", "every", "first", "from_first", "gather", "least", "scatter", "share"]
+__all__ = ["agree", "count", "every", "first", "from_first", "gather", "least", "own", "place", "scatter", "share"]
 
 PIECE = 2**24  # bytes of one host that travel at once
 
@@ -38,16 +38,33 @@ def share(rows: Sequence[int]) -> Sequence[int]:
     return rows[jax.process_index() * width : (jax.process_index() + 1) * width]
 
 
+def place(tree: Any, sharding: NamedSharding) -> Any:
+    """Arrays of this process's rows as its part of the arrays of all, sharded; arrays that are so already stay."""
+    if count() == 1:
+        return jax.device_put(tree, sharding)
+
+    def placed(leaf: Any) -> Any:
+        if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+            return leaf
+        return jax.make_array_from_process_local_data(sharding, np.asarray(leaf))
+
+    return jax.tree.map(placed, tree)
+
+
+def own(tree: Any) -> Any:
+    """This process's rows of arrays that are sharded over all hosts, as NumPy arrays; without others as they are."""
+    return tree if count() == 1 else jax.tree.map(_own, tree)
+
+
 def gather(tree: Any, *, to_all: bool = False) -> Any:
-    """Arrays whose leading axis goes over this process's rows, as NumPy arrays with the rows of all.
+    """Arrays of this process's rows, or sharded over all hosts, as NumPy arrays with the rows of all.
 
     Args:
       to_all: every process gets them; otherwise only the first does, and the others None.
     """
-    host = jax.tree.map(np.asarray, jax.device_get(tree))
     if count() == 1:
-        return host
-    leaves, structure = jax.tree.flatten(host)
+        return jax.tree.map(np.asarray, jax.device_get(tree))
+    leaves, structure = jax.tree.flatten(own(tree))
     mine = np.concatenate([_bytes(leaf) for leaf in leaves])
     wanted = to_all or first()
     whole = np.empty((count(), mine.size), np.uint8) if wanted else None
@@ -117,6 +134,13 @@ def agree(*asked: bool) -> tuple[bool, ...]:
 def least(number: int) -> int:
     """The smallest of the processes' numbers."""
     return number if count() == 1 else int(gather(np.array([number], np.int64), to_all=True).min())
+
+
+def _own(leaf: Any) -> np.ndarray:
+    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
+        return np.asarray(leaf)
+    shards = sorted(leaf.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    return np.concatenate([np.asarray(shard.data) for shard in shards])
 
 
 def _bytes(leaf: np.ndarray) -> np.ndarray:

@@ -47,14 +47,14 @@ def _prepared(config: StudyConfig, carrier: str) -> Prepared:
     warm = warm_of(config, part)
     if warm is not None:
         part = part._replace(runs=warm.runs)
-    devices, one = jax.local_devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
+    devices, one = jax.devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
     if getattr(config.build_task().env, "exclusive", False):  # a simulator has no room for a second run
         if hosts.count() > 1:
             raise ValueError(f"--distributed: task '{config.task}' lives in a simulator of one process; leave it out")
         return Prepared(part, warm, devices[:1], Waves(1, len(part.labels), 1))
     group = cache_group(devices, state_bytes(part.program, one))
-    budget = hosts.least(memory_budget(devices)) * hosts.count()
-    waves = plan_waves(part.program, one, len(part.labels), len(devices) * hosts.count(), budget, group)
+    budget = hosts.least(memory_budget(jax.local_devices())) * hosts.count()
+    waves = plan_waves(part.program, one, len(part.labels), len(devices), budget, group)
     return Prepared(part, warm, devices, waves)
 
 
