@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aesjax.lab.link import Link, Place
     from experiments.study.config import StudyConfig
 
-__all__ = ["check_same", "introduce", "joined", "place_of"]
+__all__ = ["check_same", "finished", "introduce", "joined", "place_of"]
 
 OPTIONS = ("coordinator", "process_id", "processes")
 SLURM_PORTS = 61_440, 4_096  # the first of SLURM jobs' ports, and how many there are
@@ -119,10 +119,10 @@ def _slurm_coordinator(environ: Mapping[str, str]) -> str:
 
 
 def introduce(link: "Link | None", within: float) -> None:
-    """Start JAX as one program of all processes, whose devices then are one another's; nothing without others.
+    """Start JAX as one program of all processes, with one mesh over the devices of all; nothing without others.
 
-    JAX's service is needed until the processes are connected. After that the first one alone keeps it, because those
-    that depend on it are aborted when it goes.
+    JAX's service is in the first process, and whoever depends on it is aborted when it goes. On a CPU it is needed only
+    until the processes are connected, and the others leave it then; on an accelerator compiling may need it.
 
     Raises:
       ValueError: the processes do not have equally many devices each, or no connection.
@@ -158,12 +158,26 @@ def introduce(link: "Link | None", within: float) -> None:
         raise ValueError(f"--distributed: JAX cannot connect its processes: {str(error).splitlines()[0]}") from None
     finally:
         timer.cancel()
-    if place.index > 0:
+    if place.index > 0 and jax.default_backend() == "cpu":
         jax.distributed.shutdown()
     if len(set(found)) > 1:
         raise ValueError(
             f"--distributed: every process must have as many devices; they have {', '.join(map(str, found))}"
         )
+
+
+def finished(link: "Link | None", code: int) -> int:
+    """The exit code of all processes, of which this one has done its part; ``code`` without others."""
+    if link is None:
+        return code
+    import jax
+
+    if code == WRONG:  # nobody else knows, and the others are still training
+        link.tell(f"process {link.place.index} could not go on; its last words say why", WRONG)
+        return code
+    if link.place.index > 0:
+        jax.distributed.shutdown()
+    return link.finish(code)
 
 
 def check_same(link: "Link | None", config: "StudyConfig", keep_replay: bool, resume: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from envs.bridge.names import PYTHON
-from experiments.cli.distributed import check_same, introduce, joined
+from experiments.cli.distributed import check_same, finished, introduce, joined
 from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, WRONG, Refusal, refusing, say
 from experiments.cli.interrupts import current
 from experiments.study.devices import start_jax
@@ -114,8 +114,7 @@ class Run:
 def execute(options: Run) -> int:
     """Train, write the report, and say what went wrong in single runs."""
     with joined(options) as link:
-        code = _execute(options, link)
-        return code if link is None else link.finish(code)
+        return finished(link, _execute(options, link))
 
 
 def _execute(options: Run, link: "Link | None") -> int:
