@@ -82,7 +82,8 @@ def save(
     host = hosts.gather(state)
     if not hosts.first():
         return
-    host = jax.tree.map(lambda leaf: leaf[:runs], host)
+    if runs is not None:
+        host = jax.tree.map(lambda leaf: leaf[:runs], host)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)

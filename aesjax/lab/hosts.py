@@ -17,9 +17,27 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["agree", "count", "every", "first", "from_first", "gather", "least", "own", "place", "scatter", "share"]
+__all__ = ["Gone", "agree", "count", "every", "first", "from_first", "gather", "least", "own", "place", "scatter"]
+__all__ += ["share"]
+    "Gone",
+    "agree",
+    "count",
+    "every",
+    "first",
+    "from_first",
+    "gather",
+    "least",
+    "own",
+    "place",
+    "scatter",
+    "share",
+]
 
 PIECE = 2**24  # bytes of one host that travel at once
+
+
+class Gone(Exception):
+    """Nothing can be exchanged any more: a process is gone, or the network is."""
 
 
 def count() -> int:
@@ -159,12 +177,20 @@ def _offsets(leaves: Sequence[np.ndarray]) -> list[int]:
 
 
 def _exchanged(mine: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Piece by piece of ``mine``, (n,) uint8: where it stands, and that piece of every process, (processes, size)."""
+    """Piece by piece of ``mine``, (n,) uint8: where it stands, and that piece of every process, (processes, size).
+
+    Raises:
+      Gone: the collective failed.
+    """
     mesh, replicate = _collective()
     for at in range(0, mine.size, PIECE):
         part = slice(at, min(at + PIECE, mine.size))
         rows = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("hosts")), mine[None, part])
-        yield part, np.asarray(replicate(rows).addressable_data(0))
+        try:
+            received = np.asarray(replicate(rows).addressable_data(0))
+        except (RuntimeError, ValueError) as error:  # gloo's errors come as both
+            raise Gone(f"the processes can exchange nothing any more: {str(error).splitlines()[0]}") from None
+        yield part, received
 
 
 @cache

@@ -92,7 +92,7 @@ class Link:
     def __init__(self, place: Place, peers: list[_Peer], silence: float, on_end: Callable[[str, int], Any], port: int):
         self.place, self.port = place, port
         self._peers, self._silence, self._on_end = peers, silence, on_end
-        self._own = threading.Lock()  # held by the thread while it ends the process
+        self._own = threading.RLock()  # held by the thread while it ends the process, whose clean-up calls `tell`
         self._over = False
         self._done: list[int] = []
         self._threads = [threading.Thread(target=self._watch, args=(p,), name="link", daemon=True) for p in peers]

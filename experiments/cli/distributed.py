@@ -47,6 +47,7 @@ def joined(options: Options) -> "Iterator[Link | None]":
     if place is None or place.count == 1:
         yield None
         return
+    from aesjax.lab import hosts
     from aesjax.lab.link import meet
 
     watch = current()
@@ -59,10 +60,12 @@ def joined(options: Options) -> "Iterator[Link | None]":
         except Refusal as refusal:
             link.tell(str(refusal), WRONG)
             raise
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            time.sleep(VERDICT)  # where that is why something failed, the line ends this process meanwhile
+        except hosts.Gone as error:
+            time.sleep(VERDICT)  # the line knows better, and ends this process meanwhile
+            link.tell(str(error), INTERRUPTED)
+            watch.end(str(error))
+        except Exception as error:
+            time.sleep(VERDICT)  # what fails because a process is gone may have other names
             link.tell(f"{who} failed: {type(error).__name__}", 1)
             raise
 
@@ -137,8 +140,7 @@ def introduce(link: "Link | None", within: float) -> None:
     jax.config.update("jax_enable_preemption_service", False)  # would take SIGTERM for itself
     jax.config.update("jax_enable_recoverability", True)  # so that the others may leave the service
     host = f"[{place.host}]" if ":" in place.host else place.host
-    sentence = f"JAX's processes did not find each other within {within:g} s; ports between the hosts must be open"
-    timer = threading.Timer(within, current().end, (sentence, WRONG))  # JAX itself would abort
+    timer = threading.Timer(within, _unmet, (link, within))  # JAX itself would abort
     timer.daemon = True
     timer.start()
     try:
@@ -149,21 +151,27 @@ def introduce(link: "Link | None", within: float) -> None:
             cluster_detection_method="deactivate",
             initialization_timeout=int(within) + 60,
         )
-        try:
-            jax.devices("cpu")
-        except RuntimeError:
-            raise ValueError("--distributed: JAX_PLATFORMS must leave JAX its cpu platform, too") from None
-        found = [json.loads(devices) for devices in hosts.every(json.dumps(len(jax.local_devices())).encode())]
     except RuntimeError as error:
-        raise ValueError(f"--distributed: JAX cannot connect its processes: {str(error).splitlines()[0]}") from None
-    finally:
-        timer.cancel()
+        raise ValueError(f"--distributed: JAX cannot start: {str(error).splitlines()[0]}") from None
+    try:
+        jax.devices("cpu")
+    except RuntimeError:
+        raise ValueError("--distributed: JAX_PLATFORMS must leave JAX its cpu platform, too") from None
+    found = [int(devices) for devices in hosts.every(str(len(jax.local_devices())).encode())]
+    timer.cancel()
     if place.index > 0 and jax.default_backend() == "cpu":
         jax.distributed.shutdown()
     if len(set(found)) > 1:
         raise ValueError(
             f"--distributed: every process must have as many devices; they have {', '.join(map(str, found))}"
         )
+
+
+def _unmet(link: "Link", within: float) -> None:
+    """End all processes, which reach each other, but not for JAX."""
+    sentence = f"JAX's processes did not find each other within {within:g} s; the ports between the hosts must be open"
+    link.tell(sentence, WRONG)
+    current().end(sentence, WRONG)
 
 
 def finished(link: "Link | None", code: int) -> int:
