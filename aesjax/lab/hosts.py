@@ -19,19 +19,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 __all__ = ["Gone", "agree", "count", "every", "first", "from_first", "gather", "least", "own", "place", "scatter"]
 __all__ += ["share"]
-    "Gone",
-    "agree",
-    "count",
-    "every",
-    "first",
-    "from_first",
-    "gather",
-    "least",
-    "own",
-    "place",
-    "scatter",
-    "share",
-]
 
 PIECE = 2**24  # bytes of one host that travel at once
 
