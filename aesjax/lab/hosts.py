@@ -17,8 +17,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["Gone", "agree", "count", "every", "first", "from_first", "gather", "least", "own", "place", "scatter"]
-__all__ += ["share"]
+__all__ = ["Gone", "agree", "count", "devices", "every", "first", "from_first", "gather", "least", "own", "place"]
+__all__ += ["scatter", "share"]
 
 PIECE = 2**24  # bytes of one host that travel at once
 
@@ -35,6 +35,11 @@ def count() -> int:
 def first() -> bool:
     """Whether this is the process that owns the study's folder and speaks for all."""
     return jax.process_index() == 0
+
+
+def devices() -> list[Any]:
+    """Devices of the program in the order in which runs are divided among them: each process's are neighbours."""
+    return sorted(jax.devices(), key=lambda device: device.process_index)
 
 
 def share(rows: Sequence[int]) -> Sequence[int]:

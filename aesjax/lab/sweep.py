@@ -76,7 +76,7 @@ def compile_program(program: Program, devices: Sequence[Device] | None = None, g
         device. On a CPU eight small networks and their activations stay in the cache of a core where twenty-five do
         not, which is a third of the speed. None: all at once.
     """
-    devices = tuple(jax.devices() if devices is None else devices)
+    devices = tuple(hosts.devices() if devices is None else devices)
     mesh = Mesh(np.array(devices), axis_names=(AXIS,))
     rows, common = PartitionSpec(AXIS), PartitionSpec()
 

@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
         watch.told = f"nothing was written. Start again with:\n  {shlex.join(['aesjax', *words])}"
         try:
             if "--distributed" in words:  # JAX's service warns of what is meant here, and reads this when imported
-                os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+                os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
             from experiments.cli.commands import command
 
             code = command(argv)

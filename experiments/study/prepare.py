@@ -47,7 +47,7 @@ def _prepared(config: StudyConfig, carrier: str) -> Prepared:
     warm = warm_of(config, part)
     if warm is not None:
         part = part._replace(runs=warm.runs)
-    devices, one = jax.devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
+    devices, one = hosts.devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
     if getattr(config.build_task().env, "exclusive", False):  # a simulator has no room for a second run
         if hosts.count() > 1:
             raise ValueError(f"--distributed: task '{config.task}' lives in a simulator of one process; leave it out")

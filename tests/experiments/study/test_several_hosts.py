@@ -17,7 +17,7 @@ WORDS = ["--task", "toy_multigoal_classic", "--patterns", "abrupt", "--schedules
 WORDS += ["--steps", "4000", "--no-report", "--checkpoint-seconds", "0.3"]
 CONTACTS = ["--task", "isaac_ant", "--engine", "mujoco", "--carriers", "ppo", "--schedules", "aes_r"]
 CONTACTS += ["--patterns", "abrupt", "--seeds", "1:2", "--steps", "2400", "--no-report"]
-LIMIT = 300.0  # seconds that anything here may take
+LIMIT = 900.0  # seconds that anything here may take
 
 
 def start(folder, *more, words=WORDS):
