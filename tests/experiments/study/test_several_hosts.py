@@ -20,9 +20,10 @@ CONTACTS += ["--patterns", "abrupt", "--seeds", "1:2", "--steps", "2400", "--no-
 LIMIT = 900.0  # seconds that anything here may take
 
 
-def start(folder, *more, words=WORDS):
+def start(folder, *more, words=WORDS, **variables):
     command = [sys.executable, "-m", "experiments.cli", "run", "--out", str(folder), *words, *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    env = os.environ | variables
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
 
 def both(folder, *more, words=WORDS, second=()):
@@ -32,6 +33,13 @@ def both(folder, *more, words=WORDS, second=()):
     where = ["--devices", "1", "--distributed", "--coordinator", f"127.0.0.1:{port}", "--processes", "2"]
     where += ["--join-seconds", "200", *more]
     return [start(folder, *where, "--process-id", str(k), *(second if k else ()), words=words) for k in (0, 1)]
+
+
+def both_in_slurm(folder, *more):
+    """The same with what a SLURM job step of two tasks on one node tells them."""
+    words = ["--devices", "1", "--distributed", "--join-seconds", "200", *more]
+    step = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_NTASKS": "2", "SLURM_STEP_NODELIST": "localhost"}
+    return [start(folder, *words, SLURM_PROCID=str(k), **step) for k in (0, 1)]
 
 
 def ended(processes):
@@ -118,7 +126,7 @@ def test_a_signal_to_one_stops_both_at_the_same_checkpoint(whole, tmp_path):
     assert code == other == 130
     assert "interrupted; a checkpoint is written. Continue with:\n" in first
     assert "--resume" in second
-    assert [code for code, _ in ended(both(folder, "--resume"))] == [0, 0]
+    assert [code for code, _ in ended(both_in_slurm(folder, "--resume"))] == [0, 0]
     assert_equal(folder, whole)
 
 
