@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from aesjax.lab import store
+from aesjax.lab import hosts, store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,19 +63,27 @@ def _folders(directory: Path) -> list[Path]:
     return sorted((p for p in directory.iterdir() if p.is_dir() and p.name.isdigit()), reverse=True)
 
 
-def save(directory: Path, study: str, wave: int, chunk: int, state: Any, rows: "pl.DataFrame") -> None:
+def save(
+    directory: Path, study: str, wave: int, chunk: int, state: Any, rows: "pl.DataFrame", runs: int | None = None
+) -> None:
     """Write a checkpoint and drop all but the newest two.
 
     Args:
       study: fingerprint of the study's configuration; a checkpoint of another study is refused when loading.
-      state: pytree of arrays; fetched to the host here.
+      state: pytree of arrays with a leading run axis; fetched to the host here. In a program over several hosts each
+        gives its own, and the first writes them all.
+      runs: the first so many of them are kept; None: all.
 
     Raises:
       Unwritable: it cannot be written; those before it are unchanged and nothing of it is left.
     """
     name = _name(wave, chunk)
     partial = directory / f"{PARTIAL}{name}"
-    host = jax.tree.map(np.asarray, jax.device_get(state))
+    host = hosts.gather(state)
+    if not hosts.first():
+        return
+    if runs is not None:
+        host = jax.tree.map(lambda leaf: leaf[:runs], host)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
@@ -102,13 +110,11 @@ def save(directory: Path, study: str, wave: int, chunk: int, state: Any, rows: "
 
 def _write_state(path: Path, state: Any) -> None:
     """Write the state with orbax, whose errors of a full disk are of many classes."""
-    import orbax.checkpoint as ocp
-
     told = logging.getLogger("absl")  # says at length what is said in one sentence above
     level = told.level
     told.setLevel(logging.CRITICAL)
     try:
-        with ocp.PyTreeCheckpointer() as writer:
+        with _orbax() as writer:
             writer.save(path, state)
     except OSError:
         raise
@@ -211,5 +217,15 @@ def _read_state(path: Path, like: Any) -> Any:
     import orbax.checkpoint as ocp
 
     arguments = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), like)
-    with ocp.PyTreeCheckpointer() as reader:
+    with _orbax() as reader:
         return reader.restore(path, item=like, restore_args=arguments)
+
+
+def _orbax() -> Any:
+    """Orbax's reader and writer, which must not wait for the other hosts of a program: they take no part."""
+    import orbax.checkpoint as ocp
+
+    if hosts.count() == 1:
+        return ocp.PyTreeCheckpointer()
+    alone = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0}, barrier_sync_key_prefix="first")
+    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(multiprocessing_options=alone), multiprocessing_options=alone)

@@ -1,5 +1,6 @@
 """The host loop of a sweep: the same two executables again and again, with rows, checkpoints and a clean stop."""
 
+import json
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from aesjax.lab import checkpoint, store
+from aesjax.lab import checkpoint, hosts, store
 from aesjax.lab.sweep import Executables, Waves, step_array, take
 from aesjax.types import STREAM, Program
 
@@ -124,6 +125,9 @@ def run_sweep(
 ) -> "pl.DataFrame":
     """Train all runs and return one row per run and evaluation, ordered by run and step.
 
+    In a program over several hosts each of them calls this with the same arguments and trains its share of every wave;
+    all return the rows of all, and the first alone reads and writes checkpoints.
+
     Evaluations happen at step 0 and after every chunk. Where a column has no value yet (training statistics at
     step 0) it is NaN.
 
@@ -136,9 +140,8 @@ def run_sweep(
         every row of the state) and that state; leaves may be NumPy arrays. Not called where a checkpoint is resumed.
       signals: who watches Ctrl-C and its like; None: this function, while it runs.
       on_chunk: called after every evaluation with its wave and number, the labels of the wave's runs and their state,
-        whose run axis may be longer.
-      on_wave: called when a wave has ended with its number, the labels of its runs and their final state, whose run
-        axis may be longer.
+        whose run axis may be longer, or hold this host's share alone.
+      on_wave: called when a wave has ended with its number, the labels of its runs and their final state, likewise.
 
     Raises:
       Interrupted: stopped by a signal after writing a checkpoint; one that cannot be written is told by ``on_note``,
@@ -167,7 +170,7 @@ def run_sweep(
         except store.Unwritable as error:
             on_note(f"{error}; the one before it stands")
             return f"{error}; the one before it, if there is one, stands"
-        return "a checkpoint is written"
+        return "a checkpoint is written" if hosts.first() else "process 0 tells of the checkpoint"
 
     with ExitStack() as stack:
         stop: Signals = stack.enter_context(_StopFlag()) if signals is None else signals
@@ -175,12 +178,13 @@ def run_sweep(
         for wave in range(first, waves.count):
             members = list(range(wave * waves.width, min((wave + 1) * waves.width, total)))
             padded = members + [members[0]] * (waves.width - len(members))
-            data = executables.place(take(runs, padded))
+            mine = hosts.share(padded)
+            data = executables.place(take(runs, mine))
             names = [labels[i] for i in members]
             if state is None:
                 at_chunk, state = -1, executables.init(data)
                 if begin is not None:
-                    state = executables.place(begin(padded, state))
+                    state = executables.place(begin(mine, hosts.own(state)))
             else:
                 state = executables.place(state)
             written = time.monotonic()
@@ -190,7 +194,7 @@ def run_sweep(
                     state, metrics = executables.chunk(state, data, step_array((chunk - 1) * plan.chunk_steps))
                 step = chunk * plan.chunk_steps
                 metrics = executables.evaluate(state, data, step_array(step)) | metrics
-                frames.append(_frame(names, jax.device_get(metrics), step * plan.num_envs))
+                frames.append(_frame(names, hosts.gather(metrics, to_all=True), step * plan.num_envs))
                 if chunk > 0 and not held:  # all is compiled and something is trained: from here on it can be lost
                     stop.hold()
                     stack.callback(stop.let_go)
@@ -200,9 +204,10 @@ def run_sweep(
                 last = chunk == plan.chunks
                 if last:  # before a checkpoint says that this wave is done
                     on_wave(wave, names, state)
-                if stop.asked:
+                asked, due = hosts.agree(stop.asked, time.monotonic() - written > plan.checkpoint_seconds)
+                if asked:
                     raise Interrupted(write(wave, chunk, state))
-                if (last and wave < waves.count - 1) or time.monotonic() - written > plan.checkpoint_seconds:
+                if (last and wave < waves.count - 1) or due:
                     write(wave, chunk, state)
                     written = time.monotonic()
             state, at_chunk = None, -1
@@ -215,7 +220,7 @@ def run_sweep(
 def _load(executables: Executables, program: Program, runs: Any, waves: Waves, directory: Path, study: str):
     one = take(runs, [0] * waves.width)
     like = jax.eval_shape(jax.vmap(program.init), one)
-    saved = checkpoint.load_newest(directory, study, like)
+    saved = checkpoint.load_newest(directory, study, like) if hosts.first() else None
     # What is stored is restored whatever shape is asked for.
     if saved is not None and saved.state is not None:
         stored, wanted = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (saved.state, like))
@@ -224,4 +229,18 @@ def _load(executables: Executables, program: Program, runs: Any, waves: Waves, d
                 f"the checkpoint in {directory} stacks runs otherwise than {waves.width} at a time; continue with as "
                 "many devices and as much free memory as the study began with"
             )
-    return saved
+    return saved if hosts.count() == 1 else _spread(saved, like)
+
+
+def _spread(saved: checkpoint.Saved | None, like: Any) -> checkpoint.Saved | None:
+    """What the first host has read, on every host: its own share of the state, and all the rows."""
+    told = b"" if saved is None else json.dumps([saved.wave, saved.chunk]).encode()
+    told = hosts.from_first(told)
+    if not told:
+        return None
+    wave, chunk = json.loads(told)
+    rows = hosts.from_first(b"" if saved is None else store.bytes_of(saved.rows))
+    state = hosts.scatter(None if saved is None else saved.state, like)
+    return checkpoint.Saved(
+        wave, chunk, state, store.rows_from(Path("checkpoint"), rows), [] if saved is None else saved.notes
+    )

@@ -22,7 +22,7 @@ from typing import Any
 
 from aesjax.lab import checkpoint, seals, store
 
-__all__ = ["LOCK", "LostError", "OwnedError", "Owner", "clean", "is_empty"]
+__all__ = ["LOCK", "Bystander", "LostError", "OwnedError", "Owner", "clean", "is_empty"]
 
 LOCK = ".lock"
 BEAT, STALE = 5.0, 60.0
@@ -152,6 +152,22 @@ class Owner:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+
+class Bystander:
+    """Stands for an `Owner` in the processes of a program over several hosts that own nothing: the first one does."""
+
+    def check(self) -> None:
+        """The first process looks."""
+
+    def release(self) -> None:
+        """There is nothing to let go."""
+
+    def __enter__(self) -> "Bystander":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 def _same(file: int, path: Path) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from aesjax.lab import hosts
 from aesjax.types import STREAM
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "REPLAYS",
     "STREAMS",
     "Unwritable",
+    "bytes_of",
     "check_new",
     "differing_fields",
     "digest",
@@ -179,9 +181,14 @@ def rows_from(path: Path, data: bytes) -> "pl.DataFrame":
 
 def write_rows(path: Path, rows: "pl.DataFrame") -> None:
     """Write rows as Parquet atomically; the same rows give the same bytes."""
-    data = io.BytesIO()  # a library's own errors of a full disk come in many classes
+    write_bytes(path, bytes_of(rows))  # a library's own errors of a full disk come in many classes
+
+
+def bytes_of(rows: "pl.DataFrame") -> bytes:
+    """The bytes of a Parquet file; the same rows give the same ones."""
+    data = io.BytesIO()
     rows.rechunk().write_parquet(data, compression="zstd")
-    write_bytes(path, data.getvalue())
+    return data.getvalue()
 
 
 def split_streams(rows: "pl.DataFrame") -> tuple["pl.DataFrame", "pl.DataFrame"]:
@@ -232,10 +239,10 @@ def environment() -> dict[str, Any]:
         "versions": versions,
         "platform": devices[0].platform,
         "device": devices[0].device_kind,
-        "num_devices": len(devices),
+        "num_devices": len(jax.devices()),
         "matmul_precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
         "x64": bool(jax.config.values["jax_enable_x64"]),
-    }
+    } | ({"hosts": hosts.count()} if hosts.count() > 1 else {})
 
 
 def _commit() -> str | None:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from aesjax.lab import hosts
 from aesjax.types import Array, Program
 
 __all__ = [
@@ -42,7 +43,7 @@ class Executables(NamedTuple):
     init: Callable[[Any], Any]
     chunk: Callable[[Any, Any, Array], tuple[Any, dict[str, Array]]]
     evaluate: Callable[[Any, Any, Array], dict[str, Array]]
-    place: Callable[[Any], Any]  # host pytree with a leading run axis -> sharded device pytree
+    place: Callable[[Any], Any]  # host pytree with a leading run axis (of this host's runs) -> sharded device pytree
     devices: tuple[Device, ...]
 
 
@@ -65,7 +66,7 @@ def take(stacked: Any, indices: Sequence[int]) -> Any:
 
 
 def compile_program(program: Program, devices: Sequence[Device] | None = None, group: int | None = None) -> Executables:
-    """The three functions vmapped over runs, sharded over ``devices`` (all local ones by default) and jitted.
+    """The three functions vmapped over runs, sharded over ``devices`` (all of them by default) and jitted.
 
     Compilation happens at the first call; every later call with the same number of runs reuses it, whatever the
     runs hold.
@@ -75,7 +76,7 @@ def compile_program(program: Program, devices: Sequence[Device] | None = None, g
         device. On a CPU eight small networks and their activations stay in the cache of a core where twenty-five do
         not, which is a third of the speed. None: all at once.
     """
-    devices = tuple(jax.local_devices() if devices is None else devices)
+    devices = tuple(hosts.devices() if devices is None else devices)
     mesh = Mesh(np.array(devices), axis_names=(AXIS,))
     rows, common = PartitionSpec(AXIS), PartitionSpec()
 
@@ -101,7 +102,7 @@ def compile_program(program: Program, devices: Sequence[Device] | None = None, g
         return join(jax.lax.map(lambda pair: together(pair[0], pair[1], step), (split(state), split(runs))))
 
     def place(tree: Any) -> Any:
-        return jax.device_put(tree, NamedSharding(mesh, rows))
+        return hosts.place(tree, NamedSharding(mesh, rows))
 
     # The initial state is computed once, but takes as long to compile as the training step when optimised.
     quick = {"xla_backend_optimization_level": 0} if devices[0].platform == "cpu" else None

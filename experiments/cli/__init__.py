@@ -3,6 +3,7 @@
 Signals are watched before anything that takes time is imported.
 """
 
+import os
 import shlex
 import sys
 
@@ -20,6 +21,8 @@ def main(argv: list[str] | None = None) -> int:
     with watching() as watch:
         watch.told = f"nothing was written. Start again with:\n  {shlex.join(['aesjax', *words])}"
         try:
+            if "--distributed" in words:  # JAX's service warns of what is meant here, and reads this when imported
+                os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
             from experiments.cli.commands import command
 
             code = command(argv)

@@ -97,7 +97,7 @@ class Watch:
             ready, _, _ = select.select([pipe], [], [], patience)
             if not ready:
                 if not self._held and not self._ending:
-                    self._end()
+                    self.end("interrupted")
                 patience = GRACE if self._held else None
                 continue
             data = os.read(pipe, 64)
@@ -106,19 +106,22 @@ class Watch:
             signals += sum(byte in NUMBERS for byte in data)
             self.asked = self.asked or signals > 0
             if signals > 1 or (signals and not self._begun):
-                self._end()
+                self.end("interrupted")
             if signals == 1:
                 if self._held:
                     self._say("stopping at the next checkpoint; once more to stop at once")
                 patience = GRACE
 
-    def _end(self) -> None:
-        """End the process from the thread: the main one may be deep inside a compiler."""
+    def end(self, text: str, code: int = INTERRUPTED) -> None:
+        """End the process from a thread with one sentence: the main one may be deep inside a compiler.
+
+        How a person can go on is told where the work was interrupted.
+        """
         for cleanup in reversed(self._cleanups):
             with suppress(Exception):
                 cleanup()
-        self._say("interrupted" + (f"; {self.told}" if self.told else ""))
-        os._exit(INTERRUPTED)
+        self._say(text + (f"; {self.told}" if self.told and code == INTERRUPTED else ""))
+        os._exit(code)
 
     def _say(self, text: str) -> None:
         with suppress(OSError):  # the terminal may have hung up

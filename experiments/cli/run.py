@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import tyro
 
 from envs.bridge.names import PYTHON
+from experiments.cli.distributed import check_same, finished, introduce, joined
 from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, WRONG, Refusal, refusing, say
 from experiments.cli.interrupts import current
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
+    from aesjax.lab.link import Link
     from experiments.study.config import StudyConfig
 
 __all__ = ["Run", "execute"]
@@ -99,23 +101,42 @@ class Run:
     """Seconds between checkpoints."""
     report: bool = True
     """Write the report at the end."""
+    distributed: bool = False
+    """One program over several processes, usually one on each host; every one is started with the same options."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0 as the others reach it; by default from SLURM's variables, like the next two."""
+    process_id: int | None = None
+    """Which of the processes this is; process 0 owns --out and speaks for all."""
+    processes: int | None = None
+    """How many there are."""
+    join_seconds: float = 300.0
+    """How long they wait for each other at the start."""
+    heartbeat_seconds: float = 60.0
+    """After how long without a sign of life a process is taken for gone, which ends all."""
 
 
 def execute(options: Run) -> int:
     """Train, write the report, and say what went wrong in single runs."""
+    with joined(options) as link:
+        return finished(link, _execute(options, link))
+
+
+def _execute(options: Run, link: "Link | None") -> int:
     from aesjax.lab import store
     from aesjax.lab.driver import Interrupted
-    from aesjax.lab.ownership import LostError
+    from aesjax.lab.ownership import Bystander, LostError
     from experiments.study import train
     from experiments.study.build import check
-    from experiments.study.folder import check_place, claim
+    from experiments.study.folder import Claim, check_place, claim
     from experiments.study.forecast import forecast, told
     from experiments.study.prepare import prepare
 
-    watch = current()
+    watch, first = current(), link is None or link.place.index == 0
     with refusing():
         if options.dry_run and options.resume:
             raise ValueError("--dry-run plans a study from its beginning; leave out --resume")
+        if options.dry_run and link is not None:
+            raise ValueError("--dry-run measures on one process; leave out --distributed")
         if not 0.0 <= options.checkpoint_seconds <= LONGEST_WAIT:  # false for nan, too
             raise ValueError(
                 f"--checkpoint-seconds must be between 0 and {LONGEST_WAIT:g}; got {options.checkpoint_seconds:g}"
@@ -123,8 +144,10 @@ def execute(options: Run) -> int:
         if options.sim_python is not None:  # of this machine, and so no part of the study's configuration
             os.environ[PYTHON] = str(options.sim_python.expanduser())
         start_jax(options.devices, options.compiled)
+        introduce(link, options.join_seconds)
         config = configured(options)
         check(config)
+        check_same(link, config, options.keep_replay, options.resume)
         prepared = prepare(config)  # whatever can be refused is refused before a folder is claimed
         watch.check()
         if options.dry_run:
@@ -132,7 +155,10 @@ def execute(options: Run) -> int:
             print(*told(config, forecast(config, prepared)), sep="\n")
             return DONE
         watch.hold()
-        study = claim(config, options.out, resume=options.resume, break_lock=options.break_lock)
+        if first:
+            study = claim(config, options.out, resume=options.resume, break_lock=options.break_lock)
+        else:
+            study = Claim(config, options.out, options.resume, Bystander())
     on = f"Continue with:\n  {again(options)}"
     watch.told = on
     with watch.cleaning(study.owner.release):
@@ -143,6 +169,7 @@ def execute(options: Run) -> int:
                 study,
                 prepared=prepared,
                 checkpoint_seconds=options.checkpoint_seconds,
+                quiet=not first,
                 keep_replay=options.keep_replay,
                 signals=watch,
                 command=shlex.join(typed(dataclasses.replace(options, out=Path("DIR")))),
@@ -161,14 +188,14 @@ def execute(options: Run) -> int:
             return WRONG
     watch.told = f"all is trained. For the report:\n  {shlex.join(['aesjax', 'report', str(options.out)])}"
     watch.check()
-    if options.report:
+    if options.report and first:
         from aesjax.report import write_report
 
         with refusing():
             print(f"report: {write_report(options.out)}")
-    if outcome.faults:
+    if outcome.faults and first:
         say(f"the physics engine gave up on {outcome.faults} simulations, which were reset; see manifest.json")
-    for line in outcome.diverged:
+    for line in outcome.diverged if first else ():
         say(line)
     return DIVERGED if outcome.diverged else DONE
 

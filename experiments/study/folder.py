@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aesjax.lab import checkpoint, ownership, store
-from aesjax.lab.ownership import Owner
+from aesjax.lab.ownership import Bystander, Owner
 from aesjax.lab.results import Results, Run, open_results
 from experiments.study.build import check
 from experiments.study.config import StudyConfig, config_from_json
@@ -23,7 +23,7 @@ class Claim(NamedTuple):
     config: StudyConfig
     directory: Path
     resume: bool
-    owner: Owner
+    owner: Owner | Bystander
 
 
 class StudyFolder(NamedTuple):

@@ -44,10 +44,10 @@ def keep_moments(
         if chunk not in wanted:
             return
         leaves = jax.tree.leaves(state.agent)
-        kept = {name: np.asarray(jax.device_get(leaves[int(name)]))[: len(labels)] for name in names}
+        kept = {name: leaves[int(name)] for name in names}
         rows = pl.DataFrame([dict(label) for label in labels])
         place = directory / MOMENTS / part.carrier / f"{wave:03d}-{chunk:05d}"
-        checkpoint.save(place, config.fingerprint(), wave, chunk, kept, rows)
+        checkpoint.save(place, config.fingerprint(), wave, chunk, kept, rows, runs=len(labels))
 
     return keep
 

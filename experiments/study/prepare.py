@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 
+from aesjax.lab import hosts
 from aesjax.lab.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes
 from agents.loops import LoopConfig
 from experiments.study.build import Part, build_part
@@ -34,7 +35,8 @@ def prepare(config: StudyConfig) -> list[Prepared]:
     """Build every carrier's program and runs and plan how they fit into memory.
 
     Raises:
-      ValueError: a record or trained agents do not fit, or the runs or their results need more memory than there is.
+      ValueError: a record or trained agents do not fit, the runs or their results need more memory than there is, or a
+        simulator would have to be on several hosts.
     """
     _check_size(config)
     return [_prepared(config, carrier) for carrier in config.carriers]
@@ -45,11 +47,14 @@ def _prepared(config: StudyConfig, carrier: str) -> Prepared:
     warm = warm_of(config, part)
     if warm is not None:
         part = part._replace(runs=warm.runs)
-    devices, one = jax.local_devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
+    devices, one = hosts.devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
     if getattr(config.build_task().env, "exclusive", False):  # a simulator has no room for a second run
+        if hosts.count() > 1:
+            raise ValueError(f"--distributed: task '{config.task}' lives in a simulator of one process; leave it out")
         return Prepared(part, warm, devices[:1], Waves(1, len(part.labels), 1))
     group = cache_group(devices, state_bytes(part.program, one))
-    waves = plan_waves(part.program, one, len(part.labels), len(devices), memory_budget(devices), group)
+    budget = hosts.least(memory_budget(jax.local_devices())) * hosts.count()
+    waves = plan_waves(part.program, one, len(part.labels), len(devices), budget, group)
     return Prepared(part, warm, devices, waves)
 
 

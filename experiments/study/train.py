@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import envs
-from aesjax.lab import seals, store
+from aesjax.lab import hosts, seals, store
 from aesjax.lab.checkpoint import CheckpointError
 from aesjax.lab.driver import Plan, Signals, Tick, run_sweep
 from aesjax.lab.progress import Progress
@@ -61,6 +61,8 @@ def train(
     command: str = "",
 ) -> Outcome:
     """Train everything that is not trained yet, write curves, streams and manifest, and let go of the folder.
+
+    In a program over several hosts all of them call this, and the first one writes.
 
     Args:
       prepared: as `prepare` gives it, where that was done before the folder was claimed.
@@ -178,13 +180,21 @@ def _train(
         frames.append(rows)
         recordings.append(recorded)
         statuses += _statuses(rows, num_envs)
+    path = directory / store.CURVES
+    lines = [
+        f"{s['method']}, {s['pattern']}, seed {s['seed']} diverged at step {s['diverged_at']}: {s['reason']}"
+        for s in statuses
+        if s["status"] == "diverged"
+    ]
+    outcome = Outcome(path, lines, sum(s.get("simulation_faults", 0) for s in statuses))
+    if not hosts.first():
+        return outcome
     rows = pl.concat(frames, how="diagonal")
     study.owner.check()
     store.write_rows(directory / store.STREAMS, pl.concat(recordings, how="diagonal"))
     curves = rows.drop("diverged_at", "reason").with_columns(n_episodes=pl.lit(config.episodes))
     first = [*LEADING, *(name for name in curves.columns if name.startswith("drift_") and name not in LEADING)]
     curves = curves.select(*first, pl.exclude(first))
-    path = directory / store.CURVES
     store.write_rows(path, curves)
     seals.seal(
         directory,
@@ -203,12 +213,7 @@ def _train(
         | ({} if simulator is None else {"simulator": simulator.about})
         | ({"warm_start": {**config.warm_start, "agents": begun}} if begun else {}),
     )
-    lines = [
-        f"{s['method']}, {s['pattern']}, seed {s['seed']} diverged at step {s['diverged_at']}: {s['reason']}"
-        for s in statuses
-        if s["status"] == "diverged"
-    ]
-    return Outcome(path, lines, sum(s.get("simulation_faults", 0) for s in statuses))
+    return outcome
 
 
 def _inert(config: StudyConfig) -> dict[str, list[str]]:
