@@ -1,17 +1,18 @@
 """All of a study that can be refused, done before a folder is claimed: programs built, agents read, memory planned."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 
-from aesjax.lab.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes
+from aesjax.lab.parts import group_size
+from aesjax.lab.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes, waves_of_groups
 from agents.loops import LoopConfig
-from experiments.study.build import Part, build_part
+from experiments.study.build import Part, build_part, runs_of
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
-from experiments.study.methods import methods_of
 from experiments.study.warm import Warm, warm_of
 
 __all__ = ["Prepared", "prepare"]
@@ -37,7 +38,7 @@ def prepare(config: StudyConfig) -> list[Prepared]:
       ValueError: a record or trained agents do not fit, or the runs or their results need more memory than there is.
     """
     _check_size(config)
-    return [_prepared(config, carrier) for carrier in config.carriers]
+    return [_prepared(config, carrier) for carrier in runs_of(config)]
 
 
 def _prepared(config: StudyConfig, carrier: str) -> Prepared:
@@ -48,6 +49,11 @@ def _prepared(config: StudyConfig, carrier: str) -> Prepared:
     devices, one = jax.local_devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
     if getattr(config.build_task().env, "exclusive", False):  # a simulator has no room for a second run
         return Prepared(part, warm, devices[:1], Waves(1, len(part.labels), 1))
+    if config.together is not None:
+        whole = len(runs_of(dataclasses.replace(config, part={}))[carrier])
+        group, size = group_size(whole, config.together), state_bytes(part.program, one)
+        waves = waves_of_groups(group, len(part.labels), size, memory_budget(devices[:1]))
+        return Prepared(part, warm, devices[:1], waves)
     group = cache_group(devices, state_bytes(part.program, one))
     waves = plan_waves(part.program, one, len(part.labels), len(devices), memory_budget(devices), group)
     return Prepared(part, warm, devices, waves)
@@ -59,8 +65,7 @@ def _check_size(config: StudyConfig) -> None:
     Raises:
       ValueError: with what is asked for and what is possible.
     """
-    each = len(config.patterns) * len(config.seeds)
-    runs = each * sum(len(methods_of(config, carrier)) for carrier in config.carriers)
+    runs = sum(map(len, runs_of(config).values()))
     if runs > MOST_RUNS:
         raise ValueError(f"the study has {runs:,} runs; at most {MOST_RUNS:,} go into one: give fewer seeds or methods")
     needed = runs * (ROW_BYTES + STREAM_BYTES) * (config.evaluations + 1)
