@@ -15,13 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from aesjax.lab import ownership, store
 from aesjax.lab.ownership import Owner
 
-__all__ = ["EXIT", "LOG", "SlurmTask", "Task", "Worker", "queue_states", "run_local", "submit_slurm"]
+__all__ = ["EXIT", "LOG", "SlurmTask", "Task", "Worker", "check_slurm", "queue_states", "run_local", "submit_slurm"]
 
 LOG, EXIT = "log.txt", "exit"  # in a task's folder: what it said, and the code that it ended with
 POLL = 0.2  # seconds
@@ -198,6 +199,19 @@ def _patiently(task: Task) -> Worker:
     return Worker(task)
 
 
+def check_slurm() -> None:
+    """Nothing, where jobs can be submitted.
+
+    Raises:
+      ValueError: submitit or SLURM is not there.
+    """
+    if find_spec("submitit") is None:
+        raise ValueError("--cluster slurm needs submitit, which is not installed: pip install 'aesjax[cluster]'")
+    for name in ("sbatch", "srun"):
+        if shutil.which(name) is None:
+            raise ValueError(f"--cluster slurm: there is no {name} on this machine; submit where jobs are submitted")
+
+
 def submit_slurm(tasks: Sequence[SlurmTask], folder: Path, parameters: Mapping[str, Any], python: str) -> list[str]:
     """Submit an array job; the id of each task's job.
 
@@ -207,18 +221,11 @@ def submit_slurm(tasks: Sequence[SlurmTask], folder: Path, parameters: Mapping[s
       python: the command that starts Python.
 
     Raises:
-      ValueError: submitit or SLURM is not there, or SLURM refuses the job; in its words.
+      ValueError: SLURM refuses the job; in its words.
     """
-    try:
-        import submitit
-        from submitit.core.utils import FailedJobError, FailedSubmissionError
-    except ModuleNotFoundError:
-        raise ValueError(
-            "--cluster slurm needs submitit, which is not installed: pip install 'aesjax[cluster]'"
-        ) from None
-    for name in ("sbatch", "srun"):
-        if shutil.which(name) is None:
-            raise ValueError(f"--cluster slurm: there is no {name} on this machine; submit where jobs are submitted")
+    import submitit
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+
     executor = submitit.SlurmExecutor(folder, max_num_timeout=MOST_TIME_OUTS, python=python)
     executor.update_parameters(**{"signal_delay_s": NOTICE, "array_parallelism": len(tasks), **parameters})
     try:

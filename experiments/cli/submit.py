@@ -100,9 +100,8 @@ def _planned(options: Submit) -> "StudyPlan":
 
     if options.cluster is None or options.parts is None:
         raise ValueError(f"give --cluster ({' or '.join(CLUSTERS)}) and --parts, how many there shall be")
-    Registry("cluster", **{name: name for name in CLUSTERS})[options.cluster]
     asked = _asked(options)
-    _parameters(asked)
+    _check(asked)
     config = configured(options)
     return make_plan(config, options.parts, _words(options), report=options.report, cluster=asked)
 
@@ -116,6 +115,16 @@ def _asked(options: Submit) -> dict[str, Any]:
     if options.cpus is not None and options.cpus < 1:
         raise ValueError(f"--cpus must be at least 1; got {options.cpus}")
     return {"name": options.cluster, **asked}
+
+
+def _check(asked: dict[str, Any]) -> None:
+    """Refuse what can be known not to work before anything is written."""
+    from aesjax.lab.cluster import check_slurm
+
+    Registry("cluster", **{name: name for name in CLUSTERS})[asked["name"]]
+    _parameters(asked)
+    if asked["name"] == "slurm":
+        check_slurm()
 
 
 def _words(options: Submit) -> list[str]:
@@ -136,14 +145,12 @@ def _resumed(options: Submit) -> "StudyPlan":
     plan = read_plan(options.out)
     if options.parts not in (None, plan.parts):
         raise ValueError(f"--resume: the study in {options.out} has {plan.parts} parts, not {options.parts}")
-    if options.cluster not in (None, plan.cluster["name"]):
-        Registry("cluster", **{name: name for name in CLUSTERS})[options.cluster]
     if _words(options) not in (_words(Submit(out=options.out)), list(plan.words)):
         differing = store.differing_fields(plan.config.to_json(), configured(options).to_json())
         if differing:
             raise ValueError(f"--resume: the study in {options.out} is another one ({'; '.join(differing)})")
     asked = {**plan.cluster, **{name: value for name, value in _asked(options).items() if value is not None}}
-    _parameters(asked)
+    _check(asked)
     return dataclasses.replace(plan, cluster=asked)
 
 
