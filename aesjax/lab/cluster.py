@@ -22,12 +22,25 @@ from typing import Any, NamedTuple
 from aesjax.lab import ownership, store
 from aesjax.lab.ownership import Owner
 
-__all__ = ["EXIT", "LOG", "SlurmTask", "Task", "Worker", "check_slurm", "queue_states", "run_local", "submit_slurm"]
+__all__ = [
+    "EXIT",
+    "INTERRUPTED",
+    "LOG",
+    "SlurmTask",
+    "Task",
+    "Worker",
+    "check_slurm",
+    "queue_states",
+    "run_local",
+    "submit_slurm",
+]
 
 LOG, EXIT = "log.txt", "exit"  # in a task's folder: what it said, and the code that it ended with
 POLL = 0.2  # seconds
 PATIENCE = 1.5 * ownership.STALE  # seconds until the lock of a lost host counts no more
 NOTICE = 90  # seconds before its end that SLURM tells a task
+INTERRUPTED = 130  # the exit code of a command that a signal ended in an orderly way
+LINGER = 600.0  # seconds
 LAST_WORDS = 60.0  # of them for the task's last checkpoint
 MOST_TIME_OUTS = 1000  # a task that got no further within its time would go on for ever
 #: SLURM and submitit say with it that time is up, to the command, too, which is told otherwise.
@@ -170,7 +183,12 @@ class SlurmTask:
           RuntimeError: it failed, and SLURM shall know.
         """
         self._worker = _patiently(self.task)
-        if not self._worker.wait():
+        done = self._worker.wait()
+        if not done and self._worker.process.returncode == INTERRUPTED:
+            # SLURM asked all of us to end, before it pre-empts the job or because it was cancelled, and will end us;
+            # a job that ends by itself is not queued again.
+            time.sleep(LINGER)
+        if not done:
             raise RuntimeError(f"{shlex.join(self.task.argv)} failed: see {self.task.folder / LOG}")
         if all(path.exists() for path in self.results):
             with open(self.task.folder / LOG, "ab") as log:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from aesjax.registry import Registry
 from experiments.cli.errors import DONE, INTERRUPTED, WRONG, refusing, say
 from experiments.cli.interrupts import Watch, current
 from experiments.cli.join import join_and_report
@@ -67,6 +66,9 @@ def execute(options: Submit) -> int:
     from experiments.study import plan as plans
 
     watch = current()
+    # The parts may be started from another folder.
+    paths = {name: getattr(options, name) for name in ("controls_from", "warm_start", "sim_python")}
+    options = dataclasses.replace(options, **{n: None if p is None else p.absolute() for n, p in paths.items()})
     with refusing():
         start_jax(None)
         if options.resume:
@@ -88,7 +90,7 @@ def execute(options: Submit) -> int:
                 code = _here(options.out, plan, numbers, watch)
                 if code is not None:
                     return code
-        if plan.cluster["name"] == "local" or not numbers:
+        if plan.cluster["name"] == "local" or all(place.exists() for place in plan.results(out)):
             join_and_report(options.out)
         else:
             print(f"how they are:  aesjax status {options.out}")
@@ -120,6 +122,7 @@ def _asked(options: Submit) -> dict[str, Any]:
 def _check(asked: dict[str, Any]) -> None:
     """Refuse what can be known not to work before anything is written."""
     from aesjax.lab.cluster import check_slurm
+    from aesjax.registry import Registry
 
     Registry("cluster", **{name: name for name in CLUSTERS})[asked["name"]]
     _parameters(asked)
@@ -211,11 +214,10 @@ def _to_slurm(out: Path, plan: "StudyPlan", numbers: list[int]) -> "StudyPlan":
     from experiments.study.plan import AESJAX
 
     if not numbers:
-        print("every part is done, in the queue or under way")
+        print("every part is done, queued or under way")
         return plan
-    results = [plan.task(out, number).result for number in range(1, plan.parts + 1)]
     after = (*AESJAX, "join", str(out))
-    tasks = [SlurmTask(plan.task(out, number), results, after) for number in numbers]
+    tasks = [SlurmTask(plan.task(out, number), plan.results(out), after) for number in numbers]
     python = f"{shlex.quote(sys.executable)} -P"  # what lies in the working folder is not taken for our packages
     jobs = submit_slurm(tasks, out / "slurm", _parameters(dict(plan.cluster)), python)
     print(f"job {jobs[0].partition('_')[0]}: parts {', '.join(map(str, numbers))} of {plan.parts}")

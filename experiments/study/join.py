@@ -41,15 +41,14 @@ def join(directory: Path) -> tuple[StudyPlan, bool]:
 
 def _ended(directory: Path, plan: StudyPlan) -> range:
     """The numbers of all parts."""
-    numbers = range(1, plan.parts + 1)
-    missing = [number for number in numbers if not (plan.place(directory, number) / store.MANIFEST).exists()]
+    missing = [number for number, result in enumerate(plan.results(directory), 1) if not result.exists()]
     if missing:
         named = ", ".join(map(str, missing[:20])) + (", ..." if len(missing) > 20 else "")
         raise ValueError(
             f"{directory} cannot be joined: {len(missing)} of its {plan.parts} parts have not ended ({named}); "
             f"see aesjax status {directory}"
         )
-    return numbers
+    return range(1, plan.parts + 1)
 
 
 def _opened(directory: Path, plan: StudyPlan, number: int) -> Results:

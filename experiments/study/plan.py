@@ -46,6 +46,10 @@ class StudyPlan:
         folder = directory / store.TASKS / str(number)
         return Task(folder, (*AESJAX, *words), begun=place / store.CONFIG, result=place / store.MANIFEST)
 
+    def results(self, directory: Path) -> list[Path]:
+        """The files that are there when all parts have ended."""
+        return [self.place(directory, number) / store.MANIFEST for number in range(1, self.parts + 1)]
+
     def place(self, directory: Path, number: int) -> Path:
         """The folder of part ``number``."""
         return directory / store.PARTS / str(number)

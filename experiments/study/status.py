@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aesjax.lab import checkpoint, ownership, store
-from aesjax.lab.cluster import EXIT, LOG, queue_states
+from aesjax.lab.cluster import EXIT, INTERRUPTED, LOG, queue_states
 from experiments.study.plan import StudyPlan
 
 __all__ = ["PartStatus", "statuses"]
 
-INTERRUPTED = 130
 LAST_LINES = 5
 LAST_BYTES = 16_384
 
