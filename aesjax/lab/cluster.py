@@ -100,6 +100,13 @@ class Worker:
             self._owner.release()
         return self.task.result.exists()
 
+    def over(self) -> bool:
+        """Whether its process has ended. Popen does not tell a signal handler that has interrupted its `wait`."""
+        try:
+            return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # and it was waited for
+            return True
+
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Ask it to end at its next checkpoint, or, with SIGKILL, end it."""
         if self.process.poll() is None:
@@ -202,7 +209,7 @@ class SlurmTask:
         if self._worker is not None:
             self._worker.stop()
             deadline = time.monotonic() + LAST_WORDS
-            while self._worker.process.poll() is None and time.monotonic() < deadline:
+            while not self._worker.over() and time.monotonic() < deadline:
                 time.sleep(POLL)
         return DelayedSubmission(SlurmTask(self.task, self.results, self.after))
 

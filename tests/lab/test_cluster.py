@@ -75,6 +75,31 @@ def test_a_worker_does_not_hand_on_the_signal_that_slurm_ends_jobs_with(tmp_path
     assert worker.wait()
 
 
+def test_a_signal_handler_that_interrupts_the_waiting_sees_the_end(tmp_path):
+    """As submitit's does before it asks SLURM to queue the job again."""
+    worker, seen = Worker(task(tmp_path, 1, 60.0)), []
+    running = tmp_path / "result-1.running"
+    while not running.exists():
+        time.sleep(0.01)
+
+    def handle(number, frame):
+        worker.stop()
+        deadline = time.monotonic() + 20
+        while not worker.over() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        seen.append(worker.over())
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        assert not worker.wait()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert seen == [True]
+    assert worker.over()
+    assert worker.process.returncode == 130
+
+
 def test_who_looks_sees_whether_a_folder_is_in_use(tmp_path):
     assert not ownership.in_use(tmp_path)
     owner = ownership.Owner(tmp_path)
