@@ -218,7 +218,8 @@ def test_a_killed_part_is_trained_again_alone_and_the_joined_bytes_are_those_of_
     manifests = [json.loads((folder / "manifest.json").read_text()) for folder in (out, whole)]
     assert len(manifests[0].pop("joined")) == 3
     assert len(manifests[1].pop("joined")) == 1
-    assert manifests[0].keys() == manifests[1].keys()
+    apart = manifests[0].keys() ^ manifests[1].keys()
+    assert apart <= {"commit"}  # of a checkout that is edited meanwhile
     assert manifests[0]["runs"] == manifests[1]["runs"]
     assert finish("verify", out).returncode == 0
     assert finish("replay", out, "--schedules", "aes").returncode == 0
