@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ from aesjax.lab import hosts, store
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["CheckpointError", "Saved", "check", "load_newest", "newest_rows", "save"]
+__all__ = ["CheckpointError", "Saved", "adopt", "check", "load_newest", "newest_height", "newest_rows", "save"]
 
 SEAL = "seal.json"
 KEEP = 2
@@ -211,6 +212,48 @@ def newest_rows(directory: Path, study: str) -> "pl.DataFrame | None":
         faults.append(_passed_over(folder, seal))
     _refuse(directory, faults)
     return None
+
+
+def newest_height(directory: Path) -> int:
+    """How many rows the newest checkpoint tells of, whether or not it can be trusted; 0 where there is none."""
+    for folder in _folders(directory):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return int(json.loads((folder / SEAL).read_bytes())["rows"])
+    return 0
+
+
+def adopt(source: Path, target: Path, study: str, wave: int, into: str) -> None:
+    """Take the newest checkpoint of one folder over into another, as that of another study and wave.
+
+    The files are linked where the file system can, so that they take their room once.
+
+    Args:
+      study, into: fingerprints of the study it belongs to and of the one it shall belong to.
+
+    Raises:
+      CheckpointError: there is none, or it is damaged or of another study.
+      Unwritable: it cannot be written.
+    """
+    folder = next(iter(_folders(source)), None)
+    seal = "there is none" if folder is None else _sealed(folder, study)
+    if folder is None or isinstance(seal, str):
+        raise CheckpointError(f"no usable checkpoint in {source}: {seal}")
+    name = _name(wave, seal["chunk"])
+    partial = target / f"{PARTIAL}{name}"
+    try:
+        shutil.copytree(folder, partial, copy_function=_link, ignore=lambda _, names: {SEAL} & set(names))
+        told = {key: value for key, value in seal.items() if key != "digest"} | {"study": into, "wave": wave}
+        store.write_text(partial / SEAL, json.dumps({**told, "digest": _digest(told)}))
+        os.rename(partial, target / name)
+    except (OSError, shutil.Error) as error:
+        raise store.Unwritable(f"{target / name} cannot be written: {store.reason(error)}") from None
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _read_state(path: Path, like: Any) -> Any:

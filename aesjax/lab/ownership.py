@@ -15,6 +15,7 @@ import os
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 
 from aesjax.lab import checkpoint, seals, store
 
-__all__ = ["LOCK", "Bystander", "LostError", "OwnedError", "Owner", "clean", "is_empty"]
+__all__ = ["LOCK", "STALE", "Bystander", "LostError", "OwnedError", "Owner", "clean", "in_use", "is_empty"]
 
 LOCK = ".lock"
 BEAT, STALE = 5.0, 60.0
@@ -168,6 +169,21 @@ class Bystander:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+def in_use(directory: Path) -> bool:
+    """Whether a folder looks owned, to somebody who does not want it: `Owner` alone knows.
+
+    Of an owner elsewhere the time of its last sign of life is held against our clock.
+    """
+    path = directory / LOCK
+    try:
+        told, age = json.loads(path.read_bytes()), time.time() - path.stat().st_mtime
+    except (OSError, ValueError):
+        return False
+    if not isinstance(told, dict):
+        return False
+    return _lives(told.get("pid")) if told.get("place") == _here()["place"] else age < STALE
 
 
 def _same(file: int, path: Path) -> bool:

@@ -27,8 +27,11 @@ __all__ = [
     "CURVES",
     "MANIFEST",
     "MOMENTS",
+    "PARTS",
+    "PLAN",
     "REPLAYS",
     "STREAMS",
+    "TASKS",
     "Unwritable",
     "bytes_of",
     "check_new",
@@ -54,6 +57,7 @@ __all__ = [
 
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
 STREAMS = "streams.parquet"
+PLAN, PARTS, TASKS = "plan.json", "parts", "tasks"  # of a study in parts: file, and folders
 AGENTS, REPLAYS, MOMENTS = "agents", "replays", "moments"  # folders: what training ended with, and policies at changes
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
 

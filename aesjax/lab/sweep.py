@@ -29,6 +29,7 @@ __all__ = [
     "state_bytes",
     "step_array",
     "take",
+    "waves_of_groups",
 ]
 
 AXIS = "runs"
@@ -157,6 +158,22 @@ def plan_waves(
     group = math.ceil(per_device / groups)
     width = group * groups * num_devices
     return Waves(width, math.ceil(num_runs / width), group)
+
+
+def waves_of_groups(group: int, num_runs: int, bytes_per_run: int, budget: int) -> Waves:
+    """One group after another, on one device, whatever the machine.
+
+    The program of one device and that of several differ in the last bits of their results.
+
+    Raises:
+      ValueError: a group does not fit into ``budget`` bytes.
+    """
+    if group * bytes_per_run > budget:
+        raise ValueError(
+            f"{group} runs together need {group * bytes_per_run / 2**20:.0f} MiB, but only {budget / 2**20:.0f} MiB "
+            "are free; use a smaller --together or a smaller replay"
+        )
+    return Waves(group, math.ceil(num_runs / group), group)
 
 
 def cache_group(devices: Sequence[Device], bytes_per_run: int) -> int | None:

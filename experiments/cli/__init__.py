@@ -1,4 +1,4 @@
-"""The command line: `aesjax run | report | replay | calibrate | audit | verify | seal | video | export | list | bench`.
+"""The command line: `aesjax run | submit | report | replay | ...`, a module each; `aesjax --help` names them all.
 
 Signals are watched before anything that takes time is imported.
 """

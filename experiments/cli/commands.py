@@ -8,13 +8,31 @@ from typing import Annotated
 
 import tyro
 
-from experiments.cli import audit, bench, calibrate, export, listing, replay, report, run, seal, verify, video
+from experiments.cli import (
+    audit,
+    bench,
+    calibrate,
+    export,
+    join,
+    listing,
+    replay,
+    report,
+    run,
+    seal,
+    status,
+    submit,
+    verify,
+    video,
+)
 from experiments.cli.errors import guarded
 
 __all__ = ["command"]
 
 Command = (
     Annotated[run.Run, tyro.conf.subcommand("run")]
+    | Annotated[submit.Submit, tyro.conf.subcommand("submit")]
+    | Annotated[status.Status, tyro.conf.subcommand("status")]
+    | Annotated[join.Join, tyro.conf.subcommand("join")]
     | Annotated[report.Report, tyro.conf.subcommand("report")]
     | Annotated[replay.Replay, tyro.conf.subcommand("replay")]
     | Annotated[calibrate.Calibrate, tyro.conf.subcommand("calibrate")]
@@ -28,6 +46,9 @@ Command = (
 )
 EXECUTE = {
     run.Run: run.execute,
+    submit.Submit: submit.execute,
+    status.Status: status.execute,
+    join.Join: join.execute,
     report.Report: report.execute,
     replay.Replay: replay.execute,
     calibrate.Calibrate: calibrate.execute,

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,6 +92,12 @@ class Run:
     """Train nothing and write nothing: print runs, memory and the time that a trial of about ten seconds suggests."""
     resume: bool = False
     """Continue an interrupted study in --out."""
+    together: int | None = None
+    """Runs that go through the program together, at most, on one device; the numbers of a run then depend neither on
+    how many devices there are nor on their memory. By default as many as fit, on all devices."""
+    part: str | None = None
+    """Train only this part of the study, 2/4 for the second of four, into --out; needs --together. `aesjax submit` has
+    all parts trained and `aesjax join` makes one study of them."""
     break_lock: bool = False
     """Take --out over from a process on another host that is known to be gone."""
     devices: int | None = None
@@ -216,6 +223,7 @@ def configured(options: Run) -> "StudyConfig":
     chosen |= {"controls_from": options.controls_from, "counterfactual": options.counterfactual}
     chosen |= {"warm_start": options.warm_start, "warm_replay": options.warm_replay}
     chosen |= {"plasticity": options.plasticity, "layer_norm": options.layer_norm}
+    chosen |= {"together": options.together, "part": options.part}
     return make_config(**chosen, sweep=options.sweep, options=task_options(options))
 
 
@@ -235,12 +243,21 @@ def again(options: Run) -> str:
 
 def typed(options: Run) -> list[str]:
     """The command that began this one, without what is left at its default."""
-    words = ["aesjax", "run"]
+    return ["aesjax", "run", *words_of(options)]
+
+
+def words_of(options: Run, besides: Collection[str] = ("resume", "break_lock")) -> list[str]:
+    """What was typed after `aesjax run`.
+
+    Args:
+      besides: names of options that are left out.
+    """
+    words = []
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         option = "--" + field.name.replace("_", "-")
-        given = field.default is dataclasses.MISSING or value != field.default
-        if not given or field.name in ("resume", "break_lock"):
+        typed = field.default is dataclasses.MISSING or value != field.default
+        if not typed or field.name in besides:
             continue
         if isinstance(value, bool):
             words.append(option if value else option.replace("--", "--no-", 1))

@@ -10,6 +10,7 @@ import numpy as np
 
 import envs
 from aesjax import responses, schedules
+from aesjax.lab.parts import share
 from aesjax.lab.sweep import stack
 from aesjax.schedules import SCHEDULES, ScheduleHyper
 from aesjax.types import DriftResponse, EntropySchedule, Program
@@ -23,8 +24,8 @@ from experiments.study.levers import Records, supply_of, together
 from experiments.study.methods import Method, check_swept, check_usable, methods_of
 from experiments.study.plugins import origin_of
 
-__all__ = ["Part", "build_part", "carrier_of", "check", "floor_of", "optimum_of", "schedule_hyper_of"]
-__all__ += ["world_of"]
+__all__ = ["Part", "build_part", "carrier_of", "check", "floor_of", "optimum_of"]
+__all__ += ["runs_of", "schedule_hyper_of", "world_of"]
 
 OPTIMUM_DIGITS = 6  # of a return
 SIMULATED = 64  # episodes of it at most, where they take place in another simulator
@@ -112,6 +113,19 @@ def schedule_hyper_of(
     return jax.tree.map(np.float32, schedules.check(hyper))
 
 
+def runs_of(config: StudyConfig) -> dict[str, range]:
+    """Carrier -> which of its runs the study trains: all, but in a part of a study; absent where it trains none.
+
+    Raises:
+      ValueError: the study does not divide into so many parts.
+    """
+    each = len(config.patterns) * len(config.seeds)
+    counts = {carrier: each * len(methods_of(config, carrier)) for carrier in config.carriers}
+    if config.together is None or not config.part:
+        return {carrier: range(count) for carrier, count in counts.items()}
+    return share(counts, config.together, **config.part)
+
+
 def check(config: StudyConfig) -> None:
     """Everything about a study that can be wrong before it starts.
 
@@ -121,6 +135,7 @@ def check(config: StudyConfig) -> None:
         an axis of a sweep that nothing reads.
     """
     check_swept(config)
+    runs_of(config)
     for carrier in config.carriers:
         world = world_of(config, carrier)
         for pattern in config.patterns:
@@ -137,7 +152,7 @@ def check(config: StudyConfig) -> None:
 
 
 def build_part(config: StudyConfig, carrier: str, records: Records | None = None) -> Part:
-    """The program of one carrier on the study's task and every run of it.
+    """The program of one carrier on the study's task and every run of it that the study trains, one at least.
 
     Args:
       records: what the study's controls play; without them they play nothing, which is enough to read what was trained.
@@ -226,6 +241,8 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
                     }
                 )
     program = Program(loop.init, loop.chunk, loop.evaluate)
+    own = runs_of(config)[carrier]  # the program is that of all runs, whichever of them are trained
+    runs, labels = runs[own.start : own.stop], labels[own.start : own.stop]
     return Part(carrier, program, stack(runs), updates, stream_stride(per_chunk, sizes.stream_samples), labels)
 
 

@@ -14,7 +14,7 @@ from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, frozen
 from experiments.study.entries import BASELINE, SOURCES, check_sweep, parse_entries, parse_entry, parse_sweep
 from experiments.study.plugins import KINDS, find, origins_of, restore
-from experiments.study.schema import LARGEST_SEED, check_shape
+from experiments.study.schema import LARGEST_SEED, check_shape, parse_part
 from experiments.study.sealed import record_of, warm_start_of
 
 __all__ = ["StudyConfig", "config_from_json", "make_config", "parse_seeds"]
@@ -22,7 +22,7 @@ __all__ = ["StudyConfig", "config_from_json", "make_config", "parse_seeds"]
 FORMAT = 3
 MOST_SEEDS = 10_000
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
-OPTIONAL = ("plugins", "controls", "warm_start", "plasticity", "counterfactual")
+OPTIONAL = ("plugins", "controls", "warm_start", "plasticity", "counterfactual", "together", "part")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,9 @@ class StudyConfig:
     warm_start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     plasticity: bool = False  # measure networks before every evaluation
     counterfactual: bool = False  # evaluate under drift values that are not in force, too
+    #: runs that go through the program together, at most, on one device; None: as many as fit, on all devices
+    together: int | None = None
+    part: Mapping[str, int] = dataclasses.field(default_factory=dict)  # number, of: these runs of the study only
     format: int = FORMAT
 
     def build_task(self) -> envs.Task:
@@ -173,6 +176,8 @@ def make_config(
     plasticity: bool = False,
     counterfactual: bool = False,
     layer_norm: bool = False,
+    together: int | None = None,
+    part: str | None = None,
 ) -> StudyConfig:
     """Resolve a preset and what was typed into a complete, checked configuration.
 
@@ -184,6 +189,8 @@ def make_config(
       layer_norm: normalise the hidden layers of every carrier's critic.
       plasticity: measure dormant units, effective rank and norms of the networks.
       counterfactual: evaluate every policy under drift values that are not in force, too.
+      together: runs that go through the program together, at most, on one device.
+      part: ``K/N``, which of the parts of the study this is.
 
     Raises:
       ValueError, KeyError: with one sentence that names the value and what is allowed.
@@ -260,6 +267,8 @@ def make_config(
         warm_start=warm_start_of(warm_start, carrier_names, warm_replay),
         plasticity=plasticity,
         counterfactual=counterfactual,
+        together=together,
+        part=parse_part(part, together),
         plugins=origins_of(
             [
                 ("task", task),

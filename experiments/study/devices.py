@@ -1,9 +1,14 @@
 """Starting JAX with one CPU device per core and the compiled programs kept so far, before anything else does."""
 
+import os
+import shutil
+import subprocess
+from importlib.util import find_spec
+
 from envs.physics.host import usable_cores
 from experiments.study.compiled import keep_compiled
 
-__all__ = ["start_jax"]
+__all__ = ["start_jax", "visible_gpus"]
 
 
 def start_jax(devices: int | None, compiled: bool = True) -> None:
@@ -28,3 +33,21 @@ def start_jax(devices: int | None, compiled: bool = True) -> None:
         if devices is not None and devices != len(jax.local_devices()):
             there = len(jax.local_devices())
             raise ValueError(f"--devices {devices}: JAX has already started with {there} devices") from None
+
+
+def visible_gpus() -> list[str]:
+    """The NVIDIA GPUs that a process may use, as `CUDA_VISIBLE_DEVICES` names them; none where JAX has no use for them.
+
+    JAX is not asked: it would take their memory.
+    """
+    if "cuda" not in os.environ.get("JAX_PLATFORMS", "cuda"):
+        return []
+    if not any(find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
+        return []
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [name.strip() for name in chosen.split(",") if name.strip() not in ("", "-1")]
+    if shutil.which("nvidia-smi") is None:
+        return []
+    told = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60, check=False)
+    return [str(number) for number, line in enumerate(told.stdout.splitlines()) if line.startswith("GPU ")]

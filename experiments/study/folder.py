@@ -146,7 +146,9 @@ def _check_free(directory: Path) -> None:
 
 
 def _check_begun(directory: Path) -> None:
-    """Refuse a folder in which no study began."""
+    """Refuse a folder in which no study began, or which is made of parts."""
+    if (directory / store.PLAN).exists():
+        raise ValueError(f"--resume: {directory} is made of parts; go on with aesjax submit --resume --out {directory}")
     if not (directory / store.CONFIG).exists():
         raise ValueError(f"--resume: there is no study in {directory} ({store.CONFIG} is missing)")
 

@@ -1,5 +1,6 @@
 """All of a study that can be refused, done before a folder is claimed: programs built, agents read, memory planned."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,12 +8,12 @@ from typing import NamedTuple
 import jax
 
 from aesjax.lab import hosts
-from aesjax.lab.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes
+from aesjax.lab.parts import group_size
+from aesjax.lab.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes, waves_of_groups
 from agents.loops import LoopConfig
-from experiments.study.build import Part, build_part
+from experiments.study.build import Part, build_part, runs_of
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
-from experiments.study.methods import methods_of
 from experiments.study.warm import Warm, warm_of
 
 __all__ = ["Prepared", "prepare"]
@@ -39,7 +40,7 @@ def prepare(config: StudyConfig) -> list[Prepared]:
         simulator would have to be on several hosts.
     """
     _check_size(config)
-    return [_prepared(config, carrier) for carrier in config.carriers]
+    return [_prepared(config, carrier) for carrier in runs_of(config)]
 
 
 def _prepared(config: StudyConfig, carrier: str) -> Prepared:
@@ -52,6 +53,13 @@ def _prepared(config: StudyConfig, carrier: str) -> Prepared:
         if hosts.count() > 1:
             raise ValueError(f"--distributed: task '{config.task}' lives in a simulator of one process; leave it out")
         return Prepared(part, warm, devices[:1], Waves(1, len(part.labels), 1))
+    if config.together is not None:
+        if hosts.count() > 1:
+            raise ValueError("--together trains on one device; leave it out, or --distributed")
+        whole = len(runs_of(dataclasses.replace(config, part={}))[carrier])
+        group, size = group_size(whole, config.together), state_bytes(part.program, one)
+        waves = waves_of_groups(group, len(part.labels), size, memory_budget(devices[:1]))
+        return Prepared(part, warm, devices[:1], waves)
     group = cache_group(devices, state_bytes(part.program, one))
     budget = hosts.least(memory_budget(jax.local_devices())) * hosts.count()
     waves = plan_waves(part.program, one, len(part.labels), len(devices), budget, group)
@@ -64,8 +72,7 @@ def _check_size(config: StudyConfig) -> None:
     Raises:
       ValueError: with what is asked for and what is possible.
     """
-    each = len(config.patterns) * len(config.seeds)
-    runs = each * sum(len(methods_of(config, carrier)) for carrier in config.carriers)
+    runs = sum(map(len, runs_of(config).values()))
     if runs > MOST_RUNS:
         raise ValueError(f"the study has {runs:,} runs; at most {MOST_RUNS:,} go into one: give fewer seeds or methods")
     needed = runs * (ROW_BYTES + STREAM_BYTES) * (config.evaluations + 1)

@@ -7,9 +7,10 @@ from typing import Any
 from aesjax.lab.results import MOST_SEGMENTS, is_count
 from aesjax.lab.store import shortened
 
-__all__ = ["LARGEST_SEED", "check_shape"]
+__all__ = ["LARGEST_SEED", "check_shape", "parse_part"]
 
 LARGEST_SEED = 2**32 - 1
+MOST_TOGETHER = 100_000  # runs in one program
 
 
 def _seed(value: Any) -> bool:
@@ -61,6 +62,10 @@ def _setting(value: Any) -> bool:
     )
 
 
+def _part(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == {"number", "of"} and all(map(is_count, value.values()))
+
+
 _NAMES = (_list_of(_text), "a list of names")
 _ONE_NAME = (_text, "a name")
 _COUNT = (is_count, "a positive whole number")
@@ -88,7 +93,33 @@ FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "warm_start": (_any_dict, "an object"),
     "plasticity": (_flag, "true or false"),
     "counterfactual": (_flag, "true or false"),
+    "together": _COUNT,
+    "part": (_part, "an object of number and of, positive whole numbers"),
 }
+
+
+def parse_part(text: str | None, together: int | None) -> dict[str, int]:
+    """``2/4`` of `--part`, the second of four parts; nothing where it is not given.
+
+    Args:
+      together: runs that train together, at most.
+
+    Raises:
+      ValueError: another form, a ``together`` outside its range, or none for a part.
+
+    >>> parse_part("2/4", 8)
+    {'number': 2, 'of': 4}
+    """
+    if together is not None and not 1 <= together <= MOST_TOGETHER:
+        raise ValueError(f"--together must be between 1 and {MOST_TOGETHER}; got {together}")
+    if text is None:
+        return {}
+    if together is None:
+        raise ValueError("--part needs --together, which fixes how many runs train together in every part")
+    number, _, of = text.partition("/")
+    if not number.isdecimal() or not of.isdecimal() or not 1 <= int(number) <= int(of):
+        raise ValueError(f"--part must look like 2/4, the second of four parts; got '{text}'")
+    return {"number": int(number), "of": int(of)}
 
 
 def check_shape(data: Mapping[str, Any]) -> None:
@@ -100,6 +131,8 @@ def check_shape(data: Mapping[str, Any]) -> None:
     for name, (fits, wanted) in FIELDS.items():
         if name in data and not fits(data[name]):
             raise ValueError(f"'{name}' must be {wanted}; got {shortened(data[name])}")
+    if "part" in data and "together" not in data:
+        raise ValueError("'part' needs 'together', which is missing")
     if set(data["settings"]) != set(data["carriers"]):
         raise ValueError(f"'settings' must be those of its carriers; got {shortened(sorted(data['settings']))}")
     for carrier, own in data["settings"].items():

@@ -106,3 +106,19 @@ def test_a_checkpoint_that_cannot_be_written_leaves_those_before_it(copy, monkey
     with pytest.raises(store.Unwritable, match="0000000040 cannot be written: No space left on device"):
         save(copy, STUDY, 0, 40, STATE, rows(40))
     assert sorted(path.name for path in copy.iterdir()) == ["0000000038", "0000000039"]
+
+
+def test_an_adopted_checkpoint_is_one_of_its_new_study(tmp_path):
+    state, rows = {"x": np.arange(6.0).reshape(2, 3)}, pl.DataFrame({"step": [0, 4]})
+    checkpoint.save(tmp_path / "part", "part", 1, 7, state, rows)
+    checkpoint.adopt(tmp_path / "part", tmp_path / "whole", "part", 4, "whole")
+    saved = checkpoint.load_newest(tmp_path / "whole", "whole", state)
+    assert saved is not None
+    assert (saved.wave, saved.chunk, saved.notes) == (4, 7, [])
+    assert np.array_equal(saved.state["x"], state["x"])
+    assert checkpoint.newest_height(tmp_path / "whole") == 2
+    assert checkpoint.load_newest(tmp_path / "part", "part", state).wave == 1  # the old one stays
+    with pytest.raises(checkpoint.CheckpointError, match="another configuration"):
+        checkpoint.adopt(tmp_path / "part", tmp_path / "other", "foreign", 4, "whole")
+    with pytest.raises(checkpoint.CheckpointError, match="there is none"):
+        checkpoint.adopt(tmp_path / "nothing", tmp_path / "other", "part", 4, "whole")

@@ -1,0 +1,50 @@
+"""`aesjax status`: the parts of a study"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from experiments.cli.errors import DONE, refusing
+
+__all__ = ["Status", "execute"]
+
+
+@dataclass
+class Status:
+    """Show the parts of a study that `aesjax submit` began: how far they are, which failed and what they said last."""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder of the study."""
+
+
+def execute(options: Status) -> int:
+    """Print a line for each part, then the last words of those that stand."""
+    from aesjax.lab import store
+    from aesjax.lab.cluster import LOG
+    from experiments.study.plan import read_plan
+    from experiments.study.status import statuses
+
+    with refusing():
+        plan = read_plan(options.directory)
+        parts = statuses(options.directory, plan)
+    joined = (options.directory / store.MANIFEST).exists()
+    done = [part for part in parts if part.state == "done"]
+    print(
+        f"{options.directory}: {sum(part.runs for part in parts)} runs in {plan.parts} parts on "
+        f"{plan.cluster['name']}, {len(done)} done{', joined' if joined else ''}"
+    )
+    width = max(len(part.state) for part in parts)
+    for part in parts:
+        more = f"  {part.diverged} diverged" if part.diverged else ""
+        more += f"  job {part.job}" if part.job else ""
+        print(f"  part {part.number}  {part.state:<{width}}  {part.runs} runs  {100 * part.done:5.1f} %{more}")
+    standing = [part for part in parts if part.last]
+    for part in standing:
+        print(f"part {part.number}, the last lines of {plan.task(options.directory, part.number).folder / LOG}:")
+        print(*(f"  | {line}" for line in part.last), sep="\n")
+    if standing:
+        print(f"train them again:  aesjax submit --resume --out {options.directory}")
+    elif len(done) == plan.parts and not joined:
+        print(f"make one study of them:  aesjax join {options.directory}")
+    return DONE

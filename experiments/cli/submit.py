@@ -1,0 +1,266 @@
+"""`aesjax submit`: a study in parts, on a cluster or on the devices of this machine"""
+
+import dataclasses
+import shlex
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from experiments.cli.errors import DONE, INTERRUPTED, WRONG, refusing, say
+from experiments.cli.interrupts import Watch, current
+from experiments.cli.join import join_and_report
+from experiments.cli.run import Run, configured, words_of
+from experiments.study.devices import start_jax
+
+if TYPE_CHECKING:
+    from aesjax.lab.cluster import Task, Worker
+    from experiments.study.plan import StudyPlan
+
+__all__ = ["Submit", "execute", "minutes"]
+
+CLUSTERS = ("slurm", "local")
+OWN = ("partition", "time", "gres", "mem", "cpus", "sbatch")  # what is asked of a cluster
+LEFT = ("resume", "break_lock", "out", "part", "devices", "report")  # what the parts are not told, or in other words
+
+
+@dataclass
+class Submit(Run):
+    """Train a study in parts that do not depend on each other, as one array job of SLURM or on this machine's devices,
+    and make one study of them. Takes the options of `aesjax run`."""
+
+    out: Path
+    """Folder of the study, with a folder of every part in it; must be new or empty unless --resume is given."""
+    cluster: str | None = None
+    """slurm, or local: processes on this machine, one per GPU where it has some."""
+    parts: int | None = None
+    """How many parts."""
+    together: int | None = 8
+    """Runs that go through the program together, at most. Their numbers depend on it, if only in the last bit, and not
+    on the number of parts. Every part trains on one device; on an accelerator more runs together are faster."""
+    resume: bool = False
+    """Train the parts again that have not ended and that nobody trains; needs --out alone. What is given of
+    --partition, --time, --gres, --mem, --cpus and --sbatch replaces what was asked before."""
+    partition: str | None = None
+    """SLURM's partition."""
+    time: str | None = None
+    """Time limit of a part, as sbatch takes it (90, 2:30:00, 1-12:00:00; by default an hour). A part that needs longer
+    is continued in another job."""
+    gres: str | None = None
+    """Generic resources of a part, such as gpu:1."""
+    mem: str | None = None
+    """Memory of a part, such as 8G."""
+    cpus: int | None = None
+    """Cores of a part, by default 1. On this machine as many parts train at a time as it has cores for, or one on each
+    of its GPUs."""
+    sbatch: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Any other option of sbatch, NAME=VALUE; may be given several times."""
+
+
+def execute(options: Submit) -> int:
+    """Write the plan and have its parts trained."""
+    from aesjax.lab.ownership import Owner
+    from experiments.study import plan as plans
+
+    watch = current()
+    # The parts may be started from another folder.
+    paths = {name: getattr(options, name) for name in ("controls_from", "warm_start", "sim_python")}
+    options = dataclasses.replace(options, **{n: None if p is None else p.absolute() for n, p in paths.items()})
+    with refusing():
+        start_jax(None, options.compiled)
+        if options.resume:
+            plan = _resumed(options)
+        else:
+            plan = _planned(options)
+            watch.check()
+            plans.begin(options.out, plan)
+        out = options.out.absolute()
+        with Owner(out) as owner, watch.cleaning(owner.release):
+            watch.begin()
+            numbers = _left(out, plan)
+            plans.write_plan(out, plan)
+            watch.told = f"Continue with:\n  {shlex.join(['aesjax', 'submit', '--resume', '--out', str(options.out)])}"
+            if plan.cluster["name"] == "slurm":
+                plan = _to_slurm(out, plan, numbers)
+                plans.write_plan(out, plan)
+            else:
+                code = _here(options.out, plan, numbers, watch)
+                if code is not None:
+                    return code
+        if plan.cluster["name"] == "local" or all(place.exists() for place in plan.results(out)):
+            join_and_report(options.out)
+        else:
+            print(f"how they are:  aesjax status {options.out}")
+    return DONE
+
+
+def _planned(options: Submit) -> "StudyPlan":
+    from experiments.study.plan import make_plan
+
+    if options.cluster is None or options.parts is None:
+        raise ValueError(f"give --cluster ({' or '.join(CLUSTERS)}) and --parts, how many there shall be")
+    for option in ("dry_run", "distributed"):
+        if getattr(options, option):
+            raise ValueError(f"--{option.replace('_', '-')} is for one program, not for parts; leave it out")
+    asked = _asked(options)
+    _check(asked)
+    config = configured(options)
+    return make_plan(config, options.parts, _words(options), report=options.report, cluster=asked)
+
+
+def _asked(options: Submit) -> dict[str, Any]:
+    """What is asked of the cluster, plain JSON; only what was typed."""
+    given = {name: getattr(options, name) for name in OWN}
+    asked = {name: value for name, value in given.items() if value not in (None, ())}
+    if "sbatch" in asked:
+        asked["sbatch"] = list(asked["sbatch"])
+    if options.cpus is not None and options.cpus < 1:
+        raise ValueError(f"--cpus must be at least 1; got {options.cpus}")
+    return {"name": options.cluster, **asked}
+
+
+def _check(asked: dict[str, Any]) -> None:
+    """Refuse what can be known not to work before anything is written."""
+    from aesjax.lab.cluster import check_slurm
+    from aesjax.registry import Registry
+
+    Registry("cluster", **{name: name for name in CLUSTERS})[asked["name"]]
+    _parameters(asked)
+    if asked["name"] == "slurm":
+        check_slurm()
+
+
+def _words(options: Submit) -> list[str]:
+    """What every part is told."""
+    fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(Run)}
+    return words_of(Run(**fields), besides=LEFT)
+
+
+def _resumed(options: Submit) -> "StudyPlan":
+    """The plan in the folder, with what is now asked of the cluster.
+
+    Raises:
+      ValueError: there is none, or something else was typed than it says.
+    """
+    from aesjax.lab import store
+    from experiments.study.plan import read_plan
+
+    plan = read_plan(options.out)
+    if options.parts not in (None, plan.parts):
+        raise ValueError(f"--resume: the study in {options.out} has {plan.parts} parts, not {options.parts}")
+    if _words(options) not in (_words(Submit(out=options.out)), list(plan.words)):
+        differing = store.differing_fields(plan.config.to_json(), configured(options).to_json())
+        if differing:
+            raise ValueError(f"--resume: the study in {options.out} is another one ({'; '.join(differing)})")
+    asked = {**plan.cluster, **{name: value for name, value in _asked(options).items() if value is not None}}
+    _check(asked)
+    return dataclasses.replace(plan, cluster=asked)
+
+
+def _left(out: Path, plan: "StudyPlan") -> list[int]:
+    """The parts that are to be trained: neither done nor under way."""
+    from experiments.study.status import statuses
+
+    states = {part.number: part.state for part in statuses(out, plan)}
+    return [number for number, state in states.items() if state not in ("done", "running", "queued")]
+
+
+def minutes(text: str) -> int:
+    """sbatch's time limit in minutes, rounded up.
+
+    Raises:
+      ValueError: another form.
+
+    >>> minutes("90"), minutes("2:30:00"), minutes("1-12"), minutes("0:30")
+    (90, 150, 2160, 1)
+    """
+    days, dash, rest = text.rpartition("-")
+    fields = rest.split(":")
+    if not all(field.isdecimal() for field in (*fields, *([days] if dash else []))) or len(fields) > 3:
+        raise ValueError(f"--time must look like 90 (minutes), 2:30:00 or 1-12:00:00; got '{text}'")
+    numbers = [int(field) for field in fields]
+    if dash:  # days-hours[:minutes[:seconds]]
+        hours, mins, seconds = [*numbers, 0, 0][:3]
+    elif len(numbers) == 3:
+        hours, mins, seconds = numbers
+    else:  # minutes[:seconds]
+        hours, mins, seconds = 0, *[*numbers, 0][:2]
+    total = (int(days) * 24 * 60 if dash else 0) + hours * 60 + mins + -(-seconds // 60)
+    if total < 1:
+        raise ValueError(f"--time must be at least a minute; got '{text}'")
+    return total
+
+
+def _parameters(asked: dict[str, Any]) -> dict[str, Any]:
+    """What is asked of SLURM, in submitit's words.
+
+    Raises:
+      ValueError: a time or an option of another form.
+    """
+    more = {"requeue": True, **({"mem": asked["mem"]} if "mem" in asked else {})}
+    for item in asked.get("sbatch", ()):
+        name, equals, value = item.lstrip("-").partition("=")
+        if not name:
+            raise ValueError(f"--sbatch must look like account=mine; got '{item}'")
+        more[name] = value if equals else True
+    named = {name: asked[name] for name in ("partition", "gres") if name in asked}
+    time, cpus = minutes(asked.get("time", "60")), asked.get("cpus", 1)
+    return {"job_name": "aesjax", "time": time, "cpus_per_task": cpus, "additional_parameters": more, **named}
+
+
+def _to_slurm(out: Path, plan: "StudyPlan", numbers: list[int]) -> "StudyPlan":
+    """Submit the parts ``numbers`` as one array job; the plan with their jobs."""
+    from aesjax.lab.cluster import SlurmTask, submit_slurm
+    from experiments.study.plan import AESJAX
+
+    if not numbers:
+        print("every part is done, queued or under way")
+        return plan
+    after = (*AESJAX, "join", str(out))
+    tasks = [SlurmTask(plan.task(out, number), plan.results(out), after) for number in numbers]
+    python = f"{shlex.quote(sys.executable)} -P"  # what lies in the working folder is not taken for our packages
+    jobs = submit_slurm(tasks, out / "slurm", _parameters(dict(plan.cluster)), python)
+    print(f"job {jobs[0].partition('_')[0]}: parts {', '.join(map(str, numbers))} of {plan.parts}")
+    return dataclasses.replace(plan, jobs={**plan.jobs, **dict(zip(map(str, numbers), jobs, strict=True))})
+
+
+def _here(out: Path, plan: "StudyPlan", numbers: list[int], watch: Watch) -> int | None:
+    """Train the parts ``numbers`` on this machine; an exit code if that ended before all were done."""
+    from aesjax.lab.cluster import LOG, run_local
+    from envs.physics.host import usable_cores
+    from experiments.study.devices import visible_gpus
+
+    gpus, cores = visible_gpus(), usable_cores()
+    places = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in gpus]
+    places = places or [{}] * max(1, cores // plan.cluster.get("cpus", 1))
+    tasks = [plan.task(out.absolute(), number) for number in numbers]
+    workers: dict[int, Worker] = {}
+
+    def end_all() -> None:
+        for worker in workers.values():
+            worker.stop(signal.SIGKILL)
+
+    def started(task: "Task") -> None:
+        print(f"part {task.folder.name} of {plan.parts} begins", flush=True)
+
+    def ended(task: "Task", done: bool) -> None:
+        print(f"part {task.folder.name} {'is done' if done else 'has ended before it was done'}", flush=True)
+
+    watch.hold()
+    try:
+        with watch.cleaning(end_all):
+            left = run_local(tasks, places, asked=lambda: watch.asked, on_start=started, on_end=ended, workers=workers)
+    finally:
+        watch.let_go()
+    if watch.asked:
+        watch.caught()
+        say(f"interrupted; the parts under way stand at their checkpoints. {watch.told}")
+        return INTERRUPTED
+    if left:
+        names = ", ".join(task.folder.name for task in left)
+        say(f"not done: part {names}; see aesjax status {out} and {left[0].folder / LOG}. {watch.told}")
+        return WRONG
+    return None

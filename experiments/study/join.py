@@ -1,0 +1,123 @@
+"""The parts of a study as one: the folder that one machine would have left, sealed like every other."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aesjax.lab import checkpoint, ownership, seals, store
+from aesjax.lab.ownership import Owner
+from aesjax.lab.results import Results, open_results
+from experiments.study.config import StudyConfig
+from experiments.study.plan import StudyPlan, read_plan
+
+__all__ = ["join"]
+
+#: What every part's manifest tells of the whole study; of rounding alone that of another host may differ.
+COMMON = ("floors", "oracle", "inert", "patterns", "simulator")
+OWN = ("resumed", "wall_seconds", "parts", "runs", "warm_start", seals.FILES)  # what is summed or strung together
+
+
+def join(directory: Path) -> tuple[StudyPlan, bool]:
+    """Make one study of the parts in ``directory``; the plan, and whether that was still to be done.
+
+    Parts stay as they are; what is large is linked, not copied, where the file system can.
+
+    Raises:
+      ValueError: a part is missing, has not ended, is damaged or belongs to another study; nothing is written.
+      OwnedError: another process is joining them.
+      Unwritable: the study cannot be written; it can be joined again.
+    """
+    read_plan(directory)
+    with Owner(directory):
+        plan = read_plan(directory)
+        if (directory / store.MANIFEST).exists():
+            return plan, False
+        parts = [_opened(directory, plan, number) for number in _ended(directory, plan)]
+        ownership.clean(directory)
+        _write(directory, plan, parts)
+    return plan, True
+
+
+def _ended(directory: Path, plan: StudyPlan) -> range:
+    """The numbers of all parts."""
+    missing = [number for number, result in enumerate(plan.results(directory), 1) if not result.exists()]
+    if missing:
+        named = ", ".join(map(str, missing[:20])) + (", ..." if len(missing) > 20 else "")
+        raise ValueError(
+            f"{directory} cannot be joined: {len(missing)} of its {plan.parts} parts have not ended ({named}); "
+            f"see aesjax status {directory}"
+        )
+    return range(1, plan.parts + 1)
+
+
+def _opened(directory: Path, plan: StudyPlan, number: int) -> Results:
+    """A part whose every file is what was sealed, and which is this part of this study."""
+    place = plan.place(directory, number)
+    part = open_results(place)
+    differing = store.differing_fields(plan.part(number).to_json(), dict(part.config))
+    if differing:
+        raise ValueError(f"{place} is not part {number} of this study ({'; '.join(differing)})")
+    if faults := seals.faults(place, part.manifest):
+        raise ValueError(f"{place}: {'; '.join(faults)}")
+    expected, told = sum(map(len, plan.runs(number).values())), len(part.manifest.get("runs", ()))
+    if told != expected:
+        raise ValueError(f"{place} holds {told} runs; part {number} of this study has {expected}")
+    return part
+
+
+def _write(directory: Path, plan: StudyPlan, parts: Sequence[Results]) -> None:
+    import polars as pl
+
+    for name in (store.CURVES, store.STREAMS):
+        rows = [part.rows(name) for part in parts]
+        store.write_rows(directory / name, pl.concat(rows, how="diagonal"))
+    for folder in seals.FOLDERS:
+        shutil.rmtree(directory / folder, ignore_errors=True)  # of a join that was ended
+    waves: dict[str, int] = {}
+    for number, part in enumerate(parts, 1):
+        _adopt(directory, plan.config, plan.part(number), part, waves)
+        for carrier, told in part.manifest["parts"].items():
+            waves[carrier] = waves.get(carrier, 0) + told["waves"]
+    store.write_json(directory / store.CONFIG, plan.config.to_json())
+    seals.seal(directory, _manifest([part.manifest for part in parts]))
+
+
+def _adopt(directory: Path, whole: StudyConfig, own: StudyConfig, part: Results, before: Mapping[str, int]) -> None:
+    """Take over what a part kept of its agents, by wave, after the ``before`` waves of each carrier."""
+    for source in sorted(path for name in seals.FOLDERS for path in part.directory.glob(f"{name}/*/*")):
+        *_, name, carrier, wave_text = source.parts
+        wave, dash, chunk = wave_text.partition("-")
+        number = int(wave) + before.get(carrier, 0)
+        target = directory / name / carrier / f"{number:03d}{dash}{chunk}"
+        checkpoint.adopt(source, target, own.fingerprint(), number, whole.fingerprint())
+
+
+def _manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One for all parts: what they agree on, sums, and for each part what is not alike in all, such as its host's."""
+    first = manifests[0]
+    alike = {k: v for k, v in first.items() if k not in OWN and (k in COMMON or all(m.get(k) == v for m in manifests))}
+    apart = sorted({k for m in manifests for k in m} - set(alike) - set(OWN))
+    agents: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {}
+    for manifest in manifests:
+        for carrier, told in manifest["parts"].items():
+            known = parts.setdefault(carrier, {**told, "runs": 0, "waves": 0, "seconds": 0.0})
+            for name in ("runs", "waves", "seconds"):
+                known[name] = round(known[name] + told[name], 2)
+            known["wave_width"] = max(known["wave_width"], told["wave_width"])
+        agents |= manifest.get("warm_start", {}).get("agents", {})
+    return (
+        alike
+        | {
+            "resumed": any(manifest["resumed"] for manifest in manifests),
+            "wall_seconds": round(sum(manifest["wall_seconds"] for manifest in manifests), 2),
+            "parts": parts,
+            "runs": [run for manifest in manifests for run in manifest["runs"]],
+            "joined": [
+                {name: manifest.get(name) for name in ("wall_seconds", *apart)} | {"runs": len(manifest["runs"])}
+                for manifest in manifests
+            ],
+        }
+        | ({"warm_start": {**first["warm_start"], "agents": agents}} if agents else {})
+    )

@@ -1,0 +1,116 @@
+"""The plan of a study in parts: what is trained, in how many parts, and how each of them is started."""
+
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from aesjax.lab import ownership, store
+from aesjax.lab.cluster import Task
+from aesjax.lab.parts import share
+from experiments.study.build import check, runs_of
+from experiments.study.config import StudyConfig, config_from_json
+
+__all__ = ["AESJAX", "StudyPlan", "begin", "make_plan", "read_plan", "write_plan"]
+
+FORMAT = 1
+#: `aesjax`, by this Python, in whatever folder: nothing in there is taken for one of our packages.
+AESJAX = (sys.executable, "-P", "-c", "from experiments.cli import entry; entry()")
+ALWAYS = ("--devices", "1", "--no-report")
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyPlan:
+    """A study, divided; a `plan.json`."""
+
+    config: StudyConfig  # of the whole study
+    parts: int
+    words: Sequence[str]  # what follows `aesjax run` in every part, besides its number and its folder
+    report: bool  # write one when all parts are joined
+    cluster: Mapping[str, Any]  # its name and what was asked of it
+    jobs: Mapping[str, str] = dataclasses.field(default_factory=dict)  # part -> its newest job
+
+    def part(self, number: int) -> StudyConfig:
+        """The configuration of part ``number``, which counts from 1."""
+        return dataclasses.replace(self.config, part={"number": number, "of": self.parts})
+
+    def runs(self, number: int) -> dict[str, range]:
+        """Carrier -> its runs in part ``number``."""
+        return runs_of(self.part(number))
+
+    def task(self, directory: Path, number: int) -> Task:
+        """What trains part ``number`` of the study in ``directory``."""
+        place = self.place(directory, number)
+        words = ["run", *self.words, *ALWAYS, "--part", f"{number}/{self.parts}", "--out", str(place)]
+        folder = directory / store.TASKS / str(number)
+        return Task(folder, (*AESJAX, *words), begun=place / store.CONFIG, result=place / store.MANIFEST)
+
+    def results(self, directory: Path) -> list[Path]:
+        """The files that are there when all parts have ended."""
+        return [self.place(directory, number) / store.MANIFEST for number in range(1, self.parts + 1)]
+
+    def place(self, directory: Path, number: int) -> Path:
+        """The folder of part ``number``."""
+        return directory / store.PARTS / str(number)
+
+
+def make_plan(
+    config: StudyConfig, parts: int, words: Sequence[str], *, report: bool, cluster: Mapping[str, Any]
+) -> StudyPlan:
+    """A checked plan.
+
+    Raises:
+      ValueError: the study does not divide into so many parts, or whatever else can be wrong with it.
+    """
+    if config.part:
+        raise ValueError("--part is one part of a study; give --parts, how many there are")
+    if config.together is None:
+        raise ValueError("a study in parts needs --together, which fixes how many runs train together")
+    check(config)
+    share({carrier: len(runs) for carrier, runs in runs_of(config).items()}, config.together, 1, parts)
+    return StudyPlan(config, parts, tuple(words), report, dict(cluster))
+
+
+def begin(directory: Path, plan: StudyPlan) -> None:
+    """Write the plan into a folder that is new or empty.
+
+    Raises:
+      ValueError: it holds something, or cannot be written.
+    """
+    if directory.exists() and (not directory.is_dir() or not ownership.is_empty(directory)):
+        hint = "add --resume to go on with its parts, or " if (directory / store.PLAN).exists() else ""
+        raise ValueError(f"--out {directory} is not an empty folder; {hint}choose another one")
+    directory.mkdir(parents=True, exist_ok=True)
+    write_plan(directory, plan)
+
+
+def write_plan(directory: Path, plan: StudyPlan) -> None:
+    """Write `plan.json`."""
+    data = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
+    store.write_json(directory / store.PLAN, {"format": FORMAT, **data, "config": plan.config.to_json()})
+
+
+def read_plan(directory: Path) -> StudyPlan:
+    """The plan of the study in ``directory``.
+
+    Raises:
+      ValueError: there is none, or it is damaged; one sentence.
+    """
+    path = directory / store.PLAN
+    if not path.exists():
+        raise ValueError(f"{directory} holds no study in parts: there is no {store.PLAN}")
+    data = store.read_json(path)
+    try:
+        if data["format"] != FORMAT:
+            raise ValueError(f"its format is {data['format']}, this version reads {FORMAT}")
+        plan = StudyPlan(**{name: value for name, value in data.items() if name != "format"})
+        plan = dataclasses.replace(plan, config=config_from_json(plan.config))
+        made = make_plan(plan.config, plan.parts, plan.words, report=plan.report, cluster=plan.cluster)
+        if not all(isinstance(text, str) for text in (*plan.words, *plan.jobs, *plan.jobs.values())):
+            raise ValueError("its words and jobs must be text")
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be used: {error}") from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} cannot be used: {type(error).__name__}: {error}") from None
+    return dataclasses.replace(made, jobs=plan.jobs)

@@ -1,0 +1,263 @@
+"""Studies in parts as a person meets them: refusals, a killed part that is trained again, the same bytes.
+
+The processes here run one program, which the first compiles for all of them (see `tests/conftest.py`).
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from aesjax.lab import cluster
+from experiments.cli import main
+from experiments.cli.submit import minutes
+from experiments.study.build import build_part
+from experiments.study.folder import open_study
+from experiments.study.plan import begin, make_plan, read_plan
+from experiments.study.snapshots import load_agent
+
+# The smallest study with several groups: eight runs, four groups of two; no oracle, whose solution is not tested here.
+STUDY = ["--task", "toy_multigoal_classic", "--patterns", "abrupt", "--schedules", "baseline,aes_r", "--seeds", "1:4"]
+STUDY += ["--steps", "400", "--together", "2", "--no-report"]
+LOCAL = ["--cluster", "local", "--parts", "2"]
+
+
+def said(capsys):
+    text = capsys.readouterr().err.strip()
+    assert "Traceback" not in text
+    assert text.startswith("aesjax: ")
+    assert len(text.splitlines()) == 1
+    return text
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        ([], ["--cluster (slurm or local)", "--parts"]),
+        (["--cluster", "local"], ["--parts, how many"]),
+        (["--cluster", "slrum", "--parts", "2"], ["unknown cluster 'slrum'", "did you mean 'slurm'?"]),
+        (["--cluster", "local", "--parts", "5"], ["4 groups of at most 2 runs", "1 to 4 parts; got 5"]),
+        (["--cluster", "local", "--parts", "0"], ["1 to 4 parts; got 0"]),
+        ([*LOCAL, "--part", "1/2"], ["--part is one part", "--parts"]),
+        ([*LOCAL, "--together", "0"], ["--together must be between 1", "got 0"]),
+        ([*LOCAL, "--cpus", "0"], ["--cpus must be at least 1; got 0"]),
+        ([*LOCAL, "--time", "soon"], ["--time must look like 90", "'soon'"]),
+        ([*LOCAL, "--time", "0"], ["--time must be at least a minute", "'0'"]),
+        ([*LOCAL, "--sbatch", "=x"], ["--sbatch must look like account=mine", "'=x'"]),
+        ([*LOCAL, "--carriers", "sak"], ["unknown carrier 'sak'", "did you mean 'sac'?"]),
+    ],
+)
+def test_what_cannot_be_submitted_is_refused_and_leaves_nothing(tmp_path, capsys, words, parts):
+    out = tmp_path / "study"
+    assert main(["submit", "--out", str(out), *STUDY, *words]) == 2
+    text = said(capsys)
+    for part in parts:
+        assert part in text
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--part", "1/2"], ["--part needs --together"]),
+        (["--together", "2", "--part", "3/2"], ["--part must look like 2/4", "'3/2'"]),
+        (["--together", "2", "--part", "two"], ["--part must look like 2/4", "'two'"]),
+        (["--together", "100000000"], ["--together must be between 1 and 100000", "got 100000000"]),
+        (["--together", "100", "--seeds", "1:1", "--part", "1/40"], ["1 groups", "got 40"]),
+    ],
+)
+def test_a_part_that_does_not_exist_is_refused(tmp_path, capsys, words, parts):
+    out = tmp_path / "study"
+    assert main(["run", "--out", str(out), "--task", "toy", "--schedules", "aes", "--patterns", "abrupt", *words]) == 2
+    text = said(capsys)
+    for part in parts:
+        assert part in text
+    assert not out.exists()
+
+
+def test_a_cluster_that_is_not_there_is_named(tmp_path, capsys, monkeypatch):
+    words = ["submit", "--cluster", "slurm", "--parts", "2", "--out", str(tmp_path / "study"), *STUDY]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(words) == 2
+    assert "there is no sbatch on this machine" in said(capsys)
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)  # what importlib says where it is not installed
+    assert main(words) == 2
+    assert "needs submitit, which is not installed: pip install 'aesjax[cluster]'" in said(capsys)
+    assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize("command", ["status", "join"])
+def test_a_folder_without_a_plan_is_refused(tmp_path, capsys, command):
+    assert main([command, str(tmp_path)]) == 2
+    assert "there is no plan.json" in said(capsys)
+    (tmp_path / "plan.json").write_text('{"format": 1, "parts": 2}')
+    assert main([command, str(tmp_path)]) == 2
+    assert "plan.json cannot be used" in said(capsys)
+
+
+@pytest.fixture
+def planned(tmp_path):
+    """A study of which no part has begun."""
+    from experiments.cli.run import Run, configured
+
+    out = tmp_path / "study"
+    options = Run(out=out, task="toy_multigoal_classic", patterns="abrupt", schedules="aes_r", seeds="1:4", together=2)
+    begin(out, make_plan(configured(options), 2, ["--seeds", "1:4"], report=False, cluster={"name": "local"}))
+    return out
+
+
+def test_parts_that_have_not_begun_are_waiting_and_cannot_be_joined(planned, capsys):
+    assert main(["status", str(planned)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("4 runs in 2 parts on local, 0 done")
+    assert [line.split() for line in lines[1:3]] == [["part", n, "waiting", "2", "runs", "0.0", "%"] for n in "12"]
+    assert main(["join", str(planned)]) == 2
+    assert "2 of its 2 parts have not ended (1, 2)" in said(capsys)
+    assert {path.name for path in planned.iterdir()} == {"plan.json"}
+
+
+def test_a_folder_with_parts_is_neither_begun_again_nor_resumed_as_a_study(planned, capsys):
+    assert main(["submit", "--out", str(planned), *STUDY, *LOCAL]) == 2
+    assert "add --resume to go on with its parts" in said(capsys)
+    assert main(["run", "--out", str(planned), *STUDY, "--resume"]) == 2
+    assert "is made of parts; go on with aesjax submit --resume" in said(capsys)
+    assert main(["submit", "--out", str(planned), "--resume", "--parts", "3"]) == 2
+    assert "has 2 parts, not 3" in said(capsys)
+    assert main(["submit", "--out", str(planned), "--resume", *STUDY]) == 2
+    assert "is another one (schedules: " in said(capsys)
+
+
+def test_the_last_words_of_a_part_that_failed_are_shown(planned, capsys):
+    task = read_plan(planned).task(planned, 2)
+    failing = (sys.executable, "-c", "import sys; print('first'); sys.exit('the disk is full')")
+    assert not cluster.Worker(task._replace(argv=failing)).wait()
+    assert main(["status", str(planned)]) == 0
+    text = capsys.readouterr().out
+    assert "part 2  failed (exit code 1)" in text
+    assert "  | first" in text
+    assert "  | the disk is full" in text
+    assert f"aesjax submit --resume --out {planned}" in text
+
+
+def test_a_task_is_done_by_one_worker_at_a_time(planned):
+    task = read_plan(planned).task(planned, 1)
+    sleeping = task._replace(argv=(sys.executable, "-c", "import time; time.sleep(60)"))
+    worker = cluster.Worker(sleeping)
+    with pytest.raises(ValueError, match="in use"):
+        cluster.Worker(sleeping)
+    worker.stop(signal.SIGKILL)
+    assert not worker.wait()
+
+
+def test_time_limits_are_read_as_sbatch_reads_them():
+    told = {"90": 90, "90:30": 91, "2:30:00": 150, "1-12": 2160, "1-12:30": 2190, "2-00:00:01": 2881}
+    assert {text: minutes(text) for text in told} == told
+
+
+# --- trained
+
+
+def command(*words):
+    code = "import sys; from experiments.cli import main; sys.exit(main(sys.argv[1:]))"
+    return [sys.executable, "-c", code, *map(str, words)]
+
+
+def finish(*words):
+    return subprocess.run(command(*words), capture_output=True, text=True, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The plan on one machine: one part."""
+    out = tmp_path_factory.mktemp("whole") / "study"
+    result = finish("submit", "--cluster", "local", "--parts", "1", *STUDY, "--out", out)
+    assert result.returncode == 0, result.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def killed(whole, tmp_path_factory):
+    """Three parts, one of them killed; and what was said."""
+    out = tmp_path_factory.mktemp("killed") / "study"
+    words = ["submit", "--cluster", "local", "--parts", "3", "--checkpoint-seconds", "0", *STUDY, "--out", out]
+    process = subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 500
+    part = out / "parts" / "3"
+    while not list(part.glob("checkpoints/sac/0*/seal.json")) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(json.loads((part / ".lock").read_text())["pid"], signal.SIGKILL)
+    _, error = process.communicate(timeout=500)
+    assert process.returncode == 2, error
+    return out, error
+
+
+@pytest.mark.slow
+def test_a_killed_part_is_trained_again_alone_and_the_joined_bytes_are_those_of_one_part(whole, killed, tmp_path):
+    out = shutil.copytree(killed[0], tmp_path / "study")
+    assert "not done: part 3; see aesjax status" in killed[1]
+    told = finish("status", out).stdout
+    assert "part 3  failed (signal 9)" in told
+    before = [(out / "parts" / n / "manifest.json").read_bytes() for n in "12"]
+    result = finish("submit", "--resume", "--out", out)
+    assert result.returncode == 0, result.stderr
+    assert "part 3 of 3 begins" in result.stdout
+    assert "part 1 of 3" not in result.stdout
+    assert [(out / "parts" / n / "manifest.json").read_bytes() for n in "12"] == before
+    for name in ("curves.parquet", "streams.parquet", "config.json"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes()
+    assert json.loads((out / "parts" / "3" / "manifest.json").read_text())["resumed"]
+    manifests = [json.loads((folder / "manifest.json").read_text()) for folder in (out, whole)]
+    assert len(manifests[0].pop("joined")) == 3
+    assert len(manifests[1].pop("joined")) == 1
+    apart = manifests[0].keys() ^ manifests[1].keys()
+    assert apart <= {"commit"}  # of a checkout that is edited meanwhile
+    assert manifests[0]["runs"] == manifests[1]["runs"]
+    assert finish("verify", out).returncode == 0
+    assert finish("replay", out, "--schedules", "aes").returncode == 0
+    again = finish("join", out)
+    assert again.returncode == 0
+    assert "joined before" in again.stdout
+    config = open_study(out).config
+    part = build_part(config, "sac")
+    for run in (0, len(part.labels) - 1):
+        agents = [load_agent(folder, config, part, run) for folder in (out, whole)]
+        assert agents[0].step == agents[1].step == 400
+        leaves = [jax.tree.leaves(agent.agent) for agent in agents]
+        assert all(np.array_equal(a, b) for a, b in zip(*leaves, strict=True))
+
+
+@pytest.mark.slow
+def test_a_run_of_the_plan_on_one_device_gives_the_same_bytes(whole, tmp_path):
+    result = finish("run", *STUDY, "--out", tmp_path / "study")
+    assert result.returncode == 0, result.stderr
+    for name in ("curves.parquet", "streams.parquet", "config.json"):
+        assert (tmp_path / "study" / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_what_cannot_be_joined_is_named_and_nothing_is_written(whole, killed, tmp_path, capsys):
+    out = shutil.copytree(killed[0], tmp_path / "study")
+    assert main(["join", str(out)]) == 2
+    assert "1 of its 3 parts have not ended (3)" in said(capsys)
+    shutil.rmtree(out / "parts" / "3")
+    shutil.copytree(out / "parts" / "2", out / "parts" / "3")
+    assert main(["join", str(out)]) == 2
+    assert "parts/3 is not part 3 of this study (part: " in said(capsys)
+    shutil.rmtree(out / "parts" / "3")
+    shutil.copytree(whole / "parts" / "1", out / "parts" / "3")
+    assert main(["join", str(out)]) == 2
+    assert "parts/3 is not part 3 of this study (part: " in said(capsys)
+    damaged = next(Path(out / "parts" / "1" / "agents").rglob("rows.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert main(["join", str(out)]) == 2
+    assert "rows.parquet was changed or damaged" in said(capsys)
+    assert not {"config.json", "manifest.json", "curves.parquet", "agents"} & {path.name for path in out.iterdir()}
