@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from aesjax.report.cells import NONE, Cell, Table, number
 from experiments.cli.errors import DIVERGED, DONE, guarded, refusing
 from experiments.study.config import config_from_json
 from experiments.tables.printing import show
-from experiments.tables.studies import named_studies, parsed, train
+from experiments.tables.sizes import carriers_of
+from experiments.tables.studies import REPLAY, named_studies, parsed, train
 from experiments.theory.detection_methods import METHODS
 from experiments.theory.detection_parts import SHIPPED, delays
 from experiments.theory.detection_streams import sorted_streams
@@ -43,7 +45,14 @@ def proxies(description: str | None, argv: Sequence[str] | None = None) -> int:
 
 def _proxies(description: str | None, argv: Sequence[str] | None) -> int:
     options, rest = parsed(description, argv)
-    studies = named_studies(options, "proxies")
+    carriers = (options.carriers or carriers_of(options.preset)).split(",")
+    kept = [carrier for carrier in carriers if carrier in REPLAY]
+    rest_of = [carrier for carrier in carriers if carrier not in REPLAY]
+    studies = [
+        study
+        for name, own in (("proxies", kept), ("proxies_ppo", rest_of))
+        for study in (named_studies(replace(options, carriers=",".join(own)), name) if own else ())
+    ]
     with refusing():
         code = train(options, studies, rest)
         if code not in (DONE, DIVERGED):

@@ -14,7 +14,7 @@ from experiments.cli.run import Run, configured
 from experiments.study.devices import start_jax
 from experiments.tables.sizes import Scale, carriers_of, size_of, tasks_of
 
-__all__ = ["Options", "Study", "main_studies", "named_studies", "parsed", "train"]
+__all__ = ["REPLAY", "Options", "Study", "main_studies", "named_studies", "parsed", "train"]
 
 #: Carriers that keep data, among which a response can choose.
 REPLAY = ("sac", "sql", "meow")
