@@ -105,8 +105,8 @@ def test_two_processes_at_once_do_not_mind_each_other(tmp_path):
 @pytest.mark.slow
 def test_curves_do_not_depend_on_what_was_kept(tmp_path):
     """Compiled, read back and never kept: the same bytes; and the second study of a shape compiles nothing."""
-    words = ("-m", "experiments.cli", "run", "--steps", "2000", "--schedules", "aes", "--patterns", "abrupt")
-    words += ("--seeds", "1", "--devices", "1", "--no-report", "--out")
+    words = ("-m", "experiments.cli", "run", "--carriers", "ppo", "--steps", "3200", "--schedules", "aes")
+    words += ("--patterns", "abrupt", "--seeds", "1", "--devices", "1", "--no-report", "--out")
     curves = []
     for index, switch in enumerate((tmp_path / "kept", tmp_path / "kept", "off")):
         process(switch, *words, str(tmp_path / str(index)))
