@@ -76,6 +76,7 @@ def options():
     return of
 
 
+@pytest.mark.slow
 def test_commands_have_the_options_shown_and_scripts_exist(options):
     lines = list(shown())
     assert len(lines) > 25

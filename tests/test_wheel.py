@@ -80,7 +80,18 @@ def test_it_trains_and_reports_where_the_clone_is_not(python, tmp_path):
     aesjax = Path(python).with_name("aesjax")
     assert "multi-goal" in run(aesjax, "list", cwd=tmp_path)
     assert run(python, "-c", CHECK, cwd=tmp_path).strip() == "60"
-    small = "--schedules baseline,aes_r --patterns abrupt --seeds 1:2 --steps 2000 --out study".split()
+    small = [
+        "--schedules",
+        "baseline,aes_r",
+        "--patterns",
+        "abrupt",
+        "--seeds",
+        "1:2",
+        "--steps",
+        "2000",
+        "--out",
+        "study",
+    ]
     run(aesjax, "run", *small, cwd=tmp_path)
     (tmp_path / "study" / "report" / "index.html").unlink()
     run(aesjax, "report", "study", cwd=tmp_path)
