@@ -31,7 +31,7 @@ LIMITS = (
     "Verdicts are not corrected for the number of claims; within a claim its cells are.",
 )
 KINDS = {REPRODUCED: "better", BETTER: "better", NOT_REPRODUCED: "worse", WORSE: "worse"}
-HEADER = ["claim", "paper", "ours", "cells + / − / ?", "pairs", "verdict", "why"]
+HEADER = ["claim", "verdict", "paper", "ours", "cells + / − / ?", "pairs", "why"]
 #: Metrics printed in percent, and those of small numbers.
 PERCENT = {"recovery": (100.0, 1), "responsiveness": (100.0, 1)}
 
@@ -186,7 +186,7 @@ def _row(name: str, paper: str, part: Part, finding: Finding) -> list[Cell]:
     verdict = Cell(part.verdict, kind=KINDS.get(part.verdict, "muted"))
     m = part.measured
     if m is None:
-        return [Cell(name), Cell(paper, kind="paper"), *(Cell(NONE, kind="muted"),) * 3, verdict, Cell(part.why)]
+        return [Cell(name), verdict, Cell(paper, kind="paper"), *(Cell(NONE, kind="muted"),) * 3, Cell(part.why)]
     scale, places = PERCENT.get(finding.claim.metric, (1.0, 2))
     levels = "" if finding.claim.against else " → ".join(number(x * scale, places) for x in m.levels)
     beside = [f"{label} {signed(other, scale, places)}" for label, other in part.beside]
@@ -196,11 +196,11 @@ def _row(name: str, paper: str, part: Part, finding: Finding) -> list[Cell]:
     cells = Cell(f"{m.better} / {m.worse} / {m.undecided}")
     return [
         Cell(name),
+        verdict,
         Cell(paper, kind="paper"),
         ours,
         cells,
         Cell(str(m.fewest), kind="muted"),
-        verdict,
         Cell(part.why),
     ]
 
