@@ -9,6 +9,8 @@ import json
 import logging
 import os
 import shutil
+import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -112,17 +114,34 @@ def save(
 def _write_state(path: Path, state: Any) -> None:
     """Write the state with orbax, whose errors of a full disk are of many classes."""
     told = logging.getLogger("absl")  # says at length what is said in one sentence above
-    level = told.level
+    level, heard = told.level, sys.unraisablehook
     told.setLevel(logging.CRITICAL)
+    sys.unraisablehook = _without_late_futures(heard)
     try:
         with _orbax() as writer:
             writer.save(path, state)
+        sys.unraisablehook = heard
     except OSError:
         raise
     except (ValueError, RuntimeError) as error:
         raise OSError(f"{type(error).__name__}: {store.reason(error)}") from None
     finally:
         told.setLevel(level)
+
+
+def _without_late_futures(heard: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A hook that drops what the writes of a save that failed still tell to its event loop, which ended with it.
+
+    There is no end to wait for, so the hook stays after such a save.
+    """
+    if getattr(heard, "__name__", "") == "without_late_futures":
+        return heard
+
+    def without_late_futures(dropped: Any) -> None:
+        if not isinstance(dropped.exc_value, RuntimeError) or str(dropped.exc_value) != "Event loop is closed":
+            heard(dropped)
+
+    return without_late_futures
 
 
 def _sealed(folder: Path, study: str) -> dict[str, Any] | str:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import polars as pl
@@ -122,3 +124,28 @@ def test_an_adopted_checkpoint_is_one_of_its_new_study(tmp_path):
         checkpoint.adopt(tmp_path / "part", tmp_path / "other", "foreign", 4, "whole")
     with pytest.raises(checkpoint.CheckpointError, match="there is none"):
         checkpoint.adopt(tmp_path / "nothing", tmp_path / "other", "part", 4, "whole")
+
+
+FULL = """
+import resource, sys, time
+from pathlib import Path
+import numpy as np, polars as pl
+from aesjax.lab import checkpoint, store
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # larger files cannot be written
+state = {f"x{i}": np.random.default_rng(i).normal(size=(1, 3000)).astype(np.float32) for i in range(60)}
+for chunk in range(4):
+    try:
+        checkpoint.save(Path(sys.argv[1]), "study", 0, chunk, state, pl.DataFrame({"a": [1]}))
+    except store.Unwritable:
+        print("refused")
+time.sleep(0.5)
+"""
+
+
+def test_what_a_failed_save_still_tells_its_event_loop_is_not_heard(tmp_path):
+    command = [sys.executable, "-c", FULL, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["refused"] * 4), done.stderr[-500:]
+    assert "Traceback" not in done.stderr
+    assert not [path for path in tmp_path.iterdir() if path.name.isdigit()]
