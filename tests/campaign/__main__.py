@@ -5,6 +5,7 @@ Exit code 1 if any of them did harm. Everything happens in a folder of its own, 
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ def main(options: Options) -> int:
     folder = options.folder or Path(tempfile.mkdtemp(prefix="aesjax-campaign-"))
     cache = folder / "compiled-programs"
     os.environ |= environment(cache)  # workers inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # begun in the background, it would be ignored
     findings = []
     for finding in campaign(Bench(folder, cache), LONG if options.long else SHORT, options.seed, kinds):
         findings.append(finding)
