@@ -1,5 +1,6 @@
 """The parts of a study as one: the folder that one machine would have left, sealed like every other."""
 
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,8 @@ __all__ = ["join"]
 
 #: What every part's manifest tells of the whole study; of rounding alone that of another host may differ.
 COMMON = ("floors", "oracle", "inert", "patterns", "simulator")
-OWN = ("resumed", "wall_seconds", "parts", "runs", "warm_start", seals.FILES)  # what is summed or strung together
+#: What is summed, strung together or told anew.
+OWN = ("command", "resumed", "wall_seconds", "parts", "runs", "warm_start", seals.FILES)
 
 
 def join(directory: Path) -> tuple[StudyPlan, bool]:
@@ -80,7 +82,8 @@ def _write(directory: Path, plan: StudyPlan, parts: Sequence[Results]) -> None:
         for carrier, told in part.manifest["parts"].items():
             waves[carrier] = waves.get(carrier, 0) + told["waves"]
     store.write_json(directory / store.CONFIG, plan.config.to_json())
-    seals.seal(directory, _manifest([part.manifest for part in parts]))
+    command = shlex.join(["aesjax", "run", *plan.words, "--out", "DIR"])  # one machine would have been told
+    seals.seal(directory, _manifest([part.manifest for part in parts]) | {"command": command})
 
 
 def _adopt(directory: Path, whole: StudyConfig, own: StudyConfig, part: Results, before: Mapping[str, int]) -> None:

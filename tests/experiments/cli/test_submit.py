@@ -220,6 +220,7 @@ def test_a_killed_part_is_trained_again_alone_and_the_joined_bytes_are_those_of_
     assert len(manifests[1].pop("joined")) == 1
     apart = manifests[0].keys() ^ manifests[1].keys()
     assert apart <= {"commit"}  # of a checkout that is edited meanwhile
+    assert all("--together 2" in m["command"] and "--part" not in m["command"] for m in manifests)
     assert manifests[0]["runs"] == manifests[1]["runs"]
     assert finish("verify", out).returncode == 0
     assert finish("replay", out, "--schedules", "aes").returncode == 0
