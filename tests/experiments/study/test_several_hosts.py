@@ -15,8 +15,6 @@ pytestmark = pytest.mark.slow
 # Small, and with a change, at which policies are kept.
 WORDS = ["--task", "toy_multigoal_classic", "--patterns", "abrupt", "--schedules", "baseline,aes_r", "--seeds", "1:2"]
 WORDS += ["--steps", "4000", "--no-report", "--checkpoint-seconds", "0.3"]
-CONTACTS = ["--task", "isaac_ant", "--engine", "mujoco", "--carriers", "ppo", "--schedules", "aes_r"]
-CONTACTS += ["--patterns", "abrupt", "--seeds", "1:2", "--steps", "2400", "--no-report"]
 LIMIT = 900.0  # seconds that anything here may take
 
 
@@ -151,10 +149,3 @@ def test_a_refusal_ends_both_with_one_sentence(tmp_path, more, second, sentence)
         assert error.startswith("aesjax: ")
         assert error.count("\n") == 1
     assert not (folder / "config.json").exists()
-
-
-def test_the_c_engine_steps_each_process_s_own_runs(tmp_path):
-    folder = tmp_path / "study"
-    assert [code for code, _ in ended(both(folder, words=CONTACTS))] == [0, 0]
-    one = alone(tmp_path / "one", words=CONTACTS)
-    assert (folder / "curves.parquet").read_bytes() == (one / "curves.parquet").read_bytes()
