@@ -103,7 +103,7 @@ def place_of(target):
 
 
 def led(text, folder):
-    """Links to files lead to the page of the site that shows them; those to folders to nothing."""
+    """Links lead to the page of the site that shows a file; those to folders and to pages elsewhere to nothing."""
 
     def lead(found):
         shown, target = found[1], (folder / found[2]).resolve()
@@ -111,7 +111,7 @@ def led(text, folder):
             return found[0]
         if page := place_of(target):
             return f"{{doc}}`{shown.replace('`', '')} <{page}>`"
-        return shown if target.is_dir() else found[0]
+        return shown if target.is_dir() or target.suffix == ".md" else found[0]
 
     return re.sub(r"(?<!!)\[([^\]]*)\]\(((?!https?:)[^)#]+)\)", lead, text)
 

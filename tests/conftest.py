@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import tempfile
 from importlib.metadata import version
 
@@ -15,6 +16,7 @@ os.environ.setdefault(
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jax
+import pytest
 
 from tests.compile_times import CompileTimes
 
@@ -77,3 +79,26 @@ def share_compilations(config):
 def pytest_collection_modifyitems(items):
     rank = {f"tests/{file}": at for at, file in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.location[0], len(rank)))
+
+
+@pytest.fixture
+def registries(monkeypatch, tmp_path):
+    """Whatever a test registers, and each module of its folder, is forgotten afterwards."""
+    import envs
+    from aesjax.responses import RESPONSES
+    from aesjax.schedules import PROXIES, SCHEDULES
+    from agents import CARRIERS
+    from experiments.study import plugins
+
+    for registry in (SCHEDULES, RESPONSES, PROXIES, CARRIERS):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    kept = [(registry, dict(registry)) for registry in (envs.TASKS, envs.PATTERNS)]
+    monkeypatch.setattr(plugins, "_ORIGINS", {})
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    for registry, before in kept:
+        registry.clear()
+        registry.update(before)
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]

@@ -78,7 +78,9 @@ def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_a_schedule_of_ones_own_goes_from_the_page_to_a_comparison_with_its_controls(tmp_path, monkeypatch, capsys):
+def test_a_schedule_of_ones_own_goes_from_the_page_to_a_comparison_with_its_controls(
+    tmp_path, monkeypatch, capsys, registries
+):
     """The page's module and its commands, small, after the study that `make run` would have trained."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

@@ -60,21 +60,12 @@ def line():
 
 
 @pytest.fixture
-def outside(tmp_path, monkeypatch, request):
-    """A module called ``elsewhere_N`` in the current directory; whatever is registered is forgotten afterwards."""
-    for registry in (SCHEDULES, RESPONSES, PROXIES, CARRIERS):
-        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    kept = [(registry, dict(registry)) for registry in (envs.TASKS, envs.PATTERNS)]
-    monkeypatch.setattr(plugins, "_ORIGINS", {})
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def outside(tmp_path, monkeypatch, request, registries):
+    """A module called ``elsewhere_N`` in the current directory."""
     monkeypatch.chdir(tmp_path)
     name = "elsewhere_" + "".join(c if c.isalnum() else "_" for c in request.node.name)
     (tmp_path / f"{name}.py").write_text(MODULE)
-    yield name
-    sys.modules.pop(name, None)
-    for registry, before in kept:
-        registry.clear()
-        registry.update(before)
+    return name
 
 
 def study(**words):
