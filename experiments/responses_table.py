@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from aesjax.lab import store
-from experiments.cli import main
-from experiments.cli.errors import DIVERGED, DONE
+from experiments.cli.errors import DIVERGED, DONE, guarded, refusing
+from experiments.tables.studies import Options, Study, train
 
 #: Whose timing and level are put to the test.
 PLAYED = {
@@ -29,23 +29,25 @@ def run_all(argv: list[str]) -> int:
     parser.add_argument("--played", help="methods whose timing and level controls test, comma-separated")
     parser.add_argument("--resume", action="store_true", help="go on where an earlier call stopped")
     arguments, rest = parser.parse_known_args(argv)
+    return guarded(lambda: _run_all(arguments, rest))
+
+
+def _run_all(arguments: argparse.Namespace, rest: list[str]) -> int:
     carrier, out = arguments.carrier, arguments.out
-    methods, controls = out / "methods", out / "controls"
     played = arguments.played.split(",") if arguments.played else PLAYED.get(carrier, PLAYED[""])
     own = ["--schedules", arguments.schedules] if arguments.schedules else []
     study = "responses_ppo" if carrier == "ppo" else "responses"
     entries = ",".join(f"{control}:of={of}" for control in ("constant_at_mean", "permuted") for of in played)
-    common = ["--study", study, "--carriers", carrier, *rest]
-    for folder, more in ((methods, own), (controls, ["--schedules", entries, "--controls-from", str(methods)])):
-        if (folder / store.MANIFEST).exists():
-            continue
-        again = ["--resume"] if arguments.resume and folder.exists() else []
-        code = main(["run", *common, *more, "--out", str(folder), *again])
-        if code not in (DONE, DIVERGED):
-            return code
+    common = ["--study", study, "--carriers", carrier]
+    methods = Study("methods", (*common, *own))
+    controls = Study("controls", (*common, "--schedules", entries, "--controls-from", str(out / methods.name)))
+    with refusing():
+        code = train(Options(out, resume=arguments.resume), [methods, controls], rest)
+    if code not in (DONE, DIVERGED):
+        return code
     from experiments.analysis.questions import answer, markdown, plain
 
-    answers = answer([methods, controls], carrier)
+    answers = answer([out / methods.name, out / controls.name], carrier)
     chosen = [f"--schedules {arguments.schedules}"] if arguments.schedules else []
     chosen += [f"--played {arguments.played}"] if arguments.played else []
     command = [" ".join(["python experiments/responses_table.py --out DIR --carrier", carrier, *chosen, *rest])]

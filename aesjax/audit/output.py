@@ -233,14 +233,7 @@ def page(found: Audit) -> Page:
     verdicts = [finding.whole.verdict for finding in found.findings]
     counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE))
     facts = [
-        (
-            f"{group.task}, {group.preset}" + (", warm" if group.warm else ""),
-            f"{group.steps:,} steps, {len(group.study.seeds())} seeds, {len(group.study.runs)} runs".replace(
-                ",", " ", 1
-            )
-            + (f", {group.broken} of them broken" if group.broken else "")
-            + f": {'; '.join(map(str, group.sources))}",
-        )
+        (f"{group.task}, {group.preset}" + (", warm" if group.warm else ""), _told(group))
         for group in found.evidence.groups
     ]
     return Page(

@@ -101,17 +101,17 @@ def scatter(tree: Any, like: Any) -> Any:
         return tree
     shapes, structure = jax.tree.flatten(like)
     mine = [np.empty((leaf.shape[0] // count(), *leaf.shape[1:]), leaf.dtype) for leaf in shapes]
-    own = np.empty(sum(leaf.nbytes for leaf in mine), np.uint8)
+    buffer = np.empty(sum(leaf.nbytes for leaf in mine), np.uint8)
     for host in range(count()):
-        sent = np.zeros(own.size, np.uint8)
+        sent = np.zeros(buffer.size, np.uint8)
         if first():
             rows = [np.split(np.asarray(leaf), count())[host] for leaf in jax.tree.leaves(tree)]
             sent = np.concatenate([_bytes(leaf) for leaf in rows])
         for part, received in _exchanged(sent):
             if host == jax.process_index():
-                own[part] = received[0]
+                buffer[part] = received[0]
     leaves = [
-        _of_type(own[at : at + leaf.nbytes], leaf.dtype, leaf.shape)
+        _of_type(buffer[at : at + leaf.nbytes], leaf.dtype, leaf.shape)
         for leaf, at in zip(mine, _offsets(mine), strict=True)
     ]
     return jax.tree.unflatten(structure, leaves)

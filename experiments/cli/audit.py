@@ -44,7 +44,7 @@ def execute(options: Audit) -> int:
         text = _marked(options.into) if options.into is not None else None
         found = output.audit(options.directories)
         console = Console()
-        for table in printed(output.tables(found)):
+        for table in printed(output.tables(found), console):
             console.print(table)
         data = output.record(found)
         console.print(data["sentence"], soft_wrap=True, highlight=False)

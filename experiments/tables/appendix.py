@@ -9,10 +9,9 @@ from aesjax.audit.measured import Measured, atoms, expected, measure, methods, m
 from aesjax.audit.output import interval_of
 from aesjax.measure.tables import paper_table
 from aesjax.report.cells import NONE, Cell, Table, number
-from experiments.cli.errors import DIVERGED, DONE, guarded, refusing
 from experiments.tables.printing import show
 from experiments.tables.sizes import tasks_of
-from experiments.tables.studies import named_studies, parsed, train
+from experiments.tables.studies import Made, Options, Study, named_studies, run_table
 
 __all__ = ["appendix"]
 
@@ -51,34 +50,33 @@ def appendix(table: str, study: str, title: str, description: str | None, argv: 
       table: of `aesjax.measure.tables.PAPER_TABLES`.
       study: of `aesjax list`.
     """
-    return guarded(lambda: _appendix(table, study, title, description, argv))
+
+    def wanted(options: Options) -> list[Study]:
+        return named_studies(options, study, _families(options))
+
+    return run_table(wanted, lambda made: _tell(table, title, made), description, argv)
 
 
-def _appendix(table: str, study: str, title: str, description: str | None, argv: Sequence[str] | None) -> int:
-    options, rest = parsed(description, argv)
-    families = ("toy", "mujoco", "isaac") if options.preset == "paper" else ("toy",)
-    studies = named_studies(options, study, families)
-    with refusing():
-        code = train(options, studies, rest)
-        if code not in (DONE, DIVERGED):
-            return code
-        folders = [options.out / each.name for each in studies]
-        evidence, rows = gather(folders), _rows(table)
-        shown = Table(
-            table,
-            title,
-            "Means over families, carriers and the four drifting patterns, families weighing equally; the offset-safe "
-            "number with its 95 % interval over seeds, the literal one beside it, and the paper's; cells says how many "
-            "of the paper's cells there are.",
-            ["variant", "nAUC (safe)", "literal", "paper", "DropRatio (safe)", "literal", "paper", "cells"],
-            [("all carriers, drifting patterns", [_cells(evidence, row) for row in rows])],
-        )
-        places = expected()
-        lacking = {missing(places, atoms(evidence, methods(row.spec), nothing, "mean_return", places)) for row in rows}
-        asked = tasks_of(families, options.preset)
-        shown.notes.append(f"Asked for: {', '.join(options.tasks.split(',') if options.tasks else asked)}.")
-        show(options.out, f"{table}_table", title, [shown], max(lacking, key=len), folders)
-    return code
+def _families(options: Options) -> tuple[str, ...]:
+    return ("toy", "mujoco", "isaac") if options.preset == "paper" else ("toy",)
+
+
+def _tell(table: str, title: str, made: Made) -> None:
+    options, evidence, rows = made.options, gather(made.folders), _rows(table)
+    shown = Table(
+        table,
+        title,
+        "Means over families, carriers and the four drifting patterns, families weighing equally; the offset-safe "
+        "number with its 95 % interval over seeds, the literal one beside it, and the paper's; cells says how many "
+        "of the paper's cells there are.",
+        ["variant", "nAUC (safe)", "literal", "paper", "DropRatio (safe)", "literal", "paper", "cells"],
+        [("all carriers, drifting patterns", [_cells(evidence, row) for row in rows])],
+    )
+    places = expected()
+    lacking = {missing(places, atoms(evidence, methods(row.spec), nothing, "mean_return", places)) for row in rows}
+    asked = options.tasks.split(",") if options.tasks else tasks_of(_families(options), options.preset)
+    shown.notes.append(f"Asked for: {', '.join(asked)}.")
+    show(options.out, f"{table}_table", title, [shown], max(lacking, key=len), made.folders)
 
 
 def _cells(evidence: Evidence, row: _Row) -> list[Cell]:

@@ -8,9 +8,8 @@ from aesjax.audit.measured import atoms, best_constant, expected, missing, nothi
 from aesjax.lab import store
 from aesjax.measure.patterns import STEADY
 from aesjax.report.tables import hindsight_table
-from experiments.cli.errors import DIVERGED, DONE, guarded, refusing
 from experiments.tables.printing import look_of, show
-from experiments.tables.studies import Options, Study, main_studies, named_studies, parsed, train
+from experiments.tables.studies import Made, Options, Study, main_studies, named_studies, run_table
 
 __all__ = ["controls", "fixed_grid"]
 
@@ -21,22 +20,13 @@ KINDS = ("constant_at_mean", "permuted")
 
 def fixed_grid(description: str | None, argv: Sequence[str] | None = None) -> int:
     """The best constant weight in hindsight under every pattern; returns the exit code."""
-    return guarded(lambda: _fixed_grid(description, argv))
+    return run_table(lambda options: named_studies(options, "fixed_grid"), _tell_grid, description, argv)
 
 
-def _fixed_grid(description: str | None, argv: Sequence[str] | None) -> int:
-    options, rest = parsed(description, argv)
-    studies = named_studies(options, "fixed_grid")
-    with refusing():
-        code = train(options, studies, rest)
-        if code not in (DONE, DIVERGED):
-            return code
-        folders = [options.out / study.name for study in studies]
-        look, constants = look_of(folders)
-        lacking = _lacking(gather(folders), list(dict.fromkeys(study.task for study in studies)))
-        table = hindsight_table(look, constants)
-        show(options.out, "fixed_grid", "Constant weights", [table], lacking, folders)
-    return code
+def _tell_grid(made: Made) -> None:
+    look, constants = look_of(made.folders)
+    lacking = _lacking(gather(made.folders), list(dict.fromkeys(study.task for study in made.studies)))
+    show(made.options.out, "fixed_grid", "Constant weights", [hindsight_table(look, constants)], lacking, made.folders)
 
 
 def _lacking(evidence: Evidence, tasks: Sequence[str]) -> str:
@@ -46,32 +36,23 @@ def _lacking(evidence: Evidence, tasks: Sequence[str]) -> str:
 
 def controls(description: str | None, argv: Sequence[str] | None = None) -> int:
     """The methods of the main table beside controls that play their own record; returns the exit code."""
-    return guarded(lambda: _controls(description, argv))
+    return run_table(lambda options: main_studies(options, ("toy",)), _tell_controls, description, argv, then=_played)
 
 
-def _controls(description: str | None, argv: Sequence[str] | None) -> int:
+def _tell_controls(made: Made) -> None:
     from experiments.analysis.questions import answer, markdown, plain
 
-    options, rest = parsed(description, argv)
-    methods = main_studies(options, ("toy",))
-    with refusing():
-        code = train(options, methods, rest)
-        if code not in (DONE, DIVERGED):
-            return code
-        played = [_played(options, study) for study in methods]
-        code = max(code, train(options, played, rest))
-        if code not in (DONE, DIVERGED):
-            return code
-        command = [shlex.join(["python", "experiments/controls.py", "--out", "DIR", "--preset", options.preset, *rest])]
-        for study, control in zip(methods, played, strict=True):
-            pair = [options.out / study.name, options.out / control.name]
-            for carrier in study.carriers:
-                found = answer(pair, carrier)
-                place = options.out / f"controls-{study.task}-{carrier}.md"
-                store.write_text(place, markdown(found, command))
-                store.write_json(place.with_suffix(".json"), plain(found, command))
-                print(f"{markdown(found, command)}\nanswers: {place}")
-    return code
+    out = made.options.out
+    words = ["python", "experiments/controls.py", "--out", "DIR", "--preset", made.options.preset, *made.rest]
+    command = [shlex.join(words)]
+    half = len(made.studies) // 2
+    for study, *pair in zip(made.studies[:half], made.folders[:half], made.folders[half:], strict=True):
+        for carrier in study.carriers:
+            found = answer(pair, carrier)
+            place = out / f"controls-{study.task}-{carrier}.md"
+            store.write_text(place, markdown(found, command))
+            store.write_json(place.with_suffix(".json"), plain(found, command))
+            print(f"{markdown(found, command)}\nanswers: {place}")
 
 
 def _played(options: Options, study: Study) -> Study:

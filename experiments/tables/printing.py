@@ -42,8 +42,9 @@ def show(out: Path, name: str, title: str, tables: Sequence[Table], lacking: str
             table.title += " (INCOMPLETE)"
             table.notes.insert(0, f"Incomplete: nothing or too little of {lacking}.")
     console = Console()
-    for table, shown in zip(tables, printed(tables), strict=True):
-        console.print(shown)
+    for table in tables:
+        for part in printed([table], console):
+            console.print(part)
         for note in table.notes:
             console.print(f"- {note}", highlight=False, markup=False)
     page = Page(

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,17 +11,12 @@ from aesjax.lab import store
 from aesjax.lab.results import Results, open_results
 from aesjax.measure.curves import change_steps
 from aesjax.report.cells import NONE, Cell, Table, number
-from experiments.cli.errors import DIVERGED, DONE, guarded, refusing
 from experiments.study.config import config_from_json
 from experiments.tables.printing import show
-from experiments.tables.sizes import carriers_of
-from experiments.tables.studies import REPLAY, named_studies, parsed, train
+from experiments.tables.studies import Made, run_table, split_studies
 from experiments.theory.detection_methods import METHODS
 from experiments.theory.detection_parts import SHIPPED, delays
 from experiments.theory.detection_streams import sorted_streams
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["proxies"]
 
@@ -40,40 +34,24 @@ READING = (
 
 def proxies(description: str | None, argv: Sequence[str] | None = None) -> int:
     """Train with every proxy recorded, and say what each is worth; returns the exit code."""
-    return guarded(lambda: _proxies(description, argv))
+    return run_table(lambda options: split_studies(options, "proxies", "proxies_ppo"), _tell, description, argv)
 
 
-def _proxies(description: str | None, argv: Sequence[str] | None) -> int:
-    options, rest = parsed(description, argv)
-    carriers = (options.carriers or carriers_of(options.preset)).split(",")
-    kept = [carrier for carrier in carriers if carrier in REPLAY]
-    rest_of = [carrier for carrier in carriers if carrier not in REPLAY]
-    studies = [
-        study
-        for name, own in (("proxies", kept), ("proxies_ppo", rest_of))
-        for study in (named_studies(replace(options, carriers=",".join(own)), name) if own else ())
-    ]
-    with refusing():
-        code = train(options, studies, rest)
-        if code not in (DONE, DIVERGED):
-            return code
-        folders = [options.out / study.name for study in studies]
-        table = Table(
-            "proxies",
-            "Drift proxies as alarms",
-            READING,
-            ["proxy", "runs", "rise %", *(f"{kind}: {what}" for kind in ("AES-C", "AES-R", "CUSUM") for what in _WHAT)],
-        )
-        there: list[str] = []
-        for folder in folders:
-            results = open_results(folder)
-            for carrier in results.config["carriers"]:
-                there.append(carrier)
-                title = f"{results.config['task']} · {carrier}"
-                table.groups.append((title, _rows(results, carrier)))
-        lacking = ", ".join(name for name in CARRIERS if name.lower() not in there)
-        show(options.out, "proxy_study", "What a drift proxy is worth", [table], lacking, folders)
-    return code
+def _tell(made: Made) -> None:
+    table = Table(
+        "proxies",
+        "Drift proxies as alarms",
+        READING,
+        ["proxy", "runs", "rise %", *(f"{kind}: {what}" for kind in ("AES-C", "AES-R", "CUSUM") for what in _WHAT)],
+    )
+    there: list[str] = []
+    for folder in made.folders:
+        results = open_results(folder)
+        for carrier in results.config["carriers"]:
+            there.append(carrier)
+            table.groups.append((f"{results.config['task']} · {carrier}", _rows(results, carrier)))
+    lacking = ", ".join(name for name in CARRIERS if name.lower() not in there)
+    show(made.options.out, "proxy_study", "What a drift proxy is worth", [table], lacking, made.folders)
 
 
 _WHAT = ("false", "found %", "delay %")

@@ -1,6 +1,6 @@
 """The studies behind a table: trained where they are not there yet, and never twice."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -9,12 +9,12 @@ import tyro
 
 from aesjax.lab import store
 from experiments.cli import main
-from experiments.cli.errors import DIVERGED, DONE, Refusal
+from experiments.cli.errors import DIVERGED, DONE, Refusal, guarded, refusing
 from experiments.cli.run import Run, configured
 from experiments.study.devices import start_jax
 from experiments.tables.sizes import Scale, carriers_of, size_of, tasks_of
 
-__all__ = ["REPLAY", "Options", "Study", "main_studies", "named_studies", "parsed", "train"]
+__all__ = ["Made", "Options", "Study", "main_studies", "named_studies", "run_table", "split_studies", "train"]
 
 #: Carriers that keep data, among which a response can choose.
 REPLAY = ("sac", "sql", "meow")
@@ -60,9 +60,54 @@ class Study(NamedTuple):
         return self.words[self.words.index("--carriers") + 1].split(",")
 
 
-def parsed(description: str | None, argv: Sequence[str] | None = None) -> tuple[Options, list[str]]:
-    """What was typed, and what else `aesjax run` is given."""
-    return tyro.cli(Options, description=description, args=argv, return_unknown_args=True)
+class Made(NamedTuple):
+    """What a table is made of."""
+
+    options: Options
+    rest: list[str]  # what else was typed, for `aesjax run`
+    studies: list[Study]  # trained
+
+    @property
+    def folders(self) -> list[Path]:
+        """Of the studies."""
+        return [self.options.out / study.name for study in self.studies]
+
+
+def run_table(
+    wanted: Callable[[Options], list[Study]],
+    tell: Callable[[Made], None],
+    description: str | None,
+    argv: Sequence[str] | None = None,
+    then: Callable[[Options, Study], Study] | None = None,
+) -> int:
+    """A table's script: train its studies, then tell the table; returns the exit code.
+
+    Args:
+      wanted: the studies.
+      tell: prints and writes the table; not called where a study could not run.
+      description: of the script, for `--help`.
+      then: a study that is trained from a finished one of ``wanted``; told behind those.
+    """
+    return guarded(lambda: _run_table(wanted, tell, description, argv, then))
+
+
+def _run_table(
+    wanted: Callable[[Options], list[Study]],
+    tell: Callable[[Made], None],
+    description: str | None,
+    argv: Sequence[str] | None,
+    then: Callable[[Options, Study], Study] | None,
+) -> int:
+    options, rest = tyro.cli(Options, description=description, args=argv, return_unknown_args=True)
+    studies = wanted(options)
+    with refusing():
+        code = train(options, studies, rest)
+        if code in (DONE, DIVERGED) and then is not None:
+            studies += (more := [then(options, study) for study in studies])
+            code = max(code, train(options, more, rest))
+        if code in (DONE, DIVERGED):
+            tell(Made(options, rest, studies))
+    return code
 
 
 def _tasks(options: Options, families: tuple[str, ...]) -> list[str]:
@@ -71,24 +116,46 @@ def _tasks(options: Options, families: tuple[str, ...]) -> list[str]:
 
 def main_studies(options: Options, families: tuple[str, ...], patterns: str | None = None) -> list[Study]:
     """The methods of the main tables on every task, with what is recommended for carriers that keep data."""
-    carriers = (options.carriers or carriers_of(options.preset)).split(",")
-    found: list[Study] = []
-    for task in _tasks(options, families):
-        kept = [carrier for carrier in carriers if carrier in REPLAY]
-        rest = [carrier for carrier in carriers if carrier not in REPLAY]
-        for own, methods, end in ((kept, f"{METHODS},{RECOMMENDED}", ""), (rest, METHODS, "-ppo")):
-            if own:
-                found.append(_study(options, f"main/{task}{end}", task, ",".join(own), methods, patterns))
-    return found
+    return [
+        _study(options, f"main/{task}{end}", task, own, methods, patterns)
+        for task in _tasks(options, families)
+        for own, methods, end in _split(options, (f"{METHODS},{RECOMMENDED}", ""), (METHODS, "-ppo"))
+    ]
 
 
 def named_studies(options: Options, study: str, families: tuple[str, ...] = ("toy",)) -> list[Study]:
     """One of `aesjax list`'s studies on every task."""
-    carriers = options.carriers or carriers_of(options.preset)
+    return _named(options, study, _carriers(options), families)
+
+
+def split_studies(options: Options, replay: str, rest: str) -> list[Study]:
+    """One of `aesjax list`'s studies for carriers that keep data, one for those that do not, on every toy task."""
+    return [
+        each
+        for carriers, study in _split(options, (replay,), (rest,))
+        for each in _named(options, study, carriers, ("toy",))
+    ]
+
+
+def _named(options: Options, study: str, carriers: str, families: tuple[str, ...]) -> list[Study]:
     return [
         _study(options, f"{study}/{task}", task, carriers, None, None, ("--study", study))
         for task in _tasks(options, families)
     ]
+
+
+def _carriers(options: Options) -> str:
+    return options.carriers or carriers_of(options.preset)
+
+
+def _split(options: Options, replay: tuple[str, ...], rest: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The carriers that keep data, before what is for them, and the others, before what is for those."""
+    carriers = _carriers(options).split(",")
+    parts = (
+        (",".join(carrier for carrier in carriers if (carrier in REPLAY) == kept), *what)
+        for kept, what in ((True, replay), (False, rest))
+    )
+    return [part for part in parts if part[0]]
 
 
 def _study(

@@ -18,6 +18,7 @@ from aesjax.types import STREAM
 from envs import drift
 from experiments.cli import main
 from experiments.study.config import make_config
+from tests.refusals import refused
 
 METHOD, PATTERNS, SEEDS = "SAC", ("steady", "abrupt", "periodic"), range(1, 11)
 WARMUP = 32  # vector steps
@@ -75,14 +76,6 @@ def copied(made, tmp_path):
 def calibrated(folder, *words):
     assert main(["calibrate", str(folder), *map(str, words)]) == 0
     return json.loads((folder / "calibration.json").read_text())
-
-
-def refused(capsys, *words):
-    assert main(["calibrate", *map(str, words)]) == 2
-    text = capsys.readouterr().err.strip()
-    assert text.startswith("aesjax: ")
-    assert len(text.splitlines()) == 1
-    return text
 
 
 def test_the_scale_is_the_order_statistic_of_the_runs_own_factors(copied, capsys):
@@ -155,7 +148,7 @@ def test_an_infinite_bound_on_intervals_covers_nothing(copied, capsys):
 def test_an_earlier_calibration_is_never_overwritten(copied, tmp_path, capsys):
     calibrated(copied)
     before = (copied / "calibration.json").read_bytes()
-    text = refused(capsys, copied, "--delta", 0.2)
+    text = refused(capsys, "calibrate", copied, "--delta", 0.2)
     assert "calibration.json exists; remove it or choose another folder with --out" in text
     assert (copied / "calibration.json").read_bytes() == before
     assert main(["calibrate", str(copied), "--delta", "0.2", "--out", str(tmp_path / "new" / "one")]) == 0
@@ -180,24 +173,24 @@ def test_a_run_that_diverged_is_left_out_and_mentioned(copied, capsys):
     ],
 )
 def test_impossible_wishes_are_refused_and_nothing_is_written(copied, capsys, words, parts):
-    text = refused(capsys, copied, *words)
+    text = refused(capsys, "calibrate", copied, *words)
     for part in parts:
         assert part in text
     assert not (copied / "calibration.json").exists()
 
 
 def test_folders_without_a_study_and_damaged_ones_are_refused(copied, tmp_path, capsys):
-    assert "holds no study" in refused(capsys, tmp_path / "none")
+    assert "holds no study" in refused(capsys, "calibrate", tmp_path / "none")
     (copied / "streams.parquet").write_bytes(b"not parquet")
-    assert "was changed or damaged" in refused(capsys, copied)
+    assert "was changed or damaged" in refused(capsys, "calibrate", copied)
     reseal(copied)
-    assert "cannot be read as Parquet" in refused(capsys, copied)
+    assert "cannot be read as Parquet" in refused(capsys, "calibrate", copied)
     (copied / "streams.parquet").unlink()
-    assert "does not exist" in refused(capsys, copied)
+    assert "does not exist" in refused(capsys, "calibrate", copied)
     (copied / "manifest.json").unlink()
-    assert "neither streams.parquet nor a checkpoint" in refused(capsys, copied)
+    assert "neither streams.parquet nor a checkpoint" in refused(capsys, "calibrate", copied)
     (copied / "config.json").write_text("{}")
-    assert "config.json cannot be used: it is not the configuration" in refused(capsys, copied)
+    assert "config.json cannot be used: it is not the configuration" in refused(capsys, "calibrate", copied)
 
 
 def test_an_unknown_option_exits_with_2(made, capsys):

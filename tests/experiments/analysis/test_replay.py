@@ -13,6 +13,7 @@ from experiments.cli import main
 from experiments.study.config import make_config
 from experiments.study.folder import claim
 from experiments.study.train import train
+from tests.refusals import refused
 
 STEPS, EVALUATIONS = 3200, 50
 
@@ -49,14 +50,6 @@ def replayed(study):
 def copied(study, tmp_path):
     """A study that a test may damage."""
     return shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("checkpoints"))
-
-
-def refused(capsys, *words):
-    assert main(["replay", *map(str, words)]) == 2
-    text = capsys.readouterr().err.strip()
-    assert text.startswith("aesjax: ")
-    assert len(text.splitlines()) == 1
-    return text
 
 
 def at_evaluations(row):
@@ -128,8 +121,8 @@ def test_levers_replayed_on_the_runs_own_proxies_are_those_it_trained_with(study
 
 def test_nothing_is_overwritten(study, replayed, capsys):
     before = (replayed / "weights.parquet").read_bytes()
-    assert "is not an empty folder" in refused(capsys, study, "--schedules", "fixed", "--out", replayed)
-    assert "is not an empty folder" in refused(capsys, study, "--schedules", "fixed", "--out", study)
+    assert "is not an empty folder" in refused(capsys, "replay", study, "--schedules", "fixed", "--out", replayed)
+    assert "is not an empty folder" in refused(capsys, "replay", study, "--schedules", "fixed", "--out", study)
     assert (replayed / "weights.parquet").read_bytes() == before
 
 
@@ -151,7 +144,7 @@ def test_nothing_is_overwritten(study, replayed, capsys):
     ],
 )
 def test_impossible_wishes_are_refused_with_the_reason(study, capsys, words, parts):
-    text = refused(capsys, study, *words)
+    text = refused(capsys, "replay", study, *words)
     for part in parts:
         assert part in text
     assert not (study / "replay").exists()
@@ -171,7 +164,7 @@ def test_impossible_wishes_are_refused_with_the_reason(study, capsys, words, par
 )
 def test_missing_and_broken_files_are_named_in_one_sentence(copied, capsys, name, content, says):
     (copied / name).unlink() if content is None else (copied / name).write_bytes(content)
-    assert says in refused(capsys, copied, "--schedules", "fixed")
+    assert says in refused(capsys, "replay", copied, "--schedules", "fixed")
     assert not (copied / "replay").exists()
 
 
@@ -187,7 +180,7 @@ def test_missing_and_broken_files_are_named_in_one_sentence(copied, capsys, name
 def test_curves_without_what_was_trained_with_are_refused_even_sealed(copied, capsys, change, says):
     change(pl.read_parquet(copied / "curves.parquet")).write_parquet(copied / "curves.parquet")
     assert main(["seal", str(copied)]) == 0
-    assert says in refused(capsys, copied, "--schedules", "fixed")
+    assert says in refused(capsys, "replay", copied, "--schedules", "fixed")
 
 
 def test_a_manifest_that_is_a_link_to_nowhere_is_no_missing_one(copied, capsys):
@@ -198,7 +191,7 @@ def test_a_manifest_that_is_a_link_to_nowhere_is_no_missing_one(copied, capsys):
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path, capsys):
-    assert "holds no study" in refused(capsys, tmp_path / "none", "--schedules", "fixed")
+    assert "holds no study" in refused(capsys, "replay", tmp_path / "none", "--schedules", "fixed")
 
 
 def test_a_diverged_run_is_replayed_but_counts_in_no_mean(copied):

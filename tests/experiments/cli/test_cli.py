@@ -15,19 +15,11 @@ from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
 from experiments.study.config import config_from_json, make_config, parse_seeds
 from experiments.study.folder import claim
+from tests.refusals import sentence
 
 
 def run(*words):
     return main(["run", *map(str, words)])
-
-
-def sentence(capsys):
-    """What was said on stderr: exactly one sentence of ours and no traceback."""
-    text = capsys.readouterr().err.strip()
-    assert "Traceback" not in text
-    assert text.startswith("aesjax: ")
-    assert len(text.splitlines()) == 1
-    return text
 
 
 @pytest.mark.parametrize(

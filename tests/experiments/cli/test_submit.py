@@ -23,19 +23,12 @@ from experiments.study.build import build_part
 from experiments.study.folder import open_study
 from experiments.study.plan import begin, make_plan, read_plan
 from experiments.study.snapshots import load_agent
+from tests.refusals import sentence
 
 # The smallest study with several groups: eight runs, four groups of two; no oracle, whose solution is not tested here.
 STUDY = ["--task", "toy_multigoal_classic", "--patterns", "abrupt", "--schedules", "baseline,aes_r", "--seeds", "1:4"]
 STUDY += ["--steps", "400", "--together", "2", "--no-report"]
 LOCAL = ["--cluster", "local", "--parts", "2"]
-
-
-def said(capsys):
-    text = capsys.readouterr().err.strip()
-    assert "Traceback" not in text
-    assert text.startswith("aesjax: ")
-    assert len(text.splitlines()) == 1
-    return text
 
 
 @pytest.mark.parametrize(
@@ -58,7 +51,7 @@ def said(capsys):
 def test_what_cannot_be_submitted_is_refused_and_leaves_nothing(tmp_path, capsys, words, parts):
     out = tmp_path / "study"
     assert main(["submit", "--out", str(out), *STUDY, *words]) == 2
-    text = said(capsys)
+    text = sentence(capsys)
     for part in parts:
         assert part in text
     assert not out.exists()
@@ -77,7 +70,7 @@ def test_what_cannot_be_submitted_is_refused_and_leaves_nothing(tmp_path, capsys
 def test_a_part_that_does_not_exist_is_refused(tmp_path, capsys, words, parts):
     out = tmp_path / "study"
     assert main(["run", "--out", str(out), "--task", "toy", "--schedules", "aes", "--patterns", "abrupt", *words]) == 2
-    text = said(capsys)
+    text = sentence(capsys)
     for part in parts:
         assert part in text
     assert not out.exists()
@@ -87,20 +80,20 @@ def test_a_cluster_that_is_not_there_is_named(tmp_path, capsys, monkeypatch):
     words = ["submit", "--cluster", "slurm", "--parts", "2", "--out", str(tmp_path / "study"), *STUDY]
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(words) == 2
-    assert "there is no sbatch on this machine" in said(capsys)
+    assert "there is no sbatch on this machine" in sentence(capsys)
     monkeypatch.setattr(cluster, "find_spec", lambda name: None)  # what importlib says where it is not installed
     assert main(words) == 2
-    assert "needs submitit, which is not installed: pip install 'aesjax[cluster]'" in said(capsys)
+    assert "needs submitit, which is not installed: pip install 'aesjax[cluster]'" in sentence(capsys)
     assert not (tmp_path / "study").exists()
 
 
 @pytest.mark.parametrize("command", ["status", "join"])
 def test_a_folder_without_a_plan_is_refused(tmp_path, capsys, command):
     assert main([command, str(tmp_path)]) == 2
-    assert "there is no plan.json" in said(capsys)
+    assert "there is no plan.json" in sentence(capsys)
     (tmp_path / "plan.json").write_text('{"format": 1, "parts": 2}')
     assert main([command, str(tmp_path)]) == 2
-    assert "plan.json cannot be used" in said(capsys)
+    assert "plan.json cannot be used" in sentence(capsys)
 
 
 @pytest.fixture
@@ -120,19 +113,19 @@ def test_parts_that_have_not_begun_are_waiting_and_cannot_be_joined(planned, cap
     assert lines[0].endswith("4 runs in 2 parts on local, 0 done")
     assert [line.split() for line in lines[1:3]] == [["part", n, "waiting", "2", "runs", "0.0", "%"] for n in "12"]
     assert main(["join", str(planned)]) == 2
-    assert "2 of its 2 parts have not ended (1, 2)" in said(capsys)
+    assert "2 of its 2 parts have not ended (1, 2)" in sentence(capsys)
     assert {path.name for path in planned.iterdir()} == {"plan.json"}
 
 
 def test_a_folder_with_parts_is_neither_begun_again_nor_resumed_as_a_study(planned, capsys):
     assert main(["submit", "--out", str(planned), *STUDY, *LOCAL]) == 2
-    assert "add --resume to go on with its parts" in said(capsys)
+    assert "add --resume to go on with its parts" in sentence(capsys)
     assert main(["run", "--out", str(planned), *STUDY, "--resume"]) == 2
-    assert "is made of parts; go on with aesjax submit --resume" in said(capsys)
+    assert "is made of parts; go on with aesjax submit --resume" in sentence(capsys)
     assert main(["submit", "--out", str(planned), "--resume", "--parts", "3"]) == 2
-    assert "has 2 parts, not 3" in said(capsys)
+    assert "has 2 parts, not 3" in sentence(capsys)
     assert main(["submit", "--out", str(planned), "--resume", *STUDY]) == 2
-    assert "is another one (schedules: " in said(capsys)
+    assert "is another one (schedules: " in sentence(capsys)
 
 
 def test_the_last_words_of_a_part_that_failed_are_shown(planned, capsys):
@@ -248,17 +241,17 @@ def test_a_run_of_the_plan_on_one_device_gives_the_same_bytes(whole, tmp_path):
 def test_what_cannot_be_joined_is_named_and_nothing_is_written(whole, killed, tmp_path, capsys):
     out = shutil.copytree(killed[0], tmp_path / "study")
     assert main(["join", str(out)]) == 2
-    assert "1 of its 3 parts have not ended (3)" in said(capsys)
+    assert "1 of its 3 parts have not ended (3)" in sentence(capsys)
     shutil.rmtree(out / "parts" / "3")
     shutil.copytree(out / "parts" / "2", out / "parts" / "3")
     assert main(["join", str(out)]) == 2
-    assert "parts/3 is not part 3 of this study (part: " in said(capsys)
+    assert "parts/3 is not part 3 of this study (part: " in sentence(capsys)
     shutil.rmtree(out / "parts" / "3")
     shutil.copytree(whole / "parts" / "1", out / "parts" / "3")
     assert main(["join", str(out)]) == 2
-    assert "parts/3 is not part 3 of this study (part: " in said(capsys)
+    assert "parts/3 is not part 3 of this study (part: " in sentence(capsys)
     damaged = next(Path(out / "parts" / "1" / "agents").rglob("rows.parquet"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     assert main(["join", str(out)]) == 2
-    assert "rows.parquet was changed or damaged" in said(capsys)
+    assert "rows.parquet was changed or damaged" in sentence(capsys)
     assert not {"config.json", "manifest.json", "curves.parquet", "agents"} & {path.name for path in out.iterdir()}

@@ -7,12 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.cli import main
 from experiments.study.build import build_part
 from experiments.study.config import config_from_json, make_config
 from experiments.study.controls import records_of
 from experiments.study.folder import claim
 from experiments.study.train import train
+from tests.refusals import refused
 
 STEPS, EVALUATIONS = 3200, 50
 RESPONDING = "aes_r+refresh:threshold=1.05:strength=0.3+rate"
@@ -93,11 +93,8 @@ def test_a_study_of_controls_can_be_read_without_its_record(played):
     assert build_part(played[1], "ppo").labels[0]["method"] == "PPO+playback(baseline)"
 
 
-def refused(capsys, out, *words):
-    assert main(["run", "--task", "toy", "--patterns", "abrupt", "--out", str(out), *map(str, words)]) == 2
-    text = capsys.readouterr().err.strip()
-    assert text.startswith("aesjax: ")
-    assert len(text.splitlines()) == 1
+def refused_study(capsys, out, *words):
+    text = refused(capsys, "run", "--task", "toy", "--patterns", "abrupt", "--out", out, *words)
     assert not out.exists()
     return text
 
@@ -114,16 +111,18 @@ def refused(capsys, out, *words):
     ],
 )
 def test_a_control_that_is_not_one_is_refused(tmp_path, capsys, schedules, parts):
-    text = refused(capsys, tmp_path / "new", "--schedules", schedules)
+    text = refused_study(capsys, tmp_path / "new", "--schedules", schedules)
     assert all(part in text for part in parts)
 
 
 def test_a_record_that_does_not_fit_is_refused(study, tmp_path, capsys):
     words = ["--carriers", "ppo", "--controls-from", study]
-    text = refused(capsys, tmp_path / "new", *words, "--schedules", "permuted:of=aes_r", "--steps", STEPS)
+    text = refused_study(capsys, tmp_path / "new", *words, "--schedules", "permuted:of=aes_r", "--steps", STEPS)
     assert "evaluations" in text
-    assert "no control among --schedules plays it" in refused(capsys, tmp_path / "new", *words, "--schedules", "aes_r")
-    text = refused(capsys, tmp_path / "new", "--controls-from", tmp_path, "--schedules", "permuted:of=aes_r")
+    assert "no control among --schedules plays it" in refused_study(
+        capsys, tmp_path / "new", *words, "--schedules", "aes_r"
+    )
+    text = refused_study(capsys, tmp_path / "new", "--controls-from", tmp_path, "--schedules", "permuted:of=aes_r")
     assert "there is no streams.parquet" in text
 
 

@@ -19,6 +19,7 @@ from experiments.study.build import check
 from experiments.study.config import config_from_json, make_config
 from experiments.study.entries import parse_entry
 from experiments.study.methods import methods_of
+from tests.refusals import refused
 
 MODULE = '''
 import jax.numpy as jnp
@@ -160,10 +161,7 @@ def test_a_module_that_cannot_be_imported_is_not_our_traceback(outside, tmp_path
     (tmp_path / "broken_module.py").write_text("def f(:\n")
     (tmp_path / "needs_more.py").write_text("import no_such_library\n")
     for name, text in (("broken_module:f", "SyntaxError"), ("needs_more:f", "no module 'no_such_library'")):
-        assert main(["run", "--schedules", name, "--out", str(tmp_path / "out")]) == 2
-        said = capsys.readouterr().err
-        assert text in said
-        assert len(said.splitlines()) == 1
+        assert text in refused(capsys, "run", "--schedules", name, "--out", tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
 

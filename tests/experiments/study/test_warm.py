@@ -26,6 +26,7 @@ from experiments.study.folder import claim
 from experiments.study.snapshots import load_agent
 from experiments.study.train import train
 from experiments.study.warm import read, warm_of
+from tests.refusals import refused
 
 STEPS, EVALUATIONS = 1680, 10  # 210 vector steps of PPO: not a multiple of an episode's 50
 ARMS = "baseline,auto,aes_r,auto:auto_initial=0.5"
@@ -193,14 +194,6 @@ def test_an_export_may_be_of_some_seeds_and_with_adam(trained, tmp_path):
     assert set(one.leaves) == set(whole.leaves)
     told = warm_of(arms(tmp_path / "one"), build_part(arms(tmp_path / "one"), "ppo")).told
     assert [(entry["trained"]["seed"], entry["shared"]) for entry in told] == [(2, True), (2, False), (2, True)]
-
-
-def refused(capsys, *words):
-    assert main(list(map(str, words))) == 2
-    text = capsys.readouterr().err.strip()
-    assert text.startswith("aesjax: ")
-    assert len(text.splitlines()) == 1
-    return text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,18 @@
+"""What a refused command leaves behind: exit code 2, and one sentence of ours on stderr."""
+
+from experiments.cli import main
+
+
+def sentence(capsys):
+    """What was said on stderr: exactly one sentence of ours and no traceback."""
+    text = capsys.readouterr().err.strip()
+    assert "Traceback" not in text
+    assert text.startswith("aesjax: ")
+    assert len(text.splitlines()) == 1
+    return text
+
+
+def refused(capsys, *words):
+    """The sentence with which `aesjax` refuses these words."""
+    assert main(list(map(str, words))) == 2
+    return sentence(capsys)
