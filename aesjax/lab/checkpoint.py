@@ -6,19 +6,16 @@ checkpoint only if everything in it agrees with the seal, with the folder's name
 """
 
 import json
-import logging
 import os
 import shutil
-import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import numpy as np
 
 from aesjax.lab import hosts, store
+from aesjax.lab.states import read_state, without_late_writes, write_state
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,7 +88,7 @@ def save(
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
-        _write_state(partial.absolute() / "state", host)
+        write_state(partial.absolute() / "state", host)
         store.write_rows(partial / "rows.parquet", rows)
         seal = {"study": study, "wave": wave, "chunk": chunk, "rows": rows.height, "files": _digests(partial)}
         store.write_text(partial / SEAL, json.dumps({**seal, "digest": _digest(seal)}))
@@ -103,45 +100,12 @@ def save(
         words = str(error) if isinstance(error, store.Unwritable) else store.reason(error)
         raise store.Unwritable(f"checkpoint {directory / name} cannot be written: {words}") from None
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        without_late_writes(partial)
         raise
     for old in _folders(directory)[KEEP:]:
         shutil.rmtree(old, ignore_errors=True)
     for leftover in directory.glob(f"{PARTIAL}*"):
         shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _write_state(path: Path, state: Any) -> None:
-    """Write the state with orbax, whose errors of a full disk are of many classes."""
-    told = logging.getLogger("absl")  # says at length what is said in one sentence above
-    level, heard = told.level, sys.unraisablehook
-    told.setLevel(logging.CRITICAL)
-    sys.unraisablehook = _without_late_futures(heard)
-    try:
-        with _orbax() as writer:
-            writer.save(path, state)
-        sys.unraisablehook = heard
-    except OSError:
-        raise
-    except (ValueError, RuntimeError) as error:
-        raise OSError(f"{type(error).__name__}: {store.reason(error)}") from None
-    finally:
-        told.setLevel(level)
-
-
-def _without_late_futures(heard: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A hook that drops what the writes of a save that failed still tell to its event loop, which ended with it.
-
-    There is no end to wait for, so the hook stays after such a save.
-    """
-    if getattr(heard, "__name__", "") == "without_late_futures":
-        return heard
-
-    def without_late_futures(dropped: Any) -> None:
-        if not isinstance(dropped.exc_value, RuntimeError) or str(dropped.exc_value) != "Event loop is closed":
-            heard(dropped)
-
-    return without_late_futures
 
 
 def _sealed(folder: Path, study: str) -> dict[str, Any] | str:
@@ -205,7 +169,7 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
         if isinstance(seal, dict):
             try:
                 rows = store.read_rows(folder / "rows.parquet")
-                state = _read_state(folder.absolute() / "state", like)
+                state = read_state(folder.absolute() / "state", like)
             except (ValueError, TypeError, KeyError, OSError) as error:  # whole, but not what this version reads
                 seal = f"it cannot be restored: {store.reason(error)}"
             else:
@@ -273,21 +237,3 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _read_state(path: Path, like: Any) -> Any:
-    import orbax.checkpoint as ocp
-
-    arguments = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), like)
-    with _orbax() as reader:
-        return reader.restore(path, item=like, restore_args=arguments)
-
-
-def _orbax() -> Any:
-    """Orbax's reader and writer, which must not wait for the other hosts of a program: they take no part."""
-    import orbax.checkpoint as ocp
-
-    if hosts.count() == 1:
-        return ocp.PyTreeCheckpointer()
-    alone = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0}, barrier_sync_key_prefix="first")
-    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(multiprocessing_options=alone), multiprocessing_options=alone)
