@@ -27,6 +27,13 @@ jax.config.update("jax_debug_key_reuse", True)
 
 #: Given out first, the longest of them first, so that no worker ends the run alone. See `--compile-times`.
 LONGEST = (
+    "experiments/test_tables.py",
+    "cluster/test_slurm.py",
+    "experiments/test_notebooks.py",
+    "campaign/test_campaign.py",
+    "experiments/study/test_lowering.py",
+    "experiments/study/test_several_hosts.py",
+    "experiments/cli/test_submit.py",
     "test_extending.py",
     "experiments/study/test_resume.py",
     "experiments/study/test_controls.py",
