@@ -1,9 +1,11 @@
 """Copy a finished study beside the code, for `aesjax audit`: configuration, curves and manifest, sealed anew.
 
-Usage: python experiments/keep_result.py DIR experiments/results/NAME [--streams]
-Agents, checkpoints, policies and reports stay behind; the proxies of every update come with --streams.
+Usage: python experiments/keep_result.py DIR experiments/results/NAME [--streams] [--command "python ..."]
+Agents, checkpoints, policies and reports stay behind; the proxies of every update come with --streams. Of folders that
+the study was made from only their names are kept: a digest beside each says what was in it.
 """
 
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -14,25 +16,39 @@ from aesjax.lab import seals, store
 from aesjax.lab.results import open_results
 from experiments.cli.errors import DONE, guarded, refusing
 
+MADE_FROM = ("controls", "warm_start")  # parts of a configuration that name the folder of another study
 
-def keep(directory: tyro.conf.Positional[Path], out: tyro.conf.Positional[Path], streams: bool = False) -> int:
+
+def keep(
+    directory: tyro.conf.Positional[Path],
+    out: tyro.conf.Positional[Path],
+    streams: bool = False,
+    command: str | None = None,
+) -> int:
     """Copy what an audit reads; returns the exit code.
 
     Args:
       directory: folder of a finished study.
       out: where it goes; must be new or empty.
       streams: also the proxies of every update.
+      command: what makes it again, of a study whose manifest does not tell.
     """
     with refusing():
         store.check_new(out, "OUT")
         results = open_results(directory)
         names = (store.CONFIG, store.CURVES, *((store.STREAMS,) if streams else ()))
         contents = {name: results.check(name) for name in names}
+        config = json.loads(contents.pop(store.CONFIG))
+        for part in (config.get(name) for name in MADE_FROM):
+            if part:
+                part["from"] = Path(part["from"]).name
+        manifest = {**results.manifest, **({"command": command} if command else {})}
         out.mkdir(parents=True, exist_ok=True)
+        store.write_json(out / store.CONFIG, config)
         for name, data in contents.items():
             store.write_bytes(out / name, data)
-        seals.seal(out, results.manifest)
-    print(f"kept: {out}; made again by: {results.manifest.get('command', 'a command that it does not tell')}")
+        seals.seal(out, manifest)
+    print(f"kept: {out}; made again by: {manifest.get('command', 'a command that it does not tell')}")
     return DONE
 
 
