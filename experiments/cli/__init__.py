@@ -18,8 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     0 done, 2 wrong arguments, 3 a run diverged, 130 interrupted.
     """
     words = sys.argv[1:] if argv is None else argv
-    with watching() as watch:
-        watch.told = f"nothing was written. Start again with:\n  {shlex.join(['aesjax', *words])}"
+    with watching(told=f"nothing was written. Start again with:\n  {shlex.join(['aesjax', *words])}") as watch:
         try:
             if "--distributed" in words:  # JAX's service warns of what is meant here, and reads this when imported
                 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"

@@ -34,9 +34,9 @@ class Asked(KeyboardInterrupt):
 class Watch:
     """What the signals of this process have asked for, and what has to be done about it."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: str = "") -> None:
         self.asked = False
-        self.told = ""  # how a person can go on; the last word before the end
+        self.told = told  # how a person can go on; the last word before the end
         self._begun = False
         self._held = 0
         self._ending = False  # the exception arrived; what runs now is clean-up
@@ -137,12 +137,13 @@ def current() -> Watch:
 
 
 @contextmanager
-def watching() -> Iterator[Watch]:
+def watching(told: str = "") -> Iterator[Watch]:
     """Watch the signals of this process while the block runs; in other threads than the main one nothing happens.
 
-    A signal that is ignored on entry (`nohup`) stays ignored.
+    A signal that is ignored on entry (`nohup`) stays ignored. ``told`` is how a person can go on, as long as nobody
+    knows better; it has to be there before the first signal that is caught.
     """
-    watch = Watch()
+    watch = Watch(told)
     if threading.current_thread() is not threading.main_thread() or _CURRENT:
         yield _CURRENT[-1] if _CURRENT else watch
         return

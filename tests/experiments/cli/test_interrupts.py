@@ -86,6 +86,24 @@ def test_the_second_signal_ends_at_once():
     ]
 
 
+def test_the_first_signal_that_is_caught_is_answered_in_full():
+    """The thread that ends the process may run before the block under the watch does."""
+    body = """
+began = signal.set_wakeup_fd
+
+def set_wakeup_fd(*arguments, **words):
+    before = began(*arguments, **words)
+    os.write(arguments[0], bytes([signal.SIGINT]))  # as if a signal came the moment that somebody listens
+    return before
+
+signal.set_wakeup_fd = set_wakeup_fd
+with watching(told="start again"):
+    time.sleep(30)
+"""
+    result = python(body)
+    assert (result.returncode, result.stderr) == (130, "aesjax: interrupted; start again\n")
+
+
 def test_an_exception_that_a_destructor_drops_is_raised_again():
     body = """
 class Dropping:
