@@ -9,10 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import wait_until
 
 SCRIPT = Path(__file__).with_name("slurm.sh")
 MISSING = [name for name in ("munged", "slurmctld", "slurmd", "sbatch", "srun") if shutil.which(name) is None]
@@ -44,13 +45,6 @@ def aesjax(*words, env=None):
     return subprocess.run(argv, capture_output=True, text=True, timeout=600, env=env)
 
 
-def wait_for(condition, seconds=600):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def begun(part):
     """Whether a part has written a checkpoint after some training and has not ended."""
     trained = any(int(seal.parent.name) > 0 for seal in part.glob("checkpoints/sac/0*/seal.json"))
@@ -67,16 +61,16 @@ def test_a_study_in_four_parts_gives_the_bytes_of_one_machine(slurm, tmp_path):
     jobs = json.loads((out / "plan.json").read_text())["jobs"]
     assert len(jobs) == 4
 
-    wait_for(lambda: begun(out / "parts" / "2"))  # what SLURM sends before it pre-empts a job or its time is up
+    wait_until(lambda: begun(out / "parts" / "2"), 600)  # what SLURM sends before it pre-empts a job or its time is up
     subprocess.run(["scancel", "--signal=USR2", jobs["2"]], check=True, env=slurm)
-    wait_for(lambda: begun(out / "parts" / "3"))
+    wait_until(lambda: begun(out / "parts" / "3"), 600)
     os.kill(json.loads((out / "parts" / "3" / ".lock").read_text())["pid"], signal.SIGKILL)
-    wait_for(lambda: "part 3  failed (signal 9)" in aesjax("status", out, env=slurm).stdout)
+    wait_until(lambda: "part 3  failed (signal 9)" in aesjax("status", out, env=slurm).stdout, 600)
     result = aesjax("submit", "--resume", "--out", out, env=slurm)
     assert result.returncode == 0, result.stderr
     assert "parts 3 of 4" in result.stdout
 
-    wait_for(lambda: (out / "manifest.json").exists(), 1200)
+    wait_until(lambda: (out / "manifest.json").exists(), 1200)
     for name in ("curves.parquet", "streams.parquet", "config.json"):
         assert (out / name).read_bytes() == (whole / name).read_bytes()
     for part in "23":

@@ -10,6 +10,7 @@ import pytest
 
 from aesjax.lab import ownership
 from aesjax.lab.cluster import EXIT, LOG, Task, Worker, queue_states, run_local
+from tests.waiting import wait_until
 
 # Writes who ran it where, counts how many ran at a time, and ends orderly when it is asked to.
 SCRIPT = """
@@ -69,8 +70,7 @@ def test_asked_to_stop_it_lets_those_under_way_end_and_begins_no_others(tmp_path
 
 def test_a_worker_does_not_hand_on_the_signal_that_slurm_ends_jobs_with(tmp_path):
     worker = Worker(task(tmp_path, 1, 1.0))
-    while not (tmp_path / "result-1.running").exists():
-        time.sleep(0.01)
+    wait_until((tmp_path / "result-1.running").exists)
     worker.process.send_signal(signal.SIGUSR2)
     assert worker.wait()
 
@@ -78,15 +78,11 @@ def test_a_worker_does_not_hand_on_the_signal_that_slurm_ends_jobs_with(tmp_path
 def test_a_signal_handler_that_interrupts_the_waiting_sees_the_end(tmp_path):
     """As submitit's does before it asks SLURM to queue the job again."""
     worker, seen = Worker(task(tmp_path, 1, 60.0)), []
-    running = tmp_path / "result-1.running"
-    while not running.exists():
-        time.sleep(0.01)
+    wait_until((tmp_path / "result-1.running").exists)
 
     def handle(number, frame):
         worker.stop()
-        deadline = time.monotonic() + 20
-        while not worker.over() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(worker.over)
         seen.append(worker.over())
 
     before = signal.signal(signal.SIGALRM, handle)

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from aesjax.lab.link import GONE, Link, Place, meet
+from tests.waiting import wait_until
 
 
 def free_port():
@@ -17,13 +18,15 @@ def free_port():
 
 
 def connected(port):
-    deadline = time.monotonic() + 10
-    while True:
-        try:
-            return socket.create_connection(("127.0.0.1", port))
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    connections = []
+
+    def connect():
+        with suppress(OSError):
+            connections.append(socket.create_connection(("127.0.0.1", port)))
+        return connections
+
+    wait_until(connect)
+    return connections[0]
 
 
 class Process:

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import jax
@@ -24,6 +23,7 @@ from experiments.study.folder import open_study
 from experiments.study.plan import begin, make_plan, read_plan
 from experiments.study.snapshots import load_agent
 from tests.refusals import sentence
+from tests.waiting import wait_until
 
 # The smallest study with several groups: eight runs, four groups of two; no oracle, whose solution is not tested here.
 STUDY = ["--task", "toy_multigoal_classic", "--patterns", "abrupt", "--schedules", "baseline,aes_r", "--seeds", "1:4"]
@@ -182,11 +182,8 @@ def killed(whole, tmp_path_factory):
     out = tmp_path_factory.mktemp("killed") / "study"
     words = ["submit", "--cluster", "local", "--parts", "3", "--checkpoint-seconds", "0", *STUDY, "--out", out]
     process = subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 500
     part = out / "parts" / "3"
-    while not list(part.glob("checkpoints/sac/0*/seal.json")) and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: list(part.glob("checkpoints/sac/0*/seal.json")) or process.poll() is not None, 500)
     os.kill(json.loads((part / ".lock").read_text())["pid"], signal.SIGKILL)
     _, error = process.communicate(timeout=500)
     assert process.returncode == 2, error

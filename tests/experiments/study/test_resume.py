@@ -14,6 +14,8 @@ import time
 
 import pytest
 
+from tests.waiting import wait_until
+
 # The task without an oracle, whose solution is not what is tested here.
 WORDS = ["--task", "toy_multigoal_classic", "--patterns", "abrupt"]
 WORDS += ["--schedules", "baseline,aes_r,aes_r+window+refresh:threshold=1.05+rate"]
@@ -54,10 +56,7 @@ def checkpoints(folder, carrier="sac"):
 def kill(folder, carrier="sac", words=WORDS):
     """A study ended by SIGKILL at a random moment after its first two checkpoints."""
     process = subprocess.Popen(command(folder, words=words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 200
-    while len(checkpoints(folder, carrier)) < 2 and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: len(checkpoints(folder, carrier)) >= 2 or process.poll() is not None, 200, every=0.01)
     time.sleep(random.uniform(0.0, 0.5))
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -125,10 +124,11 @@ def test_only_damaged_checkpoints_are_refused_and_left_alone(killed, tmp_path):
 def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):
     folder = tmp_path / "study"
     process = subprocess.Popen(command(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 200
-    while not any(int(name) > 0 for name in checkpoints(folder)) and process.poll() is None:  # 0: before any training
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+
+    def trained():
+        return any(int(name) > 0 for name in checkpoints(folder))  # 0: before any training
+
+    wait_until(lambda: trained() or process.poll() is not None, 200, every=0.01)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=100)
     assert process.returncode == 130

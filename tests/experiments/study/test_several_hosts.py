@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from tests.waiting import wait_until
+
 pytestmark = pytest.mark.slow
 
 # Small, and with a change, at which policies are kept.
@@ -59,11 +61,12 @@ def alone(folder, *more, words=WORDS):
 
 def until_checkpoints(folder, processes):
     """Until two checkpoints after the first training are there."""
-    place, deadline = folder / "checkpoints" / "sac", time.monotonic() + LIMIT
-    while not place.exists() or sum(p.name.isdigit() and int(p.name) > 0 for p in place.iterdir()) < 2:
-        assert time.monotonic() < deadline
+
+    def written():
         assert all(process.poll() is None for process in processes), ended(processes)
-        time.sleep(0.02)
+        return sum(path.name.isdigit() and int(path.name) > 0 for path in folder.glob("checkpoints/sac/*")) >= 2
+
+    wait_until(written, LIMIT)
 
 
 def assert_equal(folder, whole):
