@@ -1,9 +1,9 @@
 """kill -9 at random moments, then `--resume` until the study is done."""
 
-import os
 import random
+import shutil
 import signal
-import time
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from tests.campaign.studies import STUDIES, Bench, Whole
 __all__ = ["PHASES", "Kill", "kills", "planned"]
 
 KIND = "kill -9"
+TRIES = 6  # starts of a study until one of them is killed before it ends
 PHASES = ("start", "compiling", "training", "checkpoint", "agents", "report")
 
 
@@ -53,22 +54,41 @@ def kills(bench: Bench, seed: int, count: int, studies: Sequence[str] = tuple(ST
 
 def _killed(bench: Bench, whole: Whole, kill: Kill, case: Path) -> Judgement:
     out, logs = case / "study", case / "logs"
-    landmark, lasts = _moment(kill.phase, whole, out)
-    more: tuple[str, ...] = ()
-    for last in (lasts * kill.share, None if kill.again is None else whole.ended * kill.again):
-        if last is None:
-            break
-        started = processes.start(bench.argv(kill.study, out, *more), bench.env, logs)
-        if not more:
-            processes.wait_for(started, landmark)
-        time.sleep(last)
-        if started.process.poll() is None:
-            os.kill(started.process.pid, signal.SIGKILL)
-        processes.ended(started)
-        if left := processes.orphans(started):
-            return Judgement(Verdict.ORPHAN, f"{len(left)} processes outlive the one that was killed")
+    started = _first(bench, whole, kill, out, logs)
+    if left := processes.orphans(started):
+        return Judgement(Verdict.ORPHAN, f"{len(left)} processes outlive the one that was killed")
+    if kill.again is not None:
         more = ("--resume",) if (out / "config.json").exists() else ()
+        started = processes.start(bench.argv(kill.study, out, *more), bench.env, logs)
+        _kill(started, whole.ended * kill.again)
+        if left := processes.orphans(started):
+            return Judgement(Verdict.ORPHAN, f"{len(left)} processes outlive the second one that was killed")
     return recovery.finished(bench, kill.study, out, logs)
+
+
+def _first(bench: Bench, whole: Whole, kill: Kill, out: Path, logs: Path) -> processes.Started:
+    """The study, killed at its moment. One that ends before (the machine is quicker now) is begun anew, to die sooner."""
+    landmark, lasts = _moment(kill.phase, whole, out)
+    last = lasts * kill.share
+    for late in range(TRIES):
+        if late == TRIES // 2:  # what shows the phase is gone too quickly to be seen: any moment
+            landmark, last = (lambda: True), whole.ended * kill.share
+        started = processes.start(bench.argv(kill.study, out), bench.env, logs)
+        processes.wait_for(started, landmark)
+        if _kill(started, last):
+            return started
+        shutil.rmtree(out)
+        last /= 2
+    raise RuntimeError(f"the study '{kill.study}' ended {TRIES} times before it was killed")
+
+
+def _kill(started: processes.Started, last: float) -> bool:
+    """Kill the command after so many seconds; False if it ended by itself before."""
+    try:
+        started.process.wait(last)
+    except subprocess.TimeoutExpired:
+        started.process.kill()
+    return processes.ended(started).code == -signal.SIGKILL
 
 
 def _moment(phase: str, whole: Whole, out: Path) -> tuple[Callable[[], bool], float]:

@@ -1,10 +1,13 @@
 """The judge and the plans of the campaign: it can fail, and it throws the same faults whenever it is asked."""
 
 import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
-from tests.campaign import disk, flips, interruptions, kills, races, soak
+from tests.campaign import disk, flips, interruptions, kills, processes, races, soak
 from tests.campaign.arguments import bad_arguments
 from tests.campaign.campaign import LONG, SHORT
 from tests.campaign.damage import damages
@@ -155,6 +158,17 @@ def test_plans_are_the_same_for_the_same_seed_and_cover_every_part():
     sizes = disk.planned(10, 10**6)
     assert (sizes[0], sizes[-1]) == (disk.SMALLEST, 10**6)
     assert sizes == sorted(set(sizes))
+
+
+def test_a_kill_that_comes_too_late_is_none(tmp_path):
+    def started(code):
+        process = subprocess.Popen([sys.executable, "-c", code])
+        for name in ("out", "err"):
+            (tmp_path / name).write_text("")
+        return processes.Started(process, tmp_path / "out", tmp_path / "err", time.monotonic())
+
+    assert not kills._kill(started("pass"), 60.0)
+    assert kills._kill(started("import time; time.sleep(600)"), 0.1)
 
 
 def test_memory_that_grows_is_not_flat():
