@@ -67,7 +67,7 @@ def _killed(bench: Bench, whole: Whole, kill: Kill, case: Path) -> Judgement:
 
 
 def _first(bench: Bench, whole: Whole, kill: Kill, out: Path, logs: Path) -> processes.Started:
-    """The study, killed at its moment. One that ends before (the machine is quicker now) is begun anew, to die sooner."""
+    """The study, killed at its moment. One that ended before is begun anew, to die sooner."""
     landmark, lasts = _moment(kill.phase, whole, out)
     last = lasts * kill.share
     for late in range(TRIES):
