@@ -2,7 +2,7 @@
 
 Usage: python experiments/keep_result.py DIR experiments/results/NAME [--streams] [--command "python ..."]
 Agents, checkpoints, policies and reports stay behind; the proxies of every update come with --streams. Of folders that
-the study was made from only their names are kept: a digest beside each says what was in it.
+the study was made from only their names are kept.
 """
 
 import json
@@ -14,9 +14,8 @@ import tyro
 
 from aesjax.lab import seals, store
 from aesjax.lab.results import open_results
+from experiments.analysis.origins import command_by_names, config_by_names
 from experiments.cli.errors import DONE, guarded, refusing
-
-MADE_FROM = ("controls", "warm_start")  # parts of a configuration that name the folder of another study
 
 
 def keep(
@@ -39,12 +38,11 @@ def keep(
         names = (store.CONFIG, store.CURVES, *((store.STREAMS,) if streams else ()))
         contents = {name: results.check(name) for name in names}
         config = json.loads(contents.pop(store.CONFIG))
-        for part in (config.get(name) for name in MADE_FROM):
-            if part:
-                part["from"] = Path(part["from"]).name
-        manifest = {**results.manifest, **({"command": command} if command else {})}
+        manifest = dict(results.manifest)
+        if told := command or manifest.get("command"):
+            manifest["command"] = command_by_names(told, config)
         out.mkdir(parents=True, exist_ok=True)
-        store.write_json(out / store.CONFIG, config)
+        store.write_json(out / store.CONFIG, config_by_names(config))
         for name, data in contents.items():
             store.write_bytes(out / name, data)
         seals.seal(out, manifest)

@@ -13,6 +13,7 @@ from aesjax.measure.patterns import STEADY
 from aesjax.measure.stats import Interval
 from aesjax.measure.study import load_study
 from aesjax.report.markdown import escaped
+from experiments.analysis.origins import config_by_names
 from experiments.study.folder import open_study
 from experiments.study.methods import Method, methods_of
 
@@ -158,7 +159,7 @@ def answer(directories: Sequence[Path], carrier: str) -> Answers:
         if asked := contrasts(scores, pairs):
             found[key] = asked
     label = next(iter(scores)).split("+")[0].split("[")[0] if scores else carrier
-    jsons = tuple(study.config.to_json() for study in studies)
+    jsons = tuple(config_by_names(study.config.to_json()) for study in studies)
     return Answers(first.task, label, jsons, scores, tuple(constants), floors[0], found)
 
 
