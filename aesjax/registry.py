@@ -32,8 +32,9 @@ class Registry(Mapping[str, T], Generic[T]):
     def __getitem__(self, name: str) -> T:
         if name in self._entries:
             return self._entries[name]
-        near = difflib.get_close_matches(str(name), self._entries, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ";"
+        folded = {entry.casefold(): entry for entry in self._entries}
+        near = difflib.get_close_matches(str(name).casefold(), folded, n=1)
+        hint = f"; did you mean '{folded[near[0]]}'?" if near else ";"
         raise UnknownNameError(f"unknown {self.kind} '{name}'{hint} registered: {', '.join(sorted(self._entries))}")
 
     def add(self, name: str, entry: T) -> None:

@@ -32,6 +32,7 @@ def lookup(kind: str, entries: Mapping[str, T], name: str) -> T:
     """
     if name in entries:
         return entries[name]
-    near = difflib.get_close_matches(str(name), entries, n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    folded = {entry.casefold(): entry for entry in entries}
+    near = difflib.get_close_matches(str(name).casefold(), folded, n=1)
+    hint = f"; did you mean '{folded[near[0]]}'?" if near else ";"
     raise UnknownNameError(f"unknown {kind} '{name}'{hint} registered: {', '.join(sorted(entries))}")

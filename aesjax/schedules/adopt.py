@@ -6,7 +6,9 @@ the schedules of this package.
 """
 
 import inspect
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,6 +25,9 @@ __all__ = ["SHARED", "adopt_proxy", "adopt_schedule", "check_own", "own_defaults
 
 SHARED = ("base", "lambda_min", "lambda_max", "target_entropy", "updates")
 RANK_1 = ("td_error", "log_prob", "fresh_td_error")
+LABELS = {spec.label: name for name, spec in SCHEDULES.items()}  # of the schedules of this package
+TRIALS = (1.0, 1.0, 10.0, 1.0)  # errors that any schedule must have an answer to
+PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 def adopt_schedule(name: str, plugin: Any) -> ScheduleSpec:
@@ -33,7 +38,7 @@ def adopt_schedule(name: str, plugin: Any) -> ScheduleSpec:
       plugin: a factory that returns an `EntropySchedule`, or a complete `ScheduleSpec`.
 
     Raises:
-      ValueError: it is neither, or a parameter of the factory cannot be filled.
+      ValueError: it is neither, a parameter of the factory cannot be filled, or its label is taken.
     """
     if isinstance(plugin, ScheduleSpec):
         return plugin
@@ -52,6 +57,9 @@ def adopt_schedule(name: str, plugin: Any) -> ScheduleSpec:
             )
     if unknown := sorted(set(told.ranges) - set(own)):
         raise ValueError(f"schedule '{name}' declares a range of '{unknown[0]}', which is no option of its factory")
+    label = told.label or name.rpartition(":")[2]
+    if label in LABELS:
+        raise ValueError(f"schedule '{name}': its label '{label}' is that of '{LABELS[label]}'; declare another")
     uses_proxy = "proxy" in taken
     shared = [parameter for parameter in taken if parameter != "proxy"]
 
@@ -65,7 +73,7 @@ def adopt_schedule(name: str, plugin: Any) -> ScheduleSpec:
         needs=frozenset(told.needs),
         uses_proxy=uses_proxy,
         default_source=told.source,
-        label=told.label or name.rpartition(":")[2],
+        label=label,
         hyper=(*shared, *(("q",) if uses_proxy else ()), *own),
         summary=told.summary or _first_line(plugin),
         own=own,
@@ -130,36 +138,48 @@ def check_own(schedule: str, own: Mapping[str, Any] | None) -> None:
 
 
 def verify(schedule: str, hyper: ScheduleHyper, proxy: str = "td_quantile", source: str | None = None) -> None:
-    """Try a schedule without computing anything: what it declares must be all that it reads, and its state must last.
+    """Try a schedule: what it declares must be all that it reads, its state must last, its weights must be weights.
 
     Args:
       hyper: concrete values.
 
     Raises:
       ValueError: it cannot be built, reads a signal that it does not declare, or its update returns another structure,
-        shape or type than its init; one sentence.
+        shape or type than its init, or answers errors of ordinary size with a weight that is none; one sentence.
     """
     spec = SCHEDULES[schedule]
     fields = set(spec.needs)
     field = PROXIES[proxy].fields.get(source or spec.default_source)
     if spec.uses_proxy and field is not None:
         fields.add(field)
-    values: dict[str, Any] = {name: jnp.ones(8 if name in RANK_1 else ()) for name in fields}
-    signals = Signals(**values)
     told = ", ".join(sorted(fields)) or "no signal"
+
+    def signals(size: Any) -> Signals:
+        values: dict[str, Any] = {name: jnp.full(8 if name in RANK_1 else (), size) for name in fields}
+        return Signals(**values)
 
     def run() -> tuple[Any, Any]:
         built = spec.build(hyper, PROXIES[proxy].build(hyper.q, source or spec.default_source))
         if not isinstance(built, EntropySchedule):
             raise TypeError(f"its factory returned {type(built).__name__}, not an EntropySchedule")
         state = built.init()
-        return state, built.update(signals, state)
+        return state, built.update(signals(1.0), state)
+
+    def weights() -> jax.Array:
+        built = spec.build(hyper, PROXIES[proxy].build(hyper.q, source or spec.default_source))
+
+        def step(state: ScheduleState, size: jax.Array) -> tuple[ScheduleState, ScheduleState]:
+            state = built.update(signals(size), state)
+            return state, state
+
+        return jax.lax.scan(step, built.init(), jnp.array(TRIALS))[1].weight
 
     try:
         before, after = jax.eval_shape(run)
     except Exception as error:  # whatever a stranger's code raises
-        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ValueError(f"schedule '{schedule}' (it declares that it reads {told}) does not work: {text}") from None
+        raise ValueError(
+            f"schedule '{schedule}' (it declares that it reads {told}) does not work: {_told(error)}"
+        ) from None
     if not isinstance(before, ScheduleState) or not isinstance(after, ScheduleState):
         raise ValueError(f"schedule '{schedule}': init and update must return a ScheduleState")
     if before.weight.shape != ():
@@ -174,6 +194,22 @@ def verify(schedule: str, hyper: ScheduleHyper, proxy: str = "td_quantile", sour
                 f"schedule '{schedule}': state{at} is {shapes[0].get(at, 'absent')} after init and "
                 f"{shapes[1].get(at, 'absent')} after update; a scan needs both alike"
             )
+    for at, weight in enumerate(np.asarray(jax.jit(weights)())):
+        if not (np.isfinite(weight) and weight >= 0.0):
+            raise ValueError(
+                f"schedule '{schedule}': its weight after update {at + 1}, of errors between {min(TRIALS):g} and "
+                f"{max(TRIALS):g}, is {weight:g}; a weight is finite and 0 or more"
+            )
+
+
+def _told(error: Exception) -> str:
+    """What a stranger's code raised, in one line, and where."""
+    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if isinstance(error, jax.errors.TracerBoolConversionError):
+        text += " Python's if, and, or cannot ask a traced value; jnp.where and & can."
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith((PACKAGE, "<"))]
+    return f"{text} ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else text
 
 
 def _parameters(kind: str, name: str, plugin: Callable[..., Any]) -> list[inspect.Parameter]:

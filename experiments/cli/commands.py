@@ -3,8 +3,10 @@
 Nothing here starts JAX before the number of devices is set.
 """
 
+import difflib
+import sys
 from functools import partial
-from typing import Annotated
+from typing import Annotated, get_args
 
 import tyro
 
@@ -24,7 +26,7 @@ from experiments.cli import (
     verify,
     video,
 )
-from experiments.cli.errors import guarded
+from experiments.cli.errors import WRONG, guarded, say
 
 __all__ = ["command"]
 
@@ -60,10 +62,17 @@ EXECUTE = {
     listing.List: listing.execute,
     bench.Bench: bench.execute,
 }
+NAMES = [get_args(part)[1].name for part in get_args(Command)]
 
 
 def command(argv: list[str] | None = None) -> int:
     """Run what was typed; returns the exit code."""
+    typed = sys.argv[1:] if argv is None else argv
+    if typed and not typed[0].startswith("-") and typed[0] not in NAMES:
+        near = difflib.get_close_matches(typed[0].casefold(), NAMES, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        say(f"unknown command '{typed[0]}'; {hint}commands: {', '.join(NAMES)}")
+        return WRONG
     options = tyro.cli(
         Command,  # type: ignore
         prog="aesjax",

@@ -40,6 +40,8 @@ def refusing() -> Iterator[None]:
         if type(error) is KeyError:
             raise
         raise Refusal(str(error)) from None
+    except BrokenPipeError:  # nobody reads on, which is no mistake
+        raise
     except OSError as error:
         place = f"{error.filename}: " if error.filename is not None and error.strerror else ""
         raise Refusal(f"{place}{error.strerror or error}") from None

@@ -1,5 +1,6 @@
 """`aesjax replay`"""
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,16 +23,22 @@ class Replay:
     methods: str | None = None
     """Comma-separated methods of the study whose recorded proxies are fed; by default every one."""
     out: Path | None = None
-    """Folder for the results, new or empty; by default DIR/replay."""
+    """Folder for the results, new or empty; by default DIR/replay, or the first of DIR/replay-2, ... that is free."""
 
 
 def execute(options: Replay) -> int:
     """Replay and print the summary."""
     from experiments.analysis import replay
 
-    out = options.out or options.directory / "replay"
+    out = options.out or _free(options.directory / "replay")
     current().begin()
     with refusing():
         summary = replay.run(options.directory, options.schedules, options.methods, out)
     print(f"{summary}\nreplay: {out / replay.SUMMARY}\npage: {out / replay.PAGE}")
     return DONE
+
+
+def _free(out: Path) -> Path:
+    """The folder, or the next one of its name that nothing was written to."""
+    names = itertools.chain([out.name], (f"{out.name}-{n}" for n in itertools.count(2)))
+    return next(path for path in map(out.with_name, names) if not path.exists())

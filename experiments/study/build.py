@@ -21,7 +21,7 @@ from agents.loops.episodes import random_returns
 from envs.world import World
 from experiments.study.config import StudyConfig
 from experiments.study.levers import Records, supply_of, together
-from experiments.study.methods import Method, check_swept, check_usable, methods_of
+from experiments.study.methods import Method, check_names, check_swept, check_usable, methods_of
 from experiments.study.plugins import origin_of
 
 __all__ = ["Part", "build_part", "carrier_of", "check", "floor_of", "optimum_of"]
@@ -142,6 +142,7 @@ def check(config: StudyConfig) -> None:
             world.check_pattern(pattern)
         updates = _updates(config, carrier, carrier_of(config, carrier, world))
         methods = methods_of(config, carrier)
+        check_names(methods)
         members = [name for method in methods for name in method.schedules]
         for method in methods:
             check_usable(method)

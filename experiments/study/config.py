@@ -13,7 +13,7 @@ from agents import CARRIERS
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, frozen
 from experiments.study.entries import BASELINE, SOURCES, check_sweep, parse_entries, parse_entry, parse_sweep
-from experiments.study.plugins import KINDS, find, origins_of, restore
+from experiments.study.plugins import KINDS, Origins, find, origins_of, restore
 from experiments.study.schema import LARGEST_SEED, check_shape, parse_part
 from experiments.study.sealed import record_of, warm_start_of
 
@@ -50,7 +50,7 @@ class StudyConfig:
     settings: Mapping[str, Mapping[str, Any]]  # per carrier: num_envs, base, config, hyper, schedule, maybe warmup
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the task's builder, complete
     #: where what lives outside this repository came from: kind -> name -> object, package, version
-    plugins: Mapping[str, Mapping[str, Mapping[str, str | None]]] = dataclasses.field(default_factory=dict)
+    plugins: Origins = dataclasses.field(default_factory=dict)
     #: of controls: the folder of the study whose runs they play, and the SHA-256 of its recorded proxies
     controls: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: of trained agents to begin with: their folder, the SHA-256 of what lists them, and whether with their replays

@@ -10,6 +10,7 @@ from aesjax.lab.ownership import Bystander, Owner
 from aesjax.lab.results import Results, Run, open_results
 from experiments.study.build import check
 from experiments.study.config import StudyConfig, config_from_json
+from experiments.study.plugins import edited
 
 if TYPE_CHECKING:
     import polars as pl
@@ -161,6 +162,8 @@ def _check_own(config: StudyConfig, directory: Path) -> None:
         known = _config(path, store.read_json(path))
     except ValueError as error:
         raise ValueError(f"--resume: {error}") from None
+    if told := edited(known.plugins, config.plugins):
+        raise ValueError(f"--resume: {told}; put back what it was, or begin another study")
     differing = store.differing_fields(known.to_json(), config.to_json())
     if differing:
         raise ValueError(

@@ -10,7 +10,7 @@ from agents import CARRIERS, CarrierSpec
 from experiments.study.config import StudyConfig
 from experiments.study.entries import ABSOLUTE, BASELINE, COUPLING, Control, Entry, parse_entry
 
-__all__ = ["Method", "check_levers", "check_swept", "check_usable", "methods_of"]
+__all__ = ["Method", "check_levers", "check_names", "check_swept", "check_usable", "methods_of"]
 
 
 class Method(NamedTuple):
@@ -131,6 +131,22 @@ def check_usable(method: Method) -> None:
     for field, reader in required_signals((method.choice, *signals)).items():
         if field in spec.absent:
             raise ValueError(f"{reader} cannot be used with carrier '{method.carrier}': {spec.absent[field]}")
+
+
+def check_names(methods: Sequence[Method]) -> None:
+    """Refuse two methods of one carrier that tables could not tell apart.
+
+    Raises:
+      ValueError: naming both, and what they are called.
+    """
+    first: dict[str, Method] = {}
+    for method in methods:
+        other = first.setdefault(method.name, method)
+        if other is not method:
+            raise ValueError(
+                f"'{other.rule}' and '{method.rule}' are both called '{method.name}' in tables; "
+                "declare another label for one of them"
+            )
 
 
 def check_levers(method: Method) -> None:

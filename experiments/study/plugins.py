@@ -7,22 +7,27 @@ directory. Nothing is imported before its name is asked for. What a study used i
 found again when it is resumed or replayed.
 """
 
+import hashlib
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import envs
-from aesjax.registry import Registry
+from aesjax.registry import Registry, UnknownNameError
 from aesjax.responses import LEVERS, RESPONSES, ResponseSpec
 from aesjax.schedules import PROXIES, SCHEDULES, adopt_proxy, adopt_schedule
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task
 
-__all__ = ["KINDS", "Origin", "find", "offered", "origin_of", "origins_of", "restore"]
+__all__ = ["KINDS", "Origin", "Origins", "edited", "find", "offered", "origin_of", "origins_of", "restore"]
+
+Origins = Mapping[str, Mapping[str, Mapping[str, str | None]]]  # kind -> name -> origin, as a configuration has it
 
 
 class Kind(NamedTuple):
@@ -39,6 +44,11 @@ class Origin(NamedTuple):
     object: str  # module:attribute
     package: str | None  # the installed package that offers it; None: a module on the path
     version: str | None
+    sha256: str | None = None  # of the module's file, where no version says what is in it
+
+    def to_json(self) -> dict[str, str | None]:
+        """Plain JSON, without a digest where there is none."""
+        return {name: value for name, value in self._asdict().items() if name != "sha256" or value is not None}
 
     @property
     def sentence(self) -> str:
@@ -94,7 +104,10 @@ def find(kind: str, name: str) -> Any:
     elif ":" in name:
         origin = Origin(name, None, None)
     else:
-        Registry(kind, **dict.fromkeys((*known.registered, *points)))[name]  # raises
+        try:
+            Registry(kind, **dict.fromkeys((*known.registered, *points)))[name]
+        except UnknownNameError as error:
+            raise UnknownNameError(f"{error}; one of your own is typed as module:name") from None
         raise AssertionError
     _plug_in(kind, name, origin)
     return known.registered[name]
@@ -107,12 +120,12 @@ def offered(kind: str) -> dict[str, str]:
     return {n: "" if p.dist is None else p.dist.name for n, p in points.items() if n not in known.registered}
 
 
-def origins_of(names: Iterable[tuple[str, str]]) -> dict[str, dict[str, dict[str, str | None]]]:
-    """Kind -> name -> origin, as plain JSON, of those among (kind, name) that were plugged in."""
+def origins_of(names: Iterable[tuple[str, str]]) -> Origins:
+    """Of those among (kind, name) that were plugged in, as plain JSON."""
     found: dict[str, dict[str, dict[str, str | None]]] = {}
     for kind, name in names:
         if (kind, name) in _ORIGINS:
-            found.setdefault(kind, {})[name] = _ORIGINS[kind, name]._asdict()
+            found.setdefault(kind, {})[name] = _ORIGINS[kind, name].to_json()
     return found
 
 
@@ -121,7 +134,20 @@ def origin_of(kind: str, name: str) -> Origin | None:
     return _ORIGINS.get((kind, name))
 
 
-def restore(origins: Mapping[str, Mapping[str, Mapping[str, str | None]]]) -> None:
+def edited(then: Origins, now: Origins) -> str:
+    """One sentence about a module whose file is not what a study began with; empty where all are."""
+    for kind, names in then.items():
+        for name, told in names.items():
+            mine, theirs = now.get(kind, {}).get(name, {}).get("sha256"), told.get("sha256")
+            if mine and theirs and mine != theirs:
+                return (
+                    f"the file of {kind} '{name}' was edited since the study began (SHA-256 {theirs[:12]} then, "
+                    f"{mine[:12]} now)"
+                )
+    return ""
+
+
+def restore(origins: Origins) -> None:
     """Plug in everything that a study used, as its configuration tells.
 
     Raises:
@@ -148,7 +174,7 @@ def restore(origins: Mapping[str, Mapping[str, Mapping[str, str | None]]]) -> No
 def _check_same(kind: str, name: str, origin: Origin) -> None:
     """Refuse another thing of the same name than the study used, or another version of it."""
     now = origin_of(kind, name)
-    if now != origin:
+    if now is None or now[:3] != origin[:3]:  # a file may have been edited since, which matters to `edited`
         what = "one of this repository" if now is None else now.sentence
         raise ValueError(f"the study uses {kind} '{name}' of {origin.sentence}; what has this name now is {what}")
 
@@ -159,6 +185,10 @@ def _entry_points(group: str) -> dict[str, metadata.EntryPoint]:
 
 def _plug_in(kind: str, name: str, origin: Origin) -> None:
     KINDS[kind].add(name, _imported(kind, name, origin.object))
+    if origin.package is None:
+        file = getattr(sys.modules[origin.object.partition(":")[0]], "__file__", None)
+        digest = None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        origin = origin._replace(sha256=digest)
     _ORIGINS[kind, name] = origin
 
 
@@ -173,18 +203,43 @@ def _imported(kind: str, name: str, place: str) -> Any:
     except ModuleNotFoundError as error:
         missing = f"there is no module '{error.name}'"
         looked = "; looked where Python looks and in the current directory" if error.name == module else ""
-        raise refuse(missing + looked) from None
+        typed = f"; type '{module[:-3]}:{attribute}', without .py" if module.endswith(".py") else ""
+        raise refuse(missing + looked + typed) from None
     except Exception as error:  # whatever a stranger's module raises while it is imported
         raise refuse(f"importing '{module}' failed with {type(error).__name__}: {error}") from None
     for part in attribute.split("."):
         if not part or not hasattr(found, part):
-            public = Registry(f"attribute of {module}", **{n: None for n in dir(found) if not n.startswith("_")})
             try:
-                public[part]
+                Registry(f"attribute of {module}", **dict.fromkeys(_own_names(found)))[part]
             except KeyError as error:
-                raise refuse(str(error)) from None
+                raise refuse(f"{error}{_shadowed(module)}") from None
         found = getattr(found, part)
     return found
+
+
+def _own_names(found: Any) -> list[str]:
+    """What is public in a stranger's object, and not a module, class or function that it only imported."""
+    public = {name: getattr(found, name, None) for name in dir(found) if not name.startswith("_")}
+    if not inspect.ismodule(found):
+        return list(public)
+    imported = [
+        name
+        for name, value in public.items()
+        if inspect.ismodule(value)
+        or (
+            (inspect.isroutine(value) or inspect.isclass(value))
+            and getattr(value, "__module__", None) != getattr(found, "__name__", None)
+        )
+    ]
+    return [name for name in public if name not in imported]
+
+
+def _shadowed(module: str) -> str:
+    """That the file a person means is not the module that Python finds."""
+    meant, file = Path(f"{module.partition('.')[0]}.py").resolve(), getattr(sys.modules[module], "__file__", None)
+    if not meant.exists() or (file is not None and Path(file).resolve() == meant) or "." in module:
+        return ""
+    return f"; this is another module of that name ({file or 'built in'}), so call {meant.name} something else"
 
 
 def _refused(kind: str, name: str, reason: str) -> ValueError:

@@ -17,12 +17,13 @@ from aesjax.registry import Registry
 from aesjax.responses import ResponseHyper
 from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper
 from aesjax.types import DriftResponse
-from experiments.study.build import carrier_of, schedule_hyper_of, world_of
+from experiments.study.build import carrier_of, check, schedule_hyper_of, world_of
 from experiments.study.config import StudyConfig
 from experiments.study.entries import COUPLING, Entry, parse_entry
 from experiments.study.folder import open_study
 from experiments.study.levers import Together, supply_of
 from experiments.study.methods import Method, check_levers, methods_of
+from experiments.study.plugins import origin_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -119,8 +120,11 @@ def ask(config: StudyConfig, carrier: str, name: str) -> Asked:
     entry = parse_entry(name)
     if entry.control is not None:
         raise ValueError(f"control '{entry.control.name}' plays a record; there is nothing to replay")
-    method = methods_of(dataclasses.replace(config, schedules=(name,), sweep={}), carrier)[0]
+    alone = dataclasses.replace(config, carriers=(carrier,), schedules=(name,), sweep={}, together=None)
+    method = methods_of(alone, carrier)[0]
     check_levers(method)
+    if any(origin_of("schedule", schedule) is not None for schedule in method.schedules):
+        check(alone)  # nobody has trained with it yet
     return Asked(name, entry, method.choice, method.signal)
 
 

@@ -99,6 +99,7 @@ def test_what_a_schedule_needs_is_asked_of_the_carrier(register):
         (lambda depth: None, "parameter 'depth' of its factory has no default"),
         (declare(ranges={"gane": (0, 1)})(lambda gain=1.0: None), "declares a range of 'gane', which is no option"),
         (lambda base, /: None, "parameter 'base' cannot be given by name"),
+        (declare(label="AES-R")(lambda: None), "its label 'AES-R' is that of 'aes_r'"),
     ],
 )
 def test_what_cannot_be_a_schedule_is_refused(plugin, text):
@@ -124,6 +125,15 @@ def broken(init=start, update=lambda signals, state: state):
             "it declares that it reads no signal",
         ),
         (lambda proxy, *, gain=1.0: EntropySchedule(lambda: start(gain), None), "does not work"),
+        (lambda: schedules.fixed(-0.5), "its weight after update 1, of errors between 1 and 10, is -0.5"),
+        (
+            broken(update=lambda signals, state: state._replace(weight=jnp.inf * state.weight)),
+            "after update 1, .* is inf",
+        ),
+        (
+            broken(update=lambda signals, state: state if state.weight > 1 else start(1.0)),
+            r"jnp\.where .*\(test_adopt\.py",
+        ),
     ],
 )
 def test_a_schedule_that_could_not_run_is_found_before_training(register, plugin, text):

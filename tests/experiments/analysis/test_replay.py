@@ -10,6 +10,7 @@ import pytest
 
 from aesjax.lab import seals
 from experiments.cli import main
+from experiments.cli.replay import _free
 from experiments.study.config import make_config
 from experiments.study.folder import claim
 from experiments.study.train import train
@@ -117,6 +118,13 @@ def test_levers_replayed_on_the_runs_own_proxies_are_those_it_trained_with(study
         np.testing.assert_allclose(in_force, trained["rate_factor"].to_numpy(), rtol=1e-4)
         assert np.sum(np.array(row["refresh"]) > 0) == trained["refreshes"].sum() >= 1
         assert set(row["weight"]) == {np.float32(0.07)}
+
+
+def test_without_a_folder_the_next_free_one_is_taken(tmp_path):
+    assert _free(tmp_path / "replay") == tmp_path / "replay"
+    for name in ("replay", "replay-2"):
+        (tmp_path / name).mkdir()
+    assert _free(tmp_path / "replay") == tmp_path / "replay-3"
 
 
 def test_nothing_is_overwritten(study, replayed, capsys):

@@ -15,7 +15,7 @@ from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
 from experiments.study.config import config_from_json, make_config, parse_seeds
 from experiments.study.folder import claim
-from tests.refusals import sentence
+from tests.refusals import refused, sentence
 
 
 def run(*words):
@@ -28,6 +28,7 @@ def run(*words):
         (["--task", "toi"], ["unknown task 'toi'", "did you mean 'toy'?"]),
         (["--carriers", "sak"], ["unknown carrier 'sak'", "did you mean 'sac'?"]),
         (["--schedules", "baseline,aess"], ["unknown schedule 'aess'", "did you mean 'aes'?", "aes_r"]),
+        (["--carriers", "SAC"], ["unknown carrier 'SAC'", "did you mean 'sac'?"]),
         (["--patterns", "abrubt"], ["unknown pattern 'abrubt'", "did you mean 'abrupt'?"]),
         (["--preset", "qick"], ["unknown preset 'qick'", "did you mean 'quick'?"]),
         (["--proxy", "td_quantil"], ["unknown proxy 'td_quantil'", "did you mean 'td_quantile'?"]),
@@ -77,6 +78,11 @@ def test_a_task_without_drift_is_steady(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(envs.TASKS, "still", still)
     assert run("--out", tmp_path / "new", "--task", "still", "--patterns", "all") == 2
     assert "task 'still' has no drift channel, so its pattern is steady; got 'abrupt'" in sentence(capsys)
+
+
+def test_an_unknown_command_exits_with_2_and_the_nearest_name(capsys):
+    assert "unknown command 'lsit'; did you mean 'list'? commands: run, submit," in refused(capsys, "lsit")
+    assert "unknown command 'RUN'; did you mean 'run'?" in refused(capsys, "RUN", "--out", "x")
 
 
 def test_an_unknown_option_exits_with_2(tmp_path, capsys):
@@ -203,11 +209,14 @@ def test_list_prints_every_registered_name(capsys):
     assert all(name in text for name in LAB_TASKS)
 
 
-def test_a_reader_that_stops_early_ends_the_list_quietly():
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_reader_that_stops_early_ends_the_list_quietly(lines):
     command = [sys.executable, "-m", "experiments.cli", "list"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"}
     ) as process:
+        for _ in range(lines):
+            assert process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0

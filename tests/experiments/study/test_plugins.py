@@ -1,5 +1,6 @@
 """Finding what lives outside the repository: by module:name, by entry point, and again from a configuration."""
 
+import hashlib
 import json
 import re
 import sys
@@ -104,7 +105,8 @@ def test_every_kind_is_found_by_module_and_attribute(outside, kind, attribute):
     name = f"{outside}:{attribute}"
     entry = plugins.find(kind, name)
     assert plugins.KINDS[kind].registered[name] is entry
-    assert plugins.origin_of(kind, name) == plugins.Origin(name, None, None)
+    digest = hashlib.sha256(Path(f"{outside}.py").read_bytes()).hexdigest()
+    assert plugins.origin_of(kind, name) == plugins.Origin(name, None, None, digest)
     assert plugins.find(kind, name) is entry  # once
 
 
@@ -148,6 +150,9 @@ def test_the_response_that_the_documentation_shows_works(outside):
         ("{m}:half:shar=1", "has no option 'shar'; allowed: base, coupling, proxy, share, source"),
         ("{m}:half:share=much", "takes a number; got 'much'"),
         ("{m}:HOLD", "schedule '{m}:HOLD'"),
+        ("{m}.py:half", "type '{m}:half', without .py"),
+        ("{m}:JNP", "SLOW, half, hold, line, named_like_a_setting, picky, td_max"),  # neither jnp nor declare
+        ("half", "one of your own is typed as module:name"),
     ],
 )
 def test_what_is_not_there_is_said_in_one_sentence(outside, name, text):
@@ -155,6 +160,32 @@ def test_what_is_not_there_is_said_in_one_sentence(outside, name, text):
         study(schedules=name.format(m=outside))
     assert text.format(m=outside) in str(error.value)
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_file_that_python_does_not_find_first_is_told_apart(outside, tmp_path):
+    (tmp_path / "string.py").write_text(MODULE)
+    with pytest.raises(ValueError, match=r"another module of that name \(.*\), so call string\.py something else"):
+        study(schedules="string:half")
+
+
+def test_two_methods_of_one_name_are_refused(outside, tmp_path):
+    (tmp_path / f"{outside}_too.py").write_text(MODULE)
+    with pytest.raises(ValueError, match=f"'{outside}:half' and '{outside}_too:half' are both called 'SAC\\+HALF' in"):
+        check(study(schedules=f"{outside}:half,{outside}_too:half"))
+
+
+def test_a_file_edited_since_the_study_began_is_no_resume(outside, tmp_path, capsys):
+    words = ["--schedules", f"{outside}:half", "--patterns", "steady", "--seeds", "1", "--steps", "400", "--no-report"]
+    config = study(schedules=f"{outside}:half")
+    told = config.plugins["schedule"][f"{outside}:half"]
+    folder = tmp_path / "out"
+    folder.mkdir()
+    stored = config.to_json()
+    stored["plugins"] = {"schedule": {f"{outside}:half": told | {"sha256": "00" * 32}}}
+    (folder / "config.json").write_text(json.dumps(stored))
+    said = refused(capsys, "run", *words, "--out", folder, "--resume")
+    assert f"--resume: the file of schedule '{outside}:half' was edited since the study began" in said
+    assert config_from_json(stored).schedules == (f"{outside}:half",)  # what is finished can be read all the same
 
 
 def test_a_module_that_cannot_be_imported_is_not_our_traceback(outside, tmp_path, capsys):
