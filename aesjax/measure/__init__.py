@@ -7,6 +7,7 @@ from aesjax.measure.curves import (
     auc,
     change_steps,
     final_return,
+    later_return,
     mean_return,
 )
 from aesjax.measure.metrics import drop_family, drop_run, drop_task, loss_rate, nauc_family, nauc_task
@@ -55,6 +56,7 @@ __all__ = [
     "final_return",
     "holm",
     "iqm",
+    "later_return",
     "loss_rate",
     "mean_return",
     "nauc_family",

@@ -27,8 +27,8 @@ LOWER_IS_BETTER = frozenset(
     ]
 )
 PAIRED = (
-    *("mean_return", "final_return", "nauc_task", "nauc_task_safe", "drop_run", "drop_run_safe", "loss_rate"),
-    *("recovery", "recovery_robust", "recovery_vs_steady", "deficit_area"),
+    *("mean_return", "later_return", "final_return", "nauc_task", "nauc_task_safe", "drop_run", "drop_run_safe"),
+    *("loss_rate", "recovery", "recovery_robust", "recovery_vs_steady", "deficit_area"),
 )
 VERSUS = ("mean_return", "nauc_task_safe")  # compared with constants and controls, too
 AGAINST_STEADY = ("drop_run", "drop_run_safe", "loss_rate")  # zero by definition without drift

@@ -13,6 +13,7 @@ __all__ = [
     "auc",
     "change_steps",
     "final_return",
+    "later_return",
     "mean_return",
     "nan_mean",
 ]
@@ -97,6 +98,15 @@ def final_return(curve: Curve, share: float = 0.1) -> float:
         return float("nan")
     late = curve.steps >= (1.0 - share) * curve.horizon
     return float(np.mean(curve.returns[late])) if np.any(late) else float(curve.returns[-1])
+
+
+def later_return(curve: Curve, changes: np.ndarray) -> float:
+    """Mean of the evaluations after the first change, in units of return; NaN where there are none.
+
+    What was learned before anything drifted is not in it, unlike in `mean_return`.
+    """
+    later = curve.returns[curve.steps > changes[0]] if len(changes) else np.empty(0)
+    return float(np.mean(later)) if later.size and not curve.diverged else float("nan")
 
 
 def change_steps(horizon: float, segments: int) -> np.ndarray:

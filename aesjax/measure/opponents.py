@@ -9,11 +9,12 @@ from aesjax.measure.contrasts import best_of
 from aesjax.measure.curves import mean_return
 from aesjax.measure.study import RecordedStudy, carrier_of
 
-__all__ = ["BEST_CONSTANT", "Opponents", "asides_of", "constants_of", "opponents_of"]
+__all__ = ["BEST_CONSTANT", "CONSTANT", "Opponents", "asides_of", "constants_of", "opponents_of"]
 
 BEST_CONSTANT = "best_constant"
 CONTROL = re.compile(r"(\w+):of=(.+)")
-CONSTANT = "fixed"  # the schedule of a constant entropy weight
+CONSTANT = "constant"
+FIXED = "fixed"  # the schedule of a constant entropy weight
 
 #: Kind of opponent -> (task, pattern) -> method.
 Opponents = dict[str, dict[tuple[str, str], str]]
@@ -28,7 +29,7 @@ class _Identity(NamedTuple):
 
 def constants_of(study: RecordedStudy) -> list[str]:
     """Methods with a constant entropy weight that turn nothing else."""
-    return [method for method, (rule, _) in study.rules.items() if rule == CONSTANT]
+    return [method for method, (rule, _) in study.rules.items() if rule == FIXED]
 
 
 def asides_of(study: RecordedStudy) -> set[str]:
@@ -41,7 +42,8 @@ def opponents_of(study: RecordedStudy, method: str) -> Opponents:
     """Against whom a method is compared besides its baseline; nothing for a constant or a control.
 
     The best constant in hindsight is the carrier's with the highest mean return on the task under the pattern, where
-    it has at least two to choose from. A control belongs to the method whose record it plays.
+    it has at least two to choose from; a single one is an opponent as it is. A control belongs to the method whose
+    record it plays.
     """
     if method in asides_of(study) or method not in study.rules:
         return {}
@@ -54,6 +56,8 @@ def opponents_of(study: RecordedStudy, method: str) -> Opponents:
             best = best_of(_scores(study, task), constants, pattern)
             if best is not None:
                 found.setdefault(BEST_CONSTANT, {})[task, pattern] = best
+    elif constants and constants[0] != carrier_of(method):  # a carrier whose own weight is constant is the baseline
+        found[CONSTANT] = dict.fromkeys(cells, constants[0])
     rule, variant = study.rules[method]
     me = _Identity(frozenset(rule.split("+")), frozenset(filter(None, variant.split(","))))
     for other in mine:

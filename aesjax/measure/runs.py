@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aesjax.measure import metrics
-from aesjax.measure.curves import Metric, auc, final_return, mean_return, nan_mean
+from aesjax.measure.curves import Metric, auc, final_return, later_return, mean_return, nan_mean
 from aesjax.measure.patterns import STEADY
 from aesjax.measure.recovery import companions, null_recovery, recovery, recovery_robust, recovery_vs_steady
 from aesjax.measure.study import OPTIONAL, REFERENCE, RecordedRun, RecordedStudy, RunKey
@@ -25,6 +25,7 @@ def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
     sac_means = np.array([mean_return(r.curve) if r.curve else NAN for r in sac])
     out = _levels(run, own_steady, sac_means, floor)
     changes = study.changes(key.task)
+    out["later_return"] = Metric(later_return(run.curve, changes) if run.curve else NAN)
     out |= _recoveries(run, own_steady, floor, changes, study.patterns[key.pattern].recovery)
     out |= weight_metrics(run.steps, run.logs, changes, study.horizons[key.task])
     out["mean_train_return"] = time_mean(run.steps, run.logs.get("train_return", np.full(len(run.steps), NAN)))

@@ -120,13 +120,15 @@ def returns_table(look: Lookup) -> Table:
     table = Table(
         "returns",
         "Returns",
-        "Undiscounted return of the deterministic policy, over the last tenth of training and over all of it, and the "
-        "return of the stochastic policy while training, which can move the other way when the weight rises.",
-        ["method", "runs", "final return", "mean return", "mean training return"],
+        "Undiscounted return of the deterministic policy, over the last tenth of training, over all of it, and over "
+        "what comes after the first change, leaving out how fast the undrifted task was learned; and the return of "
+        "the stochastic policy while training, which can move the other way when the weight rises.",
+        ["method", "runs", "final return", "mean return", "after the first change", "mean training return"],
     )
 
     def row(scope, method, pattern):
-        rows = [look.get(scope, method, pattern, n) for n in ("final_return", "mean_return", "mean_train_return")]
+        names = ("final_return", "mean_return", "later_return", "mean_train_return")
+        rows = [look.get(scope, method, pattern, name) for name in names]
         return [Cell(method), counted(rows[1]), *map(cell, rows)]
 
     return by_pattern(look, table, row)

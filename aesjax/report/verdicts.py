@@ -16,6 +16,7 @@ METRIC_NAMES = {
     "recovery_robust": "robust recovery",
     "deficit_area": "deficit area",
     "mean_return": "mean return",
+    "later_return": "mean return after the first change",
     "final_return": "final return",
     "recovery": "literal recovery",
 }
@@ -23,7 +24,7 @@ LEVEL = 0.05  # of the adjusted p-value below which a comparison is decided
 #: The first of these that the study has is what a verdict is about.
 MAIN = ("nauc_task_safe", "mean_return")
 #: Against the baseline these stand beside it.
-BESIDE = ("drop_run_safe", "recovery_robust", "deficit_area")
+BESIDE = ("later_return", "drop_run_safe", "recovery_robust", "deficit_area")
 
 
 class Verdict(NamedTuple):

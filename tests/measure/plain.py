@@ -40,6 +40,10 @@ def final(run, horizon):
     return mean(late) if late else run["returns"][-1]
 
 
+def later(run, changes):
+    return mean([r for t, r in zip(run["steps"], run["returns"], strict=True) if t > changes[0]])
+
+
 def divided(top, bottom, scale, safe):
     """None where the guard (safe) or a zero (literal) forbids the ratio."""
     if top is None or bottom is None or (not safe and bottom == 0) or (safe and bottom <= GUARD * scale):

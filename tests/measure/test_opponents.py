@@ -49,9 +49,19 @@ def test_a_method_meets_the_best_constant_of_its_carrier_and_its_own_controls(cu
     assert opponents_of(study, "SAC+fixed") == {}
 
 
-def test_one_constant_is_no_choice(curves):
+def test_one_constant_is_no_choice_but_an_opponent(curves):
     study = load_study(curves.filter(pl.col("method") != "SAC+fixed"), config(), {})
-    assert set(opponents_of(study, "SAC+AES-R")) == {"constant_at_mean"}
+    found = opponents_of(study, "SAC+AES-R")
+    assert set(found) == {"constant", "constant_at_mean"}
+    assert set(found["constant"].values()) == {"SAC+fixed[base=0.4]"}
+
+
+def test_a_carrier_that_is_a_constant_by_itself_is_the_baseline_and_no_second_opponent(curves):
+    plain = curves.filter(pl.col("method").is_in(["SAC", "SAC+AES-R"]))
+    rules = pl.when(pl.col("method") == "SAC").then(pl.lit("fixed")).otherwise(pl.col("schedule"))
+    study = load_study(plain.with_columns(schedule=rules), config(), {})
+    assert constants_of(study) == ["SAC"]
+    assert opponents_of(study, "SAC+AES-R") == {}
 
 
 def test_the_frame_compares_with_them_and_corrects_each_kind_by_itself(curves):

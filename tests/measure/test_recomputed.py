@@ -117,6 +117,7 @@ def values_of(runs, floors, key):
     mine, base = plain.level(run, HORIZON), plain.level(steady, HORIZON)
     sac = [plain.level(runs[task, "SAC", "steady", s], HORIZON) for s in SEEDS]
     out = {"auc": plain.area(run, HORIZON), "mean_return": mine, "final_return": plain.final(run, HORIZON)}
+    out["later_return"] = plain.later(run, CHANGES)
     for suffix, safe in (("", False), ("_safe", True)):
         out[f"nauc_task{suffix}"], out[f"drop_run{suffix}"] = plain.ratios(mine, base, sac, floor, safe)
     out["loss_rate"] = None if base is None else base - mine
