@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-WORDS = ["--schedules", "baseline", "--patterns", "steady", "--seeds", "1", "--steps", "4000", "--no-report"]
+WORDS = ["--schedules", "baseline", "--patterns", "steady", "--seeds", "1", "--steps", "40000", "--no-report"]
 LIBRARY = """
 import gc, os, signal, sys, time
 from experiments.cli.interrupts import Asked, watching
@@ -29,9 +29,16 @@ def caught(pid, number):
     return int(mask.split()[1], 16) >> (number - 1) & 1
 
 
+def hear():
+    """Tests that run under nohup or in the background would hand on that they ignore signals."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start(folder, *words):
     command = [sys.executable, "-m", "experiments.cli", "run", "--out", str(folder), *WORDS, *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, **pipes, text=True, preexec_fn=hear)
     while not caught(process.pid, signal.SIGTERM):  # Python itself has none: from here on it is ours
         assert process.poll() is None
         time.sleep(0.002)
@@ -40,7 +47,7 @@ def start(folder, *words):
 
 def python(body):
     command = [sys.executable, "-c", LIBRARY.format(body=body)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=hear)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +77,7 @@ def test_the_second_signal_ends_at_once():
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=hear,
     )
     assert process.stdout.readline() == "go\n"
     process.send_signal(signal.SIGINT)
