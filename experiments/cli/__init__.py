@@ -6,6 +6,7 @@ Signals are watched before anything that takes time is imported.
 import os
 import shlex
 import sys
+from contextlib import suppress
 
 from experiments.cli.interrupts import INTERRUPTED, Asked, watching
 
@@ -40,5 +41,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def entry() -> None:
-    """The `aesjax` command."""
-    sys.exit(main())
+    """The `aesjax` command.
+
+    What was interrupted has cleaned up by now and ends without Python's own end, in which JAX takes its backends down
+    under the feet of a compiler that may still run in another thread.
+    """
+    code = main()
+    if code == INTERRUPTED:
+        with suppress(OSError):  # the terminal may have hung up
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

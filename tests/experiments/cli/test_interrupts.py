@@ -176,3 +176,20 @@ def test_nothing_heavy_is_imported_before_signals_are_watched():
     code = "import sys, experiments.cli; print(sorted({'jax', 'tyro', 'numpy', 'aesjax'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
     assert result.stdout == "[]\n"
+
+
+def test_what_was_interrupted_ends_without_the_end_of_python():
+    """In it JAX takes its backends down, which has crashed where a compiler still ran in another thread."""
+    body = """
+import atexit
+import experiments.cli as cli
+atexit.register(print, "the end of Python")
+cli.main = lambda: print("told") or int(sys.argv[1])
+cli.entry()
+"""
+    said = []
+    for code in (130, 2):
+        command = [sys.executable, "-c", LIBRARY.format(body=body), str(code)]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        said.append((result.returncode, result.stdout))
+    assert said == [(130, "told\n"), (2, "told\nthe end of Python\n")]
