@@ -29,16 +29,20 @@ def caught(pid, number):
     return int(mask.split()[1], 16) >> (number - 1) & 1
 
 
+@pytest.fixture(autouse=True)
 def hear():
-    """Tests that run under nohup or in the background would hand on that they ignore signals."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    """Tests under nohup or in the background would hand on to their processes that signals are ignored."""
+    deaf = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_IGN]
+    for number in deaf:
         signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in deaf:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def start(folder, *words):
     command = [sys.executable, "-m", "experiments.cli", "run", "--out", str(folder), *WORDS, *words]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, **pipes, text=True, preexec_fn=hear)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not caught(process.pid, signal.SIGTERM):  # Python itself has none: from here on it is ours
         assert process.poll() is None
         time.sleep(0.002)
@@ -47,7 +51,7 @@ def start(folder, *words):
 
 def python(body):
     command = [sys.executable, "-c", LIBRARY.format(body=body)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=hear)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +81,6 @@ def test_the_second_signal_ends_at_once():
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=hear,
     )
     assert process.stdout.readline() == "go\n"
     process.send_signal(signal.SIGINT)
