@@ -1,12 +1,19 @@
 """Named collections whose look-up error says what was asked, what exists, and what was probably meant."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-__all__ = ["Registry", "UnknownNameError"]
+__all__ = ["Registry", "UnknownNameError", "hint"]
 
 T = TypeVar("T")
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """What goes between a name that is not there and the list of those that are: the nearest one, in whatever case."""
+    folded = {entry.casefold(): entry for entry in known}
+    near = difflib.get_close_matches(str(name).casefold(), folded, n=1)
+    return f"; did you mean '{folded[near[0]]}'?" if near else ";"
 
 
 class UnknownNameError(KeyError):
@@ -32,10 +39,11 @@ class Registry(Mapping[str, T], Generic[T]):
     def __getitem__(self, name: str) -> T:
         if name in self._entries:
             return self._entries[name]
-        folded = {entry.casefold(): entry for entry in self._entries}
-        near = difflib.get_close_matches(str(name).casefold(), folded, n=1)
-        hint = f"; did you mean '{folded[near[0]]}'?" if near else ";"
-        raise UnknownNameError(f"unknown {self.kind} '{name}'{hint} registered: {', '.join(sorted(self._entries))}")
+        raise UnknownNameError(self.unknown(name))
+
+    def unknown(self, name: str) -> str:
+        """What is said of a name that is not there."""
+        return f"unknown {self.kind} '{name}'{hint(name, self)} registered: {', '.join(sorted(self))}"
 
     def add(self, name: str, entry: T) -> None:
         """Register one more entry.

@@ -1,12 +1,19 @@
 """Look-up of names in plain dicts, with an error that says what exists and what was probably meant."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-__all__ = ["UnknownNameError", "lookup"]
+__all__ = ["UnknownNameError", "hint", "lookup"]
 
 T = TypeVar("T")
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """What goes between a name that is not there and the list of those that are: the nearest one, in whatever case."""
+    folded = {entry.casefold(): entry for entry in known}
+    near = difflib.get_close_matches(str(name).casefold(), folded, n=1)
+    return f"; did you mean '{folded[near[0]]}'?" if near else ";"
 
 
 class UnknownNameError(KeyError):
@@ -32,7 +39,4 @@ def lookup(kind: str, entries: Mapping[str, T], name: str) -> T:
     """
     if name in entries:
         return entries[name]
-    folded = {entry.casefold(): entry for entry in entries}
-    near = difflib.get_close_matches(str(name).casefold(), folded, n=1)
-    hint = f"; did you mean '{folded[near[0]]}'?" if near else ";"
-    raise UnknownNameError(f"unknown {kind} '{name}'{hint} registered: {', '.join(sorted(entries))}")
+    raise UnknownNameError(f"unknown {kind} '{name}'{hint(name, entries)} registered: {', '.join(sorted(entries))}")

@@ -6,7 +6,6 @@ Importing this imports neither PyTorch nor a simulator.
 >>> task = build("bridge:Ant", python="~/isaacgym/bin/python")
 """
 
-import difflib
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX, PYTHON, nati
 from envs.bridge.transport import Worker
 from envs.core import Task
 from envs.isaac import CHANNELS
+from envs.names import hint
 from envs.physics.channels import channels_of, chosen, set_by_name
 
 __all__ = ["GYM_TASKS", "LAB_TASKS", "NATIVE", "build", "native_of"]
@@ -116,9 +116,8 @@ def _target(inner: str, device: str) -> tuple[str, str, dict[str, Any]]:
         return inner, inner, {}
     if inner in GYM_TASKS or inner.startswith("Isaac-"):
         return inner, inner, {"sim_device": device}
-    near = difflib.get_close_matches(inner, [*GYM_TASKS, *LAB_TASKS], n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    meant = hint(inner, [*GYM_TASKS, *LAB_TASKS])
     raise errors.UnknownTaskError(
-        f"unknown simulator task '{inner}'{hint} of Isaac Gym: {', '.join(GYM_TASKS)}; "
+        f"unknown simulator task '{inner}'{meant} of Isaac Gym: {', '.join(GYM_TASKS)}; "
         f"of Isaac Lab any id, such as {', '.join(LAB_TASKS)}; native:TASK; MODULE:FUNCTION"
     )

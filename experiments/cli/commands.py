@@ -3,7 +3,6 @@
 Nothing here starts JAX before the number of devices is set.
 """
 
-import difflib
 import sys
 from functools import partial
 from typing import Annotated, get_args
@@ -69,9 +68,9 @@ def command(argv: list[str] | None = None) -> int:
     """Run what was typed; returns the exit code."""
     typed = sys.argv[1:] if argv is None else argv
     if typed and not typed[0].startswith("-") and typed[0] not in NAMES:
-        near = difflib.get_close_matches(typed[0].casefold(), NAMES, n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
-        say(f"unknown command '{typed[0]}'; {hint}commands: {', '.join(NAMES)}")
+        from aesjax.registry import hint
+
+        say(f"unknown command '{typed[0]}'{hint(typed[0], NAMES)} commands: {', '.join(NAMES)}")
         return WRONG
     options = tyro.cli(
         Command,  # type: ignore

@@ -104,11 +104,8 @@ def find(kind: str, name: str) -> Any:
     elif ":" in name:
         origin = Origin(name, None, None)
     else:
-        try:
-            Registry(kind, **dict.fromkeys((*known.registered, *points)))[name]
-        except UnknownNameError as error:
-            raise UnknownNameError(f"{error}; one of your own is typed as module:name") from None
-        raise AssertionError
+        said = Registry(kind, **dict.fromkeys((*known.registered, *points))).unknown(name)
+        raise UnknownNameError(f"{said}; one of your own is typed as module:name")
     _plug_in(kind, name, origin)
     return known.registered[name]
 
@@ -209,10 +206,8 @@ def _imported(kind: str, name: str, place: str) -> Any:
         raise refuse(f"importing '{module}' failed with {type(error).__name__}: {error}") from None
     for part in attribute.split("."):
         if not part or not hasattr(found, part):
-            try:
-                Registry(f"attribute of {module}", **dict.fromkeys(_own_names(found)))[part]
-            except KeyError as error:
-                raise refuse(f"{error}{_shadowed(module)}") from None
+            said = Registry(f"attribute of {module}", **dict.fromkeys(_own_names(found))).unknown(part)
+            raise refuse(said + _shadowed(module))
         found = getattr(found, part)
     return found
 

@@ -1,6 +1,7 @@
 """What is kept beside the code is what an audit reads, and names no place on the machine that trained it."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -59,5 +60,4 @@ def test_what_was_damaged_is_not_kept(tmp_path):
 
 def test_no_kept_result_names_a_place():
     for path in KEPT.glob("*/*.json"):
-        text = path.read_text()
-        assert not [root for root in ("/tmp/", "/home/", "/root/", "/work/") if root in text], path
+        assert not re.findall(r'(?<=["\s=,])/\w[^"\s]*', path.read_text()), path

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
+from contextlib import suppress
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,7 @@ import pytest
 
 from aesjax.lab import checkpoint, states, store
 from aesjax.lab.checkpoint import CheckpointError, load_newest, save
+from tests.waiting import wait_until
 
 STUDY = "0123456789abcdef"
 STATE = {"weights": np.arange(6.0), "step": np.int32(7)}
@@ -169,12 +170,16 @@ def test_a_folder_that_late_writes_make_again_is_removed_again(tmp_path, monkeyp
             raise ValueError("RESOURCE_EXHAUSTED: Error writing to file 20: no room [os_error_code='28']")
 
         def _go_on(self, path):
-            for _ in range(30):
-                time.sleep(0.01)
-                path.mkdir(parents=True, exist_ok=True)
+            made = 0
+            while made < 10:
+                wait_until(lambda: not path.exists())
+                with suppress(OSError):  # the removal goes on while it is made
+                    path.mkdir(parents=True)
+                    made += 1
 
     writer = Late()
     monkeypatch.setattr(states, "_orbax", lambda: writer)
+    monkeypatch.setattr(states, "LOOKS", 100)
     with pytest.raises(store.Unwritable, match=r"0000000001 cannot be written: No space left on device$"):
         save(tmp_path, STUDY, 0, 1, STATE, rows(1))
     assert not writer.late.is_alive()
