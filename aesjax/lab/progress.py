@@ -1,5 +1,6 @@
 """What a person watching a sweep sees: environment steps, their rate, time left, and how each method is doing."""
 
+import math
 import sys
 import time
 from typing import TYPE_CHECKING, TextIO
@@ -29,6 +30,15 @@ def _methods(rows: "pl.DataFrame") -> list[tuple[str, float, float]]:
     return [(m, float("nan") if r is None else r, float("nan") if w is None else w) for m, r, w in table.rows()]
 
 
+def _number(weight: float) -> str:
+    """Nothing before the first update."""
+    return "" if math.isnan(weight) else f"{weight:.3g}"
+
+
+def _bracket(weight: float) -> str:
+    return f" (weight {_number(weight)})" if _number(weight) else ""
+
+
 class Progress:
     """A live display on a terminal, plain lines elsewhere. Use as a context manager and pass `tick` to the driver."""
 
@@ -37,7 +47,8 @@ class Progress:
         self.plan, self.num_runs, self.waves, self.title = plan, num_runs, waves, title
         self.live = self.stream.isatty()
         self._began = self._line_at = time.monotonic()
-        self._work: float | None = None  # chunks done when the display began (a resumed run does not start at 0)
+        self._work: int | None = None  # chunks done when the rate began (a resumed run does not start at 0)
+        self._compiled = False  # the training step, too
         self._display = self._bar = self._task = None
 
     def __enter__(self) -> "Progress":
@@ -70,20 +81,22 @@ class Progress:
         """Called by the driver after every evaluation."""
         done = tick.wave * self.plan.chunks + tick.chunk
         now = time.monotonic()
-        if self._work is None:
-            # The first call comes after compiling the evaluation; the rate starts here.
-            self._work, self._began = done, now
-        elapsed, worked = now - self._began, done - self._work
         total = self.waves * self.plan.chunks
         note = f"{100 * done / total:5.1f} %  step {tick.chunk * self.plan.chunk_steps * self.plan.num_envs:,}"
+        if self._work is None:  # after compiling the evaluation
+            self._work, self._began = done, now
+        elapsed, worked = now - self._began, done - self._work
         if worked:
             steps = worked * self.plan.chunk_steps * self.plan.num_envs * self.num_runs / self.waves  # of all runs
             note += f"  {steps / elapsed:,.0f} environment steps/s  {_clock((total - done) * elapsed / worked)} left"
+            if not self._compiled:  # the training step came with this chunk; from here on only what will go on counts
+                note += ", compiling counted"
+                self._work, self._began, self._compiled = done, now, True
         if self._display is not None:
             self._show(tick, note, done)
         elif tick.chunk == self.plan.chunks or now - self._line_at > 10.0:
             self._line_at = now
-            means = "  ".join(f"{m} {r:.2f} (weight {w:.3g})" for m, r, w in _methods(tick.rows)[:8])
+            means = "  ".join(f"{m} {r:.2f}{_bracket(w)}" for m, r, w in _methods(tick.rows)[:8])
             self._print(f"{note}  {means}")
 
     def _show(self, tick: Tick, note: str, done: int) -> None:
@@ -96,7 +109,7 @@ class Progress:
         self._bar.update(self._task, completed=done, note=note)
         table = Table("method", "return", "entropy weight", box=None)
         for method, mean, weight in _methods(tick.rows):
-            table.add_row(method, f"{mean:.2f}", f"{weight:.3g}")
+            table.add_row(method, f"{mean:.2f}", _number(weight))
         self._display.update(Group(self._bar, table))
 
     def _print(self, text: str) -> None:

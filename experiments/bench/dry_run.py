@@ -38,7 +38,7 @@ def measured(options: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The forecast of a study, what training it in ``folder`` takes, and their ratio."""
     from experiments.study.config import make_config
     from experiments.study.folder import claim
-    from experiments.study.forecast import floor_seconds, forecast
+    from experiments.study.forecast import forecast, world_seconds
     from experiments.study.prepare import prepare
     from experiments.study.train import train
 
@@ -46,7 +46,7 @@ def measured(options: dict[str, Any], folder: Path) -> dict[str, Any]:
     config = make_config(**given)
     prepared = prepare(config)
     shares = forecast(config, prepared, clock=time.process_time)
-    said = floor_seconds(config, time.process_time) + sum(share.total for share in shares)
+    said = world_seconds(config, time.process_time) + sum(share.total for share in shares)
     wall, processor = time.perf_counter(), time.process_time()
     train(claim(config, folder, resume=False), prepared=prepared, quiet=True)
     wall, processor = time.perf_counter() - wall, time.process_time() - processor

@@ -3,6 +3,7 @@
 Signals are watched before anything that takes time is imported.
 """
 
+import gc
 import os
 import shlex
 import sys
@@ -45,7 +46,10 @@ def entry() -> None:
 
     What was interrupted has cleaned up by now and ends without Python's own end, in which JAX takes its backends down
     under the feet of a compiler that may still run in another thread.
+
+    Tracing makes a million objects that are all in use: looking for garbage among them takes a tenth of a start.
     """
+    gc.set_threshold(200_000, 10, 10)
     code = main()
     if code == INTERRUPTED:
         with suppress(OSError):  # the terminal may have hung up

@@ -132,6 +132,7 @@ def _execute(options: Run, link: "Link | None") -> int:
     from aesjax.lab import store
     from aesjax.lab.driver import Interrupted
     from aesjax.lab.ownership import Bystander, LostError
+    from aesjax.measure.patterns import STEADY
     from experiments.study import train
     from experiments.study.build import check
     from experiments.study.folder import Claim, check_place, claim
@@ -166,6 +167,8 @@ def _execute(options: Run, link: "Link | None") -> int:
             study = claim(config, options.out, resume=options.resume, break_lock=options.break_lock)
         else:
             study = Claim(config, options.out, options.resume, Bystander())
+    if first and STEADY not in config.patterns and not config.part:
+        say(f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too")
     on = f"Continue with:\n  {again(options)}"
     watch.told = on
     with watch.cleaning(study.owner.release):

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 
 from aesjax.lab.sweep import compile_program, memory_budget, state_bytes, step_array, take
-from experiments.study.build import build_part, floor_of
+from experiments.study.build import build_part, floor_of, optimum_of
 from experiments.study.compiled import watched
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared
 
-__all__ = ["Forecast", "Seconds", "floor_seconds", "forecast", "told"]
+__all__ = ["Forecast", "Seconds", "forecast", "told", "world_seconds"]
 
 LEAST = 32  # vector steps of a trial chunk, at least; fewer would show what a call costs
 FEWEST = 2  # trial chunks that are timed
@@ -65,10 +65,15 @@ def forecast(
     return [_forecast(config, share, seconds / len(prepared), clock) for share in prepared]
 
 
-def floor_seconds(config: StudyConfig, clock: Clock = time.perf_counter) -> float:
-    """Of the return of random actions, which a study finds out first; as if it were compiled."""
-    floor_of(config)
-    return _timed(lambda: floor_of(config), clock)[0]
+def world_seconds(config: StudyConfig, clock: Clock = time.perf_counter) -> float:
+    """Of the returns of random and of best actions, which a study finds out besides training; as if compiled."""
+
+    def known() -> None:
+        floor_of(config)
+        optimum_of(config)
+
+    known()
+    return _timed(known, clock)[0]
 
 
 def _forecast(config: StudyConfig, share: Prepared, seconds: float, clock: Clock) -> Forecast:
@@ -169,7 +174,7 @@ def told(config: StudyConfig, shares: Sequence[Forecast]) -> list[str]:
     where = f"{len(devices)} {devices[0].platform} device{'s' * (len(devices) > 1)}"
     if any(share.seconds is None for share in shares):
         return [*lines, f"no time is estimated: {config.task} runs in another simulator, which was not started"]
-    total = floor_seconds(config) + sum(share.total for share in shares)
+    total = world_seconds(config) + sum(share.total for share in shares)
     clock = f"{total / 3600:.1f} h" if total > 5400 else f"{total / 60:.1f} min"
     return [*lines, f"estimated: {total:.0f} s ({clock}) on {where}, the report apart; nothing was written"]
 

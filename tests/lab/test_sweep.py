@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from aesjax.lab import checkpoint, sweep
-from aesjax.lab.driver import Plan, run_sweep
+from aesjax.lab.driver import Plan, Tick, run_sweep
 from aesjax.lab.progress import Progress
 from aesjax.lab.sweep import Waves, compile_program, plan_waves, stack, step_array
 from aesjax.types import Program
@@ -154,3 +154,17 @@ def test_progress_prints_plain_lines_where_there_is_no_terminal():
     assert "environment steps/s" in lines[-2]
     assert "m0 24.00 (weight 2)" in lines[-2]
     assert "\x1b" not in stream.getvalue()
+
+
+def test_progress_says_what_is_compiling_and_shows_no_weight_before_the_first_update(monkeypatch):
+    clock = iter([0.0, 15.0, 115.0, 135.0, 155.0])  # begun, evaluation compiled, first chunk with compiling, two more
+    monkeypatch.setattr("aesjax.lab.progress.time.monotonic", lambda: next(clock))
+    stream = io.StringIO()
+    progress = Progress(PLAN._replace(chunks=3), 4, 1, "counting", stream)
+    for chunk, weight in ((0, math.nan), (1, 1.0), (2, 1.0), (3, 1.0)):
+        progress.tick(Tick(0, chunk, pl.DataFrame({"method": ["A"], "return_mean": [2.0], "entropy_weight": [weight]})))
+    start, first, second, last = stream.getvalue().splitlines()
+    assert start.endswith("step 0  A 2.00")
+    assert first.endswith("3:20 left, compiling counted  A 2.00 (weight 1)")
+    assert "0:20 left  A" in second
+    assert "0:00 left  A" in last
