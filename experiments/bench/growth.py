@@ -6,8 +6,10 @@ Runs are those of the toy task's preset `quick` under AES and one drift pattern,
 the whole study, its memory. Copies are stepped under random actions without learning.
 """
 
+import multiprocessing
 import resource
-import sys
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -64,9 +66,23 @@ def growth_in_runs(carrier: str, count: int, seconds: float) -> dict[str, Any]:
         "seconds": share.seconds._asdict(),
         "state_bytes_of_a_run": share.state,
         "replay_bytes_of_a_run": share.replay,
-        "peak_bytes_of_the_process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        * (1 if sys.platform == "darwin" else 1024),
+        "peak_bytes_of_the_process": _peak_bytes(),
     }
+
+
+def growth_in_runs_alone(carrier: str, count: int, seconds: float) -> dict[str, Any]:
+    """`growth_in_runs` in a process of its own, whose memory no other measurement has used."""
+    processes = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, processes, start_jax, (None, False)) as one:
+        return one.submit(growth_in_runs, carrier, count, seconds).result()
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process has had."""
+    with suppress(OSError):  # what `getrusage` tells on Linux includes that of the process that started this one
+        [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def growth_in_copies(task: str, count: int, rounds: int) -> dict[str, Any]:
@@ -132,11 +148,12 @@ def main() -> None:
                 print(f"{task}: {count} copies, {record['copies'][-1]['steps_per_second']:,.0f} steps/s", flush=True)
         for carrier in options.carriers:
             for count in options.runs:
-                record["runs"].append(growth_in_runs(carrier, count, options.seconds))
+                record["runs"].append(growth_in_runs_alone(carrier, count, options.seconds))
                 entry = record["runs"][-1]
                 rate, study = entry["updates_per_second"], entry["study_seconds"]
                 print(f"{carrier}: {count} runs, {rate:,.0f} updates/s, study {study:.0f} s", flush=True)
-        write_record(options.out, "python -m experiments.bench.growth", record)
+        asked = f"--carriers {' '.join(options.carriers)} --tasks {' '.join(options.tasks)}"
+        write_record(options.out, f"python -m experiments.bench.growth {asked}", record)
     if options.picture is not None:
         draw(record, options.picture)
 
