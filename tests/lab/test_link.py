@@ -32,7 +32,7 @@ def connected(port):
 class Process:
     """One process, whose `link` is there when it has met the others, `error` when it has not."""
 
-    def __init__(self, port, index, count, within=10.0, silence=10.0):
+    def __init__(self, port, index, count, within=30.0, silence=30.0):
         self.ended: queue.Queue = queue.Queue()
         self.link, self.error = None, None
         self.place = Place("127.0.0.1", port, index, count)
@@ -84,7 +84,7 @@ def test_what_one_is_refused_for_all_hear():
     first, second, third = processes(3)
     second.link.tell("--steps must be positive; got -1", 2)
     for process in (first, third):
-        assert process.ended.get(timeout=10) == ("--steps must be positive; got -1", 2)
+        assert process.ended.get(timeout=60) == ("--steps must be positive; got -1", 2)
     second.link.tell("again", 1)
     time.sleep(0.5)
     assert all(process.ended.empty() for process in (first, second, third))
@@ -99,7 +99,7 @@ def test_a_process_that_is_gone_ends_all(gone):
             peer._connection.shutdown(socket.SHUT_RDWR)  # as the kernel does for a process that was killed
     for process in all_three:
         if process is not all_three[gone]:
-            text, code = process.ended.get(timeout=10)
+            text, code = process.ended.get(timeout=60)
             assert (text.partition(" on ")[0], code) == (f"process {gone}", GONE)
             assert text.endswith(" is gone")
 
@@ -110,7 +110,7 @@ def test_a_silent_process_is_taken_for_gone():
     with connected(port) as silent:  # a host that loses power after its first word
         silent.sendall(b'["hello", 1, 2, "node7"]\n')
         first.met()
-        assert first.ended.get(timeout=20) == ("process 1 on node7 has given no sign of life for 2 s", GONE)
+        assert first.ended.get(timeout=60) == ("process 1 on node7 has given no sign of life for 2 s", GONE)
 
 
 def test_one_that_does_not_come_is_named():

@@ -14,20 +14,26 @@ from aesjax.lab.ownership import LOCK, LostError, OwnedError, Owner, clean, is_e
 from tests.waiting import wait_until
 
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 from aesjax.lab.ownership import Owner
 Owner(Path(sys.argv[1]))
 print("mine", flush=True)
-time.sleep(600)
+sys.stdin.read()
 """
 ELSEWHERE = {"host": "node7", "place": "another machine", "pid": 12}
+
+
+def holding(folder):
+    """A process that owns the folder, if it can, until its input ends."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 @pytest.fixture
 def other(tmp_path):
     """Another process that owns the folder."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    process = holding(tmp_path)
     assert process.stdout.readline() == "mine\n"
     yield process
     process.kill()
@@ -58,8 +64,8 @@ def test_two_owners_in_one_process_are_two(tmp_path):
 
 
 def test_of_many_that_try_at_once_one_wins(tmp_path):
-    command = [sys.executable, "-c", HOLD.replace("600", "3"), str(tmp_path)]
-    tried = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    tried = [holding(tmp_path) for _ in range(4)]
+    wait_until(lambda: sum(process.poll() is not None for process in tried) == 3)
     said = [process.communicate() for process in tried]
     assert sorted(out for out, _ in said) == ["", "", "", "mine\n"]
     assert sum("OwnedError" in error for _, error in said) == 3

@@ -66,7 +66,7 @@ def test_a_worker_gives_the_numbers_of_the_same_simulation_in_this_process(facto
 def mortal(monkeypatch, tmp_path):
     fate = tmp_path / "fate"
     monkeypatch.setenv("FATE", str(fate))
-    worker = opened("points:mortal", timeout=2.0)
+    worker = opened("points:mortal", timeout=5.0)
     worker.restart(0)
     yield worker, fate
     worker.close()
@@ -90,7 +90,7 @@ def test_a_worker_that_is_killed_between_two_steps_is_reported(mortal):
 def test_a_worker_that_hangs_is_ended(mortal):
     worker, fate = mortal
     fate.write_text("hang")
-    with pytest.raises(errors.WorkerTimeoutError, match=r"did not answer within 2 s and was ended"):
+    with pytest.raises(errors.WorkerTimeoutError, match=r"did not answer within 5 s and was ended"):
         worker.step(np.zeros((N, 2), np.float32))
     assert worker._process.poll() is not None
 

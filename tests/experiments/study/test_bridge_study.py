@@ -156,13 +156,13 @@ def study(tmp_path, monkeypatch):
         schedules="aes_r",
         patterns="abrupt",
         seeds="1:2",
-        options={"timeout": 3.0},
+        options={"timeout": 8.0},
     )
     return dataclasses.replace(config, steps=3200, evaluations=10, replay_capacity=800), tmp_path / "study", fate
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("says", "text"), [("die 500", "exit code 17"), ("hang 500", "did not answer within 3 s")])
+@pytest.mark.parametrize(("says", "text"), [("die 500", "exit code 17"), ("hang 500", "did not answer within 8 s")])
 def test_a_simulator_that_ends_loses_nothing_that_was_checkpointed(study, says, text):
     config, folder, fate = study
     fate.write_text(says)

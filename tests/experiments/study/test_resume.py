@@ -4,13 +4,13 @@ The processes here run one program, which the first compiles for all of them (se
 """
 
 import json
-import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -53,15 +53,22 @@ def checkpoints(folder, carrier="sac"):
     return sorted(p.name for p in place.iterdir() if p.name.isdigit()) if place.exists() else []
 
 
+def begun_or_over(process, folder, carrier):
+    return len(checkpoints(folder, carrier)) >= 2 or process.poll() is not None
+
+
 def kill(folder, carrier="sac", words=WORDS):
     """A study ended by SIGKILL at a random moment after its first two checkpoints."""
-    process = subprocess.Popen(command(folder, words=words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: len(checkpoints(folder, carrier)) >= 2 or process.poll() is not None, 200, every=0.01)
-    time.sleep(random.uniform(0.0, 0.5))
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (folder / "curves.parquet").exists()
-    return folder
+    for longest in (0.5, 0.1, 0.0):  # a kill that comes after the end is none
+        process = subprocess.Popen(command(folder, words=words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(partial(begun_or_over, process, folder, carrier), 200, every=0.01)
+        time.sleep(random.uniform(0.0, longest))
+        process.kill()
+        process.wait()
+        if not (folder / "curves.parquet").exists():
+            return folder
+        shutil.rmtree(folder)
+    raise AssertionError("the study was over before it could be killed")
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +107,7 @@ def test_a_killed_study_with_contacts_resumes_to_the_same_curves(tmp_path, monke
 def test_a_truncated_checkpoint_is_passed_over_for_the_one_before_and_named(whole, killed, tmp_path):
     folder = copy_of(killed, tmp_path)
     names = checkpoints(folder)
-    assert len(names) == 2
+    assert len(names) in (2, 3)  # three where the kill came before the oldest was removed
     newest = folder / "checkpoints" / "sac" / names[-1]
     largest = max((p for p in newest.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
     largest.write_bytes(largest.read_bytes()[: largest.stat().st_size // 2])
@@ -112,13 +119,14 @@ def test_a_truncated_checkpoint_is_passed_over_for_the_one_before_and_named(whol
 
 def test_only_damaged_checkpoints_are_refused_and_left_alone(killed, tmp_path):
     folder = copy_of(killed, tmp_path)
-    for name in checkpoints(folder):
+    names = checkpoints(folder)
+    for name in names:
         (folder / "checkpoints" / "sac" / name / "seal.json").write_text("{}")
     result = finish(folder, "--resume")
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
     assert "no usable checkpoint" in result.stderr
-    assert len(checkpoints(folder)) == 2
+    assert checkpoints(folder) == names
 
 
 def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):
