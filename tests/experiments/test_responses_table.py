@@ -7,7 +7,9 @@ import pytest
 
 from experiments import responses_table
 from experiments.analysis.questions import QUESTIONS
+from tests.imports import ROOT
 
+RESULTS = ROOT / "experiments" / "results"
 SMALL = ["--steps", "2000", "--seeds", "1:2", "--patterns", "steady,abrupt", "--preset", "quick", "--no-report"]
 METHODS = "baseline,fixed,aes_r,fixed+window,aes_r+window,fixed:base=0.2"
 EXPECTED = {"entropy", "level", "timing", "data", "hindsight"}
@@ -30,3 +32,21 @@ def test_both_studies_run_and_every_question_is_answered(tmp_path, capsys):
     capsys.readouterr()
     assert responses_table.run_all(asked) == 0  # trained once
     assert "compiling" not in capsys.readouterr().err
+
+
+def test_finished_studies_answer_without_training(tmp_path, capsys):
+    kept = [RESULTS / "responses-toy-sql", RESULTS / "responses-toy-sql-controls"]
+    asked = ["--out", str(tmp_path / "out"), "--carrier", "sql", "--studies", *map(str, kept)]
+    assert responses_table.run_all(asked) == 0
+    found = json.loads((tmp_path / "out" / "answers.json").read_text())
+    recorded = json.loads((ROOT / "benchmarks" / "responses_toy_sql.json").read_text())
+    assert found["scores"] == recorded["scores"]
+    assert found["contrasts"] == recorded["contrasts"]
+    assert found["command"][1].startswith("aesjax run --out DIR --study responses --carriers sql")
+    assert "--controls-from " in found["command"][1]
+    capsys.readouterr()
+    assert responses_table.run_all(["--out", str(tmp_path / "none"), "--studies", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"aesjax: {tmp_path} holds no study: there is no config.json\n"
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(SystemExit):
+        responses_table.run_all([*asked, "--seeds", "1"])
