@@ -168,7 +168,10 @@ def _execute(options: Run, link: "Link | None") -> int:
         else:
             study = Claim(config, options.out, options.resume, Bystander())
     if first and STEADY not in config.patterns and not config.part:
-        say(f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too")
+        print(
+            f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too",
+            flush=True,
+        )
     on = f"Continue with:\n  {again(options)}"
     watch.told = on
     with watch.cleaning(study.owner.release):

@@ -13,6 +13,7 @@ import envs
 from aesjax.lab.ownership import Owner
 from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
+from experiments.study import train
 from experiments.study.config import config_from_json, make_config, parse_seeds
 from experiments.study.folder import claim
 from tests.refusals import refused, sentence
@@ -240,6 +241,17 @@ def test_a_configuration_survives_its_file():
     back = config_from_json(json.loads(json.dumps(config.to_json())))
     assert back.to_json() == config.to_json()
     assert back.fingerprint() == config.fingerprint()
+
+
+@pytest.mark.parametrize(("patterns", "lacks"), [("abrupt", True), ("steady,abrupt", False)])
+def test_a_study_without_steady_is_told_what_it_will_lack(tmp_path, capsys, monkeypatch, patterns, lacks):
+    def untrained(*_, **__):
+        raise train.Stopped("here")
+
+    monkeypatch.setattr(train, "train", untrained)
+    run("--out", tmp_path / "new", "--schedules", "baseline", "--patterns", patterns, "--seeds", "1", "--steps", "400")
+    told = "without the pattern steady there will be no nAUC and no DropRatio; --patterns may name it, too\n"
+    assert capsys.readouterr().out == told * lacks
 
 
 @pytest.fixture(scope="module")
