@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Run", "execute"]
 
 LONGEST_WAIT = 86_400.0  # seconds between checkpoints
+#: how a study is trained, not which: nothing in its configuration tells of these options
+MANNER = ("out", "sim_python", "keep_replay", "dry_run", "resume", "break_lock", "devices", "compiled")
+MANNER += ("checkpoint_seconds", "report", "distributed", "coordinator", "process_id", "processes")
+MANNER += ("join_seconds", "heartbeat_seconds")
 
 
 @dataclass
@@ -91,7 +95,7 @@ class Run:
     dry_run: bool = False
     """Train nothing and write nothing: print runs, memory and the time that a trial of about ten seconds suggests."""
     resume: bool = False
-    """Continue an interrupted study in --out."""
+    """Continue an interrupted study in --out, which knows its options: none need be typed again."""
     together: int | None = None
     """Runs that go through the program together, at most, on one device; the numbers of a run then depend neither on
     how many devices there are nor on their memory. By default as many as fit, on all devices."""
@@ -135,7 +139,7 @@ def _execute(options: Run, link: "Link | None") -> int:
     from aesjax.measure.patterns import STEADY
     from experiments.study import train
     from experiments.study.build import check
-    from experiments.study.folder import Claim, check_place, claim
+    from experiments.study.folder import Claim, begun, check_place, claim
     from experiments.study.forecast import forecast, told
     from experiments.study.prepare import prepare
 
@@ -151,6 +155,8 @@ def _execute(options: Run, link: "Link | None") -> int:
             )
         if options.sim_python is not None:  # of this machine, and so no part of the study's configuration
             os.environ[PYTHON] = str(options.sim_python.expanduser())
+        if options.resume and not words_of(options, besides=MANNER):
+            options = dataclasses.replace(options, **described(begun(options.out)))
         start_jax(options.devices, options.compiled)
         introduce(link, options.join_seconds)
         config = configured(options)
@@ -242,9 +248,31 @@ def task_options(options: Run) -> dict[str, object]:
     return {name: value for name, value in typed.items() if value is not None}
 
 
+def described(config: "StudyConfig") -> dict[str, Any]:
+    """What must be typed for a configuration; the inverse of `configured` for all that was typed."""
+    names = ("carriers", "schedules", "patterns", "seeds")
+    lists = {name: ",".join(map(str, getattr(config, name))) for name in names}
+    same = ("task", "preset", "steps", "proxy", "source", "drift_seed", "plasticity", "counterfactual", "together")
+    built = {name: config.options[name] for name in ("engine", "observation", "variant") if name in config.options}
+    if "channels" in config.options:
+        built["channels"] = ",".join(config.options["channels"])
+    return {
+        **lists,
+        **{name: getattr(config, name) for name in same},
+        **built,
+        "sweep": tuple(f"{name}={','.join(map(repr, axis))}" for name, axis in config.sweep.items()),
+        "controls_from": Path(config.controls["from"]) if config.controls else None,
+        "warm_start": Path(config.warm_start["from"]) if config.warm_start else None,
+        "warm_replay": bool(config.warm_start.get("replay")),
+        "layer_norm": any(own["config"].get("layer_norm") for own in config.settings.values()),
+        "part": "{number}/{of}".format(**config.part) if config.part else None,
+    }
+
+
 def again(options: Run) -> str:
-    """The command that continues this one."""
-    return shlex.join([*typed(options), "--resume"])
+    """The command that continues this one; the folder knows which study it is."""
+    which = {field.name for field in dataclasses.fields(options)} - set(MANNER)
+    return shlex.join(["aesjax", "run", *words_of(options, {*which, "resume", "break_lock"}), "--resume"])
 
 
 def typed(options: Run) -> list[str]:

@@ -15,7 +15,7 @@ from experiments.study.plugins import edited
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Claim", "StudyFolder", "check_place", "claim", "open_study"]
+__all__ = ["Claim", "StudyFolder", "begun", "check_place", "claim", "open_study"]
 
 
 class Claim(NamedTuple):
@@ -146,6 +146,20 @@ def _check_free(directory: Path) -> None:
     raise ValueError(f"--out {directory} is not empty; {hint}choose another folder")
 
 
+def begun(directory: Path) -> StudyConfig:
+    """The configuration of the study that began in ``directory``, for --resume.
+
+    Raises:
+      ValueError: there is none, it is made of parts, or it cannot be used.
+    """
+    _check_begun(directory)
+    path = directory / store.CONFIG
+    try:
+        return _config(path, store.read_json(path))
+    except ValueError as error:
+        raise ValueError(f"--resume: {error}") from None
+
+
 def _check_begun(directory: Path) -> None:
     """Refuse a folder in which no study began, or which is made of parts."""
     if (directory / store.PLAN).exists():
@@ -156,12 +170,7 @@ def _check_begun(directory: Path) -> None:
 
 def _check_own(config: StudyConfig, directory: Path) -> None:
     """Refuse a folder that does not hold this very study, or whose checkpoints are all damaged."""
-    _check_begun(directory)
-    path = directory / store.CONFIG
-    try:
-        known = _config(path, store.read_json(path))
-    except ValueError as error:
-        raise ValueError(f"--resume: {error}") from None
+    known = begun(directory)
     if told := edited(known.plugins, config.plugins):
         raise ValueError(f"--resume: {told}; put back what it was, or begin another study")
     differing = store.differing_fields(known.to_json(), config.to_json())

@@ -183,8 +183,9 @@ def test_a_file_edited_since_the_study_began_is_no_resume(outside, tmp_path, cap
     stored = config.to_json()
     stored["plugins"] = {"schedule": {f"{outside}:half": told | {"sha256": "00" * 32}}}
     (folder / "config.json").write_text(json.dumps(stored))
-    said = refused(capsys, "run", *words, "--out", folder, "--resume")
-    assert f"--resume: the file of schedule '{outside}:half' was edited since the study began" in said
+    for typed in (words, ["--no-report"]):
+        said = refused(capsys, "run", *typed, "--out", folder, "--resume")
+        assert f"--resume: the file of schedule '{outside}:half' was edited since the study began" in said
     assert config_from_json(stored).schedules == (f"{outside}:half",)  # what is finished can be read all the same
 
 

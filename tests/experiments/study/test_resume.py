@@ -5,6 +5,7 @@ The processes here run one program, which the first compiles for all of them (se
 
 import json
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from tests.waiting import wait_until
 WORDS = ["--task", "toy_multigoal_classic", "--patterns", "abrupt"]
 WORDS += ["--schedules", "baseline,aes_r,aes_r+window+refresh:threshold=1.05+rate"]
 WORDS += ["--seeds", "1:2", "--steps", "4000", "--no-report"]
-
+CODE = "import sys; from experiments.cli import main; sys.exit(main(sys.argv[1:]))"
 
 # Legs on the ground, on MuJoCo's C engine; twenty steps are enough to come down and to begin anew.
 CONTACTS = """
@@ -31,8 +32,7 @@ ant = partial(build, "isaac_ant", engine="mujoco", time_limit=20)
 
 
 def command(folder, *more, words=WORDS):
-    code = "import sys; from experiments.cli import main; sys.exit(main(sys.argv[1:]))"
-    return [sys.executable, "-c", code, "run", "--out", str(folder), *words, "--checkpoint-seconds", "0.3", *more]
+    return [sys.executable, "-c", CODE, "run", "--out", str(folder), *words, "--checkpoint-seconds", "0.3", *more]
 
 
 def finish(folder, *more, words=WORDS):
@@ -82,7 +82,7 @@ def copy_of(folder, tmp_path):
 
 def test_a_killed_study_resumes_to_the_same_curves(whole, killed, tmp_path):
     folder = copy_of(killed, tmp_path)
-    result = finish(folder, "--resume")
+    result = finish(folder, "--resume", words=("--no-report",))  # the folder knows which study it is
     assert result.returncode == 0, result.stderr
     for name in ("curves.parquet", "streams.parquet"):
         assert (folder / name).read_bytes() == (whole[0] / name).read_bytes()
@@ -143,5 +143,10 @@ def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):
     assert "Traceback" not in error
     assert "--resume" in error
     assert "a checkpoint is written" in error
-    assert "--schedules baseline,aes_r" in error
     assert checkpoints(folder)
+    said = shlex.split(error.splitlines()[-1])  # the command to copy, which goes on to the end
+    assert said[:2] == ["aesjax", "run"]
+    went_on = subprocess.run([sys.executable, "-c", CODE, *said[1:]], capture_output=True, text=True, timeout=300)
+    assert went_on.returncode == 0, went_on.stderr
+    told = json.loads((folder / "manifest.json").read_text())["command"]
+    assert "--schedules baseline,aes_r,aes_r+window+refresh:threshold=1.05+rate" in told
