@@ -2,12 +2,14 @@
 
 import functools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, NamedTuple
 
 import jinja2
+from markupsafe import Markup, escape
 
 from aesjax.report.cells import Table
 from aesjax.report.draw import Picture
@@ -133,7 +135,13 @@ def _templates() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters["plain"] = escaped
+    environment.filters["parted"] = _parted
     return environment
+
+
+def _parted(name: str) -> Markup:
+    """The name of a method for a narrow place: its line may end before each of its parts, not inside a word."""
+    return Markup(re.sub(r"(?<=.)(?=[+\[(])", "<wbr>", str(escape(name))))
 
 
 def _asset(name: str) -> str:

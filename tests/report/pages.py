@@ -7,7 +7,7 @@ from aesjax.lab import seals
 from aesjax.lab.results import reseal
 from tests.measure.synthetic import config, manifest
 
-VOID = {"meta", "img", "br", "hr", "line"}
+VOID = {"meta", "img", "br", "hr", "line", "wbr"}
 
 
 class Page(HTMLParser):

@@ -251,6 +251,15 @@ def test_empty_curves_are_refused(small):
         write_report(small, replicates=FEW)
 
 
+def test_the_lines_of_long_names_end_between_their_parts(tmp_path):
+    method = "SAC+AES-R+window+refresh[strength=0.5]"
+    directory = save(tmp_path, make_curves(("SAC", method), ("steady", "abrupt"), [1, 2], every=5_000))
+    text = write_report(directory, replicates=FEW).read_text()
+    parted = "SAC<wbr>+AES-R<wbr>+window<wbr>+refresh<wbr>[strength=0.5]"
+    assert text.count(parted) == 2  # the verdicts and the differences
+    assert "".join(Page(text).texts).count(method) > 2
+
+
 def test_text_from_the_data_is_escaped(tmp_path):
     method, reason = "SAC+AES[<script>=1]", "</li><script>alert('\"')</script>"
     curves = make_curves(("SAC", method), ("steady", "abrupt"), [1, 2], every=5_000)
