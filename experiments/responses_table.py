@@ -43,7 +43,8 @@ def run_all(argv: list[str]) -> int:
 
 def _read(arguments: argparse.Namespace) -> int:
     with refusing():
-        _answer(arguments.studies, arguments.carrier, arguments.out, [_command(d) for d in arguments.studies])
+        made = dict.fromkeys(_command(directory) for directory in arguments.studies)  # one command may make several
+        _answer(arguments.studies, arguments.carrier, arguments.out, list(made))
     return DONE
 
 

@@ -13,7 +13,9 @@ from aesjax.measure.patterns import STEADY
 from aesjax.measure.stats import Interval
 from aesjax.measure.study import load_study
 from aesjax.report.markdown import escaped
+from agents import OnPolicyCarrier
 from experiments.analysis.origins import config_by_names
+from experiments.study.build import carrier_of, world_of
 from experiments.study.folder import open_study
 from experiments.study.methods import Method, methods_of
 
@@ -37,7 +39,13 @@ def _alone(*entries: str) -> tuple[tuple[str, str], ...]:
 _PLAYED = ("aes", "aes_r", "aes_c", "aes_r+window", "aes_c+window", "aes_r+forget+refresh", "aes_c+forget+refresh")
 _PLAYED += ("aes_r+refresh", "aes_c+refresh")
 
+_BY_THE_CLOCK = ("fixed+recent", "fixed+reset:strength=0.5", "fixed+reset:every=0.2:strength=0.5")
+
 QUESTIONS: dict[str, Question] = {
+    "itself": Question(
+        "Is it better than the carrier by itself?",
+        tuple((name, "baseline") for name in ("aes", "aes_r", "aes_r+window", "aes_r+refresh", *_BY_THE_CLOCK)),
+    ),
     "entropy": Question(
         "Does the entropy weight that follows the signal beat the constant it starts from?",
         tuple((name, "fixed") for name in ("aes", "aes_r", "aes_c", "oracle")),
@@ -76,6 +84,7 @@ QUESTIONS: dict[str, Question] = {
             ("fixed+recent", "fixed"),
             ("fixed+ere", "fixed"),
             ("fixed+reset:strength=0.5", "fixed"),
+            ("fixed+reset:every=0.2:strength=0.5", "fixed"),
             ("aes_r+window", "fixed+recent"),
             ("aes_c+window", "fixed+recent"),
             ("aes_r+window", "fixed+ere"),
@@ -99,6 +108,7 @@ class Answers(NamedTuple):
 
     task: str
     label: str  # of the carrier
+    replay: bool  # it learns from one
     configs: tuple[Mapping[str, Any], ...]
     scores: Scores  # mean return over training, of valid runs
     constants: tuple[str, ...]
@@ -160,7 +170,8 @@ def answer(directories: Sequence[Path], carrier: str) -> Answers:
             found[key] = asked
     label = next(iter(scores)).split("+")[0].split("[")[0] if scores else carrier
     jsons = tuple(config_by_names(study.config.to_json()) for study in studies)
-    return Answers(first.task, label, jsons, scores, tuple(constants), floors[0], found)
+    replay = not isinstance(carrier_of(first, carrier, world_of(first, carrier)), OnPolicyCarrier)
+    return Answers(first.task, label, replay, jsons, scores, tuple(constants), floors[0], found)
 
 
 def _pairs(
@@ -228,12 +239,15 @@ def markdown(answers: Answers, command: Sequence[str]) -> str:
     """Mean returns, every question with its contrasts, and how many of them are decided."""
     seeds = sorted({seed for runs in answers.scores.values() for found in runs.values() for seed in found})
     config = answers.configs[0]
+    sizes = [f"{len(seeds)} seeds", f"{config['steps']:,} steps", f"preset {config['preset']}"]
+    sizes += [f"replay {config['replay_capacity']:,}"] if answers.replay else []
+    sizes += [f"channels {', '.join(config['options']['channels'])}"] if "channels" in config["options"] else []
+    begun = "every run began with an agent that was trained without drift; " if config.get("warm_start") else ""
     lines = [
         f"# What a drift signal should turn: {answers.task}, {answers.label}",
         "",
-        f"Mean return over training; {len(seeds)} seeds, {config['steps']:,} steps, preset {config['preset']}, replay "
-        f"{config['replay_capacity']:,}. Differences are paired by seed, with Student's 95 % intervals; p after Holm "
-        "over all contrasts of one question; bold is better, italic worse, at 5 %. Made by",
+        f"Mean return over training; {begun}{', '.join(sizes)}. Differences are paired by seed, with Student's 95 % "
+        "intervals; p after Holm over all contrasts of one question; bold is better, italic worse, at 5 %. Made by",
         "",
         "```",
         *command,

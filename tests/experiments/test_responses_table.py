@@ -12,7 +12,7 @@ from tests.imports import ROOT
 RESULTS = ROOT / "experiments" / "results"
 SMALL = ["--steps", "2000", "--seeds", "1:2", "--patterns", "steady,abrupt", "--preset", "quick", "--no-report"]
 METHODS = "baseline,fixed,aes_r,fixed+window,aes_r+window,fixed:base=0.2"
-EXPECTED = {"entropy", "level", "timing", "data", "hindsight"}
+EXPECTED = {"itself", "entropy", "level", "timing", "data", "hindsight"}
 
 
 @pytest.mark.slow
