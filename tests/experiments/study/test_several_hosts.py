@@ -118,6 +118,16 @@ def test_a_killed_process_ends_both_and_the_study_resumes_to_the_same_curves(who
     assert_equal(folder, whole)
 
 
+def test_physics_called_from_both_processes_is_that_of_one(tmp_path):
+    """MuJoCo's C engine is called back by every device, whichever process it is in."""
+    words = ["--task", "hopper", "--carriers", "ppo", "--schedules", "baseline,aes_r", "--patterns", "abrupt"]
+    words += ["--seeds", "1:2", "--steps", "3200", "--no-report"]
+    folder = tmp_path / "study"
+    for code, error in ended(both(folder, words=words)):
+        assert (code, error) == (0, "")
+    assert_equal(folder, alone(tmp_path / "whole", words=words))
+
+
 def test_a_signal_to_one_stops_both_at_the_same_checkpoint(whole, tmp_path):
     folder = tmp_path / "study"
     processes = both(folder)
