@@ -38,7 +38,7 @@ def keep(
         names = (store.CONFIG, store.CURVES, *((store.STREAMS,) if streams else ()))
         contents = {name: results.check(name) for name in names}
         config = json.loads(contents.pop(store.CONFIG))
-        manifest = dict(results.manifest)
+        manifest = config_by_names(results.manifest)  # it tells, too, whose agents the runs began with
         if told := command or manifest.get("command"):
             manifest["command"] = command_by_names(told, config)
         out.mkdir(parents=True, exist_ok=True)

@@ -140,8 +140,8 @@ def _templates() -> jinja2.Environment:
 
 
 def _parted(name: str) -> Markup:
-    """The name of a method for a narrow place: its line may end before each of its parts, not inside a word."""
-    return Markup(re.sub(r"(?<=.)(?=[+\[(])", "<wbr>", str(escape(name))))
+    """The name of a method for a narrow place: its line may end between its parts, not inside a word."""
+    return Markup(re.sub(r"(?<=.)(?=[+\[(])|(?<=,)", "<wbr>", str(escape(name))))
 
 
 def _asset(name: str) -> str:

@@ -13,7 +13,7 @@ MADE_FROM = ("controls", "warm_start")  # parts of a configuration that name the
 
 
 def config_by_names(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON of a configuration, whose folders are names."""
+    """The JSON of a configuration, or of a manifest, whose folders are names."""
     parts = {part: {**config[part], "from": name} for part, (_, name) in _folders(config).items()}
     return {**config, **parts}
 

@@ -24,6 +24,7 @@ def finished(folder, **config):
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "agents").mkdir()
     (folder / "agents" / "sac.npz").write_bytes(b"large")
+    manifest["warm_start"] = {"from": PLACE, "sha256": "00ff"}
     manifest["command"] = f"aesjax run --out DIR --controls-from {PLACE} --steps 2400"
     seals.seal(folder, manifest)
     return folder
@@ -36,6 +37,7 @@ def test_folders_of_other_studies_are_kept_by_name(tmp_path, capsys):
     config = json.loads(results.check(store.CONFIG))
     assert config["controls"] == {"from": "methods", "streams": "00ff"}
     assert results.manifest["command"] == "aesjax run --out DIR --controls-from methods --steps 2400"
+    assert results.manifest["warm_start"] == {"from": "methods", "sha256": "00ff"}
     assert results.check(store.CURVES) == (study / store.CURVES).read_bytes()
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == sorted(
         [store.CONFIG, store.CURVES, "manifest.json", "manifest.sha256"]

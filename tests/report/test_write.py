@@ -252,10 +252,10 @@ def test_empty_curves_are_refused(small):
 
 
 def test_the_lines_of_long_names_end_between_their_parts(tmp_path):
-    method = "SAC+AES-R+window+refresh[strength=0.5]"
+    method = "SAC+AES-R+window+refresh[every=2,strength=0.5]"
     directory = save(tmp_path, make_curves(("SAC", method), ("steady", "abrupt"), [1, 2], every=5_000))
     text = write_report(directory, replicates=FEW).read_text()
-    parted = "SAC<wbr>+AES-R<wbr>+window<wbr>+refresh<wbr>[strength=0.5]"
+    parted = "SAC<wbr>+AES-R<wbr>+window<wbr>+refresh<wbr>[every=2,<wbr>strength=0.5]"
     assert text.count(parted) == 2  # the verdicts and the differences
     assert "".join(Page(text).texts).count(method) > 2
 
