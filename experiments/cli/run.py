@@ -155,10 +155,10 @@ def _execute(options: Run, link: "Link | None") -> int:
             )
         if options.sim_python is not None:  # of this machine, and so no part of the study's configuration
             os.environ[PYTHON] = str(options.sim_python.expanduser())
-        if options.resume and not words_of(options, besides=MANNER):
-            options = dataclasses.replace(options, **described(begun(options.out)))
         start_jax(options.devices, options.compiled)
         introduce(link, options.join_seconds)
+        if options.resume and not words_of(options, besides=MANNER):  # reading a study starts JAX's devices
+            options = dataclasses.replace(options, **described(begun(options.out)))
         config = configured(options)
         check(config)
         check_same(link, config, options.keep_replay, options.resume)

@@ -86,8 +86,9 @@ def test_a_killed_study_resumes_to_the_same_curves(whole, killed, tmp_path):
     assert result.returncode == 0, result.stderr
     for name in ("curves.parquet", "streams.parquet"):
         assert (folder / name).read_bytes() == (whole[0] / name).read_bytes()
-    statuses = [json.loads((f / "manifest.json").read_text())["runs"] for f in (folder, whole[0])]
-    assert statuses[0] == statuses[1]
+    manifests = [json.loads((f / "manifest.json").read_text()) for f in (folder, whole[0])]
+    for name in ("runs", "num_devices"):
+        assert manifests[0][name] == manifests[1][name]
 
 
 @pytest.mark.slow
