@@ -79,10 +79,10 @@ def periodic(channel: Channel, leg: Leg) -> Array:
 
 
 def mixed(channel: Channel, leg: Leg) -> Array:
-    """The jumps of ``abrupt`` plus a gradual part ``g`` that is continuous, so nothing else jumps.
+    """The jumps of abrupt drift plus a gradual part that is continuous, so nothing else jumps.
 
-    ``g`` is 0 in segment 0. The odd segments share one ramp from 0 to ``amp``, each taking an equal part of
-    it; the even ones from 2 on add one cycle about the place where the ramp has paused. Scalar: ``amp = (high
+    The gradual part ``g`` is 0 in segment 0. The odd segments share one ramp from 0 to ``amp``, each taking an equal
+    part of it; the even ones from 2 on add one cycle about the place where the ramp has paused. Scalar: ``amp = (high
     - low) / 2``, the cycle a sine of amplitude ``amp / 2``, the sum clipped to the bounds. Planar: the ramp
     goes ``radius / 2`` along the drawn direction, the cycle is a circle of radius ``radius / 4`` that starts
     at the current point with its centre towards the origin, which keeps ``|g| <= radius / 2``.

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["join_studies", "merge_studies"]
 
+RUN = ("task", "method", "pattern", "seed")
+
 
 def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     """Write the configuration, manifest and curves of all ``directories`` together into ``out``.
@@ -37,11 +39,12 @@ def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
     """The configurations, manifests and curves of finished studies as those of one.
 
     The configuration then holds the steps of each task and the studies' own configurations under ``merged``. Patterns
-    stand in the order in which the studies name them first.
+    stand in the order in which the studies name them first. A run that several studies hold with the same numbers, such
+    as a baseline that each of them trained, counts once.
 
     Raises:
-      ValueError: a study cannot be read, two of them hold the same run, their tasks differ in horizon, their runs in
-        the number of segments or their patterns of one name in what they are.
+      ValueError: a study cannot be read, two of them hold the same run with different numbers, their tasks differ in
+        horizon, their runs in the number of segments or their patterns of one name in what they are.
     """
     import polars as pl
 
@@ -60,10 +63,7 @@ def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
             if steps.setdefault(task, horizon) != horizon:
                 raise ValueError(f"{folder} trained {task} for {horizon} steps, another study for {steps[task]}")
     patterns = _patterns(directories, manifests)
-    rows = pl.concat(frames, how="diagonal_relaxed")
-    doubled = rows.select(pl.struct("task", "method", "pattern", "seed", "step").is_duplicated().any()).item()
-    if doubled:
-        raise ValueError("two of the studies hold the same run (task, method, pattern and seed)")
+    rows = pl.concat(_without_repeats(directories, frames), how="diagonal_relaxed")
     alike = {k: v for k, v in configs[0].items() if all(config.get(k) == v for config in configs)}
     kept = {k: v for k, v in manifests[0].items() if all(manifest.get(k) == v for manifest in manifests)}
     together: dict[str, Any] = {"floors": {}, "oracle": {}, "inert": {}}
@@ -73,10 +73,37 @@ def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
             for task in (task for task in known if known[task] not in ({}, None)):
                 together[name][task] = _joined(together[name].get(task), known[task])
     together |= {"patterns": patterns} if patterns else {}
-    together["runs"] = [run for manifest in manifests for run in manifest.get("runs", [])]
+    runs: dict[tuple, Any] = {}
+    for run in (run for manifest in manifests for run in manifest.get("runs", [])):
+        runs.setdefault(tuple(run.get(name) for name in RUN), run)
+    together["runs"] = list(runs.values())
     together["wall_seconds"] = sum(manifest.get("wall_seconds", 0.0) for manifest in manifests)
     names = {"task": ",".join(steps), "steps": steps, "segments": configs[0]["segments"], "merged": configs}
     return alike | names, kept | together, rows
+
+
+def _without_repeats(directories: Sequence[Path], frames: Sequence["pl.DataFrame"]) -> list["pl.DataFrame"]:
+    """The curves, of a run that several studies hold with the same numbers only the first."""
+    import polars as pl
+
+    kept: list[pl.DataFrame] = []
+    for folder, frame in zip(directories, frames, strict=True):
+        for before, earlier in zip(directories, kept, strict=False):
+            names = [name for name in frame.columns if name in earlier.columns]
+            ours, theirs = (
+                a.join(b, on=RUN, how="semi").select(names) for a, b in ((frame, earlier), (earlier, frame))
+            )
+            order = [*RUN, "step"]
+            for key, run in ours.sort(order).partition_by(RUN, as_dict=True, maintain_order=True).items():
+                if not run.equals(theirs.filter(**dict(zip(RUN, key, strict=True))).sort(order)):
+                    task, method, pattern, seed = key
+                    raise ValueError(
+                        f"{before} and {folder} both hold {method} on {task}, '{pattern}', seed {seed}, with different "
+                        "numbers; train one of them without it, or compare the two run by run: aesjax report --compare"
+                    )
+            frame = frame.join(earlier.select(RUN).unique(), on=RUN, how="anti")
+        kept.append(frame)
+    return kept
 
 
 def _joined(first: Any, second: Any) -> Any:

@@ -88,8 +88,10 @@ class Progress:
         elapsed, worked = now - self._began, done - self._work
         if worked:
             steps = worked * self.plan.chunk_steps * self.plan.num_envs * self.num_runs / self.waves  # of all runs
-            note += f"  {steps / elapsed:,.0f} environment steps/s  {_clock((total - done) * elapsed / worked)} left"
-            if not self._compiled:  # the training step came with this chunk; from here on only what will go on counts
+            note += f"  {steps / elapsed:,.0f} environment steps/s"
+            if self._compiled:
+                note += f"  {_clock((total - done) * elapsed / worked)} left"
+            else:  # the training step was compiled in this chunk; from here on only what will go on counts
                 note += ", compiling counted"
                 self._work, self._began, self._compiled = done, now, True
         if self._display is not None:

@@ -1,6 +1,6 @@
 """Paired comparisons of every method with its baseline, constants and controls, and Holm's correction over them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -30,8 +30,9 @@ PAIRED = (
     *("mean_return", "later_return", "final_return", "nauc_task", "nauc_task_safe", "drop_run", "drop_run_safe"),
     *("loss_rate", "recovery", "recovery_robust", "recovery_vs_steady", "deficit_area"),
 )
-VERSUS = ("mean_return", "nauc_task_safe")  # compared with constants and controls, too
-AGAINST_STEADY = ("drop_run", "drop_run_safe", "loss_rate")  # zero by definition without drift
+VERSUS = ("mean_return", "later_return", "nauc_task_safe")  # compared with constants and controls, too
+#: Not compared without drift: the first are zero by definition there, and nothing changes that the last could follow.
+UNDER_DRIFT = ("drop_run", "drop_run_safe", "loss_rate", "later_return")
 
 
 def comparisons(
@@ -50,7 +51,7 @@ def comparisons(
         asked.append((f":vs={kind}", {task: cell.get((task, pattern), "") for task in scope.tasks}, VERSUS))
     for suffix, opponent, metrics in asked:
         for name in metrics:
-            if pattern == STEADY and name in AGAINST_STEADY:
+            if pattern == STEADY and name in UNDER_DRIFT:
                 continue
             yield from _paired(study, cells, scope, method, pattern, draw, name, opponent, suffix)
 
@@ -99,15 +100,21 @@ def _paired(
         yield (*head, *numbers(interval), valid, total, reason, note)
 
 
-def with_holm(rows: list[tuple]) -> list[tuple]:
+def with_holm(rows: list[tuple], asides: Collection[str] = ()) -> list[tuple]:
     """Append ``p_holm`` rows, adjusted within one metric and kind of opponent over all tasks (family rows: all
-    families)."""
+    families).
+
+    Args:
+      rows: of `comparisons`.
+      asides: methods that others are compared with. They are adjusted apart, so that a control that joins a study
+        takes nothing away from what is asked of its methods.
+    """
     groups: dict[tuple, list[tuple]] = {}
     for row in rows:
         if row[6].startswith("p:"):
-            groups.setdefault((row[6], row[2] is None), []).append(row)
+            groups.setdefault((row[6], row[2] is None, row[3] in asides), []).append(row)
     adjusted = []
-    for (name, _), group in groups.items():
+    for (name, *_), group in groups.items():
         for row, p in zip(group, stats.holm([r[7] for r in group]), strict=True):
             adjusted.append((*row[:6], name.replace("p:", "p_holm:", 1), float(p), *row[8:]))
     return rows + adjusted

@@ -56,7 +56,8 @@ def opponents_of(study: RecordedStudy, method: str) -> Opponents:
             best = best_of(_scores(study, task), constants, pattern)
             if best is not None:
                 found.setdefault(BEST_CONSTANT, {})[task, pattern] = best
-    elif constants and constants[0] != carrier_of(method):  # a carrier whose own weight is constant is the baseline
+    # A carrier is compared with its only constant once: the constant against its baseline.
+    elif constants and carrier_of(method) not in (method, constants[0]):
         found[CONSTANT] = dict.fromkeys(cells, constants[0])
     rule, variant = study.rules[method]
     me = _Identity(frozenset(rule.split("+")), frozenset(filter(None, variant.split(","))))

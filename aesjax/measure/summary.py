@@ -10,7 +10,7 @@ from aesjax.measure import metrics, stats
 from aesjax.measure.bounds import bounded
 from aesjax.measure.comparisons import LOWER_IS_BETTER, PAIRED, comparisons, with_holm
 from aesjax.measure.curves import Metric, nan_mean
-from aesjax.measure.opponents import opponents_of
+from aesjax.measure.opponents import asides_of, opponents_of
 from aesjax.measure.patterns import STEADY
 from aesjax.measure.runs import run_metrics
 from aesjax.measure.scopes import NAN, Cells, Scope, draw_interval, inside, matrix, numbers, scopes
@@ -55,8 +55,9 @@ def summarise(
     and ``high``: ``X`` the mean, ``iqm:X`` the interquartile mean. Against the carrier's baseline, with equal
     seeds: ``paired:X`` and ``paired_iqm:X`` (method minus baseline), ``poi:X`` and ``poi_paired:X``
     (probability of improvement, in the direction in which X improves), ``p:X`` and ``p_holm:X`` (t test; Holm
-    within X over all cells of the study that can differ). ``paired:X:vs=KIND`` and its p-values compare with the best
-    constant in hindsight and with controls, where the study has them. `docs/metrics.md` defines every name.
+    within X over all cells of the study that can differ, constants and controls by themselves). ``paired:X:vs=KIND``
+    and its p-values compare with the best constant in hindsight and with controls, where the study has them.
+    `docs/metrics.md` defines every name.
 
     Args:
       curves, config, manifest: as in `aesjax.measure.study.load_study`.
@@ -104,7 +105,7 @@ def summarise(
         if len(tasks := study.tasks(family)) == 1:  # the family's aggregates are the task's
             rows += [_at(r, tasks[0]) for r in rows if _copied(r, family) and "_family" not in r[6]]
             compared += [_at(r, tasks[0]) for r in compared if _copied(r, family)]
-    rows += with_holm(compared)
+    rows += with_holm(compared, asides_of(study))
     schema = {n: {str: pl.String, int: pl.Int64, float: pl.Float64}[t] for n, t in COLUMNS}
     return pl.DataFrame(rows, schema=schema, orient="row")
 

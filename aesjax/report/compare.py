@@ -113,20 +113,21 @@ def _measured(look: Lookup, metric: str) -> list[str]:
 
 
 def paired_table(look: Lookup) -> Table:
-    """Differences against the carrier's baseline with equal seeds."""
+    """Differences at equal seeds against the carrier's baseline, constants and controls."""
     table = Table(
         "paired",
-        "Paired differences against the carrier's baseline",
-        "Method minus baseline at equal seed; what Holm's correction leaves below 5 % is marked ▲ if the method is "
+        "Paired differences at equal seeds",
+        "Method minus opponent at equal seed: the carrier's baseline, and where the study has them constants and the "
+        "method's own controls; what Holm's correction leaves below 5 % is marked ▲ if the method is "
         "better and ▼ if it is worse (for DropRatio, recovery and deficit area lower is better, so ▲ stands beside a "
         "negative difference); P is the probability that the method is better.",
         [
-            *("method", "baseline", "pairs", "mean difference", "IQM difference"),
+            *("method", "opponent", "pairs", "mean difference", "IQM difference"),
             *("P(better)", "P(better), paired", "p (Holm)"),
         ],
         labels=2,
     )
-    wanted = ["nauc_task_safe", "drop_run_safe", "recovery_robust", "deficit_area", "final_return"]
+    wanted = ["nauc_task_safe", "later_return", "drop_run_safe", "recovery_robust", "deficit_area", "final_return"]
     if not any(m == "paired:nauc_task_safe" and math.isfinite(r["value"]) for (*_, m), r in look.cells.items()):
         wanted.insert(0, "mean_return")
     for scope in look.scopes():
@@ -134,28 +135,32 @@ def paired_table(look: Lookup) -> Table:
             for pattern in look.patterns:
                 if pattern == STEADY and metric == "drop_run_safe":
                     continue  # zero by definition
-                rows = [_paired_row(look, scope, m, pattern, metric) for m in look.methods]
+                asked = [(m, kind) for m in look.methods for kind in ("", *look.opponents)]
+                rows = [_paired_row(look, scope, m, pattern, metric, kind) for m, kind in asked]
                 if rows := [r for r in rows if r]:
                     side = "lower" if metric in LOWER_IS_BETTER else "higher"
                     table.groups.append((f"{scope[2]} · {METRIC_NAMES[metric]} ({side} is better) · {pattern}", rows))
     table.notes = [
         "On one task with fewer than 10 seeds the mean's interval is Student's t interval; the others are stratified "
-        "bootstrap intervals. Holm adjusts within one metric over all comparisons of the study."
+        "bootstrap intervals. Holm adjusts within one metric and kind of opponent over all methods and patterns of the "
+        "study, constants and controls by themselves."
     ]
     return table
 
 
-def _paired_row(look: Lookup, scope, method, pattern, metric) -> list[Cell] | None:
-    get = lambda kind: look.get(scope, method, pattern, f"{kind}:{metric}")  # noqa: E731
+def _paired_row(look: Lookup, scope, method, pattern, metric, kind) -> list[Cell] | None:
+    suffix = f":vs={kind}" if kind else ""
+    get = lambda what: look.get(scope, method, pattern, f"{what}:{metric}{suffix}")  # noqa: E731
     mean = get("paired")
     if mean is None or not math.isfinite(mean["value"]):
         return None
-    places = {"final_return": 2, "mean_return": 2}.get(metric, 3)
+    places = {"final_return": 2, "mean_return": 2, "later_return": 2}.get(metric, 3)
     p = get("p_holm")
     cells = [_marked(mean, p, metric, places), cell(get("paired_iqm"), places)]
     shown = "< 0.001" if p is not None and p["value"] < 0.001 else number(p["value"] if p else None, 3)
+    opponent = f"{kind.replace('_', ' ')}: {opponent_of(mean)}" if kind == "best_constant" else opponent_of(mean)
     return [
-        *(Cell(method), Cell(opponent_of(mean)), counted(mean), *cells, cell(get("poi"))),
+        *(Cell(method), Cell(opponent), counted(mean), *cells, cell(get("poi"))),
         *(Cell(cell(get("poi_paired")).text), Cell(shown)),
     ]
 

@@ -159,8 +159,9 @@ def _signals(study, rows, task, pattern, look, missing) -> Plot:
         panels.append(Panel(0, column, tuple(_drifts(rows, methods, titles))))
         for row, (name, _) in enumerate(kept, 1):
             found = [line_of(m, read(rows, m, name), banded=False) for m in methods]
-            # A method without a proxy logs zeros.
-            lines = [x for x in found if x is not None and (name != "proxy_smooth" or np.any(x.y))]
+            # A method without a proxy logs zeros, and before the first update nothing.
+            heard = [x for x in found if x is not None and (x.y is None or np.any(np.nan_to_num(x.y)))]
+            lines = heard if name == "proxy_smooth" else [x for x in found if x is not None]
             panels.append(Panel(row, column, tuple(lines)))
     weights = [
         f"{line.name} {number(float(np.nanmin(line.y)), 3)} to {number(float(np.nanmax(line.y)), 3)}"

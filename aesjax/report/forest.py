@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ class Comparison(NamedTuple):
     p: float  # after Holm; NaN if there is none
     outcome: str  # "better", "worse" or "undecided"
     points: tuple[Point, ...]
+    opponent: str = ""  # by name, where the row's is only a kind
 
     @property
     def sign(self) -> str:
@@ -54,7 +55,8 @@ class Comparison(NamedTuple):
         p = "not tested" if math.isnan(self.p) else "p < 0.001" if self.p < 0.001 else f"p = {number(self.p, 3)}"
         interval = "" if self.low is None else f", 95 % interval {low} to {high}"
         count = f"{self.pairs} of {self.runs} runs paired" if self.pairs < self.runs else f"{self.pairs} pairs"
-        return f"{self.pattern}: {self.outcome}, {number(self.value, 3)}{interval}; {p} after Holm; {count}"
+        where = f"{self.pattern}, against {self.opponent}" if self.opponent else self.pattern
+        return f"{where}: {self.outcome}, {number(self.value, 3)}{interval}; {p} after Holm; {count}"
 
 
 class Row(NamedTuple):
@@ -77,6 +79,7 @@ class Forest:
     low: float  # ends of the scale
     high: float
     ticks: tuple[float, ...]
+    kind: str = ""  # of the opponent, as in the tidy frame; empty for the carriers' baselines
 
     def share(self, value: float) -> float:
         """Where a value lies on the scale, 0 to 1; what lies outside is put on its end."""
@@ -93,10 +96,21 @@ class Forest:
         return f"+{text}" if c.value > 0 and text.strip("0.") else text.replace("-", "−")
 
     @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"forest_{self.kind}" if self.kind else "forest"
+
+    @property
     def opponent(self) -> str:
         """What the methods are compared with: its name if it is one, else what they have in common."""
         names = {row.against for row in self.rows}
         return names.pop() if len(names) == 1 else "baseline"
+
+    @property
+    def tally(self) -> str:
+        """How many comparisons came out which way."""
+        outcomes = [c.outcome for row in self.rows for c in row.comparisons if c is not None]
+        return ", ".join(f"{outcomes.count(o)} {o}" for o in SIGNS if o in outcomes)
 
     @property
     def alt(self) -> str:
@@ -110,13 +124,14 @@ class Forest:
         return f"Paired differences in {self.metric}. " + ". ".join(found) + "."
 
 
-def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str) -> Forest | None:
-    """The forest of one metric against the carriers' baselines; None if nothing was compared.
+def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str, kind: str = "") -> Forest | None:
+    """The forest of one metric against one kind of opponent; None if nothing was compared.
 
     Args:
       look: aggregates of ``frame``.
       frame: as `aesjax.measure.summarise` returns it; its rows of single runs give the points.
       metric: as in the frame, without prefix.
+      kind: of the opponent, such as ``best_constant``; the carriers' baselines if empty.
     """
     single = frame.filter(level="run", metric=metric)
     values = {
@@ -128,10 +143,10 @@ def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str) -> Forest | None
     rows = []
     for family in look.tasks:
         for method in look.methods:
-            found = [_comparison(look, values, family, method, p, metric) for p in patterns]
+            found = [_comparison(look, values, family, method, p, metric, kind) for p in patterns]
             if not any(found):
                 continue
-            against = next(
+            against = kind.replace("_", " ") or next(
                 opponent_of(row)
                 for p in patterns
                 if (row := look.get((family, None), method, p, f"paired:{metric}")) is not None
@@ -141,7 +156,7 @@ def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str) -> Forest | None
     rows = [row._replace(comparisons=tuple(row.comparisons[i] for i in kept)) for row in rows]
     if not rows:
         return None
-    return scaled(metric, tuple(patterns[i] for i in kept), rows)
+    return replace(scaled(metric, tuple(patterns[i] for i in kept), rows), kind=kind)
 
 
 def scaled(metric: str, patterns: tuple[str, ...], rows: Sequence[Row]) -> Forest:
@@ -150,19 +165,26 @@ def scaled(metric: str, patterns: tuple[str, ...], rows: Sequence[Row]) -> Fores
     return Forest(METRIC_NAMES.get(metric, metric), metric in LOWER_IS_BETTER, patterns, tuple(rows), low, high, ticks)
 
 
-def _comparison(look: Lookup, values: dict, family: str, method: str, pattern: str, metric: str) -> Comparison | None:
-    get = lambda kind: look.get((family, None), method, pattern, f"{kind}:{metric}")  # noqa: E731
-    row: dict[str, Any] | None = get("paired")
+def _comparison(
+    look: Lookup, values: dict, family: str, method: str, pattern: str, metric: str, kind: str
+) -> Comparison | None:
+    suffix = f":vs={kind}" if kind else ""
+
+    def get(what: str, task: str | None = None) -> dict[str, Any] | None:
+        return look.get((family, task), method, pattern, f"{what}:{metric}{suffix}")
+
+    row = get("paired")
     if row is None or not math.isfinite(row["value"]):
         return None
-    against = opponent_of(row)
-    several = len(look.tasks[family]) > 1
+    tasks = look.tasks[family]
+    against = {task: opponent_of(own) for task in tasks if (own := get("paired", task)) is not None}
     points = [
         Point(
-            f"{task}, seed {seed}" if several else f"seed {seed}", value - values[family, task, against, pattern, seed]
+            f"{task}, seed {seed}" if len(tasks) > 1 else f"seed {seed}",
+            value - values[family, task, against[task], pattern, seed],
         )
         for (f, task, m, p, seed), value in values.items()
-        if (f, m, p) == (family, method, pattern) and (family, task, against, pattern, seed) in values
+        if (f, m, p) == (family, method, pattern) and (family, task, against.get(task), pattern, seed) in values
     ]
     adjusted = get("p_holm")
     p = adjusted["value"] if adjusted else math.nan
@@ -177,6 +199,7 @@ def _comparison(look: Lookup, values: dict, family: str, method: str, pattern: s
         p,
         outcome_of(row["value"], p, metric),
         tuple(points),
+        opponent_of(row) if kind else "",
     )
 
 

@@ -89,7 +89,7 @@ class Page:
     answers: Sequence[Answer] = ()
     others: Sequence[str] = ()  # verdicts in further metrics, as sentences
     remarks: Sequence[str] = ()  # what else to look at before believing a mean
-    forest: Forest | None = None
+    forests: Sequence[Forest] = ()  # the first is open, the others (against further opponents) fold out
     forest_looks: Mapping[str, Look] = field(default_factory=dict)  # of its rows
     looks: Mapping[str, Look] = field(default_factory=dict)  # of the lines that can be switched on and off
     seeds: Sequence[int] = ()
@@ -112,7 +112,7 @@ class Page:
     def sections(self) -> list[tuple[str, str]]:
         """(anchor, name) of the sections that the page has."""
         there = {table.key for table in self.tables}
-        there |= {"answer"} if self.answers or self.forest or self.conclusion else set()
+        there |= {"answer"} if self.answers or self.forests or self.conclusion else set()
         there |= {"figures"} if self.groups else set()
         there |= {name for name in ("facts", "limits", "settings") if getattr(self, name)}
         return [(key, name) for key, name in SECTIONS if key in there]
@@ -141,7 +141,7 @@ def _templates() -> jinja2.Environment:
 
 def _parted(name: str) -> Markup:
     """The name of a method for a narrow place: its line may end between its parts, not inside a word."""
-    return Markup(re.sub(r"(?<=.)(?=[+\[(])|(?<=,)", "<wbr>", str(escape(name))))
+    return Markup(re.sub(r"(?<=.)(?=[+\[(])|(?<=[,_:])", "<wbr>", str(escape(name))))
 
 
 def _asset(name: str) -> str:

@@ -23,8 +23,9 @@ METRIC_NAMES = {
 LEVEL = 0.05  # of the adjusted p-value below which a comparison is decided
 #: The first of these that the study has is what a verdict is about.
 MAIN = ("nauc_task_safe", "mean_return")
+LATER = "later_return"  # judged against every opponent, too
 #: Against the baseline these stand beside it.
-BESIDE = ("later_return", "drop_run_safe", "recovery_robust", "deficit_area")
+BESIDE = (LATER, "drop_run_safe", "recovery_robust", "deficit_area")
 
 
 class Verdict(NamedTuple):
@@ -44,8 +45,8 @@ def verdicts(look: Lookup) -> list[Verdict]:
     """Verdicts in the order of the study's methods, against the baseline first, the main metric first.
 
     A comparison is decided where the p-value of the paired t test, adjusted by Holm within its metric and kind of
-    opponent over all methods and patterns of the study, is below 5 %. Families are never pooled: in a study of several
-    a pattern stands with its family's name.
+    opponent over all methods and patterns of the study (constants and controls by themselves), is below 5 %. Families
+    are never pooled: in a study of several a pattern stands with its family's name.
     """
     main = next((metric for metric in MAIN if _asked(look, metric)), None)
     if main is None:
@@ -55,7 +56,7 @@ def verdicts(look: Lookup) -> list[Verdict]:
     for method in [m for m in look.methods if m not in look.asides and _judged(look, m)] or look.methods:
         for metric in (main, *BESIDE):
             found += [v for v in [_verdict(look, method, metric, "")] if v is not None]
-            for kind in look.opponents if metric == main else ():
+            for kind in look.opponents if metric in (main, LATER) else ():
                 found += [v for v in [_verdict(look, method, metric, kind)] if v is not None]
     return found
 

@@ -168,7 +168,7 @@ def _page(a: Loaded, b: Loaded, pairs: Sequence[Pair], found: Found):
         asked="Mean return over training, B minus A on equal task, pattern and seed; decided at 5 % after Holm's "
         "correction for all the tests.",
         answers=answers,
-        forest=forest,
+        forests=[forest],
         looks=LOOKS,
         forest_looks=looks,
         seeds=a.study.seeds(),

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["write_report"]
 
+#: What a metric is, where its name does not tell.
+MEANINGS = {"safe nAUC": " (the area under the learning curve above the random policy, 1 is SAC without drift)"}
+
 
 def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
     """Write ``directory/report`` and return the path of its ``index.html``.
@@ -42,7 +45,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
     loaded = load(Path(directory))
     frame = summarise(loaded.curves, loaded.config, loaded.manifest, replicates=replicates)
     page = _page(loaded, frame)
-    pictures = {} if page.forest is None else {"forest": draw_forest(page.forest)}
+    pictures = {forest.name: draw_forest(forest) for forest in page.forests}
     place = loaded.directory / "report"
     write_folder(place, page, pictures, {"metrics.parquet": frame})
     return place / "index.html"
@@ -54,6 +57,8 @@ def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
     look = Lookup(frame, study.patterns, manifest.get("inert"), asides_of(study))
     colours, found = looks(look.methods), verdicts(look)
     answers, others, metric = answers_of(found, colours)
+    drawn = [forest_of(look, frame, found[0].metric, kind) for kind in ("", *look.opponents)] if found else []
+    forests = [forest for forest in drawn if forest is not None]
     plots = plots_of(study, loaded.curves, manifest)
     dpi = 140 if len(plots) <= 20 and len(look.methods) <= 8 else 80  # keeps the page below 3 MB
     figures = [Figure(plot, draw(plot, dpi)) for plot in plots]
@@ -64,11 +69,11 @@ def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
         subtitle=_subtitle(study, look, dict(facts)),
         status=status,
         problems=problems,
-        asked=f"{metric[:1].upper()}{metric[1:]} of each method against its opponents on equal seeds; decided at 5 % "
-        "after Holm's correction for all the tests.",
+        asked=f"{metric[:1].upper()}{metric[1:]}{MEANINGS.get(metric, '')}, of each method against its opponents on "
+        "equal seeds; decided at 5 % after Holm's correction, opponent by opponent, over all methods and patterns.",
         answers=answers,
         others=others,
-        forest=forest_of(look, frame, found[0].metric) if found else None,
+        forests=forests,
         forest_looks=colours,
         looks=colours,
         seeds=study.seeds(),

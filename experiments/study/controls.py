@@ -17,6 +17,7 @@ from experiments.study.config import StudyConfig
 from experiments.study.entries import Control
 from experiments.study.levers import Records
 from experiments.study.methods import methods_of
+from experiments.study.plugins import edited, origins_of
 
 __all__ = ["records_of"]
 
@@ -55,6 +56,9 @@ def _source(config: StudyConfig, carrier: str) -> recorded.Recorded:
     if not path.is_file() or store.sha256(path) != config.controls["streams"]:
         raise ValueError(f"the record in {directory} is not there any more, or not what the study was configured with")
     source = recorded.load(directory)
+    names = [(kind, name) for kind, known in source.config.plugins.items() for name in known]
+    if told := edited(source.config.plugins, origins_of(names)):  # the replay would not be what was trained with
+        raise ValueError(f"--controls-from {directory}: {told}")
     theirs, ours = source.config.to_json(), config.to_json()
     apart = [name for name in ALIKE if theirs[name] != ours[name]]
     if apart or carrier not in theirs["carriers"] or theirs["settings"][carrier] != ours["settings"][carrier]:

@@ -213,7 +213,7 @@ def _imported(kind: str, name: str, place: str) -> Any:
 
 
 def _own_names(found: Any) -> list[str]:
-    """What is public in a stranger's object, and not a module, class or function that it only imported."""
+    """What is public in a stranger's object, and neither a module, a class nor a function that it only imported."""
     public = {name: getattr(found, name, None) for name in dir(found) if not name.startswith("_")}
     if not inspect.ismodule(found):
         return list(public)
@@ -221,10 +221,8 @@ def _own_names(found: Any) -> list[str]:
         name
         for name, value in public.items()
         if inspect.ismodule(value)
-        or (
-            (inspect.isroutine(value) or inspect.isclass(value))
-            and getattr(value, "__module__", None) != getattr(found, "__name__", None)
-        )
+        or inspect.isclass(value)  # nothing that is plugged in is one
+        or (inspect.isroutine(value) and getattr(value, "__module__", None) != getattr(found, "__name__", None))
     ]
     return [name for name in public if name not in imported]
 

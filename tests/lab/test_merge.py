@@ -42,7 +42,6 @@ def test_two_tasks_are_measured_as_one_family(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("task", "changes", "text"),
     [
-        ("hopper", {}, "two of the studies hold the same run"),
         ("ant", {"segments": 10}, "has 10 segments"),
         ("hopper", {"steps": 7}, "trained hopper for 7 steps"),
     ],
@@ -52,6 +51,23 @@ def test_what_does_not_fit_together_is_refused_and_nothing_is_written(tmp_path, 
     with pytest.raises(ValueError, match=text):
         merge_studies(folders, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_both_studies_hold_counts_once_or_is_named(tmp_path):
+    """As a baseline does that two studies of the same seeds have trained alike."""
+    curves = make_curves(("SAC", "SAC+AES", "SAC+AES-R"), ("steady", "abrupt"), [1, 2], every=5_000)
+    first = save(tmp_path / "one", curves.filter(pl.col("method") != "SAC+AES-R"))
+    second = save(tmp_path / "two", curves.filter(pl.col("method") != "SAC+AES"))
+    out = merge_studies([first, second], tmp_path / "out")
+    order = ["method", "pattern", "seed", "step"]
+    assert pl.read_parquet(out / "curves.parquet").sort(order).equals(curves.sort(order))
+    runs = json.loads((out / "manifest.json").read_text())["runs"]
+    assert len(runs) == len({(r["method"], r["pattern"], r["seed"]) for r in runs}) == 12
+    moved = pl.when(method="SAC", pattern="abrupt", seed=2).then(pl.col("return_mean") + 1e-6).otherwise("return_mean")
+    other = save(tmp_path / "other", curves.with_columns(return_mean=moved))
+    with pytest.raises(ValueError, match=r"one and .*other both hold SAC on toy, 'abrupt', seed 2, with diff"):
+        merge_studies([first, other], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_the_patterns_of_all_studies_are_described_in_the_order_of_first_mention(tmp_path):

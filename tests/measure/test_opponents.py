@@ -54,6 +54,7 @@ def test_one_constant_is_no_choice_but_an_opponent(curves):
     found = opponents_of(study, "SAC+AES-R")
     assert set(found) == {"constant", "constant_at_mean"}
     assert set(found["constant"].values()) == {"SAC+fixed[base=0.4]"}
+    assert opponents_of(study, "SAC") == {}  # the same pair stands as the constant against its baseline
 
 
 def test_a_carrier_that_is_a_constant_by_itself_is_the_baseline_and_no_second_opponent(curves):
@@ -75,3 +76,24 @@ def test_the_frame_compares_with_them_and_corrects_each_kind_by_itself(curves):
     assert p.height == holm.height == 6  # three methods, two patterns
     assert holm["value"].min() == pytest.approx(6 * p["value"].min())
     assert frame.filter(method="SAC+fixed").filter(pl.col("metric").str.contains(":vs=")).is_empty()
+
+
+def test_a_control_that_joins_a_study_takes_nothing_from_its_methods(curves):
+    """Constants and controls are corrected by themselves, however many there are."""
+    alone = curves.filter(pl.col("method").is_in(["SAC", "SAC+AES-R", "SAC+AES-R+window[window.power=1]"]))
+    few, many = (summarise(c, config(), manifest(c), replicates=50) for c in (alone, curves))
+    for name in ("nauc_task_safe", "later_return"):
+        for method in ("SAC+AES-R", "SAC+AES-R+window[window.power=1]"):
+            first, second = (one(frame, f"p_holm:{name}", method=method)["value"] for frame in (few, many))
+            assert first == second
+    constants = many.filter(pl.col("method").str.contains("fixed|constant|permuted"), task="toy")
+    raw, adjusted = (constants.filter(metric=f"{kind}:nauc_task_safe") for kind in ("p", "p_holm"))
+    assert raw.height == adjusted.height == 8  # four of them, two patterns
+    assert adjusted["value"].min() == pytest.approx(min(1.0, 8 * raw["value"].min()))
+
+
+def test_nothing_is_asked_after_a_change_where_nothing_changes(curves):
+    frame = summarise(curves, config(), manifest(curves), replicates=50)
+    asked = frame.filter(pl.col("metric").str.starts_with("paired:later_return"))
+    assert set(asked["pattern"]) == {"abrupt"}
+    assert "paired:later_return:vs=best_constant" in set(asked["metric"])

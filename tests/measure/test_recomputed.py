@@ -248,7 +248,7 @@ def test_paired_comparisons_and_their_correction(study):
         p = {}
         for method in METHODS[1:]:
             for pattern in PATTERNS:
-                if pattern == "steady" and name in ("drop_run", "drop_run_safe", "loss_rate"):
+                if pattern == "steady" and name in ("drop_run", "drop_run_safe", "loss_rate", "later_return"):
                     assert ("method", None, method, pattern, None, f"p:{name}") not in found
                     continue
                 x, y = ([[values[t, m, pattern, s].get(name) for s in SEEDS] for t in tasks] for m in (method, "SAC"))

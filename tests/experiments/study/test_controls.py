@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from experiments.study import plugins
 from experiments.study.build import build_part
 from experiments.study.config import config_from_json, make_config
 from experiments.study.controls import records_of
@@ -140,4 +141,28 @@ def test_a_record_that_was_changed_is_refused(study, tmp_path):
     config = small("permuted:of=aes_r:gain=4", seeds="1", controls_from=copy)
     (copy / "streams.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match="not what the study was configured with"):
+        records_of(config, "ppo")
+
+
+MINE = '''
+from aesjax import EntropySchedule, declare
+from aesjax.schedules.rule import start
+
+@declare(label="HALF")
+def half(*, base):
+    """Half the base."""
+    return EntropySchedule(lambda: start(0.5 * base), lambda signals, state: state._replace(count=state.count + 1))
+'''
+
+
+def test_a_schedule_edited_since_it_was_trained_is_not_played(tmp_path, monkeypatch, registries):
+    """The replay would give weights that no run of the record had."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "edited_since.py").write_text(MINE)
+    train(claim(small("edited_since:half", seeds="1"), tmp_path / "study", resume=False), quiet=True)
+    config = small("permuted:of=edited_since:half", seeds="1", controls_from=tmp_path / "study")
+    assert len(records_of(config, "ppo")) == 1
+    name = ("schedule", "edited_since:half")
+    monkeypatch.setitem(plugins._ORIGINS, name, plugins._ORIGINS[name]._replace(sha256="00" * 32))
+    with pytest.raises(ValueError, match="the file of schedule 'edited_since:half' was edited since the study began"):
         records_of(config, "ppo")
