@@ -37,14 +37,15 @@ def _alone(*entries: str) -> tuple[tuple[str, str], ...]:
 
 
 _PLAYED = ("aes", "aes_r", "aes_c", "aes_r+window", "aes_c+window", "aes_r+forget+refresh", "aes_c+forget+refresh")
-_PLAYED += ("aes_r+refresh", "aes_c+refresh")
+_PLAYED += ("aes_r+refresh", "aes_c+refresh", "aes_c+recent+refresh")
 
+_BOTH = ("aes_c+refresh", "aes_c+recent+refresh")
 _BY_THE_CLOCK = ("fixed+recent", "fixed+reset:strength=0.5", "fixed+reset:every=0.2:strength=0.5")
 
 QUESTIONS: dict[str, Question] = {
     "itself": Question(
         "Is it better than the carrier by itself?",
-        tuple((name, "baseline") for name in ("aes", "aes_r", "aes_r+window", "aes_r+refresh", *_BY_THE_CLOCK)),
+        tuple((name, "baseline") for name in ("aes", "aes_r", "aes_r+window", "aes_r+refresh", *_BOTH, *_BY_THE_CLOCK)),
     ),
     "entropy": Question(
         "Does the entropy weight that follows the signal beat the constant it starts from?",
@@ -89,6 +90,17 @@ QUESTIONS: dict[str, Question] = {
             ("aes_c+window", "fixed+recent"),
             ("aes_r+window", "fixed+ere"),
             ("aes_r+forget+refresh", "fixed+reset:strength=0.5"),
+        ),
+    ),
+    "alarms": Question(
+        "The clock and the signal: are refreshes at alarms better than refreshes or newest data by the clock?",
+        (
+            ("aes_c+refresh", "fixed+recent"),
+            ("aes_c+forget+refresh", "fixed+recent"),
+            ("aes_c+recent+refresh", "fixed+recent"),
+            ("aes_c+recent+refresh", "aes_c+refresh"),
+            ("aes_c+refresh", "fixed+reset:strength=0.5"),
+            ("aes_c+refresh", "fixed+reset:every=0.2:strength=0.5"),
         ),
     ),
     "knowledge": Question(
