@@ -17,6 +17,13 @@ __all__ = ["CLAIMS", "QUESTIONS"]
 #: Less is better: the share of return lost, and times of recovery.
 LOSS: dict[str, Any] = {"metric": DROP, "sign": -1}
 TIME: dict[str, Any] = {"metric": RECOVERY, "sign": -1, "patterns": ABRUPT, "weigh": "task"}
+#: The methods that our own questions are about, and their names.
+_ASKED = {
+    "aes": "AES",
+    "aes_r": "AES-R",
+    "aes_r+window": "AES-R+window",
+    "aes_c+recent+refresh": "AES-C+recent+refresh",
+}
 _HANDS = ("isaac_allegro_hand", "isaac_franka_cabinet")
 _REST = tuple(task for task in FAMILY_OF if task not in _HANDS)
 _OVERHEAD = "results hold no times of single methods; `aesjax bench` measures a schedule's cost"
@@ -76,14 +83,14 @@ CLAIMS: tuple[Claim, ...] = (*_ABSTRACT, *_OVERALL, *_RECOVERY, *_SUMMARY, *APPE
 
 
 def _questions() -> list[Claim]:
-    """Is it better than the baseline, than the best constant in hindsight, than the same weights at the wrong times?"""
+    """Is it better than the baseline, than the best constant in hindsight, than the same values at the wrong times?"""
     made = []
-    for rule, name in (("aes", "AES"), ("aes_r", "AES-R"), ("aes_r+window", "AES-R+window")):
+    for rule, name in _ASKED.items():
         carriers = tuple(carrier for carrier in CARRIERS if "+" not in rule or carrier != "PPO")  # it keeps no data
         opponents = {
             "its baseline": BY_BASELINE,
             "the best constant in hindsight": best_constant,
-            "its own weights, permuted": methods(of(f"permuted:of={rule}")),
+            "its own values permuted": methods(of(f"permuted:of={rule}")),
         }
         for at, (opponent, side) in enumerate(opponents.items(), 1):
             text = f"Is {name} better than {opponent}?"

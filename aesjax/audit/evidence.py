@@ -54,6 +54,16 @@ def of(rule: str, **options: str | float) -> Spec:
 BASELINE = Spec("")
 
 
+def _parts_of(rule: str) -> tuple[str, ...]:
+    """A rule without the order in which its responses were typed: ``aes_c+recent+refresh`` is ``aes_c+refresh+recent``.
+
+    >>> _parts_of("permuted:of=aes_c+recent+refresh")
+    ('permuted:of=aes_c', 'recent', 'refresh')
+    """
+    first, *responses = rule.split("+")
+    return (first, *sorted(responses))
+
+
 def _same(ours: str, theirs: str) -> bool:
     """Whether two options have the same value: 1e-5 is 0.00001."""
     try:
@@ -81,7 +91,11 @@ class Group:
         if spec == BASELINE:
             return carrier if carrier in self.study.methods() else None
         for method, (rule, variant) in self.study.rules.items():
-            if carrier_of(method) == carrier and rule == spec.rule and self._has(carrier, variant, spec):
+            if (
+                carrier_of(method) == carrier
+                and _parts_of(rule) == _parts_of(spec.rule)
+                and self._has(carrier, variant, spec)
+            ):
                 return method
         return None
 

@@ -135,10 +135,8 @@ def sentence(data: dict[str, Any]) -> str:
         for family, own in families.items()
     ]
     said += f" Family by family, judged on what was run, {', '.join(parts)} reproduce." if parts else ""
-    asked = [question for question in data["questions"] if "difference" in question]
-    outcomes = {kind: [q["claim"] for q in asked if q["verdict"] == kind] for kind in (BETTER, WORSE, UNDECIDED)}
-    told = [f"{kind}: {', '.join(map(_brief, names))}" for kind, names in outcomes.items() if names]
-    return said + (f" In mean nAUC under drift, on what was run, {'; '.join(told)}." if told else "")
+    told = [f"On {family} {answers}." for family in TASKS if (answers := _answers(data["questions"], family))]
+    return said + (f" In mean nAUC under drift: {' '.join(told)}" if told else "")
 
 
 def _sizes(data: dict[str, Any], family: str) -> str:
@@ -149,9 +147,25 @@ def _sizes(data: dict[str, Any], family: str) -> str:
     return f"{ranges[0]} steps, {ranges[1]} seeds"
 
 
-def _brief(question: str) -> str:
-    """``Is AES better than its baseline?`` as ``AES than its baseline``."""
-    return question.removeprefix("Is ").removesuffix("?").replace(" better than ", " than ")
+def _answers(questions: list[dict[str, Any]], family: str) -> str:
+    """What a family says of every method that was asked about: ``AES is worse than its baseline; AES-R is ...``."""
+    methods: dict[str, dict[str, list[str]]] = {}
+    for question in questions:
+        method, _, opponent = (
+            question["claim"]
+            .removeprefix("Is ")
+            .removesuffix("?")
+            .replace(" in hindsight", "")
+            .partition(" better than ")
+        )
+        for part in question["families"]:
+            if part["scope"].partition(" ")[0] == family:
+                methods.setdefault(method, {}).setdefault(part["verdict"], []).append(opponent)
+    words = {BETTER: "better than", WORSE: "worse than", UNDECIDED: "undecided against"}
+    return "; ".join(
+        f"{method} is " + ", ".join(f"{word} {' and '.join(by[kind])}" for kind, word in words.items() if kind in by)
+        for method, by in methods.items()
+    )
 
 
 def tables(found: Audit) -> list[Table]:

@@ -139,6 +139,28 @@ def test_methods_are_found_by_what_they_are(tmp_path):
     assert group.named("SAC", BASELINE) is None
 
 
+def test_responses_are_found_in_any_order(tmp_path):
+    """Studies sort them, controls keep what was typed, and both are what the documents recommend."""
+    typed = "aes_c+recent+refresh"
+    curves = make_curves(["SAC", "SAC+AES-C+refresh+recent", f"SAC+permuted({typed})"], patterns=("steady", "abrupt"))
+    rules = {
+        "SAC": "",
+        "SAC+AES-C+refresh+recent": "aes_c+refresh+recent",
+        f"SAC+permuted({typed})": f"permuted:of={typed}",
+    }
+    curves = curves.with_columns(schedule=pl.col("method").replace_strict(rules), variant=pl.lit(""))
+    [group] = gather([save(tmp_path / "sac", curves)]).groups
+    assert group.named("SAC", of(typed)) == group.named("SAC", of("aes_c+refresh+recent")) == "SAC+AES-C+refresh+recent"
+    assert group.named("SAC", of(f"permuted:of={typed}")) == f"SAC+permuted({typed})"
+    assert group.named("SAC", of("aes_c+refresh")) is None
+
+
+def test_the_sentence_answers_family_by_family(toy):
+    said = output.sentence(output.record(output.audit([toy])))
+    assert "In mean nAUC under drift: On toy AES is better than its baseline." in said
+    assert "mujoco" not in said
+
+
 def test_studies_of_equal_settings_are_one_and_others_are_not(tmp_path):
     first = save(tmp_path / "a", make_curves(["SAC", "SAC+AES"]))
     second = save(tmp_path / "b", make_curves(["SAC", "SAC+AES", "SAC+AES-R"]))
