@@ -17,12 +17,15 @@ __all__ = ["CLAIMS", "QUESTIONS"]
 #: Less is better: the share of return lost, and times of recovery.
 LOSS: dict[str, Any] = {"metric": DROP, "sign": -1}
 TIME: dict[str, Any] = {"metric": RECOVERY, "sign": -1, "patterns": ABRUPT, "weigh": "task"}
-#: The methods that our own questions are about, and their names.
+#: The methods that our own questions are about: as typed in `--schedules`, their name, what results say of them.
 _ASKED = {
-    "aes": "AES",
-    "aes_r": "AES-R",
-    "aes_r+window": "AES-R+window",
-    "aes_c+recent+refresh": "AES-C+recent+refresh",
+    "aes": ("AES", of("aes")),
+    "aes_r": ("AES-R", of("aes_r")),
+    "aes_r+window": ("AES-R+window", of("aes_r+window")),
+    "aes_c+recent+refresh:threshold=3": (
+        "AES-C+recent+refresh:threshold=3",
+        of("aes_c+recent+refresh", **{"refresh.threshold": 3}),
+    ),
 }
 _HANDS = ("isaac_allegro_hand", "isaac_franka_cabinet")
 _REST = tuple(task for task in FAMILY_OF if task not in _HANDS)
@@ -85,18 +88,16 @@ CLAIMS: tuple[Claim, ...] = (*_ABSTRACT, *_OVERALL, *_RECOVERY, *_SUMMARY, *APPE
 def _questions() -> list[Claim]:
     """Is it better than the baseline, than the best constant in hindsight, than the same values at the wrong times?"""
     made = []
-    for rule, name in _ASKED.items():
-        carriers = tuple(carrier for carrier in CARRIERS if "+" not in rule or carrier != "PPO")  # it keeps no data
+    for typed, (name, method) in _ASKED.items():
+        carriers = tuple(carrier for carrier in CARRIERS if "+" not in typed or carrier != "PPO")  # it keeps no data
         opponents = {
             "its baseline": BY_BASELINE,
             "the best constant in hindsight": best_constant,
-            "its own values permuted": methods(of(f"permuted:of={rule}")),
+            "its own values permuted": methods(of(f"permuted:of={typed}")),
         }
         for at, (opponent, side) in enumerate(opponents.items(), 1):
             text = f"Is {name} better than {opponent}?"
-            made.append(
-                Claim(f"{name} {at}", "ours", text, "–", "question", methods(of(rule)), side, carriers=carriers)
-            )
+            made.append(Claim(f"{name} {at}", "ours", text, "–", "question", methods(method), side, carriers=carriers))
     return made
 
 

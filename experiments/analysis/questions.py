@@ -37,9 +37,9 @@ def _alone(*entries: str) -> tuple[tuple[str, str], ...]:
 
 
 _PLAYED = ("aes", "aes_r", "aes_c", "aes_r+window", "aes_c+window", "aes_r+forget+refresh", "aes_c+forget+refresh")
-_PLAYED += ("aes_r+refresh", "aes_c+refresh", "aes_c+recent+refresh")
+_PLAYED += ("aes_r+refresh", "aes_c+refresh", "aes_c+recent+refresh", "aes_c+recent+refresh:threshold=3")
 
-_BOTH = ("aes_c+refresh", "aes_c+recent+refresh")
+_BOTH = tuple(f"aes_c+{name}{end}" for end in ("", ":threshold=3") for name in ("refresh", "recent+refresh"))
 _BY_THE_CLOCK = ("fixed+recent", "fixed+reset:strength=0.5", "fixed+reset:every=0.2:strength=0.5")
 
 QUESTIONS: dict[str, Question] = {
@@ -74,6 +74,8 @@ QUESTIONS: dict[str, Question] = {
             ("oracle+forget+refresh", "oracle+forget"),
             ("aes_r+refresh", "aes_r"),
             ("aes_c+refresh", "aes_c"),
+            ("aes_c+refresh:threshold=3", "aes_c"),
+            ("aes_c+refresh:threshold=3", "fixed"),
             ("oracle+refresh", "oracle"),
             ("fixed+refresh", "fixed"),
         ),
@@ -98,6 +100,8 @@ QUESTIONS: dict[str, Question] = {
             ("aes_c+refresh", "fixed+recent"),
             ("aes_c+forget+refresh", "fixed+recent"),
             ("aes_c+recent+refresh", "fixed+recent"),
+            ("aes_c+recent+refresh:threshold=3", "fixed+recent"),
+            ("aes_c+recent+refresh:threshold=3", "aes_c+recent+refresh"),
             ("aes_c+recent+refresh", "aes_c+refresh"),
             ("aes_c+refresh", "fixed+reset:strength=0.5"),
             ("aes_c+refresh", "fixed+reset:every=0.2:strength=0.5"),

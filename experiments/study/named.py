@@ -40,6 +40,7 @@ def _levers(off_policy: bool) -> str:
         return f"baseline,fixed,{signals},{turned},fixed+reset:strength=0.5," + _constants("0.002", "0.02", "0.05")
     data = "fixed+window,aes_r+window,aes_c+window,oracle+window,fixed+forget,aes_c+forget,oracle+forget"
     both = "aes_r+forget+refresh,aes_c+forget+refresh,oracle+forget+refresh,aes_c+refresh,aes_c+recent+refresh"
+    both += ",aes_c+recent+refresh:threshold=3"
     clocks = "fixed+recent,fixed+ere,fixed+reset:strength=0.5"
     return f"baseline,fixed,{signals},{data},{both},fixed+rate,{clocks}," + _constants("0.02", "0.1", "0.2", "0.5")
 

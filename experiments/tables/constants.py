@@ -9,12 +9,12 @@ from aesjax.lab import store
 from aesjax.measure.patterns import STEADY
 from aesjax.report.tables import hindsight_table
 from experiments.tables.printing import look_of, show
-from experiments.tables.studies import Made, Options, Study, main_studies, named_studies, run_table
+from experiments.tables.studies import RECOMMENDED, Made, Options, Study, main_studies, named_studies, run_table
 
 __all__ = ["controls", "fixed_grid"]
 
 #: Whose timing and level are put to the test, where the studies have them.
-PLAYED = ("aes", "aes_r", "aes_r+window")
+PLAYED = ("aes", "aes_r", RECOMMENDED)
 KINDS = ("constant_at_mean", "permuted")
 
 

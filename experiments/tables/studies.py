@@ -14,12 +14,22 @@ from experiments.cli.run import Run, configured
 from experiments.study.devices import start_jax
 from experiments.tables.sizes import Scale, carriers_of, size_of, tasks_of
 
-__all__ = ["Made", "Options", "Study", "main_studies", "named_studies", "run_table", "split_studies", "train"]
+__all__ = [
+    "RECOMMENDED",
+    "Made",
+    "Options",
+    "Study",
+    "main_studies",
+    "named_studies",
+    "run_table",
+    "split_studies",
+    "train",
+]
 
 #: Carriers that keep data, among which a response can choose.
 REPLAY = ("sac", "sql", "meow")
 #: What the main tables compare: the paper's two, and ours; the last one where there is a replay.
-METHODS, RECOMMENDED = "baseline,aes,aes_r", "aes_r+window"
+METHODS, RECOMMENDED = "baseline,aes,aes_r", "aes_c+recent+refresh:threshold=3"
 #: Of these a finished study may have more than a table needs.
 CONTAINED = ("carriers", "schedules", "patterns", "seeds")
 SIZED = ("settings", "replay_capacity", "warmup")  # they follow from the carriers

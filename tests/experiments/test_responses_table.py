@@ -35,7 +35,7 @@ def test_both_studies_run_and_every_question_is_answered(tmp_path, capsys):
 
 
 def test_finished_studies_answer_without_training(tmp_path, capsys):
-    kept = [RESULTS / f"responses-toy-sql{part}" for part in ("", "-controls", "-more", "-refresh")]
+    kept = [RESULTS / f"responses-toy-sql{part}" for part in ("", "-controls", "-more", "-refresh", "-threshold")]
     asked = ["--out", str(tmp_path / "out"), "--carrier", "sql", "--studies", *map(str, kept)]
     assert responses_table.run_all(asked) == 0
     found = json.loads((tmp_path / "out" / "answers.json").read_text())

@@ -17,7 +17,7 @@ ORDER = ("toy_table", "mujoco_table", "isaac_table", "recovery_table", "controls
 ORDER += ("clip_table", "ablation_table", "fixed_grid", "proxy_study")
 #: What each leaves, and what must stand in it.
 LEAVES = {
-    "toy_table": ("toy_table.md", "| toy · abrupt | SAC+AES-R+window |"),
+    "toy_table": ("toy_table.md", "| toy · abrupt | SAC+AES-C+refresh+recent[refresh.threshold=3] |"),
     "mujoco_table": ("mujoco_table.md", "halfcheetah, walker2d, ant, humanoid"),
     "isaac_table": ("isaac_table.md", "isaac_ingenuity"),
     "recovery_table": ("recovery_table.md", "Recovery after changes (INCOMPLETE)"),
