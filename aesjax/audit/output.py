@@ -1,7 +1,7 @@
 """The audit as a record for JSON, as a table, as a page in the report's style, and as one sentence."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,12 @@ def _rests_on(group: Group) -> dict[str, Any]:
 
 
 def sentence(data: dict[str, Any]) -> str:
-    """What reproduces, in a sentence or two, from the plain record."""
+    """What reproduces and what users will ask, in a few sentences, from the plain record."""
+    return " ".join(filter(None, (_reproduced(data), _answered(data))))
+
+
+def _reproduced(data: dict[str, Any]) -> str:
+    """How many of the claims, of all and family by family."""
     verdicts = [claim["verdict"] for claim in data["claims"]]
     counts = {kind: verdicts.count(kind) for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE)}
     said = (
@@ -134,9 +139,13 @@ def sentence(data: dict[str, Any]) -> str:
         f"{own.count(REPRODUCED)} of {len(own)} on {family} ({_sizes(data, family)})"
         for family, own in families.items()
     ]
-    said += f" Family by family, judged on what was run, {', '.join(parts)} reproduce." if parts else ""
+    return said + (f" Family by family, judged on what was run, {', '.join(parts)} reproduce." if parts else "")
+
+
+def _answered(data: dict[str, Any]) -> str:
+    """The answers to our own questions, family by family; empty where there is none."""
     told = [f"On {family} {answers}." for family in TASKS if (answers := _answers(data["questions"], family))]
-    return said + (f" In mean nAUC under drift: {' '.join(told)}" if told else "")
+    return f"In mean nAUC under drift: {' '.join(told)}" if told else ""
 
 
 def _sizes(data: dict[str, Any], family: str) -> str:
@@ -182,12 +191,13 @@ def tables(found: Audit) -> list[Table]:
         HEADER,
     )
     for finding in found.questions:
-        _add(ours, finding.claim.text.split()[1], finding)
+        method = finding.claim.text.split()[1]
+        _add(ours, method, finding, finding.claim.text.replace(method, "it", 1))
     return [claims, ours]
 
 
-def _add(table: Table, group: str, finding: Finding) -> None:
-    rows = [_row(f"{finding.claim.key} {finding.claim.text}", finding.claim.paper, finding.whole, finding)]
+def _add(table: Table, group: str, finding: Finding, text: str = "") -> None:
+    rows = [_row(text or f"{finding.claim.key} {finding.claim.text}", finding.claim.paper, finding.whole, finding)]
     alone = len(finding.families) == 1 and finding.whole.verdict == finding.families[0].verdict
     rows += [_row(f"· {part.scope}", "", part, finding) for part in finding.families if not alone]
     if table.groups and table.groups[-1][0] == group:
@@ -244,6 +254,7 @@ def _told(group: Group) -> str:
 def page(found: Audit) -> Page:
     """The audit as a page of the report."""
     data = record(found)
+    claims, ours = tables(found)
     verdicts = [finding.whole.verdict for finding in found.findings]
     counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE))
     facts = [
@@ -254,8 +265,8 @@ def page(found: Audit) -> Page:
         title="The claim audit",
         subtitle=f"Results in {', '.join(found.places)}",
         status=f"{len(verdicts)} claims: {counts}",
-        conclusion=data["sentence"],
-        tables=tables(found),
+        conclusion=_reproduced(data),
+        tables=[claims, replace(ours, reading=" ".join(filter(None, (_answered(data), ours.reading))))],
         linked=False,
         facts=facts,
         limits=LIMITS,
