@@ -129,13 +129,20 @@ class Group:
         return float(np.std(late) / np.mean(late)) if not run.problem and len(late) > 1 and np.mean(late) > 0 else NAN
 
     def best_constant(self, carrier: str, pattern: str) -> str | None:
-        """The constant weight of highest mean return here, chosen in hindsight; None where there are not two."""
+        """The constant weight of highest mean return here, chosen in hindsight; None where there are not two.
+
+        By the seeds that all of them have, so that none is chosen for its seeds.
+        """
         constants = [m for m, (rule, _) in self.study.rules.items() if carrier_of(m) == carrier and rule == "fixed"]
-        means: dict[str, float] = {}
-        for method in constants:
-            runs = [r for k, r in self.study.runs.items() if k[2:4] == (method, pattern) and r.curve is not None]
-            if runs:
-                means[method] = float(np.mean([mean_return(run.curve) for run in runs if run.curve is not None]))
+        returns: dict[str, dict[int, float]] = {}
+        for key, run in self.study.runs.items():
+            if key.method in constants and key.pattern == pattern and run.curve is not None:
+                returns.setdefault(key.method, {})[key.seed] = mean_return(run.curve)
+        common = set.intersection(*map(set, returns.values())) if returns else set()
+        means = {
+            method: float(np.mean([value for seed, value in own.items() if not common or seed in common]))
+            for method, own in returns.items()
+        }
         return max(means, key=means.__getitem__) if len(means) > 1 else None
 
     @property

@@ -155,6 +155,21 @@ def test_responses_are_found_in_any_order(tmp_path):
     assert group.named("SAC", of("aes_c+refresh")) is None
 
 
+def test_the_best_constant_is_chosen_by_seeds_that_all_constants_have(tmp_path):
+    """One of two has more seeds, on which it does badly."""
+    constants = {"SAC+fixed[base=0.1]": 0.0, "SAC+fixed[base=0.2]": -5.0}
+    few = make_curves(list(constants), seeds=range(1, 4), patterns=("steady", "abrupt"))
+    few = few.with_columns(return_mean=pl.col("return_mean") + pl.col("method").replace_strict(constants))
+    more = make_curves(["SAC+fixed[base=0.1]"], seeds=range(4, 9), patterns=("steady", "abrupt"))
+    more = more.with_columns(return_mean=pl.col("return_mean") - 50.0)
+    both = pl.concat([few, more]).with_columns(
+        schedule=pl.lit("fixed"), variant=pl.col("method").str.extract(r"\[(.*)\]")
+    )
+    [group] = gather([save(tmp_path / "sac", both)]).groups
+    assert group.best_constant("SAC", "abrupt") == "SAC+fixed[base=0.1]"
+    assert group.best_constant("SAC", "linear") is None
+
+
 def test_the_sentence_answers_family_by_family(toy):
     said = output.sentence(output.record(output.audit([toy])))
     assert "In mean nAUC under drift: On toy AES is better than its baseline." in said
