@@ -40,6 +40,7 @@ _PLAYED = ("aes", "aes_r", "aes_c", "aes_r+window", "aes_c+window", "aes_r+forge
 _PLAYED += ("aes_r+refresh", "aes_c+refresh", "aes_c+recent+refresh", "aes_c+recent+refresh:threshold=3")
 
 _BOTH = tuple(f"aes_c+{name}{end}" for end in ("", ":threshold=3") for name in ("refresh", "recent+refresh"))
+_BOTH += ("aes_c+window+refresh:threshold=3",)
 _BY_THE_CLOCK = ("fixed+recent", "fixed+reset:strength=0.5", "fixed+reset:every=0.2:strength=0.5")
 
 QUESTIONS: dict[str, Question] = {
