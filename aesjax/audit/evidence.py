@@ -1,6 +1,5 @@
 """Finished studies as evidence: runs of one task under equal settings pooled, and found by what a method is."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,18 +209,25 @@ class _Part(NamedTuple):
 
     def fits(self, other: "_Part") -> bool:
         ours, theirs = self.config, other.config
-        if any(ours.get(name) != theirs.get(name) for name in ALIKE) or _began(ours) != _began(theirs):
-            return False
         common = set(ours.get("settings", {})) & set(theirs.get("settings", {}))
+        if any(ours.get(name) != theirs.get(name) for name in ALIKE) or not _began_alike(ours, theirs, bool(common)):
+            return False
         if common and any(ours.get(name) != theirs.get(name) for name in SIZES):
             return False
         return all(ours["settings"][name] == theirs["settings"][name] for name in common)
 
 
-def _began(config: Mapping[str, Any]) -> str:
-    """With what runs began: the trained agents, wherever they lie."""
-    start = config.get("warm_start") or {}
-    return json.dumps({name: value for name, value in start.items() if name != "from"}, sort_keys=True)
+def _began_alike(ours: Mapping[str, Any], theirs: Mapping[str, Any], common: bool) -> bool:
+    """Whether runs began alike: untrained, or with the same agents, wherever these lie.
+
+    The digest is of the agents of a study's own carriers, so without a ``common`` one it cannot agree.
+    """
+    without = {"from"} if common else {"from", "sha256"}
+    one, other = (
+        {name: value for name, value in (config.get("warm_start") or {}).items() if name not in without}
+        for config in (ours, theirs)
+    )
+    return one == other
 
 
 def _parts(folder: Path) -> Iterator[_Part]:

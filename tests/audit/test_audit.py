@@ -189,6 +189,22 @@ def test_studies_of_equal_settings_are_one_and_others_are_not(tmp_path):
     assert len(both.study.runs) == 3 * 5 * 5  # those that both have count once
 
 
+def test_trained_agents_of_different_carriers_are_one_group_and_other_agents_are_not(tmp_path):
+    def study(name, methods, sha256, carrier):
+        made = save(tmp_path / name, make_curves(methods))
+        start = {"from": name, "replay": False, "sha256": sha256}
+        configure(made, warm_start=start, settings={carrier: {}})
+        return made
+
+    sac = study("a", ["SAC", "SAC+AES"], "1" * 64, "sac")
+    ppo = study("b", ["PPO", "PPO+AES"], "2" * 64, "ppo")
+    others = study("c", ["SAC", "SAC+AES"], "3" * 64, "sac")
+    groups = gather([sac, ppo, others]).groups
+    assert sorted(group.sources for group in groups) == [[sac, ppo], [others]]
+    configure(ppo, warm_start={"from": "b", "replay": True, "sha256": "2" * 64})
+    assert len(gather([sac, ppo]).groups) == 2
+
+
 def test_a_contrast_between_patterns_uses_the_same_seeds(toy):
     part = verdict("D4", toy).families[0]
     found = atoms(gather([toy]), methods(of("aes")), BY_BASELINE, "drop_run_safe", expected(tasks=("toy",)))
