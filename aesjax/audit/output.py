@@ -157,7 +157,7 @@ def _sizes(data: dict[str, Any], family: str) -> str:
 
 
 def _answers(questions: list[dict[str, Any]], family: str) -> str:
-    """What a family says of every method that was asked about: ``AES is worse than its baseline; AES-R is ...``."""
+    """What a family says of every method that was asked about: ``AES is worse than its baseline; A and B are ...``."""
     methods: dict[str, dict[str, list[str]]] = {}
     for question in questions:
         method, _, opponent = (
@@ -171,9 +171,13 @@ def _answers(questions: list[dict[str, Any]], family: str) -> str:
             if part["scope"].partition(" ")[0] == family:
                 methods.setdefault(method, {}).setdefault(part["verdict"], []).append(opponent)
     words = {BETTER: "better than", WORSE: "worse than", UNDECIDED: "undecided against"}
+    alike: dict[str, list[str]] = {}  # methods of which the same is told
+    for method, by in methods.items():
+        told = ", ".join(f"{word} {' and '.join(by[kind])}" for kind, word in words.items() if kind in by)
+        alike.setdefault(told, []).append(method)
     return "; ".join(
-        f"{method} is " + ", ".join(f"{word} {' and '.join(by[kind])}" for kind, word in words.items() if kind in by)
-        for method, by in methods.items()
+        f"{own[0]} is {told}" if len(own) == 1 else f"{' and '.join(own)} are {told.replace('its ', 'their ')}"
+        for told, own in alike.items()
     )
 
 

@@ -176,6 +176,13 @@ def test_the_sentence_answers_family_by_family(toy):
     assert "mujoco" not in said
 
 
+def test_methods_of_which_the_same_is_told_stand_together(tmp_path):
+    rules = {"SAC": "", "SAC+AES": "aes", "SAC+AES-R": "aes_r"}
+    both = make_curves(list(rules)).with_columns(schedule=pl.col("method").replace_strict(rules), variant=pl.lit(""))
+    said = output.sentence(output.record(output.audit([save(tmp_path / "sac", both)])))
+    assert said.endswith("On toy AES and AES-R are better than their baseline.")
+
+
 def test_studies_of_equal_settings_are_one_and_others_are_not(tmp_path):
     first = save(tmp_path / "a", make_curves(["SAC", "SAC+AES"]))
     second = save(tmp_path / "b", make_curves(["SAC", "SAC+AES", "SAC+AES-R"]))
