@@ -1,7 +1,8 @@
 """Finished studies as evidence: runs of one task under equal settings pooled, and found by what a method is."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from aesjax.lab import store
 from aesjax.lab.results import open_results
-from aesjax.measure.curves import Metric, mean_return
+from aesjax.measure.contrasts import Scores, best_of
+from aesjax.measure.curves import Metric
+from aesjax.measure.opponents import constants_of, scores_of
 from aesjax.measure.runs import run_metrics
 from aesjax.measure.study import RecordedStudy, RunKey, carrier_of, load_study
 from aesjax.schedules import ScheduleHyper
@@ -127,22 +130,14 @@ class Group:
         late = weight[(run.steps >= self.study.horizons[key.task] / 2) & np.isfinite(weight)] if len(weight) else weight
         return float(np.std(late) / np.mean(late)) if not run.problem and len(late) > 1 and np.mean(late) > 0 else NAN
 
-    def best_constant(self, carrier: str, pattern: str) -> str | None:
-        """The constant weight of highest mean return here, chosen in hindsight; None where there are not two.
+    @cached_property
+    def _scores(self) -> Scores:
+        return scores_of(self.study, self.task)
 
-        By the seeds that all of them have, so that none is chosen for its seeds.
-        """
-        constants = [m for m, (rule, _) in self.study.rules.items() if carrier_of(m) == carrier and rule == "fixed"]
-        returns: dict[str, dict[int, float]] = {}
-        for key, run in self.study.runs.items():
-            if key.method in constants and key.pattern == pattern and run.curve is not None:
-                returns.setdefault(key.method, {})[key.seed] = mean_return(run.curve)
-        common = set.intersection(*map(set, returns.values())) if returns else set()
-        means = {
-            method: float(np.mean([value for seed, value in own.items() if not common or seed in common]))
-            for method, own in returns.items()
-        }
-        return max(means, key=means.__getitem__) if len(means) > 1 else None
+    def best_constant(self, carrier: str, pattern: str) -> str | None:
+        """The constant weight of highest mean return here, chosen in hindsight; None where there are not two."""
+        own = [m for m in constants_of(self.study) if carrier_of(m) == carrier and pattern in self._scores.get(m, {})]
+        return best_of(self._scores, own, pattern) if len(own) > 1 else None
 
     @property
     def broken(self) -> int:
@@ -210,24 +205,20 @@ class _Part(NamedTuple):
     def fits(self, other: "_Part") -> bool:
         ours, theirs = self.config, other.config
         common = set(ours.get("settings", {})) & set(theirs.get("settings", {}))
-        if any(ours.get(name) != theirs.get(name) for name in ALIKE) or not _began_alike(ours, theirs, bool(common)):
+        if any(ours.get(name) != theirs.get(name) for name in ALIKE) or _began(ours, common) != _began(theirs, common):
             return False
         if common and any(ours.get(name) != theirs.get(name) for name in SIZES):
             return False
         return all(ours["settings"][name] == theirs["settings"][name] for name in common)
 
 
-def _began_alike(ours: Mapping[str, Any], theirs: Mapping[str, Any], common: bool) -> bool:
-    """Whether runs began alike: untrained, or with the same agents, wherever these lie.
+def _began(config: Mapping[str, Any], common: Collection[str]) -> dict[str, Any]:
+    """With what runs began, wherever it lies: nothing where they were untrained.
 
-    The digest is of the agents of a study's own carriers, so without a ``common`` one it cannot agree.
+    The digest is of the agents of a study's own carriers, so without a ``common`` one it tells nothing.
     """
-    without = {"from"} if common else {"from", "sha256"}
-    one, other = (
-        {name: value for name, value in (config.get("warm_start") or {}).items() if name not in without}
-        for config in (ours, theirs)
-    )
-    return one == other
+    apart = {"from"} if common else {"from", "sha256"}
+    return {name: value for name, value in (config.get("warm_start") or {}).items() if name not in apart}
 
 
 def _parts(folder: Path) -> Iterator[_Part]:

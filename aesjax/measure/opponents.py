@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aesjax.measure.contrasts import best_of
+from aesjax.measure.contrasts import Scores, best_of
 from aesjax.measure.curves import mean_return
 from aesjax.measure.study import RecordedStudy, carrier_of
 
-__all__ = ["BEST_CONSTANT", "CONSTANT", "Opponents", "asides_of", "constants_of", "opponents_of"]
+__all__ = ["BEST_CONSTANT", "CONSTANT", "Opponents", "asides_of", "constants_of", "opponents_of", "scores_of"]
 
 BEST_CONSTANT = "best_constant"
 CONTROL = re.compile(r"(\w+):of=(.+)")
@@ -38,6 +38,15 @@ def asides_of(study: RecordedStudy) -> set[str]:
     return {*constants_of(study), *controls}
 
 
+def scores_of(study: RecordedStudy, task: str) -> Scores:
+    """Mean return over training of every valid run on a task: method -> pattern -> seed -> score."""
+    scores: dict[str, dict[str, dict[int, float]]] = {}
+    for key, run in study.runs.items():
+        if key.task == task and run.curve is not None and np.isfinite(value := mean_return(run.curve)):
+            scores.setdefault(key.method, {}).setdefault(key.pattern, {})[key.seed] = value
+    return scores
+
+
 def opponents_of(study: RecordedStudy, method: str) -> Opponents:
     """Against whom a method is compared besides its baseline; nothing for a constant or a control.
 
@@ -52,8 +61,9 @@ def opponents_of(study: RecordedStudy, method: str) -> Opponents:
     constants = [m for m in constants_of(study) if m in mine]
     cells = dict.fromkeys((key.task, key.pattern) for key in study.runs)
     if len(constants) > 1:
+        scores = {task: scores_of(study, task) for task in dict.fromkeys(task for task, _ in cells)}
         for task, pattern in cells:
-            best = best_of(_scores(study, task), constants, pattern)
+            best = best_of(scores[task], constants, pattern)
             if best is not None:
                 found.setdefault(BEST_CONSTANT, {})[task, pattern] = best
     # A carrier is compared with its only constant once: the constant against its baseline.
@@ -78,11 +88,3 @@ def _typed(entry: str) -> _Identity:
         options += [prefix + word for word in words if "=" in word]
         names.append(name)
     return _Identity(frozenset(names), frozenset(options))
-
-
-def _scores(study: RecordedStudy, task: str) -> dict[str, dict[str, dict[int, float]]]:
-    scores: dict[str, dict[str, dict[int, float]]] = {}
-    for key, run in study.runs.items():
-        if key.task == task and run.curve is not None and np.isfinite(value := mean_return(run.curve)):
-            scores.setdefault(key.method, {}).setdefault(key.pattern, {})[key.seed] = value
-    return scores

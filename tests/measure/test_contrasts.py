@@ -46,3 +46,10 @@ def test_the_best_in_hindsight_and_shares_of_it():
     assert best_of(SCORES, ["nobody"], "abrupt") is None
     assert share_of(SCORES, "a", "c", "abrupt", floor=2.0) == pytest.approx((A.mean() - 2.0) / 8.0)
     assert np.isnan(share_of(SCORES, "a", "c", "steady"))
+
+
+def test_the_best_is_chosen_by_the_seeds_that_all_have():
+    scores = {"few": {"abrupt": {1: 4.0, 2: 4.0}}, "more": {"abrupt": {1: 5.0, 2: 5.0, 3: -50.0}}}
+    assert best_of(scores, ["few", "more"], "abrupt") == "more"
+    apart = {"few": {"abrupt": {1: 4.0}}, "more": {"abrupt": {2: 3.0}}}  # no seed in common: each by its own
+    assert best_of(apart, ["few", "more"], "abrupt") == "few"
