@@ -4,8 +4,6 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-__all__ = ["Registry", "UnknownNameError", "hint"]
-
 T = TypeVar("T")
 
 

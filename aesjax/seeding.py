@@ -4,8 +4,6 @@ import zlib
 
 import jax
 
-__all__ = ["Key", "stream"]
-
 Key = jax.Array
 
 

@@ -5,20 +5,6 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-__all__ = [
-    "STREAM",
-    "Array",
-    "DriftResponse",
-    "EntropySchedule",
-    "Levers",
-    "Program",
-    "Proxy",
-    "ResponseState",
-    "ScheduleLogs",
-    "ScheduleState",
-    "Signals",
-]
-
 Array = jax.Array
 
 #: Prefix of metrics that hold many values per evaluation: one for every update, or a mean of several.

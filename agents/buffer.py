@@ -10,8 +10,6 @@ from aesjax.types import Array
 from agents import masks
 from agents.types import Transition
 
-__all__ = ["Replay", "add", "init", "sample", "unpack"]
-
 
 class Replay(NamedTuple):
     """Ring of the newest ``capacity`` transitions.

@@ -14,10 +14,8 @@ from flax import linen as nn
 from aesjax.types import Array
 from agents.networks import orthogonal, twin, uniform_bias
 
-__all__ = ["COUPLINGS", "ConditionalFlow", "Perceptron", "Squash", "dropout_masks"]
-
 COUPLINGS = 4
-Masks = Sequence[Sequence[Array]]  # per coupling and hidden layer, (..., width) float32: 0 or 1 / (1 - rate)
+_Masks = Sequence[Sequence[Array]]  # per coupling and hidden layer, (..., width) float32: 0 or 1 / (1 - rate)
 
 
 class Swish(nn.Module):
@@ -114,11 +112,11 @@ class ConditionalFlow(nn.Module):
         """Action of ``latent`` (..., A) and exact log |da/dz|, (..., A) and (...,)."""
         return cast(tuple[Array, Array], self.bijector(obs).forward_and_log_det(latent))
 
-    def infer(self, action: Array, obs: Array, masks: Masks | None = None) -> tuple[Array, Array]:
+    def infer(self, action: Array, obs: Array, masks: _Masks | None = None) -> tuple[Array, Array]:
         """Latent of ``action`` (..., A) and log |dz/da|, (..., A) and (...,); dropout where ``masks`` are given."""
         return cast(tuple[Array, Array], self.bijector(obs, masks).inverse_and_log_det(action))
 
-    def bijector(self, obs: Array, masks: Masks | None = None) -> distrax.Bijector:
+    def bijector(self, obs: Array, masks: _Masks | None = None) -> distrax.Bijector:
         """z -> a given observations (..., S): couplings with masks b, 1-b, b, 1-b, b = (1, 0, 1, ...), then tanh."""
         squash = distrax.Block(Squash(self.action_clip, self.squash_eps), 1)
         couplings = [self._coupling(k, obs, None if masks is None else masks[k]) for k in range(COUPLINGS)]
@@ -135,7 +133,7 @@ class ConditionalFlow(nn.Module):
         return distrax.MaskedCoupling(kept, translation, distrax.ScalarAffine, event_ndims=1)
 
 
-def dropout_masks(key: Array, rate: float, rows: int, hidden: Sequence[int]) -> Masks:
+def dropout_masks(key: Array, rate: float, rows: int, hidden: Sequence[int]) -> _Masks:
     """Independent masks for two halves of a batch, (2, rows, width) per coupling and hidden layer.
 
     A call of JAX's generator per mask would cost more than the networks. Here the key seeds a counter hashed by a

@@ -6,8 +6,6 @@ import jax.numpy as jnp
 
 from aesjax.types import Array
 
-__all__ = ["advantages", "td_errors"]
-
 
 def td_errors(reward: Array, terminated: Array, value: Array, next_value: Array, gamma: Array | float) -> Array:
     """``delta_t = r_t + gamma (1 - term_t) V(s'_t) - V(s_t)``, all (T, N); ``next_value`` before any auto-reset.

@@ -10,8 +10,6 @@ import jax.numpy as jnp
 
 from aesjax.types import Array
 
-__all__ = ["Mask", "Ring", "compact", "kept", "mean", "spread", "start", "std", "write"]
-
 
 class Mask(Protocol):
     """Which copies count; (N,) bool each. A row is one step of one copy."""

@@ -16,10 +16,7 @@ from agents.recycle import recycle_tree
 from agents.spec import check_hyper, check_sizes
 from agents.types import Carrier, Transition, UpdateOut
 
-__all__ = ["MeowConfig", "MeowHyper", "MeowState", "check", "critic_loss", "log_normaliser", "make"]
-__all__ += ["shift_weight", "soft_q", "soft_target", "soft_v", "unnormalised"]
-
-SHIFT_UNITS = ("ref", "lam", "one")
+_SHIFT_UNITS = ("ref", "lam", "one")
 
 
 class MeowHyper(NamedTuple):
@@ -56,8 +53,8 @@ class MeowConfig:
             raise ValueError(f"MeowConfig.dropout must lie in [0, 1); got {self.dropout:g}")
         if not 1e-7 <= self.action_clip < 1.0:
             raise ValueError(f"MeowConfig.action_clip must lie in [1e-7, 1); got {self.action_clip:g}")
-        if self.shift_units not in SHIFT_UNITS:
-            raise ValueError(f"MeowConfig.shift_units must be one of {', '.join(SHIFT_UNITS)}; got {self.shift_units}")
+        if self.shift_units not in _SHIFT_UNITS:
+            raise ValueError(f"MeowConfig.shift_units must be one of {', '.join(_SHIFT_UNITS)}; got {self.shift_units}")
 
 
 def check(hyper: MeowHyper) -> None:

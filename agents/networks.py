@@ -9,19 +9,6 @@ from flax import linen as nn
 
 from aesjax.types import Array
 
-__all__ = [
-    "ACTIVATIONS",
-    "MLP",
-    "ActorCritic",
-    "Gaussian",
-    "GaussianActor",
-    "TwinCritic",
-    "orthogonal",
-    "torch_default",
-    "twin",
-    "uniform_bias",
-]
-
 # PyTorch's nn.Linear: kernel and bias both uniform in +-1/sqrt(fan_in).
 torch_default = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
 

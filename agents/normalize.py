@@ -7,8 +7,6 @@ import jax.numpy as jnp
 from aesjax.types import Array
 from agents.masks import kept
 
-__all__ = ["Moments", "denormalise", "empty", "merge", "normalise"]
-
 
 class Moments(NamedTuple):
     """Mean and variance of everything merged so far.

@@ -8,8 +8,6 @@ import optax
 
 from aesjax.types import Array
 
-__all__ = ["adam", "descend", "polyak", "refresh_heads", "refresh_networks", "restarted"]
-
 
 def adam(eps: float = 1e-8) -> optax.GradientTransformation:
     """Adam without a learning rate; eps 1e-8 is both optax's and PyTorch's default."""

@@ -10,8 +10,6 @@ from flax import linen as nn
 
 from aesjax.types import Array
 
-__all__ = ["DORMANT", "Probe", "asleep", "dormant_share", "effective_rank", "hidden", "measures", "probe_heads"]
-
 DORMANT = 0.025  # of a layer's mean activity: Sokar et al. 2023
 
 

@@ -21,9 +21,7 @@ from agents.recycle import recycle_tree
 from agents.spec import check_hyper, check_sizes
 from agents.types import OnPolicyCarrier, Rollout, UpdateOut
 
-__all__ = ["PpoConfig", "PpoHyper", "PpoState", "Rows", "check", "clipped_loss", "entropy_bonus", "make", "value_loss"]
-
-ADAM_EPS = 1e-5
+_ADAM_EPS = 1e-5
 
 
 class PpoHyper(NamedTuple):
@@ -138,7 +136,7 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
 
     >>> carrier = make(2, 2, PpoConfig(rollout=128, minibatches=4))
     """
-    c, optimiser = config, adam(ADAM_EPS)
+    c, optimiser = config, adam(_ADAM_EPS)
     bounds = c.log_std_bounds or (-jnp.inf, jnp.inf)
     net = ActorCritic(c.hidden, action_size, c.activation, c.orthogonal, c.shared, c.log_std, bounds, c.layer_norm)
 
@@ -223,7 +221,7 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
             return actor + hyper.value_coef * critic + bonus, (actor, critic, kl, outside, _entropy(log_std))
 
         grads, (actor, critic, kl, outside, entropy) = jax.grad(loss_fn, has_aux=True)(state.params)
-        limits = {"max_norm": hyper.max_norm, "eps": ADAM_EPS, "decay": hyper.weight_decay}
+        limits = {"max_norm": hyper.max_norm, "eps": _ADAM_EPS, "decay": hyper.weight_decay}
         params, opt = descend(state.params, grads, state.opt, hyper.learning_rate * state.rate, **limits)
         moved = jax.tree.map(jnp.subtract, params, state.params)["params"]
         signals = Signals(

@@ -11,8 +11,6 @@ from flax import linen as nn
 from aesjax.types import Array
 from agents.plasticity import asleep
 
-__all__ = ["recycle_networks", "recycle_tree", "recycled"]
-
 
 def recycled(net: nn.Module, params: Any, fresh: Any, opt: Any, threshold: Array, *inputs: Array) -> tuple[Any, Any]:
     """Parameters and Adam's state of ``net`` in which units asleep on a batch begin anew; their moments are zero.

@@ -19,8 +19,6 @@ from agents.recycle import recycle_networks
 from agents.spec import check_hyper, check_sizes
 from agents.types import Carrier, Transition, UpdateOut
 
-__all__ = ["SacConfig", "SacHyper", "SacState", "actor_loss", "check", "critic_loss", "make", "soft_target"]
-
 
 class SacHyper(NamedTuple):
     """Traced floats: any of them may differ between the runs of one program."""

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from agents.types import Carrier, OnPolicyCarrier
 
-__all__ = ["CarrierSpec", "check_hyper", "check_sizes"]
-
 
 class CarrierSpec(NamedTuple):
     """One line of `agents.CARRIERS`."""

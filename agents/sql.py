@@ -23,10 +23,8 @@ from agents.spec import check_hyper, check_sizes
 from agents.stein import nearest_neighbour_entropy, stein_directions
 from agents.types import Carrier, Transition, UpdateOut
 
-__all__ = ["SqlConfig", "SqlHyper", "SqlState", "check", "log_target", "make", "soft_target", "soft_value"]
-
 ENTROPY_OBS, ENTROPY_PARTICLES = 32, 64  # of the entropy estimate; more change it by less than its bias
-EVALUATION_SAMPLES = 32
+_EVALUATION_SAMPLES = 32
 
 
 class SqlHyper(NamedTuple):
@@ -132,7 +130,7 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
     critic_net = TwinCritic(config.hidden, config.layer_norm)
     optimiser = adam()
     # Part of the evaluation policy, not of a run: the same for every run and every evaluation.
-    bank = np.random.default_rng(0).standard_normal((EVALUATION_SAMPLES + 1, action_size)).astype(np.float32)
+    bank = np.random.default_rng(0).standard_normal((_EVALUATION_SAMPLES + 1, action_size)).astype(np.float32)
     bank[0] = 0.0
     # The bandwidth's count and floor; the reference adds its 1e-8 instead of taking a maximum.
     count, floor = (config.fixed_particles, 1e-3) if config.h_rule == "particles" else (config.batch_size, 1e-8)

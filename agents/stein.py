@@ -9,15 +9,6 @@ import jax.numpy as jnp
 from aesjax.schedules.order import quantile
 from aesjax.types import Array
 
-__all__ = [
-    "bandwidth",
-    "nearest_neighbour_entropy",
-    "rbf_kernel",
-    "squared_distances",
-    "stein_direction",
-    "stein_directions",
-]
-
 
 def squared_distances(x: Array, z: Array) -> Array:
     """``|x_j - z_i|^2``, (Kf, A) and (Ku, A) -> (Kf, Ku), squared action units."""

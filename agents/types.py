@@ -7,8 +7,6 @@ from aesjax.types import Array, Signals
 from agents.masks import Mask
 from agents.plasticity import Probe
 
-__all__ = ["Carrier", "OnPolicyCarrier", "Rollout", "Transition", "UpdateOut", "World"]
-
 
 class Transition(NamedTuple):
     """One or many environment steps; leading axes are free. ``next_obs`` is never a reset observation."""

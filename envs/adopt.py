@@ -10,8 +10,6 @@ import jax.numpy as jnp
 from envs.core import Channel, Task
 from envs.patterns import Leg, Pattern
 
-__all__ = ["adopt_pattern", "adopt_task"]
-
 _CHANNELS = (Channel("scalar", 0.0, 2.0, 1.0), Channel("planar", -1.0, 1.0, 0.0, size=2, kind="planar"))
 
 

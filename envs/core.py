@@ -8,8 +8,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-__all__ = ["Channel", "Env", "EnvSpec", "Mask", "Step", "Task", "autoreset_step", "step_with_keys"]
-
 Array = jax.Array
 Step = tuple[Array, Any, Array, Array, Array, dict[str, Any]]
 

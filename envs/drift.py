@@ -16,22 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from envs.core import Channel, Task
-from envs.patterns import PATTERNS, Leg, pattern_index
-
-__all__ = [
-    "PATTERNS",
-    "DriftTruth",
-    "Realisation",
-    "change_points",
-    "clock",
-    "displacement",
-    "draw",
-    "drifted_params",
-    "pattern_index",
-    "progress_clock",
-    "truth",
-    "values",
-]
+from envs.patterns import PATTERNS, Leg
 
 Array = jax.Array
 Channels = Sequence[Channel]

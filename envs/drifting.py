@@ -12,8 +12,6 @@ from envs.drift import DriftTruth, Realisation
 from envs.patterns import pattern_index
 from envs.world import DriftData, World
 
-__all__ = ["DriftState", "Drifting"]
-
 Array = jax.Array
 
 

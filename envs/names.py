@@ -4,8 +4,6 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-__all__ = ["UnknownNameError", "hint", "lookup"]
-
 T = TypeVar("T")
 
 

@@ -15,8 +15,6 @@ import jax.numpy as jnp
 from envs.core import Channel
 from envs.names import lookup
 
-__all__ = ["PATTERNS", "Leg", "Pattern", "abrupt", "linear", "mixed", "pattern_index", "periodic", "steady"]
-
 Array = jax.Array
 
 

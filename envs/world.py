@@ -12,8 +12,6 @@ from envs.core import Mask, Step, Task, step_with_keys
 from envs.drift import DriftTruth, Realisation, change_points, displacement, draw, truth
 from envs.patterns import pattern_index
 
-__all__ = ["DriftData", "World"]
-
 Array = jax.Array
 
 

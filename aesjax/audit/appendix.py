@@ -7,8 +7,6 @@ from aesjax.audit.evidence import Spec, of
 from aesjax.audit.measured import Side, methods
 from aesjax.measure.patterns import STEADY
 
-__all__ = ["APPENDIX", "CLIPS", "COUPLED", "DEFAULT_ROW", "VARIANTS", "level"]
-
 #: The AES of the ablation, whose learning rates follow the weight.
 COUPLED = of("aes", coupling=1)
 DEFAULT_ROW = "AES (Default)"
@@ -22,7 +20,7 @@ VARIANTS: dict[str, Spec] = {
     "Heuristic linear schedule": of("linear"),
     "AES (critic drift)": of("aes", proxy="critic_drift", coupling=1),
 }
-WEAKER = {  # section and text of the claim that a row is weaker than the default
+_WEAKER = {  # section and text of the claim that a row is weaker than the default
     "Fixed lambda (No AES)": ("B.2", "Without AES, at a fixed weight"),
     "AES w/o coupling": ("B.2", "Without coupling"),
     "AES w/o clipping": ("B.2", "Without clipping"),
@@ -35,7 +33,7 @@ CLIPS: dict[tuple[str, str], Spec] = {
     (low, high): of("aes", lambda_min=low, lambda_max=high)
     for low, high in (("1e-5", "2"), ("1e-4", "1"), ("1e-5", "1"), ("1e-5", "0.5"), ("1e-4", "0.5"))
 }
-CLIP = ("1e-4", "1")  # the default
+_CLIP = ("1e-4", "1")  # the default
 
 
 def level(name: str, *values: str) -> Side:
@@ -45,7 +43,7 @@ def level(name: str, *values: str) -> Side:
 
 def _weaker() -> list[Claim]:
     made = []
-    for at, (row, (section, text)) in enumerate(WEAKER.items(), 1):
+    for at, (row, (section, text)) in enumerate(_WEAKER.items(), 1):
         nauc, drop = (row_of("ablation", column, DEFAULT_ROW, row) for column in ("nauc", "drop_ratio"))
         sides: dict[str, Any] = {"first": methods(VARIANTS[row]), "second": methods(COUPLED)}
         made.append(Claim(f"E{at}a", section, f"{text}: lower nAUC", nauc, sign=-1, **sides))
@@ -54,7 +52,7 @@ def _weaker() -> list[Claim]:
 
 
 def _proxies() -> list[Claim]:
-    taken = [VARIANTS[row] for row, (section, _) in WEAKER.items() if section == "B.2"]
+    taken = [VARIANTS[row] for row, (section, _) in _WEAKER.items() if section == "B.2"]
     drift, default = methods(VARIANTS["AES (critic drift)"]), methods(COUPLED)
     noisy = methods(VARIANTS["AES (TD mean)"], VARIANTS["AES (value loss)"])
     text = "What is taken away shows more in DropRatio than in nAUC"
@@ -127,9 +125,9 @@ def _smoothing() -> list[Claim]:
 
 
 def _clipping() -> list[Claim]:
-    at, default = "B.4.3", methods(CLIPS[CLIP])
+    at, default = "B.4.3", methods(CLIPS[_CLIP])
     wide, narrow = methods(CLIPS["1e-5", "2"]), methods(CLIPS["1e-4", "0.5"])
-    others = methods(*(spec for bounds, spec in CLIPS.items() if bounds != CLIP))
+    others = methods(*(spec for bounds, spec in CLIPS.items() if bounds != _CLIP))
     return [
         Claim("H1", at, "A wider clip range costs nAUC", "0.84 → 0.82", "mean", wide, default, sign=-1),
         Claim(

@@ -9,25 +9,9 @@ from aesjax.audit.evidence import BASELINE, CARRIERS, PATTERNS, of
 from aesjax.audit.measured import FAMILY_OF, Side, methods
 from aesjax.measure.tables import decimal_mean, paper_table, round_half_up
 
-__all__ = [
-    "ABRUPT",
-    "AES",
-    "BY_AES",
-    "BY_BASELINE",
-    "DROP",
-    "NAUC",
-    "NO_NUMBER",
-    "RECOVERY",
-    "Claim",
-    "main_means",
-    "main_wins",
-    "recovery_means",
-    "row_of",
-]
-
 #: ``mean``: the pooled difference is on the claimed side; ``every``: so is each cell; ``most``: more than half of the
 #: cells, and the pooled difference; ``never_worse``: no cell is on the other side; ``question``: of ours, which way?
-Kind = Literal["mean", "every", "most", "never_worse", "question"]
+_Kind = Literal["mean", "every", "most", "never_worse", "question"]
 NAUC, DROP, RECOVERY = "nauc_task_safe", "drop_run_safe", "recovery"
 NO_NUMBER = "no number"
 ABRUPT = ("abrupt",)
@@ -43,7 +27,7 @@ class Claim:
     section: str  # of the paper
     text: str  # in our own short words
     paper: str  # the paper's number, as printed there or as its tables give it
-    kind: Kind = "mean"
+    kind: _Kind = "mean"
     first: Side = BY_AES
     second: Side = BY_BASELINE
     metric: str = NAUC  # of `docs/metrics.md`, or `weight_noise`

@@ -12,11 +12,9 @@ from aesjax.audit.evidence import CARRIERS, of
 from aesjax.audit.measured import FAMILY_OF, best_constant, methods
 from aesjax.measure.patterns import STEADY
 
-__all__ = ["CLAIMS", "QUESTIONS"]
-
 #: Less is better: the share of return lost, and times of recovery.
-LOSS: dict[str, Any] = {"metric": DROP, "sign": -1}
-TIME: dict[str, Any] = {"metric": RECOVERY, "sign": -1, "patterns": ABRUPT, "weigh": "task"}
+_LOSS: dict[str, Any] = {"metric": DROP, "sign": -1}
+_TIME: dict[str, Any] = {"metric": RECOVERY, "sign": -1, "patterns": ABRUPT, "weigh": "task"}
 #: The methods that our own questions are about: as typed in `--schedules`, their name, what results say of them.
 _ASKED = {
     "aes": ("AES", of("aes")),
@@ -34,13 +32,13 @@ _SAME = "the paper, like us, defines it under Abrupt drift only"
 _SHARP, _SMOOTH = ("abrupt", "mixed"), ("linear", "periodic")
 
 _ABSTRACT = (
-    Claim("A1", "Abstract", "AES reduces the share of return that drift costs", main_means("drop_ratio"), **LOSS),
-    Claim("A2", "Abstract", "AES recovers faster after abrupt changes", recovery_means(), **TIME),
+    Claim("A1", "Abstract", "AES reduces the share of return that drift costs", main_means("drop_ratio"), **_LOSS),
+    Claim("A2", "Abstract", "AES recovers faster after abrupt changes", recovery_means(), **_TIME),
     Claim("A3", "Abstract, 5.1, C", "AES adds negligible overhead", "no number", untestable=_OVERHEAD),
 )
 _OVERALL = (
     Claim("B1", "5.3", "AES raises nAUC under drift in general", main_wins("nauc", 1), "most"),
-    Claim("B2", "5.3", "AES lowers DropRatio in general", main_wins("drop_ratio", -1), "most", **LOSS),
+    Claim("B2", "5.3", "AES lowers DropRatio in general", main_wins("drop_ratio", -1), "most", **_LOSS),
     Claim(
         *("B3", "5.3, 5.5", "AES costs nothing without drift", main_means("nauc", (STEADY,)), "never_worse"),
         patterns=(STEADY,),
@@ -50,13 +48,13 @@ _RECOVERY = (
     Claim(
         *("C0", "5.4", "AES recovers faster on every task with every carrier", "48 of 48 cells", "every"),
         unit=("task", "carrier"),
-        **TIME,
+        **_TIME,
     ),
     *(
         Claim(
             *(f"C{at}", "5.4", f"Recovery of {carrier}, mean over the 12 tasks", recovery_means(carrier)),
             carriers=(carrier,),
-            **TIME,
+            **_TIME,
         )
         for at, carrier in enumerate(CARRIERS, 1)
     ),
@@ -64,7 +62,7 @@ _RECOVERY = (
         *("C5", "5.4", "Recovery gains most on AllegroHand and FrankaCabinet"),
         recovery_means(tasks=("AllegroHand", "FrankaCabinet")),
         against=_REST,
-        **TIME,
+        **_TIME,
     ),
 )
 _SUMMARY = (
@@ -72,13 +70,13 @@ _SUMMARY = (
     Claim(
         *("D2", "5.5", "All four carriers benefit in DropRatio", main_means("drop_ratio"), "every"),
         unit=("carrier",),
-        **LOSS,
+        **_LOSS,
     ),
-    Claim("D3", "5.5", "All four carriers benefit in recovery", recovery_means(), "every", unit=("carrier",), **TIME),
+    Claim("D3", "5.5", "All four carriers benefit in recovery", recovery_means(), "every", unit=("carrier",), **_TIME),
     Claim(
         *("D4", "5.5", "DropRatio falls most under Abrupt and Mixed drift", main_means("drop_ratio", _SHARP)),
         contrast=(_SHARP, _SMOOTH),
-        **LOSS,
+        **_LOSS,
     ),
     Claim("D5", "5.5", "So does the time of recovery", "Abrupt only", untestable=_SAME),
 )

@@ -20,7 +20,6 @@ from aesjax.schedules import ScheduleHyper
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BASELINE", "CARRIERS", "PATTERNS", "TASKS", "Evidence", "Group", "Spec", "Values", "gather", "of"]
 
 CARRIERS = ("SAC", "PPO", "SQL", "MEow")
 PATTERNS = ("abrupt", "linear", "periodic", "mixed")  # without the steady one
@@ -34,7 +33,7 @@ TASKS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 #: What must agree for runs of two studies to be compared, with the settings of the carriers that both have.
-ALIKE = ("task", "preset", "steps", "evaluations", "episodes", "segments", "drift_seed", "proxy", "source", "options")
+_ALIKE = ("task", "preset", "steps", "evaluations", "episodes", "segments", "drift_seed", "proxy", "source", "options")
 SIZES = ("replay_capacity", "warmup")  # of the carriers that both have
 NAN = float("nan")
 #: Seed -> value of one run, NaN where it has none.
@@ -205,7 +204,7 @@ class _Part(NamedTuple):
     def fits(self, other: "_Part") -> bool:
         ours, theirs = self.config, other.config
         common = set(ours.get("settings", {})) & set(theirs.get("settings", {}))
-        if any(ours.get(name) != theirs.get(name) for name in ALIKE) or _began(ours, common) != _began(theirs, common):
+        if any(ours.get(name) != theirs.get(name) for name in _ALIKE) or _began(ours, common) != _began(theirs, common):
             return False
         if common and any(ours.get(name) != theirs.get(name) for name in SIZES):
             return False

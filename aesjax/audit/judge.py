@@ -6,8 +6,6 @@ from aesjax.audit.claim import Claim
 from aesjax.audit.evidence import CARRIERS, TASKS, Evidence
 from aesjax.audit.measured import FAMILY_OF, FEWEST, Atom, Measured, Place, atoms, contrast, expected, measure, missing
 
-__all__ = ["NOT_REPRODUCED", "NOT_TESTABLE", "REPRODUCED", "Finding", "Part", "judge"]
-
 REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
 BETTER, WORSE, UNDECIDED = "better", "worse", "undecided"  # answers to questions of ours
 

@@ -12,23 +12,8 @@ from aesjax.audit.evidence import CARRIERS, PATTERNS, TASKS, Evidence, Group, Sp
 from aesjax.measure import stats
 from aesjax.measure.curves import nan_mean
 
-__all__ = [
-    "FEWEST",
-    "Atom",
-    "Measured",
-    "Side",
-    "atoms",
-    "best_constant",
-    "contrast",
-    "expected",
-    "measure",
-    "methods",
-    "missing",
-    "nothing",
-]
-
 FEWEST = 3  # pairs of runs below which a cell says nothing
-LEVEL = 0.05  # of the p-value after Holm's correction
+_LEVEL = 0.05  # of the p-value after Holm's correction
 NAN = float("nan")
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
 #: (group, carrier, pattern) -> (method, pattern) whose mean it is; empty where the group lacks one of them.
@@ -234,7 +219,7 @@ def _outcomes(found: Sequence[Atom], unit: Sequence[str], sign: int) -> list[str
     means = [np.array(list(_by_seed(columns).values())) for columns in units.values()]
     adjusted = stats.holm([stats.paired_t_p(apart) for apart in means])
     return [
-        ("better" if sign * np.mean(apart) > 0 else "worse") if p < LEVEL else "undecided"
+        ("better" if sign * np.mean(apart) > 0 else "worse") if p < _LEVEL else "undecided"
         for apart, p in zip(means, adjusted, strict=True)
     ]
 

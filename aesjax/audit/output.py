@@ -12,15 +12,13 @@ from aesjax.audit.measured import FEWEST, Measured
 from aesjax.report.cells import NONE, Cell, Table, number
 from aesjax.report.page import Page
 
-__all__ = ["Audit", "audit", "interval_of", "page", "record", "sentence", "tables"]
-
-READING = (
+_READING = (
     "Arrows lead from the second method to the first, as the claim names them; behind them the paired difference with "
     "its 95 % interval over seeds. nAUC and DropRatio are the offset-safe ones, with the literal difference beside; "
     "recovery is the literal time in % of training, with the robust difference beside and the difference that the "
     "noise floor alone makes. Cells are decided at 5 % after Holm's correction."
 )
-LIMITS = (
+_LIMITS = (
     "A claim about all families needs results of all of them; a family by itself is judged on what there is of it.",
     f"A cell needs {FEWEST} pairs of runs with equal seeds. Few seeds decide little: undecided is not refuted, but it "
     "is not reproduced either.",
@@ -30,10 +28,10 @@ LIMITS = (
     "counts, then the longest.",
     "Verdicts are not corrected for the number of claims; within a claim its cells are.",
 )
-KINDS = {REPRODUCED: "better", BETTER: "better", NOT_REPRODUCED: "worse", WORSE: "worse"}
-HEADER = ["claim", "verdict", "paper", "ours", "cells + / − / ?", "pairs", "why"]
+_KINDS = {REPRODUCED: "better", BETTER: "better", NOT_REPRODUCED: "worse", WORSE: "worse"}
+_HEADER = ["claim", "verdict", "paper", "ours", "cells + / − / ?", "pairs", "why"]
 #: Metrics printed in percent, and those of small numbers.
-PERCENT = {"recovery": (100.0, 1), "responsiveness": (100.0, 1)}
+_PERCENT = {"recovery": (100.0, 1), "responsiveness": (100.0, 1)}
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,7 @@ def _answers(questions: list[dict[str, Any]], family: str) -> str:
 
 def tables(found: Audit) -> list[Table]:
     """The claims by section, and the questions of ours."""
-    claims = Table("claims", "The paper's claims", READING, HEADER)
+    claims = Table("claims", "The paper's claims", _READING, _HEADER)
     for finding in found.findings:
         _add(claims, finding.claim.section, finding)
     ours = Table(
@@ -192,7 +190,7 @@ def tables(found: Audit) -> list[Table]:
         "Mean safe nAUC under the drifting patterns; better or worse where the interval of the pooled difference "
         "leaves zero out. The best constant is chosen on the very runs it is compared on, so it looks a little better "
         "than it is.",
-        HEADER,
+        _HEADER,
     )
     for finding in found.questions:
         method = finding.claim.text.split()[1]
@@ -211,15 +209,15 @@ def _add(table: Table, group: str, finding: Finding, text: str = "") -> None:
 
 
 def _row(name: str, paper: str, part: Part, finding: Finding) -> list[Cell]:
-    verdict = Cell(part.verdict, kind=KINDS.get(part.verdict, "muted"))
+    verdict = Cell(part.verdict, kind=_KINDS.get(part.verdict, "muted"))
     m = part.measured
     if m is None:
         return [Cell(name), verdict, Cell(paper, kind="paper"), *(Cell(NONE, kind="muted"),) * 3, Cell(part.why)]
-    scale, places = PERCENT.get(finding.claim.metric, (1.0, 2))
+    scale, places = _PERCENT.get(finding.claim.metric, (1.0, 2))
     levels = "" if finding.claim.against else " → ".join(number(x * scale, places) for x in m.levels)
-    beside = [f"{label} {signed(other, scale, places)}" for label, other in part.beside]
+    beside = [f"{label} {_signed(other, scale, places)}" for label, other in part.beside]
     ours = Cell(
-        levels or signed(m, scale, places), "; ".join([*([signed(m, scale, places)] if levels else []), *beside])
+        levels or _signed(m, scale, places), "; ".join([*([_signed(m, scale, places)] if levels else []), *beside])
     )
     cells = Cell(f"{m.better} / {m.worse} / {m.undecided}")
     return [
@@ -233,7 +231,7 @@ def _row(name: str, paper: str, part: Part, finding: Finding) -> list[Cell]:
     ]
 
 
-def signed(m: Measured, scale: float, places: int) -> str:
+def _signed(m: Measured, scale: float, places: int) -> str:
     """A difference with its sign and its interval."""
     value = number(m.value * scale, places)
     text = value if value.startswith("-") or value == NONE else f"+{value}"
@@ -273,6 +271,6 @@ def page(found: Audit) -> Page:
         tables=[claims, replace(ours, reading=" ".join(filter(None, (_answered(data), ours.reading))))],
         linked=False,
         facts=facts,
-        limits=LIMITS,
+        limits=_LIMITS,
         footer="Every number can be computed again with `aesjax audit` from the folders named above.",
     )

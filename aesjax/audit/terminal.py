@@ -10,10 +10,8 @@ from rich.text import Text
 
 from aesjax.report.cells import NONE, Cell, Table
 
-__all__ = ["printed"]
-
-STYLES = {"better": "green", "worse": "red", "muted": "dim", "paper": "cyan"}
-ROOM = 1.4  # width that a table gets at least, in multiples of that at which no word of it is broken
+_STYLES = {"better": "green", "worse": "red", "muted": "dim", "paper": "cyan"}
+_ROOM = 1.4  # width that a table gets at least, in multiples of that at which no word of it is broken
 
 
 def printed(tables: Sequence[Table], console: Console) -> Iterator[RenderableType]:
@@ -23,14 +21,14 @@ def printed(tables: Sequence[Table], console: Console) -> Iterator[RenderableTyp
     """
     for table in tables:
         wide = _wide(table)
-        if ROOM * Measurement.get(console, console.options, wide).minimum <= console.width:
+        if _ROOM * Measurement.get(console, console.options, wide).minimum <= console.width:
             yield wide
         else:
             yield from _narrow(table)
 
 
 def _styled(cell: Cell) -> Text:
-    return Text(str(cell), STYLES.get(cell.kind, ""))
+    return Text(str(cell), _STYLES.get(cell.kind, ""))
 
 
 def _wide(table: Table) -> Printed:

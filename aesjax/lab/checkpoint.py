@@ -20,10 +20,9 @@ from aesjax.lab.states import read_state, without_late_writes, write_state
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["CheckpointError", "Saved", "adopt", "check", "load_newest", "newest_height", "newest_rows", "save"]
 
-SEAL = "seal.json"
-KEEP = 2
+_SEAL = "seal.json"
+_KEEP = 2
 PARTIAL = "partial-"  # what a folder under way is called
 
 
@@ -42,7 +41,7 @@ class Saved(NamedTuple):
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _SEAL)
     return {str(path.relative_to(folder)): store.sha256(path) for path in files}
 
 
@@ -91,7 +90,7 @@ def save(
         write_state(partial.absolute() / "state", host)
         store.write_rows(partial / "rows.parquet", rows)
         seal = {"study": study, "wave": wave, "chunk": chunk, "rows": rows.height, "files": _digests(partial)}
-        store.write_text(partial / SEAL, json.dumps({**seal, "digest": _digest(seal)}))
+        store.write_text(partial / _SEAL, json.dumps({**seal, "digest": _digest(seal)}))
         final = directory / name
         shutil.rmtree(final, ignore_errors=True)
         os.rename(partial, final)
@@ -102,7 +101,7 @@ def save(
     except BaseException:
         without_late_writes(partial)
         raise
-    for old in _folders(directory)[KEEP:]:
+    for old in _folders(directory)[_KEEP:]:
         shutil.rmtree(old, ignore_errors=True)
     for leftover in directory.glob(f"{PARTIAL}*"):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -111,7 +110,7 @@ def save(
 def _sealed(folder: Path, study: str) -> dict[str, Any] | str:
     """The seal of a checkpoint that can be trusted; of another one the reason why it cannot."""
     try:
-        seal = json.loads((folder / SEAL).read_bytes())
+        seal = json.loads((folder / _SEAL).read_bytes())
         files, owner, told = seal["files"], seal["study"], seal["digest"]
         wave, chunk, height = seal["wave"], seal["chunk"], seal["rows"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -201,7 +200,7 @@ def newest_height(directory: Path) -> int:
     """How many rows the newest checkpoint tells of, whether or not it can be trusted; 0 where there is none."""
     for folder in _folders(directory):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads((folder / SEAL).read_bytes())["rows"])
+            return int(json.loads((folder / _SEAL).read_bytes())["rows"])
     return 0
 
 
@@ -224,9 +223,9 @@ def adopt(source: Path, target: Path, study: str, wave: int, into: str) -> None:
     name = _name(wave, seal["chunk"])
     partial = target / f"{PARTIAL}{name}"
     try:
-        shutil.copytree(folder, partial, copy_function=_link, ignore=lambda _, names: {SEAL} & set(names))
+        shutil.copytree(folder, partial, copy_function=_link, ignore=lambda _, names: {_SEAL} & set(names))
         told = {key: value for key, value in seal.items() if key != "digest"} | {"study": into, "wave": wave}
-        store.write_text(partial / SEAL, json.dumps({**told, "digest": _digest(told)}))
+        store.write_text(partial / _SEAL, json.dumps({**told, "digest": _digest(told)}))
         os.rename(partial, target / name)
     except (OSError, shutil.Error) as error:
         raise store.Unwritable(f"{target / name} cannot be written: {store.reason(error)}") from None

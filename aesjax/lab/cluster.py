@@ -22,29 +22,16 @@ from typing import Any, NamedTuple
 from aesjax.lab import ownership, store
 from aesjax.lab.ownership import Owner
 
-__all__ = [
-    "EXIT",
-    "INTERRUPTED",
-    "LOG",
-    "SlurmTask",
-    "Task",
-    "Worker",
-    "check_slurm",
-    "queue_states",
-    "run_local",
-    "submit_slurm",
-]
-
 LOG, EXIT = "log.txt", "exit"  # in a task's folder: what it said, and the code that it ended with
-POLL = 0.2  # seconds
-PATIENCE = 1.5 * ownership.STALE  # seconds until the lock of a lost host counts no more
-NOTICE = 90  # seconds before its end that SLURM tells a task
+_POLL = 0.2  # seconds
+_PATIENCE = 1.5 * ownership.STALE  # seconds until the lock of a lost host counts no more
+_NOTICE = 90  # seconds before its end that SLURM tells a task
 INTERRUPTED = 130  # the exit code of a command that a signal ended in an orderly way
-LINGER = 600.0  # seconds
-LAST_WORDS = 60.0  # of them for the task's last checkpoint
-MOST_TIME_OUTS = 1000  # a task that got no further within its time would go on for ever
+_LINGER = 600.0  # seconds
+_LAST_WORDS = 60.0  # of them for the task's last checkpoint
+_MOST_TIME_OUTS = 1000  # a task that got no further within its time would go on for ever
 #: SLURM and submitit say with it that time is up, to the command, too, which is told otherwise.
-SLURM_SIGNAL = signal.SIGUSR2
+_SLURM_SIGNAL = signal.SIGUSR2
 
 
 class Task(NamedTuple):
@@ -115,8 +102,8 @@ class Worker:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """What is started in the block does not hear `SLURM_SIGNAL`, which would end it on the spot."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {SLURM_SIGNAL})
+    """What is started in the block does not hear `_SLURM_SIGNAL`, which would end it on the spot."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {_SLURM_SIGNAL})
     try:
         yield
     finally:
@@ -166,7 +153,7 @@ def run_local(
             stopped = True
             for worker in under_way.values():
                 worker.stop()
-        time.sleep(POLL)
+        time.sleep(_POLL)
     if failure is not None:
         raise failure
     return [*left, *waiting]
@@ -194,7 +181,7 @@ class SlurmTask:
         if not done and self._worker.process.returncode == INTERRUPTED:
             # SLURM asked all of us to end, before it pre-empts the job or because it was cancelled, and will end us;
             # a job that ends by itself is not queued again.
-            time.sleep(LINGER)
+            time.sleep(_LINGER)
         if not done:
             raise RuntimeError(f"{shlex.join(self.task.argv)} failed: see {self.task.folder / LOG}")
         if all(path.exists() for path in self.results):
@@ -208,15 +195,15 @@ class SlurmTask:
 
         if self._worker is not None:
             self._worker.stop()
-            deadline = time.monotonic() + LAST_WORDS
+            deadline = time.monotonic() + _LAST_WORDS
             while not self._worker.over() and time.monotonic() < deadline:
-                time.sleep(POLL)
+                time.sleep(_POLL)
         return DelayedSubmission(SlurmTask(self.task, self.results, self.after))
 
 
 def _patiently(task: Task) -> Worker:
     """Start a task whose last worker may have been lost with its host and still hold the lock."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + _PATIENCE
     while ownership.in_use(task.folder) or ownership.in_use(task.begun.parent):
         if time.monotonic() > deadline:
             break
@@ -251,8 +238,8 @@ def submit_slurm(tasks: Sequence[SlurmTask], folder: Path, parameters: Mapping[s
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-    executor = submitit.SlurmExecutor(folder, max_num_timeout=MOST_TIME_OUTS, python=python)
-    executor.update_parameters(**{"signal_delay_s": NOTICE, "array_parallelism": len(tasks), **parameters})
+    executor = submitit.SlurmExecutor(folder, max_num_timeout=_MOST_TIME_OUTS, python=python)
+    executor.update_parameters(**{"signal_delay_s": _NOTICE, "array_parallelism": len(tasks), **parameters})
     try:
         return [str(job.job_id) for job in executor.submit_array(tasks)]
     except (FailedJobError, FailedSubmissionError) as error:

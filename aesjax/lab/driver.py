@@ -18,8 +18,6 @@ from aesjax.types import STREAM, Program
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Interrupted", "Plan", "Signals", "Tick", "run_sweep"]
-
 
 class Interrupted(Exception):
     """A signal was honoured; the text says at which checkpoint the study stands."""

@@ -17,9 +17,6 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["Gone", "agree", "count", "devices", "every", "first", "from_first", "gather", "least", "own", "place"]
-__all__ += ["scatter", "share"]
-
 PIECE = 2**24  # bytes of one host that travel at once
 
 

@@ -13,11 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-__all__ = ["GONE", "Link", "Place", "meet"]
-
 GONE = 130  # exit code where another process is gone: interrupted, to be resumed
 POLL = 0.2  # seconds between looks at the connections
-HELLO = 10.0  # seconds for the first word of whoever connects
+_HELLO = 10.0  # seconds for the first word of whoever connects
 
 
 class Place(NamedTuple):
@@ -218,7 +216,7 @@ def _gather(place: Place, within: float, peers: dict[int, _Peer]) -> None:
                 ) from None
             peer = _Peer(connection, -1, str(address[0]))
             try:
-                kind, index, count, host = peer.word(HELLO)
+                kind, index, count, host = peer.word(_HELLO)
             except (ValueError, TypeError):  # a stranger
                 peer.close()
                 continue
@@ -242,7 +240,7 @@ def _reach(place: Place, within: float) -> tuple[_Peer, int]:
     deadline = time.monotonic() + within
     while True:
         try:
-            connection = socket.create_connection((place.host, place.port), timeout=HELLO)
+            connection = socket.create_connection((place.host, place.port), timeout=_HELLO)
             break
         except socket.gaierror as error:
             raise ValueError(f"--coordinator {address}: {error.strerror}") from None
@@ -254,7 +252,7 @@ def _reach(place: Place, within: float) -> tuple[_Peer, int]:
     peer = _Peer(connection, 0, place.host)
     peer.send("hello", place.index, place.count, socket.gethostname())
     try:
-        kind, told = peer.word(within + HELLO)[:2]  # it may have come later than we did
+        kind, told = peer.word(within + _HELLO)[:2]  # it may have come later than we did
         if kind == "end":
             raise ValueError(told)
     except ValueError:

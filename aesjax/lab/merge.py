@@ -11,9 +11,8 @@ from aesjax.measure.patterns import PatternFacts, describe
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["join_studies", "merge_studies"]
 
-RUN = ("task", "method", "pattern", "seed")
+_RUN = ("task", "method", "pattern", "seed")
 
 
 def merge_studies(directories: Sequence[Path], out: Path) -> Path:
@@ -75,7 +74,7 @@ def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
     together |= {"patterns": patterns} if patterns else {}
     runs: dict[tuple, Any] = {}
     for run in (run for manifest in manifests for run in manifest.get("runs", [])):
-        runs.setdefault(tuple(run.get(name) for name in RUN), run)
+        runs.setdefault(tuple(run.get(name) for name in _RUN), run)
     together["runs"] = list(runs.values())
     together["wall_seconds"] = sum(manifest.get("wall_seconds", 0.0) for manifest in manifests)
     names = {"task": ",".join(steps), "steps": steps, "segments": configs[0]["segments"], "merged": configs}
@@ -91,17 +90,17 @@ def _without_repeats(directories: Sequence[Path], frames: Sequence["pl.DataFrame
         for before, earlier in zip(directories, kept, strict=False):
             names = [name for name in frame.columns if name in earlier.columns]
             ours, theirs = (
-                a.join(b, on=RUN, how="semi").select(names) for a, b in ((frame, earlier), (earlier, frame))
+                a.join(b, on=_RUN, how="semi").select(names) for a, b in ((frame, earlier), (earlier, frame))
             )
-            order = [*RUN, "step"]
-            for key, run in ours.sort(order).partition_by(RUN, as_dict=True, maintain_order=True).items():
-                if not run.equals(theirs.filter(**dict(zip(RUN, key, strict=True))).sort(order)):
+            order = [*_RUN, "step"]
+            for key, run in ours.sort(order).partition_by(_RUN, as_dict=True, maintain_order=True).items():
+                if not run.equals(theirs.filter(**dict(zip(_RUN, key, strict=True))).sort(order)):
                     task, method, pattern, seed = key
                     raise ValueError(
                         f"{before} and {folder} both hold {method} on {task}, '{pattern}', seed {seed}, with different "
                         "numbers; train one of them without it, or compare the two run by run: aesjax report --compare"
                     )
-            frame = frame.join(earlier.select(RUN).unique(), on=RUN, how="anti")
+            frame = frame.join(earlier.select(_RUN).unique(), on=_RUN, how="anti")
         kept.append(frame)
     return kept
 

@@ -23,11 +23,9 @@ from typing import Any
 
 from aesjax.lab import checkpoint, seals, store
 
-__all__ = ["LOCK", "STALE", "Bystander", "LostError", "OwnedError", "Owner", "clean", "in_use", "is_empty"]
-
 LOCK = ".lock"
 BEAT, STALE = 5.0, 60.0
-NOT_SUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+_NOT_SUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 #: What a killed process leaves behind; everything else in a folder is somebody's.
 LEFTOVERS = (".*.partial", ".report-*", ".replay-*", f"{store.CHECKPOINTS}/*/{checkpoint.PARTIAL}*")
 LEFTOVERS += tuple(f"{folder}/*/*/{checkpoint.PARTIAL}*" for folder in seals.FOLDERS)
@@ -99,7 +97,7 @@ class Owner:
         except BlockingIOError:
             raise OwnedError(_sentence(self.directory, _read(file), foreign=False)) from None
         except OSError as error:
-            if error.errno not in NOT_SUPPORTED:
+            if error.errno not in _NOT_SUPPORTED:
                 raise
             told, here = _read(file), _here()  # then a process of this host is asked whether it lives
             if told.get("place") == here["place"] and told.get("pid") != here["pid"] and _lives(told.get("pid")):

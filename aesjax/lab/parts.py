@@ -9,8 +9,6 @@ the study, which one process trains one after another.
 import math
 from collections.abc import Mapping
 
-__all__ = ["group_size", "num_groups", "share"]
-
 
 def num_groups(runs: int, together: int) -> int:
     """How many groups of at most ``together`` there are.

@@ -10,8 +10,6 @@ from aesjax.lab.driver import Plan, Tick
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Progress"]
-
 
 def _clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)

@@ -12,9 +12,7 @@ from aesjax.measure.curves import nan_mean
 from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper, build
 from aesjax.types import DriftResponse, Levers, Signals
 
-__all__ = ["Replayed", "Responses", "at_evaluations", "first_update", "obstacle", "replay"]
-
-UNRECORDED = {
+_UNRECORDED = {
     "log_prob": "the log-density of the policy's actions (log_prob)",
     "reward": "the rewards of the newest transitions",
     "true_drift": "the true drift at every update",
@@ -51,7 +49,7 @@ def obstacle(choice: Choice, recorded: list[str]) -> str:
     """
     spec = SCHEDULES[choice.schedule]
     if spec.needs:
-        names = ", ".join(UNRECORDED.get(field, field) for field in sorted(spec.needs))
+        names = ", ".join(_UNRECORDED.get(field, field) for field in sorted(spec.needs))
         return f"it reads {names}, which is not recorded"
     if spec.uses_proxy and choice.key not in recorded:
         names = ", ".join(recorded) or "none"

@@ -14,14 +14,13 @@ from aesjax.lab import seals, store
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["MOST_SEGMENTS", "Results", "Run", "is_count", "open_results", "reseal"]
 
 Run = tuple[str, str, int]  # method, pattern, seed
 MOST_SEGMENTS = 10_000
-LABELS = ("task", "method", "pattern", "seed")
-COLUMNS: Mapping[str, tuple[str, ...]] = {
-    store.CURVES: ("family", *LABELS, "step", "return_mean"),
-    store.STREAMS: (*LABELS, "carrier"),
+_LABELS = ("task", "method", "pattern", "seed")
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    store.CURVES: ("family", *_LABELS, "step", "return_mean"),
+    store.STREAMS: (*_LABELS, "carrier"),
 }
 
 
@@ -59,11 +58,11 @@ class Results(NamedTuple):
         """
         path = self.directory / name
         rows = store.rows_from(path, self.check(name))
-        _check_rows(path, rows, COLUMNS[name])
+        _check_rows(path, rows, _COLUMNS[name])
         if rows.is_empty():
             raise ValueError(f"{path} holds no rows")
         known = {(run["task"], run["method"], run["pattern"], run["seed"]) for run in self.manifest.get("runs", ())}
-        if known and (strange := sorted(set(rows.select(LABELS).unique().iter_rows()) - known)):
+        if known and (strange := sorted(set(rows.select(_LABELS).unique().iter_rows()) - known)):
             task, method, pattern, seed = strange[0]
             raise ValueError(
                 f"{path} holds a run that is not in {store.MANIFEST}: {method} on '{task}', {pattern}, seed {seed}"

@@ -11,17 +11,15 @@ from typing import Any
 
 from aesjax.lab import store
 
-__all__ = ["FOLDERS", "SUM", "check_sum", "faults", "result_files", "seal", "write_sum"]
-
 SUM = "manifest.sha256"  # in the format of sha256sum, which can check it, too
 FILES = "files"  # of the manifest: path in the folder -> SHA-256
-SINGLE = (store.CONFIG, store.CURVES, store.STREAMS)
+_SINGLE = (store.CONFIG, store.CURVES, store.STREAMS)
 FOLDERS = (store.AGENTS, store.REPLAYS, store.MOMENTS)  # whatever lies in them
 
 
 def result_files(directory: Path) -> list[str]:
     """What a seal covers besides the manifest: paths in the folder, with slashes."""
-    found = [name for name in SINGLE if (directory / name).is_file()]
+    found = [name for name in _SINGLE if (directory / name).is_file()]
     for folder in FOLDERS:
         inside = sorted(path for path in (directory / folder).rglob("*") if path.is_file())
         found += [path.relative_to(directory).as_posix() for path in inside]

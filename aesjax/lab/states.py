@@ -16,9 +16,7 @@ import numpy as np
 
 from aesjax.lab import hosts, store
 
-__all__ = ["read_state", "without_late_writes", "write_state"]
-
-CODE = r"os_error_code='(\d+)'"  # in what tensorstore says at great length
+_CODE = r"os_error_code='(\d+)'"  # in what tensorstore says at great length
 QUIET = 0.02  # seconds between looks for late writes
 LOOKS, ENOUGH = 25, 500  # looks in a row without any, after which there are none; and looks after all
 
@@ -60,7 +58,7 @@ def _refused(path: Path, state: Any) -> OSError | None:
     except OSError as error:
         return OSError(*error.args)
     except (ValueError, RuntimeError) as error:
-        code = re.search(CODE, str(error))
+        code = re.search(_CODE, str(error))
         if code is not None:
             return OSError(int(code[1]), os.strerror(int(code[1])))
         return OSError(f"{type(error).__name__}: {store.reason(error)}")

@@ -20,46 +20,12 @@ from aesjax.types import STREAM
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "AGENTS",
-    "CHECKPOINTS",
-    "CONFIG",
-    "CURVES",
-    "MANIFEST",
-    "MOMENTS",
-    "PARTS",
-    "PLAN",
-    "REPLAYS",
-    "STREAMS",
-    "TASKS",
-    "Unwritable",
-    "bytes_of",
-    "check_new",
-    "differing_fields",
-    "digest",
-    "environment",
-    "json_from",
-    "read_bytes",
-    "read_json",
-    "read_rows",
-    "reason",
-    "replacing",
-    "rows_from",
-    "sha256",
-    "sha256_of",
-    "shortened",
-    "split_streams",
-    "write_bytes",
-    "write_json",
-    "write_rows",
-    "write_text",
-]
 
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
 STREAMS = "streams.parquet"
 PLAN, PARTS, TASKS = "plan.json", "parts", "tasks"  # of a study in parts: file, and folders
 AGENTS, REPLAYS, MOMENTS = "agents", "replays", "moments"  # folders: what training ended with, and policies at changes
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
 
 
 class Unwritable(OSError):
@@ -230,7 +196,7 @@ def digest(paths: Iterable[Path]) -> str:
 def environment() -> dict[str, Any]:
     """What the numbers depend on besides the configuration: versions, commit, device, precision."""
     versions = {}
-    for name in PACKAGES:
+    for name in _PACKAGES:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

@@ -18,24 +18,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from aesjax.lab import hosts
 from aesjax.types import Array, Program
 
-__all__ = [
-    "Executables",
-    "Waves",
-    "cache_group",
-    "compile_program",
-    "memory_budget",
-    "plan_waves",
-    "stack",
-    "state_bytes",
-    "step_array",
-    "take",
-    "waves_of_groups",
-]
-
-AXIS = "runs"
+_AXIS = "runs"
 Device = Any  # `jax.Device` is a variable to type checkers
-CPU_GROUP = 8
-LARGEST_GROUPED_STATE = 64 * 2**20  # bytes: a group's state is copied once per chunk
+_CPU_GROUP = 8
+_LARGEST_GROUPED_STATE = 64 * 2**20  # bytes: a group's state is copied once per chunk
 
 
 class Executables(NamedTuple):
@@ -78,8 +64,8 @@ def compile_program(program: Program, devices: Sequence[Device] | None = None, g
         not, which is a third of the speed. None: all at once.
     """
     devices = tuple(hosts.devices() if devices is None else devices)
-    mesh = Mesh(np.array(devices), axis_names=(AXIS,))
-    rows, common = PartitionSpec(AXIS), PartitionSpec()
+    mesh = Mesh(np.array(devices), axis_names=(_AXIS,))
+    rows, common = PartitionSpec(_AXIS), PartitionSpec()
 
     def sharded(function: Callable[..., Any], *axes: int | None) -> Callable[..., Any]:
         specs = tuple(rows if axis == 0 else common for axis in axes)
@@ -178,7 +164,7 @@ def waves_of_groups(group: int, num_runs: int, bytes_per_run: int, budget: int) 
 
 def cache_group(devices: Sequence[Device], bytes_per_run: int) -> int | None:
     """Runs that share a core's cache on a CPU; None on an accelerator, or where moving the states costs more."""
-    return CPU_GROUP if devices[0].platform == "cpu" and bytes_per_run <= LARGEST_GROUPED_STATE else None
+    return _CPU_GROUP if devices[0].platform == "cpu" and bytes_per_run <= _LARGEST_GROUPED_STATE else None
 
 
 def step_array(step: int) -> Array:

@@ -5,14 +5,12 @@ import re
 
 from aesjax.measure.stats import Interval
 
-__all__ = ["bounded", "possible"]
-
-SHARES = re.compile(
+_SHARES = re.compile(
     r".*_fraction|(robust_)?recovered@\d+|saturation(_min|_max)?|mean_window_share|mean_(critic|actor)_dormant|poi(_paired)?:.*"
 )
 #: Of all changes together.
-SUMS = ("recovery", "recovery_robust", "recovery_vs_steady", "recovery_null", "recovery_robust_null")
-POSITIVE = re.compile(
+_SUMS = ("recovery", "recovery_robust", "recovery_vs_steady", "recovery_null", "recovery_robust_null")
+_POSITIVE = re.compile(
     r"deficit_area|mean_entropy_weight|refreshes|mean_rate_factor|mean_\w+_(rank|norm)|mean_grad_norm"
 )
 
@@ -33,15 +31,15 @@ def possible(metric: str, segments: int) -> tuple[float, float]:
         return (low - high, high - low) if math.isfinite(high - low) else (-math.inf, math.inf)
     if kind in ("p", "p_holm"):
         return 0.0, 1.0
-    if rest in SUMS:
+    if rest in _SUMS:
         return 0.0, (segments - 1) / segments
     if rest.endswith("_per_change"):
         return 0.0, 1.0 / segments
     if rest == "n_not_applicable":
         return 0.0, float(segments - 1)
-    if SHARES.fullmatch(rest):
+    if _SHARES.fullmatch(rest):
         return 0.0, 1.0
-    return (0.0 if POSITIVE.fullmatch(rest) else -math.inf), math.inf
+    return (0.0 if _POSITIVE.fullmatch(rest) else -math.inf), math.inf
 
 
 def bounded(interval: Interval, metric: str, segments: int) -> Interval:

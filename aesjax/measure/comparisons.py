@@ -13,8 +13,6 @@ from aesjax.measure.patterns import STEADY
 from aesjax.measure.scopes import NAN, Cells, Scope, inside, matrix, numbers
 from aesjax.measure.study import RecordedStudy, baseline_of
 
-__all__ = ["LOWER_IS_BETTER", "PAIRED", "VERSUS", "comparisons", "with_holm"]
-
 LOWER_IS_BETTER = frozenset(
     [
         "drop_run",
@@ -32,7 +30,7 @@ PAIRED = (
 )
 VERSUS = ("mean_return", "later_return", "nauc_task_safe")  # compared with constants and controls, too
 #: Not compared without drift: the first are zero by definition there, and nothing changes that the last could follow.
-UNDER_DRIFT = ("drop_run", "drop_run_safe", "loss_rate", "later_return")
+_UNDER_DRIFT = ("drop_run", "drop_run_safe", "loss_rate", "later_return")
 
 
 def comparisons(
@@ -51,7 +49,7 @@ def comparisons(
         asked.append((f":vs={kind}", {task: cell.get((task, pattern), "") for task in scope.tasks}, VERSUS))
     for suffix, opponent, metrics in asked:
         for name in metrics:
-            if pattern == STEADY and name in UNDER_DRIFT:
+            if pattern == STEADY and name in _UNDER_DRIFT:
                 continue
             yield from _paired(study, cells, scope, method, pattern, draw, name, opponent, suffix)
 

@@ -7,8 +7,6 @@ import numpy as np
 
 from aesjax.measure.stats import Interval, holm, paired_t_p, t_interval
 
-__all__ = ["Contrast", "Scores", "best_of", "contrasts", "share_of"]
-
 #: One number per run (higher is better): method -> pattern -> seed -> score.
 Scores = Mapping[str, Mapping[str, Mapping[int, float]]]
 

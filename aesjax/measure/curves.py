@@ -6,18 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "Curve",
-    "IncompleteRunError",
-    "Metric",
-    "auc",
-    "change_steps",
-    "final_return",
-    "later_return",
-    "mean_return",
-    "nan_mean",
-]
-
 
 class IncompleteRunError(ValueError):
     """A curve that ends more than one evaluation interval before its horizon."""

@@ -14,29 +14,10 @@ import numpy as np
 
 from aesjax.measure.curves import Metric, nan_mean
 
-__all__ = [
-    "GUARD",
-    "NOT_ABOVE_FLOOR",
-    "Scores",
-    "drop_family",
-    "drop_family_values",
-    "drop_run",
-    "drop_run_values",
-    "drop_task",
-    "drop_task_values",
-    "guarded",
-    "is_unsafe",
-    "loss_rate",
-    "nauc_family",
-    "nauc_family_values",
-    "nauc_task",
-    "nauc_task_values",
-]
-
 GUARD = 1e-3
 NOT_ABOVE_FLOOR = "normaliser_not_above_floor"
-NO_RUNS = "no_valid_runs"
-ZERO = "normaliser_is_zero"
+_NO_RUNS = "no_valid_runs"
+_ZERO = "normaliser_is_zero"
 
 
 class Scores(NamedTuple):
@@ -150,8 +131,8 @@ def _explain(value: float, numerator: np.ndarray, normaliser: np.ndarray, floors
     if np.isfinite(value):
         return ""
     if np.any(np.all(~np.isfinite(numerator), axis=-1)) or np.any(np.all(~np.isfinite(normaliser), axis=-1)):
-        return NO_RUNS
-    return ZERO if floors is None else NOT_ABOVE_FLOOR
+        return _NO_RUNS
+    return _ZERO if floors is None else NOT_ABOVE_FLOOR
 
 
 def nauc_family(method, sac_steady, floors=None) -> Metric:

@@ -9,12 +9,10 @@ from aesjax.measure.contrasts import Scores, best_of
 from aesjax.measure.curves import mean_return
 from aesjax.measure.study import RecordedStudy, carrier_of
 
-__all__ = ["BEST_CONSTANT", "CONSTANT", "Opponents", "asides_of", "constants_of", "opponents_of", "scores_of"]
-
 BEST_CONSTANT = "best_constant"
-CONTROL = re.compile(r"(\w+):of=(.+)")
+_CONTROL = re.compile(r"(\w+):of=(.+)")
 CONSTANT = "constant"
-FIXED = "fixed"  # the schedule of a constant entropy weight
+_FIXED = "fixed"  # the schedule of a constant entropy weight
 
 #: Kind of opponent -> (task, pattern) -> method.
 Opponents = dict[str, dict[tuple[str, str], str]]
@@ -29,12 +27,12 @@ class _Identity(NamedTuple):
 
 def constants_of(study: RecordedStudy) -> list[str]:
     """Methods with a constant entropy weight that turn nothing else."""
-    return [method for method, (rule, _) in study.rules.items() if rule == FIXED]
+    return [method for method, (rule, _) in study.rules.items() if rule == _FIXED]
 
 
 def asides_of(study: RecordedStudy) -> set[str]:
     """Methods that others are compared with: constants and controls."""
-    controls = [method for method, (rule, _) in study.rules.items() if CONTROL.fullmatch(rule)]
+    controls = [method for method, (rule, _) in study.rules.items() if _CONTROL.fullmatch(rule)]
     return {*constants_of(study), *controls}
 
 
@@ -72,7 +70,7 @@ def opponents_of(study: RecordedStudy, method: str) -> Opponents:
     rule, variant = study.rules[method]
     me = _Identity(frozenset(rule.split("+")), frozenset(filter(None, variant.split(","))))
     for other in mine:
-        control = CONTROL.fullmatch(study.rules[other][0])
+        control = _CONTROL.fullmatch(study.rules[other][0])
         if control is not None and _typed(control[2]) == me:
             found.setdefault(control[1], {}).update(dict.fromkeys(cells, other))
     return found

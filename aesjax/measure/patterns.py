@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["STEADY", "PatternFacts", "describe", "describe_runs"]
-
 STEADY = "steady"  # the pattern without drift, the reference of nAUC and DropRatio
 
 
@@ -17,14 +15,14 @@ class PatternFacts(NamedTuple):
 
 
 # For studies whose manifest has no ``patterns``: they can only have run these.
-BUILT_IN = {
+_BUILT_IN = {
     STEADY: PatternFacts(jumps=False, recovery=False),
     "abrupt": PatternFacts(jumps=True, recovery=True),
     "linear": PatternFacts(jumps=False, recovery=False),
     "periodic": PatternFacts(jumps=False, recovery=False),
     "mixed": PatternFacts(jumps=True, recovery=False),
 }
-UNKNOWN = PatternFacts(jumps=False, recovery=False)
+_UNKNOWN = PatternFacts(jumps=False, recovery=False)
 
 
 def describe(manifest: Mapping[str, Any]) -> dict[str, PatternFacts]:
@@ -44,7 +42,7 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, PatternFacts]:
     if not isinstance(entries, Mapping):
         raise ValueError(f"the manifest's 'patterns' must map names to their descriptions; got {entries!r}")
     known = {name: _facts(name, entry) for name, entry in entries.items()}
-    known |= {name: facts for name, facts in BUILT_IN.items() if name not in known}
+    known |= {name: facts for name, facts in _BUILT_IN.items() if name not in known}
     return {STEADY: known.pop(STEADY)} | known
 
 
@@ -60,7 +58,7 @@ def describe_runs(manifest: Mapping[str, Any], run: Iterable[str]) -> dict[str, 
     """
     names = dict.fromkeys(run)
     known = {name: facts for name, facts in describe(manifest).items() if name in names}
-    return known | {name: UNKNOWN for name in names if name not in known}
+    return known | {name: _UNKNOWN for name in names if name not in known}
 
 
 def _facts(name: str, entry: Any) -> PatternFacts:

@@ -7,17 +7,6 @@ import numpy as np
 
 from aesjax.measure.curves import Curve, nan_mean
 
-__all__ = [
-    "Companions",
-    "Recovery",
-    "companions",
-    "expected_null_wait",
-    "null_recovery",
-    "recovery",
-    "recovery_robust",
-    "recovery_vs_steady",
-]
-
 
 @dataclass(frozen=True)
 class Recovery:

@@ -11,8 +11,6 @@ from aesjax.measure.recovery import companions, null_recovery, recovery, recover
 from aesjax.measure.study import OPTIONAL, REFERENCE, RecordedRun, RecordedStudy, RunKey
 from aesjax.measure.weights import time_mean, weight_metrics
 
-__all__ = ["run_metrics"]
-
 NAN = float("nan")
 
 

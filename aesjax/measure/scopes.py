@@ -9,8 +9,6 @@ from aesjax.measure import stats
 from aesjax.measure.curves import Metric
 from aesjax.measure.study import RecordedStudy, RunKey
 
-__all__ = ["NAN", "Cells", "Scope", "draw_interval", "inside", "matrix", "numbers", "scopes"]
-
 NAN = float("nan")
 #: Metric -> run -> its value.
 Cells = dict[str, dict[RunKey, Metric]]

@@ -12,29 +12,8 @@ import numpy as np
 
 from aesjax.measure.curves import nan_mean
 
-__all__ = [
-    "Interval",
-    "all_resamples",
-    "bootstrap",
-    "bootstrap_interval",
-    "draw_resamples",
-    "holm",
-    "iqm",
-    "mean",
-    "paired_differences",
-    "paired_probability_of_improvement",
-    "paired_t_p",
-    "percentile_interval",
-    "performance_profile",
-    "performance_profile_band",
-    "probability_of_improvement",
-    "probability_of_improvement_interval",
-    "survival_curve",
-    "t_interval",
-]
-
 SMALL = 10  # below this many seeds, "auto" stretches the percentile interval
-MAX_UNDEFINED = 0.05  # share of undefined replicates beyond which there is no interval
+_MAX_UNDEFINED = 0.05  # share of undefined replicates beyond which there is no interval
 
 
 class Interval(NamedTuple):
@@ -121,7 +100,7 @@ def percentile_interval(
     if small_sample not in ("auto", "inflate", "none"):
         raise ValueError(f"small_sample must be 'auto', 'inflate' or 'none'; got '{small_sample}'")
     valid = replicates[np.isfinite(replicates)]
-    if not np.isfinite(value) or n < 1 or valid.size < (1 - MAX_UNDEFINED) * replicates.size:
+    if not np.isfinite(value) or n < 1 or valid.size < (1 - _MAX_UNDEFINED) * replicates.size:
         return Interval(float(value), float("nan"), float("nan"))
     low, high = np.percentile(valid, [50 * (1 - level), 50 * (1 + level)])
     stretch = small_sample == "inflate" or (small_sample == "auto" and n < SMALL)

@@ -14,17 +14,6 @@ from aesjax.measure.patterns import PatternFacts, describe_runs
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "OFF_GRID",
-    "OPTIONAL",
-    "REFERENCE",
-    "RecordedRun",
-    "RecordedStudy",
-    "RunKey",
-    "baseline_of",
-    "carrier_of",
-    "load_study",
-]
 
 LOGGED = ("train_return", "entropy_weight", "at_min", "at_max")
 #: Columns that only some studies have; their means over time are metrics of those.

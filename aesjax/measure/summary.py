@@ -8,7 +8,7 @@ import numpy as np
 
 from aesjax.measure import metrics, stats
 from aesjax.measure.bounds import bounded
-from aesjax.measure.comparisons import LOWER_IS_BETTER, PAIRED, comparisons, with_holm
+from aesjax.measure.comparisons import PAIRED, comparisons, with_holm
 from aesjax.measure.curves import Metric, nan_mean
 from aesjax.measure.opponents import asides_of, opponents_of
 from aesjax.measure.patterns import STEADY
@@ -19,7 +19,6 @@ from aesjax.measure.study import REFERENCE, RecordedStudy, RunKey, load_study
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["COLUMNS", "LOWER_IS_BETTER", "PAIRED", "summarise"]
 
 COLUMNS = (
     ("level", str),
@@ -37,7 +36,7 @@ COLUMNS = (
     ("reason", str),
     ("flag", str),
 )
-WITH_IQM = frozenset(PAIRED)
+_WITH_IQM = frozenset(PAIRED)
 
 
 def summarise(
@@ -145,7 +144,7 @@ def _aggregates(
     for name, column in cells.items():
         x = values(column, method=method, pattern=pattern)
         for prefix, statistic in (("", stats.mean), ("iqm:", stats.iqm)):
-            if prefix and name not in WITH_IQM:
+            if prefix and name not in _WITH_IQM:
                 continue
             if name.startswith("nauc_task"):  # the normaliser is resampled with the runs
                 b = floors if name.endswith("_safe") else None

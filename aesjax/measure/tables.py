@@ -7,18 +7,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from importlib import resources
 from typing import Any
 
-__all__ = [
-    "PAPER_TABLES",
-    "decimal_mean",
-    "equal_weight_mean",
-    "paper_nauc_drop",
-    "paper_recovery",
-    "paper_table",
-    "round_half_up",
-]
-
 PAPER_TABLES = ("nauc_drop", "recovery", "ablation", "quantile", "ema", "clip")
-RECOVERY_PATTERN = "abrupt"  # of the paper's table of recovery times
+_RECOVERY_PATTERN = "abrupt"  # of the paper's table of recovery times
 LABELS = ("family", "task", "method", "pattern", "variant", "proxy", "coupling", "clipping")
 
 
@@ -98,7 +88,7 @@ def paper_recovery(family: str, task: str | None, method: str, pattern: str) -> 
       task: None for the family's mean.
       pattern: the paper measured recovery on its Abrupt pattern only.
     """
-    if pattern.lower() != RECOVERY_PATTERN:
+    if pattern.lower() != _RECOVERY_PATTERN:
         return None
     rows = [
         row["recovery_percent"]

@@ -6,10 +6,8 @@ import numpy as np
 
 from aesjax.measure.curves import Metric, nan_mean
 
-__all__ = ["responsiveness", "saturation", "time_mean", "weight_metrics"]
-
-REACTION = 0.02  # share of the horizon within which a weight should have risen
-ENOUGH = 2  # evaluations within it, at least
+_REACTION = 0.02  # share of the horizon within which a weight should have risen
+_ENOUGH = 2  # evaluations within it, at least
 
 
 def saturation(steps: np.ndarray, at_clip: np.ndarray) -> Metric:
@@ -48,8 +46,8 @@ def responsiveness(
     rises = []
     for change in np.asarray(changes, np.float64):
         before = weight[(steps <= change) & np.isfinite(weight)]
-        window = (steps > change) & (steps <= change + REACTION * horizon * (1 + 1e-9)) & np.isfinite(weight)
-        if before.size and np.sum(window) >= ENOUGH and before[-1] > 0:
+        window = (steps > change) & (steps <= change + _REACTION * horizon * (1 + 1e-9)) & np.isfinite(weight)
+        if before.size and np.sum(window) >= _ENOUGH and before[-1] > 0:
             rises.append(np.max(weight[window]) / before[-1] - 1.0)
     if not rises:
         return Metric(float("nan"), "too_few_evaluations_after_a_change")

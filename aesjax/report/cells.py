@@ -12,13 +12,12 @@ from aesjax.measure.tables import round_half_up
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["NONE", "Cell", "Lookup", "Table", "by_pattern", "cell", "counted", "number", "reasons", "shortened"]
 
 NONE = "–"
 DAGGER = "†"
-INERT = "‡"  # marks a scope with channels that drift in vain
+_INERT = "‡"  # marks a scope with channels that drift in vain
 #: What can be wrong with a Steady run, in words.
-BROKEN = {
+_BROKEN = {
     "diverged": "diverged",
     "incomplete": "is incomplete",
     "missing": "is missing",
@@ -162,10 +161,10 @@ def by_pattern(
             rows = [row(scope, m, pattern) for m in look.methods if look.exists(scope, m, pattern)]
             if rows:
                 marked = pattern != STEADY and bool(look.still(scope))
-                table.groups.append((f"{scope[2]} · {pattern}" + (f" {INERT}" if marked else ""), rows))
+                table.groups.append((f"{scope[2]} · {pattern}" + (f" {_INERT}" if marked else ""), rows))
     still = dict.fromkeys(phrase for scope in look.scopes() for phrase in look.still(scope))
-    if still and any(title.endswith(INERT) for title, _ in table.groups):
-        table.notes.append(f"{INERT} Drifts without changing anything: {'; '.join(still)}.")
+    if still and any(title.endswith(_INERT) for title, _ in table.groups):
+        table.notes.append(f"{_INERT} Drifts without changing anything: {'; '.join(still)}.")
     return table
 
 
@@ -176,7 +175,7 @@ def reasons(look: Lookup, metrics: tuple[str, ...]) -> list[str]:
         "no_steady_run": "DropRatio and its companions need the method's own Steady runs, which are missing.",
         **{
             f"steady_run_{problem}": f"A run whose own Steady run {what} has no DropRatio and none of its companions."
-            for problem, what in BROKEN.items()
+            for problem, what in _BROKEN.items()
         },
         "no_floor": "Safe and robust values need the random policy's return, which the manifest does not contain.",
         "normaliser_not_above_floor": "A dash where SAC on Steady (or the method's own Steady run) is not above "

@@ -4,13 +4,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from aesjax.measure.comparisons import LOWER_IS_BETTER
 from aesjax.measure.patterns import STEADY
-from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.measure.tables import paper_recovery, round_half_up
 from aesjax.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number, reasons
 from aesjax.report.verdicts import METRIC_NAMES, opponent_of, outcome_of
-
-__all__ = ["changes_table", "paired_table", "recovery_table"]
 
 
 def recovery_table(look: Lookup) -> Table:

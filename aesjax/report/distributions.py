@@ -12,10 +12,8 @@ from aesjax.report.cells import number
 from aesjax.report.looks import Look
 from aesjax.report.plots import Axis, Line, Panel, Plot, Row, file_stem
 
-__all__ = ["profile_plot", "survival_plot"]
-
-TAUS = 81
-REPLICATES = 200
+_TAUS = 81
+_REPLICATES = 200
 
 
 def _grid(study: RecordedStudy, task: str) -> dict[str, list[str]]:
@@ -39,7 +37,7 @@ def profile_plot(study: RecordedStudy, task: str, look: Mapping[str, Look]) -> P
         return None
     every = np.array(list(scores.values()))
     margin = 0.03 * (np.ptp(every) or 1.0)
-    taus = np.linspace(every.min() - margin, every.max() + margin, TAUS)
+    taus = np.linspace(every.min() - margin, every.max() + margin, _TAUS)
     groups, patterns = _grid(study, task), [p for p in study.patterns if any(k.pattern == p for k in scores)]
     panels, said = [], []
     for row, pattern in enumerate(patterns):
@@ -50,7 +48,7 @@ def profile_plot(study: RecordedStudy, task: str, look: Mapping[str, Look]) -> P
                 own = np.array([v for k, v in scores.items() if (k.method, k.pattern) == (method, pattern)])[None]
                 if own.size:
                     rng = np.random.default_rng(0)
-                    value, low, high = stats.performance_profile_band(rng, own, list(taus), replicates=REPLICATES)
+                    value, low, high = stats.performance_profile_band(rng, own, list(taus), replicates=_REPLICATES)
                     lines.append(Line(method, taus, value, low, high))
                     medians.append(f"{method} {number(float(np.median(own)), 2)}")
             panels.append(Panel(row, column, tuple(lines)))
@@ -82,7 +80,7 @@ def survival_plot(study: RecordedStudy, task: str, look: Mapping[str, Look]) -> 
     patterns = [p for p, facts in study.patterns.items() if facts.recovery]
     if floor is None or not patterns or not len(changes):
         return None
-    groups, times = _grid(study, task), np.linspace(0.0, horizon / study.segments, TAUS)
+    groups, times = _grid(study, task), np.linspace(0.0, horizon / study.segments, _TAUS)
     panels, said = [], []
     for row, pattern in enumerate(patterns):
         for column, methods in enumerate(groups.values()):
@@ -128,7 +126,7 @@ def _survival(method: str, events: list, times: np.ndarray, horizon: float) -> L
     value = stats.survival_curve(waits, hits, times)
     if len(events) < 2:
         return Line(method, times / horizon, value)
-    picks = np.random.default_rng(0).integers(len(events), size=(REPLICATES, len(events)))
+    picks = np.random.default_rng(0).integers(len(events), size=(_REPLICATES, len(events)))
     drawn = np.stack([stats.survival_curve(waits[pick], hits[pick], times) for pick in picks])
     known = np.all(np.isfinite(drawn), axis=0) & np.isfinite(value)
     low, high = (np.where(known, edge, np.nan) for edge in np.percentile(np.nan_to_num(drawn), [2.5, 97.5], axis=0))

@@ -9,8 +9,6 @@ from aesjax.report.looks import BASELINE, DASHES, REFERENCE_INK, Look, kind_of
 from aesjax.report.plots import Axis, Panel, Plot
 from aesjax.report.png import pack_png
 
-__all__ = ["Picture", "canvas_to_files", "draw"]
-
 
 class Picture(NamedTuple):
     """A drawn figure."""
@@ -126,10 +124,10 @@ def _panel(axis, panel: Panel, plot: Plot) -> None:
         axis.plot(line.x, line.y, **_stroke(look), **drawing)
     if row.log:
         axis.set_yscale("log")
-        log_labels(axis)
+        _log_labels(axis)
 
 
-def log_labels(axis) -> None:
+def _log_labels(axis) -> None:
     """Plain numbers at 1, 2 and 5 of each decade."""
     from matplotlib.ticker import LogLocator, NullFormatter
 

@@ -15,11 +15,10 @@ from aesjax.report.series import Series, band, read
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["aligned", "events_plot"]
 
-BEFORE = 0.35  # of a segment that is shown before its change
-LEVEL = 5  # evaluations before a change that give the level, as in robust recovery
-DRIFT = "drift"
+_BEFORE = 0.35  # of a segment that is shown before its change
+_LEVEL = 5  # evaluations before a change that give the level, as in robust recovery
+_DRIFT = "drift"
 
 
 def events_plot(
@@ -47,7 +46,7 @@ def events_plot(
     if len(changes) == 0 or len(steps) < 3:
         return None
     segment, every = horizon / study.segments, float(np.median(np.diff(steps)))
-    first, last = -np.floor(BEFORE * segment / every), np.ceil(segment / every)
+    first, last = -np.floor(_BEFORE * segment / every), np.ceil(segment / every)
     offsets = np.arange(first, last) * every
     quantities = (
         ("return_mean", "return − before", "difference"),
@@ -66,7 +65,7 @@ def events_plot(
         panels.append(Panel(len(kept), column, tuple(_drift(rows, methods[0], changes, offsets, horizon))))
     kept.append(Row("drift − before", 1.1))
     names = dict.fromkeys(line.name for panel in panels for line in panel.lines)
-    if not set(names) - {DRIFT}:
+    if not set(names) - {_DRIFT}:
         return None
     return Plot(
         file_stem("events", task, pattern),
@@ -75,7 +74,7 @@ def events_plot(
         pattern,
         "Around a change",
         f"All {len(changes)} changes on top of each other, mean over changes and seeds, 95 % band: the return "
-        f"above the mean of the {LEVEL} evaluations before the change, weight and proxy as multiples of theirs, "
+        f"above the mean of the {_LEVEL} evaluations before the change, weight and proxy as multiples of theirs, "
         "and how far the drift has moved",
         f"Around a change of {pattern} drift on {task}: {_told(panels, kept)}",
         Axis(
@@ -102,14 +101,14 @@ def aligned(steps: np.ndarray, values: np.ndarray, changes: np.ndarray, offsets:
       values: (n, m) one row per run; NaN where there is none.
       changes: (K,) environment steps.
       offsets: (k,) environment steps since a change, on the grid of the evaluations.
-      how: "difference" from, or "ratio" to, the mean of the last `LEVEL` evaluations before the change.
+      how: "difference" from, or "ratio" to, the mean of the last `_LEVEL` evaluations before the change.
 
     Returns:
       (n, k); NaN where no change has a value.
     """
     found = np.full((len(changes), len(values), len(offsets)), np.nan)
     for i, change in enumerate(changes):
-        past = np.flatnonzero(steps < change)[-LEVEL:]
+        past = np.flatnonzero(steps < change)[-_LEVEL:]
         level = nan_mean(values[:, past], axis=-1)[:, None]
         for n, run in enumerate(values):
             there = np.isfinite(run)
@@ -150,7 +149,7 @@ def _drift(rows: "pl.DataFrame", method: str, changes, offsets, horizon: float) 
             moved[i] = np.linalg.norm(paths[:, at] - paths[:, [before]], axis=-1)
     by_seed = nan_mean(moved, axis=0)
     own = {int(s): v for s, v in zip(parts[0].seeds, by_seed, strict=True) if np.any(np.isfinite(v))}
-    return [Line(DRIFT, offsets / horizon, nan_mean(by_seed, axis=0), seeds=own)] if own else []
+    return [Line(_DRIFT, offsets / horizon, nan_mean(by_seed, axis=0), seeds=own)] if own else []
 
 
 def _told(panels: list[Panel], rows: list[Row]) -> str:

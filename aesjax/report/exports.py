@@ -10,11 +10,10 @@ from aesjax.report.cells import Cell, Table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["frame_of", "write_tables"]
 
-NUMBER = re.compile(r"[▲▼○\s]*(-?\d+(?:\.\d+)?)\s*%?[†‡]*")
-INTERVAL = re.compile(r"\[(-?\d+(?:\.\d+)?), (-?\d+(?:\.\d+)?)\]")
-COUNT = re.compile(r"n=(\d+)")
+_NUMBER = re.compile(r"[▲▼○\s]*(-?\d+(?:\.\d+)?)\s*%?[†‡]*")
+_INTERVAL = re.compile(r"\[(-?\d+(?:\.\d+)?), (-?\d+(?:\.\d+)?)\]")
+_COUNT = re.compile(r"n=(\d+)")
 
 
 def frame_of(table: Table) -> "pl.DataFrame":
@@ -34,11 +33,11 @@ def frame_of(table: Table) -> "pl.DataFrame":
             columns[name] = pl.Series([str(cell) for cell in cells], dtype=pl.String)
             continue
         columns[name] = pl.Series([_value(cell) for cell in cells], dtype=pl.Float64)
-        if any(INTERVAL.search(cell.interval) for cell in cells):
+        if any(_INTERVAL.search(cell.interval) for cell in cells):
             for i, end in enumerate(("low", "high"), 1):
-                columns[f"{name} {end}"] = pl.Series([_found(INTERVAL, cell, i) for cell in cells], dtype=pl.Float64)
-        if any(COUNT.search(cell.interval) for cell in cells):  # of the numbers that rest on fewer runs than there are
-            columns[f"{name} n"] = pl.Series([_found(COUNT, cell, 1) for cell in cells], dtype=pl.Float64)
+                columns[f"{name} {end}"] = pl.Series([_found(_INTERVAL, cell, i) for cell in cells], dtype=pl.Float64)
+        if any(_COUNT.search(cell.interval) for cell in cells):  # of the numbers that rest on fewer runs than there are
+            columns[f"{name} n"] = pl.Series([_found(_COUNT, cell, 1) for cell in cells], dtype=pl.Float64)
     return pl.DataFrame(columns)
 
 
@@ -65,11 +64,11 @@ def _free(head: str, taken: Iterable[str]) -> str:
 
 
 def _is_number(cell: Cell) -> bool:
-    return cell.text.strip() in ("", "–") or NUMBER.fullmatch(cell.text.strip()) is not None
+    return cell.text.strip() in ("", "–") or _NUMBER.fullmatch(cell.text.strip()) is not None
 
 
 def _value(cell: Cell) -> float | None:
-    found = NUMBER.fullmatch(cell.text.strip())
+    found = _NUMBER.fullmatch(cell.text.strip())
     return float(found[1]) if found else None
 
 

@@ -17,10 +17,9 @@ from aesjax.report.series import line_of, read, thinned
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["OPTIMUM", "plots_of"]
 
 OPTIMUM = "optimum"
-SIGNALS = (("entropy_weight", "entropy weight"), ("proxy_smooth", "drift proxy"))
+_SIGNALS = (("entropy_weight", "entropy weight"), ("proxy_smooth", "drift proxy"))
 
 
 def plots_of(study: RecordedStudy, curves: "pl.DataFrame", manifest: Mapping[str, Any]) -> list[Plot]:
@@ -152,7 +151,7 @@ def _signals(study, rows, task, pattern, look, missing) -> Plot:
     groups = _columns(rows)
     channels = [name for name in rows.columns if name.startswith("drift_") and name[6:].isdigit()] or ["drift_value"]
     titles = {name: f"channel {int(name[6:]) + 1}" if name != "drift_value" else "drift" for name in channels}
-    kept = [c for c in SIGNALS if _logged(rows, c[0])]
+    kept = [c for c in _SIGNALS if _logged(rows, c[0])]
     heights = [Row("true drift", 1.1), *(Row(label, log=spans_decades(_values(rows, c))) for c, label in kept)]
     panels = []
     for column, methods in enumerate(groups.values()):

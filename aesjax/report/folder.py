@@ -17,8 +17,6 @@ from aesjax.report.page import Page, render_html, render_markdown, render_table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Loaded", "load", "write_folder"]
-
 
 class Loaded(NamedTuple):
     """A study with the files it came from."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from aesjax.measure.comparisons import LOWER_IS_BETTER
 from aesjax.measure.patterns import STEADY
-from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.report.cells import Lookup, number
 from aesjax.report.draw import Picture, canvas_to_files
 from aesjax.report.looks import BASELINE, looks
@@ -17,9 +17,8 @@ from aesjax.report.verdicts import METRIC_NAMES, opponent_of, outcome_of
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Comparison", "Forest", "Point", "Row", "draw_forest", "forest_of", "scaled"]
 
-SIGNS = {"better": "▲", "worse": "▼", "undecided": "○"}
+_SIGNS = {"better": "▲", "worse": "▼", "undecided": "○"}
 
 
 class Point(NamedTuple):
@@ -46,7 +45,7 @@ class Comparison(NamedTuple):
     @property
     def sign(self) -> str:
         """One character for the outcome."""
-        return SIGNS[self.outcome]
+        return _SIGNS[self.outcome]
 
     @property
     def words(self) -> str:
@@ -110,7 +109,7 @@ class Forest:
     def tally(self) -> str:
         """How many comparisons came out which way."""
         outcomes = [c.outcome for row in self.rows for c in row.comparisons if c is not None]
-        return ", ".join(f"{outcomes.count(o)} {o}" for o in SIGNS if o in outcomes)
+        return ", ".join(f"{outcomes.count(o)} {o}" for o in _SIGNS if o in outcomes)
 
     @property
     def alt(self) -> str:

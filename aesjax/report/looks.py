@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from aesjax.measure.study import carrier_of
 
-__all__ = ["BASELINE", "DASHES", "PALETTE", "PALETTE_DARK", "REFERENCE_INK", "Look", "kind_of", "looks"]
-
 # Okabe and Ito's palette, distinguishable with the common colour-vision deficiencies; baselines are black.
 PALETTE = (
     "#0072B2",

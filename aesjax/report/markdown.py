@@ -3,10 +3,8 @@
 import re
 from typing import Any
 
-__all__ = ["escaped"]
-
 #: What would start a column, code, an emphasis, a tag or a link. An underscore inside a word starts nothing.
-SPECIAL = re.compile(r"[\\|`*<]|(?<=\])\(")
+_SPECIAL = re.compile(r"[\\|`*<]|(?<=\])\(")
 
 
 def escaped(value: Any) -> str:
@@ -15,4 +13,4 @@ def escaped(value: Any) -> str:
     >>> escaped("SAC+permuted[blocks=40](aes_r|x)")
     'SAC+permuted[blocks=40]\\(aes_r\\|x)'
     """
-    return SPECIAL.sub(r"\\\g<0>", " ".join(str(value).split()))
+    return _SPECIAL.sub(r"\\\g<0>", " ".join(str(value).split()))

@@ -9,9 +9,7 @@ from aesjax.measure.patterns import STEADY, describe
 from aesjax.measure.study import OFF_GRID, RecordedStudy
 from aesjax.report.cells import Lookup, number
 
-__all__ = ["facts", "limits", "status", "title"]
-
-CONFIGURED = (  # fields of the configuration and their printed names
+_CONFIGURED = (  # fields of the configuration and their printed names
     ("preset", "preset"),
     ("steps", "steps"),
     ("segments", "segments"),
@@ -54,7 +52,7 @@ def facts(
     ]
     warm = config.get("warm_start") or {}
     warming = "warm-up steps" if warm else "random warm-up steps"  # a trained agent acts itself
-    for key, name in CONFIGURED:
+    for key, name in _CONFIGURED:
         name, value = warming if key == "warmup" else name, config.get(key)
         if isinstance(value, int | float | str) and not isinstance(value, bool):
             lines.append((name, f"{value:,}".replace(",", " ") if isinstance(value, int) else str(value)))

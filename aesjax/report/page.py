@@ -20,20 +20,7 @@ from aesjax.report.payload import payload
 from aesjax.report.plots import Plot
 from aesjax.report.verdicts import METRIC_NAMES, Verdict
 
-__all__ = [
-    "Answer",
-    "Figure",
-    "Group",
-    "Page",
-    "answers_of",
-    "groups_of",
-    "render_html",
-    "render_markdown",
-    "render_table",
-    "settings_text",
-]
-
-SECTIONS = (
+_SECTIONS = (
     ("answer", "Answer"),
     ("figures", "Curves"),
     ("main", "Main"),
@@ -46,7 +33,7 @@ SECTIONS = (
     ("limits", "Limits"),
     ("settings", "Settings"),
 )
-FIGURES_READING = (
+_FIGURES_READING = (
     "One panel per carrier. Dashed lines are abrupt changes, dotted lines the segments of gradual drift. Hover or use "
     "the arrow keys for values, drag to zoom, double-click to return."
 )
@@ -95,7 +82,7 @@ class Page:
     seeds: Sequence[int] = ()
     segments: int = 1
     figures_title: str = "Learning curves and entropy weights"
-    figures_reading: str = FIGURES_READING
+    figures_reading: str = _FIGURES_READING
     groups: Sequence[Group] = ()
     tables: Sequence[Table] = ()
     linked: bool = True  # whether the tables lie as files beside the page
@@ -115,7 +102,7 @@ class Page:
         there |= {"answer"} if self.answers or self.forests or self.conclusion else set()
         there |= {"figures"} if self.groups else set()
         there |= {name for name in ("facts", "limits", "settings") if getattr(self, name)}
-        return [(key, name) for key, name in SECTIONS if key in there]
+        return [(key, name) for key, name in _SECTIONS if key in there]
 
     @property
     def plots(self) -> list[Plot]:

@@ -9,9 +9,7 @@ import numpy as np
 from aesjax.report.looks import DASHES, Look
 from aesjax.report.plots import Line, Plot
 
-__all__ = ["payload"]
-
-DIGITS = 4  # significant ones; a chart is some 300 pixels high
+_DIGITS = 4  # significant ones; a chart is some 300 pixels high
 
 
 def payload(plots: Sequence[Plot]) -> str:
@@ -75,7 +73,7 @@ def _line(line: Line, grid: int) -> dict[str, Any]:
     return found
 
 
-def _numbers(values: np.ndarray, digits: int = DIGITS) -> list[float | None]:
+def _numbers(values: np.ndarray, digits: int = _DIGITS) -> list[float | None]:
     """Rounded; whole numbers without a point, what is not finite as null."""
     found: list[float | None] = []
     for value in np.asarray(values, np.float64).tolist():

@@ -9,8 +9,6 @@ import numpy as np
 
 from aesjax.report.looks import Look
 
-__all__ = ["Axis", "Line", "Panel", "Plot", "Row", "file_stem", "spans_decades"]
-
 
 class Axis(NamedTuple):
     """The horizontal axis that all panels of a plot share."""

@@ -5,10 +5,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-__all__ = ["MAX_INKS", "pack_png"]
-
 MAX_INKS = 11
-TINTS = 20  # steps from nearly white to the full ink; 11 * 20 tints and 36 greys are 256 colours
+_TINTS = 20  # steps from nearly white to the full ink; 11 * 20 tints and 36 greys are 256 colours
 
 
 def pack_png(rendered: io.BytesIO, inks: Iterable[str]) -> bytes:
@@ -35,8 +33,8 @@ def _palette(inks: list[str]) -> list[int]:
     """Up to 256 colours of three bytes: white and greys, then every ink from a tint to full strength."""
     if len(inks) > MAX_INKS:
         raise ValueError(f"at most {MAX_INKS} inks fit into the palette; got {len(inks)}")
-    greys = np.repeat(np.linspace(255, 0, 256 - MAX_INKS * TINTS), 3).reshape(-1, 3)
+    greys = np.repeat(np.linspace(255, 0, 256 - MAX_INKS * _TINTS), 3).reshape(-1, 3)
     full = [np.array([int(ink[i : i + 2], 16) for i in (1, 3, 5)], np.float64) for ink in inks]
-    shares = np.linspace(0.05, 1.0, TINTS)[:, None]
+    shares = np.linspace(0.05, 1.0, _TINTS)[:, None]
     tints = [255 * (1 - shares) + shares * ink for ink in full]
     return np.concatenate([greys, *tints]).round().astype(int).ravel().tolist()

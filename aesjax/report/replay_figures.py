@@ -10,10 +10,8 @@ from aesjax.report.looks import DASHES, PALETTE, Look
 from aesjax.report.plots import Axis, Line, Panel, Plot, Row, file_stem, spans_decades
 from aesjax.report.series import thinned
 
-__all__ = ["Weights", "replay_plot"]
-
 Weights = tuple[np.ndarray, np.ndarray]  # (m,) environment steps, (m,) entropy weight in reward per nat
-POINTS = 1000  # of a line at most; the picture is some 1300 pixels wide
+_POINTS = 1000  # of a line at most; the picture is some 1300 pixels wide
 
 
 def replay_plot(
@@ -47,7 +45,7 @@ def replay_plot(
     rows = tuple(Row("entropy weight", 1.9, log=wide, title=title) for title in panels)
     marks = changes[:0] if pattern == STEADY else changes
     drawn = tuple(
-        Panel(i, 0, tuple(thinned(Line(name, x, y), POINTS) for name, (x, y) in lines.items()))
+        Panel(i, 0, tuple(thinned(Line(name, x, y), _POINTS) for name, (x, y) in lines.items()))
         for i, lines in enumerate(panels.values())
     )
     return Plot(

@@ -8,13 +8,11 @@ import numpy as np
 
 from aesjax.report.cells import NONE, Cell, Lookup, Table, number
 
-__all__ = ["Outlier", "outliers", "seed_table"]
-
-METRIC = "final_return"
-ENOUGH = 4  # seeds, below which none is called an outlier
-SPREADS = 5.0  # robust standard deviations from the median
-SHARE = 0.1  # of the others' median above the floor: what is nearer is no outlier, however close the others lie
-NORMAL = 1.4826  # standard deviations of a normal distribution per median absolute deviation
+_METRIC = "final_return"
+_ENOUGH = 4  # seeds, below which none is called an outlier
+_SPREADS = 5.0  # robust standard deviations from the median
+_SHARE = 0.1  # of the others' median above the floor: what is nearer is no outlier, however close the others lie
+_NORMAL = 1.4826  # standard deviations of a normal distribution per median absolute deviation
 
 
 class Outlier(NamedTuple):
@@ -50,12 +48,12 @@ def apart(ends: Mapping[int, float], floor: float = 0.0) -> list[int]:
     [2]
     """
     known = {seed: end for seed, end in ends.items() if math.isfinite(end)}
-    if len(known) < ENOUGH:
+    if len(known) < _ENOUGH:
         return []
     values = np.array(list(known.values()))
     centre = float(np.median(values))
-    spread = NORMAL * float(np.median(np.abs(values - centre)))
-    least = max(SPREADS * spread, SHARE * abs(centre - floor))
+    spread = _NORMAL * float(np.median(np.abs(values - centre)))
+    least = max(_SPREADS * spread, _SHARE * abs(centre - floor))
     return [seed for seed, end in known.items() if abs(end - centre) > least]
 
 
@@ -69,7 +67,7 @@ def outliers(look: Lookup, floors: Mapping[str, float]) -> list[Outlier]:
     for task in dict.fromkeys(task for tasks in look.tasks.values() for task in tasks):
         for pattern in look.patterns:
             for method in look.methods:
-                ends = look.seeds(task, method, pattern, METRIC)
+                ends = look.seeds(task, method, pattern, _METRIC)
                 far = apart(ends, floors.get(task, 0.0))
                 if far:
                     rest = [end for seed, end in ends.items() if seed not in far and math.isfinite(end)]
@@ -98,7 +96,7 @@ def seed_table(look: Lookup, floors: Mapping[str, float]) -> Table:
         for pattern in look.patterns:
             rows = []
             for method in look.methods:
-                if ends := look.seeds(task, method, pattern, METRIC):
+                if ends := look.seeds(task, method, pattern, _METRIC):
                     outlier = far.get((task, pattern, method))
                     rows.append([Cell(method), *(_end(seed, ends, outlier) for seed in seeds)])
             if rows:

@@ -11,9 +11,8 @@ from aesjax.report.plots import Line
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Series", "band", "line_of", "read", "thinned"]
 
-REPLICATES = 500
+_REPLICATES = 500
 POINTS = 240  # of a line at most; a panel is some 400 pixels wide
 
 
@@ -57,7 +56,7 @@ def read(rows: "pl.DataFrame", method: str, column: str) -> Series:
 
 def band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean over seeds (n, m) and its pointwise bootstrap band, three arrays (m,); NaN where a seed is missing."""
-    index = draw_resamples(np.random.default_rng(0), [len(values)], REPLICATES)[:, 0]
+    index = draw_resamples(np.random.default_rng(0), [len(values)], _REPLICATES)[:, 0]
     counts = np.stack([np.sum(index == s, axis=-1) for s in range(len(values))], axis=-1)
     low, high = np.percentile(counts @ values / len(values), [2.5, 97.5], axis=0)
     return np.mean(values, axis=0), low, high

@@ -10,16 +10,6 @@ from aesjax.report.cells import DAGGER, NONE, Cell, Lookup, Table, by_pattern, c
 from aesjax.report.compare import changes_table, paired_table, recovery_table
 from aesjax.report.seeds import seed_table
 
-__all__ = [
-    "build_tables",
-    "hindsight_table",
-    "main_table",
-    "optional_tables",
-    "paper_table",
-    "returns_table",
-    "weights_table",
-]
-
 
 def main_table(look: Lookup) -> Table:
     """Safe nAUC beside safe DropRatio beside robust recovery, with intervals; says which nAUC it prints."""
@@ -170,7 +160,7 @@ def hindsight_table(look: Lookup, constants: Collection[str]) -> Table:
 
 
 #: Tables of what only some studies log: key -> title, reading, metric -> (head, places).
-OPTIONAL: dict[str, tuple[str, str, dict[str, tuple[str, int]]]] = {
+_OPTIONAL: dict[str, tuple[str, str, dict[str, tuple[str, int]]]] = {
     "levers": (
         "Levers beside the entropy weight",
         "Means over training of what responses turn: the drift ratio (1: calm), the share of the stored transitions "
@@ -208,9 +198,9 @@ OPTIONAL: dict[str, tuple[str, str, dict[str, tuple[str, int]]]] = {
 
 
 def optional_tables(look: Lookup) -> list[Table]:
-    """The tables of `OPTIONAL` that the study has values for."""
+    """The tables of `_OPTIONAL` that the study has values for."""
     tables, known = [], {metric for *_, metric in look.cells}
-    for key, (title, reading, columns) in OPTIONAL.items():
+    for key, (title, reading, columns) in _OPTIONAL.items():
         present = {metric: column for metric, column in columns.items() if metric in known}
         if present:
             table = Table(key, title, reading, ["method", *(head for head, _ in present.values())])

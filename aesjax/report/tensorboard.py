@@ -15,9 +15,8 @@ from aesjax.report.plots import file_stem
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["write_tensorboard"]
 
-SKIPPED = {*RunKey._fields, "carrier", "schedule", "variant", "step", "n_episodes"}
+_SKIPPED = {*RunKey._fields, "carrier", "schedule", "variant", "step", "n_episodes"}
 
 
 def write_tensorboard(directory: str | Path, out: str | Path) -> int:
@@ -39,7 +38,7 @@ def write_tensorboard(directory: str | Path, out: str | Path) -> int:
     out = Path(out)
     store.check_new(out, "--tensorboard")
     curves = load(Path(directory)).curves
-    columns = [name for name, kind in curves.schema.items() if name not in SKIPPED and kind.is_numeric()]
+    columns = [name for name, kind in curves.schema.items() if name not in _SKIPPED and kind.is_numeric()]
     partial = out.with_name(f".{out.name}-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     runs = curves.partition_by(list(RunKey._fields), as_dict=True, maintain_order=True)

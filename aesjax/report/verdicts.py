@@ -3,11 +3,9 @@
 import math
 from typing import Any, NamedTuple
 
+from aesjax.measure.comparisons import LOWER_IS_BETTER
 from aesjax.measure.patterns import STEADY
-from aesjax.measure.summary import LOWER_IS_BETTER
 from aesjax.report.cells import NONE, Lookup
-
-__all__ = ["METRIC_NAMES", "Verdict", "opponent_of", "outcome_of", "verdicts"]
 
 METRIC_NAMES = {
     "nauc_task_safe": "safe nAUC",
@@ -20,12 +18,12 @@ METRIC_NAMES = {
     "final_return": "final return",
     "recovery": "literal recovery",
 }
-LEVEL = 0.05  # of the adjusted p-value below which a comparison is decided
+_LEVEL = 0.05  # of the adjusted p-value below which a comparison is decided
 #: The first of these that the study has is what a verdict is about.
 MAIN = ("nauc_task_safe", "mean_return")
-LATER = "later_return"  # judged against every opponent, too
+_LATER = "later_return"  # judged against every opponent, too
 #: Against the baseline these stand beside it.
-BESIDE = (LATER, "drop_run_safe", "recovery_robust", "deficit_area")
+_BESIDE = (_LATER, "drop_run_safe", "recovery_robust", "deficit_area")
 
 
 class Verdict(NamedTuple):
@@ -54,9 +52,9 @@ def verdicts(look: Lookup) -> list[Verdict]:
     found = []
     # What is there to be compared with is judged only where there is nothing else.
     for method in [m for m in look.methods if m not in look.asides and _judged(look, m)] or look.methods:
-        for metric in (main, *BESIDE):
+        for metric in (main, *_BESIDE):
             found += [v for v in [_verdict(look, method, metric, "")] if v is not None]
-            for kind in look.opponents if metric in (main, LATER) else ():
+            for kind in look.opponents if metric in (main, _LATER) else ():
                 found += [v for v in [_verdict(look, method, metric, kind)] if v is not None]
     return found
 
@@ -105,7 +103,7 @@ def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | Non
 
 def outcome_of(difference: float, p: float, metric: str) -> str:
     """``better``, ``worse`` or ``undecided``: decided where the adjusted p-value is below 5 %; NaN decides nothing."""
-    if not p < LEVEL:
+    if not p < _LEVEL:
         return "undecided"
     return "better" if (difference < 0) == (metric in LOWER_IS_BETTER) else "worse"
 

@@ -26,15 +26,14 @@ from aesjax.report.verdicts import METRIC_NAMES, Verdict, outcome_of
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["write_comparison"]
 
-MAIN = "mean_return"  # needs no Steady runs and no floor, so every study has it
-METRICS = (MAIN, "final_return", "recovery_robust", "deficit_area")
+_MAIN = "mean_return"  # needs no Steady runs and no floor, so every study has it
+_METRICS = (_MAIN, "final_return", "recovery_robust", "deficit_area")
 A, B = "A", "B"
-LOOKS = {A: Look(-1), B: Look(0, 1)}
+_LOOKS = {A: Look(-1), B: Look(0, 1)}
 
 
-class Pair(NamedTuple):
+class _Pair(NamedTuple):
     """A method of A and what stands for it in B."""
 
     first: str
@@ -46,7 +45,7 @@ class Pair(NamedTuple):
         return self.first if self.first == self.second else f"{self.first} → {self.second}"
 
 
-Found = dict[str, dict[tuple[str, Pair, str], Comparison]]  # metric -> (task, pair, pattern) -> how it went
+_Found = dict[str, dict[tuple[str, _Pair, str], Comparison]]  # metric -> (task, pair, pattern) -> how it went
 
 
 def write_comparison(first: str | Path, second: str | Path, out: str | Path) -> Path:
@@ -65,18 +64,18 @@ def write_comparison(first: str | Path, second: str | Path, out: str | Path) -> 
     pairs = _pairs(a.study, b.study)
     _check_alike(a, b)
     found = _compare(a.study, b.study, pairs)
-    if not found[MAIN]:
+    if not found[_MAIN]:
         raise ValueError(f"{first} and {second} have no finished run with equal method, task, pattern and seed")
     page, forest = _page(a, b, pairs, found)
     write_folder(out, page, {"forest": draw_forest(forest)}, {})
     return out / "index.html"
 
 
-def _pairs(a: RecordedStudy, b: RecordedStudy) -> list[Pair]:
+def _pairs(a: RecordedStudy, b: RecordedStudy) -> list[_Pair]:
     ours, theirs = a.methods(), b.methods()
     if common := [m for m in ours if m in theirs]:
         new = [m for m in ours if m not in theirs], [m for m in theirs if m not in ours]
-        return [Pair(m, m) for m in common] + _only(*new)
+        return [_Pair(m, m) for m in common] + _only(*new)
     if found := _only(*([m for m in x if baseline_of(m, x) or len(x) == 1] for x in (ours, theirs))):
         return found
     raise ValueError(
@@ -85,13 +84,13 @@ def _pairs(a: RecordedStudy, b: RecordedStudy) -> list[Pair]:
     )
 
 
-def _only(ours: Sequence[str], theirs: Sequence[str]) -> list[Pair]:
+def _only(ours: Sequence[str], theirs: Sequence[str]) -> list[_Pair]:
     """The methods that are alone on their carrier on both sides."""
     found = []
     for carrier in dict.fromkeys(map(carrier_of, ours)):
         sides = [[m for m in side if carrier_of(m) == carrier] for side in (ours, theirs)]
         if [len(side) for side in sides] == [1, 1]:
-            found.append(Pair(sides[0][0], sides[1][0]))
+            found.append(_Pair(sides[0][0], sides[1][0]))
     return found
 
 
@@ -111,16 +110,16 @@ def _check_alike(a: Loaded, b: Loaded) -> None:
         raise ValueError(f"A has {a.study.segments} segments, B {b.study.segments}; runs with equal changes compare")
 
 
-def _compare(a: RecordedStudy, b: RecordedStudy, pairs: Sequence[Pair]) -> Found:
+def _compare(a: RecordedStudy, b: RecordedStudy, pairs: Sequence[_Pair]) -> _Found:
     """Per metric all comparisons, adjusted together by Holm."""
     scores = [{k: run_metrics(s, k) for k, run in s.runs.items() if run.curve is not None} for s in (a, b)]
-    return {metric: _in_metric(a, scores, pairs, metric) for metric in METRICS}
+    return {metric: _in_metric(a, scores, pairs, metric) for metric in _METRICS}
 
 
 def _in_metric(
-    a: RecordedStudy, scores: Sequence[Mapping[RunKey, Mapping[str, Any]]], pairs: Sequence[Pair], metric: str
-) -> dict[tuple[str, Pair, str], Comparison]:
-    found: dict[tuple[str, Pair, str], Comparison] = {}
+    a: RecordedStudy, scores: Sequence[Mapping[RunKey, Mapping[str, Any]]], pairs: Sequence[_Pair], metric: str
+) -> dict[tuple[str, _Pair, str], Comparison]:
+    found: dict[tuple[str, _Pair, str], Comparison] = {}
     for task in dict.fromkeys(k.task for k in a.runs):
         for pair in pairs:
             for pattern in a.patterns:
@@ -146,30 +145,30 @@ def _in_metric(
     }
 
 
-def _page(a: Loaded, b: Loaded, pairs: Sequence[Pair], found: Found):
+def _page(a: Loaded, b: Loaded, pairs: Sequence[_Pair], found: _Found):
     """The page of a comparison and its forest."""
-    patterns = tuple(p for p in a.study.patterns if any(key[2] == p for key in found[MAIN]))
-    tasks = list(dict.fromkeys(key[0] for key in found[MAIN]))
+    patterns = tuple(p for p in a.study.patterns if any(key[2] == p for key in found[_MAIN]))
+    tasks = list(dict.fromkeys(key[0] for key in found[_MAIN]))
     several = len(tasks) > 1
-    shown = [pair for pair in pairs if any(key[1] == pair for key in found[MAIN])]
+    shown = [pair for pair in pairs if any(key[1] == pair for key in found[_MAIN])]
     rows = [
-        Row(pair.name, A, task if several else "", tuple(found[MAIN].get((task, pair, p)) for p in patterns))
+        Row(pair.name, A, task if several else "", tuple(found[_MAIN].get((task, pair, p)) for p in patterns))
         for task in tasks
         for pair in shown
     ]
-    forest = scaled(MAIN, patterns, rows)
-    looks = {pair.name: LOOKS[B] for pair in shown}
-    answers = [Answer(pair.name, LOOKS[B], (_verdict(pair, found[MAIN], several),)) for pair in shown]
+    forest = scaled(_MAIN, patterns, rows)
+    looks = {pair.name: _LOOKS[B] for pair in shown}
+    answers = [Answer(pair.name, _LOOKS[B], (_verdict(pair, found[_MAIN], several),)) for pair in shown]
     figures = [Figure(plot, draw(plot)) for plot in _plots(a, b, shown, tasks, patterns)]
     page = Page(
         title=f"B against A: {', '.join(tasks)}",
         subtitle=f"A: {_named(a)} · B: {_named(b)}",
-        status=_same(found[MAIN]),
+        status=_same(found[_MAIN]),
         asked="Mean return over training, B minus A on equal task, pattern and seed; decided at 5 % after Holm's "
         "correction for all the tests.",
         answers=answers,
         forests=[forest],
-        looks=LOOKS,
+        looks=_LOOKS,
         forest_looks=looks,
         seeds=a.study.seeds(),
         segments=a.study.segments,
@@ -190,19 +189,19 @@ def _named(loaded: Loaded) -> str:
     return f"{loaded.directory}" + (f", commit {commit}" if commit else "")
 
 
-def _verdict(pair: Pair, found: Mapping[tuple[str, Pair, str], Comparison], several: bool) -> Verdict:
+def _verdict(pair: _Pair, found: Mapping[tuple[str, _Pair, str], Comparison], several: bool) -> Verdict:
     groups: dict[str, list[str]] = {"better": [], "worse": [], "undecided": []}
     own = {key: c for key, c in found.items() if key[1] == pair}
     for (task, _, pattern), c in own.items():
         groups[c.outcome].append(f"{task} {pattern}" if several else pattern)
     n = min(c.pairs for c in own.values())
     said = "; ".join(f"{outcome} on {', '.join(names)}" for outcome, names in groups.items() if names)
-    sentence = f"{pair.name}, B against A, {METRIC_NAMES[MAIN]}: {said} ({n} pairs of runs, after Holm)"
+    sentence = f"{pair.name}, B against A, {METRIC_NAMES[_MAIN]}: {said} ({n} pairs of runs, after Holm)"
     better, worse, undecided = (tuple(names) for names in groups.values())
-    return Verdict(pair.name, A, MAIN, better, worse, undecided, n, sentence)
+    return Verdict(pair.name, A, _MAIN, better, worse, undecided, n, sentence)
 
 
-def _same(found: Mapping[tuple[str, Pair, str], Comparison]) -> str:
+def _same(found: Mapping[tuple[str, _Pair, str], Comparison]) -> str:
     """How many runs gave the same number to the last bit."""
     apart = [point.value for c in found.values() for point in c.points]
     same = sum(value == 0.0 for value in apart)
@@ -211,7 +210,7 @@ def _same(found: Mapping[tuple[str, Pair, str], Comparison]) -> str:
     return f"{len(apart)} pairs of runs; {same or 'none'} with the same mean return to the last bit."
 
 
-def _table(found: Found, tasks: Sequence[str]) -> Table:
+def _table(found: _Found, tasks: Sequence[str]) -> Table:
     table = Table(
         "versions",
         "Paired differences, B minus A",
@@ -227,7 +226,7 @@ def _table(found: Found, tasks: Sequence[str]) -> Table:
     return table
 
 
-def _cells(pair: Pair, c: Comparison) -> list[Cell]:
+def _cells(pair: _Pair, c: Comparison) -> list[Cell]:
     interval = "" if c.low is None else f"[{number(c.low, 3)}, {number(c.high, 3)}]"
     p = "< 0.001" if c.p < 0.001 else number(c.p, 3)
     kind = "" if c.outcome == "undecided" else c.outcome
@@ -235,7 +234,7 @@ def _cells(pair: Pair, c: Comparison) -> list[Cell]:
     return [Cell(pair.name), counts, Cell(number(c.value, 3), interval, kind), Cell(p), Cell(c.outcome, kind=kind)]
 
 
-def _plots(a: Loaded, b: Loaded, pairs: Sequence[Pair], tasks: Sequence[str], patterns: Sequence[str]) -> list[Plot]:
+def _plots(a: Loaded, b: Loaded, pairs: Sequence[_Pair], tasks: Sequence[str], patterns: Sequence[str]) -> list[Plot]:
     """Both versions of every method in a panel of its own."""
     plots = []
     for task in tasks:
@@ -262,13 +261,13 @@ def _plots(a: Loaded, b: Loaded, pairs: Sequence[Pair], tasks: Sequence[str], pa
                         (PanelRow("return", 2.9),),
                         tuple(pair.name for pair in pairs),
                         tuple(panels),
-                        LOOKS,
+                        _LOOKS,
                     )
                 )
     return plots
 
 
-def _ends(panels: Sequence[Panel], pairs: Sequence[Pair]) -> str:
+def _ends(panels: Sequence[Panel], pairs: Sequence[_Pair]) -> str:
     """Where the two lines of every panel end."""
     said = []
     for panel, pair in zip(panels, pairs, strict=True):

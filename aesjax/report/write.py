@@ -22,10 +22,9 @@ from aesjax.report.verdicts import verdicts
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["write_report"]
 
 #: What a metric is, where its name does not tell.
-MEANINGS = {"safe nAUC": " (the area under the learning curve above the random policy, 1 is SAC without drift)"}
+_MEANINGS = {"safe nAUC": " (the area under the learning curve above the random policy, 1 is SAC without drift)"}
 
 
 def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
@@ -69,7 +68,7 @@ def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
         subtitle=_subtitle(study, look, dict(facts)),
         status=status,
         problems=problems,
-        asked=f"{metric[:1].upper()}{metric[1:]}{MEANINGS.get(metric, '')}, of each method against its opponents on "
+        asked=f"{metric[:1].upper()}{metric[1:]}{_MEANINGS.get(metric, '')}, of each method against its opponents on "
         "equal seeds; decided at 5 % after Holm's correction, opponent by opponent, over all methods and patterns.",
         answers=answers,
         others=others,

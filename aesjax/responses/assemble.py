@@ -12,8 +12,6 @@ from aesjax.responses.rules import Now, Supply
 from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper
 from aesjax.types import Array, DriftResponse, Levers, ResponseState, Signals
 
-__all__ = ["DEFAULT_SIGNAL", "NEUTRAL", "ResponseHyper", "build", "signal_of"]
-
 DEFAULT_SIGNAL = "aes_r"
 #: What leaves all as it is.
 NEUTRAL = Levers(window=jnp.inf, refresh=0.0, refresh_actor=0.0, rate=1.0, refresh_units=0.0)  # type: ignore

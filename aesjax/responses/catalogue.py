@@ -10,10 +10,8 @@ from aesjax.registry import Registry
 from aesjax.responses import rules
 from aesjax.types import Levers
 
-__all__ = ["LEVERS", "RESPONSES", "ResponseSpec", "check_options"]
-
 LEVERS = ("window", "refresh", "rate")  # what a response may turn; a schedule turns the entropy weight
-INF = float("inf")
+_INF = float("inf")
 
 
 class ResponseSpec(NamedTuple):
@@ -37,8 +35,8 @@ def _nothing() -> tuple[()]:
     return ()
 
 
-_POWER = _frozen(power=(0.0, INF))
-_ALARM = {"threshold": (1.0, INF), "rest": (0.0, 1.0)}
+_POWER = _frozen(power=(0.0, _INF))
+_ALARM = {"threshold": (1.0, _INF), "rest": (0.0, 1.0)}
 _SHARES = {"strength": (0.0, 1.0), "actor": (0.0, 1.0)}
 
 RESPONSES: Registry[ResponseSpec] = Registry(
@@ -60,7 +58,7 @@ RESPONSES: Registry[ResponseSpec] = Registry(
         "baseline: always sample the newest share of the replay", uses_signal=False,
     ),
     ere=ResponseSpec(
-        rules.ere, _nothing, "window", _frozen(eta=0.996, cycle=1000.0), _frozen(eta=(0.0, 1.0), cycle=(1.0, INF)),
+        rules.ere, _nothing, "window", _frozen(eta=0.996, cycle=1000.0), _frozen(eta=(0.0, 1.0), cycle=(1.0, _INF)),
         "baseline: emphasise recent experience (ERE)", uses_signal=False,
     ),
     reset=ResponseSpec(
@@ -70,7 +68,7 @@ RESPONSES: Registry[ResponseSpec] = Registry(
     ),
     redo=ResponseSpec(
         rules.redo, _nothing, "refresh", _frozen(dormant=0.025, cycle=1000.0),
-        _frozen(dormant=(0.0, 1.0), cycle=(1.0, INF)), "baseline: recycle dormant units at fixed times (ReDo)",
+        _frozen(dormant=(0.0, 1.0), cycle=(1.0, _INF)), "baseline: recycle dormant units at fixed times (ReDo)",
         uses_signal=False, units=True,
     ),
 )  # fmt: skip
@@ -84,7 +82,7 @@ def check_options(response: str, options: Mapping[str, Any]) -> None:
     """
     spec = RESPONSES[response]
     for option, value in options.items():
-        low, high = spec.ranges.get(option, (-INF, INF))
+        low, high = spec.ranges.get(option, (-_INF, _INF))
         if not np.isfinite(value) or not low <= value <= high:
-            allowed = f"finite and at least {low:g}" if high == INF else f"in [{low:g}, {high:g}]"
+            allowed = f"finite and at least {low:g}" if high == _INF else f"in [{low:g}, {high:g}]"
             raise ValueError(f"option '{option}' of response '{response}' must be {allowed}; got {float(value):g}")

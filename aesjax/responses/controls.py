@@ -10,8 +10,6 @@ from aesjax.registry import Registry
 from aesjax.schedules.controls import block_order
 from aesjax.types import Levers
 
-__all__ = ["CONTROLS", "ControlSpec", "Played"]
-
 
 class Played(NamedTuple):
     """One run's record as data; entry i is in force during the updates of sample i, the last one thereafter."""

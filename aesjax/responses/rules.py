@@ -6,23 +6,7 @@ import jax.numpy as jnp
 
 from aesjax.types import Array, Levers
 
-__all__ = [
-    "Alarm",
-    "Now",
-    "Supply",
-    "at_alarm",
-    "ere",
-    "forget",
-    "quiet",
-    "rate",
-    "recent",
-    "redo",
-    "refresh",
-    "reset",
-    "window",
-]
-
-NEVER = 2**30
+_NEVER = 2**30
 
 
 class Supply(NamedTuple):
@@ -51,12 +35,12 @@ class Alarm(NamedTuple):
     """Memory of a rule that answers single events: the ratio's crossings of a threshold, from below."""
 
     above: Array  # () int32, 1 while the ratio is above the threshold
-    since: Array  # () int32, updates since the last alarm, `NEVER` at most
+    since: Array  # () int32, updates since the last alarm, `_NEVER` at most
 
 
 def quiet() -> Alarm:
     """Before the first update."""
-    return Alarm(jnp.int32(0), jnp.int32(NEVER))
+    return Alarm(jnp.int32(0), jnp.int32(_NEVER))
 
 
 def at_alarm(now: Now, memory: Alarm, threshold: Array, rest: Array) -> tuple[Array, Alarm]:
@@ -68,7 +52,7 @@ def at_alarm(now: Now, memory: Alarm, threshold: Array, rest: Array) -> tuple[Ar
     """
     above = now.ratio > threshold
     rings = above & (memory.above == 0) & (memory.since.astype(jnp.float32) >= rest * now.updates)
-    since = jnp.where(rings, 0, jnp.minimum(memory.since + 1, NEVER))
+    since = jnp.where(rings, 0, jnp.minimum(memory.since + 1, _NEVER))
     return rings, Alarm(above.astype(jnp.int32), since)
 
 

@@ -9,11 +9,9 @@ import numpy as np
 from aesjax.schedules.rule import Mean, bounded, discounted_count, ema, held, running_mean, sqrt_rule, start
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
-__all__ = ["aes", "aes_d", "aes_m", "aes_prior"]
+_TINY = float(np.finfo(np.float32).tiny)
 
-TINY = float(np.finfo(np.float32).tiny)
-
-Level = Callable[[Any, Array, Array], tuple[Any, Array]]  # (memory, smoothed proxy, t) -> (memory, drift level)
+_Level = Callable[[Any, Array, Array], tuple[Any, Array]]  # (memory, smoothed proxy, t) -> (memory, drift level)
 
 
 def aes(
@@ -107,7 +105,7 @@ def aes_d(
     return _schedule(proxy, jnp.zeros((), jnp.float32), level, kappa, beta, lambda_min, lambda_max, initial)
 
 
-class BankMemory(NamedTuple):
+class _BankMemory(NamedTuple):
     """Memory of `aes_m`."""
 
     whole: Mean  # mean over all updates
@@ -151,7 +149,7 @@ def aes_m(
     prior, horizon = jnp.asarray(prior, jnp.float32), jnp.asarray(horizon, jnp.float32)
     least = prior * np.float32(np.exp(-1.0)) if hold else prior  # discounted mass from which on a window counts
 
-    def level(memory: BankMemory, smooth: Array, count: Array) -> tuple[BankMemory, Array]:
+    def level(memory: _BankMemory, smooth: Array, count: Array) -> tuple[_BankMemory, Array]:
         whole = running_mean(memory.whole, smooth, count)
         held_updates = discounted_count(count, windows)
         bank = memory.bank + (smooth - memory.bank) / held_updates
@@ -159,29 +157,29 @@ def aes_m(
         recent = jnp.max(jnp.where(counts, bank, 0.0))
         top = jnp.maximum(whole.value + prior / count.astype(jnp.float32), recent)
         if memory.level is None:
-            return BankMemory(whole, bank), top
+            return _BankMemory(whole, bank), top
         # 1 / (1 / level + 1 / least), also where either is zero.
-        top = jnp.maximum(top, memory.level * (least / jnp.maximum(memory.level + least, TINY)))
-        return BankMemory(whole, bank, top), top
+        top = jnp.maximum(top, memory.level * (least / jnp.maximum(memory.level + least, _TINY)))
+        return _BankMemory(whole, bank, top), top
 
     zero = jnp.zeros((), jnp.float32)
-    empty = BankMemory(_empty_mean(), jnp.zeros(levels, jnp.float32), zero if hold else None)
+    empty = _BankMemory(_empty_mean(), jnp.zeros(levels, jnp.float32), zero if hold else None)
     return _schedule(proxy, empty, level, kappa, beta, lambda_min, lambda_max, initial)
 
 
-class AesMemory(NamedTuple):
+class _AesMemory(NamedTuple):
     """Memory of every schedule here."""
 
     smooth: Array  # () float32, EMA of the proxy
     past: Any  # what the drift level is computed from
 
 
-def _schedule(proxy: Proxy, empty: Any, level: Level, kappa, beta, lambda_min, lambda_max, initial) -> EntropySchedule:
+def _schedule(proxy: Proxy, empty: Any, level: _Level, kappa, beta, lambda_min, lambda_max, initial) -> EntropySchedule:
     zero = jnp.zeros((), jnp.float32)
     initial = jnp.asarray(initial, jnp.float32)
 
     def init() -> ScheduleState:
-        return start(bounded(initial, lambda_min, lambda_max, zero, zero)[0], AesMemory(zero, empty), raw=initial)
+        return start(bounded(initial, lambda_min, lambda_max, zero, zero)[0], _AesMemory(zero, empty), raw=initial)
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         v = proxy(signals)
@@ -189,7 +187,7 @@ def _schedule(proxy: Proxy, empty: Any, level: Level, kappa, beta, lambda_min, l
         smooth = ema(state.inner.smooth, v, beta, first=state.count == 0)
         past, mean = level(state.inner.past, smooth, count)
         weight, logs = bounded(sqrt_rule(mean, kappa=kappa), lambda_min, lambda_max, v, smooth)
-        return held(jnp.isfinite(v), ScheduleState(weight, count, AesMemory(smooth, past), logs), state)
+        return held(jnp.isfinite(v), ScheduleState(weight, count, _AesMemory(smooth, past), logs), state)
 
     return EntropySchedule(init, update)
 

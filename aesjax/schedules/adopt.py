@@ -21,13 +21,11 @@ from aesjax.schedules.declare import declaration_of
 from aesjax.schedules.proxies import PROXIES, ProxySpec
 from aesjax.types import EntropySchedule, Proxy, ScheduleState, Signals
 
-__all__ = ["SHARED", "adopt_proxy", "adopt_schedule", "check_own", "own_defaults", "verify"]
-
 SHARED = ("base", "lambda_min", "lambda_max", "target_entropy", "updates")
-RANK_1 = ("td_error", "log_prob", "fresh_td_error")
-LABELS = {spec.label: name for name, spec in SCHEDULES.items()}  # of the schedules of this package
-TRIALS = (1.0, 1.0, 10.0, 1.0)  # errors that any schedule must have an answer to
-PACKAGE = str(Path(__file__).resolve().parents[1])
+_RANK_1 = ("td_error", "log_prob", "fresh_td_error")
+_LABELS = {spec.label: name for name, spec in SCHEDULES.items()}  # of the schedules of this package
+_TRIALS = (1.0, 1.0, 10.0, 1.0)  # errors that any schedule must have an answer to
+_PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 def adopt_schedule(name: str, plugin: Any) -> ScheduleSpec:
@@ -58,8 +56,8 @@ def adopt_schedule(name: str, plugin: Any) -> ScheduleSpec:
     if unknown := sorted(set(told.ranges) - set(own)):
         raise ValueError(f"schedule '{name}' declares a range of '{unknown[0]}', which is no option of its factory")
     label = told.label or name.rpartition(":")[2]
-    if label in LABELS:
-        raise ValueError(f"schedule '{name}': its label '{label}' is that of '{LABELS[label]}'; declare another")
+    if label in _LABELS:
+        raise ValueError(f"schedule '{name}': its label '{label}' is that of '{_LABELS[label]}'; declare another")
     uses_proxy = "proxy" in taken
     shared = [parameter for parameter in taken if parameter != "proxy"]
 
@@ -155,7 +153,7 @@ def verify(schedule: str, hyper: ScheduleHyper, proxy: str = "td_quantile", sour
     told = ", ".join(sorted(fields)) or "no signal"
 
     def signals(size: Any) -> Signals:
-        values: dict[str, Any] = {name: jnp.full(8 if name in RANK_1 else (), size) for name in fields}
+        values: dict[str, Any] = {name: jnp.full(8 if name in _RANK_1 else (), size) for name in fields}
         return Signals(**values)
 
     def run() -> tuple[Any, Any]:
@@ -172,7 +170,7 @@ def verify(schedule: str, hyper: ScheduleHyper, proxy: str = "td_quantile", sour
             state = built.update(signals(size), state)
             return state, state
 
-        return jax.lax.scan(step, built.init(), jnp.array(TRIALS))[1].weight
+        return jax.lax.scan(step, built.init(), jnp.array(_TRIALS))[1].weight
 
     try:
         before, after = jax.eval_shape(run)
@@ -197,8 +195,8 @@ def verify(schedule: str, hyper: ScheduleHyper, proxy: str = "td_quantile", sour
     for at, weight in enumerate(np.asarray(jax.jit(weights)())):
         if not (np.isfinite(weight) and weight >= 0.0):
             raise ValueError(
-                f"schedule '{schedule}': its weight after update {at + 1}, of errors between {min(TRIALS):g} and "
-                f"{max(TRIALS):g}, is {weight:g}; a weight is finite and 0 or more"
+                f"schedule '{schedule}': its weight after update {at + 1}, of errors between {min(_TRIALS):g} and "
+                f"{max(_TRIALS):g}, is {weight:g}; a weight is finite and 0 or more"
             )
 
 
@@ -208,7 +206,7 @@ def _told(error: Exception) -> str:
     if isinstance(error, jax.errors.TracerBoolConversionError):
         text += " Python's if, and, or cannot ask a traced value; jnp.where and & can."
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith((PACKAGE, "<"))]
+    theirs = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith((_PACKAGE, "<"))]
     return f"{text} ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else text
 
 

@@ -8,8 +8,6 @@ from aesjax.schedules.combine import switch
 from aesjax.schedules.proxies import PROXIES
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
-__all__ = ["Choice", "build", "required_signals"]
-
 
 class Choice(NamedTuple):
     """A registered schedule and what feeds it."""
@@ -25,11 +23,11 @@ class Choice(NamedTuple):
         return f"{self.proxy}/{source}"
 
 
-Choices = Sequence[str | Choice] | str | Choice
+_Choices = Sequence[str | Choice] | str | Choice
 
 
 def build(
-    names: Choices,
+    names: _Choices,
     hyper: ScheduleHyper,
     index: Array | int | None = None,
     proxy: str = "td_quantile",
@@ -77,7 +75,7 @@ def build(
     return EntropySchedule(whole.init, update, measure)
 
 
-def required_signals(names: Choices, proxy: str = "td_quantile", source: str | None = None) -> dict[str, str]:
+def required_signals(names: _Choices, proxy: str = "td_quantile", source: str | None = None) -> dict[str, str]:
     """The `Signals` fields that `build` with these arguments reads, each with who reads it, for error messages.
 
     >>> required_signals(["auto", "fixed"])
@@ -90,7 +88,7 @@ def required_signals(names: Choices, proxy: str = "td_quantile", source: str | N
     return read
 
 
-def _choices(names: Choices, proxy: str, source: str | None) -> tuple[Choice, ...]:
+def _choices(names: _Choices, proxy: str, source: str | None) -> tuple[Choice, ...]:
     items = (names,) if isinstance(names, str | Choice) else tuple(names)
     if not items:
         raise ValueError(f"at least one schedule is needed; registered: {', '.join(SCHEDULES)}.")

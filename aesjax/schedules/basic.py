@@ -8,8 +8,6 @@ import optax
 from aesjax.schedules.rule import bounded, held, read_signal, start
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
-__all__ = ["auto", "fixed", "linear"]
-
 
 def fixed(weight: Array | float) -> EntropySchedule:
     """A constant weight, () reward per nat, bit for bit; no clip.
@@ -25,7 +23,7 @@ def fixed(weight: Array | float) -> EntropySchedule:
     return EntropySchedule(lambda: start(weight), update)
 
 
-class AutoMemory(NamedTuple):
+class _AutoMemory(NamedTuple):
     """Memory of `auto`."""
 
     log_alpha: Array  # () float32
@@ -57,7 +55,7 @@ def auto(
 
     def init() -> ScheduleState:
         log_alpha = jnp.log(jnp.asarray(initial, jnp.float32))
-        return start(jnp.exp(log_alpha), AutoMemory(log_alpha, adam.init(log_alpha)))
+        return start(jnp.exp(log_alpha), _AutoMemory(log_alpha, adam.init(log_alpha)))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         log_alpha, opt_state = state.inner
@@ -67,7 +65,7 @@ def auto(
         log_alpha = log_alpha + change
         weight = jnp.exp(log_alpha)
         new = ScheduleState(
-            weight, state.count + 1, AutoMemory(log_alpha, opt_state), state.logs._replace(weight_raw=weight)
+            weight, state.count + 1, _AutoMemory(log_alpha, opt_state), state.logs._replace(weight_raw=weight)
         )
         return held(jnp.isfinite(gap), new, state)
 

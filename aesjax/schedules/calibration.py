@@ -14,30 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = [
-    "Envelope",
-    "Isotonic",
-    "conformal_index",
-    "conformal_quantile",
-    "coverage",
-    "dominates",
-    "isotonic_fit",
-    "predict",
-    "reused_conformal",
-    "run_level_bound",
-    "run_level_scale",
-    "run_ratios",
-    "runs_needed",
-    "simultaneous",
-    "slack",
-    "smoothing_debt",
-    "split_conformal",
-    "upper_bound",
-    "window_maximum",
-]
-
-ROUNDING = 1e-12  # relative; a bound that equals the drift but for rounding counts as one
-INDEX_ROUNDING = 1e-9  # (n + 1)(1 - delta) is often a whole number but for rounding, as 10 * 0.9
+_ROUNDING = 1e-12  # relative; a bound that equals the drift but for rounding counts as one
+_INDEX_ROUNDING = 1e-9  # (n + 1)(1 - delta) is often a whole number but for rounding, as 10 * 0.9
 
 
 class Isotonic(NamedTuple):
@@ -115,7 +93,7 @@ def conformal_index(n: int, delta: float) -> int:
     _check_delta(delta)
     if n < 1:
         raise ValueError(f"n must be at least 1; got {n}")
-    return math.ceil((n + 1) * (1.0 - delta) - INDEX_ROUNDING)
+    return math.ceil((n + 1) * (1.0 - delta) - _INDEX_ROUNDING)
 
 
 def conformal_quantile(values: np.ndarray, delta: float) -> np.ndarray:
@@ -240,7 +218,7 @@ def runs_needed(delta: float) -> int:
     9
     """
     _check_delta(delta)
-    return max(1, math.ceil(1.0 / delta - 1.0 - INDEX_ROUNDING))
+    return max(1, math.ceil(1.0 / delta - 1.0 - _INDEX_ROUNDING))
 
 
 def coverage(drift: np.ndarray, bound: np.ndarray, where: np.ndarray | None = None) -> np.ndarray:
@@ -299,7 +277,7 @@ def smoothing_debt(smooth: np.ndarray, decay: float) -> np.ndarray:
 
 def _kept(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
     drift, bound = np.broadcast_arrays(drift, bound)
-    return drift <= bound + ROUNDING * np.abs(drift)
+    return drift <= bound + _ROUNDING * np.abs(drift)
 
 
 def _paired(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

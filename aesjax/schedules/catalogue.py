@@ -16,8 +16,6 @@ from aesjax.schedules.floor import auto_floor
 from aesjax.schedules.relative import aes_r, oracle
 from aesjax.types import Array, EntropySchedule, Proxy
 
-__all__ = ["SCHEDULES", "ScheduleHyper", "ScheduleSpec", "check"]
-
 
 class ScheduleHyper(NamedTuple):
     """Every number that a registered schedule reads, () float32 each, all may be traced and swept.

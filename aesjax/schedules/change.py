@@ -9,15 +9,13 @@ import numpy as np
 from aesjax.schedules.rule import base_init, base_update, bounded_above_base, start
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
-__all__ = ["ChangeMemory", "aes_c", "compensator"]
-
 TINY, LARGE = (float(x) for x in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
-BET = 0.5  # lambda: standard deviations become nats
-MEMORY = 64  # blocks that location and scale remember
-SPAN = 5  # a level's scale looks at blocks up to 2**SPAN times its own: autocorrelation that long is seen
+_BET = 0.5  # lambda: standard deviations become nats
+_MEMORY = 64  # blocks that location and scale remember
+_SPAN = 5  # a level's scale looks at blocks up to 2**SPAN times its own: autocorrelation that long is seen
 WARM = 96  # blocks of a level before it is tested: three of the longest blocks that its scale looks at
-FARTHEST = 10.0  # standard deviations; an alarm takes three observations, however large they are
-CAP = 6.0  # nats above the threshold that evidence may grow to: so much later than the excess it ends
+_FARTHEST = 10.0  # standard deviations; an alarm takes three observations, however large they are
+_CAP = 6.0  # nats above the threshold that evidence may grow to: so much later than the excess it ends
 FLOOR = 1e-3  # smallest standard deviation of a log proxy
 
 
@@ -43,7 +41,7 @@ def compensator(levels: int) -> np.ndarray:
     closer to Gaussian: ``psi_j = n (-x - log(1 - x))`` with ``n = 2**j``, ``x = 1/(2 sqrt(n))``; .193 to .125.
     """
     n = 2.0 ** np.arange(levels)
-    x = BET / np.sqrt(n)
+    x = _BET / np.sqrt(n)
     return n * (-x - np.log1p(-x))
 
 
@@ -115,9 +113,9 @@ def aes_c(
         raise ValueError(f"aes_c: levels must be at least 1; got {levels}. 8 levels average up to 128 observations.")
     threshold, gain, r_max, e_max = (jnp.asarray(x, jnp.float32) for x in (threshold, gain, r_max, e_max))
     longest = jnp.asarray(longest_memory, jnp.float32) * jnp.asarray(updates, jnp.float32)
-    measured = levels + SPAN
+    measured = levels + _SPAN
     lengths = np.asarray(2 ** np.arange(measured), np.int32)
-    admitted = (MEMORY * lengths[:levels].astype(np.float32) <= longest) | (np.arange(levels) == 0)
+    admitted = (_MEMORY * lengths[:levels].astype(np.float32) <= longest) | (np.arange(levels) == 0)
     price = jnp.asarray(compensator(levels), jnp.float32)
 
     def init() -> ScheduleState:
@@ -139,20 +137,20 @@ def aes_c(
         far = mean - old.location
         scale = _long_run(jnp.where(past >= 6, old.spread, 0.0)) * jnp.sqrt(1.0 + 4.0 / jnp.maximum(past, 1.0))
         scale = jnp.maximum(scale, FLOOR)
-        z = jnp.clip(far / scale, -FARTHEST, FARTHEST)[:levels]
+        z = jnp.clip(far / scale, -_FARTHEST, _FARTHEST)[:levels]
         tested = (past >= WARM)[:levels]
-        evidence = jnp.where(tested, jnp.clip(old.evidence + BET * z - price, 0.0, threshold + CAP), 0.0)
+        evidence = jnp.where(tested, jnp.clip(old.evidence + _BET * z - price, 0.0, threshold + _CAP), 0.0)
         excess = jnp.where(tested, old.excess + 0.25 * (z * scale[:levels] - old.excess), 0.0)
 
-        rate = 1.0 / jnp.clip(blocks, 1.0, MEMORY)
+        rate = 1.0 / jnp.clip(blocks, 1.0, _MEMORY)
         weighing = (evidence > threshold / 4.0) & (evidence < threshold)
-        patience = jnp.concatenate([jnp.where(weighing, 0.25, 1.0), jnp.ones(SPAN, jnp.float32)])
+        patience = jnp.concatenate([jnp.where(weighing, 0.25, 1.0), jnp.ones(_SPAN, jnp.float32)])
         step = jnp.where(past >= 7, jnp.clip(far, -3.0 * scale, 3.0 * scale), far)
         location = old.location + rate * patience * step
         square = jnp.square(mean - old.before[1]) / 2.0
         square = jnp.where(blocks > 10, jnp.minimum(square, 9.0 * old.spread), square)
         differences = jnp.maximum(blocks - 2.0, 0.0)
-        spread = old.spread + (square - old.spread) / jnp.clip(differences, 1.0, MEMORY)
+        spread = old.spread + (square - old.spread) / jnp.clip(differences, 1.0, _MEMORY)
         spread = jnp.where(differences >= 1, spread, 0.0)
 
         ended = seen % lengths == 0
@@ -190,6 +188,6 @@ def aes_c(
 
 def _long_run(spread: Array) -> Array:
     """(K,) standard deviation of a block mean as the variance of sums of up to ``2**SPAN`` of them asks for."""
-    padded = jnp.concatenate([spread, jnp.zeros(SPAN, jnp.float32)])
-    variances = [2.0**i * padded[i : i + spread.shape[0]] for i in range(SPAN + 1)]
+    padded = jnp.concatenate([spread, jnp.zeros(_SPAN, jnp.float32)])
+    variances = [2.0**i * padded[i : i + spread.shape[0]] for i in range(_SPAN + 1)]
     return jnp.sqrt(jnp.max(jnp.stack(variances), axis=0))

@@ -9,8 +9,6 @@ from jax.core import Tracer
 
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
 
-__all__ = ["switch"]
-
 
 def switch(schedules: Sequence[EntropySchedule], index: Array | int) -> EntropySchedule:
     """The schedule at ``index``, () int32, which may be traced and mapped over; equal to that schedule alone.

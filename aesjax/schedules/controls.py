@@ -7,8 +7,6 @@ from aesjax.schedules.basic import fixed
 from aesjax.schedules.rule import start
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
 
-__all__ = ["block_order", "constant_at_mean", "overridden", "permuted", "playback"]
-
 
 def playback(weights: Array) -> EntropySchedule:
     """The recorded (T,) weights in their order, () reward per nat; the last one is kept after T steps.

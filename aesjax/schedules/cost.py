@@ -8,12 +8,10 @@ import numpy as np
 from aesjax.schedules.rule import held, read_signal, start
 from aesjax.types import Array, EntropySchedule, ScheduleLogs, ScheduleState, Signals
 
-__all__ = ["budget"]
-
 TINY = float(np.finfo(np.float32).tiny)
 
 
-class BudgetMemory(NamedTuple):
+class _BudgetMemory(NamedTuple):
     """Memory of `budget`."""
 
     unit: Array  # () float32, the first reward that is not zero; 0 before it
@@ -61,7 +59,7 @@ def budget(
     initial = _float32(initial)
 
     def init() -> ScheduleState:
-        return start(initial, BudgetMemory(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)))
+        return start(initial, _BudgetMemory(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old = state.inner
@@ -79,7 +77,7 @@ def budget(
         weight = jnp.where(unit > 0.0, factor * scale, state.weight)
         zero = jnp.zeros((), jnp.float32)
         shown = ScheduleLogs(jnp.mean(reward), scale, weight, zero, zero)
-        return held(jnp.isfinite(first), ScheduleState(weight, count, BudgetMemory(unit, log_scale), shown), state)
+        return held(jnp.isfinite(first), ScheduleState(weight, count, _BudgetMemory(unit, log_scale), shown), state)
 
     return EntropySchedule(init, update)
 

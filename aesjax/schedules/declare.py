@@ -7,11 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from aesjax.types import Signals
 
-__all__ = ["Declaration", "declaration_of", "declare"]
-
 Factory = TypeVar("Factory", bound=Callable[..., Any])
-MARK = "__aesjax__"
-SOURCES = ("update", "fresh")
+_MARK = "__aesjax__"
+_SOURCES = ("update", "fresh")
 
 
 class Declaration(NamedTuple):
@@ -57,8 +55,8 @@ def declare(
         if field not in known:
             raise ValueError(f"declare: Signals has no field '{field}'; fields: {', '.join(known)}")
     for name in (source, *(fields or {})):
-        if name not in SOURCES:
-            raise ValueError(f"declare: unknown source '{name}'; sources: {', '.join(SOURCES)}")
+        if name not in _SOURCES:
+            raise ValueError(f"declare: unknown source '{name}'; sources: {', '.join(_SOURCES)}")
     for option, (low, high) in (ranges or {}).items():
         if not low <= high or math.isnan(low):
             raise ValueError(f"declare: the range of '{option}' must go from low to high; got ({low}, {high})")
@@ -67,7 +65,7 @@ def declare(
     told |= {} if fields is None else {"fields": MappingProxyType(dict(fields))}
 
     def mark(factory: Factory) -> Factory:
-        setattr(factory, MARK, Declaration(**told))
+        setattr(factory, _MARK, Declaration(**told))
         return factory
 
     return mark
@@ -75,4 +73,4 @@ def declare(
 
 def declaration_of(factory: Any) -> Declaration:
     """What was declared of ``factory``; the defaults where nothing was."""
-    return getattr(factory, MARK, Declaration())
+    return getattr(factory, _MARK, Declaration())

@@ -8,12 +8,10 @@ import optax
 from aesjax.schedules.rule import base_init, base_update, held, read_signal, start
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
 
-__all__ = ["auto_floor"]
-
 TINY = 1e-12  # reward per nat; a floor of zero has no logarithm
 
 
-class FloorMemory(NamedTuple):
+class _FloorMemory(NamedTuple):
     """Memory of `auto_floor`."""
 
     log_alpha: Array  # () float32
@@ -45,7 +43,7 @@ def auto_floor(
     def init() -> ScheduleState:
         weight, floor_state = base_init(floor)
         log_alpha = jnp.log(jnp.maximum(weight, TINY))
-        return start(weight, FloorMemory(log_alpha, adam.init(log_alpha), floor_state))
+        return start(weight, _FloorMemory(log_alpha, adam.init(log_alpha), floor_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old = state.inner
@@ -59,7 +57,7 @@ def auto_floor(
         weight = jnp.maximum(jnp.exp(log_alpha), lowest)  # to the bit where the floor holds
         shown = state.logs if floor_state is None else floor_state.logs
         shown = shown._replace(weight_raw=jnp.exp(tuned), at_min=(tuned < log_alpha).astype(jnp.float32))
-        new = ScheduleState(weight, state.count + 1, FloorMemory(log_alpha, opt_state, floor_state), shown)
+        new = ScheduleState(weight, state.count + 1, _FloorMemory(log_alpha, opt_state, floor_state), shown)
         return held(jnp.isfinite(gap) & jnp.isfinite(lowest), new, state)
 
     return EntropySchedule(init, update)

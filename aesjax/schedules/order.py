@@ -7,15 +7,13 @@ from jax import lax
 
 from aesjax.types import Array
 
-__all__ = ["neighbours", "order_statistic", "quantile"]
-
 # Largest N for which comparing all pairs (N*N compares, one fused reduction) is used off the CPU. XLA's CPU
 # backend writes the N*N mask to memory (256 values: 98 us against 4 us for the radix select), so never there.
-ALL_PAIRS_LIMIT = 1024
+_ALL_PAIRS_LIMIT = 1024
 # Two bits a pass need 3 N compares but half the passes of one bit: better while a pass is overhead, not work.
-TWO_BIT_LIMIT = 1024
+_TWO_BIT_LIMIT = 1024
 # Counts are sums of float32 ones, exact up to here.
-LARGEST_N = 2**24
+_LARGEST_N = 2**24
 
 
 def order_statistic(x: Array, k: Array | int) -> Array:
@@ -75,8 +73,8 @@ def neighbours(x: Array, k: Array) -> tuple[Array, Array]:
 
     At ``k = N - 1`` the second value is meaningless. NaN sort by their bits: callers must look for them.
     """
-    other = _all_pairs if x.shape[0] <= ALL_PAIRS_LIMIT else _radix_select(bits=4)
-    return lax.platform_dependent(x, k, cpu=_radix_select(bits=2 if x.shape[0] <= TWO_BIT_LIMIT else 1), default=other)
+    other = _all_pairs if x.shape[0] <= _ALL_PAIRS_LIMIT else _radix_select(bits=4)
+    return lax.platform_dependent(x, k, cpu=_radix_select(bits=2 if x.shape[0] <= _TWO_BIT_LIMIT else 1), default=other)
 
 
 def _all_pairs(x: Array, k: Array) -> tuple[Array, Array]:
@@ -132,7 +130,7 @@ def _from_ordered(image: Array) -> Array:
 
 def _checked(name: str, x: Array) -> Array:
     x = jnp.asarray(x)
-    if x.ndim != 1 or not 0 < x.shape[0] < LARGEST_N:
+    if x.ndim != 1 or not 0 < x.shape[0] < _LARGEST_N:
         raise ValueError(f"{name} needs x of shape (N,), 1 <= N < 2**24; got {x.shape}. Use jax.vmap over rows.")
     if not jnp.issubdtype(x.dtype, jnp.floating) or jnp.finfo(x.dtype).bits > 32:
         raise ValueError(f"{name} needs x of float32 or narrower; got {x.dtype}.")

@@ -12,11 +12,9 @@ from aesjax.schedules.order import quantile
 from aesjax.schedules.rule import read_signal
 from aesjax.types import Array, Proxy, Signals
 
-__all__ = ["PROXIES", "ProxySpec", "critic_drift", "td_mean", "td_quantile", "value_loss"]
-
-RESIDUALS = MappingProxyType({"update": "td_error", "fresh": "fresh_td_error"})
-LOSSES = MappingProxyType({"update": "value_loss", "fresh": "fresh_td_error"})
-CRITIC_CHANGES = MappingProxyType({"update": "critic_drift", "fresh": "fresh_critic_drift"})
+_RESIDUALS = MappingProxyType({"update": "td_error", "fresh": "fresh_td_error"})
+_LOSSES = MappingProxyType({"update": "value_loss", "fresh": "fresh_td_error"})
+_CRITIC_CHANGES = MappingProxyType({"update": "critic_drift", "fresh": "fresh_critic_drift"})
 
 
 def td_quantile(q: Array | float = 0.9, source: str = "update") -> Proxy:
@@ -36,13 +34,13 @@ def td_quantile(q: Array | float = 0.9, source: str = "update") -> Proxy:
       >>> print(td_quantile(q=0.5)(Signals(td_error=jnp.array([-3.0, 1.0, 2.0]))))
       2.0
     """
-    field = _field("td_quantile", RESIDUALS, source)
+    field = _field("td_quantile", _RESIDUALS, source)
     return lambda signals: quantile(jnp.abs(_read("td_quantile", signals, field)), q)
 
 
 def td_mean(source: str = "update") -> Proxy:
     """Mean absolute temporal-difference error, () reward; the paper's ablation "TD mean"."""
-    field = _field("td_mean", RESIDUALS, source)
+    field = _field("td_mean", _RESIDUALS, source)
     return lambda signals: jnp.mean(jnp.abs(_read("td_mean", signals, field)))
 
 
@@ -52,7 +50,7 @@ def value_loss(source: str = "update") -> Proxy:
     ``source="fresh"`` is the mean squared residual of the newest transitions. Carriers weigh and sum their critics'
     losses differently, so the two sources differ by a constant factor.
     """
-    field = _field("value_loss", LOSSES, source)
+    field = _field("value_loss", _LOSSES, source)
     if source == "fresh":
         return lambda signals: jnp.mean(jnp.square(_read("value_loss", signals, field)))
     return lambda signals: _read("value_loss", signals, field)
@@ -64,7 +62,7 @@ def critic_drift(source: str = "update") -> Proxy:
     ``source="update"`` is the norm of the parameter change, () parameter units; "fresh" is the mean change of the
     critic's values on the newest transitions, () reward.
     """
-    field = _field("critic_drift", CRITIC_CHANGES, source)
+    field = _field("critic_drift", _CRITIC_CHANGES, source)
     return lambda signals: _read("critic_drift", signals, field)
 
 
@@ -79,12 +77,12 @@ class ProxySpec(NamedTuple):
 
 PROXIES: Registry[ProxySpec] = Registry(
     "proxy",
-    td_quantile=ProxySpec(td_quantile, RESIDUALS, "TD quantile", "q-quantile of |TD error| (paper default, q = 0.9)"),
-    td_mean=ProxySpec(lambda q, source: td_mean(source), RESIDUALS, "TD mean", "mean of |TD error|"),
-    value_loss=ProxySpec(lambda q, source: value_loss(source), LOSSES, "Value loss", "critic loss, reward squared"),
+    td_quantile=ProxySpec(td_quantile, _RESIDUALS, "TD quantile", "q-quantile of |TD error| (paper default, q = 0.9)"),
+    td_mean=ProxySpec(lambda q, source: td_mean(source), _RESIDUALS, "TD mean", "mean of |TD error|"),
+    value_loss=ProxySpec(lambda q, source: value_loss(source), _LOSSES, "Value loss", "critic loss, reward squared"),
     critic_drift=ProxySpec(
         lambda q, source: critic_drift(source),
-        CRITIC_CHANGES,
+        _CRITIC_CHANGES,
         "Critic drift",
         "size of the critic's own change",
     ),

@@ -17,12 +17,10 @@ from aesjax.schedules.rule import (
 )
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
-__all__ = ["aes_r", "oracle"]
-
 TINY = float(np.finfo(np.float32).tiny)
 
 
-class RelativeMemory(NamedTuple):
+class _RelativeMemory(NamedTuple):
     """Memory of `aes_r`."""
 
     smooth: Array  # () float32, EMA of the proxy
@@ -93,7 +91,7 @@ def aes_r(
 
     def init() -> ScheduleState:
         weight, base_state = base_init(base)
-        return start(weight, RelativeMemory(zero, zero, zero, jnp.zeros(levels, jnp.float32), base_state))
+        return start(weight, _RelativeMemory(zero, zero, zero, jnp.zeros(levels, jnp.float32), base_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old = state.inner
@@ -111,7 +109,7 @@ def aes_r(
         log_baseline = old.log_baseline + step * (jnp.where(log_smooth > old.log_baseline, 1.0, 0.0) - 0.5)
         bank = old.bank + (excess - old.bank) / discounted_count(count, windows)
 
-        memory = RelativeMemory(smooth, unit, log_baseline, bank, None)
+        memory = _RelativeMemory(smooth, unit, log_baseline, bank, None)
         memory, count = jax.tree.map(
             lambda new, kept: jnp.where(ok, new, kept), (memory, count), (old._replace(base=None), state.count)
         )
@@ -130,7 +128,7 @@ def aes_r(
     return EntropySchedule(init, update)
 
 
-class OracleMemory(NamedTuple):
+class _OracleMemory(NamedTuple):
     """Memory of `oracle`."""
 
     level: Array  # () float32, leaky sum of the true drift
@@ -157,7 +155,7 @@ def oracle(
 
     def init() -> ScheduleState:
         weight, base_state = base_init(base)
-        return start(weight, OracleMemory(jnp.zeros((), jnp.float32), base_state))
+        return start(weight, _OracleMemory(jnp.zeros((), jnp.float32), base_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         lam0, base_state = base_update(base, signals, state.inner.base)
@@ -166,7 +164,7 @@ def oracle(
         level = keep * state.inner.level + drift
         ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level), r_max)
         weight, logs = bounded_above_base(lam0, ratio, lambda_max, drift, level)
-        return ScheduleState(weight, state.count + 1, OracleMemory(level, base_state), logs)
+        return ScheduleState(weight, state.count + 1, _OracleMemory(level, base_state), logs)
 
     return EntropySchedule(init, update)
 

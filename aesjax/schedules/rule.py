@@ -7,21 +7,6 @@ import jax.numpy as jnp
 
 from aesjax.types import Array, EntropySchedule, ScheduleLogs, ScheduleState, Signals
 
-__all__ = [
-    "Mean",
-    "base_init",
-    "base_update",
-    "bounded",
-    "bounded_above_base",
-    "discounted_count",
-    "ema",
-    "held",
-    "read_signal",
-    "running_mean",
-    "sqrt_rule",
-    "start",
-]
-
 
 class Mean(NamedTuple):
     """A running mean that stays exact to float32 rounding over millions of updates."""

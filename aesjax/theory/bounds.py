@@ -14,28 +14,6 @@ from aesjax.theory.oco import path
 from aesjax.theory.simplex import cross_entropy, half_range, kl, largest_cross_entropy, largest_log_range
 from aesjax.types import Array
 
-__all__ = [
-    "Constants",
-    "appendix_bound",
-    "clipped_bound",
-    "constant_weight",
-    "discounted_bound",
-    "full_simplex_bound",
-    "lemma_bound",
-    "linear_regret",
-    "maximal_means",
-    "offline_bound",
-    "online_bound_paper",
-    "oracle_bound_paper",
-    "paper_constants",
-    "prior_bound",
-    "self_consistent_kappa",
-    "sharp_bound",
-    "sharp_constants",
-    "telescoped",
-    "tradeoff_bound",
-]
-
 
 class Constants(NamedTuple):
     """Of the trade-off ``C0 + sum (C1 xi_t / lam_t + C2 lam_t)``, AES paper Theorem (tradeoff)."""

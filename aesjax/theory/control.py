@@ -16,8 +16,6 @@ from aesjax.schedules.rule import read_signal
 from aesjax.theory.softmdp import SoftMDP, Solution, regret, soft_return, soft_value, solve
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
 
-__all__ = ["ControlConfig", "ControlState", "Drifting", "History", "drifting", "fresh_quantile", "learn"]
-
 
 @dataclass(frozen=True)
 class ControlConfig:

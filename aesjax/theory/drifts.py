@@ -5,8 +5,6 @@ import numpy as np
 
 from aesjax.theory.softmdp import SoftMDP
 
-__all__ = ["DRIFTS", "drift_sequence", "drift_weights"]
-
 DRIFTS = ("abrupt", "linear", "periodic", "mixed")
 
 

@@ -8,17 +8,6 @@ import numpy as np
 
 from aesjax.theory.oco import Game
 
-__all__ = [
-    "best_arms",
-    "delayed",
-    "drift",
-    "drifting_utilities",
-    "minimax_gap",
-    "segment_comparator",
-    "switch_times",
-    "switching",
-]
-
 
 def switch_times(rng: np.random.Generator, rounds: int, switches: int, placement: tuple[float, float]) -> np.ndarray:
     """(switches,) distinct rounds, sorted, drawn from the share ``placement`` of the rounds; never the first round.

@@ -11,8 +11,6 @@ import numpy as np
 from aesjax.theory.softmdp import SoftMDP, occupancy
 from aesjax.types import Array
 
-__all__ = ["MOVES", "arrows", "goal_weights", "gridworld", "start_at", "visitation"]
-
 MOVES = np.array([[0, 0], [-1, 0], [0, 1], [1, 0], [0, -1]])  # (A, 2) row and column: stay, up, right, down, left
 
 

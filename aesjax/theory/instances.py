@@ -4,8 +4,6 @@ import numpy as np
 
 from aesjax.theory.softmdp import SoftMDP
 
-__all__ = ["random_mdps"]
-
 
 def random_mdps(
     rng: np.random.Generator, count: int, states: int, actions: int, live: np.ndarray | None = None

@@ -12,8 +12,6 @@ from aesjax.theory.oco import Feedback, Learner
 from aesjax.theory.simplex import fixed_share, mirror_step
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
 
-__all__ = ["ader", "drift_proxy", "envelope", "frozen", "hedge", "mirror", "per_round_oracle"]
-
 
 def drift_proxy(signals: Signals) -> Array:
     """The proxy that reads ``Signals.true_drift``, where games and sequences report theirs; () float32."""
@@ -29,7 +27,7 @@ def frozen() -> Learner:
     return Learner(_uniform, lambda log_x: log_x, lambda log_x, feedback: (log_x, jnp.zeros(())))
 
 
-class MirrorState(NamedTuple):
+class _MirrorState(NamedTuple):
     """State of `mirror`."""
 
     log_x: Array  # (K,)
@@ -57,17 +55,17 @@ def mirror(
       restart: () 1 returns to the uniform point at every true change of the comparator; a reference.
     """
 
-    def init(size: int) -> MirrorState:
-        return MirrorState(_uniform(size), schedule.init())
+    def init(size: int) -> _MirrorState:
+        return _MirrorState(_uniform(size), schedule.init())
 
-    def update(state: MirrorState, feedback: Feedback) -> tuple[MirrorState, Array]:
+    def update(state: _MirrorState, feedback: Feedback) -> tuple[_MirrorState, Array]:
         scheduled = schedule.update(Signals(true_drift=feedback.proxy.astype(jnp.float32)), state.schedule)
         weight = scheduled.weight.astype(state.log_x.dtype)
         gradient = feedback.gradient + entropy * weight * state.log_x
         log_x = mirror_step(state.log_x, gradient, c * weight, floor)
         again = (feedback.drift > 0.0) & (jnp.asarray(restart) > 0.0)
         log_x = jnp.where(again, _uniform(log_x.shape[0]), log_x)
-        return MirrorState(log_x, scheduled), weight
+        return _MirrorState(log_x, scheduled), weight
 
     return Learner(init, lambda state: state.log_x, update)
 
@@ -86,7 +84,7 @@ def hedge(eta: Array | float, *, share: Array | float = 0.0, floor: Array | floa
     return Learner(_uniform, lambda log_x: log_x, update)
 
 
-class AderState(NamedTuple):
+class _AderState(NamedTuple):
     """State of `ader`."""
 
     log_x: Array  # (N, K) points of the experts
@@ -107,21 +105,21 @@ def ader(horizon: int, floor: Array | float, *, scale: Array | float = 1.0, meta
     """
     count = round(math.log2(horizon) / 2) + 2
 
-    def init(size: int) -> AderState:
+    def init(size: int) -> _AderState:
         rank = jnp.arange(1, count + 1)
         prior = -jnp.log(rank * (rank + 1.0))
-        return AderState(jnp.tile(_uniform(size)[None], (count, 1)), jax.nn.log_softmax(prior))
+        return _AderState(jnp.tile(_uniform(size)[None], (count, 1)), jax.nn.log_softmax(prior))
 
-    def point(state: AderState) -> Array:
+    def point(state: _AderState) -> Array:
         return jax.nn.logsumexp(state.log_weight[:, None] + state.log_x, axis=0)
 
-    def update(state: AderState, feedback: Feedback) -> tuple[AderState, Array]:
+    def update(state: _AderState, feedback: Feedback) -> tuple[_AderState, Array]:
         size = state.log_x.shape[-1]
         losses = jnp.sum(jnp.exp(state.log_x) * feedback.gradient[None], axis=-1)
         log_weight = jax.nn.log_softmax(state.log_weight - meta * jnp.sqrt(8.0 / horizon) * losses)
         etas = scale * 2.0 ** jnp.arange(count) * jnp.sqrt(jnp.log(float(size)) / horizon)
         log_x = jax.vmap(lambda point, eta: mirror_step(point, feedback.gradient, eta, floor))(state.log_x, etas)
-        return AderState(log_x, log_weight), jnp.zeros(())
+        return _AderState(log_x, log_weight), jnp.zeros(())
 
     return Learner(init, point, update)
 
@@ -134,7 +132,7 @@ def per_round_oracle(**rule: Any) -> EntropySchedule:
     return aes_d(drift_proxy, window=1.0, prior=0.0, beta=0.0, **rule)
 
 
-class EnvelopeMemory(NamedTuple):
+class _EnvelopeMemory(NamedTuple):
     """Memory of `envelope`."""
 
     schedule: ScheduleState
@@ -146,7 +144,7 @@ def envelope(schedule: EntropySchedule) -> EntropySchedule:
 
     def show(inner: ScheduleState, highest: Array) -> ScheduleState:
         weight, logs = bounded(highest, 0.0, jnp.inf, inner.logs.proxy, inner.logs.proxy_smooth)
-        return ScheduleState(weight, inner.count, EnvelopeMemory(inner, highest), logs)
+        return ScheduleState(weight, inner.count, _EnvelopeMemory(inner, highest), logs)
 
     def init() -> ScheduleState:
         return show(schedule.init(), jnp.zeros((), jnp.float32))

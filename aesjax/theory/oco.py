@@ -16,8 +16,6 @@ import numpy as np
 from aesjax.theory.simplex import mirror_step, negative_entropy
 from aesjax.types import Array
 
-__all__ = ["Descent", "Feedback", "Game", "Learner", "Played", "descend", "march", "path", "play"]
-
 
 class Game(NamedTuple):
     """One sequence of losses with its comparators; K arms, T rounds."""

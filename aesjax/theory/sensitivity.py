@@ -13,34 +13,6 @@ from aesjax.theory import simplex
 from aesjax.theory.softmdp import SoftMDP, Solution, evaluate, occupancy, surrogate_gap
 from aesjax.types import Array
 
-__all__ = [
-    "Change",
-    "bias_a8",
-    "bias_a9",
-    "change",
-    "comparator_drift_bound",
-    "comparator_drift_tanh",
-    "drift_budget",
-    "guaranteed_floor",
-    "lag_one_bound",
-    "largest_gap",
-    "largest_q",
-    "largest_value",
-    "main_term",
-    "occupancy_drift_bound",
-    "occupancy_error",
-    "occupancy_error_bound",
-    "performance_difference",
-    "planning_objective",
-    "planning_rate",
-    "policy_drift_bound",
-    "policy_drift_tanh",
-    "q_drift_bound",
-    "soft_advantage",
-    "span",
-    "temperature_drift_bound",
-]
-
 
 class Change(NamedTuple):
     """Size of the step from one MDP to the next."""

@@ -11,21 +11,6 @@ from jax.scipy.special import xlogy
 
 from aesjax.types import Array
 
-__all__ = [
-    "bregman",
-    "clip_and_renormalise",
-    "cross_entropy",
-    "fixed_share",
-    "half_range",
-    "kl",
-    "largest_cross_entropy",
-    "largest_log_range",
-    "mirror_step",
-    "negative_entropy",
-    "project",
-    "truncate",
-]
-
 
 def half_range(v: Array) -> Array:
     """(..., K) -> (...): ``(max v - min v) / 2``, the dual norm that ignores constants added to a loss."""

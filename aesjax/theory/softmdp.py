@@ -11,21 +11,7 @@ import jax.numpy as jnp
 
 from aesjax.types import Array
 
-__all__ = [
-    "SoftMDP",
-    "Solution",
-    "bellman",
-    "evaluate",
-    "induced_kernel",
-    "occupancy",
-    "regret",
-    "soft_return",
-    "soft_value",
-    "solve",
-    "surrogate_gap",
-]
-
-STOP = 8.0  # ulps of the largest action value at which the solver has reached what rounding allows
+_STOP = 8.0  # ulps of the largest action value at which the solver has reached what rounding allows
 
 
 class SoftMDP(NamedTuple):
@@ -126,7 +112,7 @@ def solve(mdp: SoftMDP, *, iterations: int = 64) -> Solution:
     _check(mdp)
     if iterations < 1:
         raise ValueError(f"solve needs at least one iteration; got {iterations}")
-    resolution = STOP * jnp.finfo(mdp.reward.dtype).eps
+    resolution = _STOP * jnp.finfo(mdp.reward.dtype).eps
 
     def unfinished(carry: tuple[Array, Array, Array]) -> Array:
         count, q, residual = carry

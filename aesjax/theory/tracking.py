@@ -16,18 +16,6 @@ from aesjax.theory.simplex import mirror_step
 from aesjax.theory.softmdp import SoftMDP, Solution, regret, solve
 from aesjax.types import Array, EntropySchedule, Signals
 
-__all__ = [
-    "Sequence",
-    "Track",
-    "gain_weight",
-    "noisy",
-    "observed_drift",
-    "regret_of",
-    "restart",
-    "sequence",
-    "track",
-]
-
 
 class Sequence(NamedTuple):
     """T soft MDPs in the order they are in force, with what a learner is compared to."""

@@ -14,8 +14,6 @@ from agents.loops.episodes import episode_returns
 from agents.masks import kept
 from agents.types import Carrier, OnPolicyCarrier, UpdateOut, World
 
-__all__ = ["REASONS", "Coupling", "Health", "LoopConfig", "ResponseOf", "Run", "ScheduleOf", "examine"]
-
 REASONS = ("critic loss not finite", "actor loss not finite", "entropy weight not finite")
 Hyper = TypeVar("Hyper")
 

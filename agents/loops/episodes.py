@@ -10,8 +10,6 @@ from aesjax.types import Array
 from agents.masks import kept
 from agents.types import World
 
-__all__ = ["episode_returns", "random_returns"]
-
 Policy = Callable[[Array, Array], Array]  # obs (N, S), key -> action (N, A)
 
 

@@ -30,9 +30,7 @@ from agents.loops.common import (
 from agents.loops.responding import check_responses, levers_of, plasticity_of, refreshed, response_logs
 from agents.types import Carrier, Transition, World
 
-__all__ = ["RunState", "make_off_policy"]
-
-BLOCK = 64  # vector steps
+_BLOCK = 64  # vector steps
 
 
 class RunState(NamedTuple):
@@ -62,7 +60,7 @@ def make_off_policy(
 
     Order inside vector step t: act, environment step, store, residuals of the newest transitions, one gradient
     step with ``lambda_{t-1}``, then the schedule turns that step's signals into ``lambda_t``, and the responses turn
-    them into the levers of step t + 1. A refresh that is due waits for the end of a block of at most `BLOCK` steps:
+    them into the levers of step t + 1. A refresh that is due waits for the end of a block of at most `_BLOCK` steps:
     under `vmap` drawing fresh networks cannot hide behind a condition.
     """
     check_responses(carrier, response_of, config)
@@ -204,7 +202,7 @@ def make_off_policy(
 
         inputs, more = (steps, step_keys(key, steps, 6), values, changes), {}
         if config.refresh:
-            length = next(n for n in range(BLOCK, 0, -1) if config.chunk % n == 0)
+            length = next(n for n in range(_BLOCK, 0, -1) if config.chunk % n == 0)
             inputs = jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), inputs)
             state, (outputs, done) = jax.lax.scan(block, state, inputs)
             logs, measured, learned = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), outputs)

@@ -29,8 +29,6 @@ from agents.loops.common import (
 from agents.loops.responding import check_responses, levers_of, plasticity_of, refreshed, response_logs
 from agents.types import OnPolicyCarrier, Rollout, World
 
-__all__ = ["RunState", "make_on_policy", "minibatches"]
-
 
 class RunState(NamedTuple):
     """Everything that changes during a run."""

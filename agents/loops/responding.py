@@ -11,8 +11,6 @@ from agents.loops.common import LoopConfig, ResponseOf
 from agents.plasticity import measures
 from agents.types import Carrier, OnPolicyCarrier
 
-__all__ = ["check_responses", "levers_of", "plasticity_of", "refreshed", "response_logs"]
-
 
 def levers_of(response: ResponseState | None) -> Levers:
     """What is turned in the step about to run; nothing where the program has no responses."""

@@ -25,8 +25,6 @@ from envs.core import Channel, EnvSpec, Step, Task
 from envs.drifting import Drifting
 from envs.names import lookup
 
-__all__ = ["CHANNELS", "DriftingBraxEnv", "ImportedState", "from_brax", "to_brax"]
-
 Array = jax.Array
 
 
@@ -119,11 +117,11 @@ CHANNELS: dict[str, Channel] = {
     "gravity": Channel("gravity", 0.7, 1.3, 1.0),
 }
 
-KIND = "drift channel of a Brax environment"
-TRAINING = (AutoResetWrapper, DomainRandomizationVmapWrapper, EpisodeWrapper, VmapWrapper)
+_KIND = "drift channel of a Brax environment"
+_TRAINING = (AutoResetWrapper, DomainRandomizationVmapWrapper, EpisodeWrapper, VmapWrapper)
 
 # Every quantity twice: Brax's own pipelines read one place, its MJX pipeline the other.
-FIELDS: dict[str, tuple[str, ...]] = {
+_FIELDS: dict[str, tuple[str, ...]] = {
     "body_mass": ("link.inertia.mass", "link.inertia.i", "body_mass", "body_inertia", "body_subtreemass"),
     "joint_friction": ("dof.damping", "dof_damping", "dof_frictionloss"),
     "gravity": ("gravity", "opt.gravity"),
@@ -143,7 +141,7 @@ def _scaled(channels: Sequence[Channel], sys: Any, values: Array) -> Any:
     there a new mass acts one physics step late; everything else acts at once.
     """
     for channel, factor in zip(channels, values, strict=True):
-        sys = sys.tree_replace({path: _field(sys, path) * factor for path in FIELDS[channel.name]})
+        sys = sys.tree_replace({path: _field(sys, path) * factor for path in _FIELDS[channel.name]})
     return sys
 
 
@@ -229,10 +227,10 @@ def from_brax(
     """
     inner: Any = env
     while isinstance(inner, Wrapper):
-        if isinstance(inner, TRAINING):
+        if isinstance(inner, _TRAINING):
             raise ValueError(f"import the environment without Brax's training wrappers; got {type(inner).__name__}")
         inner = inner.env
-    drifting = tuple(c if isinstance(c, Channel) else lookup(KIND, CHANNELS, c) for c in channels)
+    drifting = tuple(c if isinstance(c, Channel) else lookup(_KIND, CHANNELS, c) for c in channels)
     if drifting and not hasattr(inner, "sys"):
         raise ValueError(f"channels drift a Brax system; {type(inner).__name__} has no 'sys', so channels must be ()")
     if apply is None:
@@ -254,7 +252,7 @@ def from_brax(
 
 def _check(env: Any, channel: Channel) -> None:
     """Refuse a channel that would change nothing."""
-    fields = lookup(KIND, FIELDS, channel.name)
+    fields = lookup(_KIND, _FIELDS, channel.name)
     if channel.size != 1:
         raise ValueError(f"channel '{channel.name}' is a factor and has size 1; got {channel.size}")
     reason = {"joint_friction": "has none", "body_mass": "fixes them at a reset"}.get(channel.name)

@@ -21,8 +21,6 @@ from envs.adapters.film import Film
 from envs.core import Task, autoreset_step
 from envs.world import DriftData, World
 
-__all__ = ["DRIFT_STEPS", "Copies", "Stepped", "copies_of", "spaces_of"]
-
 DRIFT_STEPS = 1_000_000
 Options = Mapping[str, Any] | None
 

@@ -13,8 +13,6 @@ import numpy as np
 from envs.core import Task
 from envs.render import scene_of
 
-__all__ = ["Film"]
-
 WIDTH = 480  # pixels
 
 

@@ -22,9 +22,7 @@ from envs import PATTERNS, TASKS
 from envs.adapters.copies import DRIFT_STEPS, Copies, copies_of, spaces_of
 from envs.core import Task
 
-__all__ = ["DRIFT_STEPS", "DriftingEnv", "DriftingVectorEnv", "register"]
-
-METADATA = {"render_modes": ["rgb_array"], "render_fps": 30}
+_METADATA = {"render_modes": ["rgb_array"], "render_fps": 30}
 
 
 def _masked(info: Mapping[str, Any], mask: np.ndarray) -> dict[str, Any]:
@@ -50,7 +48,7 @@ class DriftingVectorEnv(gymnasium.vector.VectorEnv):
     mask ``_name``.
     """
 
-    metadata = METADATA
+    metadata = _METADATA
 
     def __init__(
         self,
@@ -88,7 +86,7 @@ class DriftingVectorEnv(gymnasium.vector.VectorEnv):
 
     def _around(self, copies: Copies) -> "DriftingVectorEnv":
         self._copies, self.num_envs, self.render_mode = copies, copies.num_envs, copies.render_mode
-        self.metadata = {**METADATA, "autoreset_mode": copies.mode}
+        self.metadata = {**_METADATA, "autoreset_mode": copies.mode}
         self.single_observation_space, self.single_action_space = spaces_of(copies.task)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
@@ -144,7 +142,7 @@ class DriftingEnv(gymnasium.Env):
     Info: ``drift`` (D,) float32 and ``drift_step`` as in `DriftingVectorEnv`, and what the task itself reports.
     """
 
-    metadata = METADATA
+    metadata = _METADATA
 
     def __init__(
         self,

@@ -22,8 +22,6 @@ except ModuleNotFoundError as error:
         f"envs.adapters.sb3 needs Stable-Baselines3 ({error}): pip install 'aesjax[sb3]'", name=error.name
     ) from None
 
-__all__ = ["DRIFT_STEPS", "DriftingVecEnv"]
-
 
 class DriftingVecEnv(VecEnv):
     """``num_envs`` copies of a drifting task under one drift clock, as one compiled step.

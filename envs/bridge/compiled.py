@@ -13,8 +13,6 @@ from jax.experimental.buffer_callback import buffer_callback
 from envs.bridge import errors
 from envs.bridge.host import SimEnv, SimStep
 
-__all__ = ["step_of"]
-
 
 def step_of(env: SimEnv) -> Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, SimStep]]:
     """``(token () int32, obs (N, O) acted on, action (N, A)) -> token, SimStep`` of an ``env`` that was reset.

@@ -18,8 +18,6 @@ from envs.bridge.transport import Rows
 from envs.core import EnvSpec, Mask, Step
 from envs.physics.host import Packed, on_host
 
-__all__ = ["BridgeEnv", "BridgeParams", "BridgeState", "Simulation"]
-
 Array = jax.Array
 
 

@@ -3,34 +3,6 @@
 The simulator's side of the bridge runs in another interpreter and reports the class by its name (`raised`).
 """
 
-__all__ = [
-    "AliasingError",
-    "DeviceMismatchError",
-    "DriftNotAppliedError",
-    "DriftNotSupportedError",
-    "DtypeError",
-    "GradTensorError",
-    "ImportOrderError",
-    "NonContiguousError",
-    "NonFiniteError",
-    "ProtocolVersionError",
-    "PythonVersionError",
-    "SecondSimError",
-    "ShapeMismatchError",
-    "SimBridgeError",
-    "SimulatorDependencyError",
-    "SimulatorNotInstalledError",
-    "StateDisturbedError",
-    "TorchNotInstalledError",
-    "TracedCallError",
-    "UnknownTaskError",
-    "UnsupportedGpuError",
-    "WorkerDiedError",
-    "WorkerTimeoutError",
-    "raised",
-    "torch",
-]
-
 
 class SimBridgeError(ValueError):
     """Any failure of the bridge; its text is for a person."""

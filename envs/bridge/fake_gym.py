@@ -11,15 +11,13 @@ import numpy as np
 
 from envs.bridge import errors
 
-__all__ = ["FakeGym", "FakeSim", "Vec3"]
-
 #: Task -> gravity and joint damping as the reference has them; what is not here has the Earth's and 0.1.
-NOMINAL = {
+_NOMINAL = {
     "isaac_ingenuity": (-3.721, 0.0),
     "isaac_anymal": (-9.81, 2.0),
     "isaac_franka_cabinet": (-9.81, 80.0),
 }
-DOF = np.dtype([("stiffness", "f8"), ("damping", "f8")])
+_DOF = np.dtype([("stiffness", "f8"), ("damping", "f8")])
 
 
 class Vec3:
@@ -30,7 +28,7 @@ class Vec3:
 
 
 @dataclass
-class SimParams:
+class _SimParams:
     """The part of the simulator's parameters that drifts."""
 
     gravity: Vec3
@@ -55,9 +53,9 @@ class FakeSim:
     calls: list[tuple[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.nominal = NOMINAL.get(self.task, (-9.81, 0.1))
+        self.nominal = _NOMINAL.get(self.task, (-9.81, 0.1))
         self.gravity = Vec3(0.0, 0.0, self.nominal[0])
-        self.props = np.zeros((self.num, self.joints), DOF)
+        self.props = np.zeros((self.num, self.joints), _DOF)
         self.props["damping"] = self.nominal[1]
 
     def simulate(self) -> None:
@@ -76,12 +74,12 @@ class FakeSim:
 class FakeGym:
     """The functions of Isaac Gym's API that the bridge calls, by their names there."""
 
-    def get_sim_params(self, sim: FakeSim) -> SimParams:
+    def get_sim_params(self, sim: FakeSim) -> _SimParams:
         """A copy, as the simulator gives."""
         g, off = sim.gravity, 1.0 + sim.deaf
-        return SimParams(Vec3(g.x, g.y, off * g.z) if sim.calls else Vec3(g.x, g.y, g.z))
+        return _SimParams(Vec3(g.x, g.y, off * g.z) if sim.calls else Vec3(g.x, g.y, g.z))
 
-    def set_sim_params(self, sim: FakeSim, params: SimParams) -> None:
+    def set_sim_params(self, sim: FakeSim, params: _SimParams) -> None:
         """Gravity of the whole scene."""
         sim.gravity = params.gravity
         sim.calls.append(("set_sim_params", params.gravity.z))

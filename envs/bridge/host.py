@@ -18,8 +18,6 @@ from envs.bridge import errors
 from envs.bridge.tensors import Mode, check_tensor, to_jax, to_torch
 from envs.bridge.transport import Rows, check_finite, raise_non_finite
 
-__all__ = ["InProcess", "SimEnv", "SimStep"]
-
 
 class InProcess:
     """A torch environment in this process, on the surface of Isaac Gym or Isaac Lab.

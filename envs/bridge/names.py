@@ -1,7 +1,5 @@
 """What a bridged task may be called."""
 
-__all__ = ["GYM_TASKS", "LAB_TASKS", "NATIVE", "PREFIX", "PYTHON", "native_of"]
-
 PYTHON = "AESJAX_ISAAC_PYTHON"  # environment variable: the simulator's interpreter
 
 #: Isaac Gym's name -> our own task of the same definitions.

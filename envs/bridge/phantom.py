@@ -7,17 +7,15 @@ import jax.numpy as jnp
 
 from envs.core import Env, Mask, Step
 
-__all__ = ["Phantom", "PhantomState", "seeded_step"]
-
-Array = jax.Array
+_Array = jax.Array
 
 
 class PhantomState(NamedTuple):
     """One copy; stack along a leading axis."""
 
     inner: Any  # the task's own state
-    pending: Array  # () int32, phantom steps to come
-    valid: Array  # () bool, the newest step took place
+    pending: _Array  # () int32, phantom steps to come
+    valid: _Array  # () bool, the newest step took place
 
 
 class Phantom:
@@ -32,12 +30,12 @@ class Phantom:
         self.env, self.before, self.rows = env, reset == "before", 1 + twice
         self.spec = env.spec
 
-    def reset(self, key: Array, params: Any) -> tuple[Array, PhantomState]:
+    def reset(self, key: _Array, params: Any) -> tuple[_Array, PhantomState]:
         """A new episode."""
         obs, inner = self.env.reset(key, params)
         return obs, PhantomState(inner, jnp.int32(0), jnp.bool_(True))
 
-    def autoreset(self, key_step: Array, key_reset: Array, state: PhantomState, action: Array, params: Any) -> Step:
+    def autoreset(self, key_step: _Array, key_reset: _Array, state: PhantomState, action: _Array, params: Any) -> Step:
         """One step; where it is a phantom, ``action`` is ignored and the two flags say nothing."""
         ended = state.pending > 0
 
@@ -62,11 +60,11 @@ class Phantom:
         return Mask(state.valid, state.valid, state.pending == 0)
 
 
-def seeded_step(env: Phantom, seed: Array, clock: Array, state: PhantomState, action: Array, params: Any) -> Step:
+def seeded_step(env: Phantom, seed: _Array, clock: _Array, state: PhantomState, action: _Array, params: Any) -> Step:
     """Step ``clock`` of N copies whose random numbers come from ``seed`` alone."""
     words = jax.random.bits(jax.random.fold_in(jax.random.key(seed), clock), (action.shape[0], 2, 2), jnp.uint32)
 
-    def one(words: Array, state: PhantomState, action: Array) -> Step:
+    def one(words: _Array, state: PhantomState, action: _Array) -> Step:
         key_step, key_reset = jax.random.wrap_key_data(words)
         return env.autoreset(key_step, key_reset, state, action, params)
 

@@ -15,11 +15,9 @@ from jax.core import Tracer
 
 from envs.bridge import errors
 
-__all__ = ["MODES", "Mode", "check_tensor", "share_device", "to_jax", "to_torch"]
-
 Mode = Literal["zero_copy", "staging", "auto"]
 MODES: tuple[Mode, ...] = ("zero_copy", "staging", "auto")
-SHARED = ("float32", "bool", "uint8", "int32", "bfloat16")  # what JAX takes as it is, whether or not it has 64 bits
+_SHARED = ("float32", "bool", "uint8", "int32", "bfloat16")  # what JAX takes as it is, whether or not it has 64 bits
 
 _log = logging.getLogger(__name__)
 _told: set[tuple[str, str]] = set()
@@ -66,8 +64,8 @@ def to_jax(tensor: Any, field: str, mode: Mode = "auto") -> jax.Array:
       SimBridgeError: of the classes `check_tensor` raises, or DeviceMismatchError where nothing can be shared.
     """
     name = str(tensor.dtype).removeprefix("torch.")
-    if name not in SHARED:
-        raise errors.DtypeError(f"{field} must be one of {', '.join(SHARED)}, as there is no silent cast; got {name}")
+    if name not in _SHARED:
+        raise errors.DtypeError(f"{field} must be one of {', '.join(_SHARED)}, as there is no silent cast; got {name}")
     check_tensor(tensor, field, tuple(tensor.shape), name)
     shared = _chosen(tensor, field, mode)
     if shared:

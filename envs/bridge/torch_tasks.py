@@ -17,8 +17,6 @@ from envs.bridge.fake_gym import FakeGym, FakeSim
 from envs.bridge.phantom import Phantom, seeded_step
 from envs.core import Task, step_with_keys
 
-__all__ = ["BEFORE", "TorchLabTask", "TorchVecTask", "lab_task", "vec_task"]
-
 BEFORE = ("isaac_ingenuity", "isaac_allegro_hand")  # tasks whose reference resets before it moves
 
 

@@ -21,14 +21,12 @@ import numpy as np
 from envs.bridge import errors
 from envs.bridge.names import PYTHON
 
-__all__ = ["PROTOCOL", "Rows", "Worker", "check_finite"]
-
 PROTOCOL = 1
 SCRIPT = Path(__file__).parent / "worker" / "worker.py"
-ALIGNED = 64  # bytes, so that JAX and PyTorch can share what is there
-TAIL = 40  # lines of what a worker printed
+_ALIGNED = 64  # bytes, so that JAX and PyTorch can share what is there
+_TAIL = 40  # lines of what a worker printed
 # What the simulators print and nobody can act on.
-NOISE = re.compile(r"FBX|Not connected to PVD|GPU Pipeline|Physics Device|Physics Engine|\+\+\+ Using GPU PhysX")
+_NOISE = re.compile(r"FBX|Not connected to PVD|GPU Pipeline|Physics Device|Physics Engine|\+\+\+ Using GPU PhysX")
 
 
 class Rows(NamedTuple):
@@ -210,7 +208,7 @@ class Worker:
             placed = []
             for name, kind, shape in fields:
                 placed.append((name, kind, shape, size))
-                size += -(-int(np.prod(shape)) * int(kind[1]) // ALIGNED) * ALIGNED
+                size += -(-int(np.prod(shape)) * int(kind[1]) // _ALIGNED) * _ALIGNED
             slots.append(placed)
         where = "/dev/shm" if os.path.isdir("/dev/shm") else None
         descriptor, path = tempfile.mkstemp(prefix="aesjax-bridge-", dir=where)
@@ -286,7 +284,7 @@ class Worker:
         self._printed.flush()
         self._printed.seek(0)
         lines = self._printed.read().decode(errors="replace").splitlines()
-        return "\n".join([line for line in lines if not NOISE.search(line)][-TAIL:])
+        return "\n".join([line for line in lines if not _NOISE.search(line)][-_TAIL:])
 
 
 def _end(process: subprocess.Popen) -> None:

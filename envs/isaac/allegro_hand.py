@@ -18,18 +18,16 @@ from envs.isaac import drives, frames
 from envs.isaac.base import IsaacParams, IsaacTask
 from envs.physics import Drive, Marker, Outcome, Physics, Start
 
-__all__ = ["CUBE", "GOAL", "GOALS", "LIBRARY", "AllegroHand", "AllegroTable", "orientation", "settled"]
-
 CUBE, GOAL = np.array([0.0, -0.2, 0.56]), np.array([0.0, -0.2, 0.52])  # the cube at reset, and where it should be
 LIBRARY = Path(__file__).parent / "assets" / "allegro_hand_settled.npy"
 #: Goals drawn for an episode. A new one is due at a success, and good agents of the reference have some forty in an
 #: episode; after the last the first comes again, which is as good a draw as any other.
 GOALS = 64
-SHOWN = CUBE + np.array([-0.11, 0.07, 0.14])  # where pictures show the goal
-SPEED = 6.283  # largest of the joints, rad/s
-TOLERANCE = 0.1  # angle to the goal that counts as success, rad
-FALL = 0.24  # distance from the goal's place at which the cube counts as dropped, metres
-CLIP = 5.0  # of observations
+_SHOWN = CUBE + np.array([-0.11, 0.07, 0.14])  # where pictures show the goal
+_SPEED = 6.283  # largest of the joints, rad/s
+_TOLERANCE = 0.1  # angle to the goal that counts as success, rad
+_FALL = 0.24  # distance from the goal's place at which the cube counts as dropped, metres
+_CLIP = 5.0  # of observations
 SIZES = {"full_state": 88, "full": 72, "full_no_vel": 50}
 
 
@@ -85,7 +83,7 @@ class AllegroHand(IsaacTask):
         self.time_limit = self.table.length - 1 if time_limit is None else time_limit
         self.obs_size = SIZES[self.table.observation]
         self.low, self.high = self.model.jnt_range[:16].T
-        self.reach = drives.lead(self.model, SPEED)
+        self.reach = drives.lead(self.model, _SPEED)
 
     def noise(self, key: Any) -> Any:
         """(21 + 2 GOALS,) uniform on [-1, 1]: cube's place and turns, joints, goals."""
@@ -122,12 +120,12 @@ class AllegroHand(IsaacTask):
         cube = physics.qpos[..., 16:19]
         distance = xp.sqrt(xp.sum((cube - GOAL) ** 2, axis=-1))
         angle = self.angle(xp, physics.qpos[..., 19:], goal)
-        reached = angle <= TOLERANCE
+        reached = angle <= _TOLERANCE
         reward = -10.0 * distance + 1.0 / (angle + 0.1) - 0.0002 * xp.sum(action**2, axis=-1)
         reward = xp.where(reached, reward + 250.0, reward)
         count = memory[..., -1] + reached
         memory = xp.concatenate([memory[..., :-1], count[..., None]], axis=-1)
-        return Outcome(self._observe(xp, physics, goal, action), reward, distance >= FALL, memory)
+        return Outcome(self._observe(xp, physics, goal, action), reward, distance >= _FALL, memory)
 
     def goal(self, xp: ModuleType, memory: Any) -> Any:
         """(..., 4) the orientation to reach now."""
@@ -147,7 +145,7 @@ class AllegroHand(IsaacTask):
         cubes = np.flatnonzero(model.geom_bodyid == model.body("cube").id)
         return [
             Marker(
-                "box", model.geom_size[i], SHOWN + rotation @ model.geom_pos[i], rotation, model.geom_rgba[i, :3], name
+                "box", model.geom_size[i], _SHOWN + rotation @ model.geom_pos[i], rotation, model.geom_rgba[i, :3], name
             )
             for i, name in zip(cubes, ["the cube as it should be", *[""] * len(cubes)], strict=False)
         ]
@@ -166,4 +164,4 @@ class AllegroHand(IsaacTask):
         place = xp.broadcast_to(np.asarray(GOAL, qpos.dtype), (*qpos.shape[:-1], 3))
         between = frames.multiply(xp, q, frames.conjugate(xp, goal))
         parts += [place, frames.to_xyzw(xp, goal), frames.to_xyzw(xp, between), action]
-        return xp.clip(xp.concatenate(parts, axis=-1), -CLIP, CLIP)
+        return xp.clip(xp.concatenate(parts, axis=-1), -_CLIP, _CLIP)

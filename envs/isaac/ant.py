@@ -6,8 +6,6 @@ from typing import Any
 
 from envs.isaac.locomotion import Constants, Walker
 
-__all__ = ["Ant"]
-
 NEAR_LIMIT, LIMIT_COST = 0.99, 0.1
 
 _GYM = Constants(

@@ -16,15 +16,13 @@ from envs.isaac.base import IsaacParams, IsaacTask
 from envs.physics import Drive, Outcome, Physics, Start
 from envs.physics.fields import physics_library
 
-__all__ = ["DEFAULT", "HIPS", "Anymal", "AnymalTable"]
-
 #: Joint angles of the stance, rad: LF, LH, RF, RH, each HAA, HFE, KFE.
 DEFAULT = np.array([0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, 0.4, -0.8, -0.03, -0.4, 0.8])
 HIPS = slice(0, 12, 3)  # the HAA joints
-COMMANDS = np.array([2.0, 1.0, 1.0])  # largest v_x, v_y (m/s) and yaw rate (rad/s)
-HEIGHT = 0.62  # of the base at reset, metres
-TRACKING = 0.25  # width of the tracking rewards, (m/s)^2 and (rad/s)^2
-CLIP = 5.0  # of observations
+_COMMANDS = np.array([2.0, 1.0, 1.0])  # largest v_x, v_y (m/s) and yaw rate (rad/s)
+_HEIGHT = 0.62  # of the base at reset, metres
+_TRACKING = 0.25  # width of the tracking rewards, (m/s)^2 and (rad/s)^2
+_CLIP = 5.0  # of observations
 
 
 class AnymalTable(NamedTuple):
@@ -92,10 +90,10 @@ class Anymal(IsaacTask):
         """Level, at rest, above the ground; joints near the stance."""
         lead, (low, high) = noise.shape[:-1], self.table.spread
         q = DEFAULT * (0.5 * (low + high) + 0.5 * (high - low) * noise[..., 3:15])
-        root = np.array([0.0, 0.0, HEIGHT, 1.0, 0.0, 0.0, 0.0], noise.dtype)
+        root = np.array([0.0, 0.0, _HEIGHT, 1.0, 0.0, 0.0, 0.0], noise.dtype)
         qpos = xp.concatenate([xp.broadcast_to(root, (*lead, 7)), q], axis=-1)
         qvel = xp.concatenate([xp.zeros((*lead, 6), noise.dtype), 0.1 * noise[..., 15:]], axis=-1)
-        memory = [COMMANDS * noise[..., :3]]
+        memory = [_COMMANDS * noise[..., :3]]
         if self.table.incremental:
             memory += [q, xp.zeros((*lead, 24), noise.dtype)]
         return Start(qpos, qvel, xp.concatenate(memory, axis=-1))
@@ -158,13 +156,13 @@ class Anymal(IsaacTask):
             0.05 * physics.qvel[..., 6:],
             action,
         ]
-        return xp.clip(xp.concatenate(parts, axis=-1), -CLIP, CLIP)
+        return xp.clip(xp.concatenate(parts, axis=-1), -_CLIP, _CLIP)
 
     def _reward(self, xp: ModuleType, physics: Physics, memory: Any, action: Any) -> Any:
         table, (linear, angular) = self.table, self._velocities(xp, physics)
         planar = xp.sum((memory[..., :2] - linear[..., :2]) ** 2, axis=-1)
         yaw = (memory[..., 2] - angular[..., 2]) ** 2
-        reward = xp.exp(-planar / TRACKING) + 0.5 * xp.exp(-yaw / TRACKING)
+        reward = xp.exp(-planar / _TRACKING) + 0.5 * xp.exp(-yaw / _TRACKING)
         reward = reward + table.torque * xp.sum(physics.actuator_force**2, axis=-1)
         if table.incremental:
             before, speeds = memory[..., 15:27], memory[..., 27:]

@@ -11,8 +11,6 @@ import numpy as np
 from envs.physics import FACTORS, PhysicsTask
 from envs.physics.fields import Factor, physics_library
 
-__all__ = ["IsaacParams", "IsaacTask", "load"]
-
 VARIANTS = ("gym", "omni")
 
 

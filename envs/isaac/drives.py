@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["follow", "lead", "timed", "tuned"]
-
 
 def timed(model: Any, timestep: float) -> Any:
     """A copy of ``model`` with another time step, seconds."""

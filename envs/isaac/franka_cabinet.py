@@ -17,20 +17,18 @@ from envs.isaac import drives, frames
 from envs.isaac.base import IsaacParams, IsaacTask
 from envs.physics import Drive, Outcome, Physics, Start
 
-__all__ = ["DEFAULT", "OPEN", "FrankaCabinet", "FrankaTable", "Grasp"]
-
 #: Arm and fingers at reset, rad and metres.
 DEFAULT = np.array([1.157, -1.066, -0.155, -2.239, -1.841, 1.003, 0.469, 0.035, 0.035])
 OPEN = 0.39  # of the drawer, metres: success
-CLIP = 5.0  # of observations
-SPREAD = 0.125  # of the joints at reset, rad and metres
-SPEED = 7.5 * np.array([1.0] * 7 + [0.1] * 2)  # of the targets under an action of 1, rad/s and m/s
+_CLIP = 5.0  # of observations
+_SPREAD = 0.125  # of the joints at reset, rad and metres
+_SPEED = 7.5 * np.array([1.0] * 7 + [0.1] * 2)  # of the targets under an action of 1, rad/s and m/s
 #: Largest speeds of the joints. The fingers' 0.2 m/s of the reference would cap their force at 20 N: five times that.
-FASTEST = np.array([2.175] * 4 + [2.61] * 3 + [1.0] * 2)
-HALF = np.sqrt(0.5)
+_FASTEST = np.array([2.175] * 4 + [2.61] * 3 + [1.0] * 2)
+_HALF = np.sqrt(0.5)
 #: The grasp frames in link 7 and in the drawer: places, metres, and the first one's rotation, -45 degrees about z.
 HAND_PLACE, DRAWER_PLACE = np.array([0.0, 0.04, 0.1654]), np.array([0.3, 0.01, 0.0])
-HAND_TURN = np.array([np.sqrt(0.5 + 0.5 * HALF), 0.0, 0.0, -np.sqrt(0.5 - 0.5 * HALF)])
+_HAND_TURN = np.array([np.sqrt(0.5 + 0.5 * _HALF), 0.0, 0.0, -np.sqrt(0.5 - 0.5 * _HALF)])
 
 
 class FrankaTable(NamedTuple):
@@ -80,7 +78,7 @@ class FrankaCabinet(IsaacTask):
         self.model = drives.timed(self.model, self.table.timestep)
         self.time_limit = self.table.length - 1 if time_limit is None else time_limit
         self.low, self.high = self.model.jnt_range[1:].T
-        self.reach = drives.lead(self.model, FASTEST)
+        self.reach = drives.lead(self.model, _FASTEST)
         self.inert = () if self.table.arm_gravity else ("gravity",)
         if self.table.arm_gravity:
             self.model.body_gravcomp[:] = 0.0  # of a copy
@@ -93,7 +91,7 @@ class FrankaCabinet(IsaacTask):
 
     def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
         """A shut drawer; the arm about its default pose, at rest."""
-        q = xp.clip(DEFAULT + SPREAD * noise, self.low, self.high)
+        q = xp.clip(DEFAULT + _SPREAD * noise, self.low, self.high)
         qpos = xp.concatenate([xp.zeros_like(q[..., :1]), q], axis=-1)
         return Start(qpos, xp.zeros_like(qpos), q)
 
@@ -119,7 +117,7 @@ class FrankaCabinet(IsaacTask):
         """The frames that observation and reward are about."""
         place, turn = physics.xpos[..., self.link7, :], physics.xquat[..., self.link7, :]
         fixed = lambda v, like: xp.broadcast_to(np.asarray(v, place.dtype), like.shape)  # noqa: E731
-        frame = frames.multiply(xp, turn, fixed(HAND_TURN, turn))
+        frame = frames.multiply(xp, turn, fixed(_HAND_TURN, turn))
         return Grasp(
             hand=place + frames.rotate(xp, turn, fixed(HAND_PLACE, place)),
             forward=frames.rotate(xp, frame, fixed([0.0, 0.0, 1.0], place)),
@@ -154,10 +152,10 @@ class FrankaCabinet(IsaacTask):
         return reward
 
     def _target(self, xp: ModuleType, memory: Any, action: Any) -> Any:
-        return xp.clip(memory + self.table.dt * SPEED * xp.clip(action, -1.0, 1.0), self.low, self.high)
+        return xp.clip(memory + self.table.dt * _SPEED * xp.clip(action, -1.0, 1.0), self.low, self.high)
 
     def _observe(self, xp: ModuleType, physics: Physics, grasp: Grasp) -> Any:
         qpos, qvel = physics.qpos, physics.qvel
         joints = frames.unscale(qpos[..., 1:], self.low, self.high)
         parts = [joints, 0.1 * qvel[..., 1:], grasp.drawer - grasp.hand, qpos[..., :1], qvel[..., :1]]
-        return xp.clip(xp.concatenate(parts, axis=-1), -CLIP, CLIP)
+        return xp.clip(xp.concatenate(parts, axis=-1), -_CLIP, _CLIP)

@@ -7,10 +7,8 @@ from typing import Any
 from envs.isaac import frames
 from envs.isaac.locomotion import Constants, Walker
 
-__all__ = ["Humanoid"]
-
 NEAR_LIMIT, LIMIT_COST = 0.98, 0.25  # the cost of a joint grows from 0 there to this at its limit
-SPIN = 100.0  # rad/s, the torso's largest angular velocity
+_SPIN = 100.0  # rad/s, the torso's largest angular velocity
 
 _GYM = Constants(
     height=1.34,
@@ -59,4 +57,4 @@ class Humanoid(Walker):
 
     def settle(self, xp: ModuleType, qpos: Any, qvel: Any) -> Any:
         """The reference's bound on the angular velocity."""
-        return frames.spin_limited(xp, qvel, SPIN)
+        return frames.spin_limited(xp, qvel, _SPIN)

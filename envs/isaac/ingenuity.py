@@ -10,16 +10,14 @@ from envs.isaac import frames
 from envs.isaac.base import IsaacParams, IsaacTask
 from envs.physics import Drive, Marker, Outcome, Physics, Start
 
-__all__ = ["Constants", "Ingenuity"]
-
-THRUST = 20.0  # N of a rotor at full action: 2000 of the reference, times its control step of 0.01 s
-LATERAL = 0.2  # largest share of the thrust that points sideways
-ROTORS = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.025]])  # m, where the thrusts act in the body's frame
-SPIN = 4.0 * np.pi  # rad/s, the largest angular velocity
-PERIOD = 500  # control steps between targets
-START = np.array([0.0, 0.0, 1.0])  # m
-LOWEST = 0.5  # m
-OBSERVED = 5.0  # bound of every observed number
+_THRUST = 20.0  # N of a rotor at full action: 2000 of the reference, times its control step of 0.01 s
+_LATERAL = 0.2  # largest share of the thrust that points sideways
+_ROTORS = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.025]])  # m, where the thrusts act in the body's frame
+_SPIN = 4.0 * np.pi  # rad/s, the largest angular velocity
+_PERIOD = 500  # control steps between targets
+_START = np.array([0.0, 0.0, 1.0])  # m
+_LOWEST = 0.5  # m
+_OBSERVED = 5.0  # bound of every observed number
 DRAWS, MARGIN = 4, 0.5  # of a safe target, and by how much it is nearer than the farthest, metres
 
 
@@ -61,7 +59,7 @@ _OMNI = Constants(
     targets=1.0,
     start_low=(-0.5, -0.5, -0.5),
     start_high=(0.5, 0.5, 0.5),
-    steering=LATERAL,
+    steering=_LATERAL,
     scalar_last=False,
 )
 
@@ -90,7 +88,7 @@ class Ingenuity(IsaacTask):
         super().__init__(variant, time_limit, **own)
         self.inert = () if self.table.rotational_drag else ("joint_damping",)
         self._draws = DRAWS if self.table.retarget_safe else 1
-        self._targets = (self.time_limit - 1) // PERIOD + 1
+        self._targets = (self.time_limit - 1) // _PERIOD + 1
         self.memory_size = 3 * self._targets + 1  # all targets of an episode, then the steps so far
         self._com = self.model.body_ipos[1].copy()
 
@@ -103,7 +101,7 @@ class Ingenuity(IsaacTask):
     def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
         """At rest and upright near (0, 0, 1), and all targets of the episode."""
         table, lead = self.table, noise.shape[:-1]
-        low, high = (START + np.array(bound) for bound in (table.start_low, table.start_high))
+        low, high = (_START + np.array(bound) for bound in (table.start_low, table.start_high))
         where = low + (high - low) * noise[..., :3]
         upright = xp.broadcast_to(np.array([1.0, 0.0, 0.0, 0.0], noise.dtype), (*lead, 4))
         draws = xp.reshape(noise[..., 3:], (*lead, self._targets, self._draws, 3))
@@ -129,7 +127,7 @@ class Ingenuity(IsaacTask):
 
     def settle(self, xp: ModuleType, qpos: Any, qvel: Any) -> Any:
         """The reference's bound on the angular velocity."""
-        return frames.spin_limited(xp, qvel, SPIN)
+        return frames.spin_limited(xp, qvel, _SPIN)
 
     def outcome(
         self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: IsaacParams
@@ -142,13 +140,13 @@ class Ingenuity(IsaacTask):
         near = 1.0 / (1.0 + table.near * squared)
         upright, still = 1.0 / (1.0 + table.tilt * tilt**2), 1.0 / (1.0 + table.spin * angular[..., 2] ** 2)
         reward = near + near * (table.up_weight * upright + still)
-        lost = (xp.sqrt(squared) > table.farthest) | (physics.qpos[..., 2] < LOWEST)
+        lost = (xp.sqrt(squared) > table.farthest) | (physics.qpos[..., 2] < _LOWEST)
         after = xp.concatenate([memory[..., :-1], memory[..., -1:] + 1.0], axis=-1)
         return Outcome(self._observe(xp, physics, target), reward, lost, after)
 
     def target(self, xp: ModuleType, memory: Any) -> Any:
         """(..., 3) the target of the step that begins with ``memory``, metres."""
-        turn = xp.minimum(xp.floor(memory[..., -1:] / PERIOD), self._targets - 1)  # past the time limit: the last one
+        turn = xp.minimum(xp.floor(memory[..., -1:] / _PERIOD), self._targets - 1)  # past the time limit: the last one
         chosen = (xp.arange(self._targets) == turn)[..., None]
         targets = xp.reshape(memory[..., :-1], (*memory.shape[:-1], self._targets, 3))
         return xp.sum(xp.where(chosen, targets, 0.0), axis=-2)
@@ -177,9 +175,9 @@ class Ingenuity(IsaacTask):
     def _wrench(self, xp: ModuleType, action: Any) -> tuple[Any, Any]:
         """Force and torque about the centre of mass (..., 3) in the body's frame."""
         force = torque = xp.zeros_like(action[..., :3])
-        for at, rotor in enumerate(ROTORS):
-            sideways, up = action[..., 3 * at : 3 * at + 2], THRUST * action[..., 3 * at + 2 : 3 * at + 3]
-            sideways = xp.clip(self.table.steering * sideways, -LATERAL, LATERAL)
+        for at, rotor in enumerate(_ROTORS):
+            sideways, up = action[..., 3 * at : 3 * at + 2], _THRUST * action[..., 3 * at + 2 : 3 * at + 3]
+            sideways = xp.clip(self.table.steering * sideways, -_LATERAL, _LATERAL)
             thrust = xp.concatenate([up * sideways, up], axis=-1)
             arm = xp.broadcast_to(np.asarray(rotor - self._com, thrust.dtype), thrust.shape)
             force, torque = force + thrust, torque + frames.cross(xp, arm, thrust)
@@ -190,4 +188,4 @@ class Ingenuity(IsaacTask):
         linear, angular = frames.velocities(xp, q, physics.qvel, self._com)
         turned = frames.to_xyzw(xp, q) if self.table.scalar_last else q
         parts = [(target - position) / 3.0, turned, linear / 2.0, angular / np.pi]
-        return xp.clip(xp.concatenate(parts, axis=-1), -OBSERVED, OBSERVED)
+        return xp.clip(xp.concatenate(parts, axis=-1), -_OBSERVED, _OBSERVED)

@@ -13,9 +13,7 @@ from envs.isaac import frames
 from envs.isaac.base import IsaacParams, IsaacTask
 from envs.physics import Drive, Outcome, Physics, Start
 
-__all__ = ["FOOT_SENSORS", "Constants", "Walker"]
-
-TARGET = np.array([1000.0, 0.0, 0.0])  # m
+_TARGET = np.array([1000.0, 0.0, 0.0])  # m
 UPRIGHT, AHEAD = 0.93, 0.8  # projections beyond which posture and heading are good
 POSITION_NOISE, VELOCITY_NOISE = 0.2, 0.1  # of the joints at the start, rad and rad/s
 #: What the feet feel -> fields of MuJoCo whose sum it is: the floor's push; what the joint does, as the successor reads
@@ -134,7 +132,7 @@ class Walker(IsaacTask):
         obs = self._observe(xp, physics, forces, self._pushes(xp, physics, params), action)
         up, heading, share = obs[..., 10], obs[..., 11], obs[..., 12 : 12 + joints]
         velocity = obs[..., 12 + joints : 12 + 2 * joints]
-        speed = frames.progress(xp, memory, position, TARGET[:2], self._dt)
+        speed = frames.progress(xp, memory, position, _TARGET[:2], self._dt)
         posture = UP_WEIGHT * (up > UPRIGHT) + HEADING_WEIGHT * xp.where(heading > AHEAD, 1.0, heading / AHEAD)
         costs = table.action_cost * xp.sum(action**2, axis=-1) + self.limit_cost(xp, share)
         costs = costs + ENERGY_COST * xp.sum(self.energy() * xp.abs(action * velocity), axis=-1)
@@ -166,9 +164,9 @@ class Walker(IsaacTask):
             frames.rotate_back(xp, q, each) for each in frames.velocities(xp, q, physics.qvel, self._com)
         )
         roll, _, yaw = frames.euler(xp, q)
-        ahead = xp.arctan2(TARGET[2] - position[..., 2], TARGET[0] - position[..., 0]) - yaw
+        ahead = xp.arctan2(_TARGET[2] - position[..., 2], _TARGET[0] - position[..., 0]) - yaw
         angles = xp.stack([yaw, roll, ahead], axis=-1)
-        ups = xp.stack([frames.up(xp, q), frames.heading(xp, q, position, TARGET)], axis=-1)
+        ups = xp.stack([frames.up(xp, q), frames.heading(xp, q, position, _TARGET)], axis=-1)
         share = frames.unscale(physics.qpos[..., 7:][..., self.order], self.low, self.high)
         parts = [
             position[..., 2:],

@@ -11,9 +11,7 @@ import numpy as np
 from envs.isaac.allegro_hand import CUBE, GOAL, LIBRARY, AllegroHand, orientation
 from envs.physics.fields import physics_library
 
-__all__ = ["library"]
-
-ABOVE = np.array([0.0, 0.0, 0.06])  # where the cube is let go, from where the reference has it, metres
+_ABOVE = np.array([0.0, 0.0, 0.06])  # where the cube is let go, from where the reference has it, metres
 STEPS, LONGER = 360, 480  # physics steps of settling and of the proof
 NEAR, STILL = 0.1, 0.02  # metres from the goal's place; rad/s and m/s
 
@@ -32,7 +30,7 @@ def _settle(task: AllegroHand, rng: np.random.Generator) -> np.ndarray | None:
     mujoco = physics_library()
     data = mujoco.MjData(task.model)
     data.ctrl[:] = data.qpos[:16] = 0.2 * rng.uniform(task.low, task.high)
-    data.qpos[16:19] = CUBE + ABOVE + rng.uniform(-0.01, 0.01, 3)
+    data.qpos[16:19] = CUBE + _ABOVE + rng.uniform(-0.01, 0.01, 3)
     data.qpos[19:] = orientation(np, rng.uniform(-1, 1, 2))
     if not _still(mujoco, task, data, STEPS):
         return None

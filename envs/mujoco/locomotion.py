@@ -17,8 +17,6 @@ from envs.mujoco.table import Locomotion
 from envs.physics.fields import FACTORS, Factor, Field, motors_of
 from envs.physics.protocol import Drive, Outcome, Physics, PhysicsTask, Start
 
-__all__ = ["LocomotionTask", "anchor", "control", "healthy", "observation_size", "observe", "start"]
-
 
 def anchor(xp: ModuleType, task: Locomotion, body_mass: Any, physics: Physics) -> Any:
     """x (...,) of the point whose displacement over a control step is the forward speed.

@@ -10,8 +10,6 @@ from typing import Any
 
 from envs.physics.fields import physics_library
 
-__all__ = ["load", "path", "total_mass_accepted"]
-
 
 def path(xml: str) -> Path:
     """Where one of Gymnasium's model files lies."""

@@ -8,8 +8,6 @@ import numpy as np
 
 from envs.mujoco.table import Locomotion
 
-__all__ = ["MujocoParams", "reset_noise"]
-
 
 class MujocoParams(NamedTuple):
     """What may drift; () each."""

@@ -6,8 +6,6 @@ from typing import Literal
 
 from envs.names import lookup
 
-__all__ = ["OBSERVATIONS", "TASKS", "Locomotion", "definition"]
-
 OBSERVATIONS = ("v5", "v4")
 
 

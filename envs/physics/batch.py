@@ -15,9 +15,7 @@ import numpy as np
 from envs.physics.fields import physics_library, scaled_fields
 from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, check, lasting
 
-__all__ = ["Engine", "Transition64"]
-
-APPLIED = Drive._fields  # all of them are part of a state row
+_APPLIED = Drive._fields  # all of them are part of a state row
 
 
 class Transition64(NamedTuple):
@@ -50,7 +48,7 @@ class _Simulations:
         self.now = Physics(qpos=self.batch.bind("qpos"), qvel=self.batch.bind("qvel"))
         bound = {name: _shaped(name, self.batch.bind(name)) for name in task.fields if name not in self.forces}
         self.views = vars(self.now) | bound
-        self.applied = {name: self.batch.bind(name) for name in APPLIED}
+        self.applied = {name: self.batch.bind(name) for name in _APPLIED}
         self.contacts = self.batch.bind("ncon")
         self.velocity_stage = mujoco.mjtStage.mjSTAGE_VEL
         first, last = mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADCTRL
@@ -94,7 +92,7 @@ class _Simulations:
         return drive, bad
 
     def _apply(self, drive: Drive) -> Drive:
-        for name, value in zip(APPLIED, drive, strict=True):
+        for name, value in zip(_APPLIED, drive, strict=True):
             if value is not None:
                 self.applied[name][:] = value
         return drive

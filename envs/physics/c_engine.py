@@ -18,18 +18,16 @@ from envs.physics.batch import Engine
 from envs.physics.host import Packed, on_host, usable_cores
 from envs.physics.protocol import PhysicsTask
 
-__all__ = ["CEnv", "CState"]
-
-Array = jax.Array
+_Array = jax.Array
 
 
 class CState(NamedTuple):
     """One episode, and what outlives it."""
 
-    row: Array  # (2 R,) uint32: what a step changes in MuJoCo, and the task's memory, float64 as pairs of words
-    obs: Array  # (S,) float32, the newest observation
-    time: Array  # () int32, control steps of this episode
-    faults: Array  # () int32, times MuJoCo reported this copy as bad since it was created; survives resets
+    row: _Array  # (2 R,) uint32: what a step changes in MuJoCo, and the task's memory, float64 as pairs of words
+    obs: _Array  # (S,) float32, the newest observation
+    time: _Array  # () int32, control steps of this episode
+    faults: _Array  # () int32, times MuJoCo reported this copy as bad since it was created; survives resets
 
 
 class CEnv:
@@ -50,36 +48,36 @@ class CEnv:
         self._step = on_host(partial(self._host_step, False), step)
         self._step_and_reset = on_host(partial(self._host_step, True), step)
 
-    def reset(self, key: Array, params: Any) -> tuple[Array, CState]:
+    def reset(self, key: _Array, params: Any) -> tuple[_Array, CState]:
         """A new episode."""
         inputs = Packed.traced(None, self._params(params), self.task.noise(key))
         words = self._start(inputs[None])[0]
         row, obs = words[: self._words], Packed.floats_of(words[self._words :])
         return obs, CState(row, obs, jnp.int32(0), jnp.int32(0))
 
-    def step(self, key: Array, state: CState, action: Array, params: Any) -> Step:
+    def step(self, key: _Array, state: CState, action: _Array, params: Any) -> Step:
         """One control step under ``action`` (A,) in [-1, 1]."""
         del key  # the physics has no noise
         return self._advance(state, action, params, None)
 
-    def autoreset(self, key_step: Array, key_reset: Array, state: CState, action: Array, params: Any) -> Step:
+    def autoreset(self, key_step: _Array, key_reset: _Array, state: CState, action: _Array, params: Any) -> Step:
         """`envs.core.autoreset_step` with the new start computed in the callback of the step."""
         del key_step
         return self._advance(state, action, params, self.task.noise(key_reset))
 
-    def faults(self, state: CState) -> Array:
+    def faults(self, state: CState) -> _Array:
         """() int32, simulations that MuJoCo reported as bad, over all copies in ``state``."""
         return jnp.sum(state.faults)
 
     @staticmethod
-    def _params(params: Any) -> Array:
+    def _params(params: Any) -> _Array:
         return jnp.stack([jnp.asarray(value, jnp.float32) for value in params])
 
     @property
     def _words(self) -> int:
         return 2 * self.engine.row_size
 
-    def _advance(self, state: CState, action: Array, params: Any, noise: Array | None) -> Step:
+    def _advance(self, state: CState, action: _Array, params: Any, noise: _Array | None) -> Step:
         chex.assert_shape(action, (self.spec.action_size,))  # the host cuts its record by position
         s = self.spec.obs_size
         time = state.time.astype(jnp.float32)[None]

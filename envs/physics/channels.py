@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 from envs.core import Channel
 from envs.names import lookup
 
-__all__ = ["Range", "channels_of", "chosen", "set_by_name"]
-
 
 class Range(NamedTuple):
     """How far a scalar channel drifts unless told otherwise, and how far it may at most."""

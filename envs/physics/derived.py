@@ -9,8 +9,6 @@ import numpy as np
 
 from envs.physics.fields import Factor, physics_library, scaled_fields
 
-__all__ = ["DERIVED", "Derived"]
-
 Array = jax.Array
 
 #: Derived constants that an MJX step reads: the regularisation of contacts and of joint limits.

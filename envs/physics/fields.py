@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["FACTORS", "Factor", "Field", "motors_of", "nominal", "physics_library", "scaled_fields"]
-
 
 class Field(NamedTuple):
     """Entries of one model field that a factor multiplies."""

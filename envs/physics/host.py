@@ -8,8 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Packed", "on_host", "usable_cores"]
-
 Array = jax.Array
 
 
@@ -48,7 +46,7 @@ class Packed:
 
 
 # JAX copies larger arguments of a callback on its own threads, all of which may be waiting for callbacks to return.
-INLINE_BYTES = 2**16
+_INLINE_BYTES = 2**16
 
 
 def on_host(function: Callable[[np.ndarray], np.ndarray], out_words: int) -> Callable[[Array], Array]:
@@ -57,7 +55,7 @@ def on_host(function: Callable[[np.ndarray], np.ndarray], out_words: int) -> Cal
     @jax.custom_batching.custom_vmap
     def call(words: Array) -> Array:
         n, width = words.shape
-        rows = max(1, INLINE_BYTES // (4 * width))
+        rows = max(1, _INLINE_BYTES // (4 * width))
         pieces = [words[i : i + rows] for i in range(0, n, rows)]
 
         def whole(*pieces: Any) -> np.ndarray:

@@ -17,23 +17,21 @@ from envs.core import EnvSpec, Step
 from envs.physics.mjx_stepper import Stepper, as_mjx_needs
 from envs.physics.protocol import PhysicsTask, check
 
-__all__ = ["MjxEnv", "MjxState"]
+_Array = jax.Array
 
-Array = jax.Array
-
-TOO_LARGE = 1e10  # MuJoCo's mjMAXVAL, beyond which its C engine calls a position, velocity or acceleration bad
+_TOO_LARGE = 1e10  # MuJoCo's mjMAXVAL, beyond which its C engine calls a position, velocity or acceleration bad
 
 
 class MjxState(NamedTuple):
     """One episode, and what outlives it: all that MJX needs to go on, which is far less than its ``Data``."""
 
-    qpos: Array  # (nq,) metres and radians, about the origin that the task chooses (`PhysicsTask.recentred`)
-    qvel: Array  # (nv,)
-    warmstart: Array  # (nv,) accelerations, where the solver starts
-    memory: Array  # (M,) what the task keeps
-    obs: Array  # (S,) float32, the newest observation
-    time: Array  # () int32, control steps of this episode
-    faults: Array  # () int32, times the simulation of this copy was given up since it was created; survives resets
+    qpos: _Array  # (nq,) metres and radians, about the origin that the task chooses (`PhysicsTask.recentred`)
+    qvel: _Array  # (nv,)
+    warmstart: _Array  # (nv,) accelerations, where the solver starts
+    memory: _Array  # (M,) what the task keeps
+    obs: _Array  # (S,) float32, the newest observation
+    time: _Array  # () int32, control steps of this episode
+    faults: _Array  # () int32, times the simulation of this copy was given up since it was created; survives resets
 
 
 class MjxEnv:
@@ -49,7 +47,7 @@ class MjxEnv:
         self.stepper = Stepper(task)
         self.spec = EnvSpec(task.obs_size, task.action_size, task.time_limit)
 
-    def reset(self, key: Array, params: Any) -> tuple[Array, MjxState]:
+    def reset(self, key: _Array, params: Any) -> tuple[_Array, MjxState]:
         """A new episode."""
         task, params = self.task, _float32(params)
         qpos, qvel, memory = task.start(jnp, task.noise(key), params)
@@ -59,7 +57,7 @@ class MjxEnv:
         self._expect("opening", obs, memory)
         return obs, MjxState(qpos, qvel, jnp.zeros_like(qvel), memory, obs, jnp.int32(0), jnp.int32(0))
 
-    def step(self, key: Array, state: MjxState, action: Array, params: Any) -> Step:
+    def step(self, key: _Array, state: MjxState, action: _Array, params: Any) -> Step:
         """One control step under ``action`` (A,) in [-1, 1]."""
         del key  # the physics has no noise
         chex.assert_shape(action, (self.spec.action_size,))
@@ -75,7 +73,7 @@ class MjxEnv:
         obs, reward, terminated, memory = task.outcome(jnp, physics, state.memory, action, drive, params)
         self._expect("outcome", obs, memory)
         numbers = jnp.concatenate([physics.qpos, physics.qvel, warmstart])
-        good = jnp.all(jnp.abs(numbers) < TOO_LARGE) & jnp.all(jnp.isfinite(obs)) & jnp.isfinite(reward)
+        good = jnp.all(jnp.abs(numbers) < _TOO_LARGE) & jnp.all(jnp.isfinite(obs)) & jnp.isfinite(reward)
         qpos, memory = task.recentred(jnp, physics.qpos, memory)
         time = state.time + 1
         after = MjxState(qpos, physics.qvel, warmstart, memory, obs, time, state.faults)
@@ -86,7 +84,7 @@ class MjxEnv:
         reward = jnp.where(good, reward, 0.0)
         return state.obs, state, reward, terminated, truncated, {"final_observation": state.obs}
 
-    def autoreset(self, key_step: Array, key_reset: Array, state: MjxState, action: Array, params: Any) -> Step:
+    def autoreset(self, key_step: _Array, key_reset: _Array, state: MjxState, action: _Array, params: Any) -> Step:
         """`envs.core.autoreset_step` that keeps the count of faults."""
         _, state, reward, terminated, truncated, info = self.step(key_step, state, action, params)
         _, fresh = self.reset(key_reset, params)
@@ -94,11 +92,11 @@ class MjxEnv:
         state = jax.tree.map(lambda new, old: jnp.where(terminated | truncated, new, old), fresh, state)
         return state.obs, state, reward, terminated, truncated, info
 
-    def faults(self, state: MjxState) -> Array:
+    def faults(self, state: MjxState) -> _Array:
         """() int32, simulations that were given up, over all copies in ``state``."""
         return jnp.sum(state.faults)
 
-    def _expect(self, function: str, obs: Array, memory: Array) -> None:
+    def _expect(self, function: str, obs: _Array, memory: _Array) -> None:
         for what, value, size in (("obs", obs, self.task.obs_size), ("memory", memory, self.task.memory_size)):
             if value.shape != (size,):
                 raise ValueError(

@@ -27,11 +27,9 @@ from envs.physics.derived import Derived
 from envs.physics.fields import physics_library, scaled_fields
 from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, lasting
 
-__all__ = ["Stepper", "as_mjx_needs"]
-
 Array = jax.Array
 
-LINE_SEARCH = 10  # steps of the solver's line search
+_LINE_SEARCH = 10  # steps of the solver's line search
 
 # Runge and Kutta's classical scheme: how far each stage advances from the start of the step, and its share in the sum.
 _STRIDES = np.array([0.5, 0.5, 1.0, 0.0], np.float32)
@@ -64,7 +62,7 @@ class Stepper:
         self.compiled = compiled = copy.deepcopy(task.model)
         if compiled.opt.solver == mujoco.mjtSolver.mjSOL_PGS:
             compiled.opt.solver = mujoco.mjtSolver.mjSOL_NEWTON
-        compiled.opt.ls_iterations = min(LINE_SEARCH, compiled.opt.ls_iterations)
+        compiled.opt.ls_iterations = min(_LINE_SEARCH, compiled.opt.ls_iterations)
         if compiled.na:
             raise ValueError(f"{task.name}: actuators with a state are not carried from step to step")
         if "sensordata" in task.fields:

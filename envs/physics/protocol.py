@@ -22,8 +22,6 @@ from typing import Any, NamedTuple
 from envs.names import lookup
 from envs.physics.fields import Factor, nominal, physics_library
 
-__all__ = ["AT_START", "FORCES", "Drive", "Marker", "Outcome", "Physics", "PhysicsTask", "Start", "check", "lasting"]
-
 #: Derived fields that follow from positions and velocities alone, and so exist before a first step.
 AT_START = (
     *("xpos", "xquat", "xmat", "xipos", "ximat", "xanchor", "xaxis", "geom_xpos", "geom_xmat", "site_xpos"),

@@ -5,12 +5,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["PAINTERS", "Goals", "Pendulum", "Plane"]
-
 INK, PAPER, GREY, GOLD, BLUE = (40, 44, 52), (250, 250, 247), (165, 170, 176), (240, 178, 50), (38, 98, 168)
 PALE, GREEN, RED, ROD = (222, 208, 160), (112, 190, 160), (200, 50, 47), (168, 52, 52)
 
-Legend = list[tuple[tuple[int, int, int], str]]
+_Legend = list[tuple[tuple[int, int, int], str]]
 
 
 class Plane:
@@ -67,7 +65,7 @@ class Goals(Plane):
         reward: Callable[..., np.ndarray],
         weights: Callable[..., Any],
         radius: float,
-        named: Legend,
+        named: _Legend,
     ) -> None:
         super().__init__(width, 1.06 * bound)
         self.named = named
@@ -93,7 +91,7 @@ class Goals(Plane):
         self.circle(pen, way[-1], 4 * small, fill=RED, outline=PAPER, width=self.stroke(1.5))
         return self.finished(image)
 
-    def legend(self, state: Any) -> Legend:
+    def legend(self, state: Any) -> _Legend:
         """The point, its way, the goals and where they were."""
         del state
         return [(RED, "agent"), (BLUE, "its way from the ring on"), *self.named, (GREY, "cross: goal without drift")]
@@ -131,7 +129,7 @@ class Pendulum(Plane):
     def __init__(self, width: int) -> None:
         super().__init__(width, 1.35)
 
-    def legend(self, state: Any) -> Legend:
+    def legend(self, state: Any) -> _Legend:
         """Rod, way and gravity."""
         del state
         return [(ROD, "rod"), (BLUE, "its tip in the last half second"), (INK, "gravity, as long as it is strong")]
@@ -166,14 +164,14 @@ def _valley(params: Any, distances: np.ndarray) -> np.ndarray:
     return 0.8 * np.exp(-(np.min(distances, axis=-1) ** 2) / 8)
 
 
-TOY: Legend = [(GOLD, "best goal"), (PALE, "other goals"), (GREEN, "reward")]
-CLASSIC: Legend = [(GOLD, "goals"), (GREEN, "near a goal")]
+_TOY: _Legend = [(GOLD, "best goal"), (PALE, "other goals"), (GREEN, "reward")]
+_CLASSIC: _Legend = [(GOLD, "goals"), (GREEN, "near a goal")]
 
 #: Name of a task -> its painter, given the width in pixels.
 PAINTERS: dict[str, Callable[[int], Any]] = {
-    "toy": lambda width: Goals(width, 1.0, _bumps, lambda params: params.weights, 0.12, TOY),
+    "toy": lambda width: Goals(width, 1.0, _bumps, lambda params: params.weights, 0.12, _TOY),
     "toy_multigoal_classic": lambda width: Goals(
-        width, 7.0, _valley, lambda params: np.ones(len(params.goals)), 1.0, CLASSIC
+        width, 7.0, _valley, lambda params: np.ones(len(params.goals)), 1.0, _CLASSIC
     ),
     "pendulum": Pendulum,
 }

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["SHAPES", "Camera", "Hit", "Shape", "checker"]
-
 NEAR = 0.05  # metres: nothing closer than that is drawn
-TINY = 1e-9
-Rays = tuple[np.ndarray, np.ndarray]  # origin (3,) and directions (..., 3), in the frame of the shape
+_TINY = 1e-9
+_Rays = tuple[np.ndarray, np.ndarray]  # origin (3,) and directions (..., 3), in the frame of the shape
 
 
 class Hit(NamedTuple):
@@ -26,7 +24,7 @@ class Hit(NamedTuple):
 class Shape(NamedTuple):
     """A kind of geom, as functions of its three sizes."""
 
-    hit: Callable[[np.ndarray, Rays], Hit]
+    hit: Callable[[np.ndarray, _Rays], Hit]
     support: Callable[[np.ndarray, np.ndarray], np.ndarray]  # sizes, directions (n, 3) -> farthest points (n, 3)
     box: Callable[[np.ndarray], np.ndarray]  # sizes -> half lengths (3,) of the box around it
 
@@ -60,7 +58,7 @@ class Camera:
         """Pixels (n, 2) as x and y, and depths (n,), of world points (n, 3); pixels mean nothing at depth <= 0."""
         away = points - position
         depth = away @ self.forward
-        safe = np.maximum(depth, TINY) * self.scale
+        safe = np.maximum(depth, _TINY) * self.scale
         x = self.width / 2 + away @ self.right / safe
         y = self.height / 2 - away @ self.up / safe
         return np.stack([x, y], axis=-1), depth
@@ -83,7 +81,7 @@ def _seen(depth: np.ndarray, valid: np.ndarray) -> np.ndarray:
     return np.where(valid & (depth > NEAR), depth, np.float32(np.inf))
 
 
-def _at(rays: Rays, depth: np.ndarray) -> np.ndarray:
+def _at(rays: _Rays, depth: np.ndarray) -> np.ndarray:
     origin, direction = rays
     return origin + np.where(np.isfinite(depth), depth, 0)[..., None] * direction
 
@@ -91,14 +89,14 @@ def _at(rays: Rays, depth: np.ndarray) -> np.ndarray:
 def _quadric(a: Any, b: Any, c: Any) -> tuple[np.ndarray, np.ndarray]:
     """The nearer root of ``a t^2 + 2 b t + c`` and where it is real."""
     inside = b * b - a * c
-    return (-b - np.sqrt(np.maximum(inside, 0))) / np.maximum(a, TINY), inside > 0
+    return (-b - np.sqrt(np.maximum(inside, 0))) / np.maximum(a, _TINY), inside > 0
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), TINY)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), _TINY)
 
 
-def _ellipsoid(size: np.ndarray, rays: Rays) -> Hit:
+def _ellipsoid(size: np.ndarray, rays: _Rays) -> Hit:
     origin, direction = rays[0] / size, rays[1] / size
     a = np.einsum("...i,...i->...", direction, direction)
     depth, real = _quadric(a, direction @ origin, origin @ origin - 1)
@@ -106,11 +104,11 @@ def _ellipsoid(size: np.ndarray, rays: Rays) -> Hit:
     return Hit(depth, _unit(_at(rays, depth) / size**2))
 
 
-def _sphere(size: np.ndarray, rays: Rays) -> Hit:
+def _sphere(size: np.ndarray, rays: _Rays) -> Hit:
     return _ellipsoid(np.full(3, size[0], np.float32), rays)
 
 
-def _side(radius: float, rays: Rays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _side(radius: float, rays: _Rays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Depth and z where rays enter the endless cylinder about z, and whether they do."""
     (ox, oy, oz), direction = rays
     dx, dy = direction[..., 0], direction[..., 1]
@@ -118,7 +116,7 @@ def _side(radius: float, rays: Rays) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return depth, oz + depth * direction[..., 2], real
 
 
-def _capsule(size: np.ndarray, rays: Rays) -> Hit:
+def _capsule(size: np.ndarray, rays: _Rays) -> Hit:
     radius, half = size[0], size[1]
     origin, direction = rays
     depth, z, real = _side(radius, rays)
@@ -136,13 +134,13 @@ def _capsule(size: np.ndarray, rays: Rays) -> Hit:
     return Hit(depth, normal / radius)
 
 
-def _cylinder(size: np.ndarray, rays: Rays) -> Hit:
+def _cylinder(size: np.ndarray, rays: _Rays) -> Hit:
     radius, half = size[0], size[1]
     origin, direction = rays
     depth, z, real = _side(radius, rays)
     dz = direction[..., 2]
     end = np.where(z > 0, half, -half)
-    lid = (end - origin[2]) / np.where(np.abs(dz) > TINY, dz, TINY)
+    lid = (end - origin[2]) / np.where(np.abs(dz) > _TINY, dz, _TINY)
     place = _at(rays, lid)
     capped = (place[..., 0] ** 2 + place[..., 1] ** 2 <= radius * radius) & (dz * end < 0)
     on_side = np.abs(z) <= half
@@ -154,9 +152,9 @@ def _cylinder(size: np.ndarray, rays: Rays) -> Hit:
     return Hit(depth, normal)
 
 
-def _box(size: np.ndarray, rays: Rays) -> Hit:
+def _box(size: np.ndarray, rays: _Rays) -> Hit:
     origin, direction = rays
-    slope = np.where(np.abs(direction) > TINY, direction, TINY)
+    slope = np.where(np.abs(direction) > _TINY, direction, _TINY)
     one, other = (-size - origin) / slope, (size - origin) / slope
     enter, leave = np.minimum(one, other), np.maximum(one, other)
     axis = enter.argmax(axis=-1)

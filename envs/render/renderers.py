@@ -18,8 +18,6 @@ from envs.physics.fields import physics_library
 from envs.render.software import Software
 from envs.render.view import FOVY, View, aim
 
-__all__ = ["RENDERERS", "Renderer", "open_renderer"]
-
 RENDERERS = ("auto", "software", "gl")
 
 
@@ -105,7 +103,7 @@ class _GL:
         self.renderer.close()
 
 
-PROBE = """
+_PROBE = """
 import mujoco
 model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><light pos='0 0 2'/><geom size='.3'/></worldbody></mujoco>")
 data = mujoco.MjData(model)
@@ -132,7 +130,7 @@ def _gl_backend() -> str | None:
                 # JAX fears that a fork of its threads goes on as a Python process; this one becomes another program.
                 warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
                 result = subprocess.run(
-                    [sys.executable, "-c", PROBE],
+                    [sys.executable, "-c", _PROBE],
                     env={**os.environ, "MUJOCO_GL": backend},
                     capture_output=True,
                     timeout=60,

@@ -12,8 +12,6 @@ from envs.render.renderers import RENDERERS, open_renderer
 from envs.render.software import Software
 from envs.render.view import view_of
 
-__all__ = ["RENDERERS", "Scene", "scene_of"]
-
 
 class Scene(Protocol):
     """Draws one task."""

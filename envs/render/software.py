@@ -10,8 +10,6 @@ from envs.physics.fields import physics_library
 from envs.render.raster import NEAR, SHAPES, Camera, Shape, checker
 from envs.render.view import FOVY, View, aim
 
-__all__ = ["Software"]
-
 
 class _Solid(NamedTuple):
     """A shape where it is now."""

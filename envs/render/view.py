@@ -7,8 +7,6 @@ import numpy as np
 
 from envs.physics import Marker
 
-__all__ = ["FOVY", "View", "aim", "view_of"]
-
 FOVY = 45.0  # degrees, vertical field of view
 
 
@@ -31,7 +29,7 @@ def aim(view: View, torso: np.ndarray, markers: Sequence[Marker]) -> tuple[np.nd
     return (low + high) / 2, view.distance + np.linalg.norm(high - low) / 2 / np.sin(np.radians(FOVY) / 2)
 
 
-VIEWS = {
+_VIEWS = {
     "hopper": View(3.0, 0.74),
     "halfcheetah": View(2.6, 0.5),
     "walker2d": View(3.0, 0.74),
@@ -48,4 +46,4 @@ VIEWS = {
 
 def view_of(name: str, model: Any) -> View:
     """From where task ``name`` is looked at; a model nobody has chosen a view for, from the side."""
-    return VIEWS.get(name) or View(1.5 * float(model.stat.extent), float(model.stat.center[2]))
+    return _VIEWS.get(name) or View(1.5 * float(model.stat.extent), float(model.stat.center[2]))

@@ -12,8 +12,6 @@ import numpy as np
 
 from envs.core import Channel, EnvSpec, Step, Task
 
-__all__ = ["PARAMS", "TASK", "ClassicMultiGoal", "ClassicParams", "ClassicState"]
-
 Array = jax.Array
 
 

@@ -8,16 +8,6 @@ import numpy as np
 
 from envs.core import Channel, EnvSpec, Step, Task
 
-__all__ = [
-    "PARAMS",
-    "TASK",
-    "MultiGoal",
-    "MultiGoalParams",
-    "MultiGoalState",
-    "drift_surrogate",
-    "goal_reward",
-]
-
 Array = jax.Array
 
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from envs.toy.multigoal import PARAMS, MultiGoal, MultiGoalParams, goal_reward
 
-__all__ = ["Oracle", "act", "optimal_return", "solve"]
-
 Array = jax.Array
 
 _NODES = 201  # per axis; cell 0.01, so off-grid goals cost less than 0.05 % of the return

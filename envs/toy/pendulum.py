@@ -8,9 +8,7 @@ import numpy as np
 
 from envs.core import Channel, EnvSpec, Step, Task
 
-__all__ = ["PARAMS", "TASK", "Pendulum", "PendulumParams", "PendulumState"]
-
-Array = jax.Array
+_Array = jax.Array
 
 
 class PendulumParams(NamedTuple):
@@ -30,9 +28,9 @@ PARAMS = PendulumParams(*(np.float32(x) for x in (10.0, 1.0, 1.0, 8.0, 2.0, 0.05
 class PendulumState(NamedTuple):
     """One episode."""
 
-    angle: Array  # () float32, 0 upright
-    speed: Array  # () float32
-    time: Array  # () int32, steps of this episode
+    angle: _Array  # () float32, 0 upright
+    speed: _Array  # () float32
+    time: _Array  # () int32, steps of this episode
 
 
 class Pendulum:
@@ -43,13 +41,13 @@ class Pendulum:
 
     spec = EnvSpec(obs_size=3, action_size=1, time_limit=200)
 
-    def reset(self, key: Array, params: PendulumParams) -> tuple[Array, PendulumState]:
+    def reset(self, key: _Array, params: PendulumParams) -> tuple[_Array, PendulumState]:
         """Any angle, speed within 1."""
         angle, speed = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)
         state = PendulumState(angle * jnp.pi, speed, jnp.zeros((), jnp.int32))
         return _observe(state), state
 
-    def step(self, key: Array, state: PendulumState, action: Array, params: PendulumParams) -> Step:
+    def step(self, key: _Array, state: PendulumState, action: _Array, params: PendulumParams) -> Step:
         """One step of semi-implicit Euler; ``action`` (1,) in [-1, 1] is a share of the largest torque."""
         del key
         torque = params.max_torque * jnp.clip(action[0], -1.0, 1.0)
@@ -62,7 +60,7 @@ class Pendulum:
         return _observe(state), state, reward, jnp.zeros((), bool), state.time >= self.spec.time_limit, {}
 
 
-def _observe(state: PendulumState) -> Array:
+def _observe(state: PendulumState) -> _Array:
     return jnp.stack([jnp.cos(state.angle), jnp.sin(state.angle), state.speed])
 
 

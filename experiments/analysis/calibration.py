@@ -28,9 +28,8 @@ from experiments.study.methods import Method, methods_of
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["NUMBERS", "PAGE", "TEXT", "run"]
 
-SMALLEST_DELTA = 1e-6  # of which a million runs would be needed
+_SMALLEST_DELTA = 1e-6  # of which a million runs would be needed
 NUMBERS, TEXT, PAGE = (f"{STEM}.{suffix}" for suffix in ("json", "md", "html"))
 
 
@@ -41,8 +40,8 @@ def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
     Raises:
       ValueError: with one sentence; nothing was written.
     """
-    if not SMALLEST_DELTA <= delta < 1.0:
-        raise ValueError(f"--delta must lie in (0, 1) and be at least {SMALLEST_DELTA:g}; got {delta:g}")
+    if not _SMALLEST_DELTA <= delta < 1.0:
+        raise ValueError(f"--delta must lie in (0, 1) and be at least {_SMALLEST_DELTA:g}; got {delta:g}")
     if source not in (None, *SOURCES):
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
     for name in (NUMBERS, TEXT, PAGE):
@@ -80,7 +79,7 @@ def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
     return text
 
 
-class Recorded(NamedTuple):
+class _Recorded(NamedTuple):
     """What there is of a study."""
 
     config: StudyConfig
@@ -89,7 +88,7 @@ class Recorded(NamedTuple):
     notes: list[str]  # what was left out, and why
 
 
-class Clock(NamedTuple):
+class _Clock(NamedTuple):
     """How recorded samples and the drift of the environment lie in time, for one carrier's runs."""
 
     evaluations: int
@@ -100,7 +99,7 @@ class Clock(NamedTuple):
     jumps: np.ndarray  # (evaluations,) bool, an interval in which a segment begins
 
 
-def _load(directory: Path) -> Recorded:
+def _load(directory: Path) -> _Recorded:
     """The study in ``directory``, finished or stopped."""
     import polars as pl
 
@@ -117,7 +116,7 @@ def _load(directory: Path) -> Recorded:
     streams = streams.filter(pl.Series(keep, dtype=pl.Boolean))
     if not streams.height:
         raise ValueError(f"the study in {directory} has no run that can be used")
-    return Recorded(config, streams, evaluations, notes)
+    return _Recorded(config, streams, evaluations, notes)
 
 
 def _stopped(directory: Path, config: StudyConfig) -> tuple["pl.DataFrame", set[Any], dict[str, int], list[str]]:
@@ -159,7 +158,7 @@ def _key(config: StudyConfig, method: Method, rows: "pl.DataFrame", source: str 
     return key
 
 
-def _clock(found: Recorded, carrier: str) -> Clock:
+def _clock(found: _Recorded, carrier: str) -> _Clock:
     config = found.config
     total, chunk = config.vector_steps(carrier), config.chunk(carrier)
     world = World(config.build_task(), total, config.segments)
@@ -178,10 +177,10 @@ def _clock(found: Recorded, carrier: str) -> Clock:
             changes[pattern, seed] = np.asarray(path(np.int32(pattern_index(pattern)), drawn), np.float64)
     evaluations = found.evaluations[carrier]
     at = np.array(change_points(total, config.segments)) // chunk
-    return Clock(evaluations, chunk, length, chunk // length * ticks, changes, np.isin(np.arange(evaluations), at))
+    return _Clock(evaluations, chunk, length, chunk // length * ticks, changes, np.isin(np.arange(evaluations), at))
 
 
-def _trace(clock: Clock, row: Mapping[str, Any], key: str) -> Trace:
+def _trace(clock: _Clock, row: Mapping[str, Any], key: str) -> Trace:
     """Signal and true drift of one run, from its first update on: earlier drift is no round of the schedule's."""
     samples = np.asarray(row[key], np.float64)
     who = f"{row['method']}, {row['pattern']}, seed {row['seed']}"

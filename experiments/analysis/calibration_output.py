@@ -5,8 +5,6 @@ from typing import Any
 
 from aesjax.report.markdown import escaped
 
-__all__ = ["HEAD", "meaning", "row_of", "table", "verdict_of"]
-
 HEAD = ("pattern", "runs", "dominated", "slack", "coverage", "at drift", "at jumps", "at jumps, late", "whole runs")
 
 

@@ -13,11 +13,9 @@ from aesjax.report.plots import Axis, Line, Panel, Plot, Row, spans_decades
 from experiments.analysis.calibration_output import HEAD, meaning, row_of, verdict_of
 from experiments.analysis.calibration_runs import Trace
 
-__all__ = ["STEM", "conclusion", "files"]
-
 STEM = "calibration"
-RHO = "rho"
-POINTS = 200
+_RHO = "rho"
+_POINTS = 200
 
 
 def conclusion(record: Mapping[str, Any]) -> str:
@@ -73,9 +71,9 @@ def _table(record: Mapping[str, Any]) -> Table:
 def _plot(record: Mapping[str, Any], traces: Mapping[str, Sequence[Trace]]) -> Plot:
     """Accumulated drift over accumulated proxy of every run, and the factor that the runs give together."""
     patterns = list(dict.fromkeys(t.pattern for runs in traces.values() for t in runs))
-    looks = {RHO: Look(-1, 0, 2.0)}
+    looks = {_RHO: Look(-1, 0, 2.0)}
     looks |= {pattern: Look(i % len(PALETTE), 1 + i % 4, 1.0) for i, pattern in enumerate(patterns)}
-    x = np.linspace(0.0, 1.0, POINTS)
+    x = np.linspace(0.0, 1.0, _POINTS)
     panels, rows, said = [], [], []
     for place, (name, runs) in enumerate(traces.items()):
         lines, needed = [], {}
@@ -86,7 +84,7 @@ def _plot(record: Mapping[str, Any], traces: Mapping[str, Sequence[Trace]]) -> P
                 lines.append(Line(pattern, x, None, seeds=own))
         rho = record["methods"][name]["rho"]
         if rho is not None:
-            lines.append(Line(RHO, x, np.full(POINTS, rho)))
+            lines.append(Line(_RHO, x, np.full(_POINTS, rho)))
             said.append(f"{name}: rho {rho:.3g}")
         worst = [float(np.nanmax(v)) for v in needed.values() if np.any(np.isfinite(v))]
         said.append(f"{name}'s runs need {number(min(worst), 4)} to {number(max(worst), 4)}" if worst else "")

@@ -7,8 +7,6 @@ import numpy as np
 
 from aesjax.schedules import calibration as cal
 
-__all__ = ["WINDOW", "Trace", "calibrated"]
-
 WINDOW = 3  # evaluation intervals within which a late proxy may answer
 
 

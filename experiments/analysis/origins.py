@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["command_by_names", "config_by_names"]
-
-MADE_FROM = ("controls", "warm_start")  # parts of a configuration that name the folder of another study
+_MADE_FROM = ("controls", "warm_start")  # parts of a configuration that name the folder of another study
 
 
 def config_by_names(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,5 +25,5 @@ def command_by_names(command: str, config: Mapping[str, Any]) -> str:
 
 def _folders(config: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Part of the configuration -> its folder and the folder's name."""
-    parts = {part: config[part]["from"] for part in MADE_FROM if config.get(part)}
+    parts = {part: config[part]["from"] for part in _MADE_FROM if config.get(part)}
     return {part: (folder, Path(folder).name) for part, folder in parts.items()}

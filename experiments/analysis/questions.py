@@ -19,10 +19,8 @@ from experiments.study.build import carrier_of, world_of
 from experiments.study.folder import open_study
 from experiments.study.methods import Method, methods_of
 
-__all__ = ["QUESTIONS", "Answers", "Question", "answer", "markdown", "plain"]
-
-BEST = "best constant"  # stands for the best constant of the cell in hindsight
-EVERY = "every method"  # stands for each of them in turn
+_BEST = "best constant"  # stands for the best constant of the cell in hindsight
+_EVERY = "every method"  # stands for each of them in turn
 
 
 class Question(NamedTuple):
@@ -116,7 +114,7 @@ QUESTIONS: dict[str, Question] = {
             ("aes_c+forget+refresh", "oracle+forget+refresh"),
         ),
     ),
-    "hindsight": Question("Against the best constant of the cell, chosen in hindsight.", ((EVERY, BEST),)),
+    "hindsight": Question("Against the best constant of the cell, chosen in hindsight.", ((_EVERY, _BEST),)),
 }
 
 
@@ -175,7 +173,7 @@ def answer(directories: Sequence[Path], carrier: str) -> Answers:
     patterns = tuple(dict.fromkeys(pattern for runs in scores.values() for pattern in runs))
     found = {}
     for key, question in QUESTIONS.items():
-        typed = {entry for pair in question.pairs for entry in pair if entry not in (BEST, EVERY)}
+        typed = {entry for pair in question.pairs for entry in pair if entry not in (_BEST, _EVERY)}
         names = {
             entry: known.get(
                 _identity(methods_of(dataclasses.replace(first, schedules=(entry,), sweep={}), carrier)[0])
@@ -199,10 +197,10 @@ def _pairs(
     patterns: Sequence[str],
 ) -> Iterable[tuple[str, str, str]]:
     for one, other in question.pairs:
-        firsts = [m for m in scores if m not in constants] if one == EVERY else [names[one]]
+        firsts = [m for m in scores if m not in constants] if one == _EVERY else [names[one]]
         for first in firsts:
             for pattern in patterns:
-                second = best_of(scores, constants, pattern) if other == BEST else names[other]
+                second = best_of(scores, constants, pattern) if other == _BEST else names[other]
                 if first is not None and second is not None:
                     yield first, second, pattern
 
@@ -276,7 +274,7 @@ def markdown(answers: Answers, command: Sequence[str]) -> str:
         lines += [f"## {QUESTIONS[key].text}", ""]
         rows: dict[tuple[str, str], dict[str, Contrast]] = {}
         for contrast in found:
-            second = BEST if key == "hindsight" else contrast.second
+            second = _BEST if key == "hindsight" else contrast.second
             rows.setdefault((contrast.first, second), {})[contrast.pattern] = contrast
         body = []
         for (first, second), cells in rows.items():

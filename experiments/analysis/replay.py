@@ -20,7 +20,6 @@ from experiments.study.recorded import LOGGED, Asked, Recorded, ask, load, obsta
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["PAGE", "SUMMARY", "WEIGHTS", "run"]
 
 LABELS = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed")
 

@@ -14,10 +14,8 @@ from aesjax.report.plots import Plot
 from aesjax.report.replay_figures import replay_plot
 from experiments.study.config import StudyConfig
 
-__all__ = ["LEVER_COLUMNS", "PAGE", "SUMMARY", "TRAINED", "WEIGHTS", "Told", "Track", "page", "plots", "tell"]
-
 TRAINED = "trained"
-HEAD: tuple[str, ...] = (
+_HEAD: tuple[str, ...] = (
     "pattern",
     "streams of",
     "weight",
@@ -33,18 +31,18 @@ LEVER_COLUMNS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
     "refreshes": ("refreshes", np.nansum, "{:.2g}"),
     "rate_factor": ("mean rate factor", nan_mean, "{:.3f}"),
 }
-LEVERS_TEXT = """\
+_LEVERS_TEXT = """\
 Levers of responses, where any are: the window as a share of the stored transitions, refreshes per run, the factor of
 the learning rates.
 """
-READING = """\
+_READING = """\
 The entropy weights that each schedule would have given on the recorded proxies, beside the weight of the run that
 was trained. The agent of a replay does not react to the weight: this shows how a schedule responds, not what it
 would have earned. Means over the runs that did not diverge; mean weight in reward per nat; shares of the updates at
 a bound; rise: largest weight within 2 % of the run after a change over the one before it, minus 1 (on steady: at the
 steps where other patterns change).
 """
-TEXT = f"# Replay\n\n{READING}"
+_TEXT = f"# Replay\n\n{_READING}"
 SUMMARY, WEIGHTS, PAGE = "summary.md", "weights.parquet", "index.html"
 
 
@@ -58,12 +56,12 @@ class Track(NamedTuple):
     line: tuple[np.ndarray, np.ndarray]  # (k,) environment steps and (k,) weights, as fine as there are
 
 
-Groups = dict[tuple[str, str], dict[str, dict[str, list[Track]]]]
+_Groups = dict[tuple[str, str], dict[str, dict[str, list[Track]]]]
 
 
-def _groups(tracks: Sequence[Track]) -> Groups:
+def _groups(tracks: Sequence[Track]) -> _Groups:
     """(carrier, pattern) -> method -> trained or replayed schedule -> its runs."""
-    groups: Groups = {}
+    groups: _Groups = {}
     for track in tracks:
         methods = groups.setdefault((track.run["carrier"], track.run["pattern"]), {})
         methods.setdefault(track.run["method"], {}).setdefault(track.name, []).append(track)
@@ -82,7 +80,7 @@ class Told(NamedTuple):
         """Markdown that reads as well on a terminal and ends with the conclusion."""
         names = ("pattern", *self.table.header)
         rows = [(pattern, *map(str, row)) for pattern, rows in self.table.groups for row in rows]
-        return "\n".join([TEXT + self.notes, *_aligned([names, *rows]), "", self.conclusion, ""])
+        return "\n".join([_TEXT + self.notes, *_aligned([names, *rows]), "", self.conclusion, ""])
 
 
 def tell(config: StudyConfig, tracks: Sequence[Track], strides: Mapping[str, int]) -> Told:
@@ -107,9 +105,9 @@ def tell(config: StudyConfig, tracks: Sequence[Track], strides: Mapping[str, int
                     rises.setdefault(name, []).append(float(nan_mean([m["responsiveness"].value for m in metrics])))
     coarse = ", ".join(f"{carrier}: {n}" for carrier, n in strides.items() if n > 1)
     note = f"The proxies are means over several updates ({coarse}), so the replayed weights are approximate.\n"
-    head = [*HEAD[1:], *(head for head, _, _ in levers.values())]
-    table = Table("replay", "Weights in numbers", READING, head, list(groups.items()), labels=2)
-    return Told(table, _conclusion(rises), (note if coarse else "") + (LEVERS_TEXT if levers else ""))
+    head = [*_HEAD[1:], *(head for head, _, _ in levers.values())]
+    table = Table("replay", "Weights in numbers", _READING, head, list(groups.items()), labels=2)
+    return Told(table, _conclusion(rises), (note if coarse else "") + (_LEVERS_TEXT if levers else ""))
 
 
 def _conclusion(rises: Mapping[str, Sequence[float]]) -> str:
@@ -175,7 +173,7 @@ def page(config: StudyConfig, told: Told, figures: Sequence[Figure]) -> str:
         groups=list(groups_of(figures, {})),
         tables=[told.table],
         linked=False,
-        limits=[READING, *told.notes.splitlines()],
+        limits=[_READING, *told.notes.splitlines()],
         footer=f"The same numbers: {SUMMARY}; all weights: {WEIGHTS}.",
     )
     return render_html(shown)

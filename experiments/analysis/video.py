@@ -28,12 +28,10 @@ from experiments.study.methods import methods_of
 from experiments.study.moments import evaluation_at, load_moment
 from experiments.study.snapshots import load_agent
 
-__all__ = ["Arguments", "run"]
-
-FRAMES = 300  # shown at most unless --steps says otherwise
+_FRAMES = 300  # shown at most unless --steps says otherwise
 FPS = 25  # about, where a step has a duration
-STEPS_PER_SECOND = 10.0  # where a step has no duration
-SAMPLES = 200  # steps of a segment among which a gradual drift is compared
+_STEPS_PER_SECOND = 10.0  # where a step has no duration
+_SAMPLES = 200  # steps of a segment among which a gradual drift is compared
 
 
 class Arguments(Protocol):
@@ -59,7 +57,7 @@ class Change(NamedTuple):
     values: np.ndarray  # (2, D) drift values
 
 
-class Side(NamedTuple):
+class _Side(NamedTuple):
     """What is shown in one of the pictures."""
 
     heading: str  # the world
@@ -68,7 +66,7 @@ class Side(NamedTuple):
     agent: Any
 
 
-class Episode(NamedTuple):
+class _Episode(NamedTuple):
     """One episode under frozen drift."""
 
     states: list[Any]  # T + 1, host
@@ -100,7 +98,7 @@ def run(arguments: Arguments) -> Path:
         world = World(task, config.vector_steps(carrier), config.segments)
         sides = _sides(arguments.directory, config, part, at, world, pattern, arguments.change)
         fps, stride = _pace(scene.rate, arguments.fps)
-        steps = arguments.steps or min(limit, FRAMES * stride)
+        steps = arguments.steps or min(limit, _FRAMES * stride)
         agents = jax.tree.map(lambda *leaves: np.stack(leaves), *(side.agent for side in sides))
         act = partial(_act_each, carrier_of(config, carrier, world).act_deterministic, agents)
         values = jnp.asarray(np.stack([side.values for side in sides]))
@@ -163,7 +161,7 @@ def _act_each(act: Callable[[Any, Any], Any], agents: Any, obs: Any) -> Any:
 
 def _sides(
     directory: Path, config: StudyConfig, part: Part, run: int, world: World, pattern: str, number: int | None
-) -> list[Side]:
+) -> list[_Side]:
     """What is shown side by side; a steady run has nothing to compare.
 
     The policy at a change point has learned in the world before it alone: it is shown in that world and in the next
@@ -176,7 +174,7 @@ def _sides(
     truth = lambda step: np.asarray(world.truth(drift, step).values)  # noqa: E731
     if pattern == "steady":
         last = load_agent(directory, config, part, run)
-        return [Side("no drift", f"policy of step {last.step:,}", truth(0), last.agent)]
+        return [_Side("no drift", f"policy of step {last.step:,}", truth(0), last.agent)]
     change, num_envs = _change(world, drift, pattern, number), config.envs_of(part.carrier)
     point = int(change.steps[1])
     early, late = (f"step {step * num_envs:,}" for step in change.steps)
@@ -188,16 +186,16 @@ def _sides(
     if policy is None:  # of a study from before any were kept
         last = load_agent(directory, config, part, run)
         text = f"policy of step {last.step:,}, not of then"
-        return [Side(h, text, v, last.agent) for h, v in zip(headings, change.values, strict=True)]
+        return [_Side(h, text, v, last.agent) for h, v in zip(headings, change.values, strict=True)]
     texts = (f"policy of step {policy.step:,}", "the same policy")
-    sides = [Side(*side, policy.agent) for side in zip(headings, texts, change.values, strict=True)]
+    sides = [_Side(*side, policy.agent) for side in zip(headings, texts, change.values, strict=True)]
     end = point + world.total // world.segments
     final = moment(evaluation_at(config, part.carrier, end)) if end < world.total else None
     if end == world.total:
         final = load_agent(directory, config, part, run)
     if final is not None and final.step > policy.step:  # else training was interrupted before
         heading = f"end of the segment, step {(end - 1) * num_envs:,}"
-        sides.append(Side(heading, f"policy of step {final.step:,}", truth(end - 1), final.agent))
+        sides.append(_Side(heading, f"policy of step {final.step:,}", truth(end - 1), final.agent))
     return sides
 
 
@@ -215,7 +213,7 @@ def _change(world: World, drift: Any, pattern: str, number: int | None) -> Chang
     for at, point in enumerate(points if number is None else [points[number - 1]], number or 1):
         earlier = [point - 1]
         if not PATTERNS[pattern].jumps:
-            earlier = np.unique(np.linspace(point - points[0], point - 1, SAMPLES).astype(int)).tolist()
+            earlier = np.unique(np.linspace(point - points[0], point - 1, _SAMPLES).astype(int)).tolist()
         steps = np.array([*earlier, point])
         values = np.asarray(path(drift, jnp.asarray(steps, jnp.int32))[0])
         sizes = np.linalg.norm((values[:-1] - values[-1]) / spans, axis=-1)
@@ -229,12 +227,12 @@ def _change(world: World, drift: Any, pattern: str, number: int | None) -> Chang
 def _pace(rate: float | None, fps: int | None) -> tuple[float, int]:
     """Frames per second and steps per frame: as fast as the simulated world, as far as its steps allow."""
     if rate is None:
-        return fps or STEPS_PER_SECOND, 1
+        return fps or _STEPS_PER_SECOND, 1
     stride = max(1, round(rate / (fps or FPS)))
     return fps or rate / stride, stride
 
 
-def _roll_out(task: Task, act: Callable[[Any], Any], params: Any, seed: int, steps: int) -> list[Episode]:
+def _roll_out(task: Task, act: Callable[[Any], Any], params: Any, seed: int, steps: int) -> list[_Episode]:
     """One episode under each of P sets of parameters (leading axis P), from the same start and with the same noise.
 
     Args:
@@ -277,7 +275,7 @@ def _roll_out(task: Task, act: Callable[[Any], Any], params: Any, seed: int, ste
     for i, end in enumerate(ends):
         own = [jax.tree.map(lambda leaf, i=i: leaf[i], state) for state in states[: end + 1]]
         returns = np.cumsum([0.0, *(float(reward[i]) for reward in rewards[:end])])
-        episodes.append(Episode(own, returns, fell[i]))
+        episodes.append(_Episode(own, returns, fell[i]))
     return episodes
 
 

@@ -13,15 +13,13 @@ import numpy as np
 
 from envs.render import Scene
 
-__all__ = ["SUFFIXES", "WIDTHS", "Panel", "check_output", "compose", "write_video"]
-
 SUFFIXES = (".gif", ".mp4")
 WIDTHS = (160, 1280)  # pixels of a panel
 FPS = (1, 50)  # a GIF counts in hundredths of a second, and players take less than two for a mistake
 INK, GREY, RED, PAPER = (30, 33, 40), (100, 105, 112), (176, 32, 32), (255, 255, 255)
-HOLD = 1.5  # seconds that the last picture stays
+_HOLD = 1.5  # seconds that the last picture stays
 
-Entry = tuple[tuple[int, int, int], str]  # of a legend: a colour and what it stands for
+_Entry = tuple[tuple[int, int, int], str]  # of a legend: a colour and what it stands for
 
 
 class Panel(NamedTuple):
@@ -77,7 +75,7 @@ def _write(pen: Any, at: tuple[int, int], text: str, size: int, room: int, fill:
     pen.text(at, text, font=_font(size, bold), fill=fill, anchor="ls")
 
 
-def _legend_lines(entries: Sequence[Entry], size: int, room: int) -> list[list[tuple[int, Entry]]]:
+def _legend_lines(entries: Sequence[_Entry], size: int, room: int) -> list[list[tuple[int, _Entry]]]:
     """The entries of a legend in lines of at most ``room`` pixels, each with the place where it begins."""
     font, lines, at = _font(size, False), [[]], 0
     for entry in entries:
@@ -168,7 +166,7 @@ def _write_gif(path: Path, pictures: Iterator[Any], fps: float) -> None:
     sample.paste(first[-1], (0, height))
     palette = sample.quantize(256, method=Image.Quantize.MAXCOVERAGE)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in chain(first, pictures)]
-    durations = [round(1000 / fps)] * (len(frames) - 1) + [round(1000 * HOLD)]
+    durations = [round(1000 / fps)] * (len(frames) - 1) + [round(1000 * _HOLD)]
     frames[0].save(path, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=False)
 
 
@@ -183,5 +181,5 @@ def _write_mp4(path: Path, pictures: Iterator[Any], fps: float) -> None:
         picture = None
         for picture in pictures:
             writer.append_data(np.asarray(picture))
-        for _ in range(round(HOLD * fps)):
+        for _ in range(round(_HOLD * fps)):
             writer.append_data(np.asarray(picture))

@@ -20,9 +20,7 @@ from experiments.bench.timing import take_turns, until
 from experiments.study.build import build_part
 from experiments.study.config import StudyConfig, make_config
 
-__all__ = ["Case", "Prepared", "order_case", "peaks", "physics_case", "schedules_case", "table_case", "training_case"]
-
-VARIANTS: dict[str, Callable[..., Any]] = {
+_VARIANTS: dict[str, Callable[..., Any]] = {
     "all_pairs": order._all_pairs,
     "radix_1_bit": order._radix_select(1),
     "radix_2_bits": order._radix_select(2),
@@ -169,7 +167,7 @@ def order_case(rows: int, size: int) -> Case:
 
             return lambda x: jax.lax.scan(one, x, None, length=repeats)[0]
 
-        programs = {name: jax.jit(repeated(variant)).lower(x) for name, variant in VARIANTS.items()}
+        programs = {name: jax.jit(repeated(variant)).lower(x) for name, variant in _VARIANTS.items()}
 
         def measure(compiled: Mapping[str, Any]) -> dict[str, Any]:
             def work(program: Any) -> Callable[[], int]:

@@ -35,18 +35,16 @@ from experiments.bench.accelerated import (
 from experiments.bench.physics import named
 from experiments.bench.timing import check_record
 
-__all__ = ["SIZES", "Plan", "Recorder", "cases_of", "measure_all"]
-
-TOY = {"task": "toy", "preset": "paper"}
-CALM = {"task": "toy", "preset": "quick"}
-Study = dict[str, Any]
+_TOY = {"task": "toy", "preset": "paper"}
+_CALM = {"task": "toy", "preset": "quick"}
+_Study = dict[str, Any]
 
 
 class Plan(NamedTuple):
     """What to measure; of every list the first entries first."""
 
     carriers: Sequence[str]
-    study: Study  # of the updates
+    study: _Study  # of the updates
     runs: Sequence[int]
     schedules: Sequence[str]  # of SAC, in turns
     schedule_runs: int
@@ -54,20 +52,20 @@ class Plan(NamedTuple):
     tasks: Sequence[str]  # on MJX
     copies: Sequence[int]
     steps: int  # of the physics, in a call
-    training: Sequence[tuple[Study, str, int]]  # on MJX: study, carrier, runs
-    table: Study
+    training: Sequence[tuple[_Study, str, int]]  # on MJX: study, carrier, runs
+    table: _Study
     megabytes: int  # of a copy
     width: int  # of a product
 
 
-def _on_mjx(task: str, preset: str) -> Study:
+def _on_mjx(task: str, preset: str) -> _Study:
     return {"task": task, "preset": preset, "options": {"engine": "mjx"}}
 
 
 SIZES = {
     "full": Plan(
         carriers=("sac", "ppo", "sql", "meow"),
-        study=TOY,
+        study=_TOY,
         runs=(100, 400, 1, 25, 200, 50, 5),
         schedules=("fixed", "aes", "aes_r", "auto"),
         schedule_runs=100,
@@ -81,13 +79,13 @@ SIZES = {
             (_on_mjx("isaac_ant", "paper"), "sac", 1),
             (_on_mjx("hopper", "quick"), "ppo", 100),
         ),
-        table=TOY | {"patterns": "all", "seeds": "1:5"},
+        table=_TOY | {"patterns": "all", "seeds": "1:5"},
         megabytes=4096,
         width=8192,
     ),
     "tiny": Plan(
         carriers=("sac",),
-        study=CALM,
+        study=_CALM,
         runs=(2,),
         schedules=("aes",),
         schedule_runs=2,  # the same program again, for which a cache of compilations has to compile once
@@ -96,7 +94,7 @@ SIZES = {
         copies=(4,),
         steps=2,
         training=(),
-        table=CALM | {"patterns": "steady", "seeds": "1"},
+        table=_CALM | {"patterns": "steady", "seeds": "1"},
         megabytes=1,
         width=64,
     ),

@@ -19,8 +19,6 @@ from experiments.study.compiled import keep_in, watched
 from experiments.study.config import StudyConfig, make_config
 from experiments.study.prepare import Prepared, prepare
 
-__all__ = ["run"]
-
 TOY, TASK = "toy", "hopper"  # the task without an engine, and that of the engines
 
 

@@ -12,10 +12,8 @@ import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters import partial_eval
 
-__all__ = ["Cost", "cost_of", "step_of"]
-
 #: Operations that XLA does not fuse into the ones before them, so that each is about one kernel of its own.
-KERNELS = frozenset(
+_KERNELS = frozenset(
     (
         *("dot_general", "cholesky", "triangular_solve", "sort"),
         *("reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "argmax", "argmin"),
@@ -40,7 +38,7 @@ class Cost(NamedTuple):
         return Cost(*(a + factor * b for a, b in zip(self, other, strict=True)))
 
 
-NOTHING = Cost(*[0.0] * 6)
+_NOTHING = Cost(*[0.0] * 6)
 
 
 def cost_of(jaxpr: ClosedJaxpr, platform: str = "cuda") -> Cost:
@@ -82,7 +80,7 @@ def _analysed(jaxpr: ClosedJaxpr, platform: str) -> Cost:
 
 def _beyond_once(jaxpr: Any, platform: str) -> Cost:
     """What the scans in ``jaxpr`` cost beyond their first turn."""
-    total = NOTHING
+    total = _NOTHING
     for each in jaxpr.eqns:
         if each.primitive.name == "scan":
             body, length = each.params["jaxpr"], each.params["length"]
@@ -98,11 +96,11 @@ def _beyond_once(jaxpr: Any, platform: str) -> Cost:
 
 def _kernels(jaxpr: Any, platform: str) -> Cost:
     """FLOPs of the products, products and kernels, every loop once; nothing else."""
-    total = NOTHING
+    total = _NOTHING
     for each in jaxpr.eqns:
         name = each.primitive.name
         flops = _product_flops(each) if name == "dot_general" else 0.0
-        total = total.plus(Cost(0.0, 0.0, 0.0, flops, float(name == "dot_general"), float(name in KERNELS)))
+        total = total.plus(Cost(0.0, 0.0, 0.0, flops, float(name == "dot_general"), float(name in _KERNELS)))
         inner = [_kernels(part, platform) for part in _branches(each, platform)]
         if inner and name == "cond":
             inner = [max(inner, key=lambda cost: cost.kernels)]

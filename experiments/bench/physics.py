@@ -35,14 +35,12 @@ from experiments.bench.worker import Worker
 from experiments.study.build import build_part
 from experiments.study.config import StudyConfig, make_config
 
-__all__ = ["jitted", "named", "run"]
-
-FAMILIES = {"mujoco": tuple(mujoco.TASKS), "isaac": tuple(isaac.TASKS)}
+_FAMILIES = {"mujoco": tuple(mujoco.TASKS), "isaac": tuple(isaac.TASKS)}
 SBX = ("torch==2.13.0",), ("sbx-rl", "imageio", "packaging")
-GYMNASIUM_ENVS = 8
-MJX_ENVS = 16  # of its own on a CPU, where more only take longer
-LENGTH = 50  # control steps per call
-SEEDS = {"sac": 5, "ppo": 16}  # runs stacked in training, of MuJoCo tasks
+_GYMNASIUM_ENVS = 8
+_MJX_ENVS = 16  # of its own on a CPU, where more only take longer
+_LENGTH = 50  # control steps per call
+_SEEDS = {"sac": 5, "ppo": 16}  # runs stacked in training, of MuJoCo tasks
 
 
 def named(tasks: str) -> tuple[str, ...]:
@@ -51,8 +49,8 @@ def named(tasks: str) -> tuple[str, ...]:
     Raises:
       UnknownNameError: (a ``KeyError``) neither a task nor a family.
     """
-    every = sum(FAMILIES.values(), ())
-    known = {name: (name,) for name in every} | FAMILIES | {"all": every}
+    every = sum(_FAMILIES.values(), ())
+    known = {name: (name,) for name in every} | _FAMILIES | {"all": every}
     return tuple(dict.fromkeys(name for word in tasks.split(",") for name in lookup("physics task", known, word)))
 
 
@@ -78,7 +76,7 @@ def jitted(name: str, engine: str | None, copies: int) -> Timer:
             action = jax.random.uniform(key_action, (each, world.action_size), minval=-1.0)
             return world.step(key_step, state, action, params)[1], None
 
-        state = jax.lax.scan(body, jax.tree.map(lambda x: x[0], state), jnp.arange(LENGTH))[0]
+        state = jax.lax.scan(body, jax.tree.map(lambda x: x[0], state), jnp.arange(_LENGTH))[0]
         return jax.tree.map(lambda x: x[None], state)
 
     mesh, rows = Mesh(np.array(devices), axis_names=("copies",)), PartitionSpec("copies")
@@ -91,7 +89,7 @@ def jitted(name: str, engine: str | None, copies: int) -> Timer:
         nonlocal state, words
         words = words + 1
         state = jax.block_until_ready(advance(state, words))
-        return LENGTH * each * len(devices)
+        return _LENGTH * each * len(devices)
 
     work()
     return until(work)
@@ -102,14 +100,16 @@ def _gymnasium(name: str) -> Timer:
     import gymnasium
 
     with total_mass_accepted():
-        vector = gymnasium.make_vec(mujoco.TASKS[name].gymnasium_id, num_envs=GYMNASIUM_ENVS, vectorization_mode="sync")
+        vector = gymnasium.make_vec(
+            mujoco.TASKS[name].gymnasium_id, num_envs=_GYMNASIUM_ENVS, vectorization_mode="sync"
+        )
     vector.reset(seed=0)
-    actions = [vector.action_space.sample() for _ in range(LENGTH)]
+    actions = [vector.action_space.sample() for _ in range(_LENGTH)]
 
     def work() -> int:
         for action in actions:
             vector.step(action)
-        return LENGTH * GYMNASIUM_ENVS
+        return _LENGTH * _GYMNASIUM_ENVS
 
     work()
     return until(work)
@@ -122,7 +122,7 @@ def _config(name: str, carrier: str, engine: str) -> StudyConfig:
     if name in isaac.TASKS:
         config = make_config(seeds=f"1:{len(jax.local_devices())}", **common)
         return dataclasses.replace(config, evaluations=100)  # chunks of five rollouts
-    config = make_config(seeds=f"1:{SEEDS[carrier]}", steps=40_960, **common)
+    config = make_config(seeds=f"1:{_SEEDS[carrier]}", steps=40_960, **common)
     own = dict(config.settings[carrier])
     if carrier == "sac":  # one environment, one gradient step per step
         own |= {"num_envs": 1, "config": {"hidden": (256, 256), "batch_size": 256}}
@@ -157,12 +157,12 @@ def _case(
     name: str, engines: Sequence[str], copies: int, rounds: int, beside: bool, training: bool, sbx: Worker | None
 ) -> dict[str, Any]:
     """One task with one number of copies; ``beside``: also what does not depend on that number."""
-    contestants: dict[str, Timer] = {"raw_batch": raw(envs.make(name, engine="mujoco"), copies, LENGTH)}
-    carriers = ("ppo",) if name in isaac.TASKS else tuple(SEEDS)
+    contestants: dict[str, Timer] = {"raw_batch": raw(envs.make(name, engine="mujoco"), copies, _LENGTH)}
+    carriers = ("ppo",) if name in isaac.TASKS else tuple(_SEEDS)
     for engine in engines:
         small = engine == "mjx" and jax.default_backend() == "cpu"
         if beside or not small:
-            contestants[engine] = jitted(name, engine, MJX_ENVS if small else copies)
+            contestants[engine] = jitted(name, engine, _MJX_ENVS if small else copies)
         if beside and training and not small:
             for carrier in carriers:
                 contestants[f"{carrier}_on_{engine}"] = _training(name, carrier, engine)
@@ -175,7 +175,7 @@ def _case(
     measured = take_turns(contestants, rounds)
     pairs = [("mujoco", "raw_batch"), ("mjx", "raw_batch"), ("mjx", "mujoco")]
     pairs += [("mujoco", "gymnasium"), ("mjx", "gymnasium")]
-    pairs += [(f"{carrier}_on_mujoco", f"sbx_{carrier}") for carrier in SEEDS]
+    pairs += [(f"{carrier}_on_mujoco", f"sbx_{carrier}") for carrier in _SEEDS]
     ratios = {f"{a}_over_{b}": ratio(measured, a, b) for a, b in pairs if a in contestants and b in contestants}
     medians = {who: statistics.median(entry[who] for entry in measured) for who in contestants}
     for who, rate in medians.items():
@@ -226,4 +226,4 @@ def run(*, tasks: str, engines: str, copies: str, rounds: int, training: bool, s
             worker.close()
     command = f"aesjax bench --physics {tasks} --engines {engines} --envs {copies} --rounds {rounds}"
     command += (" --sbx" if sbx else "") + ("" if training else " --no-training")
-    write_record(out, command, {"mjx_envs_on_cpu": MJX_ENVS, "cases": cases})
+    write_record(out, command, {"mjx_envs_on_cpu": _MJX_ENVS, "cases": cases})

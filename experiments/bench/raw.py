@@ -18,8 +18,6 @@ from envs.physics.fields import physics_library
 from envs.physics.host import usable_cores
 from experiments.bench.timing import Timer, until
 
-__all__ = ["raw"]
-
 RECORDED = 256  # copies of the rollout, at most; where more are stepped, they repeat these
 
 

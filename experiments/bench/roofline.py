@@ -23,8 +23,6 @@ from experiments.bench.timing import check_record
 from experiments.study.build import build_part, carrier_of, world_of
 from experiments.study.config import StudyConfig, make_config
 
-__all__ = ["DEVICES", "Bound", "Device", "Step", "bound", "carrier_step", "loop_of", "physics_step", "table"]
-
 
 class Device(NamedTuple):
     """Peaks of an accelerator, from its data sheet; products in dense TensorFloat-32, which is JAX's default there."""
@@ -47,7 +45,7 @@ DEVICES = {
 SHORTEST_KERNEL, LAUNCHED_KERNEL = 1e-6, 5e-6
 RUNS = (1, 5, 25, 50, 100, 200, 400)
 COPIES = (1024, 2048, 4096, 8192, 16384)
-TRACED = 64  # runs or copies: costs grow in proportion, to a part in a thousand
+_TRACED = 64  # runs or copies: costs grow in proportion, to a part in a thousand
 
 
 class Step(NamedTuple):
@@ -91,12 +89,12 @@ def carrier_step(carrier: str) -> Step:
     """An update of one run on the toy task, preset ``paper``, schedule ``aes``; PPO: a rollout and all its updates."""
     config = make_config(task="toy", carriers=carrier, schedules="aes", patterns="abrupt", seeds="1", preset="paper")
     part = build_part(config, carrier)
-    runs = jax.tree.map(lambda x: jax.ShapeDtypeStruct((TRACED, *x.shape[1:]), x.dtype), part.runs)
+    runs = jax.tree.map(lambda x: jax.ShapeDtypeStruct((_TRACED, *x.shape[1:]), x.dtype), part.runs)
     state = jax.eval_shape(jax.vmap(part.program.init), runs)
     chunk = jax.make_jaxpr(jax.vmap(part.program.chunk, in_axes=(0, 0, None)))(state, runs, jnp.int32(0))
     _, units = loop_of(config, carrier)
     moving = state._replace(replay=None) if hasattr(state, "replay") else state
-    return Step(per_one(cost_of(step_of(chunk))), _bytes(moving) / TRACED, _bytes(state) / TRACED, units)
+    return Step(_per_one(cost_of(step_of(chunk))), _bytes(moving) / _TRACED, _bytes(state) / _TRACED, units)
 
 
 def loop_of(config: StudyConfig, carrier: str) -> tuple[int, int]:
@@ -112,16 +110,16 @@ def physics_step(task: str) -> Step:
     world = World(envs.make(task, engine="mjx"), 1000)
     params = jax.tree.map(jnp.asarray, world.task.params)
     key = jax.random.key(0)
-    _, state = jax.eval_shape(lambda: world.reset(key, TRACED, params))
-    action = jax.ShapeDtypeStruct((TRACED, world.action_size), jnp.float32)
+    _, state = jax.eval_shape(lambda: world.reset(key, _TRACED, params))
+    action = jax.ShapeDtypeStruct((_TRACED, world.action_size), jnp.float32)
     step = jax.make_jaxpr(lambda state, action: world.step(key, state, action, params))(state, action)
-    held = _bytes(state) / TRACED
-    return Step(per_one(cost_of(step)), held, held, 1)
+    held = _bytes(state) / _TRACED
+    return Step(_per_one(cost_of(step)), held, held, 1)
 
 
-def per_one(cost: Cost) -> Cost:
-    """Of `TRACED` runs or copies to that of one; kernels serve all of them."""
-    return Cost(*(value / TRACED for value in cost))._replace(products=cost.products, kernels=cost.kernels)
+def _per_one(cost: Cost) -> Cost:
+    """Of `_TRACED` runs or copies to that of one; kernels serve all of them."""
+    return Cost(*(value / _TRACED for value in cost))._replace(products=cost.products, kernels=cost.kernels)
 
 
 def _bytes(tree: Any) -> int:
@@ -134,7 +132,7 @@ def _words(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
 
 
-def entry(name: str, step: Step, counts: tuple[int, ...]) -> dict[str, Any]:
+def _entry(name: str, step: Step, counts: tuple[int, ...]) -> dict[str, Any]:
     """A program's costs and its bounds on every device for every number of runs or copies."""
     bounds = {
         device: {str(count): bound(step, count, peaks)._asdict() for count in counts}
@@ -177,7 +175,7 @@ def main() -> None:
         ("physics", named(given.tasks) if given.tasks else (), physics_step, COPIES),
     ):
         for name in names:
-            record[kind].append(entry(name, step_for(name), counts))
+            record[kind].append(_entry(name, step_for(name), counts))
             store.write_json(given.out, record)
         print(table(record[kind], counts), flush=True)
 

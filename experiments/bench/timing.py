@@ -18,17 +18,6 @@ from aesjax.lab.sweep import (
 )
 from aesjax.types import Program
 
-__all__ = [
-    "TARGET_SECONDS",
-    "Timer",
-    "build_executables",
-    "check_record",
-    "ratio",
-    "take_turns",
-    "until",
-    "write_record",
-]
-
 TARGET_SECONDS = 1.0
 Timer = Callable[[], float]  # does a fixed amount of work, returns its rate
 

@@ -33,13 +33,11 @@ from experiments.bench.timing import (
 )
 from experiments.bench.worker import Worker
 
-__all__ = ["Setting", "flops_per_update", "run", "setting"]
-
 SCHEDULES = ("fixed", "aes", "auto", "aes_r")
 #: Responses beside the last schedule: what turning one lever costs, and all of them.
 LEVERS = ("aes_r+window", "aes_r+window+refresh+rate")
 REPLAY = 5000
-REJAX = ("rejax==0.1.3", "gymnax==0.0.9")
+_REJAX = ("rejax==0.1.3", "gymnax==0.0.9")
 
 
 class Setting(NamedTuple):
@@ -58,7 +56,7 @@ class Setting(NamedTuple):
 
 SIZES = {"small": (64, 128), "large": (256, 256)}  # hidden width (two layers), batch
 ROLLOUT = {"rollout": 128, "epochs": 10, "minibatches": 4}
-PARTICLES = {"value_samples": 16, "fixed_particles": 8, "updated_particles": 8}
+_PARTICLES = {"value_samples": 16, "fixed_particles": 8, "updated_particles": 8}
 
 
 def setting(carrier: str, size: str) -> Setting:
@@ -81,7 +79,7 @@ def setting(carrier: str, size: str) -> Setting:
         flops = net * (1 + 3 * ROLLOUT["epochs"])  # values and actions once, then forward and backward per epoch
         return Setting(carrier, size, "pendulum", 8, config, steps, flops, width, batch)
     if carrier == "sql":
-        batch, k = 32, PARTICLES
+        batch, k = 32, _PARTICLES
         q, f = _mlp(4, width, 1), _mlp(4, width, 2)
         value, score = 2 * k["value_samples"] * q, 2 * 2 * k["fixed_particles"] * q
         flops = 2.0 * batch * (value + score + 6 * q + (k["fixed_particles"] + 3 * k["updated_particles"]) * f)
@@ -227,7 +225,7 @@ def run(*, carriers: str, runs: str, sizes: str, rounds: int, rejax: bool, out: 
         CARRIERS[name]
     settings = [setting(name, size) for name in carriers.split(",") for size in sizes.split(",")]
     check_record(out)
-    worker = Worker("rejax_worker.py", [f"jax=={jax.__version__}", *REJAX]) if rejax else None
+    worker = Worker("rejax_worker.py", [f"jax=={jax.__version__}", *_REJAX]) if rejax else None
     cases = []
     try:
         for wanted in settings:
@@ -240,7 +238,7 @@ def run(*, carriers: str, runs: str, sizes: str, rounds: int, rejax: bool, out: 
             worker.close()
     command = f"aesjax bench --carriers {carriers} --runs {runs} --sizes {sizes} --rounds {rounds}"
     command += " --rejax" if rejax else ""
-    write_record(out, command, {"rejax": REJAX if rejax else None, "replay": REPLAY, "cases": cases})
+    write_record(out, command, {"rejax": _REJAX if rejax else None, "replay": REPLAY, "cases": cases})
 
 
 def _line(case: dict[str, Any]) -> str:

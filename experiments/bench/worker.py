@@ -9,9 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Worker"]
-
-SCRIPTS = Path(__file__).resolve().parent / "workers"
+_SCRIPTS = Path(__file__).resolve().parent / "workers"
 
 
 class Worker:
@@ -34,7 +32,7 @@ class Worker:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise ValueError(f"the environment for {script} could not be made: {error}") from None
         self.process = subprocess.Popen(
-            [python, SCRIPTS / script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.folder
+            [python, _SCRIPTS / script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.folder
         )
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,7 @@ import tyro
 from experiments.cli.errors import DONE, refusing
 from experiments.cli.interrupts import current
 
-__all__ = ["Audit", "execute"]
-
-MARKS = ("<!-- audit -->", "<!-- /audit -->")  # around the sentence in a text
+_MARKS = ("<!-- audit -->", "<!-- /audit -->")  # around the sentence in a text
 
 
 @dataclass
@@ -56,7 +54,7 @@ def execute(options: Audit) -> int:
             store.write_text(options.out, render_markdown(page) if markdown else render_html(page))
             console.print(f"page: {options.out}", soft_wrap=True, highlight=False)
         if text is not None and options.into is not None:
-            store.write_text(options.into, f"{text[0]}{MARKS[0]}\n{data['sentence']}\n{MARKS[1]}{text[1]}")
+            store.write_text(options.into, f"{text[0]}{_MARKS[0]}\n{data['sentence']}\n{_MARKS[1]}{text[1]}")
     return DONE
 
 
@@ -67,8 +65,8 @@ def _marked(path: Path) -> tuple[str, str]:
       ValueError: it has none.
     """
     text = path.read_text(encoding="utf-8")
-    before, first, rest = text.partition(MARKS[0])
-    _, second, behind = rest.partition(MARKS[1])
+    before, first, rest = text.partition(_MARKS[0])
+    _, second, behind = rest.partition(_MARKS[1])
     if not first or not second:
-        raise ValueError(f"{path} lacks the marks {MARKS[0]} and {MARKS[1]}, between which the sentence goes")
+        raise ValueError(f"{path} lacks the marks {_MARKS[0]} and {_MARKS[1]}, between which the sentence goes")
     return before, behind

@@ -6,8 +6,6 @@ from pathlib import Path
 from experiments.cli.errors import DONE, refusing
 from experiments.study.devices import start_jax
 
-__all__ = ["Bench", "execute"]
-
 
 @dataclass
 class Bench:

@@ -27,9 +27,7 @@ from experiments.cli import (
 )
 from experiments.cli.errors import WRONG, guarded, say
 
-__all__ = ["command"]
-
-Command = (
+_Command = (
     Annotated[run.Run, tyro.conf.subcommand("run")]
     | Annotated[submit.Submit, tyro.conf.subcommand("submit")]
     | Annotated[status.Status, tyro.conf.subcommand("status")]
@@ -45,7 +43,7 @@ Command = (
     | Annotated[listing.List, tyro.conf.subcommand("list")]
     | Annotated[bench.Bench, tyro.conf.subcommand("bench")]
 )
-EXECUTE = {
+_EXECUTE = {
     run.Run: run.execute,
     submit.Submit: submit.execute,
     status.Status: status.execute,
@@ -61,21 +59,21 @@ EXECUTE = {
     listing.List: listing.execute,
     bench.Bench: bench.execute,
 }
-NAMES = [get_args(part)[1].name for part in get_args(Command)]
+_NAMES = [get_args(part)[1].name for part in get_args(_Command)]
 
 
 def command(argv: list[str] | None = None) -> int:
     """Run what was typed; returns the exit code."""
     typed = sys.argv[1:] if argv is None else argv
-    if typed and not typed[0].startswith("-") and typed[0] not in NAMES:
+    if typed and not typed[0].startswith("-") and typed[0] not in _NAMES:
         from aesjax.registry import hint
 
-        say(f"unknown command '{typed[0]}'{hint(typed[0], NAMES)} commands: {', '.join(NAMES)}")
+        say(f"unknown command '{typed[0]}'{hint(typed[0], _NAMES)} commands: {', '.join(_NAMES)}")
         return WRONG
     options = tyro.cli(
-        Command,  # type: ignore
+        _Command,  # type: ignore
         prog="aesjax",
         args=argv,
         description="Drift-aware exploration in JAX.",
     )
-    return guarded(partial(EXECUTE[type(options)], options))
+    return guarded(partial(_EXECUTE[type(options)], options))

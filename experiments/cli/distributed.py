@@ -16,15 +16,14 @@ if TYPE_CHECKING:
     from aesjax.lab.link import Link, Place
     from experiments.study.config import StudyConfig
 
-__all__ = ["check_same", "finished", "introduce", "joined", "place_of"]
 
-OPTIONS = ("coordinator", "process_id", "processes")
-SLURM_PORTS = 61_440, 4_096  # the first of SLURM jobs' ports, and how many there are
-LONGEST = 86_400.0  # seconds
-VERDICT = 3.0  # seconds in which it is known whether another process is gone
+_OPTIONS = ("coordinator", "process_id", "processes")
+_SLURM_PORTS = 61_440, 4_096  # the first of SLURM jobs' ports, and how many there are
+_LONGEST = 86_400.0  # seconds
+_VERDICT = 3.0  # seconds in which it is known whether another process is gone
 
 
-class Options(Protocol):
+class _Options(Protocol):
     """What was typed."""
 
     distributed: bool
@@ -36,7 +35,7 @@ class Options(Protocol):
 
 
 @contextmanager
-def joined(options: Options) -> "Iterator[Link | None]":
+def joined(options: _Options) -> "Iterator[Link | None]":
     """The line to the other processes while the block runs, all of which are told how it ended; None without others.
 
     Raises:
@@ -61,25 +60,25 @@ def joined(options: Options) -> "Iterator[Link | None]":
             link.tell(str(refusal), WRONG)
             raise
         except hosts.Gone as error:
-            time.sleep(VERDICT)  # the line knows better, and ends this process meanwhile
+            time.sleep(_VERDICT)  # the line knows better, and ends this process meanwhile
             link.tell(str(error), INTERRUPTED)
             watch.end(str(error))
         except Exception as error:
-            time.sleep(VERDICT)  # what fails because a process is gone may have other names
+            time.sleep(_VERDICT)  # what fails because a process is gone may have other names
             link.tell(f"{who} failed: {type(error).__name__}", 1)
             raise
 
 
-def _place(options: Options) -> "Place | None":
+def _place(options: _Options) -> "Place | None":
     if not options.distributed:
-        typed = [name for name in OPTIONS if getattr(options, name) is not None]
+        typed = [name for name in _OPTIONS if getattr(options, name) is not None]
         if typed:
             raise ValueError(f"--{typed[0].replace('_', '-')} is an option of --distributed, which is not given")
         return None
     for name in ("join_seconds", "heartbeat_seconds"):
         value = getattr(options, name)
-        if not 1.0 <= value <= LONGEST:  # false for nan, too
-            raise ValueError(f"--{name.replace('_', '-')} must be between 1 and {LONGEST:g}; got {value:g}")
+        if not 1.0 <= value <= _LONGEST:  # false for nan, too
+            raise ValueError(f"--{name.replace('_', '-')} must be between 1 and {_LONGEST:g}; got {value:g}")
     return place_of(options.coordinator, options.process_id, options.processes, os.environ)
 
 
@@ -117,7 +116,7 @@ def _slurm_coordinator(environ: Mapping[str, str]) -> str:
     first = name.partition(",")[0]
     if bracket and first == name:
         first += rest.replace("]", ",").replace("-", ",").partition(",")[0]
-    start, number = SLURM_PORTS
+    start, number = _SLURM_PORTS
     return f"{first}:{start + int(environ['SLURM_JOB_ID']) % number}"
 
 

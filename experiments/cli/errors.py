@@ -5,8 +5,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["DIVERGED", "DONE", "INTERRUPTED", "WRONG", "Refusal", "guarded", "refusing", "say"]
-
 LONGEST = 1200  # characters of a refusal
 DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
 

@@ -19,12 +19,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["Asked", "Watch", "current", "watching"]
-
 INTERRUPTED = 130
-NUMBERS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_NUMBERS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 GRACE = 3.0  # seconds that an orderly end may take where nothing can be lost
-AGAIN = 0.05  # seconds after which an exception that was dropped is raised again
+_AGAIN = 0.05  # seconds after which an exception that was dropped is raised again
 
 
 class Asked(KeyboardInterrupt):
@@ -88,7 +86,7 @@ class Watch:
     def dropped(self) -> None:
         """What `handle` raised went nowhere."""
         if not self._ending:
-            signal.setitimer(signal.ITIMER_REAL, AGAIN)
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
     def read(self, pipe: int) -> None:
         """The watching thread: until the pipe is closed."""
@@ -103,7 +101,7 @@ class Watch:
             data = os.read(pipe, 64)
             if not data:
                 return
-            signals += sum(byte in NUMBERS for byte in data)
+            signals += sum(byte in _NUMBERS for byte in data)
             self.asked = self.asked or signals > 0
             if signals > 1 or (signals and not self._begun):
                 self.end("interrupted")
@@ -149,7 +147,7 @@ def watching(told: str = "") -> Iterator[Watch]:
         return
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
-    numbers = [number for number in NUMBERS if signal.getsignal(number) != signal.SIG_IGN]
+    numbers = [number for number in _NUMBERS if signal.getsignal(number) != signal.SIG_IGN]
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (*numbers, signal.SIGALRM)}
     hook, waker = sys.unraisablehook, signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
 

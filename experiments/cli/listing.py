@@ -6,8 +6,6 @@ from typing import Any
 
 from experiments.cli.errors import DONE, refusing
 
-__all__ = ["List", "execute"]
-
 
 @dataclass
 class List:

@@ -9,8 +9,6 @@ import tyro
 from experiments.cli.errors import DONE, refusing
 from experiments.cli.interrupts import current
 
-__all__ = ["Replay", "execute"]
-
 
 @dataclass
 class Replay:

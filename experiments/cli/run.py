@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from aesjax.lab.link import Link
     from experiments.study.config import StudyConfig
 
-__all__ = ["Run", "execute"]
 
-LONGEST_WAIT = 86_400.0  # seconds between checkpoints
+_LONGEST_WAIT = 86_400.0  # seconds between checkpoints
 #: how a study is trained, not which: nothing in its configuration tells of these options
 MANNER = ("out", "sim_python", "keep_replay", "dry_run", "resume", "break_lock", "devices", "compiled")
 MANNER += ("checkpoint_seconds", "report", "distributed", "coordinator", "process_id", "processes")
@@ -149,9 +148,9 @@ def _execute(options: Run, link: "Link | None") -> int:
             raise ValueError("--dry-run plans a study from its beginning; leave out --resume")
         if options.dry_run and link is not None:
             raise ValueError("--dry-run measures on one process; leave out --distributed")
-        if not 0.0 <= options.checkpoint_seconds <= LONGEST_WAIT:  # false for nan, too
+        if not 0.0 <= options.checkpoint_seconds <= _LONGEST_WAIT:  # false for nan, too
             raise ValueError(
-                f"--checkpoint-seconds must be between 0 and {LONGEST_WAIT:g}; got {options.checkpoint_seconds:g}"
+                f"--checkpoint-seconds must be between 0 and {_LONGEST_WAIT:g}; got {options.checkpoint_seconds:g}"
             )
         if options.sim_python is not None:  # of this machine, and so no part of the study's configuration
             os.environ[PYTHON] = str(options.sim_python.expanduser())
@@ -236,10 +235,10 @@ def configured(options: Run) -> "StudyConfig":
     chosen |= {"warm_start": options.warm_start, "warm_replay": options.warm_replay}
     chosen |= {"plasticity": options.plasticity, "layer_norm": options.layer_norm}
     chosen |= {"together": options.together, "part": options.part}
-    return make_config(**chosen, sweep=options.sweep, options=task_options(options))
+    return make_config(**chosen, sweep=options.sweep, options=_task_options(options))
 
 
-def task_options(options: Run) -> dict[str, object]:
+def _task_options(options: Run) -> dict[str, object]:
     """The options that were typed, as the task's builder takes them."""
     names = ("engine", "observation", "variant")
     typed: dict[str, object] = {name: getattr(options, name) for name in names}

@@ -8,8 +8,6 @@ import tyro
 from experiments.cli.errors import DONE, refusing
 from experiments.cli.interrupts import current
 
-__all__ = ["Seal", "execute"]
-
 
 @dataclass
 class Seal:

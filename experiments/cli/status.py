@@ -7,8 +7,6 @@ import tyro
 
 from experiments.cli.errors import DONE, refusing
 
-__all__ = ["Status", "execute"]
-
 
 @dataclass
 class Status:

@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from aesjax.lab.cluster import Task, Worker
     from experiments.study.plan import StudyPlan
 
-__all__ = ["Submit", "execute", "minutes"]
 
-CLUSTERS = ("slurm", "local")
-OWN = ("partition", "time", "gres", "mem", "cpus", "sbatch")  # what is asked of a cluster
-LEFT = ("resume", "break_lock", "out", "part", "devices", "report")  # what the parts are not told, or in other words
+_CLUSTERS = ("slurm", "local")
+_OWN = ("partition", "time", "gres", "mem", "cpus", "sbatch")  # what is asked of a cluster
+_LEFT = ("resume", "break_lock", "out", "part", "devices", "report")  # what the parts are not told, or in other words
 
 
 @dataclass
@@ -101,7 +100,7 @@ def _planned(options: Submit) -> "StudyPlan":
     from experiments.study.plan import make_plan
 
     if options.cluster is None or options.parts is None:
-        raise ValueError(f"give --cluster ({' or '.join(CLUSTERS)}) and --parts, how many there shall be")
+        raise ValueError(f"give --cluster ({' or '.join(_CLUSTERS)}) and --parts, how many there shall be")
     for option in ("dry_run", "distributed"):
         if getattr(options, option):
             raise ValueError(f"--{option.replace('_', '-')} is for one program, not for parts; leave it out")
@@ -113,7 +112,7 @@ def _planned(options: Submit) -> "StudyPlan":
 
 def _asked(options: Submit) -> dict[str, Any]:
     """What is asked of the cluster, plain JSON; only what was typed."""
-    given = {name: getattr(options, name) for name in OWN}
+    given = {name: getattr(options, name) for name in _OWN}
     asked = {name: value for name, value in given.items() if value not in (None, ())}
     if "sbatch" in asked:
         asked["sbatch"] = list(asked["sbatch"])
@@ -127,7 +126,7 @@ def _check(asked: dict[str, Any]) -> None:
     from aesjax.lab.cluster import check_slurm
     from aesjax.registry import Registry
 
-    Registry("cluster", **{name: name for name in CLUSTERS})[asked["name"]]
+    Registry("cluster", **{name: name for name in _CLUSTERS})[asked["name"]]
     _parameters(asked)
     if asked["name"] == "slurm":
         check_slurm()
@@ -136,7 +135,7 @@ def _check(asked: dict[str, Any]) -> None:
 def _words(options: Submit) -> list[str]:
     """What every part is told."""
     fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(Run)}
-    return words_of(Run(**fields), besides=LEFT)
+    return words_of(Run(**fields), besides=_LEFT)
 
 
 def _resumed(options: Submit) -> "StudyPlan":

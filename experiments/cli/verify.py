@@ -7,8 +7,6 @@ import tyro
 
 from experiments.cli.errors import DONE, refusing
 
-__all__ = ["Verify", "execute"]
-
 
 @dataclass
 class Verify:

@@ -9,8 +9,6 @@ from experiments.cli.errors import DONE, refusing
 from experiments.cli.interrupts import current
 from experiments.study.devices import start_jax
 
-__all__ = ["Video", "execute"]
-
 
 @dataclass
 class Video:

@@ -3,9 +3,7 @@
 from aesjax.registry import Registry
 from experiments.presets.preset import CarrierSettings, Preset, frozen
 
-__all__ = ["general"]
-
-SHORT = 200  # steps of an episode up to which ten of them per evaluation cost little beside training
+_SHORT = 200  # steps of an episode up to which ten of them per evaluation cost little beside training
 
 # Rewards of order one per step are assumed, as nothing is known of the task.
 _WEIGHT = 0.1
@@ -49,6 +47,6 @@ def general(time_limit: int) -> Registry[Preset]:
 
     A small replay, because stale transitions hide a drift from any schedule.
     """
-    if time_limit <= SHORT:
+    if time_limit <= _SHORT:
         return Registry("preset", quick=_preset(20_000, 100, 10, 0.05), paper=_preset(100_000, 100, 10, 0.05))
     return Registry("preset", quick=_preset(40_960, 40, 5, 0.25), paper=_preset(1_024_000, 100, 10, 0.05))

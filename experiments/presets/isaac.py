@@ -6,8 +6,6 @@ from aesjax.registry import Registry
 from experiments.presets.ppo_profiles import profile
 from experiments.presets.preset import CarrierSettings, Preset, frozen
 
-__all__ = ["ISAAC"]
-
 
 class _Task(NamedTuple):
     """What differs between the six tasks, as published; MEow's rows are its authors' on Isaac's tasks."""

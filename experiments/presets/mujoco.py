@@ -7,8 +7,6 @@ from aesjax.registry import Registry
 from experiments.presets.ppo_profiles import profile
 from experiments.presets.preset import CarrierSettings, Preset, frozen
 
-__all__ = ["MUJOCO"]
-
 
 class _Task(NamedTuple):
     """What differs between the five tasks."""

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from aesjax.registry import Registry
 from experiments.presets.preset import CarrierSettings
 
-__all__ = ["PROFILES", "Profile", "profile"]
-
 
 class Profile(NamedTuple):
     """A family of settings, by task; one entry named `any` serves every task."""

@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["CarrierSettings", "Preset", "frozen"]
-
 
 def frozen(**entries: Any) -> MappingProxyType[str, Any]:
     """A read-only mapping."""

@@ -3,8 +3,6 @@
 from aesjax.registry import Registry
 from experiments.presets.preset import CarrierSettings, Preset, frozen
 
-__all__ = ["TOY"]
-
 # Entropy weight: 0.05 is the best constant on the steady task (0.2 on Abrupt), so a schedule that starts from it
 # has something to win under drift and nothing to lose without.
 _TOY_CARRIERS = frozen(

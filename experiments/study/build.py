@@ -24,12 +24,9 @@ from experiments.study.levers import Records, supply_of, together
 from experiments.study.methods import Method, check_names, check_swept, check_usable, methods_of
 from experiments.study.plugins import origin_of
 
-__all__ = ["Part", "build_part", "carrier_of", "check", "floor_of", "optimum_of"]
-__all__ += ["runs_of", "schedule_hyper_of", "world_of"]
-
-OPTIMUM_DIGITS = 6  # of a return
-SIMULATED = 64  # episodes of it at most, where they take place in another simulator
-FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
+_OPTIMUM_DIGITS = 6  # of a return
+_SIMULATED = 64  # episodes of it at most, where they take place in another simulator
+_FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
 
 
 class Part(NamedTuple):
@@ -278,7 +275,7 @@ def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:
     grid = np.arange(config.evaluations + 1)
     return {
         pattern: {
-            str(seed): np.interp(grid, at, returns[i, j]).round(OPTIMUM_DIGITS).tolist()
+            str(seed): np.interp(grid, at, returns[i, j]).round(_OPTIMUM_DIGITS).tolist()
             for j, seed in enumerate(config.seeds)
         }
         for i, pattern in enumerate(config.patterns)
@@ -292,9 +289,9 @@ def floor_of(config: StudyConfig) -> float:
     """
     world = world_of(config, config.carriers[0])
     nominal = jax.jit(lambda: world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0])()
-    episodes = FLOOR_STEPS // world.time_limit
+    episodes = _FLOOR_STEPS // world.time_limit
     if getattr(world.task.env, "exclusive", False):  # each is a copy in a simulator
-        episodes = min(episodes, SIMULATED)
+        episodes = min(episodes, _SIMULATED)
     returns = jax.jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))
     mean = float(jnp.mean(returns(jax.random.key(0))))
     if not math.isfinite(mean):

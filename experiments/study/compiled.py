@@ -19,15 +19,13 @@ from typing import Any, NamedTuple
 
 from aesjax.lab.store import reason
 
-__all__ = ["LARGEST", "SWITCH", "Kept", "folder_of", "keep_compiled", "keep_in", "kept", "watched"]
-
 SWITCH = "AESJAX_COMPILED"  # `off`, or another folder than the platform's
 LARGEST = 512 * 2**20  # bytes; what was not used for longest goes first
-AFTER = 0.75  # of them are left when too much was kept, so that not every start has to look what goes
-OURS = "JAX_COMPILATION_CACHE_DIR"  # who names JAX's own folder wants that
-TROUBLE = r"Error (reading|writing) persistent compilation cache entry for '(.*?)': (.*)"
-FOUND_OR_WRITTEN = ("/jax/compilation_cache/cache_hits", "/jax/compilation_cache/cache_misses")
-ENTRY = "-cache"  # how JAX's files of programs end
+_AFTER = 0.75  # of them are left when too much was kept, so that not every start has to look what goes
+_OURS = "JAX_COMPILATION_CACHE_DIR"  # who names JAX's own folder wants that
+_TROUBLE = r"Error (reading|writing) persistent compilation cache entry for '(.*?)': (.*)"
+_FOUND_OR_WRITTEN = ("/jax/compilation_cache/cache_hits", "/jax/compilation_cache/cache_misses")
+_ENTRY = "-cache"  # how JAX's files of programs end
 
 
 class Kept(NamedTuple):
@@ -79,7 +77,7 @@ def keep_compiled(wanted: bool = True) -> None:
     if folder is None or not wanted:
         jax.config.update("jax_compilation_cache_dir", None)
         return
-    if os.environ.get(OURS):
+    if os.environ.get(_OURS):
         return
     place = folder / _processor()
     try:
@@ -109,7 +107,7 @@ def watched() -> Iterator[list[str]]:
     seen: list[str] = []
 
     def on_event(event: str, **_: Any) -> None:
-        if event in FOUND_OR_WRITTEN:
+        if event in _FOUND_OR_WRITTEN:
             seen.append(event)
 
     jax.monitoring.register_event_listener(on_event)
@@ -129,7 +127,7 @@ def _processor() -> str:
 
 
 def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    for path in folder.glob(f"*/*{ENTRY}"):
+    for path in folder.glob(f"*/*{_ENTRY}"):
         with suppress(OSError):  # another process has just removed it
             yield path, path.stat()
 
@@ -145,7 +143,7 @@ def _trim(folder: Path) -> None:
     if size <= LARGEST:
         return
     for path, entry in found:
-        if size <= AFTER * LARGEST:
+        if size <= _AFTER * LARGEST:
             return
         path.unlink(missing_ok=True)
         size -= entry.st_size
@@ -156,11 +154,11 @@ def _listen(place: Path) -> None:
 
     A file that is there is never written by JAX again, so a damaged one is removed before it goes on to compile.
     """
-    warnings.filterwarnings("always", message=TROUBLE, category=UserWarning)
+    warnings.filterwarnings("always", message=_TROUBLE, category=UserWarning)
     usual, told = warnings.showwarning, set[str]()
 
     def show(message: Any, *where: Any, **more: Any) -> None:
-        found = re.match(TROUBLE, str(message))
+        found = re.match(_TROUBLE, str(message))
         if found is None:
             usual(message, *where, **more)
             return
@@ -176,7 +174,7 @@ def _listen(place: Path) -> None:
 
 def _remove_damaged(place: Path, program: str) -> None:
     """Remove what is kept under a program's name and does not unpack; everything of that name where all does."""
-    entries = list(place.glob(f"{glob.escape(program)}-*{ENTRY}"))
+    entries = list(place.glob(f"{glob.escape(program)}-*{_ENTRY}"))
     with suppress(OSError):
         for path in [path for path in entries if not _unpacks(path)] or entries:
             path.unlink(missing_ok=True)

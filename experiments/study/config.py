@@ -17,10 +17,8 @@ from experiments.study.plugins import KINDS, Origins, find, origins_of, restore
 from experiments.study.schema import LARGEST_SEED, check_shape, parse_part
 from experiments.study.sealed import record_of, warm_start_of
 
-__all__ = ["StudyConfig", "config_from_json", "make_config", "parse_seeds"]
-
 FORMAT = 3
-MOST_SEEDS = 10_000
+_MOST_SEEDS = 10_000
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
 OPTIONAL = ("plugins", "controls", "warm_start", "plasticity", "counterfactual", "together", "part")
 
@@ -105,7 +103,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """``1:5`` (both ends included), ``1,4,7`` or a mix of the two.
 
     Raises:
-      ValueError: another form, a seed outside its range or given twice, or more than `MOST_SEEDS`.
+      ValueError: another form, a seed outside its range or given twice, or more than `_MOST_SEEDS`.
 
     >>> parse_seeds("1:3,10")
     (1, 2, 3, 10)
@@ -119,8 +117,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise ValueError(f"seeds must look like 1:5 or 1,2,7; got '{text}'") from None
         if low < 0 or high < low or high > LARGEST_SEED:
             raise ValueError(f"seeds must be between 0 and {LARGEST_SEED}, ranges from low to high; got '{part}'")
-        if len(seeds) + high - low >= MOST_SEEDS:
-            raise ValueError(f"at most {MOST_SEEDS} seeds go into one study; got '{text}'")
+        if len(seeds) + high - low >= _MOST_SEEDS:
+            raise ValueError(f"at most {_MOST_SEEDS} seeds go into one study; got '{text}'")
         seeds += range(low, high + 1)
     if len(set(seeds)) != len(seeds):
         raise ValueError(f"every seed may be given once; got '{text}'")

@@ -19,9 +19,7 @@ from experiments.study.levers import Records
 from experiments.study.methods import methods_of
 from experiments.study.plugins import edited, origins_of
 
-__all__ = ["records_of"]
-
-ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # what two studies must have in common
+_ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # what two studies must have in common
 
 
 def records_of(config: StudyConfig, carrier: str) -> Records:
@@ -60,7 +58,7 @@ def _source(config: StudyConfig, carrier: str) -> recorded.Recorded:
     if told := edited(source.config.plugins, origins_of(names)):  # the replay would not be what was trained with
         raise ValueError(f"--controls-from {directory}: {told}")
     theirs, ours = source.config.to_json(), config.to_json()
-    apart = [name for name in ALIKE if theirs[name] != ours[name]]
+    apart = [name for name in _ALIKE if theirs[name] != ours[name]]
     if apart or carrier not in theirs["carriers"] or theirs["settings"][carrier] != ours["settings"][carrier]:
         what = ", ".join(apart) or f"the settings of carrier '{carrier}'"
         raise ValueError(f"--controls-from {directory}: its {what} differ from this study's")

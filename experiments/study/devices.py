@@ -8,8 +8,6 @@ from importlib.util import find_spec
 from envs.physics.host import usable_cores
 from experiments.study.compiled import keep_compiled
 
-__all__ = ["start_jax", "visible_gpus"]
-
 
 def start_jax(devices: int | None, compiled: bool = True) -> None:
     """Set the number of CPU devices (one per usable core unless told) before JAX starts its backend.

@@ -13,27 +13,14 @@ from aesjax.schedules import SCHEDULES, ScheduleHyper
 from agents import CARRIERS
 from experiments.study.plugins import find
 
-__all__ = [
-    "ABSOLUTE",
-    "BASELINE",
-    "COUPLING",
-    "SOURCES",
-    "Control",
-    "Entry",
-    "check_sweep",
-    "parse_entries",
-    "parse_entry",
-    "parse_sweep",
-]
-
 BASELINE = "baseline"
 SOURCES = ("update", "fresh")
 COUPLING = "coupling"
 ABSOLUTE = ("base", "lambda_min", "lambda_max", "updates")  # what a ratio does not depend on, though a weight does
 
 
-BLOCKS = 20.0
-MOST_VALUES = 1000  # of all axes of a sweep together
+_BLOCKS = 20.0
+_MOST_VALUES = 1000  # of all axes of a sweep together
 
 
 class Control(NamedTuple):
@@ -41,7 +28,7 @@ class Control(NamedTuple):
 
     name: str  # registered
     of: str  # the method, an item of `--schedules`
-    blocks: int = int(BLOCKS)  # of time, where their order is changed
+    blocks: int = int(_BLOCKS)  # of time, where their order is changed
 
 
 class Entry(NamedTuple):
@@ -140,7 +127,7 @@ def _control(text: str) -> Entry:
     for option in options:
         if option not in allowed:
             raise ValueError(f"control '{name}' has no option '{option}'; allowed: {', '.join(allowed)}")
-    blocks = _number(f"option 'blocks' of control '{name}'", options.get("blocks", str(BLOCKS)))
+    blocks = _number(f"option 'blocks' of control '{name}'", options.get("blocks", str(_BLOCKS)))
     if blocks < 2 or blocks % 1:
         raise ValueError(f"option 'blocks' of control '{name}' is a whole number, at least 2; got {blocks:g}")
     return Entry("fixed", None, None, (), control=Control(name, of, int(blocks)))
@@ -203,12 +190,14 @@ def parse_sweep(items: Sequence[str]) -> dict[str, tuple[float, ...]]:
             axes[name] = tuple(_number(f"'{name}'", value) for value in values.split(","))
         except ValueError as error:
             raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...; got '{item}': {error}") from None
-        if len(axes[name]) > MOST_VALUES:
-            raise ValueError(f"--sweep takes at most {MOST_VALUES} values of a name; got {len(axes[name])} of '{name}'")
+        if len(axes[name]) > _MOST_VALUES:
+            raise ValueError(
+                f"--sweep takes at most {_MOST_VALUES} values of a name; got {len(axes[name])} of '{name}'"
+            )
         if len(set(axes[name])) != len(axes[name]):
             raise ValueError(f"--sweep gives a value of '{name}' twice; got '{item}'")
-    if (product := math.prod(map(len, axes.values()))) > MOST_VALUES:
-        raise ValueError(f"--sweep may combine at most {MOST_VALUES} settings; got {product}")
+    if (product := math.prod(map(len, axes.values()))) > _MOST_VALUES:
+        raise ValueError(f"--sweep may combine at most {_MOST_VALUES} settings; got {product}")
     return axes
 
 

@@ -16,8 +16,6 @@ from experiments.study.folder import open_study
 from experiments.study.sealed import EXPORTED, EXPORTED_SUM
 from experiments.study.warm import FORMAT, read
 
-__all__ = ["export"]
-
 
 def export(directories: Sequence[Path], out: Path, *, seeds: Sequence[int] | None = None, moments: bool = False) -> int:
     """Write the agents that the studies in ``directories`` ended with into ``out``; the bytes that they take.

@@ -15,8 +15,6 @@ from experiments.study.plugins import edited
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Claim", "StudyFolder", "begun", "check_place", "claim", "open_study"]
-
 
 class Claim(NamedTuple):
     """A checked configuration and the folder that is its own, until its owner lets go."""

@@ -14,11 +14,9 @@ from experiments.study.compiled import watched
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared
 
-__all__ = ["Forecast", "Seconds", "forecast", "told", "world_seconds"]
-
-LEAST = 32  # vector steps of a trial chunk, at least; fewer would show what a call costs
-FEWEST = 2  # trial chunks that are timed
-Clock = Callable[[], float]  # seconds
+_LEAST = 32  # vector steps of a trial chunk, at least; fewer would show what a call costs
+_FEWEST = 2  # trial chunks that are timed
+_Clock = Callable[[], float]  # seconds
 
 
 class Seconds(NamedTuple):
@@ -56,7 +54,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(
-    config: StudyConfig, prepared: Sequence[Prepared], seconds: float = 10.0, clock: Clock = time.perf_counter
+    config: StudyConfig, prepared: Sequence[Prepared], seconds: float = 10.0, clock: _Clock = time.perf_counter
 ) -> list[Forecast]:
     """Sizes of every carrier's share, and a trial of about ``seconds`` in all besides compiling; its runs are dropped.
 
@@ -65,7 +63,7 @@ def forecast(
     return [_forecast(config, share, seconds / len(prepared), clock) for share in prepared]
 
 
-def world_seconds(config: StudyConfig, clock: Clock = time.perf_counter) -> float:
+def world_seconds(config: StudyConfig, clock: _Clock = time.perf_counter) -> float:
     """Of the returns of random and of best actions, which a study finds out besides training; as if compiled."""
 
     def known() -> None:
@@ -76,7 +74,7 @@ def world_seconds(config: StudyConfig, clock: Clock = time.perf_counter) -> floa
     return _timed(known, clock)[0]
 
 
-def _forecast(config: StudyConfig, share: Prepared, seconds: float, clock: Clock) -> Forecast:
+def _forecast(config: StudyConfig, share: Prepared, seconds: float, clock: _Clock) -> Forecast:
     part, waves = share.part, share.waves
     one = take(part.runs, [0] * waves.width)
     run = jax.tree.map(lambda leaf: leaf[0], one)
@@ -96,7 +94,7 @@ def _forecast(config: StudyConfig, share: Prepared, seconds: float, clock: Clock
     )
 
 
-def _seconds(config: StudyConfig, share: Prepared, seconds: float, clock: Clock) -> Seconds:
+def _seconds(config: StudyConfig, share: Prepared, seconds: float, clock: _Clock) -> Seconds:
     """A trial of one carrier's program at the width of its waves, in short chunks where the study's are long.
 
     What JAX kept of the trial's programs the study will find, if they are the same.
@@ -126,7 +124,7 @@ def _seconds(config: StudyConfig, share: Prepared, seconds: float, clock: Clock)
     state, _ = chunk(state, data, step_array(0))
     at = max(config.warmup_of(part.carrier) // config.envs_of(part.carrier), short.chunk(part.carrier))
     trials: list[float] = []
-    while len(trials) < FEWEST or sum(trials) < seconds * 3 / 4:
+    while len(trials) < _FEWEST or sum(trials) < seconds * 3 / 4:
         given = state  # donated
         took, (state, _) = _timed(lambda given=given: chunk(given, data, step_array(at)), clock)
         trials.append(took)
@@ -141,13 +139,13 @@ def _seconds(config: StudyConfig, share: Prepared, seconds: float, clock: Clock)
 def _shortened(config: StudyConfig, carrier: str) -> tuple[StudyConfig, int]:
     """The study with shorter chunks of whole rollouts, and how many of them make one of the study's."""
     chunk, unit = config.chunk(carrier), config.settings[carrier]["config"].get("rollout", 1)
-    least = min(chunk, max(LEAST, unit))
+    least = min(chunk, max(_LEAST, unit))
     steps = next(n for n in range(least, chunk + 1) if chunk % n == 0 and n % unit == 0)
     pieces = chunk // steps
     return dataclasses.replace(config, evaluations=config.evaluations * pieces), pieces
 
 
-def _timed(work: Callable[[], Any], clock: Clock) -> tuple[float, Any]:
+def _timed(work: Callable[[], Any], clock: _Clock) -> tuple[float, Any]:
     began = clock()
     result = jax.block_until_ready(work())
     return clock() - began, result

@@ -12,10 +12,8 @@ from aesjax.lab.results import Results, open_results
 from experiments.study.config import StudyConfig
 from experiments.study.plan import StudyPlan, read_plan
 
-__all__ = ["join"]
-
 #: What every part's manifest tells of the whole study; of rounding alone that of another host may differ.
-COMMON = ("floors", "oracle", "inert", "patterns", "simulator")
+_COMMON = ("floors", "oracle", "inert", "patterns", "simulator")
 #: What is summed, strung together or told anew.
 OWN = ("command", "resumed", "wall_seconds", "parts", "runs", "warm_start", seals.FILES)
 
@@ -99,7 +97,7 @@ def _adopt(directory: Path, whole: StudyConfig, own: StudyConfig, part: Results,
 def _manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One for all parts: what they agree on, sums, and for each part what is not alike in all, such as its host's."""
     first = manifests[0]
-    alike = {k: v for k, v in first.items() if k not in OWN and (k in COMMON or all(m.get(k) == v for m in manifests))}
+    alike = {k: v for k, v in first.items() if k not in OWN and (k in _COMMON or all(m.get(k) == v for m in manifests))}
     apart = sorted({k for m in manifests for k in m} - set(alike) - set(OWN))
     agents: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}

@@ -13,8 +13,6 @@ from agents.loops import LoopConfig
 from experiments.study.config import StudyConfig
 from experiments.study.methods import Method
 
-__all__ = ["Records", "Together", "supply_of", "together"]
-
 #: What controls play, by method, pattern and seed.
 Records = Mapping[tuple[str, str, int], Played]
 

@@ -10,8 +10,6 @@ from agents import CARRIERS, CarrierSpec
 from experiments.study.config import StudyConfig
 from experiments.study.entries import ABSOLUTE, BASELINE, COUPLING, Control, Entry, parse_entry
 
-__all__ = ["Method", "check_levers", "check_names", "check_swept", "check_usable", "methods_of"]
-
 
 class Method(NamedTuple):
     """One carrier under one schedule with one setting of everything that the study varies."""

@@ -19,8 +19,6 @@ from experiments.study.build import Part, carrier_of, world_of
 from experiments.study.config import StudyConfig
 from experiments.study.snapshots import Snapshot
 
-__all__ = ["MOMENTS", "evaluation_at", "keep_moments", "load_moment", "read_by"]
-
 
 def evaluation_at(config: StudyConfig, carrier: str, step: int) -> int:
     """Number of the last evaluation at or before a vector step; at a change the policy knows what was before alone."""

@@ -4,9 +4,7 @@ from typing import NamedTuple
 
 from aesjax.registry import Registry
 
-__all__ = ["STUDIES", "NamedStudy"]
-
-EVERY = "sac,ppo,sql,meow"
+_EVERY = "sac,ppo,sql,meow"
 
 
 class NamedStudy(NamedTuple):
@@ -56,11 +54,11 @@ _NO_CLIP = "lambda_min=0:lambda_max=inf"
 STUDIES: Registry[NamedStudy] = Registry(
     "study",
     default=NamedStudy("sac", "baseline,aes,aes_r", "SAC by itself, with AES and with AES-R"),
-    toy_table=NamedStudy(EVERY, "baseline,aes,aes_r", "the paper's main tables: four carriers", preset="paper"),
+    toy_table=NamedStudy(_EVERY, "baseline,aes,aes_r", "the paper's main tables: four carriers", preset="paper"),
     # The rows of the paper's table, whose AES couples the learning rate to the weight:
     # `agents.loops.common.Coupling`.
     ablation=NamedStudy(
-        EVERY,
+        _EVERY,
         "baseline,fixed,aes:coupling=1,linear,aes,"
         f"aes:{_NO_CLIP}:coupling=1,"
         "aes:proxy=td_mean:coupling=1,aes:proxy=value_loss:coupling=1,aes:proxy=critic_drift:coupling=1",
@@ -68,7 +66,7 @@ STUDIES: Registry[NamedStudy] = Registry(
     ),
     # Of these the best in hindsight is what a schedule has to beat; the report names it for every pattern.
     fixed_grid=NamedStudy(
-        EVERY,
+        _EVERY,
         "baseline," + _constants("0.002", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"),
         "constant weights: the best in hindsight of every pattern",
         preset="paper",
@@ -98,13 +96,13 @@ STUDIES: Registry[NamedStudy] = Registry(
         "ppo", _proxies("aes"), "the same for PPO, whose update batch is its newest data", "steady,abrupt"
     ),
     sensitivity_q=NamedStudy(
-        EVERY, "baseline," + _axis("q", "0.5", "0.7", "0.8", "0.9", "0.95"), "the paper's table over the quantile"
+        _EVERY, "baseline," + _axis("q", "0.5", "0.7", "0.8", "0.9", "0.95"), "the paper's table over the quantile"
     ),
     sensitivity_beta=NamedStudy(
-        EVERY, "baseline," + _axis("beta", "0.8", "0.9", "0.95", "0.98", "0.99"), "the paper's table over smoothing"
+        _EVERY, "baseline," + _axis("beta", "0.8", "0.9", "0.95", "0.98", "0.99"), "the paper's table over smoothing"
     ),
     sensitivity_clip=NamedStudy(
-        EVERY,
+        _EVERY,
         "baseline," + _pairs(("1e-5", "2"), ("1e-4", "1"), ("1e-5", "1"), ("1e-5", "0.5"), ("1e-4", "0.5")),
         "the paper's table over the clip range",
     ),

@@ -12,12 +12,10 @@ from aesjax.lab.parts import share
 from experiments.study.build import check, runs_of
 from experiments.study.config import StudyConfig, config_from_json
 
-__all__ = ["AESJAX", "StudyPlan", "begin", "make_plan", "read_plan", "write_plan"]
-
-FORMAT = 1
+_FORMAT = 1
 #: `aesjax`, by this Python, in whatever folder: nothing in there is taken for one of our packages.
 AESJAX = (sys.executable, "-P", "-c", "from experiments.cli import entry; entry()")
-ALWAYS = ("--devices", "1", "--no-report")
+_ALWAYS = ("--devices", "1", "--no-report")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +40,7 @@ class StudyPlan:
     def task(self, directory: Path, number: int) -> Task:
         """What trains part ``number`` of the study in ``directory``."""
         place = self.place(directory, number)
-        words = ["run", *self.words, *ALWAYS, "--part", f"{number}/{self.parts}", "--out", str(place)]
+        words = ["run", *self.words, *_ALWAYS, "--part", f"{number}/{self.parts}", "--out", str(place)]
         folder = directory / store.TASKS / str(number)
         return Task(folder, (*AESJAX, *words), begun=place / store.CONFIG, result=place / store.MANIFEST)
 
@@ -88,7 +86,7 @@ def begin(directory: Path, plan: StudyPlan) -> None:
 def write_plan(directory: Path, plan: StudyPlan) -> None:
     """Write `plan.json`."""
     data = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
-    store.write_json(directory / store.PLAN, {"format": FORMAT, **data, "config": plan.config.to_json()})
+    store.write_json(directory / store.PLAN, {"format": _FORMAT, **data, "config": plan.config.to_json()})
 
 
 def read_plan(directory: Path) -> StudyPlan:
@@ -102,8 +100,8 @@ def read_plan(directory: Path) -> StudyPlan:
         raise ValueError(f"{directory} holds no study in parts: there is no {store.PLAN}")
     data = store.read_json(path)
     try:
-        if data["format"] != FORMAT:
-            raise ValueError(f"its format is {data['format']}, this version reads {FORMAT}")
+        if data["format"] != _FORMAT:
+            raise ValueError(f"its format is {data['format']}, this version reads {_FORMAT}")
         plan = StudyPlan(**{name: value for name, value in data.items() if name != "format"})
         plan = dataclasses.replace(plan, config=config_from_json(plan.config))
         made = make_plan(plan.config, plan.parts, plan.words, report=plan.report, cluster=plan.cluster)

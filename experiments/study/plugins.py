@@ -25,12 +25,10 @@ from aesjax.schedules import PROXIES, SCHEDULES, adopt_proxy, adopt_schedule
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task
 
-__all__ = ["KINDS", "Origin", "Origins", "edited", "find", "offered", "origin_of", "origins_of", "restore"]
-
 Origins = Mapping[str, Mapping[str, Mapping[str, str | None]]]  # kind -> name -> origin, as a configuration has it
 
 
-class Kind(NamedTuple):
+class _Kind(NamedTuple):
     """What may be plugged in under one option of the command line."""
 
     group: str  # of entry points
@@ -70,13 +68,13 @@ def _add_response(name: str, plugin: Any) -> None:
     RESPONSES.add(name, plugin)
 
 
-KINDS: dict[str, Kind] = {
-    "schedule": Kind("aesjax.schedules", SCHEDULES, lambda n, x: SCHEDULES.add(n, adopt_schedule(n, x))),
-    "response": Kind("aesjax.responses", RESPONSES, _add_response),
-    "proxy": Kind("aesjax.proxies", PROXIES, lambda n, x: PROXIES.add(n, adopt_proxy(n, x))),
-    "task": Kind("aesjax.tasks", envs.TASKS, lambda n, x: envs.TASKS.update({n: adopt_task(n, x)})),
-    "pattern": Kind("aesjax.patterns", envs.PATTERNS, lambda n, x: envs.PATTERNS.update({n: adopt_pattern(n, x)})),
-    "carrier": Kind("aesjax.carriers", CARRIERS, _add_carrier),
+KINDS: dict[str, _Kind] = {
+    "schedule": _Kind("aesjax.schedules", SCHEDULES, lambda n, x: SCHEDULES.add(n, adopt_schedule(n, x))),
+    "response": _Kind("aesjax.responses", RESPONSES, _add_response),
+    "proxy": _Kind("aesjax.proxies", PROXIES, lambda n, x: PROXIES.add(n, adopt_proxy(n, x))),
+    "task": _Kind("aesjax.tasks", envs.TASKS, lambda n, x: envs.TASKS.update({n: adopt_task(n, x)})),
+    "pattern": _Kind("aesjax.patterns", envs.PATTERNS, lambda n, x: envs.PATTERNS.update({n: adopt_pattern(n, x)})),
+    "carrier": _Kind("aesjax.carriers", CARRIERS, _add_carrier),
 }
 _ORIGINS: dict[tuple[str, str], Origin] = {}  # (kind, name) of everything that was plugged in
 

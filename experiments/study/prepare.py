@@ -16,11 +16,9 @@ from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
 from experiments.study.warm import Warm, warm_of
 
-__all__ = ["Prepared", "prepare"]
-
-MOST_RUNS = 200_000  # their labels and data alone take minutes to make
-ROW_BYTES = 400  # of one evaluation in memory, with room for what is logged
-STREAM_BYTES = 2 * 4 * LoopConfig.stream_samples  # of the recorded streams of one run and evaluation, at most
+_MOST_RUNS = 200_000  # their labels and data alone take minutes to make
+_ROW_BYTES = 400  # of one evaluation in memory, with room for what is logged
+_STREAM_BYTES = 2 * 4 * LoopConfig.stream_samples  # of the recorded streams of one run and evaluation, at most
 
 
 class Prepared(NamedTuple):
@@ -73,9 +71,11 @@ def _check_size(config: StudyConfig) -> None:
       ValueError: with what is asked for and what is possible.
     """
     runs = sum(map(len, runs_of(config).values()))
-    if runs > MOST_RUNS:
-        raise ValueError(f"the study has {runs:,} runs; at most {MOST_RUNS:,} go into one: give fewer seeds or methods")
-    needed = runs * (ROW_BYTES + STREAM_BYTES) * (config.evaluations + 1)
+    if runs > _MOST_RUNS:
+        raise ValueError(
+            f"the study has {runs:,} runs; at most {_MOST_RUNS:,} go into one: give fewer seeds or methods"
+        )
+    needed = runs * (_ROW_BYTES + _STREAM_BYTES) * (config.evaluations + 1)
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > free:
         raise ValueError(

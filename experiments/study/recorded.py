@@ -28,18 +28,6 @@ from experiments.study.plugins import origin_of
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "LOGGED",
-    "Asked",
-    "Recorded",
-    "ask",
-    "load",
-    "obstacle_of",
-    "recorded_in",
-    "replayed",
-    "rows_of",
-    "samples_of",
-]
 
 LOGGED = ("entropy_weight", "at_min", "at_max")  # at every evaluation, whatever was trained
 

@@ -7,10 +7,8 @@ from typing import Any
 from aesjax.lab.results import MOST_SEGMENTS, is_count
 from aesjax.lab.store import shortened
 
-__all__ = ["LARGEST_SEED", "check_shape", "parse_part"]
-
 LARGEST_SEED = 2**32 - 1
-MOST_TOGETHER = 100_000  # runs in one program
+_MOST_TOGETHER = 100_000  # runs in one program
 
 
 def _seed(value: Any) -> bool:
@@ -69,7 +67,7 @@ def _part(value: Any) -> bool:
 _NAMES = (_list_of(_text), "a list of names")
 _ONE_NAME = (_text, "a name")
 _COUNT = (is_count, "a positive whole number")
-FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+_FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "task": _ONE_NAME,
     "preset": _ONE_NAME,
     "proxy": _ONE_NAME,
@@ -110,8 +108,8 @@ def parse_part(text: str | None, together: int | None) -> dict[str, int]:
     >>> parse_part("2/4", 8)
     {'number': 2, 'of': 4}
     """
-    if together is not None and not 1 <= together <= MOST_TOGETHER:
-        raise ValueError(f"--together must be between 1 and {MOST_TOGETHER}; got {together}")
+    if together is not None and not 1 <= together <= _MOST_TOGETHER:
+        raise ValueError(f"--together must be between 1 and {_MOST_TOGETHER}; got {together}")
     if text is None:
         return {}
     if together is None:
@@ -128,7 +126,7 @@ def check_shape(data: Mapping[str, Any]) -> None:
     Raises:
       ValueError: naming the entry, what it holds and what it must be.
     """
-    for name, (fits, wanted) in FIELDS.items():
+    for name, (fits, wanted) in _FIELDS.items():
         if name in data and not fits(data[name]):
             raise ValueError(f"'{name}' must be {wanted}; got {shortened(data[name])}")
     if "part" in data and "together" not in data:

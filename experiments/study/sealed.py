@@ -14,11 +14,9 @@ from aesjax.lab.store import AGENTS, REPLAYS
 from agents import CARRIERS
 from experiments.study.entries import Entry
 
-__all__ = ["AGENTS", "EXPORTED", "EXPORTED_SUM", "REPLAYS", "agent_files", "record_of", "warm_start_of"]
-
 EXPORTED = "warm.json"  # what a folder of exported agents is known by
 EXPORTED_SUM = "warm.sha256"  # its SHA-256
-SEALS = "*/*/seal.json"  # of every wave; each lists the SHA-256 of the files beside it
+_SEALS = "*/*/seal.json"  # of every wave; each lists the SHA-256 of the files beside it
 
 
 def record_of(entries: Sequence[Entry], directory: Path | None) -> dict[str, str]:
@@ -96,12 +94,12 @@ def agent_files(directory: Path, carriers: Sequence[str], replay: bool) -> list[
         )
     found = []
     for carrier in carriers:
-        seals = sorted((directory / AGENTS / carrier).glob(SEALS))
+        seals = sorted((directory / AGENTS / carrier).glob(_SEALS))
         if not seals:
             known = ", ".join(sorted(path.name for path in (directory / AGENTS).glob("*"))) or "none"
             raise ValueError(f"--warm-start {directory}: it has no agents of carrier '{carrier}'; carriers: {known}")
         found += seals
-        kept = sorted((directory / REPLAYS / carrier).glob(SEALS)) if replay else []
+        kept = sorted((directory / REPLAYS / carrier).glob(_SEALS)) if replay else []
         if replay and _keeps(carrier) and not kept:
             raise ValueError(f"--warm-replay: {directory} has no replays of '{carrier}'; train it with --keep-replay")
         found += kept

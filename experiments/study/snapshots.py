@@ -14,8 +14,6 @@ from experiments.study.build import Part
 from experiments.study.config import StudyConfig
 from experiments.study.sealed import AGENTS, REPLAYS
 
-__all__ = ["Snapshot", "load_agent", "load_ended", "save_agents"]
-
 
 class Snapshot(NamedTuple):
     """One run's agent at some point of its training."""

@@ -9,10 +9,8 @@ from aesjax.lab import checkpoint, ownership, store
 from aesjax.lab.cluster import EXIT, INTERRUPTED, LOG, queue_states
 from experiments.study.plan import StudyPlan
 
-__all__ = ["PartStatus", "statuses"]
-
-LAST_LINES = 5
-LAST_BYTES = 16_384
+_LAST_LINES = 5
+_LAST_BYTES = 16_384
 
 
 class PartStatus(NamedTuple):
@@ -80,9 +78,9 @@ def _last_lines(path: Path) -> list[str]:
     try:
         with open(path, "rb") as file:
             file.seek(0, 2)
-            file.seek(max(0, file.tell() - LAST_BYTES))
+            file.seek(max(0, file.tell() - _LAST_BYTES))
             text = file.read().decode(errors="replace")
     except OSError:
         return []
     lines = ["".join(c for c in line if c.isprintable()) for line in text.splitlines()]
-    return [line for line in lines if line.strip()][-LAST_LINES:]
+    return [line for line in lines if line.strip()][-_LAST_LINES:]

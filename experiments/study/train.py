@@ -27,7 +27,6 @@ from experiments.study.snapshots import save_agents
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Outcome", "Refused", "Stopped", "train"]
 
 # The columns every reader of curves expects, in this order; logged quantities follow.
 LEADING = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed", "step")

@@ -8,8 +8,6 @@ from experiments.study.folder import open_study
 from experiments.study.sealed import EXPORTED
 from experiments.study.warm import check_exported
 
-__all__ = ["verify"]
-
 
 def verify(directory: Path) -> str:
     """What was checked, in a few words.

@@ -26,8 +26,6 @@ from experiments.study.methods import methods_of
 from experiments.study.sealed import AGENTS, EXPORTED, EXPORTED_SUM, REPLAYS, agent_files
 from experiments.study.snapshots import load_ended
 
-__all__ = ["FORMAT", "Agents", "Warm", "check_exported", "nature_of", "read", "warm_of"]
-
 FORMAT = 1  # of exported agents
 STEADY = "steady"
 

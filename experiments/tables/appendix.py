@@ -13,8 +13,6 @@ from experiments.tables.printing import show
 from experiments.tables.sizes import tasks_of
 from experiments.tables.studies import Made, Options, Study, named_studies, run_table
 
-__all__ = ["appendix"]
-
 
 class _Row(NamedTuple):
     """One row of a table: its name, what we train for it, and the paper's two numbers."""

@@ -11,11 +11,9 @@ from aesjax.report.tables import hindsight_table
 from experiments.tables.printing import look_of, show
 from experiments.tables.studies import RECOMMENDED, Made, Options, Study, main_studies, named_studies, run_table
 
-__all__ = ["controls", "fixed_grid"]
-
 #: Whose timing and level are put to the test, where the studies have them.
-PLAYED = ("aes", "aes_r", RECOMMENDED)
-KINDS = ("constant_at_mean", "permuted")
+_PLAYED = ("aes", "aes_r", RECOMMENDED)
+_KINDS = ("constant_at_mean", "permuted")
 
 
 def fixed_grid(description: str | None, argv: Sequence[str] | None = None) -> int:
@@ -59,7 +57,7 @@ def _played(options: Options, study: Study) -> Study:
     """The controls of a finished study's methods, of the same size."""
     words = list(study.words)
     there = words[words.index("--schedules") + 1].split(",")
-    entries = ",".join(f"{kind}:of={of}" for kind in KINDS for of in PLAYED if of in there)
+    entries = ",".join(f"{kind}:of={of}" for kind in _KINDS for of in _PLAYED if of in there)
     words[words.index("--schedules") + 1] = entries
     record = options.out / study.name
     return study._replace(name=f"controls/{record.name}", words=(*words, "--controls-from", str(record)))

@@ -11,8 +11,6 @@ from aesjax.report.tables import main_table, paper_table
 from experiments.tables.printing import look_of, show
 from experiments.tables.studies import Made, main_studies, run_table
 
-__all__ = ["family", "recovery"]
-
 
 def family(name: str, description: str | None, argv: Sequence[str] | None = None) -> int:
     """nAUC and DropRatio of one family beside the paper's; returns the exit code."""

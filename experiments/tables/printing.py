@@ -14,9 +14,7 @@ from aesjax.measure.summary import summarise
 from aesjax.report.cells import Lookup, Table
 from aesjax.report.page import Page, render_html, render_table
 
-__all__ = ["look_of", "show"]
-
-REPLICATES = 2_000  # of the bootstrap; the reports of the studies have more
+_REPLICATES = 2_000  # of the bootstrap; the reports of the studies have more
 
 
 def look_of(folders: Sequence[Path]) -> tuple[Lookup, list[str]]:
@@ -27,7 +25,7 @@ def look_of(folders: Sequence[Path]) -> tuple[Lookup, list[str]]:
     """
     config, manifest, curves = join_studies(folders)
     study = load_study(curves, config, manifest)
-    frame = summarise(curves, config, manifest, replicates=REPLICATES)
+    frame = summarise(curves, config, manifest, replicates=_REPLICATES)
     return Lookup(frame, study.patterns, manifest.get("inert"), asides_of(study)), constants_of(study)
 
 

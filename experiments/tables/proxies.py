@@ -18,11 +18,9 @@ from experiments.theory.detection_methods import METHODS
 from experiments.theory.detection_parts import SHIPPED, delays
 from experiments.theory.detection_streams import sorted_streams
 
-__all__ = ["proxies"]
-
-REACTION = 0.02  # share of a run on both sides of a change over which a proxy's rise is taken
+_REACTION = 0.02  # share of a run on both sides of a change over which a proxy's rise is taken
 LOOK = 0.1  # share of a run within which an alarm counts for a change
-BUDGET = 1e5  # updates on the steady pattern to one false alarm
+_BUDGET = 1e5  # updates on the steady pattern to one false alarm
 KINDS = ("shipped", "aes_r", "cusum")
 READING = (
     "On the records of the carrier's baseline, which hears no schedule. Rise: median over changes and seeds of the "
@@ -76,7 +74,7 @@ def _row(name: str, of: Mapping[str, np.ndarray], shares: Sequence[float]) -> li
     steady, abrupt = of["steady"], of["abrupt"]
     length = abrupt.shape[1]
     at = [round(share * length) for share in shares]
-    near = max(1, round(REACTION * length))
+    near = max(1, round(_REACTION * length))
     rises = [abrupt[:, c : c + near].mean(1) - abrupt[:, max(0, c - near) : c].mean(1) for c in at]
     cells = [Cell(name), Cell(str(len(abrupt)), kind="muted"), Cell(number(100 * (math.exp(np.median(rises)) - 1), 1))]
     for kind in KINDS:
@@ -89,10 +87,10 @@ def _alarms(kind: str, steady: np.ndarray, abrupt: np.ndarray, changes: Sequence
     method = METHODS["aes_c" if kind == "shipped" else kind]
     settings = SHIPPED if kind == "shipped" else method.settings
     quiet = method.alarms(steady, settings).sum((1, 2))
-    enough = np.flatnonzero(quiet <= steady.size / BUDGET)
+    enough = np.flatnonzero(quiet <= steady.size / _BUDGET)
     best = 0 if kind == "shipped" else int(enough[0]) if len(enough) else len(settings) - 1
     length = abrupt.shape[1]
     late = delays(method.alarms(abrupt, settings[[best]])[0], changes, max(1, round(LOOK * length)))
     hit: Any = np.isfinite(late)
     delay = number(100 * float(np.median(late[hit])) / length, 1) if hit.any() else NONE
-    return [Cell(number(quiet[best] / steady.size * BUDGET, 1)), Cell(number(100 * hit.mean(), 0)), Cell(delay)]
+    return [Cell(number(quiet[best] / steady.size * _BUDGET, 1)), Cell(number(100 * hit.mean(), 0)), Cell(delay)]

@@ -4,8 +4,6 @@ from typing import Literal, NamedTuple
 
 from aesjax.audit.evidence import TASKS
 
-__all__ = ["Scale", "Size", "carriers_of", "size_of", "tasks_of"]
-
 Scale = Literal["quick", "cpu", "paper"]
 
 
@@ -35,7 +33,7 @@ SIZES: dict[str, dict[Scale, Size]] = {
         "paper": Size(("--preset", "paper", "--seeds", "1:5")),
     },
 }
-QUICK_TASKS = {"toy": "toy", "mujoco": "hopper", "isaac": "isaac_ingenuity"}
+_QUICK_TASKS = {"toy": "toy", "mujoco": "hopper", "isaac": "isaac_ingenuity"}
 EVERY = "sac,ppo,sql,meow"
 
 
@@ -48,7 +46,7 @@ def size_of(task: str, scale: Scale) -> Size:
 def tasks_of(families: tuple[str, ...], scale: Scale) -> list[str]:
     """The tasks of a table: one of each family for ``quick``."""
     if scale == "quick":
-        return [QUICK_TASKS[family] for family in families]
+        return [_QUICK_TASKS[family] for family in families]
     return [task for family in families for task in TASKS[family]]
 
 

@@ -14,25 +14,13 @@ from experiments.cli.run import Run, configured
 from experiments.study.devices import start_jax
 from experiments.tables.sizes import Scale, carriers_of, size_of, tasks_of
 
-__all__ = [
-    "RECOMMENDED",
-    "Made",
-    "Options",
-    "Study",
-    "main_studies",
-    "named_studies",
-    "run_table",
-    "split_studies",
-    "train",
-]
-
 #: Carriers that keep data, among which a response can choose.
-REPLAY = ("sac", "sql", "meow")
+_REPLAY = ("sac", "sql", "meow")
 #: What the main tables compare: the paper's two, and ours; the last one where there is a replay.
 METHODS, RECOMMENDED = "baseline,aes,aes_r", "aes_c+recent+refresh:threshold=3"
 #: Of these a finished study may have more than a table needs.
-CONTAINED = ("carriers", "schedules", "patterns", "seeds")
-SIZED = ("settings", "replay_capacity", "warmup")  # they follow from the carriers
+_CONTAINED = ("carriers", "schedules", "patterns", "seeds")
+_SIZED = ("settings", "replay_capacity", "warmup")  # they follow from the carriers
 
 
 @dataclass
@@ -162,7 +150,7 @@ def _split(options: Options, replay: tuple[str, ...], rest: tuple[str, ...]) -> 
     """The carriers that keep data, before what is for them, and the others, before what is for those."""
     carriers = _carriers(options).split(",")
     parts = (
-        (",".join(carrier for carrier in carriers if (carrier in REPLAY) == kept), *what)
+        (",".join(carrier for carrier in carriers if (carrier in _REPLAY) == kept), *what)
         for kept, what in ((True, replay), (False, rest))
     )
     return [part for part in parts if part[0]]
@@ -224,8 +212,8 @@ def _check(folder: Path, words: Sequence[str]) -> None:
     asked = tyro.cli(Run, args=list(words))
     start_jax(asked.devices)
     wanted, there = configured(asked).to_json(), store.read_json(folder / store.CONFIG)
-    wrong = [name for name in CONTAINED if set(wanted[name]) - set(there[name])]
-    wrong += [n for n, value in wanted.items() if n not in (*CONTAINED, *SIZED) and there.get(n) != value]
+    wrong = [name for name in _CONTAINED if set(wanted[name]) - set(there[name])]
+    wrong += [n for n, value in wanted.items() if n not in (*_CONTAINED, *_SIZED) and there.get(n) != value]
     if not wrong and any(there["settings"][carrier] != own for carrier, own in wanted["settings"].items()):
         wrong.append("settings")
     if wrong:

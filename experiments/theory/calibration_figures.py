@@ -8,37 +8,35 @@ from aesjax.schedules import calibration as cal
 from experiments.theory.calibration_findings import Numbers, mean
 from experiments.theory.calibration_worlds import DELTA, HORIZONS, RUNS, SIZES, split_expectation
 
-__all__ = ["draw"]
-
 INK, BLUE, RED, GREEN, GREY = "#222222", "#0072B2", "#D55E00", "#009E73", "#888888"
 
 
 def draw(data: dict[str, Numbers]) -> dict[str, Any]:
     """All figures by file name."""
     return {
-        "coverage_against_n": draw_coverage(data),
-        "what_coverage_hides": draw_hidden(data),
-        "run_level": draw_runs(data),
-        "price_of_a_floor": draw_floor(data),
+        "coverage_against_n": _draw_coverage(data),
+        "what_coverage_hides": _draw_hidden(data),
+        "run_level": _draw_runs(data),
+        "price_of_a_floor": _draw_floor(data),
     }
 
 
-def bars(axes: Any, x: Any, values: np.ndarray, **style: Any) -> None:
+def _bars(axes: Any, x: Any, values: np.ndarray, **style: Any) -> None:
     """Means over seeds with their intervals; values (len(x), seeds)."""
     rows = [mean(row) for row in values]
     low, high = ([abs(getattr(row, end) - row.value) for row in rows] for end in ("low", "high"))
     axes.errorbar(x, [row.value for row in rows], yerr=[low, high], capsize=2, marker="o", ms=4, **style)
 
 
-def draw_coverage(data: dict[str, Numbers]) -> Any:
+def _draw_coverage(data: dict[str, Numbers]) -> Any:
     """Coverage against the number of calibration pairs."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.2))
     axes, p = figure.subplots(), data["pairs"]
     for name, colour in (("split", BLUE), ("reused, useless signal", GREY), ("reused, interpolated", GREEN)):
-        bars(axes, list(SIZES), p[name], color=colour, label=name)
-    bars(axes, list(SIZES), p["reused, step"], color=RED, label="reused, step (the paper's recipe)")
+        _bars(axes, list(SIZES), p[name], color=colour, label=name)
+    _bars(axes, list(SIZES), p["reused, step"], color=RED, label="reused, step (the paper's recipe)")
     axes.plot(list(SIZES), [split_expectation(n) for n in SIZES], "x", color=INK, ms=8, label="split, exactly expected")
     axes.axhline(1.0 - DELTA, color=INK, lw=0.8, ls="--")
     axes.text(9.2, 1.0 - DELTA + 0.005, "nominal", fontsize=8)
@@ -49,7 +47,7 @@ def draw_coverage(data: dict[str, Numbers]) -> Any:
     return figure
 
 
-def draw_hidden(data: dict[str, Numbers]) -> Any:
+def _draw_hidden(data: dict[str, Numbers]) -> Any:
     """What a coverage over all rounds and runs hides."""
     from matplotlib.figure import Figure
 
@@ -73,7 +71,7 @@ def draw_hidden(data: dict[str, Numbers]) -> Any:
     return figure
 
 
-def draw_runs(data: dict[str, Numbers]) -> Any:
+def _draw_runs(data: dict[str, Numbers]) -> Any:
     """Ratios of runs, how often their order statistics dominate fresh runs, and the slack that this takes."""
     from matplotlib.figure import Figure
 
@@ -87,14 +85,14 @@ def draw_runs(data: dict[str, Numbers]) -> Any:
     first.legend(frameon=False, fontsize=8, loc="upper left")
     place, name = np.arange(len(RUNS)), "smallest delta: "
     exact = [cal.conformal_index(n, DELTA) / (n + 1) for n in RUNS]
-    bars(second, place - 0.08, r["dominance"], ls="none", color=BLUE, label="delta = 0.1")
-    bars(second, place + 0.08, r[name + "dominance"], ls="none", color=GREEN, label="delta = 1/(n + 1)")
-    bars(second, place, r["other schedule"], ls="none", color=RED, label="delta = 0.1, deployed elsewhere")
+    _bars(second, place - 0.08, r["dominance"], ls="none", color=BLUE, label="delta = 0.1")
+    _bars(second, place + 0.08, r[name + "dominance"], ls="none", color=GREEN, label="delta = 1/(n + 1)")
+    _bars(second, place, r["other schedule"], ls="none", color=RED, label="delta = 0.1, deployed elsewhere")
     second.plot(place - 0.08, exact, "_", color=INK, ms=14)
     second.plot(place + 0.08, [n / (n + 1) for n in RUNS], "_", color=INK, ms=14, label="exact")
     second.set(xlabel="calibration runs n", ylabel="fresh runs dominated", ylim=(0.4, 1.02), xlim=(-0.5, 2.5))
-    bars(third, place - 0.08, r["slack"], ls="none", color=BLUE, label="delta = 0.1")
-    bars(third, place + 0.08, r[name + "slack"], ls="none", color=GREEN, label="delta = 1/(n + 1)")
+    _bars(third, place - 0.08, r["slack"], ls="none", color=BLUE, label="delta = 0.1")
+    _bars(third, place + 0.08, r[name + "slack"], ls="none", color=GREEN, label="delta = 1/(n + 1)")
     third.set(xlabel="calibration runs n", ylabel="slack of the median run", ylim=(0, None), xlim=(-0.5, 2.5))
     for axes in (second, third):
         axes.set_xticks(place, [str(n) for n in RUNS])
@@ -102,14 +100,14 @@ def draw_runs(data: dict[str, Numbers]) -> Any:
     return figure
 
 
-def draw_floor(data: dict[str, Numbers]) -> Any:
+def _draw_floor(data: dict[str, Numbers]) -> Any:
     """Slack after one change against the horizon."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.2, 3.8))
     axes = figure.subplots()
-    bars(axes, list(HORIZONS), data["floor"]["floor"], color=RED, label="signal with a noise floor")
-    bars(axes, list(HORIZONS), data["floor"]["excess"], color=BLUE, label="its excess over the floor")
+    _bars(axes, list(HORIZONS), data["floor"]["floor"], color=RED, label="signal with a noise floor")
+    _bars(axes, list(HORIZONS), data["floor"]["excess"], color=BLUE, label="its excess over the floor")
     axes.set(xscale="log", yscale="log", xlabel="rounds T", ylabel="slack: accumulated bound / drift")
     axes.legend(frameon=False, fontsize=8)
     return figure

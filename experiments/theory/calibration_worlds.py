@@ -8,34 +8,12 @@ import numpy as np
 from aesjax.schedules import calibration as cal
 from experiments.theory.findings import TheoryStudy
 
-__all__ = [
-    "DELTA",
-    "EVENT",
-    "HORIZONS",
-    "ROUNDS",
-    "RUNS",
-    "SIZES",
-    "STATES",
-    "WINDOW",
-    "announced_drift",
-    "gain_between_runs",
-    "over_seeds",
-    "pair_coverage",
-    "price_of_a_floor",
-    "rare_drift",
-    "rounds_of_a_run",
-    "run_level",
-    "smoothed_drift",
-    "split_expectation",
-    "states_together",
-]
-
 DELTA = 0.1
 SIZES = {10: 10_000, 20: 10_000, 50: 10_000, 200: 4_000, 1000: 1_000}  # calibration pairs: repetitions over all seeds
 ROUNDS = 50  # of a run that is asked for simultaneous coverage
 STATES = 10
 RUNS = (9, 19, 39)  # calibration runs
-FRESH = 20  # runs that a calibration is tried on
+_FRESH = 20  # runs that a calibration is tried on
 WINDOW = 5  # rounds within which a late signal may answer
 HORIZONS = (100, 400, 1600, 6400)
 EVENT = 0.2  # drift of a round from which on it is called an event
@@ -172,7 +150,7 @@ def runs(rng: np.random.Generator, shape: tuple[int, ...], rounds: int) -> tuple
 
 def run_level(rng: np.random.Generator, count: int) -> dict[str, Any]:
     """Scales from `RUNS` runs, tried on fresh ones; arrays over `RUNS`."""
-    drift, signal = runs(rng, (count, RUNS[-1] + FRESH), 400)
+    drift, signal = runs(rng, (count, RUNS[-1] + _FRESH), 400)
     ratio = cal.run_ratios(drift, signal)
     drift, signal = drift[:, RUNS[-1] :], signal[:, RUNS[-1] :]
     early = drift[..., : 1 - WINDOW]
@@ -213,7 +191,7 @@ def price_of_a_floor(rng: np.random.Generator, count: int) -> dict[str, Any]:
 
 def announced_drift(rng: np.random.Generator, count: int) -> dict[str, Any]:
     """Changes of which the signal gives one loud alarm, while the comparator takes 20 rounds to move."""
-    shape = (count, RUNS[1] + FRESH, 200)
+    shape = (count, RUNS[1] + _FRESH, 200)
     alarm = rng.random(shape) < 0.02
     alarm[..., 0] = False
     alarms = np.cumsum(alarm, axis=-1, dtype=np.float64)

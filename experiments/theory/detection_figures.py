@@ -9,9 +9,7 @@ from aesjax.schedules import aes_c, aes_r, value_loss
 from experiments.theory.detection_methods import METHODS, ratios
 from experiments.theory.detection_parts import RISES
 
-__all__ = ["draw", "tables"]
-
-LABELS = {name: method.label for name, method in METHODS.items()} | {"shipped": "AES-C as shipped"}
+_LABELS = {name: method.label for name, method in METHODS.items()} | {"shipped": "AES-C as shipped"}
 
 
 def tables(data: dict[str, Any]) -> str:
@@ -26,7 +24,9 @@ def tables(data: dict[str, Any]) -> str:
         for name, row in rows.items():
             cells = [_cell(row[f"{r:g}"]) for r in RISES]
             parts.append(
-                f"| {family} | {LABELS[name]} | {row['setting']:.3g} | {row['false']:.2f} | " + " | ".join(cells) + " |"
+                f"| {family} | {_LABELS[name]} | {row['setting']:.3g} | {row['false']:.2f} | "
+                + " | ".join(cells)
+                + " |"
             )
     parts += [
         "\nNothing changes, both as shipped: mean of weight over base, its mean peak, streams that leave it.\n",
@@ -48,7 +48,7 @@ def tables(data: dict[str, Any]) -> str:
             delays = row["delays"][hit]
             middle = f"{np.median(delays):.0f} | {delays.max():.0f}" if hit.any() else "- | -"
             parts.append(
-                f"| {name} | {LABELS[kind]} | {row['setting']:.3g} | {row['quiet']:.2f} | {row['elsewhere']:.1f} | "
+                f"| {name} | {_LABELS[kind]} | {row['setting']:.3g} | {row['quiet']:.2f} | {row['elsewhere']:.1f} | "
                 f"{hit.sum()}/{hit.size} | {middle} |"
             )
     return "\n".join(parts) + "\n"

@@ -10,8 +10,6 @@ import numpy as np
 from aesjax.schedules import aes_c, aes_r, value_loss
 from aesjax.types import EntropySchedule, Signals
 
-__all__ = ["METHODS", "Method", "adwin", "cusum", "page_hinkley", "ratios"]
-
 LEARN = 500  # rounds from which CUSUM takes location and scale
 
 

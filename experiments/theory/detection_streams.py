@@ -9,12 +9,11 @@ import numpy as np
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["FAMILIES", "NO_CHANGE", "recorded", "sorted_streams"]
 
-Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+_Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
 
-def _autoregressive(correlation: float, sigma: float) -> Draw:
+def _autoregressive(correlation: float, sigma: float) -> _Draw:
     def draw(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         noise = rng.standard_normal(shape)
         x = noise.copy()
@@ -33,14 +32,14 @@ def _pareto(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
     return rng.standard_exponential(shape) / 1.2
 
 
-def _season(period: int) -> Draw:
+def _season(period: int) -> _Draw:
     def draw(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         return 0.25 * rng.standard_normal(shape) + np.log1p(0.3 * np.sin(2 * np.pi * np.arange(shape[1]) / period))
 
     return draw
 
 
-def _gaps(share: float) -> Draw:
+def _gaps(share: float) -> _Draw:
     def draw(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         logs = 0.25 * rng.standard_normal(shape)
         if share:
@@ -52,7 +51,7 @@ def _gaps(share: float) -> Draw:
 
 
 #: Logarithms of quiet proxies, (N, T).
-FAMILIES: dict[str, Draw] = {
+FAMILIES: dict[str, _Draw] = {
     "log-normal .25": lambda rng, shape: 0.25 * rng.standard_normal(shape),
     "log-normal 1": lambda rng, shape: rng.standard_normal(shape),
     "log-normal 2": lambda rng, shape: 2.0 * rng.standard_normal(shape),
@@ -63,7 +62,7 @@ FAMILIES: dict[str, Draw] = {
 }
 
 #: What a schedule should leave alone; minus infinity is a proxy of zero.
-NO_CHANGE: dict[str, Draw] = {
+NO_CHANGE: dict[str, _Draw] = {
     **FAMILIES,
     "AR(1) .99": _autoregressive(0.99, 0.25),
     "season 50": _season(50),

@@ -13,21 +13,7 @@ import numpy as np
 
 from aesjax.measure.stats import Interval, t_interval
 
-__all__ = [
-    "Finding",
-    "TheoryStudy",
-    "claim",
-    "every",
-    "log_log_slope",
-    "open_folder",
-    "paired",
-    "show",
-    "slopes",
-    "start_double_precision",
-    "write",
-]
-
-OUTCOMES = ("confirmed", "refuted", "undecided")
+_OUTCOMES = ("confirmed", "refuted", "undecided")
 
 
 @dataclass(frozen=True)
@@ -53,7 +39,9 @@ class Finding(NamedTuple):
 
 def claim(name: str, prediction: str, holds: bool | None, measured: str) -> Finding:
     """A finding whose outcome is ``holds``; None where the intervals decide nothing."""
-    return Finding(name, prediction, "undecided" if holds is None else OUTCOMES[0] if holds else OUTCOMES[1], measured)
+    return Finding(
+        name, prediction, "undecided" if holds is None else _OUTCOMES[0] if holds else _OUTCOMES[1], measured
+    )
 
 
 def every(*verdicts: bool | None) -> bool | None:

@@ -8,8 +8,6 @@ from experiments.theory.findings import log_log_slope
 from experiments.theory.oco_grid import NO_ENTROPY, RATE_METHODS, hindsight, theory
 from experiments.theory.oco_methods import METHODS
 
-__all__ = ["draw", "tables"]
-
 
 def tables(data: dict[str, Any]) -> str:
     """Markdown: mean regret of every method at the theory's tuning and at the best scale in hindsight."""

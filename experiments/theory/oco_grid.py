@@ -11,23 +11,6 @@ from aesjax.theory import games
 from experiments.theory.findings import Finding, TheoryStudy, claim, log_log_slope, paired, show
 from experiments.theory.oco_methods import METHODS, SCALES, outcomes, stack, tuning
 
-__all__ = [
-    "ENTROPIC",
-    "EQUAL_STEPS",
-    "FEW",
-    "NO_ENTROPY",
-    "RATE_METHODS",
-    "TWINS",
-    "equal_steps",
-    "grid_findings",
-    "hindsight",
-    "main_grid",
-    "measure",
-    "rates",
-    "switching_groups",
-    "theory",
-]
-
 RATE_METHODS = ("constant", "constant_plain", "aes", "aes_prior", "aes_m", "ader", "oracle")
 NO_ENTROPY = ("fixed_share", "fixed_share_tuned", "ader", "restart")
 TWINS = ("aes", "aes_prior", "aes_d", "aes_m", "aes_r")

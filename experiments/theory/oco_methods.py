@@ -14,8 +14,6 @@ from aesjax.theory import bounds, games, learners
 from aesjax.theory.oco import Game, Learner, play
 from aesjax.theory.simplex import largest_log_range
 
-__all__ = ["FLOOR", "METHODS", "SCALES", "WEIGHTS", "C", "Method", "Tuning", "outcomes", "stack", "tuning"]
-
 Array = jax.Array
 C, FLOOR, SPREAD = 10.0, 1e-3, 0.5  # steps per weight, floor of the truncated simplex, bound on the losses' half-range
 WEIGHTS = (1e-3, 0.3)  # clip of every scheduled weight; c * 0.3**2 < 1 keeps the entropy step stable

@@ -14,10 +14,8 @@ from experiments.theory.findings import Finding, TheoryStudy, claim, log_log_slo
 from experiments.theory.oco_grid import FEW, hindsight, measure, switching_groups, theory
 from experiments.theory.oco_methods import FLOOR, METHODS, SCALES, WEIGHTS, C, Tuning, outcomes, stack, tuning
 
-__all__ = ["bursts", "full_simplex", "observed", "other_losses", "proxies", "traces"]
-
-BURSTS = {"early": (0.0, 0.1), "middle": (0.45, 0.55), "late": (0.9, 1.0)}
-ONES = np.ones(1)
+_BURSTS = {"early": (0.0, 0.1), "middle": (0.45, 0.55), "late": (0.9, 1.0)}
+_ONES = np.ones(1)
 
 
 def full_simplex(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
@@ -88,7 +86,7 @@ def _minimiser(x: np.ndarray, y: np.ndarray) -> float:
 
 def bursts(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     """Sixteen switches within a tenth of the run: prediction 6."""
-    groups = [g for place in BURSTS.values() for g in switching_groups(study, 10, rounds, [16], placement=place)]
+    groups = [g for place in _BURSTS.values() for g in switching_groups(study, 10, rounds, [16], placement=place)]
     regret = measure(groups, FEW)
     four = int(np.argmin(np.abs(SCALES - 4.0)))
     eager = {n: r[..., four] if r.shape[-1] > 1 else r[..., 0] for n, r in regret.items()}
@@ -109,16 +107,16 @@ def bursts(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
             all(w == "aes_d" for w in winner),
             "; ".join(
                 f"{where}: best {METHODS[w].label} {eager[w][i].mean():.3g}, AES-D {eager['aes_d'][i].mean():.3g}"
-                for i, (where, w) in enumerate(zip(BURSTS, winner, strict=True))
+                for i, (where, w) in enumerate(zip(_BURSTS, winner, strict=True))
             ),
         ),
     ]
-    return {"placement": BURSTS, "regret": regret}, findings
+    return {"placement": _BURSTS, "regret": regret}, findings
 
 
 def observed(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     """The proxy is the learner's own loss, all it can see: prediction 7, with the control of wrong timing."""
-    names = {"S=4": (4, (0.0, 1.0)), "S=16": (16, (0.0, 1.0)), "S=16 late": (16, BURSTS["late"])}
+    names = {"S=4": (4, (0.0, 1.0)), "S=16": (16, (0.0, 1.0)), "S=16 late": (16, _BURSTS["late"])}
     data: dict[str, Any] = {}
     same, gains, small, large, timing = {}, {}, {}, {}, {}
     for label, (count, place) in names.items():
@@ -133,7 +131,7 @@ def observed(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
         kappas = best / np.sqrt(0.45) * 2.0 ** np.arange(-2, 2.5, 0.5)
         regrets, weights = outcomes(_aes_wide, given, tunings, kappas)
         chosen = regrets.mean(0).argmin()
-        twin, _ = outcomes(_constant, given, tunings._replace(weight=weights[:, chosen].astype(float)), ONES)
+        twin, _ = outcomes(_constant, given, tunings._replace(weight=weights[:, chosen].astype(float)), _ONES)
         same[label] = paired(regrets[:, chosen], twin[:, 0])
         factors, pairs = (0.25, 1.0, 4.0), [(f, a) for f in (0.25, 1.0, 4.0) for a in (2.0, 4.0, 16.0)]
         reference = dict(zip(factors, outcomes(_constant, given, base, np.array(factors))[0].T, strict=True))

@@ -13,20 +13,8 @@ from aesjax.measure.stats import Interval, holm, paired_t_p
 from experiments.theory.oco_grid import ENTROPIC, EQUAL_STEPS, TWINS, equal_steps, hindsight, theory
 from experiments.theory.oco_methods import METHODS
 
-__all__ = [
-    "Verdict",
-    "contrasts",
-    "edges",
-    "leave_one_out",
-    "split_half",
-    "tables",
-    "tuning_checks",
-    "turned",
-    "verdicts",
-]
-
-Cells = dict[str, np.ndarray]  # cell -> (seeds,) differences
-Choose = Callable[[np.ndarray], np.ndarray]  # (groups, seeds, scales) -> (groups, seeds)
+_Cells = dict[str, np.ndarray]  # cell -> (seeds,) differences
+_Choose = Callable[[np.ndarray], np.ndarray]  # (groups, seeds, scales) -> (groups, seeds)
 PLAIN, FULL = "without entropy", "with entropy"
 
 
@@ -45,17 +33,17 @@ def split_half(regret: np.ndarray) -> np.ndarray:
     return out
 
 
-CHOICES: Mapping[str, Choose] = {"hindsight": hindsight, "leave-one-out": leave_one_out, "split halves": split_half}
+_CHOICES: Mapping[str, _Choose] = {"hindsight": hindsight, "leave-one-out": leave_one_out, "split halves": split_half}
 
 
-def _grid_claims(grid: Mapping[str, Any], choose: Choose) -> dict[str, Cells]:
+def _grid_claims(grid: Mapping[str, Any], choose: _Choose) -> dict[str, _Cells]:
     """The claims of 5.1 that tune a scale on the seeds they report, with another way to choose it."""
     regret = {name: np.asarray(r) for name, r in grid["regret"].items()}
     tuned = {name: choose(r) for name, r in regret.items()}
     plain = {name: theory(r) for name, r in regret.items()}
     rows = [(i, s) for i, s in enumerate(grid["switches"]) if s]
 
-    def cells(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Cells:
+    def cells(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> _Cells:
         return {f"{n} S={s}": a[i] - b[i] for n, (a, b) in pairs.items() for i, s in rows}
 
     label = {name: METHODS[name].label for name in regret}
@@ -69,8 +57,8 @@ def _grid_claims(grid: Mapping[str, Any], choose: Choose) -> dict[str, Cells]:
     }
 
 
-def _relative_claims(observed: Mapping[str, Any]) -> dict[str, Cells]:
-    def gains(factor: float, values: Sequence[int]) -> Cells:
+def _relative_claims(observed: Mapping[str, Any]) -> dict[str, _Cells]:
+    def gains(factor: float, values: Sequence[int]) -> _Cells:
         return {
             f"{label} a={a}": np.asarray(row["aes_r"][f"base x{factor:g}, gain {a}"])
             - np.asarray(row["constant"][str(float(factor))])
@@ -80,7 +68,7 @@ def _relative_claims(observed: Mapping[str, Any]) -> dict[str, Cells]:
     return {"5.1-7b": gains(1.0, (2, 4, 16)), "5.1-7c": gains(0.25, (4, 16))}
 
 
-def _planning_claims(planning: Mapping[str, Any]) -> dict[str, Cells]:
+def _planning_claims(planning: Mapping[str, Any]) -> dict[str, _Cells]:
     last = {case: {n: np.asarray(r[-1]) for n, r in row["regret"].items()} for case, row in planning.items()}
     mine, twin = "best aes, c=1", "best aes, c=1 without entropy"
     return {
@@ -89,10 +77,10 @@ def _planning_claims(planning: Mapping[str, Any]) -> dict[str, Cells]:
     }
 
 
-def _noisy_claims(arms: Mapping[str, Any]) -> dict[str, Cells]:
+def _noisy_claims(arms: Mapping[str, Any]) -> dict[str, _Cells]:
     names = [n for n in arms["linear"] if n != "constant" and FULL in arms["linear"][n]]
 
-    def ratios(suffix: str, other: Callable[[Mapping[str, Any], str], Any]) -> Cells:
+    def ratios(suffix: str, other: Callable[[Mapping[str, Any], str], Any]) -> _Cells:
         return {
             f"{kind}, {n}": np.log(np.asarray(row[n][suffix]) / np.asarray(other(row, n)))
             for kind, row in arms.items() for n in names
@@ -105,8 +93,8 @@ def _noisy_claims(arms: Mapping[str, Any]) -> dict[str, Cells]:
     }
 
 
-def _control_claims(control: Mapping[str, Any]) -> dict[str, Cells]:
-    def gaps(method: str, rivals: Sequence[str]) -> Cells:
+def _control_claims(control: Mapping[str, Any]) -> dict[str, _Cells]:
+    def gaps(method: str, rivals: Sequence[str]) -> _Cells:
         def mean(family: str, name: str, measure: str) -> np.ndarray:
             return np.asarray(control[family][name][measure]["after changes"]).mean(1)
 
@@ -122,7 +110,7 @@ def _control_claims(control: Mapping[str, Any]) -> dict[str, Cells]:
     }
 
 
-def contrasts(oco: Mapping[str, Any], softmdp: Mapping[str, Any]) -> dict[str, Cells]:
+def contrasts(oco: Mapping[str, Any], softmdp: Mapping[str, Any]) -> dict[str, _Cells]:
     """Claim -> cell -> differences, of every claim that is made of several cells; ``data`` of the two records."""
     return {
         **_grid_claims(oco["grid"], hindsight),
@@ -144,7 +132,7 @@ class Verdict(NamedTuple):
     lost: tuple[str, ...]  # cells that are clear alone and not together
 
 
-def verdicts(claims: Mapping[str, Cells]) -> dict[str, Verdict]:
+def verdicts(claims: Mapping[str, _Cells]) -> dict[str, Verdict]:
     """One `Verdict` per claim."""
     out = {}
     for claim, cells in claims.items():
@@ -162,22 +150,22 @@ def tuning_checks(grid: Mapping[str, Any]) -> tuple[dict[str, dict[str, int]], d
 
     The second is the largest relative change of any method's mean regret at S >= 1 against hindsight.
     """
-    wins = {name: {c: v.wins for c, v in verdicts(_grid_claims(grid, f)).items()} for name, f in CHOICES.items()}
+    wins = {name: {c: v.wins for c, v in verdicts(_grid_claims(grid, f)).items()} for name, f in _CHOICES.items()}
     moved = {}
     drifting = np.asarray(grid["switches"]) > 0
-    for name, choose in CHOICES.items():
+    for name, choose in _CHOICES.items():
         change = [
             choose(r)[drifting].mean(1) / hindsight(r)[drifting].mean(1) - 1.0
             for r in map(np.asarray, grid["regret"].values())
         ]
         moved[name] = float(np.max(np.abs(change)))
-    return {c: {name: wins[name][c] for name in CHOICES} for c in wins["hindsight"]}, moved
+    return {c: {name: wins[name][c] for name in _CHOICES} for c in wins["hindsight"]}, moved
 
 
 def turned(grid: Mapping[str, Any]) -> tuple[int, int]:
     """Cells of 5.1's tuned claims whose side (below, above, undecided) depends on how scales were chosen; all cells."""
     sides = []
-    for choose in CHOICES.values():
+    for choose in _CHOICES.values():
         cells = [x for claim in _grid_claims(grid, choose).values() for x in claim.values()]
         sides.append([np.sign(x.mean()) * (paired_t_p(x) < 0.05) for x in cells])
     return int(np.sum(np.ptp(sides, axis=0) > 0)), len(sides[0])
@@ -228,10 +216,12 @@ def tables(oco: Mapping[str, Any], softmdp: Mapping[str, Any]) -> str:
             text.append(f"| {METHODS[name].label} | " + " | ".join(_signed(found[name, s]) for s in counts) + " |")
     wins, moved = tuning_checks(grid)
     text += ["", "## Tuned on the reported seeds", "", "Cells below zero at 95 %, by how the scale was chosen:", ""]
-    text += ["| claim | cells | " + " | ".join(CHOICES) + " |", "|---" * (len(CHOICES) + 2) + "|"]
+    text += ["| claim | cells | " + " | ".join(_CHOICES) + " |", "|---" * (len(_CHOICES) + 2) + "|"]
     cells = contrasts(oco, softmdp)
-    text += [f"| {c} | {len(cells[c])} | " + " | ".join(str(row[n]) for n in CHOICES) + " |" for c, row in wins.items()]
-    largest = ", ".join(f"{name} {100 * moved[name]:.2g} %" for name in CHOICES if name != "hindsight")
+    text += [
+        f"| {c} | {len(cells[c])} | " + " | ".join(str(row[n]) for n in _CHOICES) + " |" for c, row in wins.items()
+    ]
+    largest = ", ".join(f"{name} {100 * moved[name]:.2g} %" for name in _CHOICES if name != "hindsight")
     text += ["", f"Largest change of a method's mean regret at S >= 1: {largest}."]
     text += ["", "## Many cells", "", "| claim | cells | wins, losses alone | after Holm | no longer clear |"]
     text.append("|---" * 5 + "|")

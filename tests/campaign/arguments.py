@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from aesjax.schedules import SCHEDULES, ScheduleHyper
 
-__all__ = ["BASE", "BadArguments", "bad_arguments"]
-
 
 class BadArguments(NamedTuple):
     """An argument list, in which `{case}` is the fault's own folder and `{study}` a finished study."""
@@ -26,7 +24,7 @@ BASE: Mapping[str, str] = {
     "--seeds": "1:1",
 }
 
-ODD = (
+_ODD = (
     "",
     " ",
     ",",
@@ -43,34 +41,34 @@ ODD = (
     "\udcff",
     "%s{}",
 )
-NO_INTEGER = ("", " ", "1.5", "1e3", "nan", "inf", "0x10", "½", "1,2", "None?", "--", "1" + 5000 * "0")
-NO_NUMBER = ("", " ", "nan", "inf", "-inf", "1e400", "1,5", "x", "½")
+_NO_INTEGER = ("", " ", "1.5", "1e3", "nan", "inf", "0x10", "½", "1,2", "None?", "--", "1" + 5000 * "0")
+_NO_NUMBER = ("", " ", "nan", "inf", "-inf", "1e400", "1,5", "x", "½")
 WORDS: Mapping[str, Sequence[str]] = {
-    "--task": (*ODD, "toy,toy", "all", "TOY", "bridge:", "bridge:nope", "os:path", "os.path:join", ":", "toy:"),
-    "--carriers": (*ODD, "sac,sac", "SAC", "sac:", "sac;ppo", "all,sac"),
-    "--patterns": (*ODD, "steady,steady", "abrupt:", "all,all"),
-    "--preset": (*ODD, "quick,paper", "all", "QUICK"),
-    "--proxy": (*ODD, "td_quantile,td_mean", "all", "update/td_mean"),
-    "--source": (*ODD, "update,fresh", "all"),
-    "--study": (*ODD, "default,default"),
-    "--engine": (*ODD, "mjx", "auto"),
-    "--observation": (*ODD, "v5"),
-    "--variant": (*ODD, "gym"),
+    "--task": (*_ODD, "toy,toy", "all", "TOY", "bridge:", "bridge:nope", "os:path", "os.path:join", ":", "toy:"),
+    "--carriers": (*_ODD, "sac,sac", "SAC", "sac:", "sac;ppo", "all,sac"),
+    "--patterns": (*_ODD, "steady,steady", "abrupt:", "all,all"),
+    "--preset": (*_ODD, "quick,paper", "all", "QUICK"),
+    "--proxy": (*_ODD, "td_quantile,td_mean", "all", "update/td_mean"),
+    "--source": (*_ODD, "update,fresh", "all"),
+    "--study": (*_ODD, "default,default"),
+    "--engine": (*_ODD, "mjx", "auto"),
+    "--observation": (*_ODD, "v5"),
+    "--variant": (*_ODD, "gym"),
     "--channels": ("nope", "body_mass", "goal=", "goal=1:0", "goal=nan:1", "goal=0:1e99", "hard", "=", ":", "x=0:1"),
     "--controls-from": ("{case}/nope", "{study}", "", "{case}/file"),
     "--warm-start": ("{case}/nope", "", "{case}/file", "{case}/broken", "{case}/empty", "{case}"),
 }
 NUMBERS: Mapping[str, Sequence[str]] = {
-    "--steps": (*NO_INTEGER, "0", "-1", "-400", "1", "401", "8600000000", "4000000000000", "9223372036854775800"),
-    "--drift-seed": (*NO_INTEGER, "-1", "4294967296", "9223372036854775807", "-9223372036854775809"),
-    "--devices": (*NO_INTEGER, "0", "-1", "4096", "4294967296"),
-    "--checkpoint-seconds": (*NO_NUMBER, "-1", "-0.001", "-1e300"),
+    "--steps": (*_NO_INTEGER, "0", "-1", "-400", "1", "401", "8600000000", "4000000000000", "9223372036854775800"),
+    "--drift-seed": (*_NO_INTEGER, "-1", "4294967296", "9223372036854775807", "-9223372036854775809"),
+    "--devices": (*_NO_INTEGER, "0", "-1", "4096", "4294967296"),
+    "--checkpoint-seconds": (*_NO_NUMBER, "-1", "-0.001", "-1e300"),
     "--seeds": (
         *("", " ", ",", "1:", ":1", ":", "5:1", "-1", "1,1", "1:3,2", "1:2:3", "1;2", "1,,2", "1-5", "1.5", "a", "nan"),
         *("0:99999", "0:4294967295", "4294967295:4294967296", "4294967296", "-5:5", "1:1000000", "9" * 5000),
     ),
 }
-SWEEPS: Sequence[Sequence[str]] = (
+_SWEEPS: Sequence[Sequence[str]] = (
     *([item] for item in ("", "=", "kappa", "kappa=", "=1", "kappa=,", "kappa=1,", "kappa=a", "kappa=1;2", "nope=1")),
     *([f"kappa={value}"] for value in ("nan", "inf", "-1", "1e99", "1e-99", "1,1", "1e400", "--1", "1:2")),
     *([f"lambda_max={value}"] for value in ("1e-50", "-1", "nan")),
@@ -83,8 +81,8 @@ SWEEPS: Sequence[Sequence[str]] = (
     ["weight_decay=1e99"],
     ["kappa=" + ",".join(map(str, range(1, 100_000)))],
 )
-VALUES = ("nan", "-inf", "1e99", "-1", "-1e-3", "x", "", "1e400")
-ENTRIES = (
+_VALUES = ("nan", "-inf", "1e99", "-1", "-1e-3", "x", "", "1e400")
+_ENTRIES = (
     *("aes:", "aes:kappa", "aes:=1", "aes:kappa=1:kappa=2", "aes:nope=1", "aes:proxy=nope", "aes:source=nope", ":aes"),
     *("aes:proxy=", "aes:lambda_max=1e-50", "aes:lambda_min=2:lambda_max=1", "aes:coupling=0.5", "aes:coupling=nan"),
     *("+window", "aes+", "aes+nope", "aes+window+window", "aes+window:power=nan", "aes+window:power=-1", "aes++window"),
@@ -98,7 +96,7 @@ ENTRIES = (
         "baseline:kappa=1",
     ),
 )
-FOLDERS = (
+_FOLDERS = (
     "{case}/nope",
     "{case}/file",
     "{case}/empty",
@@ -108,7 +106,7 @@ FOLDERS = (
     "{case}/\udcff",
     "/dev/null",
 )
-OUTS = (
+_OUTS = (
     *(
         "{case}/file",
         "{case}/file/below",
@@ -125,30 +123,30 @@ OUTS = (
 READERS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "report": {},
     "replay": {
-        "--schedules": (*ODD, *ENTRIES[:12], "aes+window"),
-        "--methods": (*ODD, "SAC+AES,nope", "sac"),
+        "--schedules": (*_ODD, *_ENTRIES[:12], "aes+window"),
+        "--methods": (*_ODD, "SAC+AES,nope", "sac"),
         "--patterns": ("nope", ""),
         "--seeds": ("99", "x"),
-        "--out": OUTS,
+        "--out": _OUTS,
     },
     "calibrate": {
-        "--delta": (*NO_NUMBER, "0", "1", "-1", "1e-320", "1.0000001", "-0.0"),
-        "--source": (*ODD, "all"),
+        "--delta": (*_NO_NUMBER, "0", "1", "-1", "1e-320", "1.0000001", "-0.0"),
+        "--source": (*_ODD, "all"),
     },
     "video": {
         "--method": ("nope", "", "\udcff"),
         "--pattern": ("nope", "", "linear"),
-        "--seed": (*NO_INTEGER, "99", "-1"),
-        "--change": (*NO_INTEGER, "0", "-1", "1000000"),
-        "--steps": (*NO_INTEGER, "0", "-1"),
-        "--fps": (*NO_INTEGER, "0", "-1", "51", "1000000000"),
-        "--width": (*NO_INTEGER, "0", "-1", "1", "1281", "4294967296"),
-        "--renderer": (*ODD, "all"),
+        "--seed": (*_NO_INTEGER, "99", "-1"),
+        "--change": (*_NO_INTEGER, "0", "-1", "1000000"),
+        "--steps": (*_NO_INTEGER, "0", "-1"),
+        "--fps": (*_NO_INTEGER, "0", "-1", "51", "1000000000"),
+        "--width": (*_NO_INTEGER, "0", "-1", "1", "1281", "4294967296"),
+        "--renderer": (*_ODD, "all"),
         "--out": ("{case}/file/below.gif", "{case}/x.exe", "{case}/empty", "/proc/nope.gif", "{case}/broken/x.gif"),
     },
-    "export": {"--seeds": ("", "x", "99", "-1", "0:99999", "1,1"), "--out": OUTS},
+    "export": {"--seeds": ("", "x", "99", "-1", "0:99999", "1,1"), "--out": _OUTS},
 }
-BENCH: Mapping[str, Sequence[str]] = {
+_BENCH: Mapping[str, Sequence[str]] = {
     "--out": ("{case}/file", "{case}/file/below", "{case}/nope/x.json", "/proc/nope"),
     "--carriers": ("", "nope"),
     "--runs": ("", "0", "-1", "x", "1,,2"),
@@ -168,17 +166,17 @@ def bad_arguments(seed: int = 0, count: int | None = None) -> list[BadArguments]
 
 def _of_run() -> Iterator[BadArguments]:
     yield BadArguments("run without anything", ("run",), ())
-    for option, values in {**WORDS, **NUMBERS, "--out": OUTS}.items():
+    for option, values in {**WORDS, **NUMBERS, "--out": _OUTS}.items():
         for value in values:
             yield _with("run", BASE, option, value)
-    for entry in (*ODD, *ENTRIES, *(f"{name}:" for name in SCHEDULES)):
+    for entry in (*_ODD, *_ENTRIES, *(f"{name}:" for name in SCHEDULES)):
         yield _with("run", BASE, "--schedules", entry)
     for name in SCHEDULES["aes"].hyper:
-        for value in VALUES:
+        for value in _VALUES:
             if (name, value) != ("lambda_max", "1e400"):  # that is infinity, and no clip at all
                 yield _with("run", BASE, "--schedules", f"aes:{name}={value}", name)
     unread = [name for name in ScheduleHyper._fields if name not in {"own", "q", *SCHEDULES["fixed"].hyper}]
-    for items in (*SWEEPS, *([f"{name}=0.5"] for name in unread)):
+    for items in (*_SWEEPS, *([f"{name}=0.5"] for name in unread)):
         only_read_elsewhere = items[0].partition("=")[0] in unread and len(items) == 1 and items[0].endswith("=0.5")
         base = {**BASE, "--schedules": "fixed"} if only_read_elsewhere else BASE
         words = [word for item in items for word in ("--sweep", item)]
@@ -198,7 +196,7 @@ def _of_run() -> Iterator[BadArguments]:
 def _of_readers() -> Iterator[BadArguments]:
     for reader, options in READERS.items():
         required = REQUIRED.get(reader, {})
-        for folder in FOLDERS:
+        for folder in _FOLDERS:
             yield BadArguments(
                 f"{reader} {folder!r}", (reader, folder, *_words(required)), _named(folder, "config.json")
             )
@@ -209,18 +207,18 @@ def _of_readers() -> Iterator[BadArguments]:
     yield BadArguments("report --out of one", ("report", "{study}", "--out", "{case}/out"), ("--out",))
     yield BadArguments("report of two without --out", ("report", "{study}", "{study}"), ("--out",))
     yield BadArguments("report of one twice", ("report", "{study}", "{study}", "--out", "{case}/out"), ())
-    for out in OUTS:
+    for out in _OUTS:
         yield BadArguments(f"report --out {out[:80]!r}", ("report", "{study}", "{study}", "--out", out), ())
 
 
 def _of_others() -> Iterator[BadArguments]:
     for argv in ((), ("nope",), ("",), ("--nope",), ("list", "extra"), ("list", "--nope"), ("\udcff",)):
         yield BadArguments(f"aesjax {' '.join(argv)!a}", argv, ())
-    for option, values in BENCH.items():
+    for option, values in _BENCH.items():
         for value in values:
             yield _with("bench", {}, option, value)
     for command in ("verify", "seal"):
-        for folder in FOLDERS:
+        for folder in _FOLDERS:
             yield BadArguments(f"{command} {folder!a}", (command, folder), ())
 
 

@@ -13,11 +13,9 @@ from tests.campaign.listing import listing
 from tests.campaign.studies import STUDIES, Bench
 from tests.campaign.worker import Worker, command
 
-__all__ = ["arguments", "files", "opened"]
-
 ARGUMENTS, FILES = "bad arguments", "bad files"
 #: Commands that open a study, in turns. `--resume` trains nothing here: see `tests.campaign.worker`.
-READERS = (
+_READERS = (
     ("report", "{study}"),
     ("replay", "{study}", "--schedules", "aes_d", "--out", "{case}/replay"),
     ("calibrate", "{study}"),
@@ -33,7 +31,7 @@ def arguments(bench: Bench, worker: Worker, seed: int, count: int | None) -> Ite
     known = listing(whole)
     study = shutil.copytree(whole, bench.case() / "study")
     for bad in bad_arguments(seed, count):
-        case = furnished(bench.case())
+        case = _furnished(bench.case())
         argv = [word.replace("{case}", str(case)).replace("{study}", str(study)) for word in bad.argv]
         before = listing(case)
         outcome = worker.call(command, argv, str(case))
@@ -48,7 +46,7 @@ def arguments(bench: Bench, worker: Worker, seed: int, count: int | None) -> Ite
     bench.drop(study.parent)
 
 
-def furnished(case: Path) -> Path:
+def _furnished(case: Path) -> Path:
     """What the placeholders of argument lists stand for."""
     (case / "file").write_text("years of work")
     (case / "empty").mkdir()
@@ -72,10 +70,10 @@ def files(bench: Bench, worker: Worker, seed: int, count: int | None) -> Iterato
 
 
 def opened(bench: Bench, worker: Worker) -> list[tuple[str, ...]]:
-    """Those of `READERS` that open an undamaged study; that of a command yet to come does not."""
+    """Those of `_READERS` that open an undamaged study; that of a command yet to come does not."""
     study = bench.whole("read").folder
     found = []
-    for reader in READERS:
+    for reader in _READERS:
         case = bench.case()
         copy = shutil.copytree(study, case / "study")
         outcome = worker.call(command, _words(reader, case, copy), str(case))

@@ -9,8 +9,6 @@ from tests.campaign.judge import Finding
 from tests.campaign.studies import STUDIES, Bench
 from tests.campaign.worker import Worker
 
-__all__ = ["KINDS", "LONG", "SHORT", "Form", "campaign"]
-
 
 class Form(NamedTuple):
     """How many faults of each kind. None: all there are."""

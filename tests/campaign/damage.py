@@ -6,26 +6,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Damage", "damages"]
-
-ALL = ("report", "replay", "calibrate", "export", "run", "verify")
+_ALL = ("report", "replay", "calibrate", "export", "run", "verify")
 CURVES = ("report", "replay", "verify")  # commands that read each Parquet file
 STREAMS = ("replay", "calibrate", "verify")
-DEEP = "[" * 100_000 + "]" * 100_000
-Apply = Callable[[Path], None]
+_DEEP = "[" * 100_000 + "]" * 100_000
+_Apply = Callable[[Path], None]
 
 
 class Damage(NamedTuple):
     """Something done to the folder of the study `read`, see `tests.campaign.studies`."""
 
     name: str
-    apply: Apply
+    apply: _Apply
     readers: tuple[str, ...]  # commands that should notice
     mentions: tuple[str, ...]  # of which their sentence must name one
 
 
-#: JSON texts that stand where something else should; `DEEP` is nested beyond what any reader can follow.
-POISONS: Mapping[str, str] = {
+#: JSON texts that stand where something else should; `_DEEP` is nested beyond what any reader can follow.
+_POISONS: Mapping[str, str] = {
     "null": "null",
     "text": '"nope"',
     "zero": "0",
@@ -40,7 +38,7 @@ POISONS: Mapping[str, str] = {
     "list of lists": '[["sac"]]',
     "empty object": "{}",
     "object": '{"sac": {"nope": [1]}}',
-    "a hundred thousand deep": DEEP,
+    "a hundred thousand deep": _DEEP,
 }
 CONFIG: Sequence[str] = (
     *("task", "carriers", "schedules", "patterns", "seeds", "steps", "evaluations", "episodes", "segments"),
@@ -53,7 +51,7 @@ MANIFEST: Sequence[str] = (
     *("runs.0", "runs.0.method", "runs.0.seed", "runs.0.status", "runs.0.pattern"),
 )
 #: Where a poison is what might have been there.
-FITTING = {
+_FITTING = {
     ("sweep", "empty object"),
     ("options", "empty object"),
     ("settings.sac.hyper", "empty object"),
@@ -62,7 +60,7 @@ FITTING = {
     ("warmup", "zero"),
     ("settings.sac.base", "fraction"),
 }
-WHOLE_TEXTS: Mapping[str, bytes] = {
+_WHOLE_TEXTS: Mapping[str, bytes] = {
     "nothing": b"",
     "a bracket": b"{",
     "null": b"null",
@@ -73,23 +71,23 @@ WHOLE_TEXTS: Mapping[str, bytes] = {
     "UTF-8 with a mark": b"\xef\xbb\xbf{}",
     "an empty object": b"{}",
     "its beginning": b'{"task": "toy", "preset": "quick", "carr',
-    "a hundred thousand deep": DEEP.encode(),
+    "a hundred thousand deep": _DEEP.encode(),
     "a hundred thousand objects deep": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
 }
 
 
 def damages() -> list[Damage]:
     """All of them, in an order that never changes."""
-    return [*_of_json("config.json", CONFIG, ALL), *_of_json("manifest.json", MANIFEST, ALL[:4]), *_of_rows()]
+    return [*_of_json("config.json", CONFIG, _ALL), *_of_json("manifest.json", MANIFEST, _ALL[:4]), *_of_rows()]
 
 
 def _of_json(name: str, fields: Sequence[str], readers: tuple[str, ...]) -> Iterator[Damage]:
-    for told, content in WHOLE_TEXTS.items():
+    for told, content in _WHOLE_TEXTS.items():
         yield Damage(f"{name}: {told}", _replaced(name, content), readers, (name, "study"))
     for field in fields:
         leaf = field.rpartition(".")[2]
-        for told, poison in POISONS.items():
-            if (field, told) not in FITTING:
+        for told, poison in _POISONS.items():
+            if (field, told) not in _FITTING:
                 yield Damage(f"{name}: {field} is {told}", _poisoned(name, field, poison), readers, (name, leaf))
         yield Damage(f"{name}: no {field}", _poisoned(name, field, None), readers, (name, leaf))
     yield Damage(f"{name}: an unknown field", _poisoned(name, "nope", "1"), readers, (name, "nope"))
@@ -106,7 +104,7 @@ def _of_place(name: str, readers: tuple[str, ...]) -> Iterator[Damage]:
         (study / name).unlink()
         (study / name).mkdir()
 
-    def linked(target: str) -> Apply:
+    def linked(target: str) -> _Apply:
         def apply(study: Path) -> None:
             (study / name).unlink()
             (study / name).symlink_to(study / target)
@@ -182,14 +180,14 @@ def _changes(name: str) -> dict[str, Callable[[Any], Any]]:
     }
 
 
-def _replaced(name: str, content: bytes) -> Apply:
+def _replaced(name: str, content: bytes) -> _Apply:
     def apply(study: Path) -> None:
         (study / name).write_bytes(content)
 
     return apply
 
 
-def _poisoned(name: str, field: str, poison: str | None) -> Apply:
+def _poisoned(name: str, field: str, poison: str | None) -> _Apply:
     """One field of a JSON file replaced by a text, or removed."""
 
     def apply(study: Path) -> None:
@@ -208,7 +206,7 @@ def _poisoned(name: str, field: str, poison: str | None) -> Apply:
     return apply
 
 
-def _rewritten(name: str, change: Callable[[Any], Any]) -> Apply:
+def _rewritten(name: str, change: Callable[[Any], Any]) -> _Apply:
     def apply(study: Path) -> None:
         import polars as pl
 

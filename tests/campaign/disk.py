@@ -14,15 +14,13 @@ from tests.campaign.judge import Finding, Judgement, Verdict, judged_refusal, le
 from tests.campaign.listing import listing
 from tests.campaign.studies import Bench
 
-__all__ = ["full_disks", "planned"]
-
-KIND = "full disk"
+_KIND = "full disk"
 SMALLEST = 4096
-BESIDE = 2.2  # what a study takes while it trains, as a multiple of what is left of it: a checkpoint being written
-ROOM = 256 * 2**20
+_BESIDE = 2.2  # what a study takes while it trains, as a multiple of what is left of it: a checkpoint being written
+_ROOM = 256 * 2**20
 
 
-class Place(NamedTuple):
+class _Place(NamedTuple):
     """Where a study meets its limit, and how that is lifted."""
 
     folder: Path
@@ -41,17 +39,17 @@ def full_disks(bench: Bench, count: int, study: str = "sac") -> Iterator[Finding
     """Fill, read what is said, make room, continue, compare."""
     whole = bench.whole(study)
     needed = sum(path.stat().st_size + SMALLEST for path in whole.folder.rglob("*"))
-    for size in planned(count, round(BESIDE * needed)):
+    for size in planned(count, round(_BESIDE * needed)):
         case = bench.case()
         with _limited(case, size, whole.folder) as place:
             judgement = _filled(bench, study, place, case)
         told = f"{size // 1024} KiB, {place.how}"
-        yield Finding(KIND, told, judgement, f"python -m tests.campaign --only disk: {told}")
+        yield Finding(_KIND, told, judgement, f"python -m tests.campaign --only disk: {told}")
         if judgement.verdict is Verdict.EQUAL:
             bench.drop(case)
 
 
-def _filled(bench: Bench, study: str, place: Place, case: Path) -> Judgement:
+def _filled(bench: Bench, study: str, place: _Place, case: Path) -> Judgement:
     out, logs = place.folder / "study", case / "logs"
     outcome = processes.run(bench.argv(study, out), bench.env, logs, **place.options)
     if trace := traceback_in(outcome.err):
@@ -66,7 +64,7 @@ def _filled(bench: Bench, study: str, place: Place, case: Path) -> Judgement:
     if left := leftovers(listing(out)):
         return Judgement(Verdict.LEFTOVER, ", ".join(left[:4]))
     if not place.options:
-        subprocess.run(["mount", "-o", f"remount,size={ROOM}", str(place.folder)], check=True)
+        subprocess.run(["mount", "-o", f"remount,size={_ROOM}", str(place.folder)], check=True)
     return recovery.finished(bench, study, out, logs)
 
 
@@ -77,7 +75,7 @@ def _last(text: str) -> str:
 
 
 @contextmanager
-def _limited(case: Path, size: int, whole: Path) -> Iterator[Place]:
+def _limited(case: Path, size: int, whole: Path) -> Iterator[_Place]:
     """A file system of ``size`` bytes where it may be mounted; else files as long as that and no longer."""
     folder = case / "disk"
     folder.mkdir()
@@ -86,7 +84,7 @@ def _limited(case: Path, size: int, whole: Path) -> Iterator[Place]:
     )
     if mounted.returncode == 0:
         try:
-            yield Place(folder, "tmpfs", {})
+            yield _Place(folder, "tmpfs", {})
         finally:
             subprocess.run(["umount", "-l", str(folder)], check=True)
         return
@@ -97,4 +95,4 @@ def _limited(case: Path, size: int, whole: Path) -> Iterator[Place]:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (each, each))
 
-    yield Place(folder, f"RLIMIT_FSIZE ({os.strerror(errno.EFBIG)})", {"preexec_fn": limit})
+    yield _Place(folder, f"RLIMIT_FSIZE ({os.strerror(errno.EFBIG)})", {"preexec_fn": limit})

@@ -14,11 +14,9 @@ from tests.campaign.loads import load_checkpoint
 from tests.campaign.studies import Bench
 from tests.campaign.worker import Worker, command
 
-__all__ = ["Flip", "flipped", "flips_of_checkpoints", "flips_of_results", "numbers_in", "planned"]
-
 RESULTS, CHECKPOINTS = "bit flips, results", "bit flips, checkpoints"
 #: What reads a finished study, what it writes below the fault's own folder, and the files that it reads.
-READERS: Mapping[str, tuple[Sequence[str], Sequence[str], Sequence[str]]] = {
+_READERS: Mapping[str, tuple[Sequence[str], Sequence[str], Sequence[str]]] = {
     "report": (("report", "{study}"), ("study/report",), ("config", "manifest", "curves", "report")),
     "calibrate": (("calibrate", "{study}"), ("study/calibration",), ("config", "manifest", "curves", "streams")),
     "replay": (
@@ -28,11 +26,11 @@ READERS: Mapping[str, tuple[Sequence[str], Sequence[str], Sequence[str]]] = {
     ),
     "export": (("export", "{study}", "--out", "{case}/exported"), ("exported",), ("config", "manifest", "agents")),
 }
-VERIFY = ("verify", "{study}")
+_VERIFY = ("verify", "{study}")
 #: Beginnings of the files whose every bit `verify` knows; of the others it is enough that nobody reads them.
-SEALED = ("config", "manifest", "curves", "streams", "agents", "replays")
+_SEALED = ("config", "manifest", "curves", "streams", "agents", "replays")
 #: What an interrupted study does not have yet; agents and replays are written before the last checkpoint.
-LATER = ("manifest*", "curves.parquet", "streams.parquet", "report")
+_LATER = ("manifest*", "curves.parquet", "streams.parquet", "report")
 
 
 class Flip(NamedTuple):
@@ -83,17 +81,17 @@ def flips_of_results(bench: Bench, worker: Worker, seed: int, count: int, share:
     whole, draw = bench.whole("read").folder, random.Random(seed)
     case = bench.case()
     study = shutil.copytree(whole, case / "study")
-    expected = {name: _read(worker, name, case, study) for name in READERS}
+    expected = {name: _read(worker, name, case, study) for name in _READERS}
     for name, (outcome, _) in expected.items():
         if outcome.code != 0:
             raise RuntimeError(f"{name} does not read an undamaged study: {outcome.err or outcome.out}")
-    verified = worker.call(command, _words(VERIFY, case), str(case)).code == 0  # there is such a command
+    verified = worker.call(command, _words(_VERIFY, case), str(case)).code == 0  # there is such a command
     for flip in planned(seed, _sizes(study), numbers_in(study), count):
         flipped(study, flip)
         judgement = Judgement(Verdict.SILENT, "verify has nothing to say")
         if verified:
-            judgement = judged_reading(worker.call(command, _words(VERIFY, case), str(case)), {"": ""}, {})
-        unnoticed = judgement.verdict is Verdict.SILENT and not (verified and flip.file.startswith(SEALED))
+            judgement = judged_reading(worker.call(command, _words(_VERIFY, case), str(case)), {"": ""}, {})
+        unnoticed = judgement.verdict is Verdict.SILENT and not (verified and flip.file.startswith(_SEALED))
         if unnoticed or (judgement.verdict is Verdict.REFUSED and draw.random() < share):
             judgement = _by_all(worker, flip, case, study, expected)
         flipped(study, flip)
@@ -107,7 +105,7 @@ def _by_all(
 ) -> Judgement:
     """The worst that a reader of the flipped file makes of it."""
     worst = Judgement(Verdict.REFUSED)
-    found = [name for name, (_, _, files) in READERS.items() if flip.file.startswith(tuple(files))]
+    found = [name for name, (_, _, files) in _READERS.items() if flip.file.startswith(tuple(files))]
     for name in found or ["export"]:
         (whole, before), (outcome, after) = expected[name], _read(worker, name, case, study)
         told = judged_reading(outcome, {**before, "stdout": whole.out}, {**after, "stdout": outcome.out})
@@ -119,7 +117,7 @@ def _by_all(
 
 def _read(worker: Worker, name: str, case: Path, study: Path) -> tuple[Outcome, Listing]:
     """What a reader did, and what it wrote, which is taken away."""
-    words, places, _ = READERS[name]
+    words, places, _ = _READERS[name]
     kept = case / "kept"
     if (study / "report").is_dir():
         shutil.copytree(study / "report", kept)
@@ -164,7 +162,7 @@ def flips_of_checkpoints(bench: Bench, worker: Worker, seed: int, count: int, re
 def _unfinished(whole: Path, study: Path) -> Path:
     """A copy of a study as it was between its last checkpoint and its end."""
     shutil.copytree(whole, study)
-    for path in [path for pattern in LATER for path in study.glob(pattern)]:
+    for path in [path for pattern in _LATER for path in study.glob(pattern)]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     return study
 

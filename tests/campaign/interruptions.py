@@ -15,12 +15,10 @@ from tests.campaign.judge import Finding, Judgement, Outcome, Verdict, judged_in
 from tests.campaign.listing import listing
 from tests.campaign.studies import Bench
 
-__all__ = ["Interruption", "interpreter_seconds", "interruptions", "planned"]
-
-KIND = "signals"
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-EARLY = 15.0  # seconds within which most of them fall
-AT_ONCE = 5.0  # seconds within which a second signal ends a command
+_KIND = "signals"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_EARLY = 15.0  # seconds within which most of them fall
+_AT_ONCE = 5.0  # seconds within which a second signal ends a command
 
 
 class Interruption(NamedTuple):
@@ -37,7 +35,7 @@ def planned(seed: int, early: int, later: int) -> list[Interruption]:
     draw = random.Random(seed)
     moments = [((i + draw.random()) / n, first) for n, first in ((early, True), (later, False)) for i in range(n)]
     return [
-        Interruption(SIGNALS[i % len(SIGNALS)], share, first, twice=i % 5 == 4)
+        Interruption(_SIGNALS[i % len(_SIGNALS)], share, first, twice=i % 5 == 4)
         for i, (share, first) in enumerate(moments)
     ]
 
@@ -53,14 +51,14 @@ def interruptions(bench: Bench, seed: int, early: int, later: int, study: str = 
     """Signal, read what is said, do what it says, compare."""
     whole, first = bench.whole(study), interpreter_seconds()
     for plan in planned(seed, early, later):
-        last = min(EARLY, whole.ended) if plan.early else whole.ended
-        begin = first if plan.early else min(EARLY, whole.training)
+        last = min(_EARLY, whole.ended) if plan.early else whole.ended
+        begin = first if plan.early else min(_EARLY, whole.training)
         moment = begin + plan.share * max(last - begin, 0.0)
         case = bench.case()
         judgement = _interrupted(bench, study, plan, moment, case)
         told = f"{plan.number.name}{' twice' if plan.twice else ''} after {moment:.2f} s"
         words = shlex.join(bench.argv(study, Path("OUT")))
-        yield Finding(KIND, told, judgement, f"aesjax {words} & sleep {moment:.2f}; kill -{plan.number.name[3:]} $!")
+        yield Finding(_KIND, told, judgement, f"aesjax {words} & sleep {moment:.2f}; kill -{plan.number.name[3:]} $!")
         if judgement.verdict is Verdict.EQUAL:
             bench.drop(case)
 
@@ -73,7 +71,7 @@ def _interrupted(bench: Bench, study: str, plan: Interruption, moment: float, ca
     if plan.twice:
         time.sleep(0.1)
         started.process.send_signal(plan.number)
-        outcome = processes.ended(started, AT_ONCE)
+        outcome = processes.ended(started, _AT_ONCE)
         orderly = _at_once(outcome, plan.number)
     else:
         # Within the time that compiling takes, with room for a machine that is busy: else the signal was swallowed.

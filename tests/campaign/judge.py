@@ -9,27 +9,13 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = [
-    "HARMLESS",
-    "Finding",
-    "Judgement",
-    "Outcome",
-    "Verdict",
-    "changes",
-    "judged_interruption",
-    "judged_reading",
-    "judged_refusal",
-    "leftovers",
-    "traceback_in",
-]
-
 WRONG, INTERRUPTED = 2, 130  # exit codes
 LONGEST = 2000  # characters of a sentence that a person reads
 #: What Python and the libraries below it print when nobody catches.
-TRACES = ("Traceback (most recent call last)", "Exception ignored", "Fatal Python error", "Segmentation fault", "*** ")
+_TRACES = ("Traceback (most recent call last)", "Exception ignored", "Fatal Python error", "Segmentation fault", "*** ")
 #: Names that no command may leave behind.
 LEFTOVER = re.compile(r"(^|/)(partial-[^/]*|\.[^/]*\.partial|\.(report|replay)-[^/]*|[^/]*\.(lock|tmp)|lock)($|/)")
-ANNOUNCED = "aesjax: stopping at the next checkpoint; once more to stop at once\n"
+_ANNOUNCED = "aesjax: stopping at the next checkpoint; once more to stop at once\n"
 
 
 class Verdict(StrEnum):
@@ -75,7 +61,7 @@ class Outcome(NamedTuple):
 
 def traceback_in(text: str) -> str:
     """The last line of a traceback or of a crash in ``text``; empty where there is none."""
-    if not any(trace in text for trace in TRACES):
+    if not any(trace in text for trace in _TRACES):
         return ""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith((" ", "aesjax:"))]
     return lines[-1] if lines else "a crash without words"
@@ -165,7 +151,7 @@ def judged_interruption(outcome: Outcome, *, claimed: bool) -> Judgement:
         return Judgement(Verdict.EQUAL, "it had ended before")
     if outcome.code != INTERRUPTED:
         return Judgement(Verdict.WRONG, f"exit code {outcome.code}, stderr {outcome.err[-200:]!r}")
-    text = outcome.err.strip().removeprefix(ANNOUNCED)  # told at once where the next checkpoint is awaited
+    text = outcome.err.strip().removeprefix(_ANNOUNCED)  # told at once where the next checkpoint is awaited
     if not text.startswith("aesjax: ") or text.count("aesjax: ") != 1:
         return Judgement(Verdict.WRONG, f"not one sentence of ours: {text[:200]!r}")
     if claimed and "aesjax run" not in text and "aesjax report" not in text:  # the second where all was trained

@@ -12,10 +12,8 @@ from tests.campaign import processes, recovery
 from tests.campaign.judge import Finding, Judgement, Verdict
 from tests.campaign.studies import STUDIES, Bench, Whole
 
-__all__ = ["PHASES", "Kill", "kills", "planned"]
-
-KIND = "kill -9"
-TRIES = 6  # starts of a study until one of them is killed before it ends
+_KIND = "kill -9"
+_TRIES = 6  # starts of a study until one of them is killed before it ends
 PHASES = ("start", "compiling", "training", "checkpoint", "agents", "report")
 
 
@@ -47,7 +45,7 @@ def kills(bench: Bench, seed: int, count: int, studies: Sequence[str] = tuple(ST
         judgement = _killed(bench, whole, kill, case)
         again = "" if kill.again is None else f", and again after {kill.again:.0%} of what was left"
         told = f"{kill.study}: {kill.phase}, {kill.share:.0%} into it{again}"
-        yield Finding(KIND, told, judgement, f"python -m tests.campaign --only kills --seed {seed}: {told}")
+        yield Finding(_KIND, told, judgement, f"python -m tests.campaign --only kills --seed {seed}: {told}")
         if judgement.verdict is Verdict.EQUAL:
             bench.drop(case)
 
@@ -70,8 +68,8 @@ def _first(bench: Bench, whole: Whole, kill: Kill, out: Path, logs: Path) -> pro
     """The study, killed at its moment. One that ended before is begun anew, to die sooner."""
     landmark, lasts = _moment(kill.phase, whole, out)
     last = lasts * kill.share
-    for late in range(TRIES):
-        if late == TRIES // 2:  # what shows the phase is gone too quickly to be seen: any moment
+    for late in range(_TRIES):
+        if late == _TRIES // 2:  # what shows the phase is gone too quickly to be seen: any moment
             landmark, last = (lambda: True), whole.ended * kill.share
         started = processes.start(bench.argv(kill.study, out), bench.env, logs)
         processes.wait_for(started, landmark)
@@ -79,7 +77,7 @@ def _first(bench: Bench, whole: Whole, kill: Kill, out: Path, logs: Path) -> pro
             return started
         shutil.rmtree(out)
         last /= 2
-    raise RuntimeError(f"the study '{kill.study}' ended {TRIES} times before it was killed")
+    raise RuntimeError(f"the study '{kill.study}' ended {_TRIES} times before it was killed")
 
 
 def _kill(started: processes.Started, last: float) -> bool:

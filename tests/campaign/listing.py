@@ -5,8 +5,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["Listing", "listing"]
-
 Listing = Mapping[str, str]
 
 

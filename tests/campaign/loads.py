@@ -3,8 +3,6 @@
 import hashlib
 from pathlib import Path
 
-__all__ = ["load_checkpoint"]
-
 
 def load_checkpoint(study: str, carrier: str) -> int:
     """Print wave, chunk and the digest of everything in the newest checkpoint that is trusted; 2 where none is."""

@@ -12,18 +12,6 @@ from typing import Any, NamedTuple
 from tests.campaign.judge import Outcome
 from tests.campaign.listing import Listing, listing
 
-__all__ = [
-    "Started",
-    "aesjax",
-    "ended",
-    "environment",
-    "orphans",
-    "results",
-    "run",
-    "start",
-    "wait_for",
-]
-
 LONGEST = 600.0  # seconds until a command counts as hung
 POLL = 0.002
 

@@ -10,9 +10,7 @@ from tests.campaign import processes, recovery
 from tests.campaign.judge import Finding, Judgement, Outcome, Verdict, judged_refusal, traceback_in
 from tests.campaign.studies import Bench
 
-__all__ = ["Race", "planned", "races"]
-
-KIND = "races"
+_KIND = "races"
 
 
 class Race(NamedTuple):
@@ -38,7 +36,7 @@ def races(bench: Bench, seed: int, count: int, study: str = "sac") -> Iterator[F
         case = bench.case()
         judgement = _raced(bench, study, race, case)
         told = f"{'--resume beside it' if race.resume else 'the same command'} {race.delay:.2f} s later"
-        yield Finding(KIND, told, judgement, f"python -m tests.campaign --only races --seed {seed}: {told}")
+        yield Finding(_KIND, told, judgement, f"python -m tests.campaign --only races --seed {seed}: {told}")
         if judgement.verdict is Verdict.EQUAL:
             bench.drop(case)
 

@@ -7,8 +7,6 @@ from tests.campaign.judge import Judgement, Outcome, Verdict, changes, leftovers
 from tests.campaign.listing import listing
 from tests.campaign.studies import Bench, Whole
 
-__all__ = ["finished", "unlike"]
-
 TRIES = 2
 
 

@@ -10,12 +10,10 @@ from tests.campaign import processes
 from tests.campaign.judge import Finding, Judgement, Verdict, traceback_in
 from tests.campaign.studies import Bench
 
-__all__ = ["flat", "soak"]
-
-KIND = "soak"
-EVERY = 1.0  # seconds between two looks
-WARM = 0.3  # share of a run after which everything has been allocated
-ALLOWED = 0.05  # growth of what is resident, relative, from the first third behind that to the last
+_KIND = "soak"
+_EVERY = 1.0  # seconds between two looks
+_WARM = 0.3  # share of a run after which everything has been allocated
+_ALLOWED = 0.05  # growth of what is resident, relative, from the first third behind that to the last
 
 
 def soak(bench: Bench, steps: int) -> Iterator[Finding]:
@@ -28,7 +26,7 @@ def soak(bench: Bench, steps: int) -> Iterator[Finding]:
     sizes = []
     while started.process.poll() is None:
         sizes.append(_resident(started.process.pid))
-        time.sleep(EVERY)
+        time.sleep(_EVERY)
     outcome = processes.ended(started)
     if trace := traceback_in(outcome.err):
         judgement = Judgement(Verdict.TRACEBACK, trace)
@@ -38,20 +36,20 @@ def soak(bench: Bench, steps: int) -> Iterator[Finding]:
         judgement = Judgement(Verdict.ORPHAN, f"{len(left)} processes outlive the study")
     else:
         judgement = flat([size for size in sizes if size])
-    yield Finding(KIND, f"{steps} steps, {len(sizes)} looks", judgement, f"aesjax {' '.join(words)}")
+    yield Finding(_KIND, f"{steps} steps, {len(sizes)} looks", judgement, f"aesjax {' '.join(words)}")
     if judgement.verdict is Verdict.EQUAL:
         bench.drop(case)
 
 
 def flat(sizes: Sequence[int]) -> Judgement:
     """Whether resident bytes, looked at in equal intervals, stay where they are after the warm-up."""
-    warm = sizes[round(WARM * len(sizes)) :]
+    warm = sizes[round(_WARM * len(sizes)) :]
     if len(warm) < 9:
         return Judgement(Verdict.WRONG, f"only {len(sizes)} looks at its memory; more steps are needed")
     third = len(warm) // 3
     first, last = statistics.median(warm[:third]), statistics.median(warm[-third:])
     told = f"{first / 2**20:.0f} MiB resident, {last / 2**20:.0f} MiB in the end"
-    return Judgement(Verdict.EQUAL if last <= (1 + ALLOWED) * first else Verdict.WRONG, told)
+    return Judgement(Verdict.EQUAL if last <= (1 + _ALLOWED) * first else Verdict.WRONG, told)
 
 
 def _resident(process: int) -> int:

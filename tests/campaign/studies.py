@@ -9,8 +9,6 @@ from typing import NamedTuple
 from tests.campaign import processes
 from tests.campaign.listing import Listing
 
-__all__ = ["STUDIES", "Bench", "Whole"]
-
 CHECKPOINTS = "0.2"  # seconds: many, and most of the time is training all the same
 _TOY = ("--patterns", "abrupt", "--seeds", "1:1", "--checkpoint-seconds", CHECKPOINTS, "--devices", "1")
 _HOPPER = ("--task", "hopper", "--schedules", "aes", *_TOY)

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from tests.campaign.judge import HARMLESS, Finding, Verdict
 
-__all__ = ["failures", "table", "write_findings"]
-
 
 def failures(findings: Sequence[Finding]) -> list[Finding]:
     """Those that did harm."""

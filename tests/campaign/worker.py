@@ -18,11 +18,9 @@ from typing import Any
 
 from tests.campaign.judge import Outcome
 
-__all__ = ["ReachedTraining", "Worker", "command"]
-
-PRELOAD = ["tests.campaign.preload"]
-MEMORY = 3 * 2**29  # bytes beyond what the imports take
-CALLS = 200  # until a fresh process takes over, in case the calls before left something in this one
+_PRELOAD = ["tests.campaign.preload"]
+_MEMORY = 3 * 2**29  # bytes beyond what the imports take
+_CALLS = 200  # until a fresh process takes over, in case the calls before left something in this one
 
 
 class ReachedTraining(BaseException):
@@ -59,7 +57,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._context = get_context("forkserver")
-        self._context.set_forkserver_preload(PRELOAD)
+        self._context.set_forkserver_preload(_PRELOAD)
         self._process: Any = None  # of the context's own class
         self._calls = 0
 
@@ -88,7 +86,7 @@ class Worker:
     def _ready(self) -> Any:
         """The process, a fresh one where there is none or it has had its calls."""
         self._calls += 1
-        if self._process is not None and self._calls <= CALLS:
+        if self._process is not None and self._calls <= _CALLS:
             return self._process
         self._end()
         self._folder = tempfile.TemporaryDirectory(prefix="aesjax-campaign-")
@@ -113,7 +111,7 @@ class Worker:
 
 
 def _serve(requests: Connection, folder: str) -> None:
-    most = _data_bytes() + MEMORY
+    most = _data_bytes() + _MEMORY
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     files = [os.open(Path(folder) / name, os.O_RDWR | os.O_CREAT | os.O_APPEND) for name in ("out", "err")]

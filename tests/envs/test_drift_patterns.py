@@ -13,11 +13,11 @@ from envs.drift import (
     displacement,
     draw,
     drifted_params,
-    pattern_index,
     progress_clock,
     truth,
     values,
 )
+from envs.patterns import pattern_index
 
 # The bounds of the MuJoCo tasks, and a planar channel between them so that the slices are tested too.
 SCALARS = (envs.Channel("body_mass", 0.7, 1.3, 1.0), envs.Channel("joint_friction", 0.5, 1.5, 1.0))

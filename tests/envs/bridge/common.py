@@ -7,16 +7,16 @@ import jax.numpy as jnp
 import pytest
 
 import envs
-from envs.bridge.phantom import Phantom, PhantomState, seeded_step
+from envs.bridge.phantom import Phantom, seeded_step
 from envs.world import World
 
-WITHOUT = "the bridge's tests share tensors with PyTorch: pip install torch==2.13.0"
+_WITHOUT = "the bridge's tests share tensors with PyTorch: pip install torch==2.13.0"
 LIMIT = 12  # steps of an episode
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def torch():
-    return pytest.importorskip("torch", reason=WITHOUT)
+    return pytest.importorskip("torch", reason=_WITHOUT)
 
 
 def short(name="isaac_ant", limit=LIMIT):
@@ -62,6 +62,3 @@ class Reference(World):
 
 def reference(task, native, total):
     return Reference(task._replace(env=Phantom(native.env)), total)
-
-
-__all__ = ["LIMIT", "ROOT", "PhantomState", "Reference", "reference", "short", "torch"]
