@@ -2,8 +2,8 @@
 
 from aesjax.registry import Registry
 from agents import meow, ppo, sac, sql
-from agents.spec import CarrierSpec
-from agents.types import Carrier, OnPolicyCarrier, Transition, UpdateOut, World
+from agents.common.carrier import Carrier, OnPolicyCarrier, Transition, UpdateOut, World
+from agents.common.spec import CarrierSpec
 
 __all__ = ["CARRIERS", "Carrier", "CarrierSpec", "OnPolicyCarrier", "Transition", "UpdateOut", "World"]
 

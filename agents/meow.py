@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import optax
 
 from aesjax.types import Array, Signals
-from agents.optim import adam, descend, polyak, restarted
-from agents.plasticity import Probe, hidden
-from agents.recycle import recycle_tree
-from agents.spec import check_hyper, check_sizes
-from agents.types import Carrier, Transition, UpdateOut
+from agents.common.carrier import Carrier, Transition, UpdateOut
+from agents.common.optim import adam, descend, polyak, restarted
+from agents.common.plasticity import Probe, hidden
+from agents.common.recycle import recycle_tree
+from agents.common.spec import check_hyper, check_sizes
 
 _SHIFT_UNITS = ("ref", "lam", "one")
 
@@ -136,7 +136,7 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
 
     >>> carrier = make(2, 2, MeowConfig(shift_hidden=(64, 64), batch_size=128))
     """
-    from agents.flow import ConditionalFlow, dropout_masks  # with distrax, which takes seconds to import
+    from agents.common.flow import ConditionalFlow, dropout_masks  # with distrax, which takes seconds to import
 
     bounds = (config.log_sigma_min, config.log_sigma_max)
     net = ConditionalFlow(

@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import optax
 
 from aesjax.types import Array, Signals
-from agents import masks
-from agents.gae import advantages, td_errors
-from agents.networks import ACTIVATIONS, ActorCritic
-from agents.normalize import Moments, denormalise, empty, merge, normalise
-from agents.optim import adam, descend, refresh_heads
-from agents.plasticity import probe_heads
-from agents.recycle import recycle_tree
-from agents.spec import check_hyper, check_sizes
-from agents.types import OnPolicyCarrier, Rollout, UpdateOut
+from agents.common import masks
+from agents.common.carrier import OnPolicyCarrier, Rollout, UpdateOut
+from agents.common.gae import advantages, td_errors
+from agents.common.networks import ACTIVATIONS, ActorCritic
+from agents.common.normalize import Moments, denormalise, empty, merge, normalise
+from agents.common.optim import adam, descend, refresh_heads
+from agents.common.plasticity import probe_heads
+from agents.common.recycle import recycle_tree
+from agents.common.spec import check_hyper, check_sizes
 
 _ADAM_EPS = 1e-5
 

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import optax
 
 from aesjax.types import Array, Signals
-from agents.networks import Gaussian, GaussianActor, TwinCritic
-from agents.optim import adam, descend, polyak, refresh_networks
-from agents.plasticity import Probe, hidden
-from agents.recycle import recycle_networks
-from agents.spec import check_hyper, check_sizes
-from agents.types import Carrier, Transition, UpdateOut
+from agents.common.carrier import Carrier, Transition, UpdateOut
+from agents.common.networks import Gaussian, GaussianActor, TwinCritic
+from agents.common.optim import adam, descend, polyak, refresh_networks
+from agents.common.plasticity import Probe, hidden
+from agents.common.recycle import recycle_networks
+from agents.common.spec import check_hyper, check_sizes
 
 
 class SacHyper(NamedTuple):

@@ -14,14 +14,14 @@ import numpy as np
 import optax
 
 from aesjax.types import Array, Signals
-from agents.networks import MLP, TwinCritic
-from agents.optim import adam, descend, polyak, refresh_networks
-from agents.plasticity import Probe, hidden
-from agents.recycle import recycle_networks
+from agents.common.carrier import Carrier, Transition, UpdateOut
+from agents.common.networks import MLP, TwinCritic
+from agents.common.optim import adam, descend, polyak, refresh_networks
+from agents.common.plasticity import Probe, hidden
+from agents.common.recycle import recycle_networks
+from agents.common.spec import check_hyper, check_sizes
+from agents.common.stein import nearest_neighbour_entropy, stein_directions
 from agents.sac import critic_loss
-from agents.spec import check_hyper, check_sizes
-from agents.stein import nearest_neighbour_entropy, stein_directions
-from agents.types import Carrier, Transition, UpdateOut
 
 ENTROPY_OBS, ENTROPY_PARTICLES = 32, 64  # of the entropy estimate; more change it by less than its bias
 _EVALUATION_SAMPLES = 32

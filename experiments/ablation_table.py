@@ -5,7 +5,7 @@ Usage: python experiments/ablation_table.py --out DIR [--preset quick|cpu|paper]
 
 import sys
 
-from experiments.tables.appendix import appendix
+from experiments.paper.ablations import appendix
 
 if __name__ == "__main__":
     sys.exit(appendix("ablation", "ablation", "Ablation of AES", __doc__))

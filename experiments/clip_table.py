@@ -5,7 +5,7 @@ Usage: python experiments/clip_table.py --out DIR [--preset quick|cpu|paper] [an
 
 import sys
 
-from experiments.tables.appendix import appendix
+from experiments.paper.ablations import appendix
 
 if __name__ == "__main__":
     sys.exit(appendix("clip", "sensitivity_clip", "Sensitivity to the clip range", __doc__))

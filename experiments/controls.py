@@ -6,7 +6,7 @@ In the folder of the main table only the controls are trained.
 
 import sys
 
-from experiments.tables.constants import controls
+from experiments.paper.constants import controls
 
 if __name__ == "__main__":
     sys.exit(controls(__doc__))

@@ -5,7 +5,7 @@ Usage: python experiments/ema_table.py --out DIR [--preset quick|cpu|paper] [any
 
 import sys
 
-from experiments.tables.appendix import appendix
+from experiments.paper.ablations import appendix
 
 if __name__ == "__main__":
     sys.exit(appendix("ema", "sensitivity_beta", "Sensitivity to smoothing", __doc__))

@@ -5,7 +5,7 @@ Usage: python experiments/fixed_grid.py --out DIR [--preset quick|cpu|paper] [an
 
 import sys
 
-from experiments.tables.constants import fixed_grid
+from experiments.paper.constants import fixed_grid
 
 if __name__ == "__main__":
     sys.exit(fixed_grid(__doc__))

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import tyro
 
-from aesjax.lab import seals, store
-from aesjax.lab.results import open_results
-from experiments.analysis.origins import command_by_names, config_by_names
 from experiments.cli.errors import DONE, guarded, refusing
+from experiments.report.origins import command_by_names, config_by_names
+from experiments.study import seals, store
+from experiments.study.results import open_results
 
 
 def keep(

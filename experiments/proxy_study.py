@@ -5,7 +5,7 @@ Usage: python experiments/proxy_study.py --out DIR [--preset quick|cpu|paper] [a
 
 import sys
 
-from experiments.tables.proxies import proxies
+from experiments.paper.proxies import proxies
 
 if __name__ == "__main__":
     sys.exit(proxies(__doc__))

@@ -6,7 +6,7 @@ In the folder of the three main tables nothing needs training any more.
 
 import sys
 
-from experiments.tables.main_tables import recovery
+from experiments.paper.main_tables import recovery
 
 if __name__ == "__main__":
     sys.exit(recovery(__doc__))

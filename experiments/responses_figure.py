@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from aesjax.lab import store
 from experiments.cli.errors import DONE, WRONG
+from experiments.study import store
 
 INK = {"better": "#009E73", "worse": "#D55E00", "undecided": "#666666"}
 

@@ -13,11 +13,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from aesjax.lab import store
-from experiments.analysis.origins import command_by_names
 from experiments.cli.errors import DIVERGED, DONE, guarded, refusing
+from experiments.paper.studies import Options, Study, train
+from experiments.report.origins import command_by_names
+from experiments.study import store
 from experiments.study.folder import open_study
-from experiments.tables.studies import Options, Study, train
 
 #: Whose timing and level are put to the test.
 PLAYED = {
@@ -55,7 +55,7 @@ def _command(directory: Path) -> str:
 
 
 def _answer(directories: Sequence[Path], carrier: str, out: Path, command: Sequence[str]) -> None:
-    from experiments.analysis.questions import answer, markdown, plain
+    from experiments.report.questions import answer, markdown, plain
 
     answers = answer(directories, carrier)
     out.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ class Checks:
 
 def main(checks: Checks) -> None:
     """Read both records and write the tables."""
-    from aesjax.lab import store
+    from experiments.study import store
     from experiments.theory.findings import TheoryStudy, open_folder
     from experiments.theory.rechecks import tables
 

@@ -5,7 +5,7 @@ Usage: python experiments/toy_table.py --out DIR [--preset quick|cpu|paper] [any
 
 import sys
 
-from experiments.tables.main_tables import family
+from experiments.paper.main_tables import family
 
 if __name__ == "__main__":
     sys.exit(family("toy", __doc__))

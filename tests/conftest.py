@@ -49,7 +49,7 @@ LONGEST = (
     "agents/test_probes.py",
     "experiments/test_single_file.py",
     "experiments/cli/test_cli.py",
-    "agents/loops/test_loops.py",
+    "agents/common/test_loops.py",
     "agents/test_ppo.py",
     "envs/test_drift_patterns.py",
 )
@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(items):
 def registries(monkeypatch, tmp_path):
     """Whatever a test registers, and each module of its folder, is forgotten afterwards."""
     import envs
-    from aesjax.responses import RESPONSES
+    from aesjax.adaptations import RESPONSES
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
     from experiments.study import plugins

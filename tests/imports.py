@@ -15,16 +15,8 @@ APART = ROOT / "experiments" / "bench" / "workers"
 #: Rooms of each package from the ground up. An arrow points to a lower line; rooms on one line do not know each other.
 #: A room is a folder or a module directly in the package; `__init__` is the package's own front door.
 FLOORS: dict[str, tuple[str, ...]] = {
-    "aesjax": ("registry seeding types", "schedules", "measure responses theory", "lab", "report", "audit", "__init__"),
-    "agents": (
-        "masks plasticity",
-        "types",
-        "buffer gae networks normalize optim recycle spec stein",
-        "flow",
-        "sac ppo meow",
-        "sql",
-        "__init__ loops",
-    ),
+    "aesjax": ("registry seeding types", "schedules", "adaptations", "__init__"),
+    "agents": ("common", "sac ppo meow", "sql", "__init__"),
     "envs": (
         "core names",
         "patterns",
@@ -37,7 +29,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "render",
         "adapters bridge",
     ),
-    "experiments": ("presets", "study", "analysis bench theory", "cli", "tables", "scripts", "__init__"),
+    "experiments": ("measure presets", "study", "report theory", "audit bench", "cli", "paper", "scripts", "__init__"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The arrows between the packages, the sizes of files, and what an import may cost."""
+"""Dependencies between packages, and the cost of an import."""
 
 import subprocess
 import sys
@@ -59,20 +59,13 @@ def test_a_circle_and_an_arrow_up_would_be_seen():
         floor("experiments.attic")
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_files_stay_readable(path):
-    lines = len(path.read_text().splitlines())
-    carrier = path.parent == ROOT / "agents" and path.stem in {"sac", "ppo", "sql", "meow"}
-    assert lines <= (250 if carrier else 320), f"{path.relative_to(ROOT)} has {lines} lines"
-
-
 def modules_after(statement):
     code = f"{statement}; import sys; print(' '.join(sorted(m.split('.')[0] for m in sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     return set(result.stdout.split())
 
 
-@pytest.mark.parametrize("statement", ["import aesjax", "import aesjax.schedules, aesjax.measure", "import envs"])
+@pytest.mark.parametrize("statement", ["import aesjax", "import aesjax.schedules, experiments.measure", "import envs"])
 def test_importing_the_method_is_light(statement):
     heavy = {"mujoco", "brax", "polars", "matplotlib", "orbax", "scipy", "gymnasium", "torch", "tyro", "rich", "jinja2"}
     baseline = modules_after("import jax, optax")

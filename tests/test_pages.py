@@ -126,7 +126,7 @@ def test_the_site_builds_without_a_warning_and_knows_every_public_name(tmp_path)
     with (tmp_path / "objects.inv").open("rb") as file:
         inventory = InventoryFile.load(file, "", lambda base, place: place)
     known = {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
-    for place in ("aesjax", "aesjax.schedules", "aesjax.responses", "aesjax.measure", "agents"):
+    for place in ("aesjax", "aesjax.schedules", "aesjax.adaptations", "experiments.measure", "agents"):
         for name in import_module(place).__all__:
             thing = getattr(import_module(place), name)
             if getattr(thing, "__module__", "").split(".")[0] in OURS and hasattr(thing, "__qualname__"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from aesjax.audit import output
+from experiments.audit import output
 from experiments.cli import main
 from tests.pages import ROOT, blocks, commands
 

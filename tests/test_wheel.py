@@ -21,7 +21,7 @@ import sys
 import aesjax, agents, envs, experiments
 for package in (aesjax, agents, envs, experiments):
     assert Path(package.__file__).is_relative_to(sys.prefix), package.__file__
-from aesjax.measure import paper_table
+from experiments.measure import paper_table
 assert paper_table("recovery")
 import envs
 print(envs.make("isaac_ant", engine="mujoco").env.spec.obs_size)
@@ -67,7 +67,12 @@ def test_modules_data_and_the_licence_are_inside(wheel):
         inside = set(file.namelist())
     modules = {str(path.relative_to(ROOT)) for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
     assert modules <= inside
-    kinds = ("aesjax/measure/paper", "aesjax/report/assets", "aesjax/report/templates", "envs/isaac/assets")
+    kinds = (
+        "experiments/measure/paper",
+        "experiments/report/assets",
+        "experiments/report/templates",
+        "envs/isaac/assets",
+    )
     for kind in kinds:
         data = {str(path.relative_to(ROOT)) for path in (ROOT / kind).iterdir() if path.is_file()}
         assert data, kind

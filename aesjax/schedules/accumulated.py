@@ -130,7 +130,7 @@ def aes_m(
 
     The larger of `aes_prior`'s mean and of the discounted means over windows ``2**j`` whose mass is at least
     ``prior``, so it is never below `aes_prior`. Not in the paper. How near it comes to the exact maximum over all
-    windows (`aesjax.theory.bounds.maximal_means`, Theorem M) depends on ``prior``: without it, at least 1/(2e) (0.35
+    windows (Theorem M) depends on ``prior``: without it, at least 1/(2e) (0.35
     observed). With it, a window that has just been filled loses its place as soon as its discounted mass fades below
     ``prior``; after a lone spike of that size nothing of it is left, and no regret bound is known. ``hold`` mends both:
     windows count from ``prior/e`` on and the level falls no faster than in a window that keeps that mass, ``1/level``

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 
 from agents import meow
-from agents.flow import COUPLINGS, ConditionalFlow, dropout_masks
-from agents.types import Transition
+from agents.common.carrier import Transition
+from agents.common.flow import COUPLINGS, ConditionalFlow, dropout_masks
 
 S, A, B = 5, 3, 64
 HIDDEN, SHIFT_HIDDEN = (64, 64), (256, 256)

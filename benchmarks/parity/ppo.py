@@ -29,7 +29,7 @@ import torch
 from torch import distributions, nn
 
 from agents import ppo
-from agents.types import Rollout
+from agents.common.carrier import Rollout
 
 S, A, T, N = 7, 3, 32, 4
 EPOCHS, MINIBATCHES = 3, 4

@@ -28,7 +28,7 @@ import torch
 from torch import distributions, nn
 
 from agents import sac
-from agents.types import Transition
+from agents.common.carrier import Transition
 
 S, A = 11, 3
 SIZES = (((64, 64), 128), ((256, 256), 256))  # hidden, batch

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from agents import sql
-from agents.stein import stein_directions
-from agents.types import Transition
+from agents.common.carrier import Transition
+from agents.common.stein import stein_directions
 
 S, A, B, K, KF, KU = 11, 3, 64, 16, 16, 16
 HIDDEN = (128, 128)

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 import envs
-from aesjax.lab.sweep import compile_program, step_array
 from aesjax.schedules import order
 from experiments.bench.cost import cost_of, step_of
 from experiments.bench.mjx_throughput import rolling
@@ -19,6 +18,7 @@ from experiments.bench.roofline import DEVICES, loop_of
 from experiments.bench.timing import take_turns, until
 from experiments.study.build import build_part
 from experiments.study.config import StudyConfig, make_config
+from experiments.study.sweep import compile_program, step_array
 
 _VARIANTS: dict[str, Callable[..., Any]] = {
     "all_pairs": order._all_pairs,

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from aesjax.lab import store
 from envs.physics.host import usable_cores
 from experiments.bench.accelerated import (
     Case,
@@ -34,6 +33,7 @@ from experiments.bench.accelerated import (
 )
 from experiments.bench.physics import named
 from experiments.bench.timing import check_record
+from experiments.study import store
 
 _TOY = {"task": "toy", "preset": "paper"}
 _CALM = {"task": "toy", "preset": "quick"}

@@ -11,13 +11,13 @@ from typing import Any
 
 import jax
 
-from aesjax.lab.sweep import compile_program, step_array, take
 from agents import CARRIERS
 from envs.physics import ENGINES
 from experiments.bench.timing import check_record, write_record
 from experiments.study.compiled import keep_in, watched
 from experiments.study.config import StudyConfig, make_config
 from experiments.study.prepare import Prepared, prepare
+from experiments.study.sweep import compile_program, step_array, take
 
 TOY, TASK = "toy", "hopper"  # the task without an engine, and that of the engines
 

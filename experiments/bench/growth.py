@@ -17,8 +17,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from aesjax.lab import store
 from experiments.bench.timing import check_record, write_record
+from experiments.study import store
 from experiments.study.devices import start_jax
 
 RUNS = (1, 50, 400)

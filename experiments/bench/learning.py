@@ -52,7 +52,7 @@ def levels(task: str, options: dict[str, Any]) -> dict[str, dict[str, float]]:
     import jax.numpy as jnp
 
     import envs
-    from agents.loops.episodes import episode_returns, random_returns
+    from agents.common.episodes import episode_returns, random_returns
     from envs.world import World
 
     world = World(envs.make(task, **options), 1000)
@@ -74,7 +74,7 @@ def curves(folder: Path) -> dict[str, Any]:
     """Curves of the first method of the study in ``folder``, finished or not, without drift."""
     import polars as pl
 
-    from aesjax.lab import store
+    from experiments.study import store
 
     if (folder / store.CURVES).exists():
         rows = store.read_rows(folder / store.CURVES)
@@ -104,7 +104,7 @@ def curves(folder: Path) -> dict[str, Any]:
 
 def record(folders: list[Path], out: Path) -> None:
     """Write the curves of all ``folders`` into one file."""
-    from aesjax.lab import store
+    from experiments.study import store
 
     studies = []
     for folder in folders:

@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 
 import envs
-from aesjax.lab import store
-from aesjax.lab.sweep import step_array
 from envs.core import Task, step_with_keys
 from experiments.bench.physics import named
 from experiments.bench.timing import build_executables
+from experiments.study import store
 from experiments.study.build import build_part
 from experiments.study.config import make_config
+from experiments.study.sweep import step_array
 
 SAC: dict[str, Any] = {
     "task": "hopper",

@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 
 import envs
-from aesjax.lab import store
 from agents import CARRIERS, OnPolicyCarrier
 from envs.world import World
 from experiments.bench.cost import Cost, cost_of, step_of
 from experiments.bench.physics import named
 from experiments.bench.timing import check_record
+from experiments.study import store
 from experiments.study.build import build_part, carrier_of, world_of
 from experiments.study.config import StudyConfig, make_config
 

@@ -2,7 +2,7 @@
 
 python experiments/bench/soft_mdps.py --out FILE.json [--count 10000] [--rounds 5]
 
-The MDPs are those of the tests (`aesjax.theory.instances`), 1 to 7 states and 1 to 5 actions in equal shares. One
+The MDPs are those of the tests (`experiments.theory.instances`), 1 to 7 states and 1 to 5 actions in equal shares. One
 program per number of actions; fewer than 7 states are filled up with copies that no action leads to.
 """
 
@@ -18,9 +18,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from aesjax.lab import store
-from aesjax.theory import softmdp
-from aesjax.theory.instances import random_mdps
+from experiments.study import store
+from experiments.theory import softmdp
+from experiments.theory.instances import random_mdps
 
 MOST_STATES, ACTIONS = 7, range(1, 6)
 ERROR = 1e-10  # required of Q*, as residual / (1 - gamma)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from aesjax.lab import store
-from aesjax.lab.sweep import (
+from aesjax.types import Program
+from experiments.study import store
+from experiments.study.sweep import (
     Executables,
     cache_group,
     compile_program,
@@ -16,7 +17,6 @@ from aesjax.lab.sweep import (
     stack,
     state_bytes,
 )
-from aesjax.types import Program
 
 TARGET_SECONDS = 1.0
 Timer = Callable[[], float]  # does a fixed amount of work, returns its rate

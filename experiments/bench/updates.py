@@ -15,12 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
-from aesjax import responses, schedules
-from aesjax.responses import RESPONSES, ResponseHyper, Supply
+from aesjax import adaptations as responses
+from aesjax import schedules
+from aesjax.adaptations import RESPONSES, ResponseHyper, Supply
 from aesjax.schedules import Choice, ScheduleHyper
 from aesjax.types import Program
 from agents import CARRIERS, OnPolicyCarrier
-from agents.loops import LoopConfig, Run, make_program
+from agents.common import LoopConfig, Run, make_program
 from envs.world import World
 from experiments.bench.timing import (
     TARGET_SECONDS,

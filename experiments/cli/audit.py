@@ -30,10 +30,10 @@ def execute(options: Audit) -> int:
     """Judge, print the table, and write what was asked for."""
     from rich.console import Console
 
-    from aesjax.audit import output
-    from aesjax.audit.terminal import printed
-    from aesjax.lab import store
-    from aesjax.report.page import render_html, render_markdown
+    from experiments.audit import output
+    from experiments.audit.terminal import printed
+    from experiments.report.page import render_html, render_markdown
+    from experiments.study import store
 
     current().begin()
     with refusing():

@@ -26,7 +26,7 @@ class Calibrate:
 
 def execute(options: Calibrate) -> int:
     """Calibrate and print the tables."""
-    from experiments.analysis import calibration
+    from experiments.report import calibration
 
     current().begin()
     out = options.out or options.directory

@@ -13,8 +13,8 @@ from experiments.cli.errors import INTERRUPTED, WRONG, Refusal, refusing
 from experiments.cli.interrupts import current
 
 if TYPE_CHECKING:
-    from aesjax.lab.link import Link, Place
     from experiments.study.config import StudyConfig
+    from experiments.study.link import Link, Place
 
 
 _OPTIONS = ("coordinator", "process_id", "processes")
@@ -46,8 +46,8 @@ def joined(options: _Options) -> "Iterator[Link | None]":
     if place is None or place.count == 1:
         yield None
         return
-    from aesjax.lab import hosts
-    from aesjax.lab.link import meet
+    from experiments.study import hosts
+    from experiments.study.link import meet
 
     watch = current()
     with refusing():
@@ -88,7 +88,7 @@ def place_of(coordinator: str | None, index: int | None, count: int | None, envi
     Raises:
       ValueError: neither says so, or they make no sense; one sentence.
     """
-    from aesjax.lab.link import Place
+    from experiments.study.link import Place
 
     try:
         index = int(environ["SLURM_PROCID"]) if index is None else index
@@ -133,7 +133,7 @@ def introduce(link: "Link | None", within: float) -> None:
         return
     import jax
 
-    from aesjax.lab import hosts
+    from experiments.study import hosts
 
     place = link.place
     jax.config.update("jax_enable_preemption_service", False)  # would take SIGTERM for itself
@@ -195,7 +195,7 @@ def check_same(link: "Link | None", config: "StudyConfig", keep_replay: bool, re
     """
     if link is None:
         return
-    from aesjax.lab import hosts, store
+    from experiments.study import hosts, store
 
     mine = {**config.to_json(), **store.environment(), "keep_replay": keep_replay, "resume": resume}
     first, *others = (json.loads(told) for told in hosts.every(json.dumps(mine).encode()))

@@ -38,6 +38,6 @@ def join_and_report(directory: Path, *, report: bool = True) -> None:
     plan, new = join(directory)
     print(f"study: {directory} ({plan.parts} parts{'' if new else ', joined before'})", flush=True)
     if new and report and plan.report:
-        from aesjax.report import write_report
+        from experiments.report import write_report
 
         print(f"report: {write_report(directory)}")

@@ -17,7 +17,7 @@ def execute(options: List) -> int:
     """Print one section per kind of name."""
     del options
     import envs
-    from aesjax.responses import CONTROLS, RESPONSES
+    from aesjax.adaptations import CONTROLS, RESPONSES
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
     from experiments.presets import PRESETS

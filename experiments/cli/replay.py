@@ -26,7 +26,7 @@ class Replay:
 
 def execute(options: Replay) -> int:
     """Replay and print the summary."""
-    from experiments.analysis import replay
+    from experiments.report import replay
 
     out = options.out or _free(options.directory / "replay")
     current().begin()

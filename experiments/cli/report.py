@@ -25,9 +25,9 @@ class Report:
 
 def execute(options: Report) -> int:
     """Compare, or merge if several folders are given and write the report."""
-    from aesjax.lab.merge import merge_studies
-    from aesjax.report import write_comparison, write_report
-    from aesjax.report.tensorboard import write_tensorboard
+    from experiments.report import write_comparison, write_report
+    from experiments.report.tensorboard import write_tensorboard
+    from experiments.study.merge import merge_studies
 
     current().begin()
     with refusing():

@@ -17,8 +17,8 @@ from experiments.cli.interrupts import current
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
-    from aesjax.lab.link import Link
     from experiments.study.config import StudyConfig
+    from experiments.study.link import Link
 
 
 _LONGEST_WAIT = 86_400.0  # seconds between checkpoints
@@ -132,14 +132,13 @@ def execute(options: Run) -> int:
 
 
 def _execute(options: Run, link: "Link | None") -> int:
-    from aesjax.lab import store
-    from aesjax.lab.driver import Interrupted
-    from aesjax.lab.ownership import Bystander, LostError
-    from aesjax.measure.patterns import STEADY
-    from experiments.study import train
+    from experiments.measure.patterns import STEADY
+    from experiments.study import store, train
     from experiments.study.build import check
+    from experiments.study.driver import Interrupted
     from experiments.study.folder import Claim, begun, check_place, claim
     from experiments.study.forecast import forecast, told
+    from experiments.study.ownership import Bystander, LostError
     from experiments.study.prepare import prepare
 
     watch, first = current(), link is None or link.place.index == 0
@@ -207,7 +206,7 @@ def _execute(options: Run, link: "Link | None") -> int:
     watch.told = f"all is trained. For the report:\n  {shlex.join(['aesjax', 'report', str(options.out)])}"
     watch.check()
     if options.report and first:
-        from aesjax.report import write_report
+        from experiments.report import write_report
 
         with refusing():
             print(f"report: {write_report(options.out)}")

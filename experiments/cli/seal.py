@@ -19,8 +19,8 @@ class Seal:
 
 def execute(options: Seal) -> int:
     """Seal, and print what differs from the seal before."""
-    from aesjax.lab.ownership import Owner
-    from aesjax.lab.results import reseal
+    from experiments.study.ownership import Owner
+    from experiments.study.results import reseal
 
     directory = options.directory
     current().begin()

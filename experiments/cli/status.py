@@ -18,8 +18,8 @@ class Status:
 
 def execute(options: Status) -> int:
     """Print a line for each part, then the last words of those that stand."""
-    from aesjax.lab import store
-    from aesjax.lab.cluster import LOG
+    from experiments.study import store
+    from experiments.study.cluster import LOG
     from experiments.study.plan import read_plan
     from experiments.study.status import statuses
 

@@ -17,7 +17,7 @@ from experiments.cli.run import Run, configured, words_of
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
-    from aesjax.lab.cluster import Task, Worker
+    from experiments.study.cluster import Task, Worker
     from experiments.study.plan import StudyPlan
 
 
@@ -61,8 +61,8 @@ class Submit(Run):
 
 def execute(options: Submit) -> int:
     """Write the plan and have its parts trained."""
-    from aesjax.lab.ownership import Owner
     from experiments.study import plan as plans
+    from experiments.study.ownership import Owner
 
     watch = current()
     # The parts may be started from another folder.
@@ -123,8 +123,8 @@ def _asked(options: Submit) -> dict[str, Any]:
 
 def _check(asked: dict[str, Any]) -> None:
     """Refuse what can be known not to work before anything is written."""
-    from aesjax.lab.cluster import check_slurm
     from aesjax.registry import Registry
+    from experiments.study.cluster import check_slurm
 
     Registry("cluster", **{name: name for name in _CLUSTERS})[asked["name"]]
     _parameters(asked)
@@ -144,7 +144,7 @@ def _resumed(options: Submit) -> "StudyPlan":
     Raises:
       ValueError: there is none, or something else was typed than it says.
     """
-    from aesjax.lab import store
+    from experiments.study import store
     from experiments.study.plan import read_plan
 
     plan = read_plan(options.out)
@@ -212,7 +212,7 @@ def _parameters(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _to_slurm(out: Path, plan: "StudyPlan", numbers: list[int]) -> "StudyPlan":
     """Submit the parts ``numbers`` as one array job; the plan with their jobs."""
-    from aesjax.lab.cluster import SlurmTask, submit_slurm
+    from experiments.study.cluster import SlurmTask, submit_slurm
     from experiments.study.plan import AESJAX
 
     if not numbers:
@@ -228,8 +228,8 @@ def _to_slurm(out: Path, plan: "StudyPlan", numbers: list[int]) -> "StudyPlan":
 
 def _here(out: Path, plan: "StudyPlan", numbers: list[int], watch: Watch) -> int | None:
     """Train the parts ``numbers`` on this machine; an exit code if that ended before all were done."""
-    from aesjax.lab.cluster import LOG, run_local
     from envs.physics.host import usable_cores
+    from experiments.study.cluster import LOG, run_local
     from experiments.study.devices import visible_gpus
 
     gpus, cores = visible_gpus(), usable_cores()

@@ -39,7 +39,7 @@ class Video:
 
 def execute(options: Video) -> int:
     """Film and print where the file is."""
-    from experiments.analysis import video
+    from experiments.report import video
 
     current().begin()
     with refusing():

@@ -9,20 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
-from aesjax import responses, schedules
-from aesjax.lab.parts import share
-from aesjax.lab.sweep import stack
+from aesjax import adaptations as responses
+from aesjax import schedules
 from aesjax.schedules import SCHEDULES, ScheduleHyper
 from aesjax.types import DriftResponse, EntropySchedule, Program
 from agents import CARRIERS, Carrier, OnPolicyCarrier
-from agents.loops import LoopConfig, Run, make_program
-from agents.loops.common import stream_stride
-from agents.loops.episodes import random_returns
+from agents.common import LoopConfig, Run, make_program
+from agents.common.episodes import random_returns
+from agents.common.loop import stream_stride
 from envs.world import World
 from experiments.study.config import StudyConfig
 from experiments.study.levers import Records, supply_of, together
 from experiments.study.methods import Method, check_names, check_swept, check_usable, methods_of
+from experiments.study.parts import share
 from experiments.study.plugins import origin_of
+from experiments.study.sweep import stack
 
 _OPTIMUM_DIGITS = 6  # of a return
 _SIMULATED = 64  # episodes of it at most, where they take place in another simulator

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aesjax.lab.store import reason
+from experiments.study.store import reason
 
 SWITCH = "AESJAX_COMPILED"  # `off`, or another folder than the platform's
 LARGEST = 512 * 2**20  # bytes; what was not used for longest goes first

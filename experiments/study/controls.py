@@ -8,16 +8,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from aesjax.lab import store
-from aesjax.lab.replay import Replayed, first_update
-from aesjax.responses import CONTROLS, Played
+from aesjax.adaptations import CONTROLS, Played
 from aesjax.types import Levers
-from experiments.study import recorded
+from experiments.study import recorded, store
 from experiments.study.config import StudyConfig
 from experiments.study.entries import Control
 from experiments.study.levers import Records
 from experiments.study.methods import methods_of
 from experiments.study.plugins import edited, origins_of
+from experiments.study.rescore import Replayed, first_update
 
 _ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # what two studies must have in common
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aesjax.responses import CONTROLS, RESPONSES, check_options, signal_of
+from aesjax.adaptations import CONTROLS, RESPONSES, check_options, signal_of
 from aesjax.schedules import SCHEDULES, ScheduleHyper
 from agents import CARRIERS
 from experiments.study.plugins import find

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aesjax.lab import seals, store
+from experiments.study import seals, store
 from experiments.study.folder import open_study
 from experiments.study.sealed import EXPORTED, EXPORTED_SUM
 from experiments.study.warm import FORMAT, read

@@ -5,12 +5,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aesjax.lab import checkpoint, ownership, store
-from aesjax.lab.ownership import Bystander, Owner
-from aesjax.lab.results import Results, Run, open_results
+from experiments.study import checkpoint, ownership, store
 from experiments.study.build import check
 from experiments.study.config import StudyConfig, config_from_json
+from experiments.study.ownership import Bystander, Owner
 from experiments.study.plugins import edited
+from experiments.study.results import Results, Run, open_results
 
 if TYPE_CHECKING:
     import polars as pl

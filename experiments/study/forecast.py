@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from aesjax.lab.sweep import compile_program, memory_budget, state_bytes, step_array, take
 from experiments.study.build import build_part, floor_of, optimum_of
 from experiments.study.compiled import watched
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared
+from experiments.study.sweep import compile_program, memory_budget, state_bytes, step_array, take
 
 _LEAST = 32  # vector steps of a trial chunk, at least; fewer would show what a call costs
 _FEWEST = 2  # trial chunks that are timed

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aesjax.lab import checkpoint, ownership, seals, store
-from aesjax.lab.ownership import Owner
-from aesjax.lab.results import Results, open_results
+from experiments.study import checkpoint, ownership, seals, store
 from experiments.study.config import StudyConfig
+from experiments.study.ownership import Owner
 from experiments.study.plan import StudyPlan, read_plan
+from experiments.study.results import Results, open_results
 
 #: What every part's manifest tells of the whole study; of rounding alone that of another host may differ.
 _COMMON = ("floors", "oracle", "inert", "patterns", "simulator")

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aesjax.responses import RESPONSES, Played, ResponseHyper, Supply
+from aesjax.adaptations import RESPONSES, Played, ResponseHyper, Supply
 from aesjax.schedules import SCHEDULES, Choice
 from aesjax.types import Levers
 from agents import Carrier, OnPolicyCarrier
-from agents.loops import LoopConfig
+from agents.common import LoopConfig
 from experiments.study.config import StudyConfig
 from experiments.study.methods import Method
 
@@ -22,7 +22,7 @@ class Together(NamedTuple):
 
     responses: tuple[str, ...]
     signals: tuple[Choice, ...]  # what drives them
-    turned: frozenset[str]  # of `aesjax.responses.LEVERS`, by responses or by controls; maybe "units"
+    turned: frozenset[str]  # of `aesjax.adaptations.LEVERS`, by responses or by controls; maybe "units"
     controls: bool
 
     @property

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from aesjax.responses import RESPONSES, signal_of
+from aesjax.adaptations import RESPONSES, signal_of
 from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper, required_signals
 from agents import CARRIERS, CarrierSpec
 from experiments.study.config import StudyConfig
@@ -38,7 +38,7 @@ class Method(NamedTuple):
 
     @property
     def turned(self) -> set[str]:
-        """What it turns besides the entropy weight, of `aesjax.responses.LEVERS`; "units" where these are refreshed."""
+        """Levers of `aesjax.adaptations.LEVERS` besides the entropy weight; "units" where these are refreshed."""
         names = self.responses if self.control is None else parse_entry(self.control.of).responses
         return {RESPONSES[name].lever for name in names} | {"units" for name in names if RESPONSES[name].units}
 

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.lab import checkpoint
-from aesjax.lab.store import MOMENTS
 from envs.drift import change_points
+from experiments.study import checkpoint
 from experiments.study.build import Part, carrier_of, world_of
 from experiments.study.config import StudyConfig
 from experiments.study.snapshots import Snapshot
+from experiments.study.store import MOMENTS
 
 
 def evaluation_at(config: StudyConfig, carrier: str, step: int) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from aesjax.lab import ownership, store
-from aesjax.lab.cluster import Task
-from aesjax.lab.parts import share
+from experiments.study import ownership, store
 from experiments.study.build import check, runs_of
+from experiments.study.cluster import Task
 from experiments.study.config import StudyConfig, config_from_json
+from experiments.study.parts import share
 
 _FORMAT = 1
 #: `aesjax`, by this Python, in whatever folder: nothing in there is taken for one of our packages.

@@ -1,7 +1,7 @@
 """Schedules, responses, proxies, tasks, patterns and carriers that live elsewhere: found, checked, registered.
 
 A name is looked up among what is registered, then among the entry points of installed packages (group
-``aesjax.schedules``, ``aesjax.responses``, ``aesjax.proxies``, ``aesjax.tasks``, ``aesjax.patterns``,
+``aesjax.schedules``, ``aesjax.adaptations``, ``aesjax.proxies``, ``aesjax.tasks``, ``aesjax.patterns``,
 ``aesjax.carriers``), then, if it has the form ``module:attribute``, where Python finds modules and in the current
 directory. Nothing is imported before its name is asked for. What a study used is written into its configuration and
 found again when it is resumed or replayed.
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import envs
+from aesjax.adaptations import LEVERS, RESPONSES, ResponseSpec
 from aesjax.registry import Registry, UnknownNameError
-from aesjax.responses import LEVERS, RESPONSES, ResponseSpec
 from aesjax.schedules import PROXIES, SCHEDULES, adopt_proxy, adopt_schedule
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task
@@ -70,7 +70,7 @@ def _add_response(name: str, plugin: Any) -> None:
 
 KINDS: dict[str, _Kind] = {
     "schedule": _Kind("aesjax.schedules", SCHEDULES, lambda n, x: SCHEDULES.add(n, adopt_schedule(n, x))),
-    "response": _Kind("aesjax.responses", RESPONSES, _add_response),
+    "response": _Kind("aesjax.adaptations", RESPONSES, _add_response),
     "proxy": _Kind("aesjax.proxies", PROXIES, lambda n, x: PROXIES.add(n, adopt_proxy(n, x))),
     "task": _Kind("aesjax.tasks", envs.TASKS, lambda n, x: envs.TASKS.update({n: adopt_task(n, x)})),
     "pattern": _Kind("aesjax.patterns", envs.PATTERNS, lambda n, x: envs.PATTERNS.update({n: adopt_pattern(n, x)})),

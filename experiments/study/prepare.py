@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import jax
 
-from aesjax.lab import hosts
-from aesjax.lab.parts import group_size
-from aesjax.lab.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes, waves_of_groups
-from agents.loops import LoopConfig
+from agents.common import LoopConfig
+from experiments.study import hosts
 from experiments.study.build import Part, build_part, runs_of
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
+from experiments.study.parts import group_size
+from experiments.study.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes, waves_of_groups
 from experiments.study.warm import Warm, warm_of
 
 _MOST_RUNS = 200_000  # their labels and data alone take minutes to make

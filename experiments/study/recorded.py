@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from aesjax import responses
-from aesjax.lab import store
-from aesjax.lab.replay import Replayed, Responses, first_update, obstacle, replay
-from aesjax.measure.patterns import PatternFacts, describe_runs
+from aesjax import adaptations as responses
+from aesjax.adaptations import ResponseHyper
 from aesjax.registry import Registry
-from aesjax.responses import ResponseHyper
 from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper
 from aesjax.types import DriftResponse
+from experiments.measure.patterns import PatternFacts, describe_runs
+from experiments.study import store
 from experiments.study.build import carrier_of, check, schedule_hyper_of, world_of
 from experiments.study.config import StudyConfig
 from experiments.study.entries import COUPLING, Entry, parse_entry
@@ -24,6 +23,7 @@ from experiments.study.folder import open_study
 from experiments.study.levers import Together, supply_of
 from experiments.study.methods import Method, check_levers, methods_of
 from experiments.study.plugins import origin_of
+from experiments.study.rescore import Replayed, Responses, first_update, obstacle, replay
 
 if TYPE_CHECKING:
     import polars as pl

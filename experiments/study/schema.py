@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aesjax.lab.results import MOST_SEGMENTS, is_count
-from aesjax.lab.store import shortened
+from experiments.study.results import MOST_SEGMENTS, is_count
+from experiments.study.store import shortened
 
 LARGEST_SEED = 2**32 - 1
 _MOST_TOGETHER = 100_000  # runs in one program

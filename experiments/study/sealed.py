@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aesjax.lab import store
-from aesjax.lab.results import open_results
-from aesjax.lab.store import AGENTS, REPLAYS
 from agents import CARRIERS
+from experiments.study import store
 from experiments.study.entries import Entry
+from experiments.study.results import open_results
+from experiments.study.store import AGENTS, REPLAYS
 
 EXPORTED = "warm.json"  # what a folder of exported agents is known by
 EXPORTED_SUM = "warm.sha256"  # its SHA-256

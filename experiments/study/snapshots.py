@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from aesjax.lab import checkpoint, store
+from experiments.study import checkpoint, store
 from experiments.study.build import Part
 from experiments.study.config import StudyConfig
 from experiments.study.sealed import AGENTS, REPLAYS

@@ -5,8 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from aesjax.lab import checkpoint, ownership, store
-from aesjax.lab.cluster import EXIT, INTERRUPTED, LOG, queue_states
+from experiments.study import checkpoint, ownership, store
+from experiments.study.cluster import EXIT, INTERRUPTED, LOG, queue_states
 from experiments.study.plan import StudyPlan
 
 _LAST_LINES = 5

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import envs
-from aesjax.lab import hosts, seals, store
-from aesjax.lab.checkpoint import CheckpointError
-from aesjax.lab.driver import Plan, Signals, Tick, run_sweep
-from aesjax.lab.progress import Progress
-from aesjax.lab.sweep import compile_program
-from agents.loops import REASONS
+from agents.common import REASONS
+from experiments.study import hosts, seals, store
 from experiments.study.build import floor_of, optimum_of
+from experiments.study.checkpoint import CheckpointError
 from experiments.study.config import StudyConfig
+from experiments.study.driver import Plan, Signals, Tick, run_sweep
 from experiments.study.folder import Claim
 from experiments.study.moments import keep_moments
 from experiments.study.prepare import Prepared, prepare
+from experiments.study.progress import Progress
 from experiments.study.snapshots import save_agents
+from experiments.study.sweep import compile_program
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,7 +66,7 @@ def train(
     Args:
       prepared: as `prepare` gives it, where that was done before the folder was claimed.
       keep_replay: keep what the replays held at the end beside the agents.
-      signals: see `aesjax.lab.driver.run_sweep`.
+      signals: see `experiments.study.driver.run_sweep`.
       command: what makes these results again, for the manifest.
 
     Raises:

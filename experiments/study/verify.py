@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from aesjax.lab import checkpoint, seals, store
-from aesjax.lab.results import open_results
+from experiments.study import checkpoint, seals, store
 from experiments.study.folder import open_study
+from experiments.study.results import open_results
 from experiments.study.sealed import EXPORTED
 from experiments.study.warm import check_exported
 

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 import optax
 
-from aesjax.lab import checkpoint, seals, store
 from agents import CARRIERS
+from experiments.study import checkpoint, seals, store
 from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
@@ -44,7 +44,7 @@ class Warm(NamedTuple):
     """What a part of a study begins with."""
 
     runs: Any  # those of the part, `auto` starting where its agent stood
-    begin: Callable[[Sequence[int], Any], Any]  # see `aesjax.lab.driver.run_sweep`
+    begin: Callable[[Sequence[int], Any], Any]  # see `experiments.study.driver.run_sweep`
     told: list[dict[str, Any]]  # per seed, for the manifest: which agent
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from aesjax.measure.stats import Interval, t_interval
 from aesjax.schedules import calibration as cal
+from experiments.measure.stats import Interval, t_interval
 from experiments.theory import calibration_worlds as worlds
 from experiments.theory.calibration_worlds import DELTA, HORIZONS, ROUNDS, RUNS, SIZES, WINDOW, split_expectation
 from experiments.theory.findings import Finding, TheoryStudy, claim, every, show, slopes

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aesjax.measure.stats import Interval, t_interval
+from experiments.measure.stats import Interval, t_interval
 
 _OUTCOMES = ("confirmed", "refuted", "undecided")
 
@@ -73,7 +73,7 @@ def log_log_slope(x: Sequence[float], y: np.ndarray) -> Interval:
 
 def open_folder(study: TheoryStudy) -> None:
     """Make the folder for the results; ends the script with exit code 2 and one sentence where that is impossible."""
-    from aesjax.lab import store
+    from experiments.study import store
 
     try:
         if study.seeds < 2:
@@ -107,7 +107,7 @@ def write(
     tables: str = "",
 ) -> None:
     """``NAME.json`` (findings, data, versions), ``NAME.md`` (findings, then ``tables``) and one PNG per figure."""
-    from aesjax.lab import store
+    from experiments.study import store
 
     record = {
         "study": name,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from aesjax.measure.stats import Interval
-from aesjax.theory import games
+from experiments.measure.stats import Interval
+from experiments.theory import games
 from experiments.theory.findings import Finding, TheoryStudy, claim, log_log_slope, paired, show
 from experiments.theory.oco_methods import METHODS, SCALES, outcomes, stack, tuning
 

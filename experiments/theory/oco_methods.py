@@ -10,9 +10,9 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from aesjax import schedules
-from aesjax.theory import bounds, games, learners
-from aesjax.theory.oco import Game, Learner, play
-from aesjax.theory.simplex import largest_log_range
+from experiments.theory import bounds, games, learners
+from experiments.theory.oco import Game, Learner, play
+from experiments.theory.simplex import largest_log_range
 
 Array = jax.Array
 C, FLOOR, SPREAD = 10.0, 1e-3, 0.5  # steps per weight, floor of the truncated simplex, bound on the losses' half-range

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax import schedules
-from aesjax.theory import games, learners
-from aesjax.theory.oco import Game, Learner, play
+from experiments.theory import games, learners
 from experiments.theory.findings import Finding, TheoryStudy, claim, log_log_slope, paired, show
+from experiments.theory.oco import Game, Learner, play
 from experiments.theory.oco_grid import FEW, hindsight, measure, switching_groups, theory
 from experiments.theory.oco_methods import FLOOR, METHODS, SCALES, WEIGHTS, C, Tuning, outcomes, stack, tuning
 

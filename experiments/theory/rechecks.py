@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aesjax.measure.stats import Interval, holm, paired_t_p
+from experiments.measure.stats import Interval, holm, paired_t_p
 from experiments.theory.oco_grid import ENTROPIC, EQUAL_STEPS, TWINS, equal_steps, hindsight, theory
 from experiments.theory.oco_methods import METHODS
 

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.measure.stats import t_interval
 from aesjax.schedules import aes, aes_r, fixed, oracle, playback
-from aesjax.theory.control import ControlConfig, Drifting, History, drifting, fresh_quantile, learn
-from aesjax.theory.gridworld import gridworld, start_at, visitation
 from aesjax.types import Array, EntropySchedule
+from experiments.measure.stats import t_interval
+from experiments.theory.control import ControlConfig, Drifting, History, drifting, fresh_quantile, learn
 from experiments.theory.findings import Finding, TheoryStudy, claim, paired, show
+from experiments.theory.gridworld import gridworld, start_at, visitation
 from experiments.theory.softmdp_tracking import block_order
 
 SIZE, DISCOUNT, MU, PHASES, LARGEST = 5, 0.9, 0.02, 5, 20.0

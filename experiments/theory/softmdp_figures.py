@@ -5,8 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.theory.gridworld import arrows, gridworld, start_at
-from aesjax.theory.softmdp import occupancy, solve
+from experiments.theory.gridworld import arrows, gridworld, start_at
+from experiments.theory.softmdp import occupancy, solve
 from experiments.theory.softmdp_control import ARMS, DISCOUNT, FAMILIES, MEASURES, MU, PHASES, SIZE
 from experiments.theory.softmdp_noise import COUPLING
 from experiments.theory.softmdp_tracking import MU as TRACKING_MU

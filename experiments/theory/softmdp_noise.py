@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.measure.stats import Interval, t_interval
 from aesjax.schedules import aes, aes_d, aes_m, aes_prior, aes_r
-from aesjax.theory import tracking
-from aesjax.theory.drifts import drift_weights
-from aesjax.theory.learners import drift_proxy
 from aesjax.types import Array
+from experiments.measure.stats import Interval, t_interval
+from experiments.theory import tracking
+from experiments.theory.drifts import drift_weights
 from experiments.theory.findings import Finding, TheoryStudy, claim, every, log_log_slope, show, slopes
+from experiments.theory.learners import drift_proxy
 from experiments.theory.softmdp_tracking import (
     MU,
     STATES,

@@ -8,17 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.measure.stats import Interval, t_interval
 from aesjax.schedules import aes, fixed
-from aesjax.theory import tracking
-from aesjax.theory.bounds import self_consistent_kappa
-from aesjax.theory.drifts import drift_weights
-from aesjax.theory.gridworld import gridworld, start_at
-from aesjax.theory.learners import drift_proxy
-from aesjax.theory.simplex import largest_log_range
-from aesjax.theory.softmdp import SoftMDP
 from aesjax.types import Array, EntropySchedule
+from experiments.measure.stats import Interval, t_interval
+from experiments.theory import tracking
+from experiments.theory.bounds import self_consistent_kappa
+from experiments.theory.drifts import drift_weights
 from experiments.theory.findings import Finding, TheoryStudy, claim, log_log_slope, paired, show
+from experiments.theory.gridworld import gridworld, start_at
+from experiments.theory.learners import drift_proxy
+from experiments.theory.simplex import largest_log_range
+from experiments.theory.softmdp import SoftMDP
 
 STATES, ACTIONS, DISCOUNT, MU = 4, 3, 0.9, 0.1
 FLOOR = 1e-3  # enters the theory's kappa only; the learners use the full simplex

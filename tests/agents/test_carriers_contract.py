@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from aesjax import responses
-from aesjax.lab import checkpoint
-from aesjax.responses import RESPONSES, ResponseHyper, Supply
+from aesjax import adaptations as responses
+from aesjax.adaptations import RESPONSES, ResponseHyper, Supply
 from aesjax.schedules import PROXIES, SCHEDULES, Choice, ScheduleHyper, build, required_signals
 from agents import CARRIERS, OnPolicyCarrier
-from agents.loops import LoopConfig, Run, make_program
+from agents.common import LoopConfig, Run, make_program
 from envs import make
 from envs.world import World
+from experiments.study import checkpoint
 from tests.quick import quick
 
 TOTAL = 80

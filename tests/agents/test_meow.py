@@ -11,9 +11,9 @@ import pytest
 from aesjax import schedules
 from aesjax.schedules import ScheduleHyper
 from agents import meow
-from agents.flow import ConditionalFlow, dropout_masks
-from agents.loops import LoopConfig, Run, make_off_policy
-from agents.types import Transition
+from agents.common import LoopConfig, Run, make_off_policy
+from agents.common.carrier import Transition
+from agents.common.flow import ConditionalFlow, dropout_masks
 from tests.quick import quick
 
 S, A, B = 3, 2, 16

@@ -10,11 +10,11 @@ import pytest
 from aesjax import schedules
 from aesjax.schedules import ScheduleHyper
 from agents import ppo
-from agents.gae import advantages, td_errors
-from agents.loops import LoopConfig, Run, make_program
-from agents.loops.on_policy import minibatches
-from agents.normalize import denormalise, empty, merge, normalise
-from agents.types import Rollout
+from agents.common import LoopConfig, Run, make_program
+from agents.common.carrier import Rollout
+from agents.common.gae import advantages, td_errors
+from agents.common.normalize import denormalise, empty, merge, normalise
+from agents.common.on_policy import minibatches
 from tests.quick import quick
 
 S, A, T, N = 3, 2, 6, 4

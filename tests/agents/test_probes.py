@@ -15,8 +15,8 @@ import pytest
 from aesjax import schedules
 from aesjax.schedules import ScheduleHyper
 from agents import CARRIERS, OnPolicyCarrier
-from agents.loops import LoopConfig, Run, make_program
-from agents.types import Rollout
+from agents.common import LoopConfig, Run, make_program
+from agents.common.carrier import Rollout
 from tests.quick import quick
 
 GAMMA = 0.5

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from agents import sac
-from agents.networks import Gaussian, GaussianActor, TwinCritic
-from agents.types import Transition
+from agents.common.carrier import Transition
+from agents.common.networks import Gaussian, GaussianActor, TwinCritic
 from tests.quick import quick
 
 S, A, B = 3, 2, 16

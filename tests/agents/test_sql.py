@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agents import sql
-from agents.types import Transition
+from agents.common.carrier import Transition
 from tests.quick import quick
 
 S, A, B, K, KF, KU = 3, 2, 16, 4, 3, 2

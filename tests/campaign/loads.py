@@ -9,8 +9,8 @@ def load_checkpoint(study: str, carrier: str) -> int:
     import jax
     import numpy as np
 
-    from aesjax.lab import checkpoint, store
     from experiments.cli.errors import say
+    from experiments.study import checkpoint, store
     from experiments.study.build import build_part
     from experiments.study.folder import open_study
 

@@ -8,9 +8,9 @@ import chex
 import jax
 import pytest
 
-from aesjax.lab.sweep import compile_program, step_array
 from experiments.study.build import build_part
 from experiments.study.config import make_config
+from experiments.study.sweep import compile_program, step_array
 
 CHUNK = 132  # 32 vector steps of warm-up and 100 updates; also the first change point
 

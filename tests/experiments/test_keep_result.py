@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from aesjax.lab import seals, store
-from aesjax.lab.results import open_results
 from experiments.cli.errors import Refusal
 from experiments.keep_result import keep
+from experiments.study import seals, store
+from experiments.study.results import open_results
 
 KEPT = Path(__file__).resolve().parents[2] / "experiments" / "results"
 PLACE = "/home/somebody/runs/methods"

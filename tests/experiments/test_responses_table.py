@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import responses_table
-from experiments.analysis.questions import QUESTIONS
+from experiments.report.questions import QUESTIONS
 from tests.imports import ROOT
 
 RESULTS = ROOT / "experiments" / "results"

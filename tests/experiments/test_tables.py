@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from aesjax.lab import store
+from experiments.study import store
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS, RESULT = ROOT / "experiments", ROOT / "experiments" / "results" / "toy-quick"

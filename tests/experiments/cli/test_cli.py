@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 import envs
-from aesjax.lab.ownership import Owner
 from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
 from experiments.study import train
 from experiments.study.config import config_from_json, make_config, parse_seeds
 from experiments.study.folder import claim
+from experiments.study.ownership import Owner
 from tests.refusals import refused, sentence
 
 

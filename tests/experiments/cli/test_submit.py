@@ -15,9 +15,9 @@ import jax
 import numpy as np
 import pytest
 
-from aesjax.lab import cluster
 from experiments.cli import main
 from experiments.cli.submit import minutes
+from experiments.study import cluster
 from experiments.study.build import build_part
 from experiments.study.folder import open_study
 from experiments.study.plan import begin, make_plan, read_plan

@@ -12,10 +12,9 @@ import polars as pl
 import pytest
 
 from aesjax import schedules
-from aesjax.lab.store import read_rows
 from aesjax.schedules import ScheduleHyper
 from agents import CARRIERS, OnPolicyCarrier
-from agents.loops import LoopConfig, Run, make_program
+from agents.common import LoopConfig, Run, make_program
 from envs.bridge import build
 from envs.bridge.env import BridgeEnv
 from envs.bridge.transport import Rows
@@ -23,6 +22,7 @@ from envs.world import World
 from experiments.cli import main
 from experiments.study.config import make_config
 from experiments.study.folder import claim
+from experiments.study.store import read_rows
 from experiments.study.train import Stopped, train
 from tests.envs.bridge.common import ROOT, reference, short, torch
 from tests.quick import quick

@@ -6,11 +6,11 @@ import jax
 import pytest
 
 import envs
-from aesjax.lab.sweep import compile_program, step_array
 from agents import CARRIERS
 from envs import isaac, mujoco
 from experiments.study.build import build_part
 from experiments.study.config import make_config
+from experiments.study.sweep import compile_program, step_array
 
 SLOW = pytest.mark.slow
 EVERYTHING = "baseline,aes,aes_r+window+refresh:strength=0.5+rate"

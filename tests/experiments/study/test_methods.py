@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from aesjax.measure.tables import paper_table
 from agents import CARRIERS
 from experiments.bench.updates import setting
+from experiments.measure.tables import paper_table
 from experiments.study.build import build_part, check
 from experiments.study.config import config_from_json, make_config
 from experiments.study.entries import parse_entry

@@ -11,8 +11,6 @@ import polars as pl
 import pytest
 
 import envs
-from aesjax.lab.driver import Interrupted, Plan, run_sweep
-from aesjax.lab.sweep import Waves, compile_program
 from agents import CARRIERS
 from envs.mujoco import TASKS
 from experiments.bench import timing
@@ -21,6 +19,8 @@ from experiments.cli import main
 from experiments.presets import PRESETS
 from experiments.study.build import build_part, check
 from experiments.study.config import config_from_json, make_config
+from experiments.study.driver import Interrupted, Plan, run_sweep
+from experiments.study.sweep import Waves, compile_program
 from experiments.study.train import _statuses
 from tests.refusals import refused
 
@@ -199,7 +199,7 @@ def test_the_physics_benchmark_says_what_it_cannot_do(words, text, capsys):
 
 def test_evaluation_ends_with_its_last_episode():
     """Every copy of Hopper falls within a hundred steps when nothing is done; nobody waits for the time limit."""
-    from agents.loops.episodes import episode_returns
+    from agents.common.episodes import episode_returns
     from envs.world import World
 
     world = World(envs.make("hopper", engine="mujoco"), 1000)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import envs
+from aesjax.adaptations import RESPONSES
 from aesjax.registry import UnknownNameError
-from aesjax.responses import RESPONSES
 from aesjax.schedules import PROXIES, SCHEDULES
 from agents import CARRIERS
 from experiments.cli import main
@@ -26,7 +26,7 @@ MODULE = '''
 import jax.numpy as jnp
 from aesjax import EntropySchedule, declare, schedules
 from aesjax.schedules.rule import start
-from aesjax.responses import RESPONSES
+from aesjax.adaptations import RESPONSES
 from agents import CARRIERS
 from envs import make
 from envs.patterns import Pattern

@@ -4,11 +4,11 @@ import jax
 import numpy as np
 import pytest
 
-from aesjax.lab.replay import first_update, replay
-from aesjax.lab.sweep import compile_program, step_array, take
 from aesjax.schedules import Choice
 from aesjax.types import STREAM
 from experiments.study.build import build_part
+from experiments.study.rescore import first_update, replay
+from experiments.study.sweep import compile_program, step_array, take
 from tests.experiments.conftest import CHUNK, small_config
 
 

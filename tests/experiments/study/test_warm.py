@@ -14,16 +14,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from aesjax.lab import seals
-from aesjax.lab.driver import Interrupted
-from aesjax.lab.progress import Progress
-from aesjax.lab.sweep import compile_program, step_array, take
 from experiments.cli import main
+from experiments.study import seals
 from experiments.study.build import build_part
 from experiments.study.config import config_from_json, make_config
+from experiments.study.driver import Interrupted
 from experiments.study.export import export
 from experiments.study.folder import claim
+from experiments.study.progress import Progress
 from experiments.study.snapshots import load_agent
+from experiments.study.sweep import compile_program, step_array, take
 from experiments.study.train import train
 from experiments.study.warm import read, warm_of
 from tests.refusals import refused

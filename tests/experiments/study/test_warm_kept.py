@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aesjax.lab import store
+from experiments.study import store
 from experiments.study.build import build_part
 from experiments.study.config import make_config
 from experiments.study.warm import nature_of, read, warm_of

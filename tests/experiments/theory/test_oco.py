@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from aesjax.theory import games, oco
-from experiments.theory import oco_figures, oco_grid, oco_methods, oco_parts
+from experiments.theory import games, oco, oco_figures, oco_grid, oco_methods, oco_parts
 from experiments.theory.findings import TheoryStudy, claim, log_log_slope, open_folder, paired, slopes, write
 
 SEEDS, ROUNDS = 3, 256

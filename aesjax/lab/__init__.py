@@ -1,1 +1,0 @@
-"""Runs, sweeps and their files."""

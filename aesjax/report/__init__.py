@@ -1,6 +1,0 @@
-"""The report of a study: one page, its tables and figures as files, its metrics as Parquet."""
-
-from aesjax.report.versions import write_comparison
-from aesjax.report.write import write_report
-
-__all__ = ["write_comparison", "write_report"]

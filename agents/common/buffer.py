@@ -1,0 +1,90 @@
+"""Uniform replay as a ring of packed rows: one insertion and one gather per step, whatever a transition holds."""
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from aesjax.types import Array
+from agents.common import masks
+from agents.common.carrier import Transition
+
+
+class Replay(NamedTuple):
+    """Ring of the newest ``capacity`` transitions.
+
+    The write position is not stored: it follows from the step, which is common to all stacked runs, so that an
+    insertion stays one dynamic slice under ``vmap`` instead of a scatter.
+    """
+
+    rows: Array  # (capacity, 2S + A + 2) float32: obs, action, next_obs, reward, terminated
+    ring: masks.Ring | None = None  # stored after all where some transitions are left out
+
+
+def init(capacity: int, obs_size: int, action_size: int, masked: bool = False) -> Replay:
+    """An empty ring for ``capacity`` transitions; ``masked`` if `add` will be told to leave some out."""
+    rows = jnp.zeros((capacity, 2 * obs_size + action_size + 2), jnp.float32)
+    return Replay(rows, masks.start() if masked else None)
+
+
+def pack(batch: Transition) -> Array:
+    """(N,) transitions to (N, 2S + A + 2) rows."""
+    chex.assert_equal_shape([batch.obs, batch.next_obs])
+    chex.assert_equal_shape([batch.reward, batch.terminated])
+    chex.assert_rank([batch.obs, batch.action, batch.reward], [2, 2, 1])
+    return jnp.concatenate(
+        [batch.obs, batch.action, batch.next_obs, batch.reward[:, None], batch.terminated[:, None]], -1
+    )
+
+
+def unpack(rows: Array, obs_size: int, action_size: int) -> Transition:
+    """Inverse of `pack`."""
+    s, a = obs_size, action_size
+    return Transition(
+        obs=rows[:, :s],
+        action=rows[:, s : s + a],
+        next_obs=rows[:, s + a : 2 * s + a],
+        reward=rows[:, -2],
+        terminated=rows[:, -1],
+    )
+
+
+def add(replay: Replay, batch: Transition, step: Array, stored: Array | None = None) -> Replay:
+    """Write the N transitions of vector step ``step`` over the oldest ones; N must divide the capacity.
+
+    Args:
+      stored: (N,) bool, those to write; None: all. Given always or never.
+    """
+    if replay.ring is not None and stored is not None:
+        ring, rows = masks.write(replay.ring, replay.rows, pack(batch), stored)
+        return Replay(rows, ring)
+    num, capacity = batch.reward.shape[0], replay.rows.shape[0]
+    # Slot index first: step * num would overflow int32 at a few hundred thousand steps of many environments.
+    position = (step % (capacity // num)) * num
+    return Replay(jax.lax.dynamic_update_slice(replay.rows, pack(batch), (position, jnp.zeros_like(position))))
+
+
+def sample(
+    replay: Replay, key: Array, batch_size: int, step: Array, num_envs: int, newest: Array | None = None
+) -> Array:
+    """``batch_size`` packed rows, uniform with replacement over what is stored after vector step ``step``.
+
+    Args:
+      newest: () float32 >= 1, draw from so many newest transitions only; where it is no fewer than are stored, the
+        very rows that None gives.
+    """
+    capacity = replay.rows.shape[0]
+    filled = jnp.minimum(step + 1, capacity // num_envs) * num_envs
+    end = (step % (capacity // num_envs) + 1) * num_envs  # after the newest row
+    if replay.ring is not None:
+        filled, end = jnp.maximum(replay.ring.filled, 1), replay.ring.position
+    filled = filled.astype(jnp.uint32)
+    # One draw of 32 bits where `randint` takes three; its bias, filled / 2^32, is below 1e-3 for a million rows.
+    draws = jax.random.bits(key, (batch_size,), jnp.uint32)
+    if newest is None:
+        return replay.rows[draws % filled]
+    narrow = newest < filled.astype(jnp.float32)
+    count = jnp.where(narrow, newest, 1.0).astype(jnp.uint32)
+    first = jnp.where(narrow, end.astype(jnp.uint32) + filled - count, 0)
+    return replay.rows[(first + draws % jnp.where(narrow, count, filled)) % filled]

@@ -1,0 +1,183 @@
+"""What a carrier is: a few pure functions that never hold an entropy weight of their own."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from aesjax.types import Array, Signals
+from agents.common.masks import Mask
+from agents.common.plasticity import Probe
+
+
+class Transition(NamedTuple):
+    """One or many environment steps; leading axes are free. ``next_obs`` is never a reset observation."""
+
+    obs: Array  # (..., S) float32
+    action: Array  # (..., A) float32, normalised to [-1, 1]
+    reward: Array  # (...,) float32, raw task reward
+    terminated: Array  # (...,) float32, 1 where the MDP ended; only this stops the bootstrap
+    next_obs: Array  # (..., S) float32, the true successor, before any auto-reset
+
+
+class UpdateOut(NamedTuple):
+    """Result of one gradient step."""
+
+    state: Any
+    signals: Signals
+    # () float32 each; always `critic_loss` and `actor_loss` (0 where there is no actor); `grad_norm` beside a `probe`
+    metrics: dict[str, Array]
+
+
+class _Update(Protocol):
+    def __call__(
+        self, state: Any, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: Any
+    ) -> UpdateOut: ...
+
+
+class _Residuals(Protocol):
+    def __call__(self, state: Any, batch: Transition, key: Array, *, entropy_weight: Array, hyper: Any) -> Array: ...
+
+
+class _Values(Protocol):
+    def __call__(self, state: Any, obs: Array, action: Array, *, entropy_weight: Array, hyper: Any) -> Array: ...
+
+
+class _Refresh(Protocol):
+    """A state whose parameters went a step towards those of a fresh one: ``p + step (p_fresh - p)``.
+
+    The critic's, targets included, by ``critic`` and the actor's by ``actor``, () in [0, 1] each; an optimiser whose
+    parameters moved starts anew. What only describes the data (running statistics) stays.
+    """
+
+    def __call__(self, state: Any, fresh: Any, critic: Any, actor: Any) -> Any: ...
+
+
+class _Recycle(Protocol):
+    """Reinitialise dormant units on observations (B, S) and actions (B, A): `agents.common.recycle`."""
+
+    def __call__(self, state: Any, fresh: Any, obs: Array, action: Array, threshold: Array) -> Any: ...
+
+
+class _Look(Protocol):
+    """The networks of a state, by "critic" and "actor", on observations (B, S) and actions (B, A)."""
+
+    def __call__(self, state: Any, obs: Array, action: Array) -> Mapping[str, Probe]: ...
+
+
+class Carrier(NamedTuple):
+    """An off-policy maximum-entropy algorithm. The entropy weight is an argument of every call that uses one.
+
+    Residuals, values and entropy weights are in raw reward units, whatever scale a carrier trains in.
+    S = observation size, A = action size, N = environments, B = update batch.
+    """
+
+    init: Callable[[Array], Any]  # key -> state
+    act: Callable[[Any, Array, Array], Array]  # state, obs (N, S), key -> behaviour action (N, A)
+    act_deterministic: Callable[[Any, Array], Array]  # state, obs (N, S) -> evaluation action (N, A)
+    entropy: Callable[[Any, Array, Array], Array]  # state, obs (B, S), key -> () nats, mean over the observations
+    update: _Update  # state, batch (B,), key, step () -> UpdateOut
+    td_error: _Residuals  # residuals of a batch under the current parameters, (2B,); no gradient
+    q_value: _Values  # state, obs (B, S), action (B, A) -> (2, B), without dropout
+    batch_size: int
+    refresh: _Refresh | None = None  # None: its parameters cannot be refreshed
+    probe: _Look | None = None  # None: its plasticity cannot be measured
+    recycle: _Recycle | None = None  # None: its units cannot be recycled
+
+
+class Rollout(NamedTuple):
+    """T steps of N environments, (T, N, ...) each, collected with one set of parameters."""
+
+    obs: Array  # (T, N, S) float32, normalised as the policy saw them
+    action: Array  # (T, N, A) float32, the policy's sample, not clipped
+    reward: Array  # (T, N) float32, scaled as the critic is trained
+    terminated: Array  # (T, N) float32
+    truncated: Array  # (T, N) float32
+    next_obs: Array  # (T, N, S) float32, normalised true successor, before any auto-reset
+    valid: Array | None = None  # (T, N) bool, rows that count, the others zero but truncated; None: all
+
+
+class OnPolicyCarrier(NamedTuple):
+    """An on-policy algorithm: whole rollouts, several epochs of minibatches, one gradient step per minibatch.
+
+    `prepare` turns a rollout into a data set whose leaves have the leading axis T * N, of which `update` gets rows.
+    """
+
+    init: Callable[[Array, int], Any]  # key, number of environments N -> state
+    # Where some copies do not count, the two that learn statistics get which do, (N,) bool, as one argument more.
+    observe: Callable[..., tuple[Any, Array]]  # state, obs (N, S) -> state with new statistics, normalised obs
+    view: Callable[[Any, Array], Array]  # the same normalisation without learning from what is seen
+    act: Callable[[Any, Array, Array], Array]  # state, normalised obs (N, S), key -> sample (N, A), may leave [-1, 1]
+    act_deterministic: Callable[[Any, Array], Array]  # state, raw obs (N, S) -> evaluation action (N, A)
+    entropy: Callable[[Any, Array, Array], Array]  # state, obs (B, S), key -> () nats
+    scale_reward: Callable[..., tuple[Any, Array]]  # state, reward (N,), done (N,), hyper -> state, scaled reward (N,)
+    prepare: Callable[..., tuple[Any, Any, Array]]  # state, Rollout, hyper -> state, data set, residuals (T * N,)
+    update: Callable[..., UpdateOut]  # state, rows, *, entropy_weight, hyper -> UpdateOut
+    end_epoch: Callable[..., Any]  # state, mean metrics of the epoch, hyper -> state
+    rollout: int  # T
+    epochs: int
+    minibatches: int
+    refresh: _Refresh | None = None  # None: its parameters cannot be refreshed
+    probe: _Look | None = None  # None: its plasticity cannot be measured
+    recycle: _Recycle | None = None  # None: its units cannot be recycled
+
+
+class World(Protocol):
+    """The drifting environments of one run as a learner sees them: N copies that share one drift.
+
+    `drift` is opaque data of the run (which pattern, which realisation); `step` is the run's vector step.
+    """
+
+    @property
+    def name(self) -> str:
+        """Part of the evaluation key."""
+        ...
+
+    @property
+    def obs_size(self) -> int:
+        """S."""
+        ...
+
+    @property
+    def action_size(self) -> int:
+        """A."""
+        ...
+
+    @property
+    def time_limit(self) -> int:
+        """Steps of an episode."""
+        ...
+
+    def path(self, drift: Any, steps: Array) -> tuple[Array, Array]:
+        """Drift values (n, D) at vector steps (n,) and the size (n,) of each one's change, in channel ranges."""
+        ...
+
+    def elsewhere(self, drift: Any, step: Array) -> dict[str, Array]:
+        """Drift values (D,) that are not in force at vector step () ``step``, by name."""
+        ...
+
+    def displacement(self, values: Array) -> Array:
+        """Distance () of drift values (D,) from nominal, for plots."""
+        ...
+
+    def params_of(self, values: Array) -> Any:
+        """Physics and task constants under drift values (D,)."""
+        ...
+
+    def reset(self, key: Array, num: int, params: Any) -> tuple[Array, Any]:
+        """Fresh episodes: observations (num, S) and state."""
+        ...
+
+    def faults(self, state: Any) -> Array | None:
+        """How often a simulator gave up on a copy since the run began, () int32; None where none can."""
+        ...
+
+    def mask(self, state: Any) -> Mask | None:
+        """Which copies count after the step or reset that led to ``state``; None where always all do."""
+        ...
+
+    def for_evaluation(self) -> "World":
+        """Where episodes apart from those of training take place: itself, if its copies know nothing of each other."""
+        ...
+
+    def step(self, key: Array, state: Any, action: Array, params: Any) -> tuple[Array, ...]:
+        """Auto-resetting step: obs (N, S), state, reward (N,), terminated (N,), truncated (N,), final_obs (N, S)."""
+        ...

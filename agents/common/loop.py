@@ -1,0 +1,250 @@
+"""What every run is made of, on-policy or not: its data, its sizes, its health, its evaluation, its logs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from aesjax.schedules.rule import Mean, running_mean
+from aesjax.seeding import stream
+from aesjax.types import STREAM, Array, DriftResponse, EntropySchedule
+from agents.common.carrier import Carrier, OnPolicyCarrier, UpdateOut, World
+from agents.common.episodes import episode_returns
+from agents.common.masks import kept
+
+REASONS = ("critic loss not finite", "actor loss not finite", "entropy weight not finite")
+Hyper = TypeVar("Hyper")
+
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """Static structure of a run; all counts in vector steps (one action in each of ``num_envs`` copies).
+
+    An on-policy carrier collects whole rollouts, so ``chunk`` is a multiple of its rollout length, and has no use for
+    warm-up, capacity and a window of newest transitions: its update batch is the newest data.
+    """
+
+    num_envs: int
+    chunk: int  # vector steps between two evaluations
+    warmup: int = 0  # vector steps with uniform random actions and no gradient step
+    capacity: int = 0  # transitions kept
+    episodes: int = 10  # per evaluation
+    fresh_window: int = 128  # newest transitions whose residuals a proxy with source "fresh" reads
+    fresh: bool = True  # track them; off when no schedule of the program asks
+    coupling: bool = False  # some run of the program couples learning rates to the entropy weight
+    refresh: bool = False  # some run of the program refreshes its parameters
+    plasticity: bool = False  # measure networks before every evaluation
+    counterfactual: bool = False  # evaluate under drift values that are not in force, too
+    stream_samples: int = 250  # at most so many samples of the measured proxies per chunk
+    warm: bool = False  # the agent has been trained before: in the warm-up its own policy acts
+    recycle: bool = False  # some refresh of the program is of single units
+    stored: int = 0  # vector steps whose transitions are in the replay before the run begins
+
+    def __post_init__(self) -> None:
+        if self.capacity % self.num_envs:
+            raise ValueError(f"replay capacity {self.capacity} must be a multiple of num_envs {self.num_envs}")
+        if self.fresh and self.fresh_window % self.num_envs:
+            raise ValueError(f"fresh_window {self.fresh_window} must be a multiple of num_envs {self.num_envs}")
+        if self.capacity and self.fresh and self.warmup * self.num_envs < self.fresh_window:
+            raise ValueError(
+                f"warm-up of {self.warmup * self.num_envs} environment steps must cover the "
+                f"{self.fresh_window} newest transitions that the fresh proxy reads"
+            )
+
+
+class Run(NamedTuple):
+    """One run as data: all of it may differ between the runs of one program."""
+
+    seed: Any  # () uint32
+    drift: Any  # the world's data: pattern and realisation
+    schedule: Any  # () int32, which of the program's schedules
+    schedule_hyper: Any
+    hyper: Any  # the carrier's traced floats
+    coupling: Any = 0.0  # () float32; 1: learning rates follow the entropy weight, see `Coupling`
+    response: Any = None  # its drift responses beyond the entropy weight; None: no run of the program has any
+    played: Any = None  # the record that it plays instead; None: no run of the program plays one
+
+
+ScheduleOf = Callable[[Run], EntropySchedule]
+ResponseOf = Callable[[Run], DriftResponse]
+
+
+class Health(NamedTuple):
+    """When and why a run stopped being one."""
+
+    diverged_at: Array  # () int32, first vector step with a non-finite value, -1 while there is none
+    reason: Array  # () int32, bit i set: REASONS[i]
+
+    @staticmethod
+    def good() -> "Health":
+        """Nothing wrong so far."""
+        return Health(jnp.int32(-1), jnp.int32(0))
+
+
+def examine(health: Health, out: UpdateOut, weight: Array, step: Array) -> Health:
+    """Health after one update that ended with entropy weight ``weight``."""
+    bad = jnp.stack([~jnp.isfinite(x) for x in (out.metrics["critic_loss"], out.metrics["actor_loss"], weight)])
+    first = (health.diverged_at < 0) & jnp.any(bad)
+    reason = jnp.sum(bad * jnp.array([1, 2, 4]))
+    return Health(jnp.where(first, step, health.diverged_at), jnp.where(first, reason, health.reason))
+
+
+class Coupling(NamedTuple):
+    """The paper's coupling ``eta_t = c lambda_t`` for deep carriers, where it has no definition of its own.
+
+    Our reading: every learning rate of the carrier is multiplied by ``lambda_t / mean_{s<=t} lambda_s``, so that its
+    average stays what the carrier's settings say. Scaling the rate is scaling the optimiser's update.
+    """
+
+    mean: Mean
+    count: Array  # () int32
+
+    @staticmethod
+    def start() -> "Coupling":
+        """Before the first update."""
+        zero = jnp.zeros(())
+        return Coupling(Mean(zero, zero), jnp.int32(0))
+
+    def apply(self, hyper: Hyper, weight: Array, strength: Array) -> tuple[Hyper, "Coupling"]:
+        """``hyper`` with its ``*learning_rate`` fields scaled by the ratio to the power ``strength`` (0 or 1)."""
+        count = self.count + 1
+        mean = running_mean(self.mean, weight, count)
+        # A weight of zero from the start (a carrier without entropy bonus) has nothing to couple to.
+        ratio = jnp.where(mean.value > 0, weight / jnp.where(mean.value > 0, mean.value, 1.0), 1.0)
+        return scaled_rates(hyper, jnp.where(strength > 0, ratio, 1.0)), Coupling(mean, count)
+
+
+def scaled_rates(hyper: Hyper, factor: Array) -> Hyper:
+    """``hyper`` with its ``*learning_rate`` fields multiplied by ``factor``."""
+    fields: Any = hyper
+    rates = {name: getattr(fields, name) * factor for name in fields._fields if name.endswith("learning_rate")}
+    return fields._replace(**rates)
+
+
+def reset_world(world: World, run: Run, num: int) -> tuple[Array, Any, Array]:
+    """First observations (num, S) and states of a run, and its key."""
+    key = jax.random.key(run.seed)
+    values, _ = world.path(run.drift, jnp.zeros(1, jnp.int32))
+    obs, env = world.reset(stream(key, "reset"), num, world.params_of(values[0]))
+    return obs, env, key
+
+
+def step_keys(key: Array, steps: Array, count: int) -> Array:
+    """``count`` keys for every step (n,), as raw words (n, count, 2).
+
+    As words, because JAX's key-reuse check takes scanning over typed keys under vmap for reuse.
+    """
+    return jax.vmap(lambda step: jax.random.key_data(jax.random.split(jax.random.fold_in(key, step), count)))(steps)
+
+
+def finished_episodes(
+    total: Array, reward: Array, done: Array, valid: Array | None = None
+) -> tuple[Array, dict[str, Array]]:
+    """Returns (N,) of the episodes under way after a step, and count and sum of those that ended with it.
+
+    Args:
+      valid: (N,) bool, the copies whose step counts; None: all.
+    """
+    reward, done = kept(valid, (reward, done))
+    total = total + reward
+    sums = {"finished": jnp.sum(done), "finished_return": jnp.sum(done * total)}
+    return total * (1.0 - done), sums if valid is None else sums | {"valid": jnp.mean(valid.astype(jnp.float32))}
+
+
+def evaluation(world: World, carrier: Carrier | OnPolicyCarrier, config: LoopConfig) -> Callable[..., dict[str, Array]]:
+    """Deterministic policy, drift frozen at ``step``; all methods, patterns and drift values share initial states."""
+
+    def evaluate(state: Any, run: Run, step: Array) -> dict[str, Array]:
+        key = stream(stream(jax.random.key(run.seed), "evaluation"), world.name)
+        # By number, not by vector step, of which carriers with other numbers of environments take others.
+        key = jax.random.fold_in(key, step // config.chunk)
+        values, _ = world.path(run.drift, step[None])
+        params = world.params_of(values[0])
+
+        def policy(obs: Array, key: Array) -> Array:
+            del key
+            return carrier.act_deterministic(state.agent, obs)
+
+        # As words, because JAX's key-reuse check takes the intended use of one key under several values for reuse.
+        words = jax.random.key_data(key)
+
+        def mean_return(values: Array) -> Array:
+            again = jax.random.wrap_key_data(words)
+            return jnp.mean(episode_returns(world, policy, world.params_of(values), again, config.episodes))
+
+        returns = episode_returns(world, policy, params, key, config.episodes)
+        others = {}
+        if config.counterfactual:
+            elsewhere = world.elsewhere(run.drift, step)
+            means = jax.lax.map(mean_return, jnp.stack([*elsewhere.values()]))
+            others = {f"return_{name}": means[i] for i, name in enumerate(elsewhere)}
+        return {
+            "return_mean": jnp.mean(returns),
+            "return_std": jnp.std(returns),
+            "drift": values[0],
+            "drift_value": world.displacement(values[0]),
+        } | others
+
+    return evaluate
+
+
+def chunk_metrics(
+    world: World,
+    state: Any,
+    sums: Mapping[str, Array],
+    updates: Array,
+    streams: Mapping[str, Array],
+    config: LoopConfig,
+) -> dict[str, Array]:
+    """What a chunk reports: means over its updates, the schedule's state at its end, and the strided streams.
+
+    Args:
+      sums: () each, over the updates of the chunk; with ``finished`` and ``finished_return``.
+      updates: (), how many.
+      streams: (K,) each, one value per update, NaN where there was none.
+    """
+    sums = dict(sums)
+    finished, finished_return = sums.pop("finished"), sums.pop("finished_return")
+    logs = state.schedule.logs
+    faults, valid = world.faults(state.env), sums.pop("valid", None)
+    return (
+        {name: _ratio(value, updates) for name, value in sums.items()}
+        | {
+            "train_return": _ratio(finished_return, finished),
+            "entropy_weight": state.schedule.weight,
+            "weight_raw": logs.weight_raw,
+            "proxy_smooth": logs.proxy_smooth,
+            "diverged_at": state.health.diverged_at,
+            "reason": state.health.reason,
+        }
+        | ({} if faults is None else {"simulation_faults": faults})
+        | ({} if valid is None else {"valid_fraction": valid / config.chunk})
+        | {STREAM + name: _strided(value, config.stream_samples) for name, value in streams.items()}
+    )
+
+
+def update_logs(out: UpdateOut, logs: Any, config: LoopConfig) -> dict[str, Array]:
+    """What one update adds to the sums of its chunk."""
+    return {
+        "critic_loss": out.metrics["critic_loss"],
+        "proxy": logs.proxy,
+        "at_min": logs.at_min,
+        "at_max": logs.at_max,
+    } | ({"grad_norm": out.metrics["grad_norm"]} if config.plasticity else {})
+
+
+def stream_stride(length: int, samples: int) -> int:
+    """Updates per sample of a stream: the smallest divisor of ``length`` that leaves at most ``samples``."""
+    return next(s for s in range(1, length + 1) if length % s == 0 and length // s <= samples)
+
+
+def _strided(values: Array, samples: int) -> Array:
+    stride = stream_stride(values.shape[0], samples)
+    return jnp.mean(values.reshape(-1, stride), -1)
+
+
+def _ratio(total: Array, count: Array) -> Array:
+    """``total / count``, NaN where nothing was counted."""
+    return jnp.where(count > 0, total / jnp.maximum(count, 1.0), jnp.nan)

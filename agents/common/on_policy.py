@@ -1,0 +1,195 @@
+"""The on-policy run as three pure functions of one run, like `off_policy`: a chunk is a scan over rollouts, a
+rollout a scan over vector steps followed by epochs of minibatches."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from aesjax.seeding import stream
+from aesjax.types import Array, Program, ScheduleState, Signals
+from agents.common import masks
+from agents.common.adapting import check_responses, levers_of, plasticity_of, refreshed, response_logs
+from agents.common.carrier import OnPolicyCarrier, Rollout, World
+from agents.common.loop import (
+    Coupling,
+    Health,
+    LoopConfig,
+    ResponseOf,
+    Run,
+    ScheduleOf,
+    chunk_metrics,
+    evaluation,
+    examine,
+    finished_episodes,
+    reset_world,
+    scaled_rates,
+    step_keys,
+    update_logs,
+)
+
+
+class RunState(NamedTuple):
+    """Everything that changes during a run."""
+
+    agent: Any
+    env: Any
+    obs: Array  # (N, S) raw
+    schedule: ScheduleState
+    coupling: Coupling
+    episode_return: Array  # (N,) of the training episodes under way
+    health: Health
+    response: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
+
+
+def minibatches(key: Array, size: int, epochs: int, count: int) -> Array:
+    """Row numbers (epochs, count, size // count): in every epoch each row once, in an order of its own.
+
+    One true shuffle per rollout. The order of an epoch is that shuffle read with a stride prime to ``size``, drawn
+    for every epoch: a shuffle of its own would be a sort, and XLA's sort on a CPU costs more than a minibatch.
+    """
+    largest = min(size, 2**32 // size)  # stride times position must fit in 32 bits
+    strides = [n for n in range(1, largest) if math.gcd(n, size) == 1] or [1]
+    strides = jnp.array(strides[:: max(1, len(strides) // 1024)], jnp.uint32)
+    key_order, key_stride = jax.random.split(key)
+    order = jax.random.permutation(key_order, size)
+    stride = strides[jax.random.bits(key_stride, (epochs,), jnp.uint32) % strides.shape[0]]
+    position = (jnp.arange(size, dtype=jnp.uint32)[None] * stride[:, None]) % size
+    return order[position.astype(jnp.int32)].reshape(epochs, count, size // count)
+
+
+def make_on_policy(
+    world: World,
+    carrier: OnPolicyCarrier,
+    schedule_of: ScheduleOf,
+    config: LoopConfig,
+    response_of: ResponseOf | None = None,
+) -> Program:
+    """One run of PPO as a program that `experiments.study.sweep` can stack.
+
+    Order: T vector steps with the current policy, residuals of the whole rollout and from them the proxy, then
+    epochs x minibatches gradient steps, each with ``lambda_{t-1}`` and followed by one tick of the schedule and of the
+    responses. A refresh that is due waits for the end of the rollout's last epoch.
+    """
+    check_responses(carrier, response_of, config)
+    num, length = config.num_envs, carrier.rollout
+    size = num * length
+    if config.chunk % length:
+        raise ValueError(f"{config.chunk} vector steps between evaluations must be a multiple of the rollout {length}")
+    if size % carrier.minibatches:
+        raise ValueError(f"a rollout of {size} transitions cannot be cut into {carrier.minibatches} equal minibatches")
+    ticks = carrier.epochs * carrier.minibatches
+
+    def init(run: Run) -> RunState:
+        obs, env, key = reset_world(world, run, num)
+        return RunState(
+            agent=carrier.init(stream(key, "network"), num),
+            env=env,
+            obs=obs,
+            schedule=schedule_of(run).init(),
+            coupling=Coupling.start(),
+            episode_return=jnp.zeros(num),
+            health=Health.good(),
+            response=None if response_of is None else response_of(run).init(),
+        )
+
+    def collect(state: RunState, run: Run, words: Array, values: Array):
+        key_policy, key_env = jax.random.wrap_key_data(words)
+        mask = world.mask(state.env)
+        agent, seen = carrier.observe(state.agent, state.obs, *(() if mask is None else (mask.live,)))
+        action = carrier.act(agent, seen, key_policy)
+        obs, env, reward, terminated, truncated, final_obs = world.step(
+            key_env, state.env, jnp.clip(action, -1.0, 1.0), world.params_of(values)
+        )
+        terminated, truncated = terminated.astype(jnp.float32), truncated.astype(jnp.float32)
+        done = jnp.maximum(terminated, truncated)
+        mask = world.mask(env)
+        valid = None if mask is None else mask.valid
+        agent, scaled = carrier.scale_reward(agent, reward, done, run.hyper, *(() if valid is None else (valid,)))
+        total, finished = finished_episodes(state.episode_return, reward, done, valid)
+        row = Rollout(seen, action, scaled, terminated, truncated, carrier.view(agent, final_obs))
+        if valid is not None:  # a row that does not count ends what went before
+            row = masks.kept(valid, row)._replace(truncated=jnp.where(valid, truncated, 1.0), valid=valid)
+        return state._replace(agent=agent, env=env, obs=obs, episode_return=total), (row, finished)
+
+    def learn(state: RunState, run: Run, key: Array, rollout: Rollout, drift_change: Array, step: Array):
+        schedule = schedule_of(run)
+        agent, rows, residuals = carrier.prepare(state.agent, rollout, run.hyper)
+        residuals = masks.compact(residuals, None if rollout.valid is None else rollout.valid.reshape(-1))
+        state = state._replace(agent=agent)
+        # The rollout is the newest data there is, so both sources of a proxy are the same residuals. They are long:
+        # measured here, once, and not at every tick.
+        whole = schedule.measure(Signals(td_error=residuals, fresh_td_error=residuals))
+
+        def minibatch(state: RunState, index: Array):
+            hyper, coupling = run.hyper, state.coupling
+            if config.coupling:
+                hyper, coupling = coupling.apply(hyper, state.schedule.weight, run.coupling)
+            levers = levers_of(state.response)
+            if levers.rate is not None:
+                hyper = scaled_rates(hyper, levers.rate)
+            batch = jax.tree.map(lambda x: x[index], rows)
+            out = carrier.update(state.agent, batch, entropy_weight=state.schedule.weight, hyper=hyper)
+            signals = schedule.measure(
+                out.signals._replace(
+                    td_error=residuals,
+                    fresh_td_error=residuals,
+                    measured=whole.measured,
+                    true_drift=drift_change / ticks,  # spread over the ticks of the rollout in which it happened
+                )
+            )
+            after = schedule.update(signals, state.schedule)
+            health = examine(state.health, out, after.weight, step)
+            logs = update_logs(out, after.logs, config) | response_logs(state.response)
+            response = None if response_of is None else response_of(run).update(signals, state.response)
+            state = state._replace(agent=out.state, schedule=after, coupling=coupling, health=health, response=response)
+            return state, (logs, dict(signals.measured or {}), out.metrics)
+
+        def epoch(state: RunState, indices: Array):
+            state, (logs, measured, metrics) = jax.lax.scan(minibatch, state, indices)
+            agent = carrier.end_epoch(state.agent, jax.tree.map(jnp.mean, metrics), run.hyper)
+            return state._replace(agent=agent), (logs, measured)
+
+        order = minibatches(key, size, carrier.epochs, carrier.minibatches)
+        state, (logs, measured) = jax.lax.scan(epoch, state, order)
+        return state, jax.tree.map(jnp.sum, logs), jax.tree.map(jnp.ravel, measured)
+
+    def chunk(state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
+        steps = step + jnp.arange(config.chunk, dtype=jnp.int32)
+        key = stream(jax.random.key(run.seed), "train")
+        values, changes = world.path(run.drift, steps)
+
+        def one_rollout(state: RunState, now: Any):
+            steps, words, values, changes = now
+            state, (rollout, finished) = jax.lax.scan(
+                lambda state, at: collect(state, run, *at), state, (words, values)
+            )
+            key_order = stream(jax.random.fold_in(key, steps[-1]), "minibatches")
+            state, logs, measured = learn(state, run, key_order, rollout, jnp.sum(changes), steps[-1])
+            refreshes, flat = {}, None
+            if config.recycle or config.plasticity:
+                flat = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (rollout.obs, rollout.action))
+            if config.refresh:
+                fresh = carrier.init(stream(jax.random.fold_in(key, steps[-1]), "refresh"), num)
+                agent, response, done = refreshed(carrier, state.agent, fresh, state.response, flat)
+                state, refreshes = state._replace(agent=agent, response=response), {"refreshes": done}
+            looks = {}
+            if config.plasticity:
+                assert flat is not None
+                looks = plasticity_of(carrier, state.agent, *flat)
+            return state, (jax.tree.map(jnp.sum, finished) | logs, measured, refreshes, looks)
+
+        def in_rollouts(x: Array) -> Array:
+            return x.reshape(-1, length, *x.shape[1:])
+
+        inputs = jax.tree.map(in_rollouts, (steps, step_keys(key, steps, 2), values, changes))
+        state, (logs, measured, refreshes, looks) = jax.lax.scan(one_rollout, state, inputs)
+        updates = jnp.float32(ticks * (config.chunk // length))
+        streams = {name: value.reshape(-1) for name, value in measured.items()}
+        metrics = chunk_metrics(world, state, jax.tree.map(jnp.sum, logs), updates, streams, config)
+        key_entropy = stream(jax.random.fold_in(key, steps[-1]), "entropy")
+        more = jax.tree.map(jnp.sum, refreshes) | jax.tree.map(lambda x: x[-1], looks)
+        return state, metrics | more | {"policy_entropy": carrier.entropy(state.agent, state.obs, key_entropy)}
+
+    return Program(init, chunk, evaluation(world, carrier, config))

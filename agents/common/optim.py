@@ -1,0 +1,75 @@
+"""The optimiser of every carrier: Adam with a traced learning rate, optionally after clipping the global norm."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from aesjax.types import Array
+
+
+def adam(eps: float = 1e-8) -> optax.GradientTransformation:
+    """Adam without a learning rate; eps 1e-8 is both optax's and PyTorch's default."""
+    return optax.scale_by_adam(eps=eps)
+
+
+def descend(
+    params: Any,
+    grads: Any,
+    opt_state: Any,
+    learning_rate: Array | float,
+    *,
+    max_norm: Array | float | None = None,
+    eps: float = 1e-8,
+    decay: Array | float = 0.0,
+) -> tuple[Any, Any]:
+    """One step down the gradient.
+
+    Args:
+      opt_state: of `adam`.
+      learning_rate: () may be traced, so that runs of one program may differ in it.
+      max_norm: () largest global norm of the gradient, PyTorch's rule ``g * min(1, max_norm / (norm + 1e-6))``;
+        None: no clipping.
+      decay: () share of the parameters taken off per unit of learning rate, beside Adam's step (AdamW).
+
+    Returns:
+      New parameters and optimiser state.
+    """
+    if max_norm is not None:
+        scale = jnp.minimum(1.0, max_norm / (optax.tree.norm(grads) + 1e-6))
+        grads = jax.tree.map(lambda g: g * scale, grads)
+    updates, opt_state = adam(eps).update(grads, opt_state)
+    return jax.tree.map(lambda p, u: p - learning_rate * (u + decay * p), params, updates), opt_state
+
+
+def polyak(target: Any, online: Any, tau: Array | float) -> Any:
+    """Target parameters moved by ``tau`` towards the online ones."""
+    return jax.tree.map(lambda t, p: t + tau * (p - t), target, online)
+
+
+def restarted(opt_state: Any, fresh: Any, step: Array | float) -> Any:
+    """A fresh optimiser state where parameters moved by a ``step`` above 0, for its moments are of the old ones."""
+    return jax.tree.map(lambda new, old: jnp.where(step > 0, new, old), fresh, opt_state)
+
+
+def refresh_networks(state: Any, fresh: Any, critic: Any, actor: Any) -> Any:
+    """`agents.common.carrier.Carrier.refresh` of a state with actor, critic and target networks and two optimisers."""
+    return state._replace(
+        actor=polyak(state.actor, fresh.actor, actor),
+        critic=polyak(state.critic, fresh.critic, critic),
+        target=polyak(state.target, fresh.target, critic),
+        actor_opt=restarted(state.actor_opt, fresh.actor_opt, actor),
+        critic_opt=restarted(state.critic_opt, fresh.critic_opt, critic),
+    )
+
+
+def refresh_heads(state: Any, fresh: Any, critic: Any, actor: Any) -> Any:
+    """The same of a state with one tree of parameters and one optimiser, which starts anew for both.
+
+    The parts "value" and "trunk" move with the critic, all others with the actor.
+    """
+    old, new = state.params["params"], fresh.params["params"]
+    steps = {name: critic if name in ("value", "trunk") else actor for name in old}
+    params = {"params": {name: polyak(old[name], new[name], step) for name, step in steps.items()}}
+    return state._replace(params=params, opt=restarted(state.opt, fresh.opt, jnp.maximum(critic, actor)))

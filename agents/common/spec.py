@@ -1,0 +1,58 @@
+"""What the registry knows of a carrier: how to build it, its settings, and the weight it uses by itself."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from agents.common.carrier import Carrier, OnPolicyCarrier
+
+
+class CarrierSpec(NamedTuple):
+    """One line of `agents.CARRIERS`."""
+
+    label: str  # name in tables: "SAC", and "SAC+AES" with a schedule
+    make: Callable[[int, int, Any], Carrier | OnPolicyCarrier]  # obs_size, action_size, config
+    config: type  # frozen dataclass of static structure
+    hyper: type  # NamedTuple of traced floats
+    check: Callable[[Any], None]  # raises ValueError for concrete values of `hyper` that make no sense
+    baseline: str  # schedule that stands for the carrier's own entropy weight
+    absent: Mapping[str, str] = MappingProxyType({})  # fields of `Signals` it cannot report -> the reason
+    unturned: Mapping[str, str] = MappingProxyType({})  # levers of `aesjax.adaptations` that it lacks -> the reason
+    weight: float = 0.1  # static entropy weight where no preset gives one; reward per nat
+    #: fields of ``config`` and ``hyper`` under which parameters mean what they do; None: all of ``config``
+    meaning: tuple[str, ...] | None = None
+    episodic: tuple[str, ...] = ()  # fields of its state that belong to the episodes under way
+
+
+def check_hyper(hyper: Any, *, shares: tuple[str, ...]) -> None:
+    """Refuse concrete values that make no sense; a huge learning rate is allowed, its run then diverges and says so.
+
+    Args:
+      hyper: NamedTuple of floats; all fields but ``shares`` must be positive and finite.
+      shares: fields that must lie in [0, 1].
+
+    Raises:
+      ValueError: naming the field, its value and what is allowed.
+    """
+    for name, value in hyper._asdict().items():
+        field, value = f"{type(hyper).__name__}.{name}", float(value)
+        if name in shares:
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{field} must lie in [0, 1]; got {value:g}")
+        elif not 0.0 < value < float("inf"):
+            raise ValueError(f"{field} must be positive and finite; got {value:g}")
+
+
+def check_sizes(config: Any, *, counts: tuple[str, ...], widths: tuple[str, ...]) -> None:
+    """Refuse a config whose ``counts`` are not positive or whose ``widths`` do not name positive layer sizes.
+
+    Raises:
+      ValueError: naming the field, its value and what is allowed.
+    """
+    for name in counts:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{type(config).__name__}.{name} must be at least 1; got {getattr(config, name)}")
+    for name in widths:
+        value = getattr(config, name)
+        if not value or min(value) < 1:
+            raise ValueError(f"{type(config).__name__}.{name} must name at least one positive width; got {value}")

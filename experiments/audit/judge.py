@@ -1,0 +1,141 @@
+"""From a claim and the evidence to a verdict, on all cells of the claim and family by family."""
+
+from dataclasses import dataclass
+
+from experiments.audit.claim import Claim
+from experiments.audit.evidence import CARRIERS, TASKS, Evidence
+from experiments.audit.measured import (
+    FAMILY_OF,
+    FEWEST,
+    Atom,
+    Measured,
+    Place,
+    atoms,
+    contrast,
+    expected,
+    measure,
+    missing,
+)
+
+REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
+BETTER, WORSE, UNDECIDED = "better", "worse", "undecided"  # answers to questions of ours
+
+
+@dataclass(frozen=True)
+class Part:
+    """A verdict on what there is of one family, or of all of them."""
+
+    scope: str  # "all", or a family with how many of its tasks and which carriers
+    verdict: str
+    why: str
+    measured: Measured | None = None
+    beside: tuple[tuple[str, Measured], ...] = ()  # the same in other metrics: literal, robust, the noise floor
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of a claim."""
+
+    claim: Claim
+    whole: Part
+    families: tuple[Part, ...]
+
+
+def judge(claim: Claim, evidence: Evidence) -> Finding:
+    """The verdict on a claim.
+
+    On all its cells together it needs all of them; only a claim about every cell falls with a single one. A family is
+    judged on what there is of it. Nothing with fewer than `FEWEST` pairs of runs counts.
+    """
+    if claim.untestable:
+        return Finding(claim, Part("all", NOT_TESTABLE, claim.untestable), ())
+    places = expected(claim.patterns, claim.carriers, claim.tasks)
+    found = _found(claim, evidence, claim.metric, places)
+    units = {(a.task, a.carrier, "+".join(claim.contrast[0])) for a in found} if claim.contrast else set()
+    seen = {p for p in places if (p[0], p[1]) in {(t, c) for t, c, _ in units}} if claim.contrast else _seen(found)
+    lacking = missing(places, [Atom(*place, {}, {}) for place in seen])
+    families = tuple(
+        _part(claim, evidence, [a for a in found if FAMILY_OF[a.task] == family], places, family)
+        for family in TASKS
+        if any(FAMILY_OF[a.task] == family for a in found) and not claim.against
+    )
+    if not found:
+        return Finding(claim, Part("all", NOT_TESTABLE, f"no pairs of runs for {lacking}"), ())
+    if claim.against and {a.task in claim.against for a in found} != {True, False}:
+        return Finding(claim, Part("all", NOT_TESTABLE, f"no pairs of runs for {lacking}"), ())
+    whole = _part(claim, evidence, found, places, "all")
+    if lacking:
+        measured = whole.measured
+        refuted = claim.kind in ("every", "never_worse") and measured is not None and measured.worse > 0
+        if claim.kind == "question":
+            whole = Part("all", whole.verdict, f"{whole.why}; no pairs of runs for {lacking}", measured, whole.beside)
+        elif refuted:
+            whole = Part("all", NOT_REPRODUCED, f"{whole.why}, which settles it", measured, whole.beside)
+        else:
+            whole = Part("all", NOT_TESTABLE, f"no pairs of runs for {lacking}", measured, whole.beside)
+    return Finding(claim, whole, families)
+
+
+def _seen(found: list[Atom]) -> set[Place]:
+    return {(a.task, a.carrier, a.pattern) for a in found}
+
+
+def _found(claim: Claim, evidence: Evidence, metric: str, places: set[Place]) -> list[Atom]:
+    found = atoms(evidence, claim.first, claim.second, metric, places)
+    return contrast(found, *claim.contrast) if claim.contrast else found
+
+
+def _measure(claim: Claim, found: list[Atom]) -> Measured:
+    return measure(found, sign=claim.sign, unit=claim.unit, weigh=claim.weigh, against=claim.against)
+
+
+def _part(claim: Claim, evidence: Evidence, found: list[Atom], places: set[Place], scope: str) -> Part:
+    measured = _measure(claim, found)
+    mine = {p for p in places if (p[0], p[1]) in {(a.task, a.carrier) for a in found}}
+    beside = []
+    for label, metric in _companions(claim.metric).items():
+        if others := _found(claim, evidence, metric, mine):
+            beside.append((label, _measure(claim, others)))
+    verdict, why = _verdict(claim, measured)
+    return Part(scope if scope == "all" else _scope(scope, found, claim), verdict, why, measured, tuple(beside))
+
+
+def _companions(metric: str) -> dict[str, str]:
+    """What stands beside a metric: label -> metric."""
+    if metric == "recovery":
+        return {"robust": "recovery_robust", "noise floor": "recovery_null"}
+    return {"literal": metric.replace("_safe", "")} if "_safe" in metric else {}
+
+
+def _scope(family: str, found: list[Atom], claim: Claim) -> str:
+    """A family, with how much of it there is where it is not all."""
+    tasks = {a.task for a in found}
+    carriers = [carrier for carrier in CARRIERS if carrier in {a.carrier for a in found}]
+    asked = [task for task in TASKS[family] if task in claim.tasks]
+    parts = [f"{len(tasks)} of {len(asked)} tasks"] if len(tasks) < len(asked) else []
+    parts += [", ".join(carriers)] if len(carriers) < len(claim.carriers) else []
+    return f"{family} ({'; '.join(parts)})" if parts else family
+
+
+def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
+    """The verdict on what was measured, and the reason in words."""
+    known = m.low is not None and m.high is not None
+    side = "" if m.low is None or m.high is None else _side(claim.sign * m.low, claim.sign * m.high)
+    cells = f"{m.better} better, {m.worse} worse, {m.undecided} undecided of {m.units}"
+    words = {"claimed": "the difference is on the claimed side", "other": "the difference goes the other way"}
+    pooled = words.get(side, "the interval holds zero" if known else f"fewer than {FEWEST} common seeds")
+    if claim.kind == "question":
+        return {"claimed": BETTER, "other": WORSE, "": UNDECIDED}[side], cells
+    holds = {
+        "mean": side == "claimed",
+        "every": m.better == m.units,
+        "most": side == "claimed" and 2 * m.better > m.units,
+        "never_worse": m.worse == 0,
+    }[claim.kind]
+    why = {"mean": pooled, "most": f"{cells}; {pooled}"}.get(claim.kind, cells)
+    return (REPRODUCED if holds else NOT_REPRODUCED), why
+
+
+def _side(one: float, other: float) -> str:
+    """On which side of zero an interval lies, given by its ends in either order."""
+    return "claimed" if min(one, other) > 0 else "other" if max(one, other) < 0 else ""

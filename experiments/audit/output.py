@@ -1,0 +1,286 @@
+"""The audit as a record for JSON, as a table, as a page in the report's style, and as one sentence."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from experiments.audit.claims import CLAIMS, QUESTIONS
+from experiments.audit.evidence import TASKS, Evidence, Group, gather
+from experiments.audit.judge import (
+    BETTER,
+    NOT_REPRODUCED,
+    NOT_TESTABLE,
+    REPRODUCED,
+    UNDECIDED,
+    WORSE,
+    Finding,
+    Part,
+    judge,
+)
+from experiments.audit.measured import FEWEST, Measured
+from experiments.report.cells import NONE, Cell, Table, number
+from experiments.report.page import Page
+
+_READING = (
+    "Arrows lead from the second method to the first, as the claim names them; behind them the paired difference with "
+    "its 95 % interval over seeds. nAUC and DropRatio are the offset-safe ones, with the literal difference beside; "
+    "recovery is the literal time in % of training, with the robust difference beside and the difference that the "
+    "noise floor alone makes. Cells are decided at 5 % after Holm's correction."
+)
+_LIMITS = (
+    "A claim about all families needs results of all of them; a family by itself is judged on what there is of it.",
+    f"A cell needs {FEWEST} pairs of runs with equal seeds. Few seeds decide little: undecided is not refuted, but it "
+    "is not reproduced either.",
+    "The paper states neither horizon, nor change points, nor the spread over seeds: directions are compared, not "
+    "digits.",
+    "Runs are pooled only within equal task, preset, horizon, sizes and settings; of several such groups the fullest "
+    "counts, then the longest.",
+    "Verdicts are not corrected for the number of claims; within a claim its cells are.",
+)
+_KINDS = {REPRODUCED: "better", BETTER: "better", NOT_REPRODUCED: "worse", WORSE: "worse"}
+_HEADER = ["claim", "verdict", "paper", "ours", "cells + / − / ?", "pairs", "why"]
+#: Metrics printed in percent, and those of small numbers.
+_PERCENT = {"recovery": (100.0, 1), "responsiveness": (100.0, 1)}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All findings, and what they rest on."""
+
+    findings: tuple[Finding, ...]
+    questions: tuple[Finding, ...]
+    evidence: Evidence
+    places: tuple[str, ...]  # what was asked for
+
+
+def audit(directories: Sequence[Path]) -> Audit:
+    """Read the studies and judge every claim.
+
+    Raises:
+      ValueError: as in `experiments.audit.evidence.gather`.
+    """
+    evidence = gather(directories)
+    claims, questions = (tuple(judge(claim, evidence) for claim in of) for of in (CLAIMS, QUESTIONS))
+    return Audit(claims, questions, evidence, tuple(directory.as_posix() for directory in directories))
+
+
+def _plain(part: Part) -> dict[str, Any]:
+    out: dict[str, Any] = {"scope": part.scope, "verdict": part.verdict, "why": part.why}
+    if part.measured is not None:
+        out |= _numbers(part.measured)
+        out["beside"] = {label: _numbers(other) for label, other in part.beside}
+    return out
+
+
+def _numbers(m: Measured) -> dict[str, Any]:
+    """Six digits: what else there is differs between machines."""
+
+    def short(value: float | None) -> float | None:
+        return None if value is None else float(f"{value:.6g}")
+
+    return {
+        "difference": short(m.value),
+        "interval": [short(m.low), short(m.high)],
+        "second": short(m.levels[0]),
+        "first": short(m.levels[1]),
+        "better": m.better,
+        "worse": m.worse,
+        "undecided": m.undecided,
+        "pairs": m.fewest,
+    }
+
+
+def record(found: Audit) -> dict[str, Any]:
+    """Everything as plain JSON."""
+
+    data = {
+        "audited": list(found.places),
+        "claims": [_finding(finding) for finding in found.findings],
+        "questions": [_finding(finding) for finding in found.questions],
+        "evidence": [_rests_on(group) for group in found.evidence.groups],
+    }
+    return {"sentence": sentence(data), **data}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    claim = finding.claim
+    head = {"key": claim.key, "section": claim.section, "claim": claim.text, "paper": claim.paper}
+    parts = [_plain(part) for part in finding.families]
+    return {**head, "metric": claim.metric, **_plain(finding.whole), "families": parts}
+
+
+def _rests_on(group: Group) -> dict[str, Any]:
+    study = group.study
+    return {
+        "task": group.task,
+        "preset": group.preset,
+        "steps": group.steps,
+        "warm": group.warm,
+        "methods": study.methods(),
+        "patterns": list(study.patterns),
+        "seeds": study.seeds(),
+        "runs": len(study.runs),
+        "broken": group.broken,
+        "folders": [path.as_posix() for path in group.sources],
+    }
+
+
+def sentence(data: dict[str, Any]) -> str:
+    """What reproduces and what users will ask, in a few sentences, from the plain record."""
+    return " ".join(filter(None, (_reproduced(data), _answered(data))))
+
+
+def _reproduced(data: dict[str, Any]) -> str:
+    """How many of the claims, of all and family by family."""
+    verdicts = [claim["verdict"] for claim in data["claims"]]
+    counts = {kind: verdicts.count(kind) for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE)}
+    said = (
+        f"Of {len(verdicts)} quantitative claims of the paper {counts[REPRODUCED]} reproduce, {counts[NOT_REPRODUCED]} "
+        f"do not, and {counts[NOT_TESTABLE]} cannot be decided with the results in {' and '.join(data['audited'])}."
+    )
+    families: dict[str, list[str]] = {}
+    for claim in data["claims"]:
+        for part in claim["families"]:
+            families.setdefault(part["scope"].partition(" ")[0], []).append(part["verdict"])
+    parts = [
+        f"{own.count(REPRODUCED)} of {len(own)} on {family} ({_sizes(data, family)})"
+        for family, own in families.items()
+    ]
+    return said + (f" Family by family, judged on what was run, {', '.join(parts)} reproduce." if parts else "")
+
+
+def _answered(data: dict[str, Any]) -> str:
+    """The answers to our own questions, family by family; empty where there is none."""
+    told = [f"On {family} {answers}." for family in TASKS if (answers := _answers(data["questions"], family))]
+    return f"In mean nAUC under drift: {' '.join(told)}" if told else ""
+
+
+def _sizes(data: dict[str, Any], family: str) -> str:
+    """How long the runs of a family are, and how many seeds there are."""
+    own = [group for group in data["evidence"] if group["task"] in TASKS[family]]
+    columns = ([group["steps"] for group in own], [len(group["seeds"]) for group in own])
+    ranges = [f"{min(c):,}" + (f" to {max(c):,}" if max(c) > min(c) else "") for c in columns]
+    return f"{ranges[0]} steps, {ranges[1]} seeds"
+
+
+def _answers(questions: list[dict[str, Any]], family: str) -> str:
+    """What a family says of every method that was asked about: ``AES is worse than its baseline; A and B are ...``."""
+    methods: dict[str, dict[str, list[str]]] = {}
+    for question in questions:
+        method, _, opponent = (
+            question["claim"]
+            .removeprefix("Is ")
+            .removesuffix("?")
+            .replace(" in hindsight", "")
+            .partition(" better than ")
+        )
+        for part in question["families"]:
+            if part["scope"].partition(" ")[0] == family:
+                methods.setdefault(method, {}).setdefault(part["verdict"], []).append(opponent)
+    words = {BETTER: "better than", WORSE: "worse than", UNDECIDED: "undecided against"}
+    alike: dict[str, list[str]] = {}  # methods of which the same is told
+    for method, by in methods.items():
+        told = ", ".join(f"{word} {' and '.join(by[kind])}" for kind, word in words.items() if kind in by)
+        alike.setdefault(told, []).append(method)
+    return "; ".join(
+        f"{own[0]} is {told}" if len(own) == 1 else f"{' and '.join(own)} are {told.replace('its ', 'their ')}"
+        for told, own in alike.items()
+    )
+
+
+def tables(found: Audit) -> list[Table]:
+    """The claims by section, and the questions of ours."""
+    claims = Table("claims", "The paper's claims", _READING, _HEADER)
+    for finding in found.findings:
+        _add(claims, finding.claim.section, finding)
+    ours = Table(
+        "ours",
+        "What users will ask",
+        "Mean safe nAUC under the drifting patterns; better or worse where the interval of the pooled difference "
+        "leaves zero out. The best constant is chosen on the very runs it is compared on, so it looks a little better "
+        "than it is.",
+        _HEADER,
+    )
+    for finding in found.questions:
+        method = finding.claim.text.split()[1]
+        _add(ours, method, finding, finding.claim.text.replace(method, "it", 1))
+    return [claims, ours]
+
+
+def _add(table: Table, group: str, finding: Finding, text: str = "") -> None:
+    rows = [_row(text or f"{finding.claim.key} {finding.claim.text}", finding.claim.paper, finding.whole, finding)]
+    alone = len(finding.families) == 1 and finding.whole.verdict == finding.families[0].verdict
+    rows += [_row(f"· {part.scope}", "", part, finding) for part in finding.families if not alone]
+    if table.groups and table.groups[-1][0] == group:
+        table.groups[-1][1].extend(rows)
+    else:
+        table.groups.append((group, rows))
+
+
+def _row(name: str, paper: str, part: Part, finding: Finding) -> list[Cell]:
+    verdict = Cell(part.verdict, kind=_KINDS.get(part.verdict, "muted"))
+    m = part.measured
+    if m is None:
+        return [Cell(name), verdict, Cell(paper, kind="paper"), *(Cell(NONE, kind="muted"),) * 3, Cell(part.why)]
+    scale, places = _PERCENT.get(finding.claim.metric, (1.0, 2))
+    levels = "" if finding.claim.against else " → ".join(number(x * scale, places) for x in m.levels)
+    beside = [f"{label} {_signed(other, scale, places)}" for label, other in part.beside]
+    ours = Cell(
+        levels or _signed(m, scale, places), "; ".join([*([_signed(m, scale, places)] if levels else []), *beside])
+    )
+    cells = Cell(f"{m.better} / {m.worse} / {m.undecided}")
+    return [
+        Cell(name),
+        verdict,
+        Cell(paper, kind="paper"),
+        ours,
+        cells,
+        Cell(str(m.fewest), kind="muted"),
+        Cell(part.why),
+    ]
+
+
+def _signed(m: Measured, scale: float, places: int) -> str:
+    """A difference with its sign and its interval."""
+    value = number(m.value * scale, places)
+    text = value if value.startswith("-") or value == NONE else f"+{value}"
+    return f"{text} {interval_of(m, scale, places)}".rstrip()
+
+
+def interval_of(m: Measured, scale: float, places: int) -> str:
+    """The interval in brackets; empty if there is none."""
+    if m.low is None or m.high is None:
+        return ""
+    return f"[{number(m.low * scale, places)}, {number(m.high * scale, places)}]"
+
+
+def _told(group: Group) -> str:
+    """How much there is of a group, and where."""
+    steps = f"{group.steps:,}".replace(",", " ")
+    broken = f", {group.broken} of them broken" if group.broken else ""
+    counts = f"{steps} steps, {len(group.study.seeds())} seeds, {len(group.study.runs)} runs{broken}"
+    return f"{counts}: {'; '.join(map(str, group.sources))}"
+
+
+def page(found: Audit) -> Page:
+    """The audit as a page of the report."""
+    data = record(found)
+    claims, ours = tables(found)
+    verdicts = [finding.whole.verdict for finding in found.findings]
+    counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE))
+    facts = [
+        (f"{group.task}, {group.preset}" + (", warm" if group.warm else ""), _told(group))
+        for group in found.evidence.groups
+    ]
+    return Page(
+        title="The claim audit",
+        subtitle=f"Results in {', '.join(found.places)}",
+        status=f"{len(verdicts)} claims: {counts}",
+        conclusion=_reproduced(data),
+        tables=[claims, replace(ours, reading=" ".join(filter(None, (_answered(data), ours.reading))))],
+        linked=False,
+        facts=facts,
+        limits=_LIMITS,
+        footer="Every number can be computed again with `aesjax audit` from the folders named above.",
+    )

@@ -1,0 +1,88 @@
+"""Which methods of a study are there to be compared with: constants, and controls that play another method's record."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.measure.contrasts import Scores, best_of
+from experiments.measure.curves import mean_return
+from experiments.measure.study import RecordedStudy, carrier_of
+
+BEST_CONSTANT = "best_constant"
+_CONTROL = re.compile(r"(\w+):of=(.+)")
+CONSTANT = "constant"
+_FIXED = "fixed"  # the schedule of a constant entropy weight
+
+#: Kind of opponent -> (task, pattern) -> method.
+Opponents = dict[str, dict[tuple[str, str], str]]
+
+
+class _Identity(NamedTuple):
+    """What a method is, whatever it is called."""
+
+    names: frozenset[str]  # schedule and responses
+    options: frozenset[str]
+
+
+def constants_of(study: RecordedStudy) -> list[str]:
+    """Methods with a constant entropy weight that turn nothing else."""
+    return [method for method, (rule, _) in study.rules.items() if rule == _FIXED]
+
+
+def asides_of(study: RecordedStudy) -> set[str]:
+    """Methods that others are compared with: constants and controls."""
+    controls = [method for method, (rule, _) in study.rules.items() if _CONTROL.fullmatch(rule)]
+    return {*constants_of(study), *controls}
+
+
+def scores_of(study: RecordedStudy, task: str) -> Scores:
+    """Mean return over training of every valid run on a task: method -> pattern -> seed -> score."""
+    scores: dict[str, dict[str, dict[int, float]]] = {}
+    for key, run in study.runs.items():
+        if key.task == task and run.curve is not None and np.isfinite(value := mean_return(run.curve)):
+            scores.setdefault(key.method, {}).setdefault(key.pattern, {})[key.seed] = value
+    return scores
+
+
+def opponents_of(study: RecordedStudy, method: str) -> Opponents:
+    """Against whom a method is compared besides its baseline; nothing for a constant or a control.
+
+    The best constant in hindsight is the carrier's with the highest mean return on the task under the pattern, where
+    it has at least two to choose from; a single one is an opponent as it is. A control belongs to the method whose
+    record it plays.
+    """
+    if method in asides_of(study) or method not in study.rules:
+        return {}
+    found: Opponents = {}
+    mine = [m for m in study.rules if carrier_of(m) == carrier_of(method)]
+    constants = [m for m in constants_of(study) if m in mine]
+    cells = dict.fromkeys((key.task, key.pattern) for key in study.runs)
+    if len(constants) > 1:
+        scores = {task: scores_of(study, task) for task in dict.fromkeys(task for task, _ in cells)}
+        for task, pattern in cells:
+            best = best_of(scores[task], constants, pattern)
+            if best is not None:
+                found.setdefault(BEST_CONSTANT, {})[task, pattern] = best
+    # A carrier is compared with its only constant once: the constant against its baseline.
+    elif constants and carrier_of(method) not in (method, constants[0]):
+        found[CONSTANT] = dict.fromkeys(cells, constants[0])
+    rule, variant = study.rules[method]
+    me = _Identity(frozenset(rule.split("+")), frozenset(filter(None, variant.split(","))))
+    for other in mine:
+        control = _CONTROL.fullmatch(study.rules[other][0])
+        if control is not None and _typed(control[2]) == me:
+            found.setdefault(control[1], {}).update(dict.fromkeys(cells, other))
+    return found
+
+
+def _typed(entry: str) -> _Identity:
+    """The method that an entry of ``--schedules`` stands for: ``aes_r:kappa=0.3+window:power=1``."""
+    names, options = [], []
+    for part in re.split(r"\+(?=[A-Za-z_])", entry):
+        words = part.split(":")
+        name = ":".join(word for word in words if "=" not in word)
+        prefix = f"{name}." if names else ""
+        options += [prefix + word for word in words if "=" in word]
+        names.append(name)
+    return _Identity(frozenset(names), frozenset(options))

@@ -1,0 +1,249 @@
+"""Statistics over seeds and tasks: IQM, stratified bootstrap, paired differences, profiles, survival, Holm.
+
+Scores are arrays (M tasks, n seeds); the seed is the replication unit, NaN a missing run.
+Statistics accept leading axes, so that one call evaluates all bootstrap replicates.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.measure.curves import nan_mean
+
+SMALL = 10  # below this many seeds, "auto" stretches the percentile interval
+_MAX_UNDEFINED = 0.05  # share of undefined replicates beyond which there is no interval
+
+
+class Interval(NamedTuple):
+    """A point estimate with its 95 % interval, in the units of the statistic."""
+
+    value: float
+    low: float
+    high: float
+
+
+def mean(scores: np.ndarray) -> np.ndarray:
+    """(..., M, n) -> (...): mean over seeds, then over the tasks that have any."""
+    return nan_mean(nan_mean(scores, axis=-1), axis=-1)
+
+
+def iqm(scores: np.ndarray) -> np.ndarray:
+    """(..., M, n) -> (...): mean of the sorted cells less ``floor(0.25 * cells)`` at either end.
+
+    >>> float(iqm(np.arange(1, 5)[:, None] ** 2))
+    6.5
+    """
+    scores = np.asarray(scores, np.float64)
+    flat = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)  # NaN sorts last
+    count = np.sum(np.isfinite(flat), axis=-1, keepdims=True)
+    cut = count // 4
+    rank = np.arange(flat.shape[-1])
+    return nan_mean(np.where((rank >= cut) & (rank < count - cut), flat, np.nan), axis=-1)
+
+
+def draw_resamples(rng: np.random.Generator, sizes: Sequence[int], replicates: int = 10_000) -> np.ndarray:
+    """(B, M, n) int: per task, ``sizes[m]`` seed positions with replacement; -1 pads short tasks."""
+    index = np.full((replicates, len(sizes), max(sizes, default=0)), -1)
+    for m, size in enumerate(sizes):
+        if size:
+            index[:, m, :size] = rng.integers(size, size=(replicates, size))
+    return index
+
+
+def all_resamples(sizes: Sequence[int]) -> np.ndarray:
+    """(prod n_m^n_m, M, n) int: every equally likely resample once, for exact intervals of tiny studies."""
+    per_task = [list(itertools.product(range(size), repeat=size)) for size in sizes]
+    index = np.full((int(np.prod([len(p) for p in per_task])), len(sizes), max(sizes)), -1)
+    for row, combination in enumerate(itertools.product(*per_task)):
+        for m, picks in enumerate(combination):
+            index[row, m, : len(picks)] = picks
+    return index
+
+
+def _compact(arrays: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:
+    """Move the seeds that any array has to the front, task by task; also returns how many there are."""
+    stack = np.stack([np.asarray(a, np.float64) for a in arrays])
+    present = np.any(np.isfinite(stack), axis=0)
+    order = np.argsort(~present, axis=-1, kind="stable")
+    return [np.take_along_axis(a, order, axis=-1) for a in stack], np.sum(present, axis=-1).tolist()
+
+
+def bootstrap(arrays: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], index: np.ndarray) -> np.ndarray:
+    """(B,) replicates of ``statistic(*arrays)``: one index vector per task picks the seeds of *every* array.
+
+    The joint draw is what keeps the uncertainty of a shared normaliser in a ratio.
+
+    Args:
+      arrays: each (M, n), the same seeds in the same columns.
+      statistic: maps arrays (B, M, n) to (B,).
+      index: (B, M, n) from ``draw_resamples`` or ``all_resamples``.
+    """
+    task = np.arange(index.shape[1])[None, :, None]
+    picked = [np.where(index >= 0, np.asarray(a, np.float64)[task, index], np.nan) for a in arrays]
+    return np.asarray(statistic(*picked))
+
+
+def percentile_interval(
+    value: float, replicates: np.ndarray, n: int, *, level: float = 0.95, small_sample: str = "auto"
+) -> Interval:
+    """Percentile interval of bootstrap replicates, stretched around the estimate for few seeds.
+
+    Args:
+      value: the statistic on the study itself.
+      replicates: (B,); undefined ones are left out, and more than 5 % of them leave no interval.
+      n: seeds per task, at least 1.
+      level: coverage.
+      small_sample: "auto" (stretch when n < 10), "inflate" or "none"; the factor is ``sqrt(n / (n - 1))``.
+    """
+    if small_sample not in ("auto", "inflate", "none"):
+        raise ValueError(f"small_sample must be 'auto', 'inflate' or 'none'; got '{small_sample}'")
+    valid = replicates[np.isfinite(replicates)]
+    if not np.isfinite(value) or n < 1 or valid.size < (1 - _MAX_UNDEFINED) * replicates.size:
+        return Interval(float(value), float("nan"), float("nan"))
+    low, high = np.percentile(valid, [50 * (1 - level), 50 * (1 + level)])
+    stretch = small_sample == "inflate" or (small_sample == "auto" and n < SMALL)
+    factor = np.sqrt(n / (n - 1)) if stretch and n > 1 else 1.0
+    return Interval(float(value), float(value - (value - low) * factor), float(value + (high - value) * factor))
+
+
+def bootstrap_interval(
+    rng: np.random.Generator,
+    arrays: Sequence[np.ndarray],
+    statistic: Callable[..., np.ndarray] = mean,
+    *,
+    replicates: int = 10_000,
+    level: float = 0.95,
+    small_sample: str = "auto",
+) -> Interval:
+    """Stratified bootstrap interval of ``statistic(*arrays)``; equal generator states, equal intervals."""
+    arrays, sizes = _compact(arrays)
+    kept = [m for m, size in enumerate(sizes) if size]
+    value = float(statistic(*arrays))
+    if not kept or not np.isfinite(value):
+        return Interval(value, float("nan"), float("nan"))
+    values = bootstrap(arrays, statistic, draw_resamples(rng, sizes, replicates))
+    return percentile_interval(value, values, min(sizes[m] for m in kept), level=level, small_sample=small_sample)
+
+
+def paired_differences(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(M, n): ``x - y`` with equal tasks and seeds; NaN where either run is missing."""
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if x.shape != y.shape:
+        raise ValueError(f"paired differences need equal tasks and seeds; got {x.shape} and {y.shape}")
+    return x - y
+
+
+def _units(differences: np.ndarray) -> np.ndarray:
+    d = np.asarray(differences, np.float64).ravel()
+    return d[np.isfinite(d)]
+
+
+def t_interval(differences: np.ndarray, level: float = 0.95) -> Interval:
+    """Student's t interval of the mean of paired differences (n,): report it at n < 10 on a single task."""
+    from scipy.special import stdtrit  # here, because importing scipy would slow down `import aesjax`
+
+    d = _units(differences)
+    if d.size < 2:
+        return Interval(float(d[0]) if d.size else float("nan"), float("nan"), float("nan"))
+    half = float(stdtrit(d.size - 1, 0.5 * (1 + level))) * float(np.std(d, ddof=1)) / np.sqrt(d.size)
+    return Interval(float(np.mean(d)), float(np.mean(d) - half), float(np.mean(d) + half))
+
+
+def paired_t_p(differences: np.ndarray) -> float:
+    """Two-sided p-value of Student's paired t test on differences (n,); NaN for n < 2, 1 if all are zero."""
+    from scipy.special import stdtr
+
+    d = _units(differences)
+    if d.size < 2:
+        return float("nan")
+    error = float(np.std(d, ddof=1)) / np.sqrt(d.size)
+    if error == 0.0:
+        return 1.0 if np.mean(d) == 0.0 else 0.0
+    return float(2.0 * stdtr(d.size - 1, -abs(float(np.mean(d))) / error))
+
+
+def _wins(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """(M, n, n): 1 where x beats y, 1/2 at a tie, 0 else; NaN where either is missing."""
+    a, b = np.asarray(x, np.float64)[..., :, None], np.asarray(y, np.float64)[..., None, :]
+    score = np.where(a > b, 1.0, np.where(a == b, 0.5, 0.0))
+    return np.where(np.isfinite(a) & np.isfinite(b), score, np.nan)
+
+
+def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> float:
+    """Mean over tasks of ``P(x > y) + P(x = y) / 2`` over all pairs of seeds; x, y of shape (M, n)."""
+    wins = _wins(x, y)
+    return float(nan_mean(nan_mean(wins.reshape(len(wins), -1), axis=-1)))
+
+
+def paired_probability_of_improvement(differences: np.ndarray) -> float:
+    """Share of (task, seed) cells with a positive difference, ties counting one half."""
+    d = _units(differences)
+    return float(nan_mean(np.where(d > 0, 1.0, np.where(d == 0, 0.5, 0.0))))
+
+
+def probability_of_improvement_interval(
+    rng: np.random.Generator, x: np.ndarray, y: np.ndarray, *, replicates: int = 10_000, level: float = 0.95
+) -> Interval:
+    """The same with its interval; both methods are resampled independently within each task."""
+    tasks = []
+    for a, b in zip(np.asarray(x, np.float64), np.asarray(y, np.float64), strict=True):
+        a, b = a[np.isfinite(a)], b[np.isfinite(b)]
+        if not a.size or not b.size:
+            continue
+        # A replicate is a pair of multiplicity vectors, so its value is the bilinear form of the win matrix.
+        times_a = rng.multinomial(a.size, np.full(a.size, 1 / a.size), size=replicates)
+        times_b = rng.multinomial(b.size, np.full(b.size, 1 / b.size), size=replicates)
+        tasks.append(np.sum((times_a @ _wins(a, b)) * times_b, axis=-1) / (a.size * b.size))
+    value = probability_of_improvement(x, y)
+    if not tasks:
+        return Interval(value, float("nan"), float("nan"))
+    return percentile_interval(value, np.mean(tasks, axis=0), 1, level=level, small_sample="none")
+
+
+def performance_profile(scores: np.ndarray, taus: np.ndarray | Sequence[float]) -> np.ndarray:
+    """(..., M, n), (k,) -> (..., k): share of all (task, seed) scores strictly above each tau."""
+    scores = np.asarray(scores, np.float64)
+    flat = scores.reshape(*scores.shape[:-2], -1)[..., None, :]
+    above = np.where(np.isfinite(flat), flat > np.asarray(taus, np.float64)[:, None], np.nan)
+    return nan_mean(above, axis=-1)
+
+
+def performance_profile_band(
+    rng: np.random.Generator, scores: np.ndarray, taus: Sequence[float], *, replicates: int = 2_000
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Profile with its pointwise 95 % bootstrap band: three arrays (k,), value, low, high."""
+    (scores,), sizes = _compact([scores])
+    index = draw_resamples(rng, sizes, replicates)
+    values = bootstrap([scores], lambda s: performance_profile(s, taus), index)
+    low, high = np.percentile(values, [2.5, 97.5], axis=0)
+    return performance_profile(scores, taus), low, high
+
+
+def survival_curve(durations: np.ndarray, recovered: np.ndarray, times: np.ndarray | Sequence[float]) -> np.ndarray:
+    """(k,): probability of not yet having recovered after each time, from (events,) durations and indicators.
+
+    Kaplan-Meier; with equal windows it is the plain share of events. NaN beyond the longest observed duration
+    if that one is censored, because nothing was observed there.
+    """
+    d, hit = np.asarray(durations, np.float64).ravel(), np.asarray(recovered, bool).ravel()
+    hit, d = hit[np.isfinite(d)], d[np.isfinite(d)]
+    alive, known = [1.0], np.unique(d[hit])
+    for t in known:
+        alive.append(alive[-1] * (1.0 - np.sum(hit & (d == t)) / np.sum(d >= t)))
+    times = np.asarray(times, np.float64)
+    curve = np.asarray(alive)[np.searchsorted(known, times, side="right")]
+    last = np.max(d, initial=-np.inf)
+    observed = (times <= last) if d.size and alive[-1] > 0 else np.full(times.shape, bool(d.size))
+    return np.where(observed, curve, np.nan)
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """Holm-adjusted p-values in the order given; NaN stays NaN and does not count as a test."""
+    p = np.asarray(p_values, np.float64)
+    order = np.argsort(p)[: int(np.sum(np.isfinite(p)))]
+    adjusted = np.full(p.shape, np.nan)
+    scaled = p[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(scaled)) if len(order) else scaled
+    return adjusted

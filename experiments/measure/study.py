@@ -1,0 +1,188 @@
+"""A study as recorded in its files, sorted into runs with curves."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from experiments.measure.curves import Curve, IncompleteRunError, change_steps
+from experiments.measure.patterns import PatternFacts, describe_runs
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+LOGGED = ("train_return", "entropy_weight", "at_min", "at_max")
+#: Columns that only some studies have; their means over time are metrics of those.
+OPTIONAL = (
+    *("response_ratio", "window_share", "rate_factor"),
+    *(f"{network}_{what}" for network in ("critic", "actor") for what in ("dormant", "rank", "norm")),
+    "grad_norm",
+    *(f"return_{where}" for where in ("nominal", "previous", "next", "low", "high")),
+)
+OFF_GRID = "off_grid"  # the problem of a run without the evaluations that the task's other runs have
+REFERENCE = "SAC"  # the paper's normaliser: SAC with automatic temperature
+NAN = float("nan")
+
+
+class RunKey(NamedTuple):
+    """What identifies a run."""
+
+    family: str
+    task: str
+    method: str
+    pattern: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """One run; ``curve`` is None exactly when ``problem`` says why it cannot be measured."""
+
+    key: RunKey
+    curve: Curve | None
+    problem: str  # "", "diverged", "incomplete", "missing" or `OFF_GRID`
+    steps: np.ndarray  # (m,) environment steps
+    logs: dict[str, np.ndarray]  # column -> (m,)
+
+
+@dataclass(frozen=True)
+class RecordedStudy:
+    """All runs of a study with what the metrics need to know about their tasks and patterns."""
+
+    runs: dict[RunKey, RecordedRun]
+    horizons: dict[str, float]  # task -> T
+    floors: dict[str, float]  # task -> mean return of the random policy; absent if not measured
+    segments: int
+    patterns: dict[str, PatternFacts]  # those that were run, in the order in which a report shows them
+    rules: dict[str, tuple[str, str]]  # method -> what turns what ("aes_r+window") and its variant; empty if not told
+    grids: dict[str, np.ndarray]  # task -> (m,) evaluation steps that its valid runs have in common
+
+    def changes(self, task: str) -> np.ndarray:
+        """(K,) environment steps at which the drift of ``task`` enters its next segment."""
+        return change_steps(self.horizons[task], self.segments)
+
+    def tasks(self, family: str) -> list[str]:
+        """The tasks of a family, sorted."""
+        return sorted({k.task for k in self.runs if k.family == family})
+
+    def methods(self) -> list[str]:
+        """Methods in order of first appearance."""
+        return list(dict.fromkeys(k.method for k in self.runs))
+
+    def seeds(self) -> list[int]:
+        """All seeds, sorted."""
+        return sorted({k.seed for k in self.runs})
+
+
+def carrier_of(method: str) -> str:
+    """The carrier's label, with which the names of all its methods begin.
+
+    >>> carrier_of("SAC+AES[kappa=0.3]")
+    'SAC'
+    """
+    return re.split(r"[+\[]", method, maxsplit=1)[0]
+
+
+def baseline_of(method: str, methods: Sequence[str]) -> str | None:
+    """The carrier's baseline a method is compared with: ``SAC`` for ``SAC+AES`` and ``SAC+AES[kappa=0.3]``.
+
+    A baseline with the method's own variant suffix is preferred; None if there is none.
+    """
+    carrier = carrier_of(method)
+    suffix = method[method.index("[") :] if "[" in method else ""
+    for candidate in (carrier + suffix, carrier):
+        if candidate in methods and candidate != method:
+            return candidate
+    return None
+
+
+def _horizon(config: Mapping[str, Any], task: str) -> float:
+    steps = config["steps"]
+    return float(steps[task] if isinstance(steps, Mapping) else steps)
+
+
+def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapping[str, Any]) -> RecordedStudy:
+    """Sort the rows of ``curves.parquet`` into runs and settle the status of each.
+
+    Runs named by the manifest without any row are "missing"; runs shorter than the horizon are "incomplete"; runs
+    whose evaluations are not those of the task's grid (`_grid`) are "off_grid".
+
+    Args:
+      curves: one row per evaluation: ``family``, ``task``, ``method``, ``pattern``, ``seed``, ``step`` (environment
+        steps), ``return_mean`` and whatever else was logged; ``schedule`` and ``variant`` tell constants and controls.
+      config: ``steps``, the horizon or a map from task to horizon; ``segments`` defaults to 5; ``evaluations`` after
+        the one at step 0 may be absent.
+      manifest: ``runs`` (with ``status``), ``floors`` (task to return of the random policy) and ``patterns`` (see
+        `experiments.measure.describe`); each may be absent.
+
+    Raises:
+      ValueError: a required column or config field is missing, a run is stored twice, or a pattern is badly described.
+    """
+    needed = ("family", "task", "method", "pattern", "seed", "step", "return_mean")
+    absent = [c for c in needed if c not in curves.columns]
+    if absent:
+        raise ValueError(f"the curves lack the columns {', '.join(absent)}")
+    if "steps" not in config:
+        raise ValueError("the config lacks 'steps', the training horizon in environment steps")
+    family_of = dict(curves.select("task", "family").unique().iter_rows())
+    status: dict[RunKey, str] = {}
+    for run in manifest.get("runs", ()):
+        family = family_of.setdefault(run["task"], run.get("family", config.get("family", "")))
+        key = RunKey(family, run["task"], run["method"], run["pattern"], int(run["seed"]))
+        status[key] = run.get("status", "")
+    runs: dict[RunKey, RecordedRun] = {}
+    columns = (*LOGGED, *OPTIONAL, "refreshes", "return_mean")
+    parts = curves.partition_by(list(RunKey._fields), as_dict=True, maintain_order=True)
+    for name, rows in parts.items():
+        key, rows = RunKey(*name), rows.sort("step")
+        steps = rows["step"].to_numpy().astype(np.float64)
+        logs = {c: rows[c].cast(float).fill_null(NAN).to_numpy() for c in columns if c in rows.columns}
+        returns = rows["return_mean"].cast(float).fill_null(NAN).to_numpy()
+        curve, problem = _curve(key, steps, returns, _horizon(config, key.task), status.get(key, ""))
+        runs[key] = RecordedRun(key, curve, problem, steps, logs)
+    for key, state in status.items():
+        if key not in runs:
+            problem = "diverged" if state == "diverged" else "missing"
+            runs[key] = RecordedRun(key, None, problem, np.zeros(0), {})
+    tasks = {k.task for k in runs}
+    grids = {task: _grid(config, task, runs) for task in tasks}
+    for key, run in runs.items():
+        if run.curve is not None and not np.array_equal(run.steps, grids[key.task]):
+            runs[key] = replace(run, curve=None, problem=OFF_GRID)
+    floors = {t: float(b) for t, b in manifest.get("floors", {}).items() if b is not None and np.isfinite(b)}
+    patterns = describe_runs(manifest, (k.pattern for k in runs))
+    horizons = {t: _horizon(config, t) for t in tasks}
+    return RecordedStudy(runs, horizons, floors, int(config.get("segments", 5)), patterns, _rules(curves), grids)
+
+
+def _rules(curves: "pl.DataFrame") -> dict[str, tuple[str, str]]:
+    if not {"schedule", "variant"} <= set(curves.columns):
+        return {}
+    told = curves.select("method", "schedule", "variant").unique("method", maintain_order=True)
+    return {method: (rule or "", variant or "") for method, rule, variant in told.iter_rows()}
+
+
+def _grid(config: Mapping[str, Any], task: str, runs: Mapping[RunKey, RecordedRun]) -> np.ndarray:
+    """(m,) evaluation steps of a task: the configuration's where any run has them, else those that most runs have,
+    the finer of two that equally many have."""
+    found = Counter(tuple(run.steps) for key, run in runs.items() if key.task == task and run.curve is not None)
+    count = config.get("evaluations")
+    planned = tuple(np.arange(count + 1) * _horizon(config, task) / count) if isinstance(count, int) and count else ()
+    if planned in found:
+        return np.array(planned)
+    return np.array(max(found, key=lambda steps: (found[steps], len(steps)), default=()))
+
+
+def _curve(key, steps, returns, horizon, status) -> tuple[Curve | None, str]:
+    if status == "diverged" or not np.all(np.isfinite(returns)):
+        return None, "diverged"
+    try:
+        return Curve(steps, returns, horizon), ""
+    except IncompleteRunError:
+        return None, "incomplete"
+    except ValueError as error:
+        raise ValueError(f"{key.method} on {key.task}, pattern {key.pattern}, seed {key.seed}: {error}") from error

@@ -1,0 +1,95 @@
+"""The paper's tables of Appendix B: ablation, quantile, smoothing and clip range."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from experiments.audit.appendix import CLIPS, COUPLED, DEFAULT_ROW, VARIANTS
+from experiments.audit.evidence import Evidence, Spec, gather, of
+from experiments.audit.measured import Measured, atoms, expected, measure, methods, missing, nothing
+from experiments.audit.output import interval_of
+from experiments.measure.tables import paper_table
+from experiments.paper.printing import show
+from experiments.paper.sizes import tasks_of
+from experiments.paper.studies import Made, Options, Study, named_studies, run_table
+from experiments.report.cells import NONE, Cell, Table, number
+
+
+class _Row(NamedTuple):
+    """One row of a table: its name, what we train for it, and the paper's two numbers."""
+
+    name: str
+    spec: Spec
+    nauc: str
+    drop: str
+
+
+def _rows(table: str) -> list[_Row]:
+    specs = {DEFAULT_ROW: COUPLED, **VARIANTS}
+    bounds = list(CLIPS.values())
+    found = []
+    for at, row in enumerate(paper_table(table)):
+        first = str(next(iter(row.values())))
+        if table == "ablation":
+            name, spec = first, specs[first]
+        elif table == "clip":
+            (low, high), spec = list(CLIPS)[at], bounds[at]
+            name = f"[{low}, {high}]"
+        else:
+            axis = "q" if table == "quantile" else "beta"
+            name, spec = f"{axis} = {first}", of("aes", **{axis: first})
+        found.append(_Row(name, spec, str(row["nauc"]), str(row["drop_ratio"])))
+    return found
+
+
+def appendix(table: str, study: str, title: str, description: str | None, argv: Sequence[str] | None = None) -> int:
+    """One table: every variant's nAUC and DropRatio beside the paper's; returns the exit code.
+
+    Args:
+      table: of `experiments.measure.tables.PAPER_TABLES`.
+      study: of `aesjax list`.
+    """
+
+    def wanted(options: Options) -> list[Study]:
+        return named_studies(options, study, _families(options))
+
+    return run_table(wanted, lambda made: _tell(table, title, made), description, argv)
+
+
+def _families(options: Options) -> tuple[str, ...]:
+    return ("toy", "mujoco", "isaac") if options.preset == "paper" else ("toy",)
+
+
+def _tell(table: str, title: str, made: Made) -> None:
+    options, evidence, rows = made.options, gather(made.folders), _rows(table)
+    shown = Table(
+        table,
+        title,
+        "Means over families, carriers and the four drifting patterns, families weighing equally; the offset-safe "
+        "number with its 95 % interval over seeds, the literal one beside it, and the paper's; cells says how many "
+        "of the paper's cells there are.",
+        ["variant", "nAUC (safe)", "literal", "paper", "DropRatio (safe)", "literal", "paper", "cells"],
+        [("all carriers, drifting patterns", [_cells(evidence, row) for row in rows])],
+    )
+    places = expected()
+    lacking = {missing(places, atoms(evidence, methods(row.spec), nothing, "mean_return", places)) for row in rows}
+    asked = options.tasks.split(",") if options.tasks else tasks_of(_families(options), options.preset)
+    shown.notes.append(f"Asked for: {', '.join(asked)}.")
+    show(options.out, f"{table}_table", title, [shown], max(lacking, key=len), made.folders)
+
+
+def _cells(evidence: Evidence, row: _Row) -> list[Cell]:
+    places, cells = expected(), [Cell(row.name)]
+    count = 0
+    for metric, printed in (("nauc_task", row.nauc), ("drop_run", row.drop)):
+        for name in (f"{metric}_safe", metric):
+            found = atoms(evidence, methods(row.spec), nothing, name, places)
+            count = len(found)
+            cells.append(_level(measure(found) if found else None, interval=name != metric))
+        cells.append(Cell(printed, kind="paper"))
+    return [*cells, Cell(f"{count}/{len(places)}", kind="muted" if count == len(places) else "worse")]
+
+
+def _level(m: Measured | None, *, interval: bool) -> Cell:
+    if m is None:
+        return Cell(NONE, kind="muted")
+    return Cell(number(m.value), interval_of(m, 1.0, 2) if interval else "")

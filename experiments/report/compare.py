@@ -1,0 +1,170 @@
+"""The tables of a report that compare: recovery with its null value, and paired differences with a baseline."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from experiments.measure.comparisons import LOWER_IS_BETTER
+from experiments.measure.patterns import STEADY
+from experiments.measure.tables import paper_recovery, round_half_up
+from experiments.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number, reasons
+from experiments.report.verdicts import METRIC_NAMES, opponent_of, outcome_of
+
+
+def recovery_table(look: Lookup) -> Table:
+    """Literal and robust recovery with recovered fractions, null values, and the changes that are left out."""
+    table = Table(
+        "recovery",
+        "Recovery after changes",
+        "Times are sums over the changes in % of training; a change that was not recovered from counts its whole "
+        "window, so read every time together with the share recovered; the null column is the same measure on the "
+        "method's Steady runs, where nothing changed, and only what exceeds it is recovery; n/a counts the changes "
+        "before which nothing had been learned, which the robust columns leave out.",
+        [
+            *(
+                "method",
+                "runs",
+                "literal %",
+                "paper %",
+                "recovered",
+                "null %",
+                "robust %",
+                "recovered",
+                "n/a",
+                "null %",
+            ),
+            *("vs own steady %", "immediate drop", "deficit area", "did not hurt %"),
+        ],
+    )
+    changes = _changes(look)
+
+    def row(scope, method, pattern):
+        get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
+
+        def muted(name, places=0):
+            return cell(get(name), places, 100, interval=False)
+
+        printed = paper_recovery(scope[0], scope[1], method, pattern)
+        return [
+            *(Cell(method), counted(get("mean_return")), cell(get("recovery"), 1, 100)),
+            Cell(NONE if printed is None else str(round_half_up(printed, 1)), kind="paper"),
+            *(muted("recovered_fraction"), muted("recovery_null", 1)),
+            *(cell(get("recovery_robust"), 1, 100), muted("recovery_robust_fraction")),
+            *(_left_out(get("n_not_applicable"), changes), muted("recovery_robust_null", 1)),
+            *(cell(get("recovery_vs_steady"), 1, 100), replace(cell(get("immediate_drop"), interval=False), kind="")),
+            *(cell(get("deficit_area"), 3), muted("no_drop_fraction")),
+        ]
+
+    table = by_pattern(look, table, row, _measured(look, "recovery"))
+    formulas = [r["value"] for (*_, m), r in look.cells.items() if m == "recovery_null_formula"]
+    known = [v for v in formulas if math.isfinite(v)]
+    if known:
+        table.notes.append(
+            f"Literal recovery of changes that do nothing is expected to be {number(known[0] * 100, 1)} % on "
+            "this grid, by formula, for a curve that neither rises nor falls."
+        )
+    table.notes.append("Recovered is the % of changes. Test on the deficit area: it needs no crossing.")
+    table.notes += reasons(look, ("recovery_null", "recovery_robust", "recovery_vs_steady"))
+    return table
+
+
+def _changes(look: Lookup) -> int:
+    """Changes within a run."""
+    return max((int(key[4].partition("@")[2]) for key in look.cells if key[4].startswith("recovered@")), default=0)
+
+
+def _left_out(row: dict[str, Any] | None, changes: int) -> Cell:
+    """How many changes of all valid runs together are not applicable."""
+    if row is None or not math.isfinite(row["value"]):
+        return Cell(NONE, kind="muted")
+    count, total = round(row["value"] * row["n_valid"]), changes * row["n_valid"]
+    return Cell(f"{count}/{total}", kind="worse" if count else "muted")
+
+
+def changes_table(look: Lookup) -> Table:
+    """The recovered share and the level of each change, so that structural censoring shows."""
+    numbers = range(1, _changes(look) + 1)
+    table = Table(
+        "changes",
+        "Recovery of each change",
+        "Share of seeds that regained 95 % of the level before the next change, and the level itself: a change from "
+        "which no method recovers may have lowered the optimum, and a low level is easily regained.",
+        [
+            "method",
+            *(f"recovered, change {i} %" for i in numbers),
+            *(f"level before change {i}" for i in numbers),
+        ],
+    )
+
+    def row(scope, method, pattern):
+        get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
+        shares = [replace(cell(get(f"robust_recovered@{i}"), 0, 100, interval=False), kind="") for i in numbers]
+        return [Cell(method), *shares, *(cell(get(f"level@{i}"), interval=False) for i in numbers)]
+
+    return by_pattern(look, table, row, _measured(look, "level@1"), tasks=True)
+
+
+def _measured(look: Lookup, metric: str) -> list[str]:
+    """The patterns in which a metric has a value."""
+    found = {p for (_, _, _, p, m), r in look.cells.items() if m == metric and math.isfinite(r["value"])}
+    return [p for p in look.patterns if p in found]
+
+
+def paired_table(look: Lookup) -> Table:
+    """Differences at equal seeds against the carrier's baseline, constants and controls."""
+    table = Table(
+        "paired",
+        "Paired differences at equal seeds",
+        "Method minus opponent at equal seed: the carrier's baseline, and where the study has them constants and the "
+        "method's own controls; what Holm's correction leaves below 5 % is marked ▲ if the method is "
+        "better and ▼ if it is worse (for DropRatio, recovery and deficit area lower is better, so ▲ stands beside a "
+        "negative difference); P is the probability that the method is better.",
+        [
+            *("method", "opponent", "pairs", "mean difference", "IQM difference"),
+            *("P(better)", "P(better), paired", "p (Holm)"),
+        ],
+        labels=2,
+    )
+    wanted = ["nauc_task_safe", "later_return", "drop_run_safe", "recovery_robust", "deficit_area", "final_return"]
+    if not any(m == "paired:nauc_task_safe" and math.isfinite(r["value"]) for (*_, m), r in look.cells.items()):
+        wanted.insert(0, "mean_return")
+    for scope in look.scopes():
+        for metric in wanted:
+            for pattern in look.patterns:
+                if pattern == STEADY and metric == "drop_run_safe":
+                    continue  # zero by definition
+                asked = [(m, kind) for m in look.methods for kind in ("", *look.opponents)]
+                rows = [_paired_row(look, scope, m, pattern, metric, kind) for m, kind in asked]
+                if rows := [r for r in rows if r]:
+                    side = "lower" if metric in LOWER_IS_BETTER else "higher"
+                    table.groups.append((f"{scope[2]} · {METRIC_NAMES[metric]} ({side} is better) · {pattern}", rows))
+    table.notes = [
+        "On one task with fewer than 10 seeds the mean's interval is Student's t interval; the others are stratified "
+        "bootstrap intervals. Holm adjusts within one metric and kind of opponent over all methods and patterns of the "
+        "study, constants and controls by themselves."
+    ]
+    return table
+
+
+def _paired_row(look: Lookup, scope, method, pattern, metric, kind) -> list[Cell] | None:
+    suffix = f":vs={kind}" if kind else ""
+    get = lambda what: look.get(scope, method, pattern, f"{what}:{metric}{suffix}")  # noqa: E731
+    mean = get("paired")
+    if mean is None or not math.isfinite(mean["value"]):
+        return None
+    places = {"final_return": 2, "mean_return": 2, "later_return": 2}.get(metric, 3)
+    p = get("p_holm")
+    cells = [_marked(mean, p, metric, places), cell(get("paired_iqm"), places)]
+    shown = "< 0.001" if p is not None and p["value"] < 0.001 else number(p["value"] if p else None, 3)
+    opponent = f"{kind.replace('_', ' ')}: {opponent_of(mean)}" if kind == "best_constant" else opponent_of(mean)
+    return [
+        *(Cell(method), Cell(opponent), counted(mean), *cells, cell(get("poi"))),
+        *(Cell(cell(get("poi_paired")).text), Cell(shown)),
+    ]
+
+
+def _marked(row: dict[str, Any], p: dict[str, Any] | None, metric: str, places: int) -> Cell:
+    plain, found = cell(row, places), outcome_of(row["value"], p["value"] if p else math.nan, metric)
+    if found == "undecided":
+        return plain
+    return Cell(("▲ " if found == "better" else "▼ ") + plain.text, plain.interval, found)

@@ -1,0 +1,153 @@
+"""Draws a `Plot` as PNG and SVG."""
+
+import base64
+import io
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from experiments.report.looks import BASELINE, DASHES, REFERENCE_INK, Look, kind_of
+from experiments.report.plots import Axis, Panel, Plot
+from experiments.report.png import pack_png
+
+
+class Picture(NamedTuple):
+    """A drawn figure."""
+
+    png: bytes
+    svg: bytes
+    width: int  # CSS pixels at which it is meant to be shown
+    height: int
+
+    @property
+    def uri(self) -> str:
+        """The PNG as a data URI, so that a page can hold it."""
+        return "data:image/png;base64," + base64.b64encode(self.png).decode()
+
+
+def draw(plot: Plot, dpi: int = 140) -> Picture:
+    """A grid of panels with one legend; the columns share their vertical axes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure as Canvas
+
+    titled = sum(bool(row.title) for row in plot.rows)
+    columns = max(1, len(plot.columns))
+    width = {1: 9.6, 2: 11.0}.get(columns, 3.4 * columns + 0.6)
+    legend = _legend(plot)
+    across = max(1, min(len(legend), int(width / (0.6 + 0.075 * max(map(len, legend), default=1)))))
+    below = 0.75 + 0.18 * (-(-len(legend) // across) - 1) if legend else 0.55
+    height = sum(row.height for row in plot.rows) + 0.3 + below + 0.16 * titled
+    canvas = Canvas(figsize=(width, height))  # fixed margins: a layout engine takes half of the drawing time
+    axes = canvas.subplots(
+        len(plot.rows),
+        columns,
+        sharex=True,
+        sharey="row",
+        squeeze=False,
+        height_ratios=[row.height for row in plot.rows],
+    )
+    canvas.subplots_adjust(
+        left=0.75 / width,
+        right=1 - 0.15 / width,
+        bottom=below / height,
+        top=1 - 0.3 / height,
+        wspace=0.08,
+        hspace=0.32 if titled else 0.12,
+    )
+    for panel in plot.panels:
+        _panel(axes[panel.row, panel.column], panel, plot)
+    for axis, title in zip(axes[0], plot.columns, strict=False):
+        axis.set_title(title, fontsize=10, fontweight="bold", loc="left")
+    for row, line in zip(plot.rows, axes, strict=True):
+        line[0].set_ylabel(row.label, fontsize=9)
+        if row.title:
+            side = "right" if any(plot.columns) else "left"
+            line[0].set_title(row.title, fontsize=9, loc=side, color="#444444")
+    for axis in axes[-1]:
+        axis.set_xlabel(plot.axis.label, fontsize=8)
+    if legend:
+        from matplotlib.lines import Line2D
+
+        handles = [Line2D([], [], **_stroke(look, 2.0)) for look in legend.values()]
+        canvas.legend(handles, list(legend), loc="lower center", ncols=across, fontsize=8, frameon=False,
+                      handlelength=3.0)  # fmt: skip
+    return canvas_to_files(canvas, {look.colour for look in plot.looks.values()}, dpi)
+
+
+def canvas_to_files(canvas, inks: set[str], dpi: int) -> Picture:
+    """The PNG of few colours, and the SVG with its text as text."""
+    import matplotlib
+
+    rendered, vector = io.BytesIO(), io.BytesIO()
+    canvas.savefig(rendered, format="png", dpi=dpi, metadata={"Software": None})
+    # A fixed salt and no date: the same study gives the same bytes.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "aesjax"}):
+        canvas.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
+    width, height = (round(96 * inches) for inches in canvas.get_size_inches())
+    coloured = {BASELINE, *inks} - {REFERENCE_INK}  # the palette has all greys
+    return Picture(pack_png(rendered, coloured), vector.getvalue(), width, height)
+
+
+def _stroke(look: Look, width: float | None = None) -> dict:
+    dash = DASHES[look.dash]
+    return {"color": look.colour, "ls": (0, dash) if dash else "-", "lw": width or look.width}
+
+
+def _legend(plot: Plot) -> dict[str, Look]:
+    """One entry per look: where carriers share one, by what follows the carrier's name."""
+    if len(plot.columns) < 2:
+        return dict(plot.looks)
+    shared: dict[str, Look] = {}
+    for name, look in plot.looks.items():
+        method = any(name == c or name.startswith((c + "+", c + "[")) for c in plot.columns)
+        shared[(kind_of(name).lstrip("+") or "baseline") if method else name] = look
+    return shared
+
+
+def _panel(axis, panel: Panel, plot: Plot) -> None:
+    row = plot.rows[panel.row]
+    dress(axis, plot.axis)
+    drawing: Mapping = {"drawstyle": "steps-post"} if row.steps else {}
+    for line in panel.lines:
+        look = plot.looks[line.name]
+        if line.y is None:
+            for values in line.seeds.values():
+                axis.plot(line.x, values, **_stroke(look, 0.8), alpha=0.6)
+            continue
+        if len(panel.lines) <= 4 and len(line.seeds) > 1 and plot.kind == "curves":
+            for values in line.seeds.values():
+                axis.plot(line.x, values, color=look.colour, lw=0.5, alpha=0.25)
+        if line.low is not None and line.high is not None:
+            step = "post" if row.steps else None
+            axis.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.13, lw=0, step=step)
+        axis.plot(line.x, line.y, **_stroke(look), **drawing)
+    if row.log:
+        axis.set_yscale("log")
+        _log_labels(axis)
+
+
+def _log_labels(axis) -> None:
+    """Plain numbers at 1, 2 and 5 of each decade."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    axis.yaxis.set_minor_formatter(NullFormatter())
+
+
+def dress(axis, shared: Axis) -> None:
+    """Change points (dashed: the drift jumps, dotted: it does not), grid, and the horizontal axis."""
+    style = {"ls": "--", "alpha": 0.7} if shared.jumps else {"ls": ":", "alpha": 0.6}
+    for change in shared.marks:
+        axis.axvline(change, color="#444444", lw=0.9, zorder=1.5, **style)
+    axis.set_xlim(shared.low, shared.high)
+    axis.grid(True, color="#e6e6e6", lw=0.6)
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(labelsize=8)
+    axis.locator_params(axis="x", nbins=5, prune="upper")  # a label at T would touch the next panel's 0
+    if shared.form == "steps":
+        axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g}M" if shared.high > 2e6 else f"{x / 1e3:g}k")
+    elif shared.form == "percent":
+        axis.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g}")

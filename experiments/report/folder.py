@@ -1,0 +1,104 @@
+"""Reads a study's folder for a report, and puts a report's folder in place."""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from experiments.measure.study import RecordedStudy, load_study
+from experiments.report.draw import Picture
+from experiments.report.exports import write_tables
+from experiments.report.page import Page, render_html, render_markdown, render_table
+from experiments.study import ownership, store
+from experiments.study.results import open_results
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Loaded(NamedTuple):
+    """A study with the files it came from."""
+
+    directory: Path
+    config: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+    curves: "pl.DataFrame"
+    study: RecordedStudy
+
+
+def load(directory: Path) -> Loaded:
+    """Read ``config.json``, ``manifest.json`` and ``curves.parquet`` of a finished study.
+
+    Raises:
+      ValueError: one of them is missing or broken, or they do not fit together; one sentence that names it.
+    """
+    results = open_results(directory)
+    config, manifest, curves = results.config, results.manifest, results.rows(store.CURVES)
+    try:
+        study = load_study(curves, config, manifest)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{directory}: config, manifest and curves do not fit together ({error!r})") from error
+    return Loaded(directory, config, manifest, curves, study)
+
+
+def write_folder(
+    place: Path, page: Page, pictures: Mapping[str, Picture], frames: Mapping[str, "pl.DataFrame"]
+) -> None:
+    """Write a page, its tables and its figures; the folder appears complete or not at all and replaces an older one.
+
+    Args:
+      place: the folder.
+      page: written as ``index.html`` and ``tables.md``, its tables into ``tables/``, its figures beside it.
+      pictures: further ones by name without suffix.
+      frames: file name -> what is written as Parquet.
+
+    Raises:
+      OwnedError: another process owns the study whose report it is.
+      Unwritable: it cannot be written.
+    """
+    html, markdown = render_html(page), render_markdown(page)
+    with _beside(place) as partial:
+        (partial / "tables").mkdir()
+        (partial / "index.html").write_text(html, encoding="utf-8")
+        (partial / "tables.md").write_text(markdown, encoding="utf-8")
+        write_tables(page.tables, partial / "tables", {table.key: render_table(table) for table in page.tables})
+        for name, frame in frames.items():
+            frame.write_parquet(partial / name)
+        drawn = {figure.plot.name: figure.picture for group in page.groups for figure in group.figures}
+        for name, picture in (drawn | dict(pictures)).items():
+            (partial / f"{name}.png").write_bytes(picture.png)
+            (partial / f"{name}.svg").write_bytes(picture.svg)
+        _swap(partial, place)
+
+
+@contextmanager
+def _beside(place: Path) -> Iterator[Path]:
+    """A new folder beside ``place``, gone when the block ends; in a study's folder that is owned as long."""
+    partial = place.with_name(f".{place.name}-{os.getpid()}")
+    with ExitStack() as stack:
+        if (place.parent / store.MANIFEST).exists():
+            stack.enter_context(ownership.Owner(place.parent))
+            ownership.clean(place.parent)
+        stack.callback(shutil.rmtree, partial, ignore_errors=True)
+        try:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            yield partial
+        except OSError as error:
+            raise store.Unwritable(f"{place} cannot be written: {store.reason(error)}") from None
+
+
+def _swap(new: Path, place: Path) -> None:
+    """Put ``new`` at ``place``; a folder cannot be replaced in one rename, so the old one steps aside first."""
+    aside = place.with_name(f".{place.name}-old-{os.getpid()}")
+    if place.exists():
+        os.replace(place, aside)
+    try:
+        os.replace(new, place)
+    except OSError:
+        if aside.exists():
+            os.replace(aside, place)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)

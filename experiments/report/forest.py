@@ -1,0 +1,265 @@
+"""The forest plot: every paired difference with its interval and every pair of runs as a point."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from experiments.measure.comparisons import LOWER_IS_BETTER
+from experiments.measure.patterns import STEADY
+from experiments.report.cells import Lookup, number
+from experiments.report.draw import Picture, canvas_to_files
+from experiments.report.looks import BASELINE, looks
+from experiments.report.verdicts import METRIC_NAMES, opponent_of, outcome_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+_SIGNS = {"better": "▲", "worse": "▼", "undecided": "○"}
+
+
+class Point(NamedTuple):
+    """The difference of one pair of runs."""
+
+    label: str  # "seed 3", or "hopper, seed 3" where there are several tasks
+    value: float
+
+
+class Comparison(NamedTuple):
+    """A method against its opponent under one pattern."""
+
+    pattern: str
+    value: float  # mean difference
+    low: float | None  # of its 95 % interval
+    high: float | None
+    pairs: int
+    runs: int  # of the method, paired or not
+    p: float  # after Holm; NaN if there is none
+    outcome: str  # "better", "worse" or "undecided"
+    points: tuple[Point, ...]
+    opponent: str = ""  # by name, where the row's is only a kind
+
+    @property
+    def sign(self) -> str:
+        """One character for the outcome."""
+        return _SIGNS[self.outcome]
+
+    @property
+    def words(self) -> str:
+        """The comparison in one sentence."""
+        low, high = number(self.low, 3), number(self.high, 3)
+        p = "not tested" if math.isnan(self.p) else "p < 0.001" if self.p < 0.001 else f"p = {number(self.p, 3)}"
+        interval = "" if self.low is None else f", 95 % interval {low} to {high}"
+        count = f"{self.pairs} of {self.runs} runs paired" if self.pairs < self.runs else f"{self.pairs} pairs"
+        where = f"{self.pattern}, against {self.opponent}" if self.opponent else self.pattern
+        return f"{where}: {self.outcome}, {number(self.value, 3)}{interval}; {p} after Holm; {count}"
+
+
+class Row(NamedTuple):
+    """A method with its comparisons, one per pattern of the forest, None where there is none."""
+
+    method: str
+    against: str
+    scope: str  # empty, or the family's name in a study of several
+    comparisons: tuple[Comparison | None, ...]
+
+
+@dataclass(frozen=True)
+class Forest:
+    """All comparisons in one metric on one horizontal scale."""
+
+    metric: str  # as printed
+    lower_is_better: bool
+    patterns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    low: float  # ends of the scale
+    high: float
+    ticks: tuple[float, ...]
+    kind: str = ""  # of the opponent, as in the tidy frame; empty for the carriers' baselines
+
+    def share(self, value: float) -> float:
+        """Where a value lies on the scale, 0 to 1; what lies outside is put on its end."""
+        return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
+
+    def is_outside(self, value: float) -> bool:
+        """Whether a value lies beyond an end of the scale."""
+        return not self.low <= value <= self.high
+
+    def printed(self, c: Comparison) -> str:
+        """A mean difference with its sign, to the digits that the differences of this forest need."""
+        largest = max(abs(x.value) for row in self.rows for x in row.comparisons if x is not None)
+        text = number(c.value, 3 if largest < 0.1 else 2 if largest < 10 else 1)
+        return f"+{text}" if c.value > 0 and text.strip("0.") else text.replace("-", "−")
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"forest_{self.kind}" if self.kind else "forest"
+
+    @property
+    def opponent(self) -> str:
+        """What the methods are compared with: its name if it is one, else what they have in common."""
+        names = {row.against for row in self.rows}
+        return names.pop() if len(names) == 1 else "baseline"
+
+    @property
+    def tally(self) -> str:
+        """How many comparisons came out which way."""
+        outcomes = [c.outcome for row in self.rows for c in row.comparisons if c is not None]
+        return ", ".join(f"{outcomes.count(o)} {o}" for o in _SIGNS if o in outcomes)
+
+    @property
+    def alt(self) -> str:
+        """All comparisons in words."""
+        found = [
+            f"{row.scope + ', ' if row.scope else ''}{row.method} against {row.against}, {c.words}"
+            for row in self.rows
+            for c in row.comparisons
+            if c is not None
+        ]
+        return f"Paired differences in {self.metric}. " + ". ".join(found) + "."
+
+
+def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str, kind: str = "") -> Forest | None:
+    """The forest of one metric against one kind of opponent; None if nothing was compared.
+
+    Args:
+      look: aggregates of ``frame``.
+      frame: as `experiments.measure.summarise` returns it; its rows of single runs give the points.
+      metric: as in the frame, without prefix.
+      kind: of the opponent, such as ``best_constant``; the carriers' baselines if empty.
+    """
+    single = frame.filter(level="run", metric=metric)
+    values = {
+        (r["family"], r["task"], r["method"], r["pattern"], r["seed"]): r["value"]
+        for r in single.to_dicts()
+        if math.isfinite(r["value"])
+    }
+    patterns = [p for p in look.patterns if not (p == STEADY and metric.startswith("drop"))]
+    rows = []
+    for family in look.tasks:
+        for method in look.methods:
+            found = [_comparison(look, values, family, method, p, metric, kind) for p in patterns]
+            if not any(found):
+                continue
+            against = kind.replace("_", " ") or next(
+                opponent_of(row)
+                for p in patterns
+                if (row := look.get((family, None), method, p, f"paired:{metric}")) is not None
+            )
+            rows.append(Row(method, against, family if len(look.tasks) > 1 else "", tuple(found)))
+    kept = [i for i in range(len(patterns)) if any(row.comparisons[i] for row in rows)]
+    rows = [row._replace(comparisons=tuple(row.comparisons[i] for i in kept)) for row in rows]
+    if not rows:
+        return None
+    return replace(scaled(metric, tuple(patterns[i] for i in kept), rows), kind=kind)
+
+
+def scaled(metric: str, patterns: tuple[str, ...], rows: Sequence[Row]) -> Forest:
+    """Rows, of which at least one has a comparison, on a scale that fits them."""
+    low, high, ticks = _scale([c for row in rows for c in row.comparisons if c is not None])
+    return Forest(METRIC_NAMES.get(metric, metric), metric in LOWER_IS_BETTER, patterns, tuple(rows), low, high, ticks)
+
+
+def _comparison(
+    look: Lookup, values: dict, family: str, method: str, pattern: str, metric: str, kind: str
+) -> Comparison | None:
+    suffix = f":vs={kind}" if kind else ""
+
+    def get(what: str, task: str | None = None) -> dict[str, Any] | None:
+        return look.get((family, task), method, pattern, f"{what}:{metric}{suffix}")
+
+    row = get("paired")
+    if row is None or not math.isfinite(row["value"]):
+        return None
+    tasks = look.tasks[family]
+    against = {task: opponent_of(own) for task in tasks if (own := get("paired", task)) is not None}
+    points = [
+        Point(
+            f"{task}, seed {seed}" if len(tasks) > 1 else f"seed {seed}",
+            value - values[family, task, against[task], pattern, seed],
+        )
+        for (f, task, m, p, seed), value in values.items()
+        if (f, m, p) == (family, method, pattern) and (family, task, against.get(task), pattern, seed) in values
+    ]
+    adjusted = get("p_holm")
+    p = adjusted["value"] if adjusted else math.nan
+    alone = row["n_valid"] < 2  # one pair has no interval
+    return Comparison(
+        pattern,
+        row["value"],
+        None if alone else row["low"],
+        None if alone else row["high"],
+        row["n_valid"],
+        row["n_total"],
+        p,
+        outcome_of(row["value"], p, metric),
+        tuple(points),
+        opponent_of(row) if kind else "",
+    )
+
+
+def _scale(comparisons: list[Comparison]) -> tuple[float, float, tuple[float, ...]]:
+    """Ends and ticks that show every mean and every point, and of intervals what does not squeeze those."""
+    from matplotlib.ticker import MaxNLocator
+
+    points = [v for c in comparisons for v in (c.value, *(p.value for p in c.points))] + [0.0]
+    edges = [e for c in comparisons for e in (c.low, c.high) if e is not None and math.isfinite(e)]
+    span = (max(points) - min(points)) or 1.0
+    low = max(min(points + edges), min(points) - 0.6 * span)
+    high = min(max(points + edges), max(points) + 0.6 * span)
+    margin = 0.04 * (high - low) or 1.0  # two versions may agree to the last bit
+    low, high = low - margin, high + margin
+    ticks = MaxNLocator(nbins=3, steps=[1, 2, 5, 10]).tick_values(low, high)
+    return low, high, tuple(float(t) for t in ticks if low <= t <= high)
+
+
+def draw_forest(forest: Forest, dpi: int = 140) -> Picture:
+    """The forest as files: a column per pattern, a row per method."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure as Canvas
+
+    look = looks(list(dict.fromkeys([row.against for row in forest.rows] + [row.method for row in forest.rows])))
+    names = [f"{row.scope} · {row.method}" if row.scope else row.method for row in forest.rows]
+    left = 0.3 + 0.085 * max(map(len, names))
+    width = left + 0.15 + max(1.7, 8.0 / len(forest.patterns)) * len(forest.patterns)
+    height = 0.34 * len(forest.rows) + 0.95
+    canvas = Canvas(figsize=(width, height))
+    axes = canvas.subplots(1, len(forest.patterns), sharex=True, sharey=True, squeeze=False)[0]
+    canvas.subplots_adjust(
+        left=left / width, right=1 - 0.15 / width, bottom=0.6 / height, top=1 - 0.32 / height, wspace=0.08
+    )
+    for column, (axis, pattern) in enumerate(zip(axes, forest.patterns, strict=True)):
+        axis.axvline(0.0, color="#444444", lw=1.0)
+        for place, row in enumerate(forest.rows):
+            if (c := row.comparisons[column]) is not None:
+                _draw_comparison(axis, c, place, look[row.method].colour)
+        axis.set_title(pattern, fontsize=9, fontweight="bold", loc="left")
+        axis.grid(True, axis="x", color="#e6e6e6", lw=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right", "left"]].set_visible(False)
+        axis.tick_params(labelsize=8, left=False)
+    axes[0].set_yticks(range(len(names)), names)
+    axes[0].set_ylim(len(names) - 0.4, -0.6)
+    axes[0].set_xlim(forest.low, forest.high)
+    axes[0].set_xticks(forest.ticks, [f"{tick:g}" for tick in forest.ticks])
+    side = "left" if forest.lower_is_better else "right"
+    canvas.text(
+        (left + width) / 2 / width, 0.1 / height, f"{forest.metric}, method − {forest.opponent} (better to the {side})",
+        ha="center", fontsize=8,
+    )  # fmt: skip
+    return canvas_to_files(canvas, {look[row.method].colour for row in forest.rows}, dpi)
+
+
+def _draw_comparison(axis, c: Comparison, place: int, colour: str) -> None:
+    if c.low is not None and c.high is not None:
+        axis.plot([c.low, c.high], [place, place], color=colour, lw=2.0, solid_capstyle="butt")
+    offsets = np.linspace(-0.16, 0.16, len(c.points)) if len(c.points) > 1 else np.zeros(len(c.points))
+    axis.plot([p.value for p in c.points], place + offsets, "o", ms=3.2, mfc="none", mec=colour, mew=0.8, alpha=0.8)
+    filled = {"mfc": colour} if c.outcome != "undecided" else {"mfc": "#ffffff"}
+    axis.plot([c.value], [place], "D", ms=5.5, mec=BASELINE if c.outcome != "undecided" else colour, **filled)

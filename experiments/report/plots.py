@@ -1,0 +1,84 @@
+"""What a figure shows, before anybody draws it: the static pictures and the page's live charts are made from this."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.report.looks import Look
+
+
+class Axis(NamedTuple):
+    """The horizontal axis that all panels of a plot share."""
+
+    label: str
+    low: float
+    high: float
+    form: str = "number"  # "steps": thousands or millions; "percent": the values are shares; "number"
+    marks: np.ndarray = np.zeros(0)  # (K,) where changes are
+    jumps: bool = False  # whether the drift jumps there
+    segments: bool = False  # whether the marks divide the axis into parts worth a closer look
+
+
+class Row(NamedTuple):
+    """Panels that share a vertical axis."""
+
+    label: str
+    height: float = 1.7  # inches
+    log: bool = False
+    title: str = ""  # above its first panel
+    steps: bool = False  # the value holds until the next point
+
+
+class Line(NamedTuple):
+    """One line of a panel."""
+
+    name: str  # in the plot's looks
+    x: np.ndarray  # (m,), increasing
+    y: np.ndarray | None  # (m,) mean over seeds; None: there is none, the seeds are shown
+    low: np.ndarray | None = None  # (m,) of its band
+    high: np.ndarray | None = None
+    seeds: Mapping[int, np.ndarray] = {}  # (m,) each; NaN where a seed has nothing
+
+
+class Panel(NamedTuple):
+    """One pair of axes."""
+
+    row: int
+    column: int
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One figure: a grid of panels with its words."""
+
+    name: str  # of its files, without suffix
+    kind: str  # "curves", "signals", "events", "profile", "survival", ...
+    task: str
+    pattern: str  # empty if it shows several
+    title: str
+    caption: str  # how to read it
+    alt: str  # what it shows, with numbers, for who cannot see it
+    axis: Axis
+    rows: tuple[Row, ...]
+    columns: tuple[str, ...]  # titles
+    panels: tuple[Panel, ...]
+    looks: Mapping[str, Look]
+    warnings: tuple[str, ...] = field(default=())  # what is missing in it, in words that stand beside it
+
+
+def file_stem(*parts: str) -> str:
+    """A file name without suffix from names that may hold anything."""
+    return re.sub(r"[^A-Za-z0-9_.+=-]", "_", "_".join(part for part in parts if part))
+
+
+def spans_decades(values: np.ndarray, factor: float = 20.0) -> bool:
+    """Whether positive values cover more than ``factor``, so that a log axis shows more."""
+    values = values[np.isfinite(values) & (values > 0)]
+    if values.size < 2:
+        return False
+    low, high = np.percentile(values, [1, 99])
+    return bool(high > factor * low)

@@ -1,0 +1,240 @@
+"""The tables of a report, each with one sentence on how to read it."""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from experiments.measure.study import baseline_of, carrier_of
+from experiments.measure.tables import paper_nauc_drop
+from experiments.report.cells import DAGGER, NONE, Cell, Lookup, Table, by_pattern, cell, counted, reasons, shortened
+from experiments.report.compare import changes_table, paired_table, recovery_table
+from experiments.report.seeds import seed_table
+
+
+def main_table(look: Lookup) -> Table:
+    """Safe nAUC beside safe DropRatio beside robust recovery, with intervals; says which nAUC it prints."""
+    several = any(len(tasks) > 1 for tasks in look.tasks.values())
+    table = Table(
+        "main",
+        "Main results: safe nAUC, DropRatio, robust recovery",
+        "nAUC (safe, per task) is the area above the random policy as a share of what SAC reaches without drift on the "
+        "same task, averaged over tasks and seeds (higher is better, 1.00 is SAC on Steady); DropRatio is the share of "
+        "the method's own Steady area that drift costs (lower is better); recovery is the time to regain 95 % of the "
+        "level after abrupt changes, summed, in % of training (lower is better); brackets are 95 % intervals over "
+        "seeds, and n= says on how many runs a number rests where it is not all of them.",
+        [
+            *("method", "runs", "nAUC (safe, per task)", *(["nAUC (safe, family)"] if several else [])),
+            *("DropRatio (safe, per task)", "recovery % (robust)", "recovered"),
+        ],
+    )
+    if several:
+        table.notes.append(
+            "Per task, every task weighs the same; the family's nAUC is a ratio of sums, in which a task with large "
+            "returns weighs more. The two can disagree on which method is better."
+        )
+
+    def row(scope, method, pattern):
+        get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
+        drop = get("drop_nauc_task_safe")
+        if drop is None or not math.isfinite(drop["value"]):
+            drop = get("drop_task_safe")
+        family = [cell(get("nauc_family_safe"))] if several else []
+        values = [cell(get("nauc_task_safe")), *family, cell(drop), cell(get("recovery_robust"), 1, 100)]
+        share = cell(get("recovery_robust_fraction"), 0, 100, interval=False)
+        if share.text != NONE:
+            share = replace(share, text=f"{share.text} %")
+        return [Cell(method), counted(get("mean_return")), *values, share]
+
+    table = by_pattern(look, table, row)
+    table.notes += reasons(look, ("nauc_task_safe", "drop_run_safe", "drop_task_safe", "recovery_robust"))
+    table.notes += shortened(look)
+    return table
+
+
+def paper_table(look: Lookup) -> Table:
+    """Literal nAUC and DropRatio in the paper's format, the paper's number beside ours where there is one."""
+    table = Table(
+        "paper",
+        "Paper parity: literal nAUC and DropRatio",
+        "Literal ratios of areas with one normaliser per family, rounded half-up as the paper prints them; the paper's "
+        f"own number stands beside ours where family, method and pattern match, and {DAGGER} marks a ratio that "
+        "contains a negative area and must not be read.",
+        ["method", "nAUC", "paper", "DropRatio", "paper"],
+    )
+
+    def row(scope, method, pattern):
+        ours = [look.get(scope, method, pattern, f"{name}_family") for name in ("nauc", "drop")]
+        theirs = paper_nauc_drop(scope[0], method, pattern) or (NONE, NONE)
+        cells = [Cell(method)]
+        for mine, printed in zip(ours, theirs, strict=True):
+            cells += [cell(mine), Cell(str(printed), kind="paper")]
+        return cells
+
+    table = by_pattern(look, table, row, tasks=False)
+    sizes = {"toy": 1, "mujoco": 5, "isaac": 6}
+    for family, tasks in look.tasks.items():
+        whole = sizes.get(family.lower().split()[0] if family else "", 0)
+        if whole > len(tasks):
+            table.notes.append(
+                f"The paper's {family} numbers average {whole} tasks, ours {len(tasks)}: not the same quantity."
+            )
+    table.notes.append("The paper states neither horizon nor spread over seeds; compare directions, not digits.")
+    return table
+
+
+def weights_table(look: Lookup) -> Table:
+    """Saturation and responsiveness of the entropy weight."""
+    table = Table(
+        "weights",
+        "Entropy weight: saturation and responsiveness",
+        "Saturation is the share of updates at a clip (a saturated schedule is a constant); responsiveness is the rise "
+        "of the weight within 2 % of training after a change, relative to before (0 means it did not react, and the "
+        "Steady rows show what it is when there is nothing to react to).",
+        ["method", "mean weight", "saturation %", "at minimum %", "at maximum %", "responsiveness %"],
+    )
+
+    def row(scope, method, pattern):
+        get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
+        shares = [cell(get(name), 1, 100) for name in ("saturation", "saturation_min", "saturation_max")]
+        weight = get("mean_entropy_weight")
+        small = weight is not None and math.isfinite(weight["value"]) and abs(weight["value"]) < 0.1
+        return [Cell(method), cell(weight, 4 if small else 3), *shares, cell(get("responsiveness"), 1, 100)]
+
+    table = by_pattern(look, table, row)
+    table.notes += reasons(look, ("saturation", "responsiveness"))
+    return table
+
+
+def returns_table(look: Lookup) -> Table:
+    """Final, mean and training returns."""
+    table = Table(
+        "returns",
+        "Returns",
+        "Undiscounted return of the deterministic policy, over the last tenth of training, over all of it, and over "
+        "what comes after the first change, leaving out how fast the undrifted task was learned; and the return of "
+        "the stochastic policy while training, which can move the other way when the weight rises.",
+        ["method", "runs", "final return", "mean return", "after the first change", "mean training return"],
+    )
+
+    def row(scope, method, pattern):
+        names = ("final_return", "mean_return", "later_return", "mean_train_return")
+        rows = [look.get(scope, method, pattern, name) for name in names]
+        return [Cell(method), counted(rows[1]), *map(cell, rows)]
+
+    return by_pattern(look, table, row)
+
+
+def hindsight_table(look: Lookup, constants: Collection[str]) -> Table:
+    """Of every carrier's constant weights the best under every pattern, and the best of its other methods beside it.
+
+    Args:
+      constants: methods whose entropy weight is a constant and which turn nothing else.
+    """
+    table = Table(
+        "hindsight",
+        "The best constant weight in hindsight",
+        "Of each carrier's constants the one with the highest mean return over training under this pattern, which "
+        "nobody knows beforehand and which a schedule has to beat; it was chosen among several on these very runs, so "
+        "it looks a little better than it is.",
+        ["carrier", "constants", "best constant", "mean return", "best other method", "mean return"],
+    )
+    carriers = dict.fromkeys(map(carrier_of, look.methods))
+    for scope in look.scopes():
+        for pattern in look.patterns:
+            rows = []
+            for carrier in carriers:
+                found: dict[bool, list[tuple[str, dict]]] = {True: [], False: []}
+                for method in look.methods:
+                    result = look.get(scope, method, pattern, "mean_return")
+                    if carrier_of(method) == carrier and result is not None and math.isfinite(result["value"]):
+                        found[method in constants].append((method, result))
+                if len(found[True]) > 1:
+                    cells = [Cell(carrier), Cell(str(len(found[True])), kind="muted")]
+                    for group in (found[True], found[False]):
+                        name, result = max(group, key=lambda pair: pair[1]["value"], default=(NONE, None))
+                        cells += [Cell(name), cell(result)]
+                    rows.append(cells)
+            if rows:
+                table.groups.append((f"{scope[2]} · {pattern}", rows))
+    return table
+
+
+#: Tables of what only some studies log: key -> title, reading, metric -> (head, places).
+_OPTIONAL: dict[str, tuple[str, str, dict[str, tuple[str, int]]]] = {
+    "levers": (
+        "Levers beside the entropy weight",
+        "Means over training of what responses turn: the drift ratio (1: calm), the share of the stored transitions "
+        "that batches are drawn from, the factor of the learning rates; and how often parameters were refreshed.",
+        {
+            "mean_response_ratio": ("ratio", 3),
+            "mean_window_share": ("window", 3),
+            "refreshes": ("refreshes", 1),
+            "mean_rate_factor": ("rate factor", 3),
+        },
+    ),
+    "networks": (
+        "Plasticity of the networks",
+        "Means over training: share of dormant units, effective rank of the last hidden layer, norm of the weights, "
+        "norm of the critic's gradient.",
+        {
+            **{
+                f"mean_{network}_{what}": (f"{network}: {what}", 3 if what == "dormant" else 1)
+                for network in ("critic", "actor")
+                for what in ("dormant", "rank", "norm")
+            },
+            "mean_grad_norm": ("gradient", 2),
+        },
+    ),
+    "elsewhere": (
+        "Returns under drift that is not in force",
+        "Mean over training of the same policies' returns under the values in force, the nominal ones, those before "
+        "the last change (what is forgotten), those after the next (what carries over), and the ends of the range.",
+        {
+            f"mean_return_{where}": (where.replace("_", " "), 2)
+            for where in ("in_force", "nominal", "previous", "next", "low", "high")
+        },
+    ),
+}
+
+
+def optional_tables(look: Lookup) -> list[Table]:
+    """The tables of `_OPTIONAL` that the study has values for."""
+    tables, known = [], {metric for *_, metric in look.cells}
+    for key, (title, reading, columns) in _OPTIONAL.items():
+        present = {metric: column for metric, column in columns.items() if metric in known}
+        if present:
+            table = Table(key, title, reading, ["method", *(head for head, _ in present.values())])
+
+            def row(scope, method, pattern, present=present):
+                values = [cell(look.get(scope, method, pattern, m), places) for m, (_, places) in present.items()]
+                return [Cell(method), *values]
+
+            tables.append(by_pattern(look, table, row))
+    return tables
+
+
+def build_tables(
+    look: Lookup, constants: Collection[str] = (), floors: Mapping[str, float] | None = None
+) -> list[Table]:
+    """All tables of the report in order; one without any row says why.
+
+    Args:
+      constants: as in `hindsight_table`.
+      floors: as in `seed_table`.
+    """
+    tables = [main_table(look), recovery_table(look), paired_table(look)]
+    tables += [weights_table(look), *optional_tables(look), returns_table(look)]
+    tables += [seed_table(look, floors or {}), paper_table(look)]
+    if not any(baseline_of(m, look.methods) for m in look.methods):
+        tables[2].notes = ["No method of this study has its carrier's baseline beside it, so there is nothing to pair."]
+    elif not tables[2].rows:
+        tables[2].notes = ["No method shares a valid seed and pattern with its baseline."]
+    if not tables[1].rows:
+        tables[1].notes = ["No valid run of a pattern that jumps and is constant in between: no recovery to measure."]
+    hindsight = hindsight_table(look, constants)
+    if hindsight.rows:
+        tables.insert(3, hindsight)
+    changes = changes_table(look)
+    if changes.rows:
+        tables.insert(2, changes)
+    return tables

@@ -1,0 +1,289 @@
+"""`aesjax video`: the policy that a run had at a change of its drift, in the world before it and in the world after it,
+and the policy that the segment ended with, side by side; of a steady run, the last policy.
+"""
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aesjax.registry import Registry
+from aesjax.seeding import stream
+from envs import PATTERNS, Task
+from envs.drift import change_points
+from envs.render import scene_of
+from envs.world import World
+from experiments.report.video_output import Panel, check_output, compose, write_video
+from experiments.study.build import Part, build_part, carrier_of
+from experiments.study.config import StudyConfig
+from experiments.study.folder import open_study
+from experiments.study.methods import methods_of
+from experiments.study.moments import evaluation_at, load_moment
+from experiments.study.snapshots import load_agent
+
+_FRAMES = 300  # shown at most unless --steps says otherwise
+FPS = 25  # about, where a step has a duration
+_STEPS_PER_SECOND = 10.0  # where a step has no duration
+_SAMPLES = 200  # steps of a segment among which a gradual drift is compared
+
+
+class Arguments(Protocol):
+    """What may be asked for; see `experiments.cli.video.Video`."""
+
+    directory: Path
+    out: Path | None
+    method: str | None
+    pattern: str | None
+    seed: int | None
+    change: int | None
+    steps: int | None
+    fps: int | None
+    width: int
+    renderer: str
+
+
+class Change(NamedTuple):
+    """The two moments that are compared."""
+
+    number: int  # of the change point, from 1
+    steps: np.ndarray  # (2,) vector steps of the run
+    values: np.ndarray  # (2, D) drift values
+
+
+class _Side(NamedTuple):
+    """What is shown in one of the pictures."""
+
+    heading: str  # the world
+    policy: str
+    values: np.ndarray  # (D,) drift
+    agent: Any
+
+
+class _Episode(NamedTuple):
+    """One episode under frozen drift."""
+
+    states: list[Any]  # T + 1, host
+    returns: np.ndarray  # (T + 1,) undiscounted so far, starting with 0
+    terminated: bool
+
+
+def run(arguments: Arguments) -> Path:
+    """Write the video and return where it is.
+
+    Raises:
+      ValueError, UnknownNameError, ModuleNotFoundError: with one sentence; nothing was written.
+    """
+    config = open_study(arguments.directory).config
+    method, pattern, seed = _choose(config, arguments)
+    name = re.sub(r"[^\w.+=-]+", "_", f"{method}-{pattern}-{seed}").strip("_")
+    out = arguments.out or arguments.directory / "video" / f"{name}.gif"
+    check_output(out, arguments.width, arguments.fps)
+    task = _drawable(config)
+    limit = task.env.spec.time_limit
+    if arguments.steps is not None and not 1 <= arguments.steps <= limit:
+        raise ValueError(f"--steps must be between 1 and {limit}, the length of an episode; got {arguments.steps}")
+    scene = scene_of(task, arguments.width, arguments.renderer)
+    try:
+        carrier = next(c for c in config.carriers if method in [m.name for m in methods_of(config, c)])
+        part = build_part(config, carrier)
+        keys = {"method": method, "pattern": pattern, "seed": seed}
+        at = next(i for i, label in enumerate(part.labels) if keys.items() <= label.items())
+        world = World(task, config.vector_steps(carrier), config.segments)
+        sides = _sides(arguments.directory, config, part, at, world, pattern, arguments.change)
+        fps, stride = _pace(scene.rate, arguments.fps)
+        steps = arguments.steps or min(limit, _FRAMES * stride)
+        agents = jax.tree.map(lambda *leaves: np.stack(leaves), *(side.agent for side in sides))
+        act = partial(_act_each, carrier_of(config, carrier, world).act_deterministic, agents)
+        values = jnp.asarray(np.stack([side.values for side in sides]))
+        episodes = _roll_out(task, act, jax.vmap(world.params_of)(values), seed, steps)
+        title = f"{config.task}   {method}   {pattern}, seed {seed}"
+        note = f"a run of {config.steps:,} steps; in these episodes drift stands still and actions have no noise"
+        panels = [
+            Panel(
+                heading=side.heading,
+                policy=side.policy,
+                drift=_described(task, side.values),
+                params=jax.device_get(world.params_of(jnp.asarray(side.values))),
+                states=episode.states,
+                returns=episode.returns,
+                ending="terminated" if episode.terminated else "",
+            )
+            for side, episode in zip(sides, episodes, strict=True)
+        ]
+        write_video(out, compose(scene, title, note, panels, stride), fps)
+    finally:
+        scene.close()
+    return out
+
+
+def _choose(config: StudyConfig, arguments: Arguments) -> tuple[str, str, int]:
+    """Method, pattern and seed: those asked for, else the study's first (of the patterns, the first that changes)."""
+    methods = [method.name for carrier in config.carriers for method in methods_of(config, carrier)]
+    moving = [name for name in config.patterns if name != "steady"]
+    method = methods[0] if arguments.method is None else arguments.method
+    Registry("method of this study", **dict.fromkeys(methods))[method]
+    if arguments.pattern is not None:
+        Registry("pattern of this study", **dict.fromkeys(config.patterns))[arguments.pattern]
+    pattern = arguments.pattern or (moving or config.patterns)[0]
+    if pattern == "steady" and arguments.change is not None:
+        known = f"the study's others: {', '.join(moving)}" if moving else "the study has no other"
+        raise ValueError(f"--change: pattern 'steady' has no change to show; {known}")
+    seed = config.seeds[0] if arguments.seed is None else arguments.seed
+    if seed not in config.seeds:
+        nearest = min(config.seeds, key=lambda known: abs(known - seed))
+        trained = ", ".join(map(str, config.seeds))
+        raise ValueError(f"the study has no seed {seed}; the nearest is {nearest}, trained were {trained}")
+    return method, pattern, seed
+
+
+def _drawable(config: StudyConfig) -> Task:
+    """The study's task, on the engine whose states hold positions: the physics of both is the same."""
+    if config.options.get("engine", "mujoco") != "mujoco":
+        config = dataclasses.replace(config, options={**config.options, "engine": "mujoco"})
+    try:
+        return config.build_task()
+    except (ImportError, AttributeError, RuntimeError) as error:  # MuJoCo loads the GL library it is told to at import
+        setting = os.environ.get("MUJOCO_GL", "")
+        raise ValueError(f"task '{config.task}' cannot be built (MUJOCO_GL='{setting}'): {error}") from None
+
+
+def _act_each(act: Callable[[Any, Any], Any], agents: Any, obs: Any) -> Any:
+    """Every agent (leading axis P) on its own observation (P, S): actions (P, A)."""
+    return jax.vmap(lambda agent, own: act(agent, own[None])[0])(agents, obs)
+
+
+def _sides(
+    directory: Path, config: StudyConfig, part: Part, run: int, world: World, pattern: str, number: int | None
+) -> list[_Side]:
+    """What is shown side by side; a steady run has nothing to compare.
+
+    The policy at a change point has learned in the world before it alone: it is shown in that world and in the next
+    one, and beside it the policy that the segment ended with.
+
+    Raises:
+      ValueError: nothing was kept that could be shown.
+    """
+    drift = jax.tree.map(lambda leaf: leaf[run], part.runs.drift)
+    truth = lambda step: np.asarray(world.truth(drift, step).values)  # noqa: E731
+    if pattern == "steady":
+        last = load_agent(directory, config, part, run)
+        return [_Side("no drift", f"policy of step {last.step:,}", truth(0), last.agent)]
+    change, num_envs = _change(world, drift, pattern, number), config.envs_of(part.carrier)
+    point = int(change.steps[1])
+    early, late = (f"step {step * num_envs:,}" for step in change.steps)
+    headings = (f"before change {change.number}, {early}", f"just after change {change.number}, {late}")
+    if not PATTERNS[pattern].jumps:
+        headings = (f"drift of {early}", f"drift of {late}")
+    moment = partial(load_moment, directory, config, part, run)
+    policy = moment(evaluation_at(config, part.carrier, point))
+    if policy is None:  # of a study from before any were kept
+        last = load_agent(directory, config, part, run)
+        text = f"policy of step {last.step:,}, not of then"
+        return [_Side(h, text, v, last.agent) for h, v in zip(headings, change.values, strict=True)]
+    texts = (f"policy of step {policy.step:,}", "the same policy")
+    sides = [_Side(*side, policy.agent) for side in zip(headings, texts, change.values, strict=True)]
+    end = point + world.total // world.segments
+    final = moment(evaluation_at(config, part.carrier, end)) if end < world.total else None
+    if end == world.total:
+        final = load_agent(directory, config, part, run)
+    if final is not None and final.step > policy.step:  # else training was interrupted before
+        heading = f"end of the segment, step {(end - 1) * num_envs:,}"
+        sides.append(_Side(heading, f"policy of step {final.step:,}", truth(end - 1), final.agent))
+    return sides
+
+
+def _change(world: World, drift: Any, pattern: str, number: int | None) -> Change:
+    """The change point asked for: by default the first jump, or where a gradual drift went farthest.
+
+    A jump is shown by the last step before it and the first one after. A gradual drift has no such steps: what is
+    shown is the change point and the step of the segment before it whose drift was farthest from there.
+    """
+    points = change_points(world.total, world.segments)
+    if number is not None and not 1 <= number <= len(points):
+        raise ValueError(f"--change must be between 1 and {len(points)}, the change points of a run; got {number}")
+    spans = np.concatenate([np.full(c.size, c.high - c.low, np.float32) for c in world.task.channels])
+    path, found = jax.jit(world.path), []
+    for at, point in enumerate(points if number is None else [points[number - 1]], number or 1):
+        earlier = [point - 1]
+        if not PATTERNS[pattern].jumps:
+            earlier = np.unique(np.linspace(point - points[0], point - 1, _SAMPLES).astype(int)).tolist()
+        steps = np.array([*earlier, point])
+        values = np.asarray(path(drift, jnp.asarray(steps, jnp.int32))[0])
+        sizes = np.linalg.norm((values[:-1] - values[-1]) / spans, axis=-1)
+        pair = [int(sizes.argmax()), -1]
+        found.append((float(sizes.max()), Change(at, steps[pair], values[pair])))
+        if PATTERNS[pattern].jumps:
+            break
+    return max(found, key=lambda item: item[0])[1]
+
+
+def _pace(rate: float | None, fps: int | None) -> tuple[float, int]:
+    """Frames per second and steps per frame: as fast as the simulated world, as far as its steps allow."""
+    if rate is None:
+        return fps or _STEPS_PER_SECOND, 1
+    stride = max(1, round(rate / (fps or FPS)))
+    return fps or rate / stride, stride
+
+
+def _roll_out(task: Task, act: Callable[[Any], Any], params: Any, seed: int, steps: int) -> list[_Episode]:
+    """One episode under each of P sets of parameters (leading axis P), from the same start and with the same noise.
+
+    Args:
+      act: observations (P, S) -> actions (P, A).
+      steps: at most so many.
+
+    Raises:
+      ValueError: an action that is not finite.
+    """
+    env, key = task.env, stream(jax.random.key(seed), "video")
+    key_start, key_steps = jax.random.split(key)
+
+    @jax.jit
+    def advance(obs: Any, state: Any, number: Any) -> tuple[Any, ...]:
+        action = act(obs)
+        step = jax.vmap(env.step, in_axes=(None, 0, 0, 0))
+        obs, state, reward, terminated, truncated, _ = step(
+            jax.random.fold_in(key_steps, number), state, action, params
+        )
+        return obs, state, reward, terminated, truncated, jnp.all(jnp.isfinite(action), axis=-1)
+
+    obs, state = jax.jit(jax.vmap(env.reset, in_axes=(None, 0)))(key_start, params)
+    sides = obs.shape[0]
+    states, rewards, ends, fell = [jax.device_get(state)], [], [steps] * sides, [False] * sides
+    for number in range(steps):
+        obs, state, reward, terminated, truncated, sound = advance(obs, state, jnp.int32(number))
+        host = jax.device_get((state, reward, terminated, truncated, sound))
+        states.append(host[0])
+        rewards.append(host[1])
+        for i in range(sides):
+            if number >= ends[i]:
+                continue
+            if not host[4][i]:
+                raise ValueError(f"the policy's action at step {number} of the episode is not finite: its run diverged")
+            if host[2][i] or host[3][i]:
+                ends[i], fell[i] = number + 1, bool(host[2][i])
+        if number + 1 >= max(ends):
+            break
+    episodes = []
+    for i, end in enumerate(ends):
+        own = [jax.tree.map(lambda leaf, i=i: leaf[i], state) for state in states[: end + 1]]
+        returns = np.cumsum([0.0, *(float(reward[i]) for reward in rewards[:end])])
+        episodes.append(_Episode(own, returns, fell[i]))
+    return episodes
+
+
+def _described(task: Task, values: np.ndarray) -> str:
+    """Drift values (D,) with their names."""
+    parts, at = [], 0
+    for channel in task.channels:
+        own = [f"{value:.2f}" for value in values[at : at + channel.size]]
+        parts.append(f"{channel.name.replace('_', ' ')} {own[0] if channel.size == 1 else '(' + ', '.join(own) + ')'}")
+        at += channel.size
+    return "   ".join(parts)

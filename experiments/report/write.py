@@ -1,0 +1,95 @@
+"""Turns a study's folder into its report: a self-contained page, tables as files, tidy metrics and figures."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.measure.opponents import asides_of, constants_of
+from experiments.measure.study import RecordedStudy
+from experiments.measure.summary import summarise
+from experiments.report import overview
+from experiments.report.cells import Lookup
+from experiments.report.draw import draw
+from experiments.report.figures import plots_of
+from experiments.report.folder import Loaded, load, write_folder
+from experiments.report.forest import draw_forest, forest_of
+from experiments.report.looks import looks
+from experiments.report.page import Figure, Page, answers_of, groups_of, settings_text
+from experiments.report.seeds import outliers
+from experiments.report.tables import build_tables
+from experiments.report.verdicts import verdicts
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+#: What a metric is, where its name does not tell.
+_MEANINGS = {"safe nAUC": " (the area under the learning curve above the random policy, 1 is SAC without drift)"}
+
+
+def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
+    """Write ``directory/report`` and return the path of its ``index.html``.
+
+    Reads ``config.json``, ``manifest.json`` and ``curves.parquet``; writes ``index.html``, ``tables.md``, every table
+    as Markdown, CSV and Parquet, ``metrics.parquet``, and every figure as PNG and SVG. The folder appears complete or
+    not at all; an older report is replaced.
+
+    Args:
+      directory: a study's folder.
+      replicates: bootstrap replicates of the intervals.
+
+    Raises:
+      ValueError: a file is missing or broken; one sentence that names it.
+    """
+    loaded = load(Path(directory))
+    frame = summarise(loaded.curves, loaded.config, loaded.manifest, replicates=replicates)
+    page = _page(loaded, frame)
+    pictures = {forest.name: draw_forest(forest) for forest in page.forests}
+    place = loaded.directory / "report"
+    write_folder(place, page, pictures, {"metrics.parquet": frame})
+    return place / "index.html"
+
+
+def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
+    """The page of a study."""
+    study, config, manifest = loaded.study, loaded.config, loaded.manifest
+    look = Lookup(frame, study.patterns, manifest.get("inert"), asides_of(study))
+    colours, found = looks(look.methods), verdicts(look)
+    answers, others, metric = answers_of(found, colours)
+    drawn = [forest_of(look, frame, found[0].metric, kind) for kind in ("", *look.opponents)] if found else []
+    forests = [forest for forest in drawn if forest is not None]
+    plots = plots_of(study, loaded.curves, manifest)
+    dpi = 140 if len(plots) <= 20 and len(look.methods) <= 8 else 80  # keeps the page below 3 MB
+    figures = [Figure(plot, draw(plot, dpi)) for plot in plots]
+    status, problems = overview.status(study, manifest)
+    facts = overview.facts(study, look, config, manifest)
+    return Page(
+        title=overview.title(study),
+        subtitle=_subtitle(study, look, dict(facts)),
+        status=status,
+        problems=problems,
+        asked=f"{metric[:1].upper()}{metric[1:]}{_MEANINGS.get(metric, '')}, of each method against its opponents on "
+        "equal seeds; decided at 5 % after Holm's correction, opponent by opponent, over all methods and patterns.",
+        answers=answers,
+        others=others,
+        forests=forests,
+        forest_looks=colours,
+        looks=colours,
+        seeds=study.seeds(),
+        segments=study.segments,
+        groups=list(groups_of(figures, {name: pattern.summary for name, pattern in study.patterns.items()})),
+        tables=build_tables(look, constants_of(study), study.floors),
+        remarks=[outlier.sentence for outlier in outliers(look, study.floors)],
+        facts=facts,
+        limits=overview.limits(study, manifest),
+        settings=settings_text(config, manifest),
+    )
+
+
+def _subtitle(study: RecordedStudy, look: Lookup, facts: Mapping[str, str]) -> str:
+    """What was run, in a line."""
+    counts = (("method", look.methods), ("pattern", look.patterns), ("seed", study.seeds()))
+    parts = [f"{len(names)} {what}{'s' if len(names) > 1 else ''}" for what, names in counts]
+    parts += [f"{facts['steps']} steps"] if "steps" in facts else []
+    parts += [f"preset {facts['preset']}"] if "preset" in facts else []
+    return " · ".join(parts)

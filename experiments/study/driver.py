@@ -1,0 +1,244 @@
+"""The host loop of a sweep: the same two executables again and again, with rows, checkpoints and a clean stop."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from aesjax.types import STREAM, Program
+from experiments.study import checkpoint, hosts, store
+from experiments.study.sweep import Executables, Waves, step_array, take
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Interrupted(Exception):
+    """A signal was honoured; the text says at which checkpoint the study stands."""
+
+
+class Signals(Protocol):
+    """Who watches the signals of the process, such as the command line."""
+
+    asked: bool  # to stop
+
+    def hold(self) -> None:
+        """From now on only `asked` is set: there is something to lose, and the driver ends at a checkpoint."""
+
+    def let_go(self) -> None:
+        """Ends the last `hold`."""
+
+
+class Plan(NamedTuple):
+    """Sizes of a sweep that the host needs."""
+
+    chunks: int  # evaluations after the one at step 0
+    chunk_steps: int  # vector steps per chunk
+    num_envs: int  # environment steps per vector step
+    checkpoint_seconds: float = 30.0
+
+
+class Tick(NamedTuple):
+    """What the progress display is told after every chunk."""
+
+    wave: int
+    chunk: int
+    rows: "pl.DataFrame"  # the newest evaluation, one row per run
+
+
+class _StopFlag:
+    """Where nobody else watches: turns the first Ctrl-C (or SIGTERM) into a request honoured between two chunks."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "_StopFlag":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self._previous[number] = signal.signal(number, self._ask)
+            except ValueError:  # not the main thread: somebody else owns the signals
+                return self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def hold(self) -> None:
+        """It holds all the time."""
+
+    def let_go(self) -> None:
+        """And until it ends."""
+
+    def _ask(self, number: int, frame: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def _frame(labels: Sequence[Mapping[str, Any]], metrics: Mapping[str, np.ndarray], step: int) -> "pl.DataFrame":
+    """One evaluation as rows: the labels of each run, the step in environment steps, every metric."""
+    import polars as pl
+
+    count = len(labels)
+    columns: dict[str, Any] = {name: [label[name] for label in labels] for name in labels[0]}
+    columns["step"] = np.full(count, step, np.int64)
+    for name, value in metrics.items():
+        value = np.asarray(value)[:count]
+        if name.startswith(STREAM):
+            columns[name] = pl.Series(values=np.ascontiguousarray(value, np.float32))
+            continue
+        value = value.astype(np.int64) if np.issubdtype(value.dtype, np.integer) else value.astype(np.float64)
+        if value.ndim == 1:
+            columns[name] = value
+        else:
+            columns |= {f"{name}_{i}": value[:, i] for i in range(value.shape[1])}
+    return pl.DataFrame(columns)
+
+
+def run_sweep(
+    executables: Executables,
+    program: Program,
+    runs: Any,
+    labels: Sequence[Mapping[str, Any]],
+    waves: Waves,
+    plan: Plan,
+    *,
+    directory: Path | None = None,
+    study: str = "",
+    resume: bool = False,
+    on_tick: Callable[[Tick], None] = lambda tick: None,
+    on_note: Callable[[str], None] = lambda text: None,
+    on_chunk: Callable[[int, int, Sequence[Mapping[str, Any]], Any], None] = lambda wave, chunk, labels, state: None,
+    on_wave: Callable[[int, Sequence[Mapping[str, Any]], Any], None] = lambda wave, labels, state: None,
+    begin: Callable[[Sequence[int], Any], Any] | None = None,
+    signals: Signals | None = None,
+) -> "pl.DataFrame":
+    """Train all runs and return one row per run and evaluation, ordered by run and step.
+
+    In a program over several hosts each of them calls this with the same arguments and trains its share of every wave;
+    all return the rows of all, and the first alone reads and writes checkpoints.
+
+    Evaluations happen at step 0 and after every chunk. Where a column has no value yet (training statistics at
+    step 0) it is NaN.
+
+    Args:
+      runs: stacked pytree of NumPy arrays with leading axis ``len(labels)``.
+      labels: one mapping per run, the identifying columns of its rows.
+      directory: where checkpoints go; None writes none.
+      study: fingerprint of the configuration.
+      begin: what a wave starts from instead of its initial state, from the numbers of its runs (in ``runs``, one for
+        every row of the state) and that state; leaves may be NumPy arrays. Not called where a checkpoint is resumed.
+      signals: who watches Ctrl-C and its like; None: this function, while it runs.
+      on_chunk: called after every evaluation with its wave and number, the labels of the wave's runs and their state,
+        whose run axis may be longer, or hold this host's share alone.
+      on_wave: called when a wave has ended with its number, the labels of its runs and their final state, likewise.
+
+    Raises:
+      Interrupted: stopped by a signal after writing a checkpoint; one that cannot be written is told by ``on_note``,
+        and the study stands at the one before.
+      CheckpointError: ``resume`` and no checkpoint can be trusted.
+    """
+    import polars as pl
+
+    total = len(labels)
+    first, at_chunk, frames, state = 0, -1, [], None
+    if resume and directory is not None:
+        saved = _load(executables, program, runs, waves, directory, study)
+        if saved is not None:
+            for note in saved.notes:
+                on_note(note)
+            first, at_chunk, state, frames = saved.wave, saved.chunk, saved.state, [saved.rows]
+
+    def write(wave: int, chunk: int, state: Any) -> str:
+        """Where the study stands then. A checkpoint is no reason to end a study: another one follows."""
+        nonlocal frames
+        frames = [pl.concat(frames, how="diagonal")]
+        if directory is None:
+            return "no checkpoints are written"
+        try:
+            checkpoint.save(directory, study, wave, chunk, state, frames[0])
+        except store.Unwritable as error:
+            on_note(f"{error}; the one before it stands")
+            return f"{error}; the one before it, if there is one, stands"
+        return "a checkpoint is written" if hosts.first() else "process 0 tells of the checkpoint"
+
+    with ExitStack() as stack:
+        stop: Signals = stack.enter_context(_StopFlag()) if signals is None else signals
+        held = False
+        for wave in range(first, waves.count):
+            members = list(range(wave * waves.width, min((wave + 1) * waves.width, total)))
+            padded = members + [members[0]] * (waves.width - len(members))
+            mine = hosts.share(padded)
+            data = executables.place(take(runs, mine))
+            names = [labels[i] for i in members]
+            if state is None:
+                at_chunk, state = -1, executables.init(data)
+                if begin is not None:
+                    state = executables.place(begin(mine, hosts.own(state)))
+            else:
+                state = executables.place(state)
+            written = time.monotonic()
+            for chunk in range(at_chunk + 1, plan.chunks + 1):
+                metrics: dict[str, Any] = {}
+                if chunk > 0:
+                    state, metrics = executables.chunk(state, data, step_array((chunk - 1) * plan.chunk_steps))
+                step = chunk * plan.chunk_steps
+                metrics = executables.evaluate(state, data, step_array(step)) | metrics
+                frames.append(_frame(names, hosts.gather(metrics, to_all=True), step * plan.num_envs))
+                if chunk > 0 and not held:  # all is compiled and something is trained: from here on it can be lost
+                    stop.hold()
+                    stack.callback(stop.let_go)
+                    held = True
+                on_tick(Tick(wave, chunk, frames[-1]))
+                on_chunk(wave, chunk, names, state)
+                last = chunk == plan.chunks
+                if last:  # before a checkpoint says that this wave is done
+                    on_wave(wave, names, state)
+                asked, due = hosts.agree(stop.asked, time.monotonic() - written > plan.checkpoint_seconds)
+                if asked:
+                    raise Interrupted(write(wave, chunk, state))
+                if (last and wave < waves.count - 1) or due:
+                    write(wave, chunk, state)
+                    written = time.monotonic()
+            state, at_chunk = None, -1
+    rows = pl.concat(frames, how="diagonal")
+    position = {name: i for i, name in enumerate(labels[0])}
+    order = pl.DataFrame({**{n: [label[n] for label in labels] for n in position}, "_run": range(total)})
+    return rows.join(order, on=list(position), how="left").sort("_run", "step").drop("_run")
+
+
+def _load(executables: Executables, program: Program, runs: Any, waves: Waves, directory: Path, study: str):
+    one = take(runs, [0] * waves.width)
+    like = jax.eval_shape(jax.vmap(program.init), one)
+    saved = checkpoint.load_newest(directory, study, like) if hosts.first() else None
+    # What is stored is restored whatever shape is asked for.
+    if saved is not None and saved.state is not None:
+        stored, wanted = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (saved.state, like))
+        if stored != wanted:
+            raise checkpoint.CheckpointError(
+                f"the checkpoint in {directory} stacks runs otherwise than {waves.width} at a time; continue with as "
+                "many devices and as much free memory as the study began with"
+            )
+    return saved if hosts.count() == 1 else _spread(saved, like)
+
+
+def _spread(saved: checkpoint.Saved | None, like: Any) -> checkpoint.Saved | None:
+    """What the first host has read, on every host: its own share of the state, and all the rows."""
+    told = b"" if saved is None else json.dumps([saved.wave, saved.chunk]).encode()
+    told = hosts.from_first(told)
+    if not told:
+        return None
+    wave, chunk = json.loads(told)
+    rows = hosts.from_first(b"" if saved is None else store.bytes_of(saved.rows))
+    state = hosts.scatter(None if saved is None else saved.state, like)
+    return checkpoint.Saved(
+        wave, chunk, state, store.rows_from(Path("checkpoint"), rows), [] if saved is None else saved.notes
+    )

@@ -1,0 +1,119 @@
+"""The state of a sweep on disk, by orbax, and what is left to do where its writes fail."""
+
+import gc
+import logging
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.study import hosts, store
+
+_CODE = r"os_error_code='(\d+)'"  # in what tensorstore says at great length
+QUIET = 0.02  # seconds between looks for late writes
+LOOKS, ENOUGH = 25, 500  # looks in a row without any, after which there are none; and looks after all
+
+
+def write_state(path: Path, state: Any) -> None:
+    """Write a pytree of arrays into the new folder ``path``, whose parent is removed where that fails.
+
+    What writes that failed say at length, and late, is told in one sentence.
+
+    Raises:
+      OSError: it cannot be written.
+    """
+    told = [logging.getLogger("absl"), logging.getLogger("asyncio")]
+    levels, heard = [each.level for each in told], sys.unraisablehook
+    for each in told:
+        each.setLevel(logging.CRITICAL)
+    sys.unraisablehook = _hushed_futures(heard)
+    try:
+        refused = _refused(path, state)
+        if refused is None:
+            sys.unraisablehook = heard
+        else:
+            without_late_writes(path.parent)
+    finally:
+        for each, level in zip(told, levels, strict=True):
+            each.setLevel(level)
+    if refused is not None:
+        raise refused
+
+
+def _refused(path: Path, state: Any) -> OSError | None:
+    """Why it could not be written, without the traceback that would keep the unfinished writes alive.
+
+    Orbax's errors of a full disk are of many classes.
+    """
+    try:
+        with _orbax() as writer:
+            writer.save(path, state)
+    except OSError as error:
+        return OSError(*error.args)
+    except (ValueError, RuntimeError) as error:
+        code = re.search(_CODE, str(error))
+        if code is not None:
+            return OSError(int(code[1]), os.strerror(int(code[1])))
+        return OSError(f"{type(error).__name__}: {store.reason(error)}")
+    return None
+
+
+def _hushed_futures(heard: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A hook that drops what the writes of a save that failed still tell to its event loop, which ended with it.
+
+    There is no end to wait for, so the hook stays after such a save.
+    """
+    if getattr(heard, "__name__", "") == "without_late_futures":
+        return heard
+
+    def without_late_futures(dropped: Any) -> None:
+        if not isinstance(dropped.exc_value, RuntimeError) or str(dropped.exc_value) != "Event loop is closed":
+            heard(dropped)
+
+    return without_late_futures
+
+
+def without_late_writes(partial: Path) -> None:
+    """Remove a folder in which a write has failed.
+
+    Orbax ends with the first of its writes that fails; others are under way in threads that nobody can wait for, and
+    make the folder again. So it is removed until it stays away.
+    """
+    quiet = 0
+    for _ in range(ENOUGH):
+        quiet = 0 if os.path.lexists(partial) else quiet + 1
+        if quiet == LOOKS:
+            break
+        shutil.rmtree(partial, ignore_errors=True)
+        time.sleep(QUIET)
+    gc.collect()  # and what they still hold is told while somebody listens, not when Python ends
+
+
+def read_state(path: Path, like: Any) -> Any:
+    """The state of ``path`` as NumPy arrays, in the structure of ``like``, a pytree of shapes.
+
+    Raises:
+      ValueError, TypeError, KeyError, OSError: it is not there, or another one.
+    """
+    import orbax.checkpoint as ocp
+
+    arguments = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), like)
+    with _orbax() as reader:
+        return reader.restore(path, item=like, restore_args=arguments)
+
+
+def _orbax() -> Any:
+    """Orbax's reader and writer, which must not wait for the other hosts of a program: they take no part."""
+    import orbax.checkpoint as ocp
+
+    if hosts.count() == 1:
+        return ocp.PyTreeCheckpointer()
+    alone = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0}, barrier_sync_key_prefix="first")
+    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(multiprocessing_options=alone), multiprocessing_options=alone)

@@ -1,0 +1,244 @@
+"""The files of a study: configuration, manifest and curves, each replaced in one rename or not at all."""
+
+import hashlib
+import io
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from aesjax.types import STREAM
+from experiments.study import hosts
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
+STREAMS = "streams.parquet"
+PLAN, PARTS, TASKS = "plan.json", "parts", "tasks"  # of a study in parts: file, and folders
+AGENTS, REPLAYS, MOMENTS = "agents", "replays", "moments"  # folders: what training ended with, and policies at changes
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
+
+
+class Unwritable(OSError):
+    """A file of a study cannot be written (disk full, read-only, folder gone); the text is one sentence."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path beside ``path`` to write to, which takes its place in one rename when the block ends without an error.
+
+    Raises:
+      Unwritable: it cannot be written; nothing is left and what was there before is unchanged.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise Unwritable(f"{path} cannot be written: {reason(error)}") from None
+        raise
+
+
+def reason(error: BaseException) -> str:
+    """Why a file cannot be read or written, in the system's words."""
+    words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return words.splitlines()[0] if words else type(error).__name__
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 atomically."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write bytes atomically."""
+    with replacing(path) as partial:
+        partial.write_bytes(data)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write indented JSON atomically."""
+    write_text(path, json.dumps(data, indent=1) + "\n")
+
+
+def check_new(folder: Path, option: str) -> None:
+    """Refuse a place for results in which there is something.
+
+    Args:
+      option: what names the place on the command line.
+
+    Raises:
+      ValueError: it is a file, a broken link, or a folder that is not empty.
+    """
+    if folder.is_symlink() and not folder.exists():
+        raise ValueError(f"{option} {folder} is a link to what does not exist; choose another folder")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{option} {folder} is not an empty folder; choose another one")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+      ValueError: it is missing or cannot be read; one sentence that names it.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {reason(error)}") from None
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON.
+
+    Raises:
+      ValueError: the file is missing or is not JSON; one sentence that names it.
+    """
+    return json_from(path, read_bytes(path))
+
+
+def json_from(path: Path, data: bytes) -> Any:
+    """The JSON in the bytes of ``path``, which is only named.
+
+    Raises:
+      ValueError: they are no JSON.
+    """
+    try:
+        return json.loads(data.decode())
+    except RecursionError:
+        raise ValueError(f"{path} cannot be read as JSON: it is nested too deep") from None
+    except ValueError as error:  # of the encoding, or of JSON
+        raise ValueError(f"{path} cannot be read as JSON: {error}") from None
+
+
+def read_rows(path: Path) -> "pl.DataFrame":
+    """Read a Parquet file.
+
+    Raises:
+      ValueError: the file is missing or is not Parquet; one sentence that names it.
+    """
+    return rows_from(path, read_bytes(path))
+
+
+def rows_from(path: Path, data: bytes) -> "pl.DataFrame":
+    """The rows in the bytes of the Parquet file ``path``, which is only named.
+
+    Raises:
+      ValueError: they are no Parquet file.
+    """
+    import polars as pl
+
+    try:
+        return pl.read_parquet(io.BytesIO(data))
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ValueError(f"{path} cannot be read as Parquet: {reason(error)}") from None
+
+
+def write_rows(path: Path, rows: "pl.DataFrame") -> None:
+    """Write rows as Parquet atomically; the same rows give the same bytes."""
+    write_bytes(path, bytes_of(rows))  # a library's own errors of a full disk come in many classes
+
+
+def bytes_of(rows: "pl.DataFrame") -> bytes:
+    """The bytes of a Parquet file; the same rows give the same ones."""
+    data = io.BytesIO()
+    rows.rechunk().write_parquet(data, compression="zstd")
+    return data.getvalue()
+
+
+def split_streams(rows: "pl.DataFrame") -> tuple["pl.DataFrame", "pl.DataFrame"]:
+    """The curves without the streams, and the streams: one row per run, each stream a list over the whole run.
+
+    A stream holds NaN where there was no update; its name loses the prefix.
+    """
+    import polars as pl
+
+    names = [name for name in rows.columns if name.startswith(STREAM)]
+    labels = rows.columns[: rows.columns.index("step")]
+    whole = [
+        pl.col(name).drop_nulls().arr.to_list().explode().alias(name.removeprefix(STREAM))  # in the order of rows
+        for name in names
+    ]
+    return rows.drop(names), rows.group_by(labels, maintain_order=True).agg(whole)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of(data: bytes) -> str:
+    """The SHA-256 of bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """The SHA-256 of the files' own, in their order."""
+    return hashlib.sha256("".join(map(sha256, paths)).encode()).hexdigest()
+
+
+def environment() -> dict[str, Any]:
+    """What the numbers depend on besides the configuration: versions, commit, device, precision."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    devices = jax.local_devices()
+    return {
+        "aesjax": metadata.version("aesjax"),
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "platform": devices[0].platform,
+        "device": devices[0].device_kind,
+        "num_devices": len(jax.devices()),
+        "matmul_precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
+        "x64": bool(jax.config.values["jax_enable_x64"]),
+    } | ({"hosts": hosts.count()} if hosts.count() > 1 else {})
+
+
+def _commit() -> str | None:
+    """Commit of the checkout this package runs from, with `+` where files differ from it."""
+    root = Path(__file__).resolve().parents[2]
+    try:
+
+        def git(*words: str) -> str:
+            command = ["git", "-C", str(root), *words]
+            return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def differing_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """``name: old -> new`` for every field in which two configurations differ."""
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return [f"{name}: {shortened(old.get(name))} -> {shortened(new.get(name))}" for name in names]
+
+
+def shortened(value: Any) -> str:
+    """A value as JSON, cut where it is long."""
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(type(value))
+    return text if len(text) <= 60 else text[:57] + "..."

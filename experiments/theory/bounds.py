@@ -1,0 +1,262 @@
+"""Every regret bound of the paper and its repairs as a function of what happened, and the constants inside them.
+
+Symbols: K arms, ``floor`` of the truncated simplex, ``L`` and ``l`` its largest log range and cross-entropy
+(`simplex`), ``xi_t`` comparator drift, ``A_t`` its prefix sum (hats: of a proxy), ``eta_t = c lam_t``.
+Trajectories are those of `experiments.theory.oco.descend`: ``log_x`` (T + 1, K), gradients (T, K), steps ``etas`` (T,).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from aesjax.types import Array
+from experiments.theory.oco import path
+from experiments.theory.simplex import cross_entropy, half_range, kl, largest_cross_entropy, largest_log_range
+
+
+class Constants(NamedTuple):
+    """Of the trade-off ``C0 + sum (C1 xi_t / lam_t + C2 lam_t)``, AES paper Theorem (tradeoff)."""
+
+    start: Array  # C0
+    tracking: Array  # C1
+    stability: Array  # C2
+
+
+def linear_regret(comparator: Array, log_x: Array, gradients: Array) -> Array:
+    """(): ``sum <g_t, x_t - u_t>``."""
+    return jnp.sum(gradients * (jnp.exp(log_x[:-1]) - comparator))
+
+
+def telescoped(comparator: Array, log_x: Array, etas: Array, *, pivot: str) -> tuple[Array, Array]:
+    """Both sides of ``sum [KL(u_t, x_t) - KL(u_t, x_{t+1})] / eta_t``, telescoped exactly.
+
+    ``pivot="later"`` divides the change of comparator by ``eta_t``, the form that proves the main text's lemma;
+    ``pivot="earlier"`` by ``eta_{t-1}``, AES paper A.13 and A.14.
+    """
+    if pivot not in ("later", "earlier"):
+        raise ValueError(f"pivot must be 'later' or 'earlier'; got '{pivot}'.")
+    u, v, x = comparator[1:], comparator[:-1], log_x[1:-1]  # u_t, u_{t-1}, x_t for t >= 2
+    left = jnp.sum((kl(comparator, log_x[:-1]) - kl(comparator, log_x[1:])) / etas)
+    ends = kl(comparator[0], log_x[0]) / etas[0] - kl(comparator[-1], log_x[-1]) / etas[-1]
+    change = 1.0 / etas[1:] - 1.0 / etas[:-1]
+    if pivot == "later":
+        return left, ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[1:] + kl(v, x) * change)
+    return left, ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[:-1] + kl(u, x) * change)
+
+
+def lemma_bound(comparator: Array, log_x: Array, gradients: Array, etas: Array, gradient_psi: Array | float) -> Array:
+    """() right side of AES paper Lemma (dynamic-md), drift term ``2 G_Psi / eta_t``; needs nondecreasing steps."""
+    drift = 2.0 * jnp.sum(gradient_psi * path(comparator)[1:] / etas[1:])
+    return kl(comparator[0], log_x[0]) / etas[0] + _noise(gradients, etas) + drift
+
+
+def appendix_bound(
+    comparator: Array, log_x: Array, gradients: Array, etas: Array, gradient_psi: Array | float
+) -> Array:
+    """() right side of AES paper A.13/A.14, drift term ``G_Psi / eta_{t-1}``. FALSE in general."""
+    drift = jnp.sum(gradient_psi * path(comparator)[1:] / etas[:-1])
+    return kl(comparator[0], log_x[0]) / etas[0] + _noise(gradients, etas) + drift
+
+
+def _noise(gradients: Array, etas: Array) -> Array:
+    return jnp.sum(etas / 2.0 * jnp.max(jnp.abs(gradients), axis=-1) ** 2)
+
+
+def sharp_bound(comparator: Array, log_x: Array, gradients: Array, etas: Array) -> Array:
+    """() sharp dynamic mirror descent (Theorem S): any positive steps in any order, also on the full simplex.
+
+    ``CE(u_1, x_1)/eta_1 + sum eta_t/2 hr(g_t)^2 + sum hr(log x_t) xi_t/eta_t + sum CE(u_{t-1}, x_t)
+    (1/eta_t - 1/eta_{t-1})_+`` with half-ranges hr; from the uniform start the first term is ``log K / eta_1``.
+    """
+    later = log_x[1:-1]
+    tracking = jnp.sum(half_range(later) * path(comparator)[1:] / etas[1:])
+    relaxing = jnp.sum(cross_entropy(comparator[:-1], later) * jnp.maximum(1.0 / etas[1:] - 1.0 / etas[:-1], 0.0))
+    noise = jnp.sum(etas / 2.0 * half_range(gradients) ** 2)
+    return cross_entropy(comparator[0], log_x[0]) / etas[0] + noise + tracking + relaxing
+
+
+def paper_constants(
+    size: int,
+    floor: Array | float,
+    c: Array | float,
+    gradient: Array | float,
+    lambda_min: Array | float,
+    lambda_max: Array | float,
+    first: Array | float,
+) -> Constants:
+    """The constants of AES paper Theorem (tradeoff) as its Appendix A.16 gives them; ``gradient`` bounds ``|f'|``."""
+    gradient_psi = 1.0 + largest_cross_entropy(floor)
+    stability = c / 2.0 * (gradient + lambda_max * gradient_psi) ** 2 + 2.0 * jnp.log(float(size))
+    return Constants(jnp.log(float(size)) / (c * lambda_min) + stability * first, 2.0 * gradient_psi / c, stability)
+
+
+def sharp_constants(
+    size: int, floor: Array | float, c: Array | float, spread: Array | float, lambda_max: Array | float
+) -> Constants:
+    """The same from half-ranges: ``C1 = L / (2c)``, ``C2 = c/2 (G' + lambda_max L/2)^2 + log K``, C0 = 0.
+
+    ``spread`` is G', a bound on the half-range of the losses' gradients.
+    """
+    log_range = largest_log_range(size, floor)
+    stability = c / 2.0 * (spread + lambda_max * log_range / 2.0) ** 2 + jnp.log(float(size))
+    return Constants(jnp.zeros(()), log_range / (2.0 * c), stability)
+
+
+def tradeoff_bound(constants: Constants, weights: Array, drift: Array) -> Array:
+    """() ``C0 + sum_{t>=2} (C1 xi_t / lam_t + C2 lam_t)``, AES paper Eq. (tradeoff-bound)."""
+    _, tracking, stability = constants
+    return constants.start + jnp.sum(tracking * drift[1:] / weights[1:] + stability * weights[1:])
+
+
+def oracle_bound_paper(constants: Constants, drift: Array) -> Array:
+    """() ``C0 + 2 sqrt(C1 C2) sum sqrt(xi_t)``, AES paper Theorem (oracle-lambda). FALSE."""
+    _, tracking, stability = constants
+    return constants.start + 2.0 * jnp.sqrt(tracking * stability) * jnp.sum(jnp.sqrt(drift[1:]))
+
+
+def online_bound_paper(constants: Constants, size: int, proxy: Array) -> Array:
+    """() ``C0 log K + 4 sqrt(C1 C2 T Ahat_T)``, AES paper Theorem (online-aes): ill-posed, its schedule starts at 0."""
+    _, tracking, stability = constants
+    total = jnp.sqrt(tracking * stability * proxy.shape[0] * jnp.sum(proxy))
+    return constants.start * jnp.log(float(size)) + 4.0 * total
+
+
+def self_consistent_kappa(
+    size: int, floor: Array | float, c: Array | float, spread: Array | float, *, largest: float = 3.0**0.5
+) -> Array:
+    """() ``kappa = sqrt(C1/C2)`` where C2 itself depends on the largest weight ``largest * kappa``; by bisection.
+
+    The square root of (1 + A_t)/t is at most sqrt(3), as proxies are at most 2. The bracket holds the solution whatever
+    the constants are: C2 grows with kappa, so ``sqrt(C1/C2(0))`` is too large and ``sqrt(C1/C2)`` at that too small.
+    NaN where no kappa solves it or the constants leave the range of the floats (floor 0, c 0 or negative).
+    """
+
+    def constants(kappa: Array | float) -> Constants:
+        return sharp_constants(size, floor, c, spread, largest * kappa)
+
+    def halve(bracket: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
+        low, high = bracket
+        middle = jnp.where(wide, jnp.sqrt(low) * jnp.sqrt(high), jnp.sqrt(low * high))  # the product may overflow
+        now = constants(middle)
+        far = middle < jnp.sqrt(now.tracking / now.stability)
+        small = jnp.where(wide, far, middle**2 * now.stability < now.tracking)
+        return (jnp.where(small, middle, low), jnp.where(small, high, middle)), None
+
+    _, tracking, stability = constants(0.0)
+    most = jnp.sqrt(tracking / stability)
+    _, tracking, stability = constants(most)
+    least = jnp.sqrt(tracking / stability)
+    # Usual constants keep the bracket, and with it every digit, that recorded studies were made with.
+    wide = (least < 1e-9) | (most > 1e9)
+    bracket = (jnp.where(wide, least, 1e-9), jnp.where(wide, most, 1e9))
+    (low, high), _ = jax.lax.scan(halve, bracket, length=100)
+    solved = jnp.isfinite(most) & jnp.isfinite(least) & (least > 0.0)
+    return jnp.where(solved, jnp.where(wide, jnp.sqrt(low) * jnp.sqrt(high), jnp.sqrt(low * high)), jnp.nan)
+
+
+def prior_bound(
+    size: int, floor: Array | float, c: Array | float, spread: Array | float, proxy: Array, *, relaxing: float = 1.0
+) -> Array:
+    """() Theorem R: ``log K/(c kappa) + (4 + 2 l/L) sqrt(C1 C2 T (1 + Ahat_T))``.
+
+    For ``lam_t = kappa sqrt((1 + Ahat_t)/t)`` with the self-consistent kappa and proxies (T,) in [0, 2] whose prefix
+    sums dominate the comparator's. Neither monotone steps nor a smallest weight are needed. Also holds for the
+    maximal schedule (Theorem M) and, with ``relaxing = e``, which multiplies ``2 l/L``, for ``aes_m(hold=True)``.
+    Proofs: docs/proofs/schedules.md.
+    """
+    kappa = self_consistent_kappa(size, floor, c, spread)
+    _, tracking, stability = sharp_constants(size, floor, c, spread, 3.0**0.5 * kappa)
+    ratio = largest_cross_entropy(floor) / largest_log_range(size, floor)
+    rate = jnp.sqrt(tracking * stability * proxy.shape[0] * (1.0 + jnp.sum(proxy)))
+    return jnp.log(float(size)) / (c * kappa) + (4.0 + 2.0 * relaxing * ratio) * rate
+
+
+def discounted_bound(
+    size: int,
+    floor: Array | float,
+    c: Array | float,
+    spread: Array | float,
+    window: Array | float,
+    weights: Array,
+    proxy: Array,
+) -> Array:
+    """() Theorem D, for ``lam_t = kappa sqrt((1 + num_t)/den_t)`` discounted over ``window`` rounds.
+
+    ``log K/(c lam_1) + 2 sqrt(C1 C2 W (1 + num_T)) + (1 + 2 (1 - sqrt rho) W + l/(L rho)) C2 sum lam_t``.
+    """
+    kappa = self_consistent_kappa(size, floor, c, spread)
+    _, tracking, stability = sharp_constants(size, floor, c, spread, 3.0**0.5 * kappa)
+    rho = 1.0 - 1.0 / window
+    age = proxy.shape[0] - 1 - jnp.arange(proxy.shape[0])
+    mass = 1.0 + jnp.sum(proxy * rho**age)
+    ratio = largest_cross_entropy(floor) / largest_log_range(size, floor)
+    factor = 1.0 + 2.0 * (1.0 - jnp.sqrt(rho)) * window + ratio / rho
+    first = jnp.log(float(size)) / (c * weights[0])
+    return first + 2.0 * jnp.sqrt(tracking * stability * window * mass) + factor * stability * jnp.sum(weights)
+
+
+def clipped_bound(
+    size: int,
+    floor: Array | float,
+    c: Array | float,
+    spread: Array | float,
+    lambda_min: Array | float,
+    weights: Array,
+    drift: Array,
+) -> Array:
+    """() for the paper's clipped schedule as it runs: the trade-off with sharp constants, plus what its proof drops.
+
+    ``log K/(c lam_1) + sum (C1 xi_t/lam_t + C2 lam_t) + l (1 + log T)/(2 c lambda_min)``, the last for relaxing the
+    weight before the iterate has caught up.
+    """
+    constants = sharp_constants(size, floor, c, spread, jnp.max(weights))
+    penalty = largest_cross_entropy(floor) * (1.0 + jnp.log(float(weights.shape[0]))) / (2.0 * c * lambda_min)
+    first = jnp.log(float(size)) / (c * weights[0]) + constants.stability * weights[0]
+    return first + tradeoff_bound(constants, weights, drift) + penalty
+
+
+def constant_weight(size: int, c: Array | float, constants: Constants, drift: Array, *, start: bool = True) -> Array:
+    """() the constant weight that minimises its bound, ``sqrt((C1 A_T + log K / c) / (C2 T))``.
+
+    ``start=False`` is AES paper A.17, which leaves the first round's ``log K / c`` out and gives 0 without drift.
+    """
+    _, tracking, stability = constants
+    mass = tracking * jnp.sum(drift) + (jnp.log(float(size)) / c if start else 0.0)
+    return jnp.sqrt(mass / (stability * drift.shape[0]))
+
+
+def offline_bound(size: int, c: Array | float, constants: Constants, weight: Array, drift: Array) -> Array:
+    """() bound of a constant weight, ``(C1 A_T + log K / c)/lam + C2 T lam``; the paper's only complete guarantee."""
+    _, tracking, stability = constants
+    mass = tracking * jnp.sum(drift) + jnp.log(float(size)) / c
+    return mass / weight + stability * drift.shape[0] * weight
+
+
+def full_simplex_bound(size: int, c: Array | float, spread: Array | float, weight: Array, drift: Array) -> Array:
+    """() constant weight with ``c lam^2 <= 1`` and no truncation: the drift term is ``G' P_T/(c lam^2)``.
+
+    ``log K/(c lam) + 2 c lam G'^2 T + G' P_T/(c lam^2) + lam T log K``; its optimum has ``lam ~ (P_T/T)^(1/3)``.
+    """
+    rounds, log_k = drift.shape[0], jnp.log(float(size))
+    stability = 2.0 * c * weight * spread**2 * rounds + weight * rounds * log_k
+    return log_k / (c * weight) + stability + spread * jnp.sum(drift) / (c * weight**2)
+
+
+def maximal_means(proxy: Array, *, prior: float = 1.0, threshold: float = 1.0) -> Array:
+    """(T,) ``M_t`` of the exact maximal schedule (Theorem M): the largest mean over windows that end at t.
+
+    The whole past with the prior added counts always, other windows when their mass reaches ``threshold``. Costs T^2
+    operations; `aesjax.schedules.aes_m` is the dyadic approximation that runs inside an agent.
+    """
+    rounds = proxy.shape[0]
+    total = jnp.concatenate([jnp.zeros(1, proxy.dtype), jnp.cumsum(proxy)])
+
+    def at(t: Array) -> Array:
+        mass = total[t] - total[:rounds]  # of windows that start after round r
+        length = t - jnp.arange(rounds)
+        usable = (length > 0) & (mass >= threshold)
+        best = jnp.max(jnp.where(usable, mass / jnp.maximum(length, 1), 0.0))
+        return jnp.maximum(best, (prior + total[t]) / t)
+
+    return jax.lax.map(at, jnp.arange(1, rounds + 1))

@@ -1,0 +1,106 @@
+"""Families of games: drifting losses, their comparators and the drift proxies a schedule may be given.
+
+Games are drawn with a NumPy generator on the host and handed to the compiled learners as data, so that every method
+meets the same losses (common random numbers).
+"""
+
+import numpy as np
+
+from experiments.theory.oco import Game
+
+
+def switch_times(rng: np.random.Generator, rounds: int, switches: int, placement: tuple[float, float]) -> np.ndarray:
+    """(switches,) distinct rounds, sorted, drawn from the share ``placement`` of the rounds; never the first round.
+
+    Raises:
+      ValueError: more switches than rounds to put them in.
+    """
+    low, high = max(1, int(placement[0] * rounds)), int(placement[1] * rounds)
+    if switches > high - low:
+        raise ValueError(f"{switches} switches do not fit into rounds {low} to {high - 1}.")
+    return np.sort(rng.choice(np.arange(low, high), switches, replace=False))
+
+
+def best_arms(rng: np.random.Generator, arms: int, rounds: int, times: np.ndarray) -> np.ndarray:
+    """(rounds,) int: index of the best arm, which jumps to a different one at ``times``."""
+    jumps = rng.integers(1, arms, len(times))
+    walk = (rng.integers(arms) + np.concatenate([[0], np.cumsum(jumps)])) % arms
+    return walk[np.searchsorted(times, np.arange(rounds), side="right")]
+
+
+def minimax_gap(arms: int, rounds: int, switches: int, largest: float = 0.25) -> float:
+    """Gap at which the best arm is hardest to find: ``sqrt(log K * (S + 1) / T)``, at most ``largest``."""
+    return min(largest, float(np.sqrt(np.log(arms) * (switches + 1) / rounds)))
+
+
+def switching(
+    rng: np.random.Generator,
+    arms: int,
+    rounds: int,
+    switches: int,
+    *,
+    gap: float | tuple[float, float] = 0.25,
+    noise: float = 0.35,
+    floor: float = 1e-3,
+    placement: tuple[float, float] = (0.0, 1.0),
+    proxy_delay: int = 0,
+    proxy_noise: float = 0.0,
+    observed: bool = False,
+) -> Game:
+    """Noisy linear losses ``0.5 + U(-noise, noise)`` with one better arm, which switches.
+
+    Args:
+      gap: how much lower the best arm's mean loss is; a pair draws one log-uniformly between them for every segment,
+        so that at any scale some gap is as hard as it can be.
+      floor: of the truncated simplex; comparators are its vertices.
+      placement: share of the rounds in which the switches fall (a burst when short).
+      proxy_delay: rounds by which the proxy lags behind the true drift.
+      proxy_noise: mean of an exponential noise floor that is added to the proxy.
+      observed: the proxy is the learner's own loss.
+    """
+    times = switch_times(rng, rounds, switches, placement)
+    best = best_arms(rng, arms, rounds, times)
+    if isinstance(gap, tuple):
+        drawn = np.exp(rng.uniform(np.log(gap[0]), np.log(gap[1]), switches + 1))
+        gaps = drawn[np.searchsorted(times, np.arange(rounds), side="right")]
+    else:
+        gaps = np.full(rounds, gap)
+    loss = 0.5 + rng.uniform(-noise, noise, (rounds, arms))
+    loss[np.arange(rounds), best] -= gaps
+    comparator = segment_comparator(best, arms, floor)
+    proxy = delayed(drift(comparator), proxy_delay) + proxy_noise * rng.exponential(size=rounds)
+    return Game(loss, comparator, proxy, observed=np.float64(observed))
+
+
+def segment_comparator(best: np.ndarray, arms: int, floor: float) -> np.ndarray:
+    """(rounds,) int -> (rounds, arms): the vertex of the truncated simplex at the best arm."""
+    return floor + (1.0 - arms * floor) * np.eye(arms)[best]
+
+
+def drift(comparator: np.ndarray) -> np.ndarray:
+    """(rounds, arms) -> (rounds,): `experiments.theory.oco.path` on the host, in the precision of the comparator."""
+    return np.abs(np.diff(comparator, axis=0, prepend=comparator[:1])).sum(-1)
+
+
+def delayed(proxy: np.ndarray, rounds: int) -> np.ndarray:
+    """The proxy ``rounds`` later, zero before."""
+    return np.concatenate([np.zeros(rounds), proxy])[: len(proxy)]
+
+
+def drifting_utilities(
+    rng: np.random.Generator, arms: int, rounds: int, legs: int, *, curvature: float = 0.1, floor: float = 1e-3
+) -> Game:
+    """Curved losses ``-<q_t, x> + curvature * Psi(x)``, q_t moving in straight lines through ``legs + 1`` points.
+
+    The points are uniform in the unit cube; the comparator is the minimiser ``softmax(q_t / curvature)``, mapped
+    into the truncated simplex. The proxy is its true drift.
+    """
+    anchors = rng.uniform(0.0, 1.0, (legs + 1, arms))
+    place = np.linspace(0.0, legs, rounds)
+    low = np.minimum(place.astype(int), max(legs - 1, 0))
+    part = (place - low)[:, None]
+    q = (1.0 - part) * anchors[low] + part * anchors[np.minimum(low + 1, legs)]
+    logits = q / curvature
+    best = np.exp(logits - logits.max(-1, keepdims=True))
+    comparator = floor + (1.0 - arms * floor) * best / best.sum(-1, keepdims=True)
+    return Game(-q, comparator, drift(comparator), curvature=np.float64(curvature))

@@ -1,0 +1,235 @@
+"""From the drift of an MDP to the drift of its soft-optimal policy, and how the paper splits the gap between returns.
+
+Every bound of the chain is a function of its own: MDP -> operator -> action values -> policy -> regret (AES paper A.5,
+A.7, A.20, A.21), and the quantities of A.8 and A.9 (the planning objective, the two biases, the occupancy error).
+Functions take one MDP or one pair; ``jax.vmap`` does the rest.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from aesjax.types import Array
+from experiments.theory import simplex
+from experiments.theory.softmdp import SoftMDP, Solution, evaluate, occupancy, surrogate_gap
+
+
+class Change(NamedTuple):
+    """Size of the step from one MDP to the next."""
+
+    reward: Array  # () max |r' - r|; reward
+    transition: Array  # () max over rows of ||P' - P||_1, in [0, 2]; twice the total variation distance
+
+
+# --- the chain: MDP -> operator -> action values -> policy -> regret ---
+
+
+def span(v: Array) -> Array:
+    """(..., A) -> (...): ``max v - min v``; constants added to v do not count."""
+    return 2.0 * simplex.half_range(v)
+
+
+def change(old: SoftMDP, new: SoftMDP) -> Change:
+    """Largest change of a reward and, in l1, of a row of the kernel; both MDPs share discount and temperature."""
+    rows = jnp.sum(jnp.abs(new.transition - old.transition), axis=-1)
+    return Change(jnp.max(jnp.abs(new.reward - old.reward)), jnp.max(rows))
+
+
+def drift_budget(step: Change, discount: Array, size: Array) -> Array:
+    """() ``b = Dr + gamma * size * DP``: bounds ``||T' q - T q||`` in sup norm; reward. AES paper A.7, A.20.
+
+    Args:
+      step: reward and l1 kernel change. The paper's A.5 measures the kernel in total variation with the same constant,
+        which is half as much and too small.
+      discount: ().
+      size: () of the soft values of q under the old MDP: ``max |V|`` in the paper; `simplex.half_range` of V, which
+        is never larger, also holds.
+    """
+    return step.reward + discount * size * step.transition
+
+
+def q_drift_bound(budget: Array, discount: Array) -> Array:
+    """() bounds ``||Q*' - Q*||`` in sup norm: ``b / (1 - gamma)``; reward. AES paper A.20."""
+    return budget / (1.0 - discount)
+
+
+def largest_q(reward: Array, discount: Array, temperature: Array, actions: int) -> Array:
+    """() bounds ``|Q*|``: ``(R + gamma mu log A) / (1 - gamma)`` with ``|r| <= R``; reward. AES paper A.20, A.22."""
+    return (reward + discount * temperature * jnp.log(float(actions))) / (1.0 - discount)
+
+
+def largest_value(reward: Array, discount: Array, temperature: Array, actions: int) -> Array:
+    """() bounds ``|V*|``: ``(R + mu log A) / (1 - gamma)`` with ``|r| <= R``; reward. AES paper A.20."""
+    return (reward + temperature * jnp.log(float(actions))) / (1.0 - discount)
+
+
+def policy_drift_bound(dq: Array, temperature: Array) -> Array:
+    """(..., A) -> (...): bounds the l1 change of ``softmax(q/mu)`` by ``max |dq| / mu``. AES paper A.21."""
+    return jnp.max(jnp.abs(dq), axis=-1) / temperature
+
+
+def policy_drift_tanh(dq: Array, temperature: Array) -> Array:
+    """(..., A) -> (...): the sharp form of `policy_drift_bound`, ``2 tanh(span(dq) / (4 mu))``, below 2.
+
+    Reached by two levels of ``dq`` and ``q = -dq/2``. Deviation from the paper: smaller.
+    """
+    return 2.0 * jnp.tanh(span(dq) / (4.0 * temperature))
+
+
+def comparator_drift_bound(budget: Array, discount: Array, temperature: Array) -> Array:
+    """() bounds the largest l1 change of ``pi*(.|s)``: ``b / (mu (1 - gamma))``. AES paper A.7.
+
+    Says nothing above 2, the diameter of the simplex: with mu 0.2 and gamma 0.99 that is b above 0.004.
+    """
+    return budget / (temperature * (1.0 - discount))
+
+
+def comparator_drift_tanh(budget: Array, discount: Array, temperature: Array) -> Array:
+    """() the same by `policy_drift_tanh` with ``span(dQ*) <= 2 ||dQ*||``: never larger, and below 2."""
+    return 2.0 * jnp.tanh(comparator_drift_bound(budget, discount, temperature) / 2.0)
+
+
+def occupancy_drift_bound(policy_change: Array, discount: Array) -> Array:
+    """() bounds ``||d^pi - d^pi'||_1``: ``gamma / (1 - gamma) * max_s ||pi - pi'||_1``. AES paper A.9."""
+    return discount / (1.0 - discount) * policy_change
+
+
+def lag_one_bound(dq: Array, discount: Array, temperature: Array) -> Array:
+    """() bounds the regret of playing the last round's soft-optimal policy: ``max_s span(dQ*)^2 / (8 mu (1-gamma))``.
+
+    By Hoeffding's lemma; ``dq`` (S, A) is the change of Q*. Not in the paper. Quadratic in the drift, so that over
+    a fixed distance in T equal steps the sum falls as 1/T.
+    """
+    return jnp.max(span(dq)) ** 2 / (8.0 * temperature * (1.0 - discount))
+
+
+def temperature_drift_bound(first: Array, second: Array, q_span: Array, discount: Array, actions: int) -> Array:
+    """(...) bounds the l1 distance of the soft-optimal policies of one MDP at two temperatures. Not in the paper.
+
+    ``|a-b| (span / (2 a b) + gamma log A / (2 (1-gamma) m))`` with ``m = min(a, b)``. A schedule that replaces the
+    temperature of the MDP moves its own comparator by as much. Proof: docs/proofs/soft_mdps.md#m19.
+
+    Args:
+      first, second: () temperatures a and b; reward per nat.
+      q_span: (...) ``span`` of ``Q*(s, .)`` at either of the two.
+      discount: ().
+      actions: number of actions A.
+    """
+    low = jnp.minimum(first, second)
+    own = discount * jnp.log(float(actions)) / (2.0 * (1.0 - discount) * low)
+    return jnp.abs(first - second) * (q_span / (2.0 * first * second) + own)
+
+
+def guaranteed_floor(q: Array, temperature: Array) -> Array:
+    """(..., A) -> (...): ``exp(-span(q)/mu) / A``, the probability that ``softmax(q/mu)`` gives at least every action.
+
+    A comparator ``pi*`` surely lies in the simplex truncated at eps only for eps up to this.
+    """
+    return jnp.exp(-span(q) / temperature) / q.shape[-1]
+
+
+def planning_rate(
+    coupling: Array, log_range: Array, states: Array, actions: int, discount: Array, temperature: Array
+) -> Array:
+    """() factor of ``sqrt(B T)`` that the paper's chain really gives for AES-RL-Plan.
+
+    ``sqrt(C1 C2 * S / (mu (1-gamma))) / (1-gamma)`` with ``C1 = L/(2c)``, ``C2 = c G^2 + S log A``,
+    ``G = 1/(1-gamma)``: with the best coupling ``c = S log A / G^2`` it is
+    ``sqrt(L S / mu) (1-gamma)^(-5/2)``, whereas A.5 prints ``sqrt(S log A) / (mu (1-gamma)^2)``.
+
+    Args:
+      coupling: () c of ``eta = c lambda``.
+      log_range: () L, `simplex.largest_log_range` of the truncation.
+      states: () number of states S.
+      actions: number of actions A.
+      discount, temperature: ().
+    """
+    gradient = 1.0 / (1.0 - discount)
+    c1 = log_range / (2.0 * coupling)
+    c2 = coupling * gradient**2 + states * jnp.log(float(actions))
+    return jnp.sqrt(c1 * c2 * states / (temperature * (1.0 - discount))) / (1.0 - discount)
+
+
+# --- the gap between returns, as the paper splits it ---
+
+
+def _expect(log_policy: Array, x: Array) -> Array:
+    """(S, A), (S, A) -> (S,): mean of x under the policy; what is never played does not count, even if infinite."""
+    pi = jnp.exp(log_policy)
+    return jnp.sum(jnp.where(pi > 0.0, pi * x, 0.0), axis=-1)
+
+
+def soft_advantage(mdp: SoftMDP, log_policy: Array) -> Array:
+    """(S, A): ``Q^pi - mu log pi - V^pi``, mean zero under pi; infinite where pi never acts. AES paper A.8."""
+    q, value = evaluate(mdp, log_policy)
+    return q - mdp.temperature * log_policy - value[:, None]
+
+
+def performance_difference(mdp: SoftMDP, new: Array, old: Array, start: Array) -> Array:
+    """() ``J(new) - J(old)`` by the soft performance difference lemma, weights ``d^new``; reward. AES paper A.8.
+
+    Args:
+      mdp: one MDP.
+      new, old: (S, A) log-policies; old must play everything that new plays.
+      start: (S,) distribution of the first state.
+    """
+    gain = _expect(new, soft_advantage(mdp, old)) - mdp.temperature * simplex.kl(jnp.exp(new), old)
+    return jnp.sum(occupancy(mdp, new, start) * gain) / (1.0 - mdp.discount)
+
+
+def planning_objective(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
+    """() the paper's ``Jtilde(pi) = E_{d*, pi}[Q* - mu log pi] / (1-gamma)``; reward. AES paper A.8.
+
+    Q* is a discounted sum already, so this is *not* ``J(pi*)`` at ``pi*`` as the paper says, but about
+    ``1 / (1-gamma)`` times as much; only differences of it have a meaning (`main_term`).
+    """
+    soft = _expect(log_policy, solution.q - mdp.temperature * log_policy)
+    return jnp.sum(occupancy(mdp, solution.log_policy, start) * soft) / (1.0 - mdp.discount)
+
+
+def main_term(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
+    """() ``E_{d*}[Delta] / (1-gamma) = Jtilde(pi*) - Jtilde(pi)``; reward. AES paper A.8.
+
+    Weighted by the occupancy of ``pi*`` it neither equals nor bounds the gap of the returns; `softmdp.regret`, weighted
+    by that of pi, equals it.
+    """
+    weights = occupancy(mdp, solution.log_policy, start)
+    return jnp.sum(weights * surrogate_gap(mdp, solution, log_policy)) / (1.0 - mdp.discount)
+
+
+def bias_a8(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
+    """() ``E_{d*, pi}[Q* - Q^pi] / (1-gamma)``, >= 0; reward. What A.8 calls the substitution bias.
+
+    ``J(pi*) - J(pi) = main_term + bias_a8 + bias_a9``; neither bias does it alone.
+    """
+    difference = solution.q - evaluate(mdp, log_policy)[0]
+    weights = occupancy(mdp, solution.log_policy, start)
+    return jnp.sum(weights * _expect(log_policy, difference)) / (1.0 - mdp.discount)
+
+
+def bias_a9(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
+    """() ``E_{d*, pi*}[Q^pi - Q*] / (1-gamma)``, <= 0; reward. What A.9 calls the substitution bias."""
+    difference = evaluate(mdp, log_policy)[0] - solution.q
+    weights = occupancy(mdp, solution.log_policy, start)
+    return jnp.sum(weights * _expect(solution.log_policy, difference)) / (1.0 - mdp.discount)
+
+
+def occupancy_error(gap: Array, best: Array, used: Array, discount: Array) -> Array:
+    """() ``(E_best[gap] - E_used[gap]) / (1-gamma)`` of three (S,) arrays; reward. AES paper A.8, A.9.
+
+    A.6 divides it by ``1 - gamma`` once more.
+    """
+    return jnp.sum((best - used) * gap) / (1.0 - discount)
+
+
+def occupancy_error_bound(gap: Array, best: Array, used: Array, discount: Array) -> Array:
+    """() bounds ``|occupancy_error|``: ``max gap * ||best - used||_1 / (1-gamma)``; reward. AES paper A.8, A.9."""
+    return jnp.max(gap) * jnp.sum(jnp.abs(best - used)) / (1.0 - discount)
+
+
+def largest_gap(reward: Array, discount: Array, temperature: Array, actions: int) -> Array:
+    """() bounds every ``Delta(s)``: ``2 Q_max + mu log A``; reward. AES paper A.9."""
+    return 2.0 * largest_q(reward, discount, temperature, actions) + temperature * jnp.log(float(actions))
+
+
+# --- sequences of MDPs ---

@@ -1,0 +1,213 @@
+"""The conditional flow: it inverts, its log-determinants are those of autodiff, and it starts as the reference's."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.common.flow import COUPLINGS, ConditionalFlow, Perceptron, dropout_masks
+from agents.common.networks import orthogonal
+from tests.quick import quick
+
+S, A, N = 3, 3, 64
+HIDDEN = (8, 8)
+NET = ConditionalFlow(A, HIDDEN, (8, 8), -2.0, 1.0)
+
+
+@functools.cache
+def compiled(net, method):
+    return jax.jit(lambda params, *args: net.apply(params, *args, method=method))
+
+
+def apply(params, method, *args, net=NET):
+    return compiled(net, method)(params, *args)
+
+
+def randomised(net, obs_size, seed=0):
+    """Parameters with noise on all of them, so that zero kernels and unit scales hide nothing."""
+    shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, obs_size)), jnp.zeros((1, net.action_size)))
+    rng = np.random.default_rng(seed)
+
+    def draw(path, leaf):
+        gain = 1.0 if path[-1].key in ("scale", "beta") else 0.0
+        spread = leaf.shape[-2] ** -0.5 if path[-1].key == "kernel" else 0.3
+        return jnp.asarray(gain + spread * rng.normal(size=leaf.shape), jnp.float32)
+
+    return jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return randomised(NET, S)
+
+
+@pytest.fixture(scope="module")
+def obs():
+    return jax.random.normal(jax.random.key(5), (N, S))
+
+
+def test_infer_undoes_generate_and_generate_undoes_infer(params, obs):
+    latent = 0.7 * jax.random.normal(jax.random.key(6), (N, A))
+    action, forward = apply(params, "generate", latent, obs)
+    keep = np.all(np.abs(np.arctanh(np.asarray(action, np.float64))) < 4, axis=1)
+    assert keep.sum() > N // 2
+    back, inverse = apply(params, "infer", action, obs)
+    # Near the border the float32 action resolves u to 6e-8 / (1 - a^2) only.
+    np.testing.assert_allclose(np.asarray(back)[keep], np.asarray(latent)[keep], atol=3e-4)
+    inner = np.all(np.abs(np.asarray(action)) < 0.95, axis=1)
+    np.testing.assert_allclose(np.asarray(back)[inner], np.asarray(latent)[inner], atol=1e-4)
+    np.testing.assert_allclose(np.asarray(inverse)[inner], -np.asarray(forward)[inner], atol=1e-4)
+    stored = jnp.tanh(jax.random.normal(jax.random.key(7), (N, A)))
+    again = apply(params, "generate", apply(params, "infer", stored, obs)[0], obs)[0]
+    np.testing.assert_allclose(again, stored, atol=1e-5)
+    assert not np.allclose(back, np.arctanh(np.asarray(action)), atol=0.1)  # the couplings do something
+
+
+def test_the_log_determinant_is_that_of_the_autodiff_jacobian(params):
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), params)
+        z, s = jnp.array([0.3, -0.5, 0.2], jnp.float64), jnp.array([[0.1, 0.4, -1.0]], jnp.float64)
+
+        def generate(z):
+            return apply(wide, "generate", z[None], s)[0][0]
+
+        action, log_det = apply(wide, "generate", z[None], s)
+        jacobian = jax.jit(jax.jacfwd(generate))(z)
+        np.testing.assert_allclose(np.linalg.slogdet(jacobian)[1], log_det[0], atol=1e-10)
+        np.testing.assert_allclose(log_det[0], np.sum(np.log(1 - np.asarray(action) ** 2)), atol=1e-10)
+        couplings = np.asarray(jacobian) / (1 - np.asarray(action[0]) ** 2)[:, None]
+        np.testing.assert_allclose(abs(np.linalg.det(couplings)), 1.0, atol=1e-10)
+        assert np.abs(couplings - np.eye(A)).max() > 0.05
+
+
+def test_the_first_coupling_passes_the_even_entries_unchanged(params, obs):
+    first = NET.bind(params).bijector(obs).bijectors[-1]
+    x = jax.random.normal(jax.random.key(1), (N, A))
+    y = np.asarray(first.forward(x))
+    np.testing.assert_array_equal(y[:, 0::2], np.asarray(x)[:, 0::2])
+    assert np.all(y[:, 1] != np.asarray(x)[:, 1])
+
+
+def test_one_action_dimension_still_inverts():
+    net = ConditionalFlow(1, HIDDEN, (8,), -2.0, 1.0)
+    params, obs = randomised(net, 2), jnp.ones((5, 2))
+    latent = jnp.linspace(-1, 1, 5)[:, None]
+    action = apply(params, "generate", latent, obs, net=net)[0]
+    np.testing.assert_allclose(apply(params, "infer", action, obs, net=net)[0], latent, atol=1e-4)
+
+
+def test_stored_actions_on_the_border_are_clipped_and_carry_the_references_epsilon(params, obs):
+    border = jnp.ones((N, A))
+    latent, log_det = apply(params, "infer", border, obs)
+    np.testing.assert_allclose(latent, apply(params, "infer", (1 - 1e-5) * border, obs)[0])
+    a = np.float32(1 - 1e-5)
+    np.testing.assert_allclose(log_det, -A * np.log(1 - a * a + np.float32(1.19e-7)), rtol=1e-4)
+
+
+def test_log_sigma_stays_inside_its_bounds_for_any_input(params):
+    loud = jax.tree.map(lambda x: 100.0 * x, params)
+    log_sigma = np.asarray(apply(loud, "log_sigma", 100.0 * jax.random.normal(jax.random.key(1), (256, S))))
+    assert log_sigma.min() >= -2.0
+    assert log_sigma.max() <= 1.0
+    assert log_sigma.max() - log_sigma.min() > 2.5
+
+
+@pytest.mark.parametrize(
+    ("obs_size", "action_size", "count"),
+    [(11, 3, 167313), (17, 6, 174048), (27, 8, 183530), (376, 17, 479127), (2, 2, 159244)],
+)
+def test_parameter_counts_are_the_references(obs_size, action_size, count):
+    net = ConditionalFlow(action_size)
+    shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, obs_size)), jnp.zeros((1, action_size)))
+    assert sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes)) == count
+
+
+def test_initial_kernels_are_orthogonal_in_the_couplings_and_zero_in_prior_and_shifts():
+    net = ConditionalFlow(A, (64, 64), (32, 32))
+    params = quick(net.init)(jax.random.key(0), jnp.zeros((1, S)), jnp.zeros((1, A)))["params"]
+    for k in range(COUPLINGS):
+        for layer in range(3):
+            kernel = np.asarray(params[f"t_{k}"][f"Dense_{layer}"]["kernel"])
+            short = kernel.T @ kernel if kernel.shape[0] >= kernel.shape[1] else kernel @ kernel.T
+            np.testing.assert_allclose(short, np.eye(len(short)), atol=1e-5)
+    assert not np.array_equal(params["t_0"]["Dense_1"]["kernel"], params["t_1"]["Dense_1"]["kernel"])
+    for name in ("h", "b"):
+        for layer in range(3):
+            dense = params[name][f"Dense_{layer}"]
+            assert not np.any(dense["kernel"])
+            assert np.all(np.asarray(dense["bias"]) != 0.0)
+    assert np.abs(params["h"]["Dense_2"]["bias"]).max() <= 1 / 8
+    bias = params["b"]["Dense_2"]["bias"]
+    assert not np.array_equal(bias[0], bias[1])
+
+
+def test_orthogonal_kernels_are_uniformly_distributed():
+    """Each entry of a Haar matrix has mean 0 and variance 1 / n."""
+    entries = jax.jit(jax.vmap(lambda key: orthogonal()(key, (4, 4))))(jax.random.split(jax.random.key(0), 4000))
+    np.testing.assert_allclose(np.mean(entries, 0), 0.0, atol=0.04)
+    np.testing.assert_allclose(np.var(np.asarray(entries), 0), 0.25, rtol=0.1)
+
+
+def plain_perceptron(params, x, masks):
+    """Dense, LayerNorm, Swish, dropout in their textbook form."""
+    for i, mask in enumerate([*masks, None]):
+        dense, norm, swish = (params["params"].get(f"{name}_{i}") for name in ("Dense", "LayerNorm", "Swish"))
+        x = x @ np.asarray(dense["kernel"], np.float64) + np.asarray(dense["bias"])
+        if mask is None:
+            return x
+        x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+        x = x * np.asarray(norm["scale"]) + np.asarray(norm["bias"])
+        x = x / (1 + np.exp(-np.asarray(swish["beta"]) * x)) * mask
+    raise AssertionError
+
+
+def test_the_network_is_the_textbook_form():
+    net = Perceptron((8, 6), 2, orthogonal(), layer_norm=True)
+    x, rng = 1e-2 * jax.random.normal(jax.random.key(0), (10, 4)), np.random.default_rng(0)
+    shapes = jax.eval_shape(net.init, jax.random.key(1), x)
+    # Small pre-activations, where LayerNorm's epsilon shows.
+    params = jax.tree.map(lambda p: jnp.float32(0.2 * rng.normal(size=p.shape)), shapes)
+    params = jax.tree_util.tree_map_with_path(lambda at, p: 0.05 * p if "Dense_0" in str(at) else p, params)
+    masks = [jnp.float32(rng.random((10, width)) > 0.3) / 0.7 for width in (8, 6)]
+    expected = plain_perceptron(params, np.asarray(x, np.float64), [np.asarray(m) for m in masks])
+    np.testing.assert_allclose(jax.jit(net.apply)(params, x, masks), expected, atol=2e-6)
+
+
+def test_dropout_keeps_nine_in_ten_and_draws_every_unit_and_half_apart():
+    masks = jax.jit(lambda key: dropout_masks(key, 0.1, 256, (32, 16)))(jax.random.key(3))
+    assert [[m.shape for m in layers] for layers in masks] == [[(2, 256, 32), (2, 256, 16)]] * COUPLINGS
+    flat = np.stack([np.asarray(layers[0]) for layers in masks])  # (4, 2, 256, 32)
+    assert set(np.unique(flat)) == {np.float32(0.0), np.float32(1.0) / np.float32(0.9)}
+    kept = flat > 0
+    np.testing.assert_allclose(kept.mean(), 0.9, atol=0.006)  # 65 536 draws: 5 standard errors
+    np.testing.assert_allclose(kept.mean((0, 1, 2)), 0.9, atol=0.035)  # every unit
+    centred = (kept - 0.9).reshape(8, -1) / 0.3
+    correlation = centred @ centred.T / centred.shape[1]
+    assert np.abs(correlation - np.diag(np.diag(correlation))).max() < 0.05  # couplings and halves
+    rows = (kept - 0.9) / 0.3
+    assert abs(np.mean(rows[..., 1:, :] * rows[..., :-1, :])) < 0.02  # neighbouring rows
+
+
+def test_dropout_masks_of_other_keys_are_others_and_of_a_stacked_key_the_same():
+    keys = jax.random.split(jax.random.key(0), 3)
+    draw = lambda key: dropout_masks(key, 0.1, 16, (8,))  # noqa: E731
+    words = jax.random.key_data(keys)
+    stacked = jax.jit(jax.vmap(lambda w: draw(jax.random.wrap_key_data(w))))(words)
+    for index in range(3):
+        alone = jax.jit(draw)(jax.random.wrap_key_data(words[index]))
+        jax.tree.map(lambda a, b, i=index: np.testing.assert_array_equal(a[i], b), stacked, alone)
+    assert not np.array_equal(stacked[0][0][0], stacked[0][0][1])
+
+
+def test_dropout_moves_the_latent_and_its_absence_does_not(params, obs):
+    action = jnp.tanh(jax.random.normal(jax.random.key(8), (N, A)))
+    masks = dropout_masks(jax.random.key(9), 0.1, N, HIDDEN)
+    twice = lambda x: jnp.broadcast_to(x, (2, *x.shape))  # noqa: E731
+    halves = np.asarray(apply(params, "infer", twice(action), twice(obs), masks)[0])
+    assert not np.allclose(halves[0], halves[1])
+    calm = [[jnp.ones_like(m) for m in layers] for layers in masks]
+    same = np.asarray(apply(params, "infer", twice(action), twice(obs), calm)[0])
+    plain = np.asarray(apply(params, "infer", action, obs)[0])
+    np.testing.assert_allclose(same, np.stack([plain, plain]), atol=1e-5)

@@ -1,0 +1,266 @@
+"""The run loop on worlds small enough to know the answer: what is stored, when learning starts, a bandit optimum."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aesjax import schedules
+from aesjax.schedules import ScheduleHyper
+from aesjax.types import EntropySchedule
+from agents import sac
+from agents.common import LoopConfig, Run, buffer, make_off_policy
+from agents.common.episodes import episode_returns, random_returns
+from envs import make
+from envs.drift import draw
+from envs.world import World
+from tests.quick import quick
+
+HYPER = sac.SacHyper(1e-3, 1e-3, 0.97, 0.01)
+
+
+def floats(tree):
+    return jax.tree.map(jnp.float32, tree)
+
+
+def run_of(world, weight=0.1, seed=0, pattern="steady", **rule):
+    drift = world.drift(pattern, seed) if isinstance(world, World) else ()
+    hyper = ScheduleHyper(base=weight, target_entropy=-float(world.action_size), updates=1000.0, **rule)
+    return Run(jnp.uint32(seed), drift, jnp.int32(0), floats(hyper), floats(HYPER))
+
+
+def loop_of(world, names=("fixed",), hidden=(16, 16), batch=32, **options):
+    settings = {"num_envs": 4, "chunk": 20, "warmup": 8, "capacity": 400, "fresh_window": 32} | options
+    carrier = sac.make(world.obs_size, world.action_size, sac.SacConfig(hidden, batch))
+    source = "fresh" if settings.get("fresh", True) else "update"
+
+    def schedule_of(run):
+        return schedules.build(names, run.schedule_hyper, run.schedule, source=source)
+
+    return make_off_policy(world, carrier, schedule_of, LoopConfig(**settings))
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return World(make("toy"), 1000)
+
+
+@pytest.fixture(scope="module")
+def trained(toy):
+    """One toy run after 20 vector steps, 8 of them warm-up, and after 60."""
+    loop, run = loop_of(toy, ("aes",)), run_of(toy, pattern="abrupt")
+    chunk = jax.jit(loop.chunk)
+    states, logs = [quick(loop.init)(run)], []
+    for index in range(3):
+        state, metrics = chunk(states[-1], run, jnp.int32(20 * index))
+        states.append(state)
+        logs.append(metrics)
+    return loop, run, states, logs
+
+
+def test_warm_up_is_uniform_and_takes_no_gradient_step(toy):
+    loop, run = loop_of(toy, warmup=20), run_of(toy)
+    start = quick(loop.init)(run)
+    state, logs = quick(loop.chunk)(start, run, jnp.int32(0))
+    chex.assert_trees_all_equal(start.agent, state.agent)
+    assert int(state.schedule.count) == 0
+    assert np.isnan(logs["critic_loss"])
+    actions = np.asarray(buffer.unpack(state.replay.rows[:80], 2, 2).action)
+    assert np.abs(actions.mean()) < 0.15
+    assert np.abs(actions).max() > 0.9
+
+
+def test_a_trained_agent_acts_itself_in_the_warm_up_and_goes_on_behind_what_is_stored(toy):
+    loop, run = loop_of(toy, warmup=20, warm=True, stored=95), run_of(toy)
+    start = quick(loop.init)(run)
+    last = start.agent.actor["params"]["Dense_2"]
+    settled = {"kernel": 0.0 * last["kernel"], "bias": jnp.array([0.5, -0.5, -4.0, -4.0])}  # means, then log std
+    actor = {"params": start.agent.actor["params"] | {"Dense_2": settled}}
+    start = start._replace(agent=start.agent._replace(actor=actor))
+    state, _ = quick(loop.chunk)(start, run, jnp.int32(0))
+    chex.assert_trees_all_equal(start.agent, state.agent)
+    rows = buffer.unpack(state.replay.rows, 2, 2)
+    order = np.r_[380:400, 0:60]  # the ring has 100 vector steps of 4: places 95 to 99, then 0 to 14
+    actions = np.asarray(rows.action)[order]
+    np.testing.assert_allclose(actions, np.broadcast_to(np.tanh([0.5, -0.5]), actions.shape), atol=0.1)
+    assert np.all(np.asarray(rows.action)[60:380] == 0.0)
+
+
+def test_one_gradient_step_and_one_schedule_tick_per_vector_step(trained):
+    _, _, states, _ = trained
+    counts = [(int(s.agent.critic_opt.count), int(s.schedule.count)) for s in states]
+    assert counts == [(0, 0), (12, 12), (32, 32), (52, 52)]
+
+
+def test_stored_successors_are_true_ones_across_a_time_limit(trained):
+    """Episodes of 50 steps are cut at vector step 50; a reset there would be a jump of more than one move."""
+    _, _, states, _ = trained
+    rows = buffer.unpack(states[3].replay.rows[:240], 2, 2)
+    moves = np.abs(np.asarray(rows.next_obs - rows.obs))
+    assert moves.max() < 0.1 + 6 * 0.01
+    assert np.all(np.asarray(rows.terminated) == 0.0)
+    starts = np.asarray(rows.obs).reshape(60, 4, 2)
+    ends = np.asarray(rows.next_obs).reshape(60, 4, 2)
+    np.testing.assert_array_equal(starts[1:50], ends[:49])
+    assert np.all(np.abs(starts[50]).max(-1) < 0.3)  # a fresh start after the limit
+
+
+def test_training_returns_are_those_of_finished_episodes(trained):
+    _, _, states, logs = trained
+    assert np.isnan(logs[0]["train_return"])
+    rewards = np.asarray(buffer.unpack(states[3].replay.rows[:200], 2, 2).reward).reshape(50, 4)
+    np.testing.assert_allclose(logs[2]["train_return"], rewards.sum(0).mean(), rtol=1e-5)
+
+
+def test_the_fresh_window_holds_the_residuals_of_the_newest_transitions(trained):
+    _, _, states, _ = trained
+    window = np.asarray(states[3].fresh)
+    assert window.shape == (2, 32)
+    assert np.all(window != 0.0)
+    before, after = np.asarray(states[2].fresh), window  # 20 steps of 4 overwrite a window of 32 completely
+    assert not np.any(before == after)
+
+
+def test_a_schedule_is_shown_the_rewards_of_the_newest_transitions(toy):
+    loop, run = loop_of(toy, ("budget",), hidden=(4, 4), fresh=False), run_of(toy)
+    state, _ = quick(loop.chunk)(quick(loop.init)(run), run, jnp.int32(0))
+    rewards = np.abs(np.asarray(buffer.unpack(state.replay.rows, 2, 2).reward)).reshape(-1, 4)
+    np.testing.assert_allclose(state.schedule.logs.proxy, rewards[19].mean(), rtol=1e-6)
+    assert rewards[8:20].min() < float(state.schedule.weight) / 0.2 <= rewards[8:20].max()
+
+
+def test_evaluation_changes_nothing_and_repeats_itself(trained):
+    loop, run, states, _ = trained
+    first, second = (quick(loop.evaluate)(states[2], run, jnp.int32(40)) for _ in range(2))
+    assert float(first["return_mean"]) == float(second["return_mean"])
+    other_step = quick(loop.evaluate)(states[2], run, jnp.int32(20))
+    assert float(first["return_mean"]) != float(other_step["return_mean"])
+
+
+def test_evaluation_starts_do_not_depend_on_the_pattern(toy, trained):
+    loop, _, states, _ = trained
+    steady, abrupt = (run_of(toy, pattern=p) for p in ("steady", "abrupt"))
+    a, b = (quick(loop.evaluate)(states[2], r, jnp.int32(40)) for r in (steady, abrupt))
+    assert float(a["return_mean"]) == float(b["return_mean"])  # before the first change both are the nominal task
+
+
+def test_the_same_policy_is_evaluated_under_drift_that_is_not_in_force(toy, trained):
+    _, _, states, _ = trained
+    loop = loop_of(toy, ("aes",), counterfactual=True)
+    evaluate, abrupt = quick(loop.evaluate), run_of(toy, pattern="abrupt")
+    first, later = (evaluate(states[2], abrupt, jnp.int32(step)) for step in (180, 220))  # segments of 200 vector steps
+    assert float(first["return_mean"]) == float(first["return_nominal"]) == float(first["return_previous"])
+    assert float(later["return_previous"]) == float(later["return_nominal"]) != float(later["return_mean"])
+    steady = evaluate(states[2], run_of(toy), jnp.int32(220))
+    assert float(later["return_nominal"]) == float(steady["return_mean"]) == float(steady["return_next"])
+    assert float(later["return_low"]) != float(later["return_high"])
+    values = [dict(toy.elsewhere(abrupt.drift, jnp.int32(step))) for step in (180, 220, 500, 999)]
+    now = toy.path(abrupt.drift, jnp.array([180, 220, 500, 999]))[0]
+    np.testing.assert_array_equal(values[0]["next"], now[1])
+    np.testing.assert_array_equal(values[2]["previous"], now[1])
+    np.testing.assert_array_equal(values[3]["next"], now[3])  # nothing follows the end
+    np.testing.assert_array_equal(values[0]["previous"], values[0]["nominal"])
+
+
+@pytest.fixture(scope="module")
+def plain_fixed(toy):
+    """Jitted init and chunk of a small run under `fixed`."""
+    loop = loop_of(toy, fresh=False, hidden=(4, 4))
+    return quick(loop.init), quick(loop.chunk)
+
+
+def test_a_fixed_weight_is_the_plain_algorithm_bit_for_bit(toy, plain_fixed):
+    """The schedule `fixed` against the carrier called with a constant, outside any schedule."""
+    (init, chunk), run = plain_fixed, run_of(toy, weight=0.3)
+
+    def constant(run):
+        state = schedules.build(("fixed",), run.schedule_hyper, run.schedule).init()
+        return EntropySchedule(lambda: state, lambda signals, state: state)
+
+    carrier = sac.make(2, 2, sac.SacConfig((4, 4), 32))
+    config = LoopConfig(4, 20, 8, 400, fresh=False)
+    plain = make_off_policy(toy, carrier, constant, config)
+    states = [c(i(run), run, jnp.int32(0))[0] for i, c in ((init, chunk), map(quick, plain[:2]))]
+    chex.assert_trees_all_equal(states[0].agent, states[1].agent)
+
+
+def test_the_schedules_weight_is_the_one_the_losses_use(toy, plain_fixed):
+    """The target's entropy term follows the schedule: a larger fixed weight gives other parameters."""
+    init, chunk = plain_fixed
+    low, high = (run_of(toy, weight=w) for w in (0.01, 1.0))
+    a, b = (chunk(init(r), r, jnp.int32(0))[0].agent for r in (low, high))
+    assert not np.array_equal(jax.tree.leaves(a.actor)[1], jax.tree.leaves(b.actor)[1])
+
+
+def test_random_returns_agree_with_a_hand_written_loop(toy):
+    params = toy.params_of(jnp.zeros(2))
+    mean = float(jnp.mean(random_returns(toy, params, jax.random.key(0), 400)))
+    rng, total = np.random.default_rng(0), 0.0
+    goals = np.array([[0.5, 0], [-0.5, 0], [0, 0.5], [0, -0.5]])
+    weights = np.array([1.0, 0.5, 0.5, 0.5])
+    for _ in range(400):
+        p = 0.05 * rng.normal(size=2)
+        for _ in range(50):
+            a = rng.uniform(-1, 1, 2)
+            p = np.clip(p + 0.1 * a + 0.01 * rng.normal(size=2), -1, 1)
+            total += np.max(weights * np.exp(-np.sum((p - goals) ** 2, 1) / 0.08)) - 0.01 * a @ a
+    np.testing.assert_allclose(mean, total / 400, rtol=0.06)
+
+
+def test_returns_stop_counting_where_an_episode_ends(bandit):
+    def policy(obs, key):
+        return jnp.full((obs.shape[0], 1), 0.3 + 0.1)
+
+    returns = episode_returns(bandit, policy, (), jax.random.key(0), 3)
+    np.testing.assert_allclose(returns, -5.0 * 0.01, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"capacity": 401}, "capacity 401 must be a multiple of num_envs 4"),
+        ({"fresh_window": 30}, "fresh_window 30 must be a multiple"),
+        ({"warmup": 2}, "must cover the 32 newest transitions"),
+    ],
+)
+def test_impossible_loops_are_refused_with_the_value(toy, options, message):
+    with pytest.raises(ValueError, match=message):
+        loop_of(toy, **options)
+
+
+def test_all_methods_of_one_seed_meet_the_same_drift():
+    task = make("toy")
+    a, b = draw(task, 3), draw(task, 3)
+    np.testing.assert_array_equal(a.levels, b.levels)
+
+
+@pytest.mark.learning
+def test_sac_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
+    """r = -5 (a - 0.3)^2: the optimum is Gaussian with variance lam / 10, whatever the weight."""
+    weights, seeds = np.array([0.05, 0.1, 0.2], np.float32), 2
+    carrier = sac.make(1, 1, sac.SacConfig((32, 32), 64))
+    loop = make_off_policy(
+        bandit,
+        carrier,
+        lambda run: schedules.build(("fixed",), run.schedule_hyper),
+        LoopConfig(4, 750, 100, 2000, fresh=False),
+    )
+    runs = [run_of(bandit, weight, seed) for weight in weights for seed in range(seeds)]
+    runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
+
+    @jax.jit
+    @jax.vmap
+    def moments(state):
+        actions = carrier.act(state.agent, jnp.zeros((20000, 1)), jax.random.key(7))
+        return jnp.mean(actions), jnp.var(actions)
+
+    chunk = jax.jit(jax.vmap(loop.chunk, (0, 0, None)))
+    state, late = quick(jax.vmap(loop.init))(runs), []
+    for index in range(6):
+        state, _ = chunk(state, runs, jnp.int32(750 * index))
+        if index >= 3:  # the last iterate of a constant learning rate wanders; its average does not
+            late.append(moments(state))
+    mean, var = np.mean(np.asarray(late), 0).reshape(2, len(weights), seeds).mean(-1)
+    np.testing.assert_allclose(var, weights / 10.0, rtol=0.1)
+    np.testing.assert_allclose(mean, 0.3, atol=0.03)

@@ -1,0 +1,188 @@
+"""Worked examples of every metric, to 1e-9."""
+
+import itertools
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.measure import (
+    Curve,
+    auc,
+    companions,
+    expected_null_wait,
+    mean_return,
+    metrics,
+    recovery,
+    recovery_robust,
+    stats,
+)
+from experiments.measure.curves import IncompleteRunError
+
+EXAMPLES = json.loads((Path(__file__).parent / "data" / "metric_examples.json").read_text())
+close = pytest.approx
+
+
+def test_a_area_under_the_curve_covers_exactly_the_horizon():
+    ex = EXAMPLES["A_integration"]
+    steps, returns = ex["steps"], ex["returns"]
+    assert auc(Curve(steps, returns, 40)) == close(ex["auc_T40"], abs=1e-9) == 650
+    assert mean_return(Curve(steps, returns, 40)) == close(ex["mean_return_T40"], abs=1e-9)
+    assert auc(Curve(steps[1:], returns[1:], 40)) == close(ex["auc_T40_without_initial"], abs=1e-9)
+    assert auc(Curve(steps, returns, 45)) == close(ex["auc_T45"], abs=1e-9)
+    with pytest.raises(IncompleteRunError, match="more than one interval"):
+        Curve(steps, returns, 51)
+
+
+def test_b_the_two_normalisations_differ():
+    runs = EXAMPLES["B_nauc"]["mean_return"]
+    sac, drifting = runs["sac_steady"], runs["method_drifting"]
+    assert metrics.nauc_family(drifting, sac).value == close(EXAMPLES["B_nauc"]["nauc_family"], abs=1e-9)
+    per_run = metrics.nauc_task(drifting, sac).values
+    assert stats.mean(per_run) == close(EXAMPLES["B_nauc"]["nauc_task_mean"], abs=1e-9)
+    assert metrics.nauc_family(sac, sac).value == 1.0
+    assert stats.mean(metrics.nauc_task(sac, sac).values) == 1.0
+
+
+def test_c_three_drop_ratios_are_three_numbers():
+    runs, ex = EXAMPLES["B_nauc"]["mean_return"], EXAMPLES["C_drop"]
+    drifting, steady = runs["method_drifting"], runs["method_steady"]
+    assert metrics.drop_family(drifting, steady).value == close(ex["drop_family"], abs=1e-9)
+    assert np.mean(metrics.drop_task(drifting, steady).values) == close(ex["drop_task_mean"], abs=1e-9)
+    assert np.mean(metrics.drop_run(drifting, steady).values) == close(ex["drop_run_mean"], abs=1e-9)
+
+
+def test_d_negative_returns_mislead_the_literal_metrics_only():
+    ex = EXAMPLES["D_negative"]
+    sac, steady, drifting, floor = ([[ex[k]]] for k in ("sac_steady", "method_steady", "method_drifting", "floor"))
+    literal = metrics.nauc_family(steady, sac)
+    assert literal.value == close(ex["nauc_literal"], abs=1e-9)
+    assert literal.literal_unsafe
+    assert metrics.drop_family(drifting, steady).value == close(ex["drop_literal"], abs=1e-9)
+    shifted = [[x[0][0] + 200] for x in (drifting, steady)]
+    lifted = metrics.drop_family([shifted[0]], [shifted[1]])
+    assert lifted.value == close(ex["drop_literal_after_adding_200"], abs=1e-9)
+    assert not lifted.literal_unsafe
+    for a, c in ((1, 0), (2, 7)):
+        s, m, d = ([[a * x[0][0] + c]] for x in (sac, steady, drifting))
+        b = [a * floor[0][0] + c]
+        safe = metrics.nauc_family(m, s, b)
+        assert safe.value == close(ex["nauc_safe"], abs=1e-9)
+        assert not safe.literal_unsafe
+        assert metrics.nauc_task(m, s, b).values == close(ex["nauc_safe"], abs=1e-9)
+        for drop in (metrics.drop_family(d, m, b, s).value, metrics.drop_task(d, m, b, s).values[0]):
+            assert drop == close(ex["drop_safe"], abs=1e-9)
+
+
+def test_e_a_normaliser_at_the_floor_gives_no_number_but_a_reason():
+    for metric in (
+        metrics.nauc_family([[-40]], [[-100]], [-100]),
+        metrics.drop_family([[-40]], [[-100]], [-100]),
+    ):
+        assert np.isnan(metric.value)
+        assert metric.reason == "normaliser_not_above_floor"
+    for scores in (metrics.nauc_task([[-40]], [[-100]], [-100]), metrics.drop_run([[-40]], [[-100]], [-100])):
+        assert np.all(np.isnan(scores.values))
+        assert scores.reasons == ("normaliser_not_above_floor",)
+    below = metrics.nauc_task([[-40]], [[-120]], [-100])  # never made positive by an absolute value
+    assert below.reasons == ("normaliser_not_above_floor",)
+
+
+def test_f_recovery_literal_and_robust():
+    ex = EXAMPLES["F_recovery"]
+    curve = Curve(ex["steps"], ex["returns"], ex["T"])
+    literal, want = recovery(curve, ex["changes"]), ex["literal"]
+    assert literal.duration.tolist() == want["durations"]
+    assert literal.recovered.tolist() == want["recovered"]
+    assert literal.total == close(want["recovery"], abs=1e-9)
+    assert literal.per_change == close(want["recovery_per_change"], abs=1e-9)
+    assert literal.recovered_fraction == want["recovered_fraction"]
+    robust, want = recovery_robust(curve, ex["changes"], ex["floor"], w=3, k=3, delta=0.05), ex["robust"]
+    assert robust.level == close(want["levels"], abs=1e-9)
+    assert robust.threshold == close(want["thresholds"], abs=1e-9)
+    assert robust.duration.tolist() == want["durations"]  # the spike at step 120 does not count
+    assert robust.recovered.tolist() == want["recovered"]
+    assert robust.total == close(want["recovery"], abs=1e-9)
+    extra = companions(curve, ex["changes"], ex["floor"], w=3)
+    assert extra.immediate_drop == close(ex["immediate_drop"], abs=1e-9)
+    assert extra.deficit_area == close(ex["deficit_area"], abs=1e-9)
+    assert extra.no_drop.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 4, 6])
+def test_g_noise_floor_by_enumeration(window):
+    waits = []
+    for order in itertools.permutations(range(window + 1)):
+        hits = [j for j, value in enumerate(order[1:]) if value >= order[0]]
+        waits.append(hits[0] if hits else window)
+    exact = Fraction(EXAMPLES["G_noise_floor"]["window_to_expected_wait"][str(window)])
+    assert Fraction(sum(waits), len(waits)) == exact
+    assert expected_null_wait(window) == close(float(exact), abs=1e-9)
+
+
+def test_g_noise_floor_formula_at_the_papers_window():
+    assert expected_null_wait(20) == close(EXAMPLES["G_noise_floor"]["W20"], abs=1e-9)
+
+
+def test_h_iqm_and_probability_of_improvement():
+    ex = EXAMPLES["H_stats"]
+    aes, base = np.array(ex["aes"]), np.array(ex["baseline"])
+    d = stats.paired_differences(aes, base)
+    assert stats.iqm(base) == close(ex["iqm_baseline"], abs=1e-9)
+    assert stats.iqm(aes) == close(ex["iqm_aes"], abs=1e-9)
+    assert stats.mean(d) == close(ex["mean_difference"], abs=1e-9)
+    assert stats.iqm(d) == close(ex["iqm_difference"], abs=1e-9)
+    assert stats.probability_of_improvement(aes, base) == close(ex["probability_of_improvement"], abs=1e-9)
+    paired = stats.paired_probability_of_improvement(d)
+    assert paired == close(ex["paired_probability_of_improvement"], abs=1e-9)
+    for n, want in ex["iqm_squares"].items():
+        # Squares 1 to N^2 as one list and as N tasks of N seeds: only the number of cells matters.
+        squares = np.arange(1, int(n) + 1, dtype=float) ** 2
+        assert stats.iqm(squares[None, :]) == close(want, abs=1e-9)
+        assert stats.iqm(squares[:, None]) == close(want, abs=1e-9)
+
+
+def test_i_bootstrap_by_full_enumeration():
+    ex = EXAMPLES["I_bootstrap"]["one_task"]
+    scores = np.array([ex["scores"]], float)
+    values = stats.bootstrap([scores], stats.mean, stats.all_resamples([4]))
+    assert len(values) == ex["resamples"]
+    assert np.mean(values) == close(ex["mean"], abs=1e-9)
+    assert np.std(values) == close(ex["sd"], abs=1e-9)
+    plain = stats.percentile_interval(4.0, values, 4, small_sample="none")
+    assert plain[1:] == close(ex["percentiles_2.5_97.5"], abs=1e-9)
+    for choice in ("inflate", "auto"):
+        stretched = stats.percentile_interval(4.0, values, 4, small_sample=choice)
+        assert stretched[1:] == close(ex["stretched"], abs=1e-9)
+    ex = EXAMPLES["I_bootstrap"]["two_tasks"]
+    scores = np.array(ex["scores"], float)
+    values = stats.bootstrap([scores], stats.mean, stats.all_resamples([3, 3]))
+    assert len(values) == ex["resamples"]
+    assert np.mean(values) == close(ex["mean"], abs=1e-9)
+    assert np.std(values) == close(ex["sd"], abs=1e-9)
+    assert np.percentile(values, [2.5, 97.5]) == close(ex["percentiles_2.5_97.5"], abs=1e-9)
+
+
+@pytest.mark.parametrize("example", ["one_task", "two_tasks"])
+def test_i_monte_carlo_agrees_with_the_enumeration(example):
+    ex, tolerance = EXAMPLES["I_bootstrap"][example], EXAMPLES["I_bootstrap"]["monte_carlo_tolerance_B20000"]
+    scores = np.atleast_2d(np.array(ex["scores"], float))
+    rng = np.random.default_rng(7)
+    index = stats.draw_resamples(rng, [scores.shape[1]] * len(scores), 20_000)
+    values = stats.bootstrap([scores], stats.mean, index)
+    assert np.std(values) == close(ex["sd"], abs=tolerance["sd"])
+    got = stats.bootstrap_interval(rng, [scores], replicates=20_000, small_sample="none")
+    assert got[1:] == close(ex["percentiles_2.5_97.5"], abs=tolerance["percentile"])
+
+
+def test_j_performance_profile_is_strict():
+    ex = EXAMPLES["J_profile"]
+    taus = [float(t) for t in ex["F"]]
+    got = stats.performance_profile(np.array(ex["scores"]), taus)
+    assert got == close(list(ex["F"].values()), abs=1e-9)
+    value, low, high = stats.performance_profile_band(np.random.default_rng(0), np.array(ex["scores"]), taus)
+    assert value == close(got)
+    assert np.all(low <= value)
+    assert np.all(value <= high)

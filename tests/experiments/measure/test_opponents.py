@@ -1,0 +1,99 @@
+"""Constants and controls of a study: who is compared with whom."""
+
+import polars as pl
+import pytest
+
+from experiments.measure import summarise
+from experiments.measure.opponents import asides_of, constants_of, opponents_of
+from experiments.measure.study import load_study
+from tests.experiments.measure.synthetic import config, make_curves, manifest
+from tests.experiments.measure.test_summary import one
+
+RULES = {
+    "SAC": ("auto", ""),
+    "SAC+fixed": ("fixed", ""),
+    "SAC+fixed[base=0.4]": ("fixed", "base=0.4"),
+    "SAC+constant_at_mean(aes_r)": ("constant_at_mean:of=aes_r", ""),
+    "SAC+permuted(aes_r+window:power=1)": ("permuted:of=aes_r+window:power=1", ""),
+    "SAC+AES-R": ("aes_r", ""),
+    "SAC+AES-R+window[window.power=1]": ("aes_r+window", "window.power=1"),
+    "PPO+AES-R": ("aes_r", ""),
+}
+
+
+@pytest.fixture(scope="module")
+def curves():
+    plain = make_curves(tuple(RULES), ("steady", "abrupt"), range(1, 5), every=2_000, gain=0.02)
+    rule, variant = ({m: told[i] for m, told in RULES.items()} for i in (0, 1))
+    return plain.with_columns(
+        schedule=pl.col("method").replace_strict(rule), variant=pl.col("method").replace_strict(variant)
+    )
+
+
+def test_constants_and_controls_are_known_by_their_rule(curves):
+    study = load_study(curves, config(), manifest(curves))
+    assert constants_of(study) == ["SAC+fixed", "SAC+fixed[base=0.4]"]
+    assert asides_of(study) == {m for m, (rule, _) in RULES.items() if "of=" in rule or rule == "fixed"}
+    assert asides_of(load_study(curves.drop("schedule"), config(), {})) == set()
+
+
+def test_a_method_meets_the_best_constant_of_its_carrier_and_its_own_controls(curves):
+    study = load_study(curves, config(), manifest(curves))
+    found = opponents_of(study, "SAC+AES-R")
+    assert set(found) == {"best_constant", "constant_at_mean"}
+    assert found["constant_at_mean"]["toy", "abrupt"] == "SAC+constant_at_mean(aes_r)"
+    assert found["best_constant"]["toy", "abrupt"] == "SAC+fixed[base=0.4]"  # suffers less than the other
+    other = opponents_of(study, "SAC+AES-R+window[window.power=1]")
+    assert other["permuted"]["toy", "steady"] == "SAC+permuted(aes_r+window:power=1)"
+    assert opponents_of(study, "PPO+AES-R") == {}  # of another carrier
+    assert opponents_of(study, "SAC+fixed") == {}
+
+
+def test_one_constant_is_no_choice_but_an_opponent(curves):
+    study = load_study(curves.filter(pl.col("method") != "SAC+fixed"), config(), {})
+    found = opponents_of(study, "SAC+AES-R")
+    assert set(found) == {"constant", "constant_at_mean"}
+    assert set(found["constant"].values()) == {"SAC+fixed[base=0.4]"}
+    assert opponents_of(study, "SAC") == {}  # the same pair stands as the constant against its baseline
+
+
+def test_a_carrier_that_is_a_constant_by_itself_is_the_baseline_and_no_second_opponent(curves):
+    plain = curves.filter(pl.col("method").is_in(["SAC", "SAC+AES-R"]))
+    rules = pl.when(pl.col("method") == "SAC").then(pl.lit("fixed")).otherwise(pl.col("schedule"))
+    study = load_study(plain.with_columns(schedule=rules), config(), {})
+    assert constants_of(study) == ["SAC"]
+    assert opponents_of(study, "SAC+AES-R") == {}
+
+
+def test_the_frame_compares_with_them_and_corrects_each_kind_by_itself(curves):
+    frame = summarise(curves, config(), manifest(curves), replicates=200)
+    row = one(frame, "paired:nauc_task_safe:vs=best_constant", method="SAC+AES-R")
+    assert "baseline=SAC+fixed[base=0.4]" in row["flag"]
+    best = one(frame, "nauc_task_safe", method="SAC+fixed[base=0.4]")["value"]
+    assert row["value"] == pytest.approx(one(frame, "nauc_task_safe", method="SAC+AES-R")["value"] - best)
+    p = frame.filter(metric="p:nauc_task_safe:vs=best_constant", task="toy")
+    holm = frame.filter(metric="p_holm:nauc_task_safe:vs=best_constant", task="toy")
+    assert p.height == holm.height == 6  # three methods, two patterns
+    assert holm["value"].min() == pytest.approx(6 * p["value"].min())
+    assert frame.filter(method="SAC+fixed").filter(pl.col("metric").str.contains(":vs=")).is_empty()
+
+
+def test_a_control_that_joins_a_study_takes_nothing_from_its_methods(curves):
+    """Constants and controls are corrected by themselves, however many there are."""
+    alone = curves.filter(pl.col("method").is_in(["SAC", "SAC+AES-R", "SAC+AES-R+window[window.power=1]"]))
+    few, many = (summarise(c, config(), manifest(c), replicates=50) for c in (alone, curves))
+    for name in ("nauc_task_safe", "later_return"):
+        for method in ("SAC+AES-R", "SAC+AES-R+window[window.power=1]"):
+            first, second = (one(frame, f"p_holm:{name}", method=method)["value"] for frame in (few, many))
+            assert first == second
+    constants = many.filter(pl.col("method").str.contains("fixed|constant|permuted"), task="toy")
+    raw, adjusted = (constants.filter(metric=f"{kind}:nauc_task_safe") for kind in ("p", "p_holm"))
+    assert raw.height == adjusted.height == 8  # four of them, two patterns
+    assert adjusted["value"].min() == pytest.approx(min(1.0, 8 * raw["value"].min()))
+
+
+def test_nothing_is_asked_after_a_change_where_nothing_changes(curves):
+    frame = summarise(curves, config(), manifest(curves), replicates=50)
+    asked = frame.filter(pl.col("metric").str.starts_with("paired:later_return"))
+    assert set(asked["pattern"]) == {"abrupt"}
+    assert "paired:later_return:vs=best_constant" in set(asked["metric"])

@@ -1,0 +1,78 @@
+"""What is known of a drift pattern: from the manifest, in its order, and from the built-in table where it is silent."""
+
+import doctest
+import math
+
+import pytest
+
+from envs import PATTERNS as DRIFT
+from experiments.measure import patterns, summarise
+from experiments.measure.patterns import STEADY, PatternFacts, describe, describe_runs
+from experiments.measure.study import load_study
+from tests.experiments.measure.synthetic import MADE_UP, PATTERNS, config, make_curves, manifest
+
+
+def test_the_example_of_the_documentation_is_right():
+    assert doctest.testmod(patterns) == doctest.TestResults(0, 2)
+
+
+def test_a_manifest_without_patterns_means_the_built_in_ones():
+    known = describe({})
+    assert tuple(known) == PATTERNS
+    assert [name for name, facts in known.items() if facts.recovery] == ["abrupt"]
+    assert {name: facts.jumps for name, facts in known.items()} == {n: DRIFT[n].jumps for n in PATTERNS}
+    assert describe({"patterns": None}) == describe({"patterns": {}}) == known
+
+
+def test_steady_comes_first_then_the_manifests_order_then_the_built_in_rest():
+    entries = {"mixed": MADE_UP["square"]} | MADE_UP | {STEADY: MADE_UP["ramp"]}
+    known = describe({"patterns": entries})
+    assert list(known) == ["steady", "mixed", "square", "ramp", "abrupt", "linear", "periodic"]
+    assert known["mixed"] == PatternFacts(True, True, "up and down between two values")  # the manifest wins
+    assert list(describe_runs({"patterns": entries}, ["other", "ramp", "linear", "mixed", "steady"])) == [
+        *("steady", "mixed", "ramp", "linear"),
+        "other",
+    ]
+    assert describe_runs({}, ["other"])["other"] == PatternFacts(jumps=False, recovery=False)
+
+
+@pytest.mark.parametrize(
+    ("entries", "says"),
+    [
+        (["square"], r"must map names to their descriptions; got \['square'\]"),
+        ({"square": True}, r"'square' by jumps \(bool\), recovery \(bool\), summary \(str\); got True"),
+        ({"square": {"jumps": True, "recovery": True}}, "'square' by jumps"),
+        ({"square": {"jumps": 1, "recovery": True, "summary": ""}}, "'square' by jumps"),
+        ({"square": {"jumps": False, "recovery": True, "summary": ""}}, "'square' has recovery but no jumps"),
+    ],
+)
+def test_a_bad_description_is_refused_in_one_sentence(entries, says):
+    with pytest.raises(ValueError, match=says) as caught:
+        describe({"patterns": entries})
+    assert "\n" not in str(caught.value)
+
+
+def test_recovery_is_measured_where_the_manifest_says_so():
+    curves = make_curves(("SAC", "SAC+AES"), ("ramp", "square", "abrupt", "steady"), [1, 2])
+    info = manifest(curves) | {"patterns": MADE_UP}
+    assert list(load_study(curves, config(), info).patterns) == ["steady", "square", "ramp", "abrupt"]
+    frame = summarise(curves, config(), info, replicates=50)
+    values = {
+        row["pattern"]: (row["value"], row["reason"])
+        for row in frame.filter(level="method", metric="recovery_robust", method="SAC", task="toy").to_dicts()
+    }
+    assert {name: math.isfinite(value) for name, (value, _) in values.items()} == {
+        "steady": False,
+        "square": True,
+        "ramp": False,
+        "abrupt": True,
+    }
+    assert values["ramp"][1] == values["steady"][1] == "only_abrupt"
+
+
+def test_the_answer_for_a_pattern_does_not_depend_on_its_name():
+    curves = make_curves(("SAC", "SAC+AES"), ("steady", "abrupt"), [1, 2])
+    named = summarise(curves, config(), manifest(curves), replicates=50)
+    curves = curves.with_columns(curves["pattern"].replace("abrupt", "square"))
+    renamed = summarise(curves, config(), manifest(curves) | {"patterns": MADE_UP}, replicates=50)
+    assert renamed.with_columns(renamed["pattern"].replace("square", "abrupt")).equals(named)

@@ -1,0 +1,212 @@
+"""The tidy frame of a study: what is in it, what is missing and why."""
+
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from experiments.measure import summarise
+from experiments.measure.study import baseline_of
+from experiments.measure.summary import COLUMNS
+from tests.experiments.measure.synthetic import STEPS, config, make_curves, manifest
+
+METHODS = ("SAC", "SAC+AES", "SAC+AES-R")
+FEW = 400
+
+
+@pytest.fixture(scope="module")
+def curves():
+    return make_curves(METHODS)
+
+
+@pytest.fixture(scope="module")
+def frame(curves):
+    return summarise(curves, config(), manifest(curves), replicates=FEW)
+
+
+def one(frame, metric, method="SAC+AES", pattern="abrupt", level="method", **where):
+    where = {"task": None, "seed": None} | where
+    rows = frame.filter(metric=metric, method=method, pattern=pattern, level=level)
+    for column, value in where.items():
+        rows = rows.filter(pl.col(column).is_null() if value is None else pl.col(column) == value)
+    assert len(rows) == 1, (metric, method, pattern, rows)
+    return rows.row(0, named=True)
+
+
+def test_columns_and_keys_are_the_contract(frame):
+    assert frame.columns == [name for name, _ in COLUMNS]
+    keys = ["level", "family", "task", "method", "pattern", "seed", "metric"]
+    assert frame.select(keys).is_duplicated().sum() == 0
+    assert set(frame["level"]) == {"run", "method"}
+
+
+def test_values_agree_with_the_formulas_by_hand(curves, frame):
+    def level(method, pattern, seed):
+        r = curves.filter(method=method, pattern=pattern, seed=seed).sort("step")["return_mean"].to_numpy()
+        return np.mean((r[1:] + r[:-1]) / 2)
+
+    seeds = range(1, 6)
+    sac = np.mean([level("SAC", "steady", s) for s in seeds])
+    own = np.array([level("SAC+AES", "abrupt", s) for s in seeds])
+    steady = np.array([level("SAC+AES", "steady", s) for s in seeds])
+    assert one(frame, "nauc_family")["value"] == pytest.approx(own.mean() / sac)
+    assert one(frame, "nauc_task")["value"] == pytest.approx(own.mean() / sac)
+    assert one(frame, "nauc_task_safe")["value"] == pytest.approx((own.mean() - 3) / (sac - 3))
+    assert one(frame, "drop_family")["value"] == pytest.approx(1 - own.mean() / steady.mean())
+    assert one(frame, "drop_nauc_task")["value"] == pytest.approx(1 - own.mean() / steady.mean())
+    assert one(frame, "drop_family_safe")["value"] == pytest.approx(1 - (own.mean() - 3) / (steady.mean() - 3))
+    assert one(frame, "drop_run")["value"] == pytest.approx(np.mean(1 - own / steady))
+    assert one(frame, "loss_rate")["value"] == pytest.approx(np.mean(steady - own))
+    base = np.array([level("SAC", "abrupt", s) for s in seeds])
+    assert one(frame, "paired:mean_return")["value"] == pytest.approx(np.mean(own - base))
+    assert one(frame, "auc", level="run", task="toy", seed=2)["value"] == pytest.approx(own[1] * STEPS)
+    assert one(frame, "nauc_family", method="SAC", pattern="steady")["value"] == 1.0
+    assert one(frame, "drop_family", pattern="steady")["value"] == 0.0
+
+
+def test_intervals_bracket_the_value_and_repeat(curves, frame):
+    again = summarise(curves, config(), manifest(curves), replicates=FEW)
+    assert again.equals(frame)
+    rows = frame.filter(pl.col("low").is_not_null())
+    assert len(rows) > 100
+    assert (rows["low"] <= rows["value"] + 1e-9).all()
+    assert (rows["value"] <= rows["high"] + 1e-9).all()
+
+
+def test_the_better_method_wins_the_paired_comparison(frame):
+    row = one(frame, "paired:nauc_task_safe")
+    assert row["low"] > 0
+    assert "t_interval" in row["flag"]
+    assert one(frame, "poi_paired:nauc_task_safe")["value"] == 1.0
+    assert one(frame, "p_holm:nauc_task_safe")["value"] >= one(frame, "p:nauc_task_safe")["value"]
+    drop = one(frame, "paired:drop_run_safe")
+    assert drop["high"] < 0
+    assert "lower_is_better" in drop["flag"]
+    assert one(frame, "poi:drop_run_safe")["value"] > 0.5  # improvement, although the difference is negative
+    assert frame.filter(method="SAC").filter(pl.col("metric").str.starts_with("paired")).is_empty()
+
+
+def test_recovery_is_for_abrupt_changes_and_carries_its_null_value(frame):
+    assert one(frame, "recovery", pattern="linear")["reason"] == "only_abrupt"
+    assert np.isnan(one(frame, "recovery", pattern="linear")["value"])
+    assert 0 < one(frame, "recovery")["value"] < 0.8
+    assert one(frame, "recovery_null_formula")["value"] == pytest.approx(0.1062, abs=1e-3)
+    assert 0 <= one(frame, "recovery_null")["value"] < 0.3
+    for name in (
+        "recovery_robust",
+        "recovery_vs_steady",
+        "deficit_area",
+        "immediate_drop",
+        "robust_recovered@4",
+    ):
+        assert np.isfinite(one(frame, name)["value"]), name
+
+
+def test_weight_measures(frame):
+    assert one(frame, "saturation")["value"] == pytest.approx(0.1)
+    assert one(frame, "responsiveness")["value"] > 0.3
+    assert one(frame, "responsiveness", method="SAC")["value"] == pytest.approx(0.0)
+    assert one(frame, "mean_entropy_weight", method="SAC")["value"] == pytest.approx(0.2)
+
+
+def test_a_diverged_run_is_counted_and_never_averaged(curves):
+    bad = ("SAC+AES", "abrupt", 3)
+    cut = curves.filter(
+        ~(
+            (pl.col("method") == bad[0])
+            & (pl.col("pattern") == bad[1])
+            & (pl.col("seed") == bad[2])
+            & (pl.col("step") > 42_000)
+        )
+    )
+    frame = summarise(cut, config(), manifest(curves, diverged=[bad]), replicates=FEW)
+    row = one(frame, "nauc_task_safe")
+    assert (row["n_valid"], row["n_total"], row["reason"]) == (4, 5, "diverged")
+    assert np.isfinite(row["value"])
+    run = frame.filter(level="run", method=bad[0], pattern=bad[1], seed=bad[2])
+    assert run["value"].is_nan().all()
+    assert set(run["reason"]) == {"diverged"}
+    assert one(frame, "paired:nauc_task_safe")["n_valid"] == 4
+    kept = frame.filter(level="run", method=bad[0], pattern=bad[1], metric="nauc_task_safe")["value"]
+    assert row["value"] == pytest.approx(np.nanmean(kept.to_numpy()))
+
+
+def test_an_incomplete_and_a_missing_run_are_reported_not_dropped(curves):
+    short = curves.filter((pl.col("method") != "SAC") | (pl.col("seed") != 1) | (pl.col("step") < 90_000))
+    gone = short.filter((pl.col("method") != "SAC") | (pl.col("seed") != 2))
+    frame = summarise(gone, config(), manifest(curves), replicates=FEW)
+    row = one(frame, "mean_return", method="SAC")
+    assert (row["n_valid"], row["n_total"], row["reason"]) == (3, 5, "incomplete, missing")
+
+
+def test_a_study_without_sac_or_steady_or_floor_says_so(curves):
+    no_sac = curves.filter(pl.col("method") != "SAC")
+    frame = summarise(no_sac, config(), manifest(no_sac), replicates=FEW)
+    assert one(frame, "nauc_task")["reason"] == "no_steady_sac_runs"
+    assert np.isnan(one(frame, "nauc_family")["value"])
+    assert np.isfinite(one(frame, "drop_family_safe")["value"])
+    assert frame.filter(pl.col("metric").str.starts_with("paired:")).is_empty()
+    drifting = curves.filter(pl.col("pattern") == "abrupt")
+    frame = summarise(drifting, config(), {}, replicates=FEW)
+    assert one(frame, "drop_run")["reason"] == "no_steady_run"
+    assert one(frame, "nauc_task_safe")["reason"] == "no_steady_sac_runs"
+    assert one(frame, "recovery_robust")["reason"] == "no_floor"
+    assert np.isfinite(one(frame, "recovery")["value"])
+    assert np.isfinite(one(frame, "paired:recovery")["value"])
+    assert one(frame, "paired:nauc_task_safe")["reason"] == "no_steady_sac_runs"
+
+
+def test_negative_returns_are_flagged_in_literal_rows_only(curves):
+    low = curves.with_columns(pl.col("return_mean") - 100)
+    frame = summarise(low, config(), manifest(low, floor=-97.0), replicates=FEW)
+    assert one(frame, "nauc_family")["flag"] == "literal_unsafe"
+    assert one(frame, "nauc_family_safe")["flag"] == ""
+    again = summarise(curves, config(), manifest(curves, floor=3.0), replicates=FEW)
+    assert one(frame, "nauc_family_safe")["value"] == pytest.approx(one(again, "nauc_family_safe")["value"])
+
+
+def test_two_tasks_are_aggregated_by_task_and_by_family():
+    big = make_curves(METHODS[:2], ("steady", "abrupt"), range(1, 4), task="b", family="f")
+    big = big.with_columns(pl.col("return_mean") * 10)
+    both = pl.concat([make_curves(METHODS[:2], ("steady", "abrupt"), range(1, 4), task="a", family="f"), big])
+    info = manifest(both) | {"floors": {"a": 0.0, "b": 0.0}}
+    frame = summarise(both, config(steps={"a": STEPS, "b": STEPS}), info, replicates=FEW)
+    per_task = [one(frame, "nauc_task", task=t)["value"] for t in ("a", "b")]
+    assert one(frame, "nauc_task")["value"] == pytest.approx(np.mean(per_task))
+    assert one(frame, "nauc_task")["n_total"] == 6
+    assert frame.filter(pl.col("metric") == "nauc_family")["task"].null_count() == 4
+    assert "t_interval" not in one(frame, "paired:mean_return")["flag"]
+
+
+def test_one_seed_has_values_but_no_claims():
+    curves = make_curves(METHODS[:2], ("steady", "abrupt"), [1])
+    frame = summarise(curves, config(), manifest(curves), replicates=FEW)
+    row = one(frame, "nauc_task")
+    assert row["low"] == pytest.approx(row["value"])
+    assert row["high"] == pytest.approx(row["value"])
+    assert one(frame, "paired:nauc_task")["low"] is None
+    assert np.isnan(one(frame, "p:nauc_task")["value"])
+
+
+def test_broken_input_is_refused_with_a_sentence(curves):
+    with pytest.raises(ValueError, match="lack the columns return_mean"):
+        summarise(curves.drop("return_mean"), config(), {})
+    with pytest.raises(ValueError, match="config lacks 'steps'"):
+        summarise(curves, {}, {})
+    with pytest.raises(ValueError, match=r"SAC on toy, pattern steady, seed 1: .*stored twice"):
+        summarise(pl.concat([curves, curves]), config(), {})
+
+
+def test_a_method_is_compared_with_its_own_carrier():
+    methods = ["SAC", "SAC+AES", "SAC+AES[kappa=0.3]", "SAC[net=32]", "SAC+AES[net=32]", "PPO+AES"]
+    found = [baseline_of(m, methods) for m in methods]
+    assert found == [None, "SAC", "SAC", "SAC", "SAC[net=32]", None]
+
+
+def test_importing_the_measures_stays_light():
+    import subprocess
+
+    heavy = "{'polars', 'matplotlib', 'scipy'}"
+    code = f"import sys, experiments.measure; assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

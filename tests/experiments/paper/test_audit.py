@@ -1,0 +1,257 @@
+"""Verdicts on made-up studies whose truth is known."""
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from experiments.audit import output
+from experiments.audit.appendix import CLIPS
+from experiments.audit.claim import BY_AES, BY_BASELINE, NAUC
+from experiments.audit.claims import CLAIMS, QUESTIONS
+from experiments.audit.evidence import BASELINE, CARRIERS, PATTERNS, TASKS, gather, of
+from experiments.audit.judge import NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, judge
+from experiments.audit.measured import atoms, expected, measure, methods, missing
+from experiments.cli import main
+from tests.experiments.measure.synthetic import make_curves
+from tests.experiments.report.pages import Page, configure, save
+
+BY_KEY = {claim.key: claim for claim in (*CLAIMS, *QUESTIONS)}
+
+
+def verdict(key, *folders):
+    return judge(BY_KEY[key], gather(folders))
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """Four carriers on the toy task; AES loses less by every change."""
+    frames = [make_curves([carrier, f"{carrier}+AES"], every=2_000) for carrier in CARRIERS]
+    return save(tmp_path_factory.mktemp("audit") / "toy", pl.concat(frames))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """All twelve tasks, a folder each, at fewer evaluations."""
+    root = tmp_path_factory.mktemp("whole")
+    for family, tasks in TASKS.items():
+        for task in tasks:
+            frames = [
+                make_curves([carrier, f"{carrier}+AES"], seeds=range(1, 4), task=task, family=family, every=5_000)
+                for carrier in CARRIERS
+            ]
+            configure(save(root / task, pl.concat(frames)), task=task)
+            manifest = json.loads((root / task / "manifest.json").read_text())
+            (root / task / "manifest.json").write_text(json.dumps(manifest | {"floors": {task: 3.0}}))
+            assert main(["seal", str(root / task)]) == 0
+    return root
+
+
+def test_every_claim_gets_a_verdict_and_a_reason(toy):
+    found = output.audit([toy])
+    assert len(found.findings) == len(CLAIMS) > 40
+    for finding in found.findings:
+        assert finding.whole.verdict in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE)
+        assert finding.whole.why
+    assert len({claim.key for claim in CLAIMS}) == len(CLAIMS)
+
+
+def test_one_family_decides_itself_and_not_the_others(toy):
+    found = verdict("A1", toy)
+    assert found.whole.verdict == NOT_TESTABLE
+    assert found.whole.why == "no pairs of runs for mujoco, isaac"
+    [part] = found.families
+    assert (part.scope, part.verdict) == ("toy", REPRODUCED)
+    assert part.measured.value < part.measured.high < 0
+    assert part.measured.units == 16
+
+
+def test_with_all_twelve_tasks_the_claims_are_decided(whole):
+    evidence = gather([whole])
+    assert len(evidence.groups) == 12
+    for key in ("A1", "B1", "B2", "B3", "D1", "D2"):
+        found = judge(BY_KEY[key], evidence)
+        assert found.whole.verdict == REPRODUCED, (key, found.whole.why)
+        assert len(found.families) == 3
+    assert judge(BY_KEY["C5"], evidence).whole.measured is not None
+    assert judge(BY_KEY["E1a"], evidence).whole.verdict == NOT_TESTABLE
+
+
+def test_what_goes_the_other_way_is_not_reproduced(tmp_path):
+    worse = save(tmp_path / "worse", make_curves(["SAC", "SAC+AES"], gain=-0.1))
+    found = verdict("A1", worse)
+    assert found.families[0].verdict == NOT_REPRODUCED
+    assert "other way" in found.families[0].why
+    assert found.families[0].scope == "toy (SAC)"
+
+
+def test_a_claim_about_every_cell_falls_with_one(tmp_path):
+    """Even where most cells are missing; and one that nothing speaks against stays open."""
+    worse = make_curves(["SAC", "SAC+AES"], patterns=("steady", "abrupt"), gain=-0.1)
+    better = make_curves(["PPO", "PPO+AES"], patterns=("steady", "abrupt"), gain=0.1)
+    mixed = save(tmp_path / "mixed", pl.concat([worse, better]))
+    assert verdict("D1", mixed).whole.verdict == NOT_REPRODUCED
+    fine = save(tmp_path / "fine", pl.concat([better, make_curves(["SAC"], patterns=("steady",))]))
+    assert verdict("D1", fine).whole.verdict == NOT_TESTABLE
+
+
+def test_no_difference_is_not_reproduced(tmp_path):
+    same = save(tmp_path / "same", make_curves(["SAC", "SAC+AES"], gain=0.0))
+    found = verdict("B1", same).families[0]
+    assert found.verdict == NOT_REPRODUCED
+    assert found.measured.value == pytest.approx(0.0, abs=1e-12)
+
+
+def test_two_seeds_decide_nothing(tmp_path):
+    few = save(tmp_path / "few", make_curves(["SAC", "SAC+AES"], seeds=range(1, 3)))
+    found = verdict("B1", few)
+    assert found.families == ()
+    assert found.whole.verdict == NOT_TESTABLE
+
+
+def test_the_pooled_difference_is_the_mean_over_the_runs(toy):
+    places = expected(tasks=TASKS["toy"])
+    evidence = gather([toy])
+    found = atoms(evidence, BY_AES, BY_BASELINE, NAUC, places)
+    pooled = measure(found)
+    apart = [difference for atom in found for difference in atom.difference.values()]
+    assert pooled.value == pytest.approx(np.mean(apart))
+    assert pooled.levels[1] - pooled.levels[0] == pytest.approx(pooled.value)
+    by_seed = np.mean([list(atom.difference.values()) for atom in found], axis=0)
+    half = 2.7764451 * np.std(by_seed, ddof=1) / np.sqrt(5)  # Student, four degrees of freedom
+    assert (pooled.low, pooled.high) == pytest.approx((pooled.value - half, pooled.value + half))
+    assert not missing(places, found)
+    assert missing(expected(), found) == "mujoco, isaac"
+
+
+def test_methods_are_found_by_what_they_are(tmp_path):
+    """A value that is the preset's own carries no suffix, and the preset of a carrier may have its own."""
+    curves = make_curves(["PPO", "PPO+AES", "PPO+AES[lambda_max=1]"], patterns=("steady", "abrupt"))
+    variant = pl.col("method").str.extract(r"\[(.*)\]").fill_null("")
+    folder = save(tmp_path / "ppo", curves.with_columns(variant=variant))
+    configure(folder, settings={"ppo": {"schedule": {"lambda_max": 0.1}}})
+    [group] = gather([folder]).groups
+    assert group.named("PPO", BASELINE) == "PPO"
+    assert group.named("PPO", of("aes")) == group.named("PPO", of("aes", q="0.90")) == "PPO+AES"
+    assert group.named("PPO", CLIPS["1e-4", "1"]) == "PPO+AES[lambda_max=1]"
+    assert group.named("PPO", of("aes", q=0.5)) is None
+    assert group.named("SAC", BASELINE) is None
+
+
+def test_responses_are_found_in_any_order(tmp_path):
+    """Studies sort them, controls keep what was typed, and both are what the documents recommend."""
+    typed = "aes_c+recent+refresh"
+    curves = make_curves(["SAC", "SAC+AES-C+refresh+recent", f"SAC+permuted({typed})"], patterns=("steady", "abrupt"))
+    rules = {
+        "SAC": "",
+        "SAC+AES-C+refresh+recent": "aes_c+refresh+recent",
+        f"SAC+permuted({typed})": f"permuted:of={typed}",
+    }
+    curves = curves.with_columns(schedule=pl.col("method").replace_strict(rules), variant=pl.lit(""))
+    [group] = gather([save(tmp_path / "sac", curves)]).groups
+    assert group.named("SAC", of(typed)) == group.named("SAC", of("aes_c+refresh+recent")) == "SAC+AES-C+refresh+recent"
+    assert group.named("SAC", of(f"permuted:of={typed}")) == f"SAC+permuted({typed})"
+    assert group.named("SAC", of("aes_c+refresh")) is None
+
+
+def test_the_best_constant_is_chosen_by_seeds_that_all_constants_have(tmp_path):
+    """One of two has more seeds, on which it does badly."""
+    constants = {"SAC+fixed[base=0.1]": 0.0, "SAC+fixed[base=0.2]": -5.0}
+    few = make_curves(list(constants), seeds=range(1, 4), patterns=("steady", "abrupt"))
+    few = few.with_columns(return_mean=pl.col("return_mean") + pl.col("method").replace_strict(constants))
+    more = make_curves(["SAC+fixed[base=0.1]"], seeds=range(4, 9), patterns=("steady", "abrupt"))
+    more = more.with_columns(return_mean=pl.col("return_mean") - 50.0)
+    both = pl.concat([few, more]).with_columns(
+        schedule=pl.lit("fixed"), variant=pl.col("method").str.extract(r"\[(.*)\]")
+    )
+    [group] = gather([save(tmp_path / "sac", both)]).groups
+    assert group.best_constant("SAC", "abrupt") == "SAC+fixed[base=0.1]"
+    assert group.best_constant("SAC", "linear") is None
+
+
+def test_the_sentence_answers_family_by_family(toy):
+    said = output.sentence(output.record(output.audit([toy])))
+    assert "In mean nAUC under drift: On toy AES is better than its baseline." in said
+    assert "mujoco" not in said
+
+
+def test_methods_of_which_the_same_is_told_stand_together(tmp_path):
+    rules = {"SAC": "", "SAC+AES": "aes", "SAC+AES-R": "aes_r"}
+    both = make_curves(list(rules)).with_columns(schedule=pl.col("method").replace_strict(rules), variant=pl.lit(""))
+    said = output.sentence(output.record(output.audit([save(tmp_path / "sac", both)])))
+    assert said.endswith("On toy AES and AES-R are better than their baseline.")
+
+
+def test_studies_of_equal_settings_are_one_and_others_are_not(tmp_path):
+    first = save(tmp_path / "a", make_curves(["SAC", "SAC+AES"]))
+    second = save(tmp_path / "b", make_curves(["SAC", "SAC+AES", "SAC+AES-R"]))
+    longer = configure(save(tmp_path / "c", make_curves(["SAC", "SAC+AES"])), preset="paper")
+    assert longer is None
+    groups = gather([tmp_path]).groups
+    assert sorted(len(group.sources) for group in groups) == [1, 2]
+    [both] = [group for group in groups if len(group.sources) == 2]
+    assert both.sources == [first, second]
+    assert both.study.methods() == ["SAC", "SAC+AES", "SAC+AES-R"]
+    assert len(both.study.runs) == 3 * 5 * 5  # those that both have count once
+
+
+def test_trained_agents_of_different_carriers_are_one_group_and_other_agents_are_not(tmp_path):
+    def study(name, methods, sha256, carrier):
+        made = save(tmp_path / name, make_curves(methods))
+        start = {"from": name, "replay": False, "sha256": sha256}
+        configure(made, warm_start=start, settings={carrier: {}})
+        return made
+
+    sac = study("a", ["SAC", "SAC+AES"], "1" * 64, "sac")
+    ppo = study("b", ["PPO", "PPO+AES"], "2" * 64, "ppo")
+    others = study("c", ["SAC", "SAC+AES"], "3" * 64, "sac")
+    groups = gather([sac, ppo, others]).groups
+    assert sorted(group.sources for group in groups) == [[sac, ppo], [others]]
+    configure(ppo, warm_start={"from": "b", "replay": True, "sha256": "2" * 64})
+    assert len(gather([sac, ppo]).groups) == 2
+
+
+def test_a_contrast_between_patterns_uses_the_same_seeds(toy):
+    part = verdict("D4", toy).families[0]
+    found = atoms(gather([toy]), methods(of("aes")), BY_BASELINE, "drop_run_safe", expected(tasks=("toy",)))
+    mean = {p: np.mean([list(a.difference.values()) for a in found if a.pattern == p]) for p in PATTERNS}
+    apart = (mean["abrupt"] + mean["mixed"] - mean["linear"] - mean["periodic"]) / 2
+    assert part.measured.value == pytest.approx(apart)
+
+
+def test_the_command_writes_json_a_page_and_the_sentence(toy, tmp_path, capsys):
+    text = tmp_path / "text.md"
+    text.write_text("before\n<!-- audit -->\nold\n<!-- /audit -->\nbehind\n")
+    record, page, plain = tmp_path / "audit.json", tmp_path / "audit.html", tmp_path / "audit.md"
+    options = ["--json", str(record), "--out", str(page), "--into", str(text)]
+    assert main(["audit", str(toy), *options]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    data = json.loads(record.read_text())
+    assert [claim["key"] for claim in data["claims"]] == [claim.key for claim in CLAIMS]
+    assert " ".join(data["sentence"].split()) in said
+    assert data["sentence"] == output.sentence(data)
+    assert text.read_text() == f"before\n<!-- audit -->\n{data['sentence']}\n<!-- /audit -->\nbehind\n"
+    html = Page(page.read_text())
+    assert not html.sources
+    assert all(link.startswith("#") for link in html.links)
+    assert "AES raises nAUC under drift in general" in " ".join(html.texts)
+    assert main(["audit", str(toy), "--out", str(plain)]) == 0
+    assert "| 5.4 | C0 AES recovers faster" in plain.read_text()
+
+
+def test_what_cannot_be_audited_is_refused_in_a_sentence(toy, tmp_path, capsys):
+    text, record = tmp_path / "text.md", tmp_path / "audit.json"
+    text.write_text("no marks\n")
+    assert main(["audit", str(toy), "--into", str(text), "--json", str(record)]) == 2
+    assert "lacks the marks" in capsys.readouterr().err
+    assert not record.exists()
+    assert text.read_text() == "no marks\n"
+    assert main(["audit", str(tmp_path / "nowhere")]) == 2
+    assert "is not a folder" in capsys.readouterr().err
+    assert main(["audit", str(tmp_path)]) == 2
+    assert "holds no finished study" in capsys.readouterr().err
+    damaged = save(tmp_path / "damaged", make_curves(["SAC"]))
+    (damaged / "curves.parquet").write_bytes(b"\x00" + (damaged / "curves.parquet").read_bytes()[1:])
+    assert main(["audit", str(damaged)]) == 2
+    assert "was changed or damaged" in capsys.readouterr().err

@@ -1,0 +1,53 @@
+"""A study as files, and a page as a browser reads it."""
+
+import json
+from html.parser import HTMLParser
+
+from experiments.study import seals
+from experiments.study.results import reseal
+from tests.experiments.measure.synthetic import config, manifest
+
+VOID = {"meta", "img", "br", "hr", "line", "wbr"}
+
+
+class Page(HTMLParser):
+    """Collects what a browser would load, and checks that every tag that opens also closes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.links, self.sources, self.tags, self.texts = [], [], [], [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.ids += [attrs["id"]] if "id" in attrs else []
+        self.links += [attrs["href"]] if "href" in attrs else []
+        self.sources += [attrs["src"]] if "src" in attrs else []
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def save(directory, curves, *, diverged=(), floor=3.0, **extra):
+    """Write config, curves and a sealed manifest (with ``extra``) into ``directory``."""
+    directory.mkdir(exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(config()))
+    curves.write_parquet(directory / "curves.parquet")
+    seals.seal(directory, manifest(curves, floor, diverged) | extra)
+    return directory
+
+
+def configure(directory, **changes):
+    """Change the configuration of a study and seal it anew."""
+    path = directory / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    reseal(directory)

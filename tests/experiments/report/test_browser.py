@@ -1,0 +1,220 @@
+"""The page in a real browser: no error, no sideways scrolling, switches that switch, and all of it without scripts."""
+
+import json
+import re
+
+import polars as pl
+import pytest
+
+from experiments.report import write_report
+from experiments.study import seals
+from tests.experiments.measure.synthetic import config, make_curves, manifest
+from tests.experiments.report.browser import DESK, PHONE, chromium
+from tests.experiments.report.pages import save
+
+METHODS = ("SAC", "SAC+AES", "SAC+AES-R", "PPO", "PPO+AES")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory):
+    """Runs that diverged, stopped early and are missing; no Steady run of one seed of SAC."""
+    curves = make_curves(METHODS, ("steady", "abrupt"), range(1, 6), every=2_000, gain=0.1)
+    noise = pl.col("return_mean") + (pl.col("seed") * 7 + pl.col("method").str.len_chars() * 5).mod(4)
+    of = lambda m, p, s: (pl.col("method") == m) & (pl.col("pattern") == p) & (pl.col("seed") == s)  # noqa: E731
+    diverged, stopped = of("SAC+AES", "abrupt", 2), of("SAC+AES-R", "abrupt", 3)
+    late = pl.col("step")
+    curves = curves.with_columns(return_mean=noise)
+    curves = curves.filter(~(diverged & (late > 42_000)) & ~(stopped & (late > 70_000)) & ~of("SAC", "steady", 5))
+    info = manifest(curves, diverged=[("SAC+AES", "abrupt", 2)])
+    info["runs"].append({"task": "toy", "method": "SAC", "pattern": "steady", "seed": 5, "status": ""})
+    folder = tmp_path_factory.mktemp("troubled") / "study"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config()))
+    curves.write_parquet(folder / "curves.parquet")
+    seals.seal(folder, info)
+    return write_report(folder, replicates=60)
+
+
+@pytest.fixture
+def opened(browser, troubled):
+    """Opens the page; every error that the browser reports fails the test in the end."""
+    contexts, errors = [], []
+
+    def open_page(size=DESK, **options):
+        contexts.append(browser.new_context(viewport=size, **options))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else 0)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(troubled.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+def overflow(page):
+    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+def scroll_through(page):
+    """So that every figure is made."""
+    for figure in page.query_selector_all("figure.plot"):
+        figure.scroll_into_view_if_needed()
+        page.wait_for_function("figure => !!figure.querySelector('canvas')", arg=figure)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_nothing_overflows_and_nothing_goes_wrong(opened, size, scheme):
+    page = opened(size, color_scheme=scheme)
+    scroll_through(page)
+    assert overflow(page) == 0
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+    assert dark == (scheme == "dark")
+
+
+def test_the_answer_and_the_trouble_are_seen_without_scrolling(opened):
+    for size in (DESK, PHONE):
+        page = opened(size)
+        for selector in ("#status", ".verdicts li"):
+            box = page.query_selector(selector).bounding_box()
+            assert box["y"] + box["height"] <= size["height"], selector
+    text = page.inner_text("#status")
+    assert "47/50 runs are valid" in text
+    for line in (
+        "SAC+AES, toy, abrupt, seed 2: diverged",
+        "SAC+AES-R, toy, abrupt, seed 3",
+        "SAC, toy, steady, seed 5",
+    ):
+        assert line in text
+    page = opened(DESK)
+    forest = page.query_selector(".forest").bounding_box()
+    assert forest["y"] + forest["height"] <= DESK["height"]
+
+
+def test_figures_and_differences_say_on_how_many_runs_they_rest(opened):
+    page = opened()
+    assert "SAC+AES: 4 of 5 runs count; seed 2 diverged at step 42 000" in page.inner_text("#curves_toy_abrupt")
+    assert "4/5" in page.inner_text(".forest tr[data-method='SAC+AES'] td[data-pattern='abrupt']")
+
+
+def test_switching_a_method_off_hides_its_lines_everywhere_and_on_again_shows_them(opened):
+    page = opened()
+    scroll_through(page)
+    # Pixels of the method's own ink, which nothing else in these charts has.
+    ink = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--ink1').trim()")
+    count = """colour => {
+        const wanted = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
+        let found = 0;
+        for (const canvas of document.querySelectorAll('#curves_toy_abrupt canvas')) {
+            const all = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+            for (let i = 0; i < all.length; i += 4)
+                if (all[i + 3] > 200 && wanted.every((value, k) => Math.abs(value - all[i + k]) < 12)) found += 1;
+        }
+        return found;
+    }"""
+    lines = "[...document.querySelectorAll('.panel')].map((panel) => panel.dataset.lines).join()"
+    page.wait_for_timeout(100)
+    before = page.evaluate(count, ink)
+    assert before > 50
+    assert "SAC+AES-R" in page.evaluate(lines)
+    button = page.get_by_role("button", name="SAC+AES-R")
+    button.click()
+    page.wait_for_timeout(100)
+    assert button.get_attribute("aria-pressed") == "false"
+    assert page.evaluate(count, ink) == 0
+    assert "SAC+AES-R" not in page.evaluate(lines)
+    assert "PPO+AES" in page.evaluate(lines)
+    button.press("Enter")  # the keyboard does as well
+    page.wait_for_timeout(100)
+    assert page.evaluate(count, ink) == before
+
+
+def test_a_header_sorts_its_table_within_groups_both_ways_and_back(opened):
+    page = opened()
+    group = "#table-returns tbody:nth-of-type(2)"
+    cells = f"[...document.querySelectorAll('{group} tr:not(.group) td:nth-child(3)')]"
+    values = f"{cells}.map((cell) => parseFloat(cell.textContent))"
+    first = page.evaluate(values)
+    assert len(first) == len(METHODS)
+    head = page.locator("#table-returns th", has_text="final return")
+    head.get_by_role("button").click()
+    assert page.evaluate(values) == sorted(first)
+    assert head.get_attribute("aria-sort") == "ascending"
+    head.get_by_role("button").click()
+    assert page.evaluate(values) == sorted(first, reverse=True)
+    head.get_by_role("button").click()
+    assert page.evaluate(values) == first
+    assert page.query_selector(f"{group} tr").get_attribute("class") == "group"
+
+
+def test_hovering_and_the_arrow_keys_read_values(opened):
+    page = opened()
+    page.locator("#curves_toy_abrupt").scroll_into_view_if_needed()
+    panel = page.locator("#curves_toy_abrupt .panel").first
+    panel.locator(".u-over").hover(position={"x": 200, "y": 60})
+    tip = page.locator(".tip")
+    assert re.search(r"environment steps: \d", tip.inner_text())
+    assert "SAC+AES-R" in tip.inner_text()
+    page.mouse.move(2, 2)
+    assert not tip.is_visible()
+    panel.focus()
+    panel.press("ArrowRight")
+    first = tip.inner_text()
+    panel.press("ArrowRight")
+    assert tip.is_visible()
+    assert tip.inner_text() != first
+
+
+def test_a_seed_and_a_segment_can_be_picked(opened):
+    page = opened()
+    page.locator("#curves_toy_abrupt").scroll_into_view_if_needed()
+    panel = page.locator("#curves_toy_abrupt .panel").first
+    page.select_option("#seed", "2")
+    page.select_option("#zoom", "1")
+    page.wait_for_timeout(100)
+    panel.locator(".u-over").hover(position={"x": 5, "y": 60})
+    assert re.search(r"environment steps: 2\dk", page.inner_text(".tip"))
+    picture = page.locator("#curves_toy_abrupt .panel").first.screenshot()
+    page.select_option("#seed", "4")
+    page.wait_for_timeout(100)
+    assert page.locator("#curves_toy_abrupt .panel").first.screenshot() != picture
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_without_scripts_pictures_and_tables_are_there_and_no_dead_switch(opened, size):
+    page = opened(size, java_script_enabled=False)
+    pictures = page.query_selector_all("figure.plot img")
+    assert len(pictures) > 5
+    assert all(picture.is_visible() and len(picture.get_attribute("alt")) > 60 for picture in pictures)
+    assert page.query_selector_all("canvas") == []
+    assert not any(button.is_visible() for button in page.query_selector_all("button"))
+    assert page.query_selector("#table-main").is_visible()
+    assert page.query_selector(".forest .mean").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+@pytest.mark.slow
+def test_a_report_of_300_runs_is_small_and_opens_at_once(browser, tmp_path):
+    kinds = ("", "+AES", "+AES-R", "+AES-D")
+    methods = [carrier + kind for carrier in ("SAC", "PPO", "SQL", "MEow") for kind in kinds][:15]
+    report = write_report(save(tmp_path / "study", make_curves(methods, seeds=range(1, 5))), replicates=60)
+    assert report.stat().st_size < 3_000_000
+    paints = "performance.getEntriesByName('first-contentful-paint').map((entry) => entry.startTime)"
+    times = []
+    page = browser.new_page(viewport=DESK)
+    for _ in range(3):  # the best of three: other processes of the machine are not the page's fault
+        page.goto(report.as_uri())
+        page.wait_for_function(f"{paints}.length > 0")
+        times.append(page.evaluate(paints)[0])
+    assert min(times) < 1000, times
+    assert overflow(page) == 0
+    page.close()

@@ -1,0 +1,259 @@
+"""`aesjax calibrate` on studies whose proxies are known, so that every number follows from the programmed drift."""
+
+import dataclasses
+import json
+import math
+import shutil
+from functools import partial
+
+import jax
+import numpy as np
+import polars as pl
+import pytest
+
+import envs
+from aesjax.types import STREAM
+from envs import drift
+from experiments.cli import main
+from experiments.study import checkpoint, seals, store
+from experiments.study.config import make_config
+from experiments.study.results import reseal
+from tests.refusals import refused
+
+METHOD, PATTERNS, SEEDS = "SAC", ("steady", "abrupt", "periodic"), range(1, 11)
+WARMUP = 32  # vector steps
+
+
+def made_config(**options):
+    defaults = {"task": "toy", "carriers": "sac", "schedules": "baseline", "patterns": ",".join(PATTERNS)}
+    return make_config(**(defaults | {"seeds": "1:10", "steps": 4000} | options))
+
+
+def true_changes(config):
+    """Per pattern and seed (T,): the size of every vector step's change."""
+    total, task = config.vector_steps("sac"), config.build_task()
+
+    @jax.jit
+    def changes(pattern, seed):
+        drawn = drift.draw(task, seed, config.segments)
+        at = partial(drift.truth, task.channels, pattern, drawn, total=total, segments=config.segments)
+        return jax.vmap(lambda step: at(step=step).change)(np.arange(total))
+
+    numbers = {pattern: np.int32(envs.pattern_index(pattern)) for pattern in PATTERNS}
+    return {(p, s): np.asarray(changes(numbers[p], np.uint32(s)), float) for p in PATTERNS for s in SEEDS}
+
+
+def factor(pattern, seed):
+    """What the proxy of a run has to be multiplied with to become its drift; all different."""
+    return 1.0 + seed + 10.0 * PATTERNS.index(pattern)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A study whose proxy is the drift of the step divided by the run's factor."""
+    folder, config, rows, runs = tmp_path_factory.mktemp("made"), made_config(), [], []
+    changes = true_changes(config)
+    for pattern in PATTERNS:
+        for seed in SEEDS:
+            proxy = changes[pattern, seed] / factor(pattern, seed)
+            proxy[:WARMUP] = np.nan
+            label = {"task": "toy", "method": METHOD, "carrier": "sac", "pattern": pattern, "seed": seed}
+            rows.append(label | {"td_quantile/update": proxy})
+            runs.append({"task": "toy", "method": METHOD, "pattern": pattern, "seed": seed, "status": "finished"})
+    assert config.warmup == WARMUP * config.envs_of("sac")
+    store.write_json(folder / "config.json", config.to_json())
+    store.write_rows(folder / "streams.parquet", pl.DataFrame(rows))
+    seals.seal(folder, {"runs": runs})
+    return folder
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    """A study that a test may damage."""
+    return shutil.copytree(made, tmp_path / "copy")
+
+
+def calibrated(folder, *words):
+    assert main(["calibrate", str(folder), *map(str, words)]) == 0
+    return json.loads((folder / "calibration.json").read_text())
+
+
+def test_the_scale_is_the_order_statistic_of_the_runs_own_factors(copied, capsys):
+    found = calibrated(copied)["methods"][METHOD]
+    factors = {(p, s): 0.0 if p == "steady" else factor(p, s) for p in PATTERNS for s in SEEDS}
+    assert found["rho"] == pytest.approx(sorted(factors.values())[math.ceil(31 * 0.9) - 1], rel=1e-6)
+    assert (found["runs"], found["seeds"], found["calibration_runs"]) == (30, 10, 27)
+    dominated = 0
+    for run, own in factors.items():
+        others = sorted(value for (_, seed), value in factors.items() if seed != run[1])
+        dominated += own <= others[math.ceil(28 * 0.9) - 1]
+    assert found["groups"]["all"]["dominated"] == dominated < 30
+    assert found["groups"]["steady"]["dominated"] == 10
+    text = capsys.readouterr().out
+    assert f"{dominated}/30" in text
+    assert (copied / "calibration.md").read_text().strip() in text
+    said = f"Conclusion: the bound on drift held for {METHOD} on {dominated} of 30 runs (promised 90 %)."
+    assert (copied / "calibration.md").read_text().strip().endswith(said)
+    assert said in (copied / "calibration.html").read_text()
+    assert (copied / "calibration.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_slack_is_the_scale_of_the_others_over_the_runs_own_factor(copied):
+    found = calibrated(copied)["methods"][METHOD]["groups"]
+    expected = []
+    for seed in SEEDS:
+        others = sorted(0.0 if p == "steady" else factor(p, s) for p in PATTERNS for s in SEEDS if s != seed)
+        expected.append(others[math.ceil(28 * 0.9) - 1] / factor("abrupt", seed))
+    assert found["abrupt"]["slack"] == pytest.approx(np.median(expected), rel=1e-5)
+    assert found["steady"]["slack"] is None
+
+
+def test_rare_jumps_are_lost_in_the_coverage_over_all_intervals(copied):
+    """A proxy that never answers: the bound is a constant, and 4 jumps of a hundred intervals are rarer than delta."""
+    rows = pl.read_parquet(copied / "streams.parquet")
+    flat = [np.where(np.isnan(np.array(x, float)), np.nan, 1.0) for x in rows["td_quantile/update"].to_list()]
+    rows = rows.with_columns(pl.Series("td_quantile/update", flat)).filter(pl.col("pattern") != "periodic")
+    store.write_rows(copied / "streams.parquet", rows)
+    reseal(copied)
+    found = calibrated(copied)["methods"][METHOD]["groups"]
+    config = made_config()
+    intervals = config.evaluations - WARMUP // config.chunk("sac")  # those with an update
+    assert found["abrupt"]["coverage_at_jumps"] == found["abrupt"]["coverage_at_drift"] == 0.0
+    assert found["abrupt"]["coverage"] == pytest.approx(1.0 - 4.0 / intervals)
+    assert found["abrupt"]["whole_runs_covered"] == 0
+    assert found["steady"]["coverage"] == 1.0
+    assert found["steady"]["coverage_at_drift"] is None
+
+
+def test_too_few_runs_give_no_scale_and_say_so(copied, capsys):
+    found = calibrated(copied, "--delta", 0.01)
+    assert found["runs_needed"] == 99
+    own = found["methods"][METHOD]
+    assert (own["rho"], own["rho_is_finite"]) == (None, False)
+    assert own["groups"]["all"]["bounded_runs"] == own["groups"]["all"]["dominated"] == 0
+    text = capsys.readouterr().out
+    assert "needs at least 99 runs" in text
+    assert "30/30" not in text  # no bound, so none that is kept
+    assert "inf" not in (copied / "calibration.json").read_text()
+
+
+def test_an_infinite_bound_on_intervals_covers_nothing(copied, capsys):
+    """With a delta of 0.0001 no conformal margin is finite; every interval would be below infinity."""
+    group = calibrated(copied, "--delta", 0.0001)["methods"][METHOD]["groups"]["all"]
+    assert group["coverage"] is None
+    assert group["whole_runs_covered"] is None
+    assert "100.0 %" not in capsys.readouterr().out
+
+
+def test_an_earlier_calibration_is_never_overwritten(copied, tmp_path, capsys):
+    calibrated(copied)
+    before = (copied / "calibration.json").read_bytes()
+    text = refused(capsys, "calibrate", copied, "--delta", 0.2)
+    assert "calibration.json exists; remove it or choose another folder with --out" in text
+    assert (copied / "calibration.json").read_bytes() == before
+    assert main(["calibrate", str(copied), "--delta", "0.2", "--out", str(tmp_path / "new" / "one")]) == 0
+    assert json.loads((tmp_path / "new" / "one" / "calibration.json").read_text())["delta"] == 0.2
+
+
+def test_a_run_that_diverged_is_left_out_and_mentioned(copied, capsys):
+    manifest = json.loads((copied / "manifest.json").read_text())
+    manifest["runs"][4]["status"] = "diverged"
+    seals.seal(copied, manifest)
+    assert calibrated(copied)["methods"][METHOD]["runs"] == 29
+    assert "1 runs that diverged are left out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--delta", "0"], ["--delta must lie in (0, 1)", "got 0"]),
+        (["--delta", "1.5"], ["--delta must lie in (0, 1)", "got 1.5"]),
+        (["--source", "old"], ["--source", "update, fresh", "'old'"]),
+        (["--source", "fresh"], ["td_quantile/fresh", "was not recorded", "td_quantile/update"]),
+    ],
+)
+def test_impossible_wishes_are_refused_and_nothing_is_written(copied, capsys, words, parts):
+    text = refused(capsys, "calibrate", copied, *words)
+    for part in parts:
+        assert part in text
+    assert not (copied / "calibration.json").exists()
+
+
+def test_folders_without_a_study_and_damaged_ones_are_refused(copied, tmp_path, capsys):
+    assert "holds no study" in refused(capsys, "calibrate", tmp_path / "none")
+    (copied / "streams.parquet").write_bytes(b"not parquet")
+    assert "was changed or damaged" in refused(capsys, "calibrate", copied)
+    reseal(copied)
+    assert "cannot be read as Parquet" in refused(capsys, "calibrate", copied)
+    (copied / "streams.parquet").unlink()
+    assert "does not exist" in refused(capsys, "calibrate", copied)
+    (copied / "manifest.json").unlink()
+    assert "neither streams.parquet nor a checkpoint" in refused(capsys, "calibrate", copied)
+    (copied / "config.json").write_text("{}")
+    assert "config.json cannot be used: it is not the configuration" in refused(capsys, "calibrate", copied)
+
+
+def test_an_unknown_option_exits_with_2(made, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["calibrate", str(made), "--deltta", "0.1"])
+    assert stop.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+ROLLOUT, SAMPLES, REACHED = 8, 5, 4  # vector steps; samples per evaluation interval; of 5 evaluations
+
+
+def on_policy_rows(config, chunks):
+    """What PPO's runs with a proxy of 1 in every update would have recorded by so many evaluations."""
+    rows = []
+    for method in ("PPO+AES", "PPO+AES-R"):
+        for seed in config.seeds:
+            label = {"task": "toy", "method": method, "carrier": "ppo", "pattern": "abrupt", "seed": seed}
+            for chunk in range(chunks + 1):
+                value = None if chunk == 0 else [1.0] * SAMPLES
+                rows.append(label | {"step": chunk * config.steps // 5, STREAM + "td_quantile/update": value})
+    frame = pl.DataFrame(rows)
+    return frame.with_columns(pl.col(STREAM + "td_quantile/update").cast(pl.Array(pl.Float32, SAMPLES)))
+
+
+@pytest.fixture
+def on_policy(tmp_path):
+    """A stopped PPO study: its checkpoint, where one run got less far than the others."""
+    config = made_config(carriers="ppo", schedules="aes,aes_r", patterns="abrupt", seeds="1:4", steps=3200)
+    own = config.settings["ppo"]
+    settings = {"ppo": own | {"config": own["config"] | {"rollout": ROLLOUT, "hidden": (8,)}}}
+    config = dataclasses.replace(config, evaluations=5, settings=settings)
+    rows = on_policy_rows(config, REACHED)
+    slow = (pl.col("method") == "PPO+AES-R") & (pl.col("seed") == 4) & (pl.col("step") > config.steps // 5)
+    place = tmp_path / "checkpoints" / "ppo"
+    checkpoint.save(place, config.fingerprint(), 0, REACHED, {"x": np.zeros(1)}, rows.filter(~slow))
+    store.write_json(tmp_path / "config.json", config.to_json())
+    return tmp_path, config, rows
+
+
+def test_a_stopped_study_is_calibrated_as_far_as_it_went(on_policy, capsys):
+    folder, config, _ = on_policy
+    found = calibrated(folder, "--delta", 0.25, "--source", "update")["methods"]
+    assert {name: method["runs"] for name, method in found.items()} == {"PPO+AES": 4, "PPO+AES-R": 3}
+    assert f"first {REACHED * config.steps // 5:,} of {config.steps:,} steps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_drift_on_policy_meets_the_updates_of_its_rollout(on_policy, finished):
+    """Every jump is half a channel's range; the next sample of updates answers it, whatever the drift was drawn to."""
+    folder, config, _ = on_policy
+    if finished:
+        rows = on_policy_rows(config, 5)
+        store.write_rows(folder / "streams.parquet", store.split_streams(rows)[1])
+        runs = rows.select("task", "method", "pattern", "seed").unique().with_columns(status=pl.lit("finished"))
+        seals.seal(folder, {"runs": runs.to_dicts()})
+    found = calibrated(folder, "--delta", 0.25, "--source", "update")["methods"]["PPO+AES"]
+    own = config.settings["ppo"]["config"]
+    updates = config.chunk("ppo") // ROLLOUT * own["epochs"] * own["minibatches"]
+    jumps = 4 if finished else REACHED - 1  # one at the beginning of every interval but the first
+    # In samples of updates: the jump is over after the first of its interval, before which there were so many.
+    ratio = jumps * 0.5 / (updates * (jumps + 1.0 / SAMPLES))
+    assert found["rho"] == pytest.approx(ratio, rel=1e-4)
+    assert found["elsewhere"] == {"PPO+AES-R": [4, 4] if finished else [3, 3]}
+    slack = (jumps + 1) / (jumps + 1.0 / SAMPLES)
+    assert found["groups"]["abrupt"]["slack"] == pytest.approx(slack, rel=1e-4)

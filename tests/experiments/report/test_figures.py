@@ -1,0 +1,123 @@
+"""What the figures of a report show, and how its lines look."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from experiments.measure.study import load_study
+from experiments.report.events import aligned
+from experiments.report.figures import plots_of
+from experiments.report.looks import DASHES, PALETTE, looks
+from experiments.report.series import line_of, read, thinned
+from tests.experiments.measure.synthetic import config, make_curves, manifest
+
+METHODS = [carrier + kind for carrier in ("SAC", "PPO", "MEow") for kind in ("", "+AES", "+AES-R")]
+
+
+def plots(curves, **extra):
+    info = manifest(curves) | extra
+    return {plot.name: plot for plot in plots_of(load_study(curves, config(), info), curves, info)}
+
+
+@pytest.fixture(scope="module")
+def curves():
+    return make_curves(("SAC", "SAC+AES"), ("steady", "abrupt"), [1, 2], every=2_000)
+
+
+def test_a_diverged_seed_leaves_the_mean_curve_and_does_not_cut_it_short():
+    curves = make_curves(("SAC",), ("abrupt",), [1, 2], every=5_000)
+    cut = curves.filter((pl.col("seed") != 2) | (pl.col("step") < 40_000))
+    series = read(cut, "SAC", "entropy_weight")
+    assert (len(series.steps), series.counted.shape) == (21, (1, 21))
+    assert np.all(np.isfinite(series.counted))
+    line = line_of("SAC", series)
+    assert line is not None
+    assert set(line.seeds) == {1, 2}  # what there is of it can still be looked at
+    none = cut.filter(pl.col("seed") == 2).with_columns(return_mean=float("nan"))
+    assert read(none, "SAC", "entropy_weight").counted.shape == (1, 8)
+
+
+def test_a_method_keeps_its_look_across_carriers_and_no_two_kinds_share_one():
+    found = looks(METHODS)
+    assert found["SAC+AES"] == found["PPO+AES"] != found["SAC+AES-R"]
+    assert found["SAC"] == found["MEow"]
+    many = looks([f"SAC+{i}" for i in range(40)])
+    assert len(set(many.values())) == 40
+    neighbours = [(many[f"SAC+{i}"].dash, many[f"SAC+{i + 1}"].dash) for i in range(9)]
+    assert all(a != b for a, b in neighbours)  # told apart in grey print
+
+
+def test_inks_differ_in_lightness_and_from_the_paper():
+    """WCAG asks for 3 : 1 between a line and its background."""
+
+    def luminance(colour):
+        parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    contrast = [1.05 / (luminance(colour) + 0.05) for colour in PALETTE]
+    assert min(contrast) > 1.8
+    assert sum(value > 3 for value in contrast) >= 6
+    assert len(DASHES) > 4  # lighter inks never come alone: every kind has a stroke of its own
+
+
+def test_the_optimum_is_drawn_per_seed_where_it_is_known_so(curves):
+    shared = plots(curves, oracle={"toy": {"abrupt": [47.0, 45.0]}})["curves_toy_abrupt"]
+    own = plots(curves, oracle={"toy": {"abrupt": {"1": [47.0, 40.0], "2": [49.0, 44.0], "9": [0.0, 0.0]}}})
+    (line,) = [x for x in shared.panels[0].lines if x.name == "optimum"]
+    np.testing.assert_allclose(line.y, [47.0, 45.0])
+    (line,) = [x for x in own["curves_toy_abrupt"].panels[0].lines if x.name == "optimum"]
+    np.testing.assert_allclose(line.y, [48.0, 42.0])  # seed 9 was not run
+    assert set(line.seeds) == {1, 2}
+
+
+def test_the_drift_is_a_line_per_channel_and_seed_in_task_units(curves):
+    plot = plots(curves)["signals_toy_abrupt"]
+    drift = next(panel for panel in plot.panels if panel.row == 0)
+    assert [line.name for line in drift.lines] == ["channel 1", "channel 2"]
+    rows = curves.filter(method="SAC", pattern="abrupt", seed=2).sort("step")
+    np.testing.assert_allclose(drift.lines[0].seeds[2], rows["drift_0"].to_numpy())
+    assert drift.lines[0].y is None
+
+
+def test_aligned_averages_over_the_changes_relative_to_the_level_before():
+    steps = np.arange(0.0, 101.0, 10.0)
+    run = np.array([[4, 4, 4, 2, 4, 4, 4, 1, 4, 4, 4]], float)
+    offsets = np.array([-10.0, 0.0, 10.0])
+    found = aligned(steps, run, np.array([30.0, 70.0]), offsets, "difference")
+    levels = [4.0, np.mean(run[0, 2:7])]  # of the five evaluations before
+    np.testing.assert_allclose(found, [[4 - np.mean(levels), 1.5 - np.mean(levels), 4 - np.mean(levels)]])
+    ratio = aligned(steps, run, np.array([30.0]), offsets, "ratio")
+    np.testing.assert_allclose(ratio, [[1.0, 0.5, 1.0]])
+    beyond = aligned(steps, run, np.array([100.0]), offsets, "ratio")
+    assert np.isnan(beyond[0, 2])
+
+
+def test_alternative_texts_tell_numbers(curves):
+    found = plots(curves)
+    assert "Over the last tenth of training: SAC 4" in found["curves_toy_abrupt"].alt
+    assert "SAC+AES 0.2" in found["signals_toy_abrupt"].alt
+    assert "SAC's return falls by up to 2" in found["events_toy_abrupt"].alt
+    assert "Median safe nAUC by pattern: steady: SAC 1.0" in found["profile_toy"].alt
+    assert "never recovered from: SAC on abrupt 0 %" in found["survival_toy"].alt
+
+
+def test_what_is_missing_stands_beside_the_figures():
+    curves = make_curves(("SAC",), ("steady", "abrupt"), [1, 2, 3], every=5_000)
+    cut = curves.filter(~((pl.col("pattern") == "abrupt") & (pl.col("seed") == 2) & (pl.col("step") > 40_000)))
+    info = manifest(cut, diverged=[("SAC", "abrupt", 2)])
+    info["runs"].append({"task": "toy", "method": "SAC", "pattern": "abrupt", "seed": 4, "status": ""})
+    found = {p.name: p for p in plots_of(load_study(cut, config(), info), cut, info)}
+    words = "SAC: 2 of 4 runs count; seed 2 diverged at step 40 000, seed 4 is missing"
+    assert found["curves_toy_abrupt"].warnings == (words,)
+    assert found["curves_toy_steady"].warnings == ()
+
+
+def test_a_thinned_line_keeps_its_ends(curves):
+    line = line_of("SAC", read(curves.filter(pattern="abrupt"), "SAC", "return_mean"))
+    assert line is not None
+    short = thinned(line, 7)
+    assert len(short.x) <= 8
+    assert (short.x[0], short.x[-1]) == (line.x[0], line.x[-1])
+    assert short.y is not None
+    assert short.y.shape == short.x.shape == short.seeds[1].shape

@@ -1,0 +1,47 @@
+"""The events that TensorBoard reads."""
+
+import struct
+
+import numpy as np
+import pytest
+from tensorboardX.proto.event_pb2 import Event
+
+from experiments.report.tensorboard import write_tensorboard
+from tests.experiments.measure.synthetic import make_curves
+from tests.experiments.report.pages import save
+
+
+def events(folder):
+    """Scalars of an event file by (tag, step): records of length, checksum, protocol buffer, checksum."""
+    (path,) = folder.iterdir()
+    data, at, found = path.read_bytes(), 0, {}
+    while at < len(data):
+        (size,) = struct.unpack_from("<Q", data, at)
+        event = Event.FromString(data[at + 12 : at + 12 + size])
+        found |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
+        at += 16 + size
+    return found
+
+
+def test_every_logged_number_of_every_run_is_there(tmp_path):
+    curves = make_curves(("SAC", "SAC+AES[kappa=0.3]"), ("steady", "abrupt"), [1, 2], every=5_000)
+    assert write_tensorboard(save(tmp_path / "study", curves), tmp_path / "events") == 8
+    folders = sorted(
+        p.parent.relative_to(tmp_path / "events").as_posix() for p in (tmp_path / "events").rglob("*tfevents*")
+    )
+    assert len(folders) == 8
+    assert folders[0] == "toy/SAC+AES_kappa=0.3_/abrupt/seed-1"
+    found = events(tmp_path / "events" / "toy" / "SAC" / "abrupt" / "seed-2")
+    rows = curves.filter(method="SAC", pattern="abrupt", seed=2)
+    for name in ("return_mean", "entropy_weight", "drift_1"):
+        written = [found[name, step] for step in rows["step"]]
+        np.testing.assert_allclose(written, rows[name].to_numpy(), rtol=1e-6)
+    assert ("at_min", 0) not in found  # nothing was logged there
+    assert ("at_min", 5_000) in found
+    assert not {"seed", "step", "n_episodes"} & {tag for tag, _ in found}
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path):
+    study = save(tmp_path / "study", make_curves(("SAC",), ("steady",), [1], every=20_000))
+    with pytest.raises(ValueError, match="is not an empty folder"):
+        write_tensorboard(study, study)

@@ -1,0 +1,121 @@
+"""The answer of a study: per method, never pooled, after the correction."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from experiments.measure import describe, summarise
+from experiments.measure.opponents import asides_of
+from experiments.measure.study import load_study
+from experiments.report.cells import Lookup
+from experiments.report.forest import forest_of
+from experiments.report.verdicts import verdicts
+from tests.experiments.measure.synthetic import config, make_curves, manifest
+from tests.experiments.measure.test_opponents import curves as with_controls
+
+FEW = 100
+assert with_controls  # a fixture
+
+
+def look_of(curves, floor=3.0):
+    frame = summarise(curves, config(), manifest(curves, floor), replicates=FEW)
+    study = load_study(curves, config(), manifest(curves, floor))
+    return Lookup(frame, describe({}), asides=asides_of(study))
+
+
+def shifted(curves, method, by, pattern="abrupt"):
+    """The returns of a method under a pattern moved by ``by`` with a little noise of its own."""
+    noise = np.random.default_rng(1).normal(0, 0.05, curves.height)
+    mine = (pl.col("method") == method) & (pl.col("pattern") == pattern)
+    return curves.with_columns(
+        return_mean=pl.when(mine).then(pl.col("return_mean") + by + pl.Series(noise)).otherwise("return_mean")
+    )
+
+
+def test_one_methods_wins_and_anothers_losses_are_two_lines():
+    curves = make_curves(("SAC", "SAC+AES", "SAC+AES-R"), ("steady", "abrupt"), range(1, 6), every=2_000, gain=0.0)
+    curves = shifted(shifted(curves, "SAC+AES", 3.0), "SAC+AES-R", -3.0)
+    good, bad = [v for v in verdicts(look_of(curves)) if v.metric == "nauc_task_safe"]
+    assert (good.method, good.against, good.better, good.worse, good.undecided) == (
+        *("SAC+AES", "SAC", ("abrupt",), (), ("steady",)),
+    )
+    assert (bad.method, bad.better, bad.worse, bad.undecided) == ("SAC+AES-R", (), ("abrupt",), ("steady",))
+    assert good.n == 5
+    assert good.sentence == (
+        "SAC+AES against SAC, safe nAUC: better on abrupt; undecided on steady (5 pairs of runs, after Holm)"
+    )
+
+
+def test_what_the_correction_takes_away_is_undecided():
+    """A difference with p of about 0.03 alone, among ten."""
+    methods = ("SAC", *(f"SAC+m{i}" for i in range(10)))
+    curves = make_curves(methods, ("abrupt",), range(1, 6), every=2_000, gain=0.0)
+    for rank, method in enumerate(methods[1:]):
+        rng = np.random.default_rng(rank)
+        apart = 0.8 + 0.69 * np.linspace(-1, 1, 5) if rank == 0 else rng.normal(0, 1, 5)
+        by = pl.col("seed").replace_strict(dict(zip(range(1, 6), apart, strict=True)))
+        mine = pl.col("method") == method
+        curves = curves.with_columns(
+            return_mean=pl.when(mine).then(pl.col("return_mean") + by).otherwise("return_mean")
+        )
+    look = look_of(curves)
+    found = next(v for v in verdicts(look) if v.method == "SAC+m0")
+    p = look.get(("toy", None), "SAC+m0", "abrupt", "p:mean_return")["value"]
+    adjusted = look.get(("toy", None), "SAC+m0", "abrupt", "p_holm:mean_return")["value"]
+    assert p < 0.05 < adjusted, (p, adjusted)
+    assert found.undecided == ("abrupt",)
+
+
+def test_lower_is_better_where_it_is_and_steady_has_no_drop_to_judge():
+    curves = make_curves(("SAC", "SAC+AES"), ("steady", "abrupt"), range(1, 6), every=2_000, gain=0.3)
+    drop = next(v for v in verdicts(look_of(curves)) if v.metric == "drop_run_safe")
+    assert (drop.better, drop.worse, drop.undecided) == (("abrupt",), (), ())
+
+
+def test_controls_are_opponents_and_no_methods(with_controls):
+    found = verdicts(look_of(with_controls))
+    assert {v.method for v in found} == {"SAC", "SAC+AES-R", "SAC+AES-R+window[window.power=1]"}
+    against = {v.against for v in found if v.method == "SAC+AES-R"}
+    assert against == {"SAC", "best constant", "constant at mean"}
+    assert all(
+        {*v.better, *v.worse, *v.undecided} == {"steady", "abrupt"} for v in found if v.metric == "nauc_task_safe"
+    )
+    assert {v.against for v in found if v.method == "SAC"} == {"best constant"}
+    later = [v for v in found if v.metric == "later_return"]
+    assert {v.against for v in later} == {"SAC", "best constant", "constant at mean", "permuted"}
+    assert all({*v.better, *v.worse, *v.undecided} == {"abrupt"} for v in later)  # nothing changes on steady
+
+
+def test_every_kind_of_opponent_has_a_forest_whose_points_are_pairs_with_it(with_controls):
+    """Under each pattern a point is the method's run minus the run of whoever is the best constant there."""
+    look = look_of(with_controls)
+    frame = summarise(with_controls, config(), manifest(with_controls, 3.0), replicates=FEW)
+    forest = forest_of(look, frame, "nauc_task_safe", "best_constant")
+    assert (forest.opponent, forest.name) == ("best constant", "forest_best_constant")
+    assert [row.method for row in forest.rows] == ["SAC", "SAC+AES-R", "SAC+AES-R+window[window.power=1]"]
+    [abrupt] = [c for c in forest.rows[1].comparisons if c.pattern == "abrupt"]
+    value = lambda method, seed: look.seeds("toy", method, "abrupt", "nauc_task_safe")[seed]  # noqa: E731
+    wanted = [value("SAC+AES-R", seed) - value(abrupt.opponent, seed) for seed in range(1, 5)]
+    assert abrupt.opponent == "SAC+fixed[base=0.4]"
+    assert [p.value for p in abrupt.points] == pytest.approx(wanted)
+    assert np.mean(wanted) == pytest.approx(abrupt.value)
+    assert abrupt.words.startswith("abrupt, against SAC+fixed[base=0.4]: ")
+    assert forest.tally == ", ".join(
+        f"{n} {o}" for o in ("better", "worse", "undecided")
+        if (n := sum(c.outcome == o for row in forest.rows for c in row.comparisons))
+    )  # fmt: skip
+    assert forest_of(look, frame, "nauc_task_safe", "playback") is None
+
+
+def test_one_seed_decides_nothing_and_no_baseline_asks_nothing():
+    curves = make_curves(("SAC", "SAC+AES"), ("steady", "abrupt"), [1], every=2_000, gain=0.3)
+    assert all(not v.better and not v.worse for v in verdicts(look_of(curves)))
+    assert verdicts(look_of(curves.filter(method="SAC"))) == []
+
+
+def test_without_a_floor_the_mean_return_is_judged():
+    curves = make_curves(("SAC", "SAC+AES"), ("abrupt",), range(1, 6), every=2_000, gain=0.3)
+    found = verdicts(look_of(curves, floor=None))
+    assert found[0].metric == "mean_return"
+    with pytest.raises(StopIteration):
+        next(v for v in found if v.metric == "nauc_task_safe")

@@ -1,0 +1,329 @@
+"""`aesjax video` on a small study: the file is what was asked for, and what is wrong leaves nothing behind."""
+
+import dataclasses
+import shutil
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+import envs
+from aesjax.registry import UnknownNameError
+from envs.world import World
+from experiments.report import video, video_output
+from experiments.study import checkpoint, moments, snapshots, store
+from experiments.study.build import build_part, carrier_of
+from experiments.study.config import config_from_json, make_config
+from experiments.study.folder import claim
+from experiments.study.sweep import compile_program
+
+STEPS = 3200
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """What training leaves, without the training, which other tests compile: agents that differ from run to run."""
+    directory = tmp_path_factory.mktemp("video") / "study"
+    names = {"patterns": "steady,abrupt", "schedules": "aes,aes_r", "seeds": "3:4"}
+    config = make_config(task="toy", carriers="ppo", steps=STEPS, **names)
+    own = config.settings["ppo"]
+    settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
+    config = dataclasses.replace(config, evaluations=5, episodes=1, settings=settings)
+    claimed = claim(config, directory, resume=False)
+    claimed.owner.release()
+    part = build_part(config_from_json(claimed.config.to_json()), "ppo")
+    place = directory / store.CHECKPOINTS / "ppo"
+    state = jax.device_get(compile_program(part.program, jax.devices()[:1]).init(part.runs))
+    number = np.arange(len(part.labels), dtype=np.float32)
+    state = state._replace(
+        agent=jax.tree.map(
+            lambda x: x + 0.05 * number.reshape(-1, *[1] * (x.ndim - 1)) if x.dtype == np.float32 else x, state.agent
+        )
+    )
+    keep = moments.keep_moments(directory, config, part)
+    for chunk in range(6):  # other agents at every evaluation
+        agent = jax.tree.map(lambda x, by=chunk: x + 0.01 * by if x.dtype == np.float32 else x, state.agent)
+        keep(0, chunk, part.labels, state._replace(agent=agent))
+    for chunk in (4, 5):
+        checkpoint.save(place, config.fingerprint(), 0, chunk, state, pl.DataFrame(part.labels))
+    return SimpleNamespace(directory=directory, config=config, part=part, state=state)
+
+
+@pytest.fixture
+def study(trained):
+    return trained.directory
+
+
+def ask(directory, **options):
+    names = ("out", "method", "pattern", "seed", "change", "steps", "fps")
+    fixed = {"directory": directory, "width": 160, "renderer": "auto"}
+    return SimpleNamespace(**(dict.fromkeys(names) | fixed | options))
+
+
+def shown(monkeypatch, arguments):
+    """What the command draws, without the drawing."""
+    seen = SimpleNamespace()
+
+    def compose(scene, title, note, panels, stride):
+        seen.__dict__.update(title=title, note=note, panels=panels, stride=stride)
+        return iter(())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(video, "compose", compose)
+        patch.setattr(video, "write_video", lambda out, pictures, fps: seen.__dict__.update(out=out, fps=fps))
+        video.run(arguments)
+    return seen
+
+
+def test_a_gif_of_a_whole_episode_by_default(study):
+    path = video.run(ask(study))
+    assert path == study / "video" / "PPO+AES-abrupt-3.gif"  # the first pattern that changes
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    with Image.open(path) as gif:
+        assert gif.n_frames == 51
+        assert gif.size[0] == 3 * 160 + 4 * 4
+        assert gif.size[1] % 2 == 0
+        assert gif.info["duration"] == 100
+        assert gif.info["loop"] == 0
+        first = np.asarray(gif.convert("RGB"), int)
+        gif.seek(50)
+        last = np.asarray(gif.convert("RGB"), int)
+    different = np.abs(first - last).max(axis=-1) > 30
+    for third in (different[:, :166], different[:, 166:330], different[:, 330:]):
+        assert third[:220].any()  # the point
+        assert third[-20:].any()  # the caption
+
+
+def test_options_are_followed(study, tmp_path):
+    out = tmp_path / "new" / "folder" / "a.GIF"
+    assert video.run(ask(study, out=out, seed=4, method="PPO+AES-R", steps=7, fps=20, width=200)) == out
+    with Image.open(out) as gif:
+        assert gif.n_frames == 8
+        assert gif.info["duration"] == 50
+        assert gif.size[0] == 3 * 200 + 4 * 5
+
+
+def test_the_policy_of_then_is_shown_before_and_after_and_the_one_of_the_segments_end(
+    study, trained, tmp_path, monkeypatch
+):
+    seen = shown(monkeypatch, ask(study, change=2, out=tmp_path / "a.gif"))
+    before, after, end = seen.panels
+    at, later = STEPS * 2 // 5, STEPS * 3 // 5
+    assert (before.heading, before.policy) == (f"before change 2, step {at - 8:,}", f"policy of step {at:,}")
+    assert (after.heading, after.policy) == (f"just after change 2, step {at:,}", "the same policy")
+    assert (end.heading, end.policy) == (f"end of the segment, step {later - 8:,}", f"policy of step {later:,}")
+    np.testing.assert_array_equal(before.states[0].position, after.states[0].position)
+    assert before.drift != after.drift
+    assert after.drift == end.drift  # nothing jumps in between
+    assert after.drift == "goal offset ({:.2f}, {:.2f})".format(*after.params.goal_offset)
+    np.testing.assert_array_equal(before.params.goals, after.params.goals)
+    # The policy does not see the goals and the noise is the same, so here the ways are, too; the rewards are not.
+    np.testing.assert_allclose(before.states[-1].position, after.states[-1].position, atol=1e-5)
+    assert before.returns[-1] != after.returns[-1]
+    assert np.any(after.states[1].position != end.states[1].position)  # another policy
+    assert all(len(p.states) == len(p.returns) == 51 and p.returns[0] == 0 for p in seen.panels)
+    assert seen.title == "toy   PPO+AES   abrupt, seed 3"
+    assert seen.note == "a run of 3,200 steps; in these episodes drift stands still and actions have no noise"
+
+
+def test_after_the_last_change_the_agent_of_the_end_is_shown(study, tmp_path, monkeypatch):
+    end = shown(monkeypatch, ask(study, change=4, out=tmp_path / "a.gif")).panels[-1]
+    assert (end.heading, end.policy) == (f"end of the segment, step {STEPS - 8:,}", f"policy of step {STEPS:,}")
+
+
+def test_a_kept_policy_acts_like_the_agent_it_is_of(trained):
+    """And holds no array that the policy does not read."""
+    config, part = trained.config, trained.part
+    found = moments.load_moment(trained.directory, config, part, 5, 2)
+    whole = jax.tree.map(lambda x: x[5] + 0.02 if x.dtype == np.float32 else x[5], trained.state.agent)
+    world = World(envs.make("toy"), config.vector_steps("ppo"), config.segments)
+    act = carrier_of(config, "ppo", world).act_deterministic
+    obs = np.linspace(-1, 1, 4 * world.obs_size, dtype=np.float32).reshape(4, -1)
+    np.testing.assert_allclose(act(found.agent, obs), act(whole, obs), atol=1e-6)
+    assert found.step == 2 * STEPS // 5
+    kept, leaves = moments.read_by(config, part), jax.tree.leaves(whole)
+    assert len(kept) < len(leaves) / 2
+    assert moments.load_moment(trained.directory, config, part, 5, 5) is None  # no change there
+    places = sorted(p.name for p in (trained.directory / moments.MOMENTS / "ppo").iterdir())
+    assert places == [f"000-{chunk:05d}" for chunk in (1, 2, 3, 4)]
+
+
+def test_a_damaged_moment_is_refused(study, tmp_path):
+    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
+    largest = max((copy / moments.MOMENTS).rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    largest.write_bytes(b"x")
+    refused(ask(copy), "is missing, truncated or changed")
+
+
+def test_a_study_that_kept_no_moments_says_of_when_its_policy_is(study, tmp_path, monkeypatch):
+    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video", moments.MOMENTS))
+    before, after = shown(monkeypatch, ask(copy)).panels
+    assert before.policy == after.policy == "policy of step 3,200, not of then"
+
+
+def test_of_a_steady_run_one_episode_is_shown(trained, tmp_path, monkeypatch):
+    arguments = ask(trained.directory, pattern="steady", steps=3, out=tmp_path / "a.gif")
+    seen = shown(monkeypatch, arguments)
+    (panel,) = seen.panels
+    assert seen.title == "toy   PPO+AES   steady, seed 3"
+    assert (panel.heading, panel.drift) == ("no drift", "goal offset (0.00, 0.00)")
+    with Image.open(video.run(arguments)) as gif:
+        assert (gif.n_frames, gif.size[0]) == (4, 160 + 2 * 4)
+    only = dataclasses.replace(trained.config, patterns=("steady",))
+    assert video._choose(only, ask(trained.directory))[1] == "steady"
+
+
+@pytest.mark.parametrize(("pattern", "apart"), [("linear", 0.5), ("periodic", 0.5)])
+def test_a_gradual_drift_is_shown_where_it_went_farthest(pattern, apart):
+    world = World(envs.make("toy"), 1000)
+    change = video._change(world, world.drift(pattern, 0), pattern, None)
+    assert change.steps[1] == 200 * change.number
+    assert 0 < change.steps[1] - change.steps[0] <= 200
+    assert np.linalg.norm(change.values[1] - change.values[0]) == pytest.approx(apart, rel=0.02)
+
+
+def test_an_interrupted_study_is_shown_as_far_as_it_got(study, tmp_path, monkeypatch):
+    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
+    newest = max((copy / store.CHECKPOINTS / "ppo").iterdir())
+    shutil.rmtree(newest)
+    panels = shown(monkeypatch, ask(copy, change=4)).panels
+    assert [p.policy for p in panels] == ["policy of step 2,560", "the same policy"]  # it ended just there
+    shutil.rmtree(copy / moments.MOMENTS / "ppo" / "000-00002")
+    assert len(shown(monkeypatch, ask(copy, change=1)).panels) == 2
+
+
+def test_only_what_jumps_is_called_a_change():
+    world, part = World(envs.make("toy"), 3200 // 8), SimpleNamespace(carrier="ppo")
+    for pattern, words in (("abrupt", "change"), ("linear", "drift of step")):
+        runs = SimpleNamespace(drift=jax.tree.map(lambda x: np.asarray(x)[None], world.drift(pattern, 1)))
+        config = make_config(task="toy", carriers="ppo", schedules="aes", patterns=pattern, seeds="1:1", steps=3200)
+        agent = snapshots.Snapshot(None, 640)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(video, "load_moment", lambda *_, agent=agent: agent)
+            patch.setattr(video, "load_agent", lambda *_, agent=agent: agent)
+            patch.setattr(video, "evaluation_at", lambda *_: 1)
+            part.runs = runs
+            sides = video._sides(None, config, part, 0, world, pattern, 1)
+        assert all(words in side.heading for side in sides[:2]), sides
+        assert ("change" in sides[0].heading) == (pattern == "abrupt")
+
+
+def test_final_agents_are_found_by_their_labels_whatever_the_waves_were(trained, tmp_path):
+    part, runs = trained.part, len(trained.part.labels)
+
+    def agents(members):
+        return jax.tree.map(lambda leaf: leaf[np.array(members)], trained.state.agent)
+
+    for wave, members in enumerate(([5, 2, *range(6, runs)], [0, 1, 3, 4])):
+        state = SimpleNamespace(agent=agents([*members, members[0]]))  # with padding
+        snapshots.save_agents(tmp_path, trained.config, "ppo", False, wave, [part.labels[i] for i in members], state)
+    for run in (0, 2, 5):
+        found = snapshots.load_agent(tmp_path, trained.config, part, run)
+        assert found.step == STEPS
+        jax.tree.map(np.testing.assert_array_equal, found.agent, jax.tree.map(lambda x: x[0], agents([run])))
+
+
+def test_a_study_without_a_checkpoint_says_so(study, tmp_path):
+    ignore = shutil.ignore_patterns("video", store.CHECKPOINTS, moments.MOMENTS)
+    copy = shutil.copytree(study, tmp_path / "copy", ignore=ignore)
+    refused(ask(copy), "has no checkpoint of PPO+AES, abrupt, seed 3")
+
+
+def test_a_checkpoint_of_another_wave_is_not_taken_for_this_one(trained, monkeypatch):
+    saved = checkpoint.load_newest
+    monkeypatch.setattr(checkpoint, "load_newest", lambda *words: (s := saved(*words)) and s._replace(wave=1))
+    with pytest.raises(ValueError, match=r"holds other runs .*, not PPO\+AES, steady, seed 3"):
+        snapshots.load_agent(trained.directory, trained.config, trained.part, 0)
+
+
+def refused(arguments, *texts):
+    before = sorted(arguments.directory.rglob("*"))
+    with pytest.raises((ValueError, UnknownNameError)) as error:
+        video.run(arguments)
+    sentence = str(error.value)
+    assert len(sentence.splitlines()) == 1
+    for text in texts:
+        assert text in sentence
+    assert sorted(arguments.directory.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"method": "PPO+AESR"}, "unknown method of this study 'PPO+AESR'; did you mean 'PPO+AES-R'?"),
+        ({"pattern": "abrubt"}, "unknown pattern of this study 'abrubt'; did you mean 'abrupt'?"),
+        ({"pattern": "steady", "change": 1}, "pattern 'steady' has no change to show; the study's others: abrupt"),
+        ({"seed": 7}, "the study has no seed 7; the nearest is 4"),
+        ({"change": 5}, "--change must be between 1 and 4"),
+        ({"steps": 51}, "--steps must be between 1 and 50"),
+        ({"fps": 0}, "--fps must be between 1 and 50"),
+        ({"width": 10}, "--width must be between 160 and 1280"),
+        ({"renderer": "opengl"}, "renderer must be one of auto, software, gl; got 'opengl'"),
+        ({"renderer": "gl"}, "renderer gl draws MuJoCo's tasks"),
+    ],
+)
+def test_wrong_wishes_are_refused_and_nothing_is_written(study, tmp_path, options, text):
+    refused(ask(study, out=tmp_path / "a.gif", **options), text)
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_files_are_refused(study, tmp_path, monkeypatch):
+    refused(ask(study, out=tmp_path / "a.avi"), "must end in .gif or .mp4; got '.avi'")
+    refused(ask(study, out=tmp_path / "a"), "got no suffix")
+    (tmp_path / "a.gif").write_text("mine")
+    refused(ask(study, out=tmp_path / "a.gif"), "a.gif exists")
+    assert (tmp_path / "a.gif").read_text() == "mine"
+    refused(ask(study, out=tmp_path / "a.gif" / "b.gif", steps=1), "cannot be written")
+    monkeypatch.setattr(video_output, "_ffmpeg", lambda: False)
+    refused(ask(study, out=tmp_path / "a.mp4"), "pip install 'aesjax[video]'")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.gif"]
+
+
+def test_a_folder_that_is_no_study_is_refused(tmp_path):
+    refused(ask(tmp_path), "holds no study: there is no config.json")
+    (tmp_path / store.CONFIG).write_text('{"format": 1}')
+    refused(ask(tmp_path), "cannot be used: its format is 1")
+
+
+def test_a_full_disk_leaves_no_file(tmp_path):
+    def pictures():
+        for _ in range(20):
+            yield Image.new("RGB", (16, 16))
+        raise OSError("No space left on device")
+
+    with pytest.raises(ValueError, match="No space left"):
+        video_output.write_video(tmp_path / "a.gif", pictures(), 10.0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_mp4_where_the_extra_is_installed(study, tmp_path):
+    pytest.importorskip("imageio_ffmpeg", reason="the optional extra 'video'")
+    path = video.run(ask(study, out=tmp_path / "a.mp4", steps=4))
+    assert path.read_bytes()[4:8] == b"ftyp"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.mp4"]
+
+
+def test_a_policy_that_diverged_is_named():
+    task = envs.make("toy")
+    params = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), task.params)
+    with pytest.raises(ValueError, match="is not finite"):
+        video._roll_out(task, lambda obs: obs * np.float32(np.nan), params, 0, 3)
+
+
+def test_an_episode_that_ends_early_keeps_its_last_picture():
+    states = list(range(9))
+    legend = [((200, 0, 0), "agent"), ((0, 0, 200), "goal"), ((0, 200, 0), "a long word about something else")]
+    scene = SimpleNamespace(
+        draw=lambda states, params: np.full((120, 160, 3), 20 * states[-1], np.uint8), legend=lambda state: legend
+    )
+    panels = [
+        video_output.Panel("before", "then", "x", None, states, np.arange(9.0), ""),
+        video_output.Panel("after", "then", "x", None, states[:4], np.arange(4.0), "terminated"),
+    ]
+    sheets = [np.asarray(s) for s in video_output.compose(scene, "title", "note", panels, 3)]
+    for colour, _ in legend:
+        assert (sheets[0][:50] == colour).all(axis=-1).any(), colour
+    assert [(s[90, 80, 0], s[90, 240, 0]) for s in sheets] == [(0, 0), (60, 60), (120, 60), (160, 60)]

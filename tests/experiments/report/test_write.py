@@ -1,0 +1,278 @@
+"""A written report: complete, self-contained, honest about what is missing, and never half written."""
+
+import html
+import json
+import re
+
+import polars as pl
+import pytest
+
+from experiments.report import folder, write_report
+from experiments.study import seals
+from experiments.study.results import reseal
+from tests.experiments.measure.synthetic import PATTERNS, make_curves, manifest
+from tests.experiments.report.pages import Page, configure, save
+
+METHODS = [c + s for c in ("SAC", "PPO", "SQL", "MEow") for s in ("", "+AES", "+AES-R", "+AES-D")][:15]
+SOME = ("SAC", "SAC+AES")
+BAD = ("SAC+AES", "abrupt", 2)
+FEW = 100
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory):
+    curves = make_curves(METHODS, seeds=range(1, 4), every=2_000)
+    after = (pl.col("method") == BAD[0]) & (pl.col("pattern") == BAD[1]) & (pl.col("seed") == BAD[2])
+    curves = curves.filter(~(after & (pl.col("step") > 42_000)))
+    directory = save(tmp_path_factory.mktemp("study"), curves, diverged=[BAD], oracle={"abrupt": [47.8, 47.8]})
+    return write_report(directory, replicates=FEW)
+
+
+@pytest.fixture
+def small(tmp_path):
+    return save(tmp_path / "study", make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000))
+
+
+def test_the_page_is_one_well_formed_file_that_loads_nothing(big):
+    text = big.read_text()
+    page = Page(text)
+    (home,) = set(re.findall(r"https?://[^ ]+", text))  # named in the licence's line of the plotting library
+    assert home == "https://github.com/leeoniya/uPlot"
+    assert not re.search(r"//cdn|@import|url\(", text)
+    assert not {"link", "iframe", "object"} & set(page.tags)
+    assert "default-src 'none'" in text
+    assert page.sources
+    assert all(s.startswith("data:image/png;base64,") for s in page.sources)
+    assert len(page.sources) == 3 * len(PATTERNS) - 1 + 2  # no change to look at on steady; two of all runs
+    anchors = {link[1:] for link in page.links if link.startswith("#")}
+    assert anchors <= set(page.ids)
+    files = {link for link in page.links if not link.startswith("#")}
+    assert files
+    assert all((big.parent / file).is_file() for file in files)
+    assert len(set(page.ids)) == len(page.ids)
+    assert "prefers-color-scheme: dark" in text
+    assert big.stat().st_size < 3_000_000
+
+
+def test_every_table_is_there_in_the_page_and_in_markdown(big):
+    page, markdown = Page(big.read_text()), (big.parent / "tables.md").read_text()
+    for key in ("main", "recovery", "changes", "paired", "weights", "returns", "paper"):
+        assert f"table-{key}" in page.ids
+    for title in (
+        "Main results",
+        "Recovery after changes",
+        "Paired differences",
+        "Entropy weight",
+        "Paper parity",
+    ):
+        assert f"## {title}" in markdown
+        assert title in big.read_text()
+    tables = [block for block in markdown.split("\n\n") if block.startswith("|")]
+    for block in tables:
+        assert len({re.sub(r"\\\|", "", line).count("|") for line in block.splitlines()}) == 1
+    for method in METHODS:
+        assert f"| {method} |" in markdown
+
+
+def test_a_diverged_run_is_named_with_step_and_reason_and_counted(big):
+    text = big.read_text()
+    total = len(METHODS) * len(PATTERNS) * 3
+    assert f"{total - 1}/{total} runs are valid" in text
+    assert "SAC+AES, toy, abrupt, seed 2: diverged at step 42 000 (critic loss is not finite)" in text
+    assert re.search(r"toy · abrupt \| SAC\+AES \| 2/3 ", (big.parent / "tables.md").read_text())
+
+
+def test_the_header_says_what_was_run(big):
+    text = big.read_text()
+    for fact in ("preset", "quick", "100 000", "replay capacity", "5 000", "1:3 (3)", "93.5"):
+        assert fact in text, fact
+    assert "5.0 %" in text
+
+
+def test_the_folder_holds_the_frame_and_the_figures(big):
+    frame = pl.read_parquet(big.parent / "metrics.parquet")
+    assert {"nauc_family", "paired:nauc_task_safe", "saturation"} <= set(frame["metric"])
+    names = sorted(p.name for p in big.parent.iterdir())
+    stems = [f"{kind}_toy_{p}" for kind in ("curves", "signals") for p in PATTERNS]
+    stems += [f"events_toy_{p}" for p in PATTERNS if p != "steady"] + ["forest", "profile_toy", "survival_toy"]
+    figures = [stem + suffix for stem in stems for suffix in (".png", ".svg")]
+    assert names == sorted([*figures, "index.html", "metrics.parquet", "tables", "tables.md"])
+    assert all((big.parent / f"{stem}.png").read_bytes().startswith(b"\x89PNG") for stem in stems)
+    assert all("<svg" in (big.parent / f"{stem}.svg").read_text() for stem in stems)
+    assert not [p for p in big.parent.parent.iterdir() if p.name.startswith(".")]
+
+
+def test_the_papers_number_stands_beside_ours_only_where_it_has_one(big):
+    lines = (big.parent / "tables.md").read_text().split("## Paper parity")[1].splitlines()
+    aes = next(line for line in lines if "toy · abrupt | SAC+AES |" in line).split(" | ")
+    assert (aes[3], aes[5].rstrip(" |")) == ("0.88", "0.22")
+    other = next(line for line in lines if "toy · abrupt | SAC+AES-R |" in line).split(" | ")
+    assert (other[3], other[5].rstrip(" |")) == ("–", "–")
+
+
+def test_negative_areas_get_a_dagger_in_the_literal_table_only(tmp_path):
+    curves = make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000).with_columns(pl.col("return_mean") - 100)
+    markdown = (write_report(save(tmp_path, curves, floor=-97.0), replicates=FEW).parent / "tables.md").read_text()
+    literal = markdown.split("## Paper parity")[1]
+    assert re.search(r"\d†", literal)
+    assert not re.search(r"\d†", markdown.split("## Paper parity")[0])
+
+
+@pytest.mark.parametrize(("methods", "patterns"), [(SOME, ("abrupt",)), (("PPO+AES",), ("steady",))])
+def test_a_single_seed_and_pattern_without_references_still_gets_a_report(tmp_path, methods, patterns):
+    curves = make_curves(methods, patterns, [7], every=5_000)
+    page = write_report(save(tmp_path, curves), replicates=FEW)
+    text = page.read_text()
+    Page(text)
+    assert "there is no interval and no claim can be made" in text
+    assert "nAUC needs SAC on Steady" in text
+    assert "[nan" not in text
+    assert "[0." not in text.split('id="table-main"')[1].split("</table>")[0]  # one run has no interval
+
+
+def test_runs_without_logged_weights_or_floor_still_get_a_report(tmp_path):
+    curves = make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000)
+    curves = curves.drop("entropy_weight", "at_min", "at_max", "proxy_smooth", "train_return")
+    directory = save(tmp_path, curves)
+    seals.seal(directory, {})
+    text = write_report(directory, replicates=FEW).read_text()
+    assert "need the random policy's return" in html.unescape(text)
+    assert "the weight was not logged" in text
+
+
+def test_several_tasks_are_shown_by_task_and_by_family(tmp_path):
+    a, b = (make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000, task=t, family="mujoco") for t in "ab")
+    directory = save(tmp_path, pl.concat([a, b]), floors={"a": 3.0, "b": 3.0})
+    markdown = (write_report(directory, replicates=FEW).parent / "tables.md").read_text()
+    assert "| mujoco, all 2 tasks · abrupt | SAC |" in markdown
+    assert "| a · abrupt | SAC |" in markdown
+    assert "average 5 tasks, ours 2" in markdown
+
+
+def test_the_same_study_gives_the_same_tables(small):
+    first = (write_report(small, replicates=FEW).parent / "tables.md").read_text()
+    assert (write_report(small, replicates=FEW).parent / "tables.md").read_text() == first
+    assert sorted(p.name for p in small.iterdir()) == [
+        "config.json",
+        "curves.parquet",
+        "manifest.json",
+        "manifest.sha256",
+        "report",
+    ]
+
+
+def test_a_warm_up_of_one_carrier_is_told(small):
+    configure(small, settings={"sac": {}, "meow": {"warmup": 10_000}})
+    tables = (write_report(small, replicates=FEW).parent / "tables.md").read_text()
+    assert "**random warm-up steps of meow**: 10 000" in tables
+
+
+def test_a_study_of_trained_agents_says_so(small):
+    warm = {"from": "runs/steady", "replay": False, "sha256": "0123456789abcdef" * 4}
+    configure(small, warm_start=warm, warmup=1000)
+    tables = (write_report(small, replicates=FEW).parent / "tables.md").read_text()
+    assert "**runs begin with trained agents**: without their replays; SHA-256 0123456789ab" in tables
+    assert "**warm-up steps**: 1 000" in tables
+
+
+def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
+    page = write_report(small, replicates=FEW)
+    before = page.read_text()
+
+    def broken(_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(folder, "render_markdown", broken)
+    with pytest.raises(OSError, match="disk full"):
+        write_report(small, replicates=FEW)
+    assert page.read_text() == before
+    assert sorted(p.name for p in small.iterdir()) == [
+        "config.json",
+        "curves.parquet",
+        "manifest.json",
+        "manifest.sha256",
+        "report",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("config.json", None, "holds no study"),
+        ("manifest.json", None, "is not finished"),
+        ("manifest.sha256", None, "is not sealed"),
+        ("manifest.sha256", b"0" * 64, "was changed or damaged"),
+        ("curves.parquet", None, "does not exist"),
+        ("config.json", b"{}", "was changed or damaged"),
+        ("manifest.json", b"{}", "was changed or damaged"),
+        ("curves.parquet", b"PAR1 and then nothing", "was changed or damaged"),
+    ],
+)
+def test_missing_and_broken_files_are_named_in_one_sentence(small, name, content, says):
+    if content is None:
+        (small / name).unlink()
+    else:
+        (small / name).write_bytes(content)
+    with pytest.raises(ValueError, match=says) as caught:
+        write_report(small, replicates=FEW)
+    assert "\n" not in str(caught.value)
+    assert not (small / "report").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("config.json", b'{"task": ', "cannot be read as JSON"),
+        ("config.json", b"[1]", "must be a JSON object"),
+        ("config.json", b"{}", "'steps' must be a positive whole number; got null"),
+        ("manifest.json", b"\xff\xfe", "cannot be read as JSON"),
+        ("manifest.json", b'{"runs": [{"method": "SAC"}]}', "a run must be an object with task, method"),
+    ],
+)
+def test_a_person_cannot_seal_what_is_broken(small, name, content, says):
+    before = {path.name: path.read_bytes() for path in small.iterdir()} | {name: content}
+    (small / name).write_bytes(content)
+    with pytest.raises(ValueError, match=says):
+        reseal(small)
+    assert {path.name: path.read_bytes() for path in small.iterdir()} == before
+
+
+def test_curves_that_are_sealed_and_no_parquet_are_refused(small):
+    (small / "curves.parquet").write_bytes(b"PAR1 and then nothing")
+    assert reseal(small) == ["curves.parquet"]
+    with pytest.raises(ValueError, match="cannot be read as Parquet"):
+        write_report(small, replicates=FEW)
+
+
+def test_empty_curves_are_refused(small):
+    pl.read_parquet(small / "curves.parquet").head(0).write_parquet(small / "curves.parquet")
+    reseal(small)
+    with pytest.raises(ValueError, match="holds no rows"):
+        write_report(small, replicates=FEW)
+
+
+def test_the_lines_of_long_names_end_between_their_parts(tmp_path):
+    method = "SAC+AES-R+window+refresh[every=2,strength=0.5]"
+    directory = save(tmp_path, make_curves(("SAC", method), ("steady", "abrupt"), [1, 2], every=5_000))
+    text = write_report(directory, replicates=FEW).read_text()
+    parted = "SAC<wbr>+AES-R<wbr>+window<wbr>+refresh<wbr>[every=2,<wbr>strength=0.5]"
+    assert text.count(parted) == 2  # the verdicts and the differences
+    assert "".join(Page(text).texts).count(method) > 2
+
+
+def test_text_from_the_data_is_escaped(tmp_path):
+    method, reason = "SAC+AES[<script>=1]", "</li><script>alert('\"')</script>"
+    curves = make_curves(("SAC", method), ("steady", "abrupt"), [1, 2], every=5_000)
+    info = manifest(curves, diverged=[(method, "abrupt", 2)])
+    for run in info["runs"]:
+        run |= {"reason": reason} if run["status"] == "diverged" else {}
+    summary = "<script>pattern</script>"
+    patterns = {"abrupt": {"jumps": True, "recovery": True, "summary": summary}}
+    directory = save(tmp_path, curves, runs=info["runs"], patterns=patterns, commit="<script>")
+    text = write_report(directory, replicates=FEW).read_text()
+    page = Page(text)
+    assert page.tags.count("script") == text.count("<script") == 3  # the page's own: data, library, switches
+    assert "SAC+AES[&lt;script&gt;=1]" in text
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    assert method in data["plots"]["curves_toy_abrupt"]["looks"]
+    assert {f"SAC+AES[<script>=1], toy, abrupt, seed 2: diverged at step 42 000 ({reason})", summary} <= set(page.texts)

@@ -1,0 +1,186 @@
+"""A checkpoint is trusted whole or not at all, down to the bits of its own seal."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+import numpy as np
+import polars as pl
+import pytest
+
+from experiments.study import checkpoint, states, store
+from experiments.study.checkpoint import CheckpointError, load_newest, save
+from tests.waiting import wait_until
+
+STUDY = "0123456789abcdef"
+STATE = {"weights": np.arange(6.0), "step": np.int32(7)}
+
+
+def rows(count):
+    return pl.DataFrame({"seed": [1] * count, "step": list(range(count))})
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The checkpoints of chunks 38 and 39."""
+    folder = tmp_path_factory.mktemp("two") / "sac"
+    for chunk in (38, 39):
+        save(folder, STUDY, 0, chunk, STATE, rows(chunk))
+    return folder
+
+
+@pytest.fixture
+def copy(two, tmp_path):
+    return shutil.copytree(two, tmp_path / "sac")
+
+
+def test_what_is_saved_is_what_is_loaded(two):
+    saved = load_newest(two, STUDY, STATE)
+    assert (saved.wave, saved.chunk, saved.rows.height, saved.notes) == (0, 39, 39, [])
+    np.testing.assert_array_equal(saved.state["weights"], STATE["weights"])
+    assert checkpoint.check(two, STUDY) == []
+    assert checkpoint.newest_rows(two, STUDY).height == 39
+
+
+def test_every_flipped_bit_of_the_seal_means_the_checkpoint_before(copy, monkeypatch):
+    monkeypatch.setattr(checkpoint, "read_state", lambda path, like: like)  # what is asked here is whether to read it
+    path = copy / "0000000039" / "seal.json"
+    whole = path.read_bytes()
+    for at in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[at // 8] ^= 1 << at % 8
+        if json_of(flipped) == json.loads(whole):
+            continue  # another spelling of the same, such as a space for a tab
+        path.write_bytes(flipped)
+        saved = load_newest(copy, STUDY, STATE)
+        assert (saved.chunk, len(saved.notes)) == (38, 1), (at, saved.notes)
+
+
+def json_of(data):
+    try:
+        return json.loads(bytes(data))
+    except ValueError:
+        return None
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "state/_METADATA", "seal.json"])
+def test_a_damaged_file_means_the_checkpoint_before(copy, name):
+    path = copy / "0000000039" / name
+    path.write_bytes(path.read_bytes()[:-1])
+    saved = load_newest(copy, STUDY, STATE)
+    assert saved.chunk == 38
+    assert "checkpoint 0000000039 was not used" in saved.notes[0]
+    assert checkpoint.newest_rows(copy, STUDY).height == 38
+
+
+def test_a_checkpoint_under_another_name_is_not_used(copy):
+    (copy / "0000000039").rename(copy / "0000000040")
+    assert load_newest(copy, STUDY, STATE).chunk == 38
+
+
+def test_rows_that_are_not_those_of_the_checkpoint_are_not_used(copy):
+    """Sealed again by somebody who put other rows in."""
+    folder = copy / "0000000039"
+    store.write_rows(folder / "rows.parquet", rows(12))
+    seal = json.loads((folder / "seal.json").read_text())
+    seal["files"]["rows.parquet"] = store.sha256(folder / "rows.parquet")
+    seal["digest"] = checkpoint._digest(seal)
+    (folder / "seal.json").write_text(json.dumps(seal))
+    saved = load_newest(copy, STUDY, STATE)
+    assert saved.chunk == 38
+    assert "it holds 12 rows, its seal tells of 39" in saved.notes[0]
+
+
+def test_where_all_are_damaged_it_says_so(copy):
+    for path in copy.glob("*/seal.json"):
+        path.unlink()
+    for ask in (checkpoint.check, checkpoint.newest_rows, lambda *words: load_newest(*words, STATE)):
+        with pytest.raises(CheckpointError, match="no usable checkpoint"):
+            ask(copy, STUDY)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_those_before_it(copy, monkeypatch):
+    def full(path, state):
+        (path / "half").mkdir(parents=True)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "write_state", full)
+    with pytest.raises(store.Unwritable, match="0000000040 cannot be written: No space left on device"):
+        save(copy, STUDY, 0, 40, STATE, rows(40))
+    assert sorted(path.name for path in copy.iterdir()) == ["0000000038", "0000000039"]
+
+
+def test_an_adopted_checkpoint_is_one_of_its_new_study(tmp_path):
+    state, rows = {"x": np.arange(6.0).reshape(2, 3)}, pl.DataFrame({"step": [0, 4]})
+    checkpoint.save(tmp_path / "part", "part", 1, 7, state, rows)
+    checkpoint.adopt(tmp_path / "part", tmp_path / "whole", "part", 4, "whole")
+    saved = checkpoint.load_newest(tmp_path / "whole", "whole", state)
+    assert saved is not None
+    assert (saved.wave, saved.chunk, saved.notes) == (4, 7, [])
+    assert np.array_equal(saved.state["x"], state["x"])
+    assert checkpoint.newest_height(tmp_path / "whole") == 2
+    assert checkpoint.load_newest(tmp_path / "part", "part", state).wave == 1  # the old one stays
+    with pytest.raises(checkpoint.CheckpointError, match="another configuration"):
+        checkpoint.adopt(tmp_path / "part", tmp_path / "other", "foreign", 4, "whole")
+    with pytest.raises(checkpoint.CheckpointError, match="there is none"):
+        checkpoint.adopt(tmp_path / "nothing", tmp_path / "other", "part", 4, "whole")
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+import numpy as np, polars as pl
+from experiments.study import checkpoint, states, store
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # larger files cannot be written
+state = {f"x{i}": np.random.default_rng(i).normal(size=(1, 3000)).astype(np.float32) for i in range(60)}
+for chunk in range(4):
+    try:
+        checkpoint.save(Path(sys.argv[1]), "study", 0, chunk, state, pl.DataFrame({"a": [1]}))
+    except store.Unwritable as error:
+        assert str(error).endswith(f"000000{chunk} cannot be written: File too large"), error
+        print("refused")
+    assert not list(Path(sys.argv[1]).iterdir())  # and nothing comes back later, which the test looks at
+"""
+
+
+def test_writes_under_way_when_one_fails_leave_nothing_behind_and_are_not_heard(tmp_path):
+    command = [sys.executable, "-c", FULL, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["refused"] * 4, "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_late_writes_make_again_is_removed_again(tmp_path, monkeypatch):
+    class Late:
+        """A writer that fails while one of its threads goes on for a while."""
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def save(self, path, state):
+            self.late = threading.Thread(target=self._go_on, args=(path,))
+            self.late.start()
+            raise ValueError("RESOURCE_EXHAUSTED: Error writing to file 20: no room [os_error_code='28']")
+
+        def _go_on(self, path):
+            made = 0
+            while made < 10:
+                wait_until(lambda: not path.exists())
+                with suppress(OSError):  # the removal goes on while it is made
+                    path.mkdir(parents=True)
+                    made += 1
+
+    writer = Late()
+    monkeypatch.setattr(states, "_orbax", lambda: writer)
+    monkeypatch.setattr(states, "LOOKS", 100)
+    with pytest.raises(store.Unwritable, match=r"0000000001 cannot be written: No space left on device$"):
+        save(tmp_path, STUDY, 0, 1, STATE, rows(1))
+    assert not writer.late.is_alive()
+    assert not list(tmp_path.iterdir())

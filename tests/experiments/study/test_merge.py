@@ -1,0 +1,117 @@
+"""Studies of single tasks become one study of a family."""
+
+import json
+
+import polars as pl
+import pytest
+
+from experiments.cli import main
+from experiments.measure.study import load_study
+from experiments.study.merge import merge_studies
+from tests.experiments.measure.synthetic import MADE_UP, STEPS, make_curves
+from tests.experiments.report.pages import configure, save
+
+
+def study(folder, task, run=("steady", "abrupt"), patterns=None, **changes):
+    curves = make_curves(("SAC", "SAC+AES"), run, [1, 2], every=5_000, task=task, family="mujoco")
+    described = {} if patterns is None else {"patterns": patterns}
+    save(folder, curves, floors={task: 3.0}, oracle={task: {}}, **described)
+    configure(folder, task=task, **changes)
+    return folder
+
+
+def test_two_tasks_are_measured_as_one_family(tmp_path, capsys):
+    folders = [study(tmp_path / task, task) for task in ("hopper", "ant")]
+    out = tmp_path / "family"
+    assert main(["report", *map(str, folders), "--out", str(out)]) == 0
+    assert str(out / "report" / "index.html") in capsys.readouterr().out
+    merged = load_study(
+        pl.read_parquet(out / "curves.parquet"),
+        *(json.loads((out / f"{n}.json").read_text()) for n in ("config", "manifest")),
+    )
+    assert merged.tasks("mujoco") == ["ant", "hopper"]
+    assert merged.horizons == {"hopper": STEPS, "ant": STEPS}
+    assert merged.floors == {"hopper": 3.0, "ant": 3.0}
+    assert len(merged.runs) == 16
+    tables = (out / "report" / "tables.md").read_text()
+    assert "mujoco numbers average 5 tasks, ours 2" in tables
+    metrics = pl.read_parquet(out / "report" / "metrics.parquet")
+    assert {"ant", "hopper"} <= set(metrics["task"].drop_nulls())
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "text"),
+    [
+        ("ant", {"segments": 10}, "has 10 segments"),
+        ("hopper", {"steps": 7}, "trained hopper for 7 steps"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_and_nothing_is_written(tmp_path, task, changes, text):
+    folders = [study(tmp_path / "one", "hopper"), study(tmp_path / "two", task, **changes)]
+    with pytest.raises(ValueError, match=text):
+        merge_studies(folders, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_both_studies_hold_counts_once_or_is_named(tmp_path):
+    """As a baseline does that two studies of the same seeds have trained alike."""
+    curves = make_curves(("SAC", "SAC+AES", "SAC+AES-R"), ("steady", "abrupt"), [1, 2], every=5_000)
+    first = save(tmp_path / "one", curves.filter(pl.col("method") != "SAC+AES-R"))
+    second = save(tmp_path / "two", curves.filter(pl.col("method") != "SAC+AES"))
+    out = merge_studies([first, second], tmp_path / "out")
+    order = ["method", "pattern", "seed", "step"]
+    assert pl.read_parquet(out / "curves.parquet").sort(order).equals(curves.sort(order))
+    runs = json.loads((out / "manifest.json").read_text())["runs"]
+    assert len(runs) == len({(r["method"], r["pattern"], r["seed"]) for r in runs}) == 12
+    moved = pl.when(method="SAC", pattern="abrupt", seed=2).then(pl.col("return_mean") + 1e-6).otherwise("return_mean")
+    other = save(tmp_path / "other", curves.with_columns(return_mean=moved))
+    with pytest.raises(ValueError, match=r"one and .*other both hold SAC on toy, 'abrupt', seed 2, with diff"):
+        merge_studies([first, other], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_patterns_of_all_studies_are_described_in_the_order_of_first_mention(tmp_path):
+    square, ramp = ({name: MADE_UP[name]} for name in ("square", "ramp"))
+    other = {"square": MADE_UP["square"] | {"summary": "the same in other words"}}
+    folders = [
+        study(tmp_path / "one", "hopper", ("steady", "square"), square),
+        study(tmp_path / "two", "ant", ("steady", "ramp", "square"), ramp | other),
+        study(tmp_path / "old", "walker2d"),
+    ]
+    manifest = json.loads((merge_studies(folders, tmp_path / "out") / "manifest.json").read_text())
+    assert list(manifest["patterns"].items()) == list(MADE_UP.items())
+    curves = pl.read_parquet(tmp_path / "out" / "curves.parquet")
+    merged = load_study(curves, json.loads((tmp_path / "out" / "config.json").read_text()), manifest)
+    assert [name for name, facts in merged.patterns.items() if facts.recovery] == ["square", "abrupt"]
+
+
+def test_studies_trained_before_patterns_were_described_merge_without_a_description(tmp_path):
+    folders = [study(tmp_path / task, task) for task in ("hopper", "ant")]
+    assert "patterns" not in json.loads((merge_studies(folders, tmp_path / "out") / "manifest.json").read_text())
+
+
+def test_patterns_of_one_name_that_are_not_the_same_are_refused(tmp_path):
+    gradual = {"square": MADE_UP["ramp"]}
+    folders = [
+        study(tmp_path / "one", "hopper", ("steady", "square"), MADE_UP),
+        study(tmp_path / "two", "ant", ("steady", "square"), gradual),
+    ]
+    text = "two describes the pattern 'square' as jumps=False, recovery=False, another study as jumps=True"
+    with pytest.raises(ValueError, match=text):
+        merge_studies(folders, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("words", "text"), [(["a", "b"], "--out and several folders"), ([], "needs the folder")])
+def test_the_command_says_what_it_needs(words, text, capsys):
+    assert main(["report", *words]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_the_optimum_of_both_studies_is_kept_by_pattern_and_seed(tmp_path):
+    folders = []
+    for name, pattern, seed in (("one", "steady", "1"), ("two", "abrupt", "1"), ("three", "abrupt", "2")):
+        curves = make_curves((name,), (pattern,), [int(seed)], every=5_000)
+        folders.append(save(tmp_path / name, curves, oracle={"toy": {pattern: {seed: [1.0, 2.0]}}}))
+    merged = json.loads((merge_studies(folders, tmp_path / "out") / "manifest.json").read_text())["oracle"]
+    assert merged == {"toy": {"steady": {"1": [1.0, 2.0]}, "abrupt": {"1": [1.0, 2.0], "2": [1.0, 2.0]}}}
