@@ -1,10 +1,11 @@
-"""Strict settings for the whole suite, compilations shared within a run, and the order in which files are given out."""
+"""Strict settings for the whole suite, shared compilations, and the order in which files are given out."""
 
 import os
+import shutil
 import signal
 import sys
-import tempfile
 from importlib.metadata import version
+from pathlib import Path
 
 # The suite compiles thousands of small programs and runs each for an instant: optimising them costs more than it saves.
 # The older code generation takes a third less time; a jaxlib without the choice would refuse to start.
@@ -24,6 +25,8 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
+
+LARGEST_CACHE = 2**31  # bytes of compiled programs; a larger folder is emptied before a run
 
 #: Given out first, the longest of them first, so that no worker ends the run alone. See `--compile-times`.
 LONGEST = (
@@ -68,14 +71,18 @@ def pytest_configure(config):
 
 
 def share_compilations(config):
-    """What one process of a run has compiled the others read: pytest's workers, and scripts that tests start.
+    """Keep compiled programs in the virtual environment for later runs, pytest's workers and processes of tests.
 
-    They inherit the folder, which is gone after the run; one that was named beforehand is used, and kept.
+    A folder named in the environment is used instead. Programs of another jaxlib are never read.
     """
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        folder = tempfile.TemporaryDirectory(prefix="aesjax-compiled-", ignore_cleanup_errors=True)
-        config.add_cleanup(folder.cleanup)
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
+        folder = Path(sys.prefix) / "compiled-tests"
+        current = folder / version("jaxlib")
+        if sum(file.stat().st_size for file in current.glob("*")) > LARGEST_CACHE:
+            shutil.rmtree(current, ignore_errors=True)
+        for outdated in set(folder.glob("*")) - {current}:
+            shutil.rmtree(outdated, ignore_errors=True)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(current)
     settings = {"min_compile_time_secs": 0.0, "min_entry_size_bytes": -1}  # everything
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     for name, value in settings.items():

@@ -72,6 +72,10 @@ def test_importing_the_method_is_light(statement):
     assert not (modules_after(statement) - baseline) & heavy
 
 
+def test_help_and_wrong_arguments_are_answered_without_jax():
+    assert not modules_after("import experiments.cli.commands") & {"jax", "flax", "mujoco", "polars", "matplotlib"}
+
+
 def test_training_starts_without_what_one_carrier_alone_needs():
     """distrax, and with it TensorFlow Probability, is a third of all imports; only MEow uses it."""
     assert not modules_after("import experiments.study.train") & {"distrax", "tensorflow_probability"}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from envs.bridge.names import PYTHON
 from experiments.cli.distributed import check_same, finished, introduce, joined
 from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, WRONG, Refusal, refusing, say
 from experiments.cli.interrupts import current
@@ -152,6 +151,8 @@ def _execute(options: Run, link: "Link | None") -> int:
                 f"--checkpoint-seconds must be between 0 and {_LONGEST_WAIT:g}; got {options.checkpoint_seconds:g}"
             )
         if options.sim_python is not None:  # of this machine, and so no part of the study's configuration
+            from envs.bridge.names import PYTHON
+
             os.environ[PYTHON] = str(options.sim_python.expanduser())
         start_jax(options.devices, options.compiled)
         introduce(link, options.join_seconds)

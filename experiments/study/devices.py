@@ -5,8 +5,6 @@ import shutil
 import subprocess
 from importlib.util import find_spec
 
-from envs.physics.host import usable_cores
-from experiments.study.compiled import keep_compiled
 
 
 def start_jax(devices: int | None, compiled: bool = True) -> None:
@@ -19,6 +17,9 @@ def start_jax(devices: int | None, compiled: bool = True) -> None:
       ValueError: a number of devices that the machine does not have.
     """
     import jax
+
+    from envs.physics.host import usable_cores
+    from experiments.study.compiled import keep_compiled
 
     cores = usable_cores()
     most = max(8, 4 * cores)  # more than one per core is of use in a test of sharding only
