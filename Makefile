@@ -53,7 +53,7 @@ lint: setup
 # Newest versions that pyproject.toml allows, written down without addresses.
 lock:
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[lab,dev]'
 	$(BIN)/pip freeze --exclude-editable | grep -v '^-e' > requirements.lock
 
 clean:

@@ -70,7 +70,7 @@ def physics_library() -> ModuleType:
         import mujoco.batch
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"the MuJoCo tasks need '{error.name}', which is not installed: pip install 'aesjax[mujoco]'",
+            f"the MuJoCo tasks need '{error.name}', which is not installed: pip install 'aesjax[envs]'",
             name=error.name,
         ) from None
     return mujoco

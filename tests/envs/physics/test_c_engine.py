@@ -304,7 +304,7 @@ def test_a_missing_mujoco_is_one_sentence():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert result.returncode == 2
-    assert result.stderr.strip().endswith("pip install 'aesjax[mujoco]'")
+    assert result.stderr.strip().endswith("pip install 'aesjax[envs]'")
     assert len(result.stderr.strip().splitlines()) == 1
 
 
