@@ -11,6 +11,7 @@ import numpy as np
 import envs
 from aesjax import adaptations as responses
 from aesjax import schedules
+from aesjax.adaptations import Supply
 from aesjax.schedules import SCHEDULES, ScheduleHyper
 from aesjax.types import DriftResponse, EntropySchedule, Program
 from agents import CARRIERS, Carrier, OnPolicyCarrier
@@ -19,8 +20,7 @@ from agents.common.episodes import random_returns
 from agents.common.loop import stream_stride
 from envs.world import World
 from experiments.study.config import StudyConfig
-from experiments.study.levers import Records, supply_of, together
-from experiments.study.methods import Method, check_names, check_swept, check_usable, methods_of
+from experiments.study.methods import Method, Records, check_names, check_swept, check_usable, methods_of, together
 from experiments.study.parts import share
 from experiments.study.plugins import origin_of
 from experiments.study.sweep import stack
@@ -109,6 +109,16 @@ def schedule_hyper_of(
         hyper = hyper._replace(own=defaults | {name: value for name, value in given.items() if name in mine})
         schedules.check_own(schedule, hyper.own)
     return jax.tree.map(np.float32, schedules.check(hyper))
+
+
+def supply_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier) -> Supply:
+    """What one carrier's runs have to draw batches from."""
+    if isinstance(built, OnPolicyCarrier):
+        return Supply()
+    num, newest = config.envs_of(carrier), LoopConfig.fresh_window
+    floor = min(max(built.batch_size, 4 * newest), config.replay_capacity)
+    stored = min(config.stored_of(carrier) + config.warmup_of(carrier) + num, config.replay_capacity)
+    return Supply(stored, num, config.replay_capacity, floor)
 
 
 def runs_of(config: StudyConfig) -> dict[str, range]:

@@ -13,8 +13,7 @@ from aesjax.types import Levers
 from experiments.study import recorded, store
 from experiments.study.config import StudyConfig
 from experiments.study.entries import Control
-from experiments.study.levers import Records
-from experiments.study.methods import methods_of
+from experiments.study.methods import Records, methods_of
 from experiments.study.plugins import edited, origins_of
 from experiments.study.rescore import Replayed, first_update
 

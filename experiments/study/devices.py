@@ -6,7 +6,6 @@ import subprocess
 from importlib.util import find_spec
 
 
-
 def start_jax(devices: int | None, compiled: bool = True) -> None:
     """Set the number of CPU devices (one per usable core unless told) before JAX starts its backend.
 

@@ -16,12 +16,11 @@ from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper
 from aesjax.types import DriftResponse
 from experiments.measure.patterns import PatternFacts, describe_runs
 from experiments.study import store
-from experiments.study.build import carrier_of, check, schedule_hyper_of, world_of
+from experiments.study.build import carrier_of, check, schedule_hyper_of, supply_of, world_of
 from experiments.study.config import StudyConfig
 from experiments.study.entries import COUPLING, Entry, parse_entry
 from experiments.study.folder import open_study
-from experiments.study.levers import Together, supply_of
-from experiments.study.methods import Method, check_levers, methods_of
+from experiments.study.methods import Method, Together, check_levers, methods_of
 from experiments.study.plugins import origin_of
 from experiments.study.rescore import Replayed, Responses, first_update, obstacle, replay
 
