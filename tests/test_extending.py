@@ -53,11 +53,6 @@ def installed(tmp_path_factory):
     return site, work
 
 
-def test_the_page_says_how_long_its_package_is():
-    lines = sum(len(FILES[name].splitlines()) for name in ("mylab.py", "pyproject.toml"))
-    assert f"{lines} lines in all" in TEXT
-
-
 @pytest.fixture(scope="module")
 def study(installed):
     site, work = installed

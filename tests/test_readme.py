@@ -36,17 +36,6 @@ def test_the_theory_example_repairs_the_start(capsys):
     assert maximal < prior < paper
 
 
-def test_the_summary_is_one_marked_paragraph():
-    inside = re.findall(r"<!-- summary: begin -->\n(.*?)\n<!-- summary: end -->", TEXT, flags=re.DOTALL)
-    assert len(inside) == 1
-    assert "\n\n" not in inside[0]
-
-
-def test_it_can_be_read_in_five_minutes():
-    assert len(TEXT.split()) < 1000
-    assert len(TEXT.splitlines()) < 120
-
-
 def test_its_commands_are_those_of_the_first_study():
     shown = commands(README)
     assert [line for line in commands(FIRST) if line in shown] == shown
