@@ -153,11 +153,19 @@ def _training(name: str, carrier: str, engine: str) -> Timer:
     return until(work)
 
 
-def _case(
-    name: str, engines: Sequence[str], copies: int, rounds: int, beside: bool, training: bool, sbx: Worker | None
+def measured(
+    name: str,
+    engines: Sequence[str],
+    copies: int,
+    rounds: int,
+    beside: bool = True,
+    training: bool = True,
+    sbx: Worker | None = None,
 ) -> dict[str, Any]:
     """One task with one number of copies; ``beside``: also what does not depend on that number."""
-    contestants: dict[str, Timer] = {"raw_batch": raw(envs.make(name, engine="mujoco"), copies, _LENGTH)}
+    contestants: dict[str, Timer] = {}
+    if "mujoco" in engines:
+        contestants["raw_batch"] = raw(envs.make(name, engine="mujoco"), copies, _LENGTH)
     carriers = ("ppo",) if name in isaac.TASKS else tuple(_SEEDS)
     for engine in engines:
         small = engine == "mjx" and jax.default_backend() == "cpu"
@@ -172,16 +180,16 @@ def _case(
         for carrier in carriers:
             case = {"algorithm": carrier, "task": mujoco.TASKS[name].gymnasium_id}
             contestants[f"sbx_{carrier}"] = sbx.timer(case, TARGET_SECONDS)
-    measured = take_turns(contestants, rounds)
-    pairs = [("mujoco", "raw_batch"), ("mjx", "raw_batch"), ("mjx", "mujoco")]
+    turns = take_turns(contestants, rounds)
+    pairs = [("mujoco", "raw_batch"), ("mjx", "mujoco")]
     pairs += [("mujoco", "gymnasium"), ("mjx", "gymnasium")]
     pairs += [(f"{carrier}_on_mujoco", f"sbx_{carrier}") for carrier in _SEEDS]
-    ratios = {f"{a}_over_{b}": ratio(measured, a, b) for a, b in pairs if a in contestants and b in contestants}
-    medians = {who: statistics.median(entry[who] for entry in measured) for who in contestants}
+    ratios = {f"{a}_over_{b}": ratio(turns, a, b) for a, b in pairs if a in contestants and b in contestants}
+    medians = {who: statistics.median(entry[who] for entry in turns) for who in contestants}
     for who, rate in medians.items():
         print(f"{name:<20} {copies:>6} {who:<16} {rate:>10,.0f} environment steps/s", flush=True)
     print("    ratios: " + "  ".join(f"{k} {v['median']:.2f}" for k, v in ratios.items()), flush=True)
-    return {"task": name, "envs": copies, "medians": medians, "ratios": ratios, "rounds": measured}
+    return {"task": name, "envs": copies, "medians": medians, "ratios": ratios, "rounds": turns}
 
 
 def _copies(text: str) -> tuple[int, ...]:
@@ -217,7 +225,7 @@ def run(*, tasks: str, engines: str, copies: str, rounds: int, training: bool, s
     worker = Worker("sbx_worker.py", *SBX, [f"jax=={jax.__version__}", "mujoco==3.17.0"]) if sbx else None
     try:
         cases = [
-            _case(name, engines.split(","), number, rounds, number == numbers[0], training, worker)
+            measured(name, engines.split(","), number, rounds, number == numbers[0], training, worker)
             for name in names
             for number in numbers
         ]

@@ -186,7 +186,8 @@ def _matmul(case: Setting, runs: int, devices: list[Any]) -> Timer:
     return timer
 
 
-def _case(case: Setting, runs: int, rounds: int, rejax: Worker | None) -> dict[str, Any]:
+def measured(case: Setting, runs: int, rounds: int, rejax: Worker | None = None) -> dict[str, Any]:
+    """One carrier at one size with so many stacked runs: medians, ratios inside a round, and all rounds."""
     devices = list(jax.local_devices())
     # Every schedule compiles a program of its own; on other carriers than SAC two show the cost.
     usable = (*SCHEDULES, *LEVERS) if case.carrier == "sac" else SCHEDULES[:2]
@@ -195,16 +196,16 @@ def _case(case: Setting, runs: int, rounds: int, rejax: Worker | None) -> dict[s
     if rejax is not None and case.carrier in ("sac", "ppo"):
         name = {"algorithm": case.carrier, "runs": runs, "width": case.width, "batch": case.batch}
         contestants["rejax"] = rejax.timer(name, TARGET_SECONDS)
-    measured = take_turns(contestants, rounds)
-    ratios = {f"schedule_cost_{s}": ratio(measured, "fixed", s) for s in ("aes", "aes_r") if s in usable}
-    ratios |= {f"lever_cost_{s}": ratio(measured, "aes_r", s) for s in LEVERS if s in usable}
-    ratios["share_of_matmul_limit"] = ratio(measured, "aes", "matmul_limit")
+    turns = take_turns(contestants, rounds)
+    ratios = {f"schedule_cost_{s}": ratio(turns, "fixed", s) for s in ("aes", "aes_r") if s in usable}
+    ratios |= {f"lever_cost_{s}": ratio(turns, "aes_r", s) for s in LEVERS if s in usable}
+    ratios["share_of_matmul_limit"] = ratio(turns, "aes", "matmul_limit")
     if "rejax" in contestants:
-        ratios["aes_over_rejax"] = ratio(measured, "aes", "rejax")
-        ratios["fixed_over_rejax"] = ratio(measured, "fixed", "rejax")
-    medians = {who: statistics.median(entry[who] for entry in measured) for who in contestants}
+        ratios["aes_over_rejax"] = ratio(turns, "aes", "rejax")
+        ratios["fixed_over_rejax"] = ratio(turns, "fixed", "rejax")
+    medians = {who: statistics.median(entry[who] for entry in turns) for who in contestants}
     sizes = {"carrier": case.carrier, "size": case.size, "unit": case.unit, "task": case.task, "config": case.config}
-    return sizes | {"runs": runs, "num_envs": case.num_envs, "medians": medians, "ratios": ratios, "rounds": measured}
+    return sizes | {"runs": runs, "num_envs": case.num_envs, "medians": medians, "ratios": ratios, "rounds": turns}
 
 
 def run(*, carriers: str, runs: str, sizes: str, rounds: int, rejax: bool, out: Path | None) -> None:
@@ -231,7 +232,7 @@ def run(*, carriers: str, runs: str, sizes: str, rounds: int, rejax: bool, out: 
     try:
         for wanted in settings:
             for count in counts:
-                case = _case(wanted, count, rounds, worker)
+                case = measured(wanted, count, rounds, worker)
                 cases.append(case)
                 print(_line(case), flush=True)
     finally:

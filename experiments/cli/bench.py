@@ -23,10 +23,8 @@ class Bench:
     """Timed rounds; all contestants take turns in every round."""
     physics: str | None = None
     """Instead: comma-separated physics tasks, or mujoco, isaac or all, timed by themselves and inside SAC and PPO."""
-    compile: bool = False
-    """Instead: seconds to trace, compile and read again the programs of --carriers on Hopper with --engines."""
     engines: str = "mujoco"
-    """With --physics or --compile: mujoco, mjx, or both; with --compile also toy, the task without physics."""
+    """With --physics: mujoco, mjx, or both."""
     envs: str = "128"
     """With --physics: comma-separated numbers of copies stepped together, multiples of the number of devices."""
     training: bool = True
@@ -42,14 +40,8 @@ class Bench:
 def execute(options: Bench) -> int:
     """Measure and, if asked, write the record."""
     with refusing():
-        start_jax(options.devices, compiled=not options.compile)
-        if options.compile:
-            if options.physics is not None:
-                raise ValueError("--compile and --physics are two measurements; leave out one")
-            from experiments.bench import compiling
-
-            compiling.run(carriers=options.carriers, engines=options.engines, out=options.out)
-        elif options.physics is None:
+        start_jax(options.devices)
+        if options.physics is None:
             from experiments.bench import updates
 
             updates.run(
