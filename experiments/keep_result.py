@@ -14,7 +14,7 @@ import tyro
 
 from experiments.cli.errors import DONE, guarded, refusing
 from experiments.report.origins import command_by_names, config_by_names
-from experiments.study import seals, store
+from experiments.study import checksums, store
 from experiments.study.results import open_results
 
 
@@ -45,7 +45,7 @@ def keep(
         store.write_json(out / store.CONFIG, config_by_names(config))
         for name, data in contents.items():
             store.write_bytes(out / name, data)
-        seals.seal(out, manifest)
+        checksums.write_manifest(out, manifest)
     print(f"kept: {out}; made again by: {manifest.get('command', 'a command that it does not tell')}")
     return DONE
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import tyro
 
 from experiments.cli.errors import DONE, refusing
-from experiments.cli.interrupts import current
 
 _MARKS = ("<!-- audit -->", "<!-- /audit -->")  # around the sentence in a text
 
@@ -35,7 +34,6 @@ def execute(options: Audit) -> int:
     from experiments.report.page import render_html, render_markdown
     from experiments.study import store
 
-    current().begin()
     with refusing():
         if not options.directories:
             raise ValueError("audit needs the folder of a finished study, or one that holds some")

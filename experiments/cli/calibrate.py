@@ -6,7 +6,6 @@ from pathlib import Path
 import tyro
 
 from experiments.cli.errors import DONE, refusing
-from experiments.cli.interrupts import current
 from experiments.study.devices import start_jax
 
 
@@ -28,7 +27,6 @@ def execute(options: Calibrate) -> int:
     """Calibrate and print the tables."""
     from experiments.report import calibration
 
-    current().begin()
     out = options.out or options.directory
     with refusing():
         start_jax(None)

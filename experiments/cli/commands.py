@@ -19,7 +19,6 @@ from experiments.cli import (
     replay,
     report,
     run,
-    seal,
     status,
     submit,
     verify,
@@ -37,7 +36,6 @@ _Command = (
     | Annotated[calibrate.Calibrate, tyro.conf.subcommand("calibrate")]
     | Annotated[audit.Audit, tyro.conf.subcommand("audit")]
     | Annotated[verify.Verify, tyro.conf.subcommand("verify")]
-    | Annotated[seal.Seal, tyro.conf.subcommand("seal")]
     | Annotated[video.Video, tyro.conf.subcommand("video")]
     | Annotated[export.Export, tyro.conf.subcommand("export")]
     | Annotated[listing.List, tyro.conf.subcommand("list")]
@@ -53,7 +51,6 @@ _EXECUTE = {
     calibrate.Calibrate: calibrate.execute,
     audit.Audit: audit.execute,
     verify.Verify: verify.execute,
-    seal.Seal: seal.execute,
     video.Video: video.execute,
     export.Export: export.execute,
     listing.List: listing.execute,

@@ -7,7 +7,6 @@ from typing import Annotated
 import tyro
 
 from experiments.cli.errors import DONE, refusing
-from experiments.cli.interrupts import current
 
 
 @dataclass
@@ -29,7 +28,6 @@ def execute(options: Export) -> int:
     from experiments.study.config import parse_seeds
     from experiments.study.export import export
 
-    current().begin()
     with refusing():
         seeds = None if options.seeds is None else parse_seeds(options.seeds)
         if not options.folders:

@@ -6,7 +6,6 @@ from pathlib import Path
 import tyro
 
 from experiments.cli.errors import DONE, refusing
-from experiments.cli.interrupts import current
 
 
 @dataclass
@@ -21,7 +20,6 @@ class Join:
 
 def execute(options: Join) -> int:
     """Join, and write the report."""
-    current().begin()
     with refusing():
         join_and_report(options.directory, report=options.report)
     return DONE

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from experiments.cli.errors import DONE, refusing
+from experiments.cli.errors import DONE
+from experiments.study.devices import LARGEST_CACHE, cache_folder
 
 
 @dataclass
@@ -48,8 +49,7 @@ def execute(options: List) -> int:
         }
         | {"any other task": "quick and paper, sized by the length of its episodes"},
     )
-    with refusing():
-        _section("compiled programs", _compiled())
+    _section("compiled programs", {str(cache_folder()): f"JAX's cache, at most {LARGEST_CACHE >> 20} MiB"})
     return DONE
 
 
@@ -58,17 +58,6 @@ def _section(title: str, lines: dict[str, str]) -> None:
     width = max(map(len, lines))
     for name, text in lines.items():
         print(f"  {name:<{width}}  {text}".rstrip())
-
-
-def _compiled() -> dict[str, str]:
-    """Where compiled programs are kept, and how much."""
-    from experiments.study.compiled import LARGEST, SWITCH, folder_of, kept
-
-    folder = folder_of()
-    if folder is None:
-        return {"none": f"are kept ({SWITCH}=off)"}
-    there = kept(folder)
-    return {str(folder): f"{there.programs} programs, {there.size / 2**20:.1f} of at most {LARGEST >> 20} MiB"}
 
 
 def _simulators() -> dict[str, str]:

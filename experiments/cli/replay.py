@@ -7,7 +7,6 @@ from pathlib import Path
 import tyro
 
 from experiments.cli.errors import DONE, refusing
-from experiments.cli.interrupts import current
 
 
 @dataclass
@@ -29,7 +28,6 @@ def execute(options: Replay) -> int:
     from experiments.report import replay
 
     out = options.out or _free(options.directory / "replay")
-    current().begin()
     with refusing():
         summary = replay.run(options.directory, options.schedules, options.methods, out)
     print(f"{summary}\nreplay: {out / replay.SUMMARY}\npage: {out / replay.PAGE}")

@@ -6,7 +6,6 @@ from pathlib import Path
 import tyro
 
 from experiments.cli.errors import DONE, refusing
-from experiments.cli.interrupts import current
 
 
 @dataclass
@@ -29,7 +28,6 @@ def execute(options: Report) -> int:
     from experiments.report.tensorboard import write_tensorboard
     from experiments.study.merge import merge_studies
 
-    current().begin()
     with refusing():
         folders, out = options.directories, options.out
         if options.compare is not None:

@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from experiments.cli.distributed import check_same, finished, introduce, joined
 from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, WRONG, Refusal, refusing, say
-from experiments.cli.interrupts import current
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
     from experiments.study.config import StudyConfig
-    from experiments.study.link import Link
 
 
 _LONGEST_WAIT = 86_400.0  # seconds between checkpoints
-#: how a study is trained, not which: nothing in its configuration tells of these options
-MANNER = ("out", "sim_python", "keep_replay", "dry_run", "resume", "break_lock", "devices", "compiled")
-MANNER += ("checkpoint_seconds", "report", "distributed", "coordinator", "process_id", "processes")
-MANNER += ("join_seconds", "heartbeat_seconds")
+#: Runtime options, which are not part of the study's configuration.
+RUNTIME = ("out", "sim_python", "keep_replay", "dry_run", "resume", "devices", "compiled", "checkpoint_seconds")
+RUNTIME += ("report",)
 
 
 @dataclass
@@ -100,8 +96,6 @@ class Run:
     part: str | None = None
     """Train only this part of the study, 2/4 for the second of four, into --out; needs --together. `aesjax submit` has
     all parts trained and `aesjax join` makes one study of them."""
-    break_lock: bool = False
-    """Take --out over from a process on another host that is known to be gone."""
     devices: int | None = None
     """Devices to use; on a CPU one per core by default."""
     compiled: bool = True
@@ -110,42 +104,22 @@ class Run:
     """Seconds between checkpoints."""
     report: bool = True
     """Write the report at the end."""
-    distributed: bool = False
-    """One program over several processes, usually one on each host; every one is started with the same options."""
-    coordinator: str | None = None
-    """HOST:PORT of process 0 as the others reach it; by default from SLURM's variables, like the next two."""
-    process_id: int | None = None
-    """Which of the processes this is; process 0 owns --out and speaks for all."""
-    processes: int | None = None
-    """How many there are."""
-    join_seconds: float = 300.0
-    """How long they wait for each other at the start."""
-    heartbeat_seconds: float = 60.0
-    """After how long without a sign of life a process is taken for gone, which ends all."""
 
 
 def execute(options: Run) -> int:
-    """Train, write the report, and say what went wrong in single runs."""
-    with joined(options) as link:
-        return finished(link, _execute(options, link))
-
-
-def _execute(options: Run, link: "Link | None") -> int:
+    """Train, write the report, and name the runs that diverged."""
     from experiments.measure.patterns import STEADY
     from experiments.study import store, train
     from experiments.study.build import check
     from experiments.study.driver import Interrupted
-    from experiments.study.folder import Claim, begun, check_place, claim
+    from experiments.study.folder import begun, check_place, claim
     from experiments.study.forecast import forecast, told
-    from experiments.study.ownership import Bystander, LostError
+    from experiments.study.lock import LostError
     from experiments.study.prepare import prepare
 
-    watch, first = current(), link is None or link.place.index == 0
     with refusing():
         if options.dry_run and options.resume:
             raise ValueError("--dry-run plans a study from its beginning; leave out --resume")
-        if options.dry_run and link is not None:
-            raise ValueError("--dry-run measures on one process; leave out --distributed")
         if not 0.0 <= options.checkpoint_seconds <= _LONGEST_WAIT:  # false for nan, too
             raise ValueError(
                 f"--checkpoint-seconds must be between 0 and {_LONGEST_WAIT:g}; got {options.checkpoint_seconds:g}"
@@ -155,65 +129,55 @@ def _execute(options: Run, link: "Link | None") -> int:
 
             os.environ[PYTHON] = str(options.sim_python.expanduser())
         start_jax(options.devices, options.compiled)
-        introduce(link, options.join_seconds)
-        if options.resume and not words_of(options, besides=MANNER):  # reading a study starts JAX's devices
+        if options.resume and not words_of(options, besides=RUNTIME):  # reading a study starts JAX's devices
             options = dataclasses.replace(options, **described(begun(options.out)))
         config = configured(options)
         check(config)
-        check_same(link, config, options.keep_replay, options.resume)
-        prepared = prepare(config)  # whatever can be refused is refused before a folder is claimed
-        watch.check()
+        prepared = prepare(config)  # refusals come before a folder is claimed
         if options.dry_run:
             check_place(options.out)
             print(*told(config, forecast(config, prepared)), sep="\n")
             return DONE
-        watch.hold()
-        if first:
-            study = claim(config, options.out, resume=options.resume, break_lock=options.break_lock)
-        else:
-            study = Claim(config, options.out, options.resume, Bystander())
-    if first and STEADY not in config.patterns and not config.part:
-        print(
-            f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too",
-            flush=True,
-        )
+        study = claim(config, options.out, resume=options.resume)
     on = f"Continue with:\n  {again(options)}"
-    watch.told = on
-    with watch.cleaning(study.owner.release):
-        watch.let_go()
-        watch.check()
+    with study.owner:
+        if STEADY not in config.patterns and not config.part:
+            print(
+                f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too",
+                flush=True,
+            )
         try:
             outcome = train.train(
                 study,
                 prepared=prepared,
                 checkpoint_seconds=options.checkpoint_seconds,
-                quiet=not first,
                 keep_replay=options.keep_replay,
-                signals=watch,
                 command=shlex.join(typed(dataclasses.replace(options, out=Path("DIR")))),
             )
         except train.Refused as error:
             raise Refusal(str(error)) from None
         except train.Stopped as error:
-            say(f"{error}\nThe study stands at its newest checkpoint. {on}")
+            say(f"{error}\nProgress is saved in the latest checkpoint. {on}")
             return INTERRUPTED
-        except Interrupted as where:
-            watch.caught()
-            say(f"interrupted; {where}. {on}")
+        except (Interrupted, KeyboardInterrupt) as where:
+            say(f"interrupted; {str(where) or 'the latest checkpoint, if there is one, is unchanged'}. {on}")
             return INTERRUPTED
         except (store.Unwritable, LostError) as error:
-            say(f"{error}\nWhat was checkpointed stands. {on}")
+            say(f"{error}\nThe latest checkpoint is unchanged. {on}")
             return WRONG
-    watch.told = f"all is trained. For the report:\n  {shlex.join(['aesjax', 'report', str(options.out)])}"
-    watch.check()
-    if options.report and first:
+    if options.report:
         from experiments.report import write_report
 
-        with refusing():
-            print(f"report: {write_report(options.out)}")
-    if outcome.faults and first:
+        try:
+            with refusing():
+                print(f"report: {write_report(options.out)}")
+        except KeyboardInterrupt:
+            command = shlex.join(["aesjax", "report", str(options.out)])
+            say(f"interrupted; the training is complete. For the report:\n  {command}")
+            return INTERRUPTED
+    if outcome.faults:
         say(f"the physics engine gave up on {outcome.faults} simulations, which were reset; see manifest.json")
-    for line in outcome.diverged if first else ():
+    for line in outcome.diverged:
         say(line)
     return DIVERGED if outcome.diverged else DONE
 
@@ -270,8 +234,8 @@ def described(config: "StudyConfig") -> dict[str, Any]:
 
 def again(options: Run) -> str:
     """The command that continues this one; the folder knows which study it is."""
-    which = {field.name for field in dataclasses.fields(options)} - set(MANNER)
-    return shlex.join(["aesjax", "run", *words_of(options, {*which, "resume", "break_lock"}), "--resume"])
+    which = {field.name for field in dataclasses.fields(options)} - set(RUNTIME)
+    return shlex.join(["aesjax", "run", *words_of(options, {*which, "resume"}), "--resume"])
 
 
 def typed(options: Run) -> list[str]:
@@ -279,7 +243,7 @@ def typed(options: Run) -> list[str]:
     return ["aesjax", "run", *words_of(options)]
 
 
-def words_of(options: Run, besides: Collection[str] = ("resume", "break_lock")) -> list[str]:
+def words_of(options: Run, besides: Collection[str] = ("resume",)) -> list[str]:
     """What was typed after `aesjax run`.
 
     Args:

@@ -20,8 +20,7 @@ def execute(options: Status) -> int:
     """Print a line for each part, then the last words of those that stand."""
     from experiments.study import store
     from experiments.study.cluster import LOG
-    from experiments.study.plan import read_plan
-    from experiments.study.status import statuses
+    from experiments.study.parts import read_plan, statuses
 
     with refusing():
         plan = read_plan(options.directory)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import shlex
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +10,18 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from experiments.cli.errors import DONE, INTERRUPTED, WRONG, refusing, say
-from experiments.cli.interrupts import Watch, current
 from experiments.cli.join import join_and_report
 from experiments.cli.run import Run, configured, words_of
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
-    from experiments.study.cluster import Task, Worker
-    from experiments.study.plan import StudyPlan
+    from experiments.study.cluster import Task
+    from experiments.study.parts import StudyPlan
 
 
 _CLUSTERS = ("slurm", "local")
 _OWN = ("partition", "time", "gres", "mem", "cpus", "sbatch")  # what is asked of a cluster
-_LEFT = ("resume", "break_lock", "out", "part", "devices", "report")  # what the parts are not told, or in other words
+_LEFT = ("resume", "out", "part", "devices", "report")  # what the parts are not told, or in other words
 
 
 @dataclass
@@ -61,10 +59,9 @@ class Submit(Run):
 
 def execute(options: Submit) -> int:
     """Write the plan and have its parts trained."""
-    from experiments.study import plan as plans
-    from experiments.study.ownership import Owner
+    from experiments.study import parts
+    from experiments.study.lock import Owner
 
-    watch = current()
     # The parts may be started from another folder.
     paths = {name: getattr(options, name) for name in ("controls_from", "warm_start", "sim_python")}
     options = dataclasses.replace(options, **{n: None if p is None else p.absolute() for n, p in paths.items()})
@@ -74,36 +71,32 @@ def execute(options: Submit) -> int:
             plan = _resumed(options)
         else:
             plan = _planned(options)
-            watch.check()
-            plans.begin(options.out, plan)
+            parts.begin(options.out, plan)
         out = options.out.absolute()
-        with Owner(out) as owner, watch.cleaning(owner.release):
-            watch.begin()
+        with Owner(out):
             numbers = _left(out, plan)
-            plans.write_plan(out, plan)
-            watch.told = f"Continue with:\n  {shlex.join(['aesjax', 'submit', '--resume', '--out', str(options.out)])}"
+            parts.write_plan(out, plan)
             if plan.cluster["name"] == "slurm":
                 plan = _to_slurm(out, plan, numbers)
-                plans.write_plan(out, plan)
+                parts.write_plan(out, plan)
             else:
-                code = _here(options.out, plan, numbers, watch)
+                code = _here(options.out, plan, numbers)
                 if code is not None:
                     return code
         if plan.cluster["name"] == "local" or all(place.exists() for place in plan.results(out)):
             join_and_report(options.out)
         else:
-            print(f"how they are:  aesjax status {options.out}")
+            print(f"progress:  aesjax status {options.out}")
     return DONE
 
 
 def _planned(options: Submit) -> "StudyPlan":
-    from experiments.study.plan import make_plan
+    from experiments.study.parts import make_plan
 
     if options.cluster is None or options.parts is None:
         raise ValueError(f"give --cluster ({' or '.join(_CLUSTERS)}) and --parts, how many there shall be")
-    for option in ("dry_run", "distributed"):
-        if getattr(options, option):
-            raise ValueError(f"--{option.replace('_', '-')} is for one program, not for parts; leave it out")
+    if options.dry_run:
+        raise ValueError("--dry-run is for one program, not for parts; leave it out")
     asked = _asked(options)
     _check(asked)
     config = configured(options)
@@ -145,7 +138,7 @@ def _resumed(options: Submit) -> "StudyPlan":
       ValueError: there is none, or something else was typed than it says.
     """
     from experiments.study import store
-    from experiments.study.plan import read_plan
+    from experiments.study.parts import read_plan
 
     plan = read_plan(options.out)
     if options.parts not in (None, plan.parts):
@@ -161,7 +154,7 @@ def _resumed(options: Submit) -> "StudyPlan":
 
 def _left(out: Path, plan: "StudyPlan") -> list[int]:
     """The parts that are to be trained: neither done nor under way."""
-    from experiments.study.status import statuses
+    from experiments.study.parts import statuses
 
     states = {part.number: part.state for part in statuses(out, plan)}
     return [number for number, state in states.items() if state not in ("done", "running", "queued")]
@@ -213,7 +206,7 @@ def _parameters(asked: dict[str, Any]) -> dict[str, Any]:
 def _to_slurm(out: Path, plan: "StudyPlan", numbers: list[int]) -> "StudyPlan":
     """Submit the parts ``numbers`` as one array job; the plan with their jobs."""
     from experiments.study.cluster import SlurmTask, submit_slurm
-    from experiments.study.plan import AESJAX
+    from experiments.study.parts import AESJAX
 
     if not numbers:
         print("every part is done, queued or under way")
@@ -226,21 +219,17 @@ def _to_slurm(out: Path, plan: "StudyPlan", numbers: list[int]) -> "StudyPlan":
     return dataclasses.replace(plan, jobs={**plan.jobs, **dict(zip(map(str, numbers), jobs, strict=True))})
 
 
-def _here(out: Path, plan: "StudyPlan", numbers: list[int], watch: Watch) -> int | None:
+def _here(out: Path, plan: "StudyPlan", numbers: list[int]) -> int | None:
     """Train the parts ``numbers`` on this machine; an exit code if that ended before all were done."""
     from envs.physics.host import usable_cores
     from experiments.study.cluster import LOG, run_local
     from experiments.study.devices import visible_gpus
+    from experiments.study.stop import StopFlag
 
     gpus, cores = visible_gpus(), usable_cores()
     places = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in gpus]
     places = places or [{}] * max(1, cores // plan.cluster.get("cpus", 1))
     tasks = [plan.task(out.absolute(), number) for number in numbers]
-    workers: dict[int, Worker] = {}
-
-    def end_all() -> None:
-        for worker in workers.values():
-            worker.stop(signal.SIGKILL)
 
     def started(task: "Task") -> None:
         print(f"part {task.folder.name} of {plan.parts} begins", flush=True)
@@ -248,18 +237,14 @@ def _here(out: Path, plan: "StudyPlan", numbers: list[int], watch: Watch) -> int
     def ended(task: "Task", done: bool) -> None:
         print(f"part {task.folder.name} {'is done' if done else 'has ended before it was done'}", flush=True)
 
-    watch.hold()
-    try:
-        with watch.cleaning(end_all):
-            left = run_local(tasks, places, asked=lambda: watch.asked, on_start=started, on_end=ended, workers=workers)
-    finally:
-        watch.let_go()
-    if watch.asked:
-        watch.caught()
-        say(f"interrupted; the parts under way stand at their checkpoints. {watch.told}")
+    on = f"Continue with:\n  {shlex.join(['aesjax', 'submit', '--resume', '--out', str(out)])}"
+    with StopFlag() as stop:
+        left = run_local(tasks, places, asked=lambda: stop.asked, on_start=started, on_end=ended)
+    if stop.asked:
+        say(f"interrupted; the unfinished parts are saved in their latest checkpoints. {on}")
         return INTERRUPTED
     if left:
         names = ", ".join(task.folder.name for task in left)
-        say(f"not done: part {names}; see aesjax status {out} and {left[0].folder / LOG}. {watch.told}")
+        say(f"not done: part {names}; see aesjax status {out} and {left[0].folder / LOG}. {on}")
         return WRONG
     return None

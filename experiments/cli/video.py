@@ -6,7 +6,6 @@ from pathlib import Path
 import tyro
 
 from experiments.cli.errors import DONE, refusing
-from experiments.cli.interrupts import current
 from experiments.study.devices import start_jax
 
 
@@ -41,7 +40,6 @@ def execute(options: Video) -> int:
     """Film and print where the file is."""
     from experiments.report import video
 
-    current().begin()
     with refusing():
         start_jax(None)
         print(f"video: {video.run(options)}")

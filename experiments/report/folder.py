@@ -11,7 +11,7 @@ from experiments.measure.study import RecordedStudy, load_study
 from experiments.report.draw import Picture
 from experiments.report.exports import write_tables
 from experiments.report.page import Page, render_html, render_markdown, render_table
-from experiments.study import ownership, store
+from experiments.study import lock, store
 from experiments.study.results import open_results
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def _beside(place: Path) -> Iterator[Path]:
     partial = place.with_name(f".{place.name}-{os.getpid()}")
     with ExitStack() as stack:
         if (place.parent / store.MANIFEST).exists():
-            stack.enter_context(ownership.Owner(place.parent))
-            ownership.clean(place.parent)
+            stack.enter_context(lock.Owner(place.parent))
+            lock.clean(place.parent)
         stack.callback(shutil.rmtree, partial, ignore_errors=True)
         try:
             shutil.rmtree(partial, ignore_errors=True)

@@ -20,8 +20,16 @@ from agents.common.episodes import random_returns
 from agents.common.loop import stream_stride
 from envs.world import World
 from experiments.study.config import StudyConfig
-from experiments.study.methods import Method, Records, check_names, check_swept, check_usable, methods_of, together
-from experiments.study.parts import share
+from experiments.study.methods import (
+    Method,
+    Records,
+    check_names,
+    check_swept,
+    check_usable,
+    methods_of,
+    runs_of,
+    together,
+)
 from experiments.study.plugins import origin_of
 from experiments.study.sweep import stack
 
@@ -119,19 +127,6 @@ def supply_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrie
     floor = min(max(built.batch_size, 4 * newest), config.replay_capacity)
     stored = min(config.stored_of(carrier) + config.warmup_of(carrier) + num, config.replay_capacity)
     return Supply(stored, num, config.replay_capacity, floor)
-
-
-def runs_of(config: StudyConfig) -> dict[str, range]:
-    """Carrier -> which of its runs the study trains: all, but in a part of a study; absent where it trains none.
-
-    Raises:
-      ValueError: the study does not divide into so many parts.
-    """
-    each = len(config.patterns) * len(config.seeds)
-    counts = {carrier: each * len(methods_of(config, carrier)) for carrier in config.carriers}
-    if config.together is None or not config.part:
-        return {carrier: range(count) for carrier, count in counts.items()}
-    return share(counts, config.together, **config.part)
 
 
 def check(config: StudyConfig) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import numpy as np
 
-from experiments.study import hosts, store
+from experiments.study import store
 from experiments.study.states import read_state, without_late_writes, write_state
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _SEAL = "seal.json"
 _KEEP = 2
-PARTIAL = "partial-"  # what a folder under way is called
 
 
 class CheckpointError(ValueError):
@@ -69,18 +69,15 @@ def save(
 
     Args:
       study: fingerprint of the study's configuration; a checkpoint of another study is refused when loading.
-      state: pytree of arrays with a leading run axis; fetched to the host here. In a program over several hosts each
-        gives its own, and the first writes them all.
+      state: pytree of arrays with a leading run axis; fetched to the host here.
       runs: the first so many of them are kept; None: all.
 
     Raises:
       Unwritable: it cannot be written; those before it are unchanged and nothing of it is left.
     """
     name = _name(wave, chunk)
-    partial = directory / f"{PARTIAL}{name}"
-    host = hosts.gather(state)
-    if not hosts.first():
-        return
+    partial = directory / f"{store.PARTIAL}{name}"
+    host = jax.tree.map(np.asarray, jax.device_get(state))
     if runs is not None:
         host = jax.tree.map(lambda leaf: leaf[:runs], host)
     try:
@@ -103,7 +100,7 @@ def save(
         raise
     for old in _folders(directory)[_KEEP:]:
         shutil.rmtree(old, ignore_errors=True)
-    for leftover in directory.glob(f"{PARTIAL}*"):
+    for leftover in directory.glob(f"{store.PARTIAL}*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
 
@@ -221,7 +218,7 @@ def adopt(source: Path, target: Path, study: str, wave: int, into: str) -> None:
     if folder is None or isinstance(seal, str):
         raise CheckpointError(f"no usable checkpoint in {source}: {seal}")
     name = _name(wave, seal["chunk"])
-    partial = target / f"{PARTIAL}{name}"
+    partial = target / f"{store.PARTIAL}{name}"
     try:
         shutil.copytree(folder, partial, copy_function=_link, ignore=lambda _, names: {_SEAL} & set(names))
         told = {key: value for key, value in seal.items() if key != "digest"} | {"study": into, "wave": wave}

@@ -1,7 +1,7 @@
 """Processes that do the parts of a whole: on this machine, one per device, or as an array job of SLURM.
 
-A task is a command that resumes by itself. It is started, watched and, where its time is up, asked to end by a worker,
-which holds the lock of the task's folder meanwhile and leaves there what the command said and how it ended.
+A task is a command that can resume. A worker starts it, watches it, asks it to end when its time is up, and writes its
+output and exit code into the task's folder.
 """
 
 import os
@@ -19,12 +19,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.study import ownership, store
-from experiments.study.ownership import Owner
+from experiments.study import lock, store
 
 LOG, EXIT = "log.txt", "exit"  # in a task's folder: what it said, and the code that it ended with
 _POLL = 0.2  # seconds
-_PATIENCE = 1.5 * ownership.STALE  # seconds until the lock of a lost host counts no more
+_PATIENCE = 90.0  # seconds for the process that had the task before to end
 _NOTICE = 90  # seconds before its end that SLURM tells a task
 INTERRUPTED = 130  # the exit code of a command that a signal ended in an orderly way
 _LINGER = 600.0  # seconds
@@ -37,54 +36,42 @@ _SLURM_SIGNAL = signal.SIGUSR2
 class Task(NamedTuple):
     """A command, and how it is known how far it came."""
 
-    folder: Path  # of its lock, its log and its exit code
+    folder: Path  # of its log and its exit code
     argv: tuple[str, ...]
     begun: Path  # where there is this file, --resume is added
     result: Path  # where there is this file, it is done
 
 
 class Worker:
-    """Starts a task; others that try meanwhile are refused.
+    """Starts a task. The command itself locks the folder of its results against a second process.
 
     Args:
       env: variables that it gets besides those of this process.
       apart: it does not get the signals of our terminal.
-
-    Raises:
-      OwnedError: it is being done already.
     """
 
     def __init__(self, task: Task, env: Mapping[str, str] | None = None, *, apart: bool = False):
         self.task = task
         task.folder.mkdir(parents=True, exist_ok=True)
-        self._owner = Owner(task.folder)
-        try:
-            ownership.clean(task.folder)
-            (task.folder / EXIT).unlink(missing_ok=True)
-            argv = [*task.argv, *(["--resume"] if task.begun.exists() else [])]
-            when = datetime.now(UTC).isoformat(timespec="seconds")
-            with open(task.folder / LOG, "ab") as log, _deaf():
-                log.write(f"--- {when} on {socket.gethostname()}: {shlex.join(argv)}\n".encode())
-                log.flush()
-                self.process = subprocess.Popen(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, **(env or {})},
-                    start_new_session=apart,
-                )
-        except BaseException:
-            self._owner.release()
-            raise
+        (task.folder / EXIT).unlink(missing_ok=True)
+        argv = [*task.argv, *(["--resume"] if task.begun.exists() else [])]
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        with open(task.folder / LOG, "ab") as log, _deaf():
+            log.write(f"--- {when} on {socket.gethostname()}: {shlex.join(argv)}\n".encode())
+            log.flush()
+            self.process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(env or {})},
+                start_new_session=apart,
+            )
 
     def wait(self) -> bool:
         """Until it ends; whether it is done then."""
-        try:
-            code = self.process.wait()
-            store.write_text(self.task.folder / EXIT, f"{code}\n")
-        finally:
-            self._owner.release()
+        code = self.process.wait()
+        store.write_text(self.task.folder / EXIT, f"{code}\n")
         return self.task.result.exists()
 
     def over(self) -> bool:
@@ -117,7 +104,6 @@ def run_local(
     asked: Callable[[], bool] = lambda: False,
     on_start: Callable[[Task], None] = lambda task: None,
     on_end: Callable[[Task, bool], None] = lambda task, done: None,
-    workers: dict[int, Worker] | None = None,
 ) -> list[Task]:
     """Do the tasks with as many processes at a time as there are ``places``; those that were not done in the end.
 
@@ -125,12 +111,12 @@ def run_local(
       places: variables of the process at each place, such as its device.
       asked: whether to stop; those under way are then asked to end at their next checkpoint, no others begin.
       on_end: is told whether the task is done.
-      workers: by place, those under way; for a caller who has to end them.
 
     Raises:
-      OwnedError: somebody else is doing one of them; the others have ended at a checkpoint.
+      OSError: one of them cannot be started; the others have ended at a checkpoint.
     """
-    waiting, under_way = deque(tasks), {} if workers is None else workers
+    waiting: deque[Task] = deque(tasks)
+    under_way: dict[int, Worker] = {}
     stopped, left, failure = False, [], None
     while (waiting and not stopped) or under_way:
         for place in range(len(places)):
@@ -139,7 +125,7 @@ def run_local(
             task = waiting.popleft()
             try:
                 under_way[place] = Worker(task, places[place], apart=True)
-            except (OSError, ValueError) as error:
+            except OSError as error:
                 failure, left = error, [*left, task]
                 break
             on_start(task)
@@ -204,7 +190,7 @@ class SlurmTask:
 def _patiently(task: Task) -> Worker:
     """Start a task whose last worker may have been lost with its host and still hold the lock."""
     deadline = time.monotonic() + _PATIENCE
-    while ownership.in_use(task.folder) or ownership.in_use(task.begun.parent):
+    while lock.in_use(task.begun.parent):
         if time.monotonic() > deadline:
             break
         time.sleep(1.0)

@@ -15,7 +15,7 @@ from experiments.presets.preset import CarrierSettings, frozen
 from experiments.study.entries import BASELINE, SOURCES, check_sweep, parse_entries, parse_entry, parse_sweep
 from experiments.study.plugins import KINDS, Origins, find, origins_of, restore
 from experiments.study.schema import LARGEST_SEED, check_shape, parse_part
-from experiments.study.sealed import record_of, warm_start_of
+from experiments.study.sources import record_of, warm_start_of
 
 FORMAT = 3
 _MOST_SEEDS = 10_000

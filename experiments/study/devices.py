@@ -1,16 +1,49 @@
-"""Starting JAX with one CPU device per core and the compiled programs kept so far, before anything else does."""
+"""Settings of JAX that must be made before it starts: CPU devices and the cache of compiled programs."""
 
+import hashlib
 import os
+import platform
 import shutil
 import subprocess
+import sys
+from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
+
+LARGEST_CACHE = 512 * 2**20  # bytes of compiled programs, of which JAX removes the least recently used
+
+
+def cache_folder() -> Path:
+    """Folder of the programs that JAX compiled for this kind of processor: in the user's cache folder.
+
+    `JAX_COMPILATION_CACHE_DIR` names another one.
+    """
+    if named := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        return Path(named)
+    caches = os.environ.get("XDG_CACHE_HOME", "")  # a relative one is to be ignored, by its definition
+    if sys.platform == "darwin":
+        caches = "~/Library/Caches"
+    elif not os.path.isabs(caches):
+        caches = "~/.cache"
+    return Path(caches).expanduser() / "aesjax" / "compiled" / _processor()
+
+
+def _processor() -> str:
+    """Name of this kind of processor: compiled code may not run on another, and a home folder may serve many."""
+    words = [platform.machine(), platform.system()]
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        words += sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:12]
 
 
 def start_jax(devices: int | None, compiled: bool = True) -> None:
-    """Set the number of CPU devices (one per usable core unless told) before JAX starts its backend.
+    """Set up JAX before it starts: the number of CPU devices and the cache of compiled programs.
 
     Args:
-      compiled: keep what is compiled for later processes, see `experiments.study.compiled`.
+      devices: CPU devices; None: one per usable core.
+      compiled: keep compiled programs for later processes, in `cache_folder`. `JAX_ENABLE_COMPILATION_CACHE=false`
+        switches this off as well.
 
     Raises:
       ValueError: a number of devices that the machine does not have.
@@ -18,13 +51,18 @@ def start_jax(devices: int | None, compiled: bool = True) -> None:
     import jax
 
     from envs.physics.host import usable_cores
-    from experiments.study.compiled import keep_compiled
 
     cores = usable_cores()
     most = max(8, 4 * cores)  # more than one per core is of use in a test of sharding only
     if devices is not None and not 1 <= devices <= most:
         raise ValueError(f"--devices must be between 1 and {most}; got {devices}")
-    keep_compiled(compiled)
+    if not compiled:
+        jax.config.update("jax_enable_compilation_cache", False)
+    elif "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder()))
+        jax.config.update("jax_compilation_cache_max_size", LARGEST_CACHE)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start reads seventy small ones, too
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     try:
         jax.config.update("jax_num_cpu_devices", cores if devices is None else devices)
     except RuntimeError:  # JAX runs already (a notebook, a test): the devices there are will do

@@ -1,18 +1,17 @@
 """The host loop of a sweep: the same two executables again and again, with rows, checkpoints and a clean stop."""
 
-import json
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
 from aesjax.types import STREAM, Program
-from experiments.study import checkpoint, hosts, store
+from experiments.study import checkpoint, store
+from experiments.study.stop import StopFlag
 from experiments.study.sweep import Executables, Waves, step_array, take
 
 if TYPE_CHECKING:
@@ -21,18 +20,6 @@ if TYPE_CHECKING:
 
 class Interrupted(Exception):
     """A signal was honoured; the text says at which checkpoint the study stands."""
-
-
-class Signals(Protocol):
-    """Who watches the signals of the process, such as the command line."""
-
-    asked: bool  # to stop
-
-    def hold(self) -> None:
-        """From now on only `asked` is set: there is something to lose, and the driver ends at a checkpoint."""
-
-    def let_go(self) -> None:
-        """Ends the last `hold`."""
 
 
 class Plan(NamedTuple):
@@ -50,37 +37,6 @@ class Tick(NamedTuple):
     wave: int
     chunk: int
     rows: "pl.DataFrame"  # the newest evaluation, one row per run
-
-
-class _StopFlag:
-    """Where nobody else watches: turns the first Ctrl-C (or SIGTERM) into a request honoured between two chunks."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._previous: dict[int, Any] = {}
-
-    def __enter__(self) -> "_StopFlag":
-        for number in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self._previous[number] = signal.signal(number, self._ask)
-            except ValueError:  # not the main thread: somebody else owns the signals
-                return self
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def hold(self) -> None:
-        """It holds all the time."""
-
-    def let_go(self) -> None:
-        """And until it ends."""
-
-    def _ask(self, number: int, frame: object) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
 
 
 def _frame(labels: Sequence[Mapping[str, Any]], metrics: Mapping[str, np.ndarray], step: int) -> "pl.DataFrame":
@@ -119,12 +75,8 @@ def run_sweep(
     on_chunk: Callable[[int, int, Sequence[Mapping[str, Any]], Any], None] = lambda wave, chunk, labels, state: None,
     on_wave: Callable[[int, Sequence[Mapping[str, Any]], Any], None] = lambda wave, labels, state: None,
     begin: Callable[[Sequence[int], Any], Any] | None = None,
-    signals: Signals | None = None,
 ) -> "pl.DataFrame":
     """Train all runs and return one row per run and evaluation, ordered by run and step.
-
-    In a program over several hosts each of them calls this with the same arguments and trains its share of every wave;
-    all return the rows of all, and the first alone reads and writes checkpoints.
 
     Evaluations happen at step 0 and after every chunk. Where a column has no value yet (training statistics at
     step 0) it is NaN.
@@ -136,14 +88,12 @@ def run_sweep(
       study: fingerprint of the configuration.
       begin: what a wave starts from instead of its initial state, from the numbers of its runs (in ``runs``, one for
         every row of the state) and that state; leaves may be NumPy arrays. Not called where a checkpoint is resumed.
-      signals: who watches Ctrl-C and its like; None: this function, while it runs.
       on_chunk: called after every evaluation with its wave and number, the labels of the wave's runs and their state,
-        whose run axis may be longer, or hold this host's share alone.
+        whose run axis may be longer.
       on_wave: called when a wave has ended with its number, the labels of its runs and their final state, likewise.
 
     Raises:
-      Interrupted: stopped by a signal after writing a checkpoint; one that cannot be written is told by ``on_note``,
-        and the study stands at the one before.
+      Interrupted: stopped by a signal after writing a checkpoint, or where that failed at the one before.
       CheckpointError: ``resume`` and no checkpoint can be trusted.
     """
     import polars as pl
@@ -168,21 +118,19 @@ def run_sweep(
         except store.Unwritable as error:
             on_note(f"{error}; the one before it stands")
             return f"{error}; the one before it, if there is one, stands"
-        return "a checkpoint is written" if hosts.first() else "process 0 tells of the checkpoint"
+        return "a checkpoint is written"
 
     with ExitStack() as stack:
-        stop: Signals = stack.enter_context(_StopFlag()) if signals is None else signals
-        held = False
+        stop: StopFlag | None = None
         for wave in range(first, waves.count):
             members = list(range(wave * waves.width, min((wave + 1) * waves.width, total)))
             padded = members + [members[0]] * (waves.width - len(members))
-            mine = hosts.share(padded)
-            data = executables.place(take(runs, mine))
+            data = executables.place(take(runs, padded))
             names = [labels[i] for i in members]
             if state is None:
                 at_chunk, state = -1, executables.init(data)
                 if begin is not None:
-                    state = executables.place(begin(mine, hosts.own(state)))
+                    state = executables.place(begin(padded, state))
             else:
                 state = executables.place(state)
             written = time.monotonic()
@@ -192,18 +140,16 @@ def run_sweep(
                     state, metrics = executables.chunk(state, data, step_array((chunk - 1) * plan.chunk_steps))
                 step = chunk * plan.chunk_steps
                 metrics = executables.evaluate(state, data, step_array(step)) | metrics
-                frames.append(_frame(names, hosts.gather(metrics, to_all=True), step * plan.num_envs))
-                if chunk > 0 and not held:  # all is compiled and something is trained: from here on it can be lost
-                    stop.hold()
-                    stack.callback(stop.let_go)
-                    held = True
+                frames.append(_frame(names, jax.device_get(metrics), step * plan.num_envs))
+                if chunk > 0 and stop is None:  # compiled and trained: from here on a signal would lose work
+                    stop = stack.enter_context(StopFlag())
                 on_tick(Tick(wave, chunk, frames[-1]))
                 on_chunk(wave, chunk, names, state)
                 last = chunk == plan.chunks
                 if last:  # before a checkpoint says that this wave is done
                     on_wave(wave, names, state)
-                asked, due = hosts.agree(stop.asked, time.monotonic() - written > plan.checkpoint_seconds)
-                if asked:
+                due = time.monotonic() - written > plan.checkpoint_seconds
+                if stop is not None and stop.asked:
                     raise Interrupted(write(wave, chunk, state))
                 if (last and wave < waves.count - 1) or due:
                     write(wave, chunk, state)
@@ -218,7 +164,7 @@ def run_sweep(
 def _load(executables: Executables, program: Program, runs: Any, waves: Waves, directory: Path, study: str):
     one = take(runs, [0] * waves.width)
     like = jax.eval_shape(jax.vmap(program.init), one)
-    saved = checkpoint.load_newest(directory, study, like) if hosts.first() else None
+    saved = checkpoint.load_newest(directory, study, like)
     # What is stored is restored whatever shape is asked for.
     if saved is not None and saved.state is not None:
         stored, wanted = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (saved.state, like))
@@ -227,18 +173,4 @@ def _load(executables: Executables, program: Program, runs: Any, waves: Waves, d
                 f"the checkpoint in {directory} stacks runs otherwise than {waves.width} at a time; continue with as "
                 "many devices and as much free memory as the study began with"
             )
-    return saved if hosts.count() == 1 else _spread(saved, like)
-
-
-def _spread(saved: checkpoint.Saved | None, like: Any) -> checkpoint.Saved | None:
-    """What the first host has read, on every host: its own share of the state, and all the rows."""
-    told = b"" if saved is None else json.dumps([saved.wave, saved.chunk]).encode()
-    told = hosts.from_first(told)
-    if not told:
-        return None
-    wave, chunk = json.loads(told)
-    rows = hosts.from_first(b"" if saved is None else store.bytes_of(saved.rows))
-    state = hosts.scatter(None if saved is None else saved.state, like)
-    return checkpoint.Saved(
-        wave, chunk, state, store.rows_from(Path("checkpoint"), rows), [] if saved is None else saved.notes
-    )
+    return saved

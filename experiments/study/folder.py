@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.study import checkpoint, ownership, store
+from experiments.study import checkpoint, lock, store
 from experiments.study.build import check
 from experiments.study.config import StudyConfig, config_from_json
-from experiments.study.ownership import Bystander, Owner
+from experiments.study.lock import Owner
 from experiments.study.plugins import edited
 from experiments.study.results import Results, Run, open_results
 
@@ -22,7 +22,7 @@ class Claim(NamedTuple):
     config: StudyConfig
     directory: Path
     resume: bool
-    owner: Owner | Bystander
+    owner: Owner
 
 
 class StudyFolder(NamedTuple):
@@ -81,11 +81,8 @@ def _config(path: Path, data: Any) -> StudyConfig:
     return config
 
 
-def claim(config: StudyConfig, directory: Path, *, resume: bool, break_lock: bool = False) -> Claim:
+def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
     """Claim ``directory`` for a study, or recognise it as this study's own.
-
-    Args:
-      break_lock: take the folder over from a process on another host that is known to be gone.
 
     Raises:
       ValueError: the folder holds something else, another configuration or damaged checkpoints, another process owns
@@ -98,13 +95,13 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool, break_lock: boo
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"--out {directory} cannot be written: {store.reason(error)}") from None
-    owner = Owner(directory, break_stale=break_lock)
+    owner = Owner(directory)
     try:
         if resume:
             _check_own(config, directory)
         else:
             _check_free(directory)  # another process may have been here meanwhile
-        ownership.clean(directory)
+        lock.clean(directory)
         if not resume:
             store.write_json(directory / store.CONFIG, config.to_json())
     except BaseException:
@@ -138,7 +135,7 @@ def check_place(directory: Path) -> None:
 def _check_free(directory: Path) -> None:
     """Refuse a folder with anything in it but what a study leaves that never began."""
     path = directory / store.CONFIG
-    if not directory.is_dir() or ownership.is_empty(directory, besides=(store.CONFIG,)):
+    if not directory.is_dir() or lock.is_empty(directory, besides=(store.CONFIG,)):
         return
     hint = "add --resume to continue it, or " if path.exists() else ""
     raise ValueError(f"--out {directory} is not empty; {hint}choose another folder")

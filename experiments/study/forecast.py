@@ -2,14 +2,14 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from experiments.study.build import build_part, floor_of, optimum_of
-from experiments.study.compiled import watched
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared
 from experiments.study.sweep import compile_program, memory_budget, state_bytes, step_array, take
@@ -111,7 +111,7 @@ def _seconds(config: StudyConfig, share: Prepared, seconds: float, clock: _Clock
         began = clock()
         lowered = function.lower(*given)
         lowering += clock() - began
-        with watched() as kept:
+        with _watched() as kept:
             began = clock()
             executable = lowered.compile()
             took = clock() - began
@@ -134,6 +134,22 @@ def _seconds(config: StudyConfig, share: Prepared, seconds: float, clock: _Clock
         took, _ = _timed(lambda state=state: jax.device_get(evaluate(state, data, step_array(at))), clock)
         evaluations.append(took)
     return Seconds(lowering, compiling, start, pieces * float(np.mean(trials)), float(np.mean(evaluations)))
+
+
+@contextmanager
+def _watched() -> Iterator[list[str]]:
+    """Collect the events of JAX's cache of compiled programs, reads and writes, while the block runs."""
+    seen: list[str] = []
+
+    def on_event(event: str, **_: Any) -> None:
+        if event in ("/jax/compilation_cache/cache_hits", "/jax/compilation_cache/cache_misses"):
+            seen.append(event)
+
+    jax.monitoring.register_event_listener(on_event)
+    try:
+        yield seen
+    finally:
+        jax.monitoring.unregister_event_listener(on_event)
 
 
 def _shortened(config: StudyConfig, carrier: str) -> tuple[StudyConfig, int]:

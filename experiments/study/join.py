@@ -1,4 +1,4 @@
-"""The parts of a study as one: the folder that one machine would have left, sealed like every other."""
+"""The parts of a study as one: the folder that one machine would have left."""
 
 import shlex
 import shutil
@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.study import checkpoint, ownership, seals, store
+from experiments.study import checkpoint, checksums, lock, store
 from experiments.study.config import StudyConfig
-from experiments.study.ownership import Owner
-from experiments.study.plan import StudyPlan, read_plan
+from experiments.study.lock import Owner
+from experiments.study.parts import StudyPlan, read_plan
 from experiments.study.results import Results, open_results
 
 #: What every part's manifest tells of the whole study; of rounding alone that of another host may differ.
 _COMMON = ("floors", "oracle", "inert", "patterns", "simulator")
 #: What is summed, strung together or told anew.
-OWN = ("command", "resumed", "wall_seconds", "parts", "runs", "warm_start", seals.FILES)
+OWN = ("command", "resumed", "wall_seconds", "parts", "runs", "warm_start", checksums.FILES)
 
 
 def join(directory: Path) -> tuple[StudyPlan, bool]:
@@ -34,7 +34,7 @@ def join(directory: Path) -> tuple[StudyPlan, bool]:
         if (directory / store.MANIFEST).exists():
             return plan, False
         parts = [_opened(directory, plan, number) for number in _ended(directory, plan)]
-        ownership.clean(directory)
+        lock.clean(directory)
         _write(directory, plan, parts)
     return plan, True
 
@@ -52,13 +52,13 @@ def _ended(directory: Path, plan: StudyPlan) -> range:
 
 
 def _opened(directory: Path, plan: StudyPlan, number: int) -> Results:
-    """A part whose every file is what was sealed, and which is this part of this study."""
+    """Open a part, checked to be this part of this study with every file whole."""
     place = plan.place(directory, number)
     part = open_results(place)
     differing = store.differing_fields(plan.part(number).to_json(), dict(part.config))
     if differing:
         raise ValueError(f"{place} is not part {number} of this study ({'; '.join(differing)})")
-    if faults := seals.faults(place, part.manifest):
+    if faults := checksums.faults(place, part.manifest):
         raise ValueError(f"{place}: {'; '.join(faults)}")
     expected, told = sum(map(len, plan.runs(number).values())), len(part.manifest.get("runs", ()))
     if told != expected:
@@ -72,7 +72,7 @@ def _write(directory: Path, plan: StudyPlan, parts: Sequence[Results]) -> None:
     for name in (store.CURVES, store.STREAMS):
         rows = [part.rows(name) for part in parts]
         store.write_rows(directory / name, pl.concat(rows, how="diagonal"))
-    for folder in seals.FOLDERS:
+    for folder in checksums.FOLDERS:
         shutil.rmtree(directory / folder, ignore_errors=True)  # of a join that was ended
     waves: dict[str, int] = {}
     for number, part in enumerate(parts, 1):
@@ -81,12 +81,12 @@ def _write(directory: Path, plan: StudyPlan, parts: Sequence[Results]) -> None:
             waves[carrier] = waves.get(carrier, 0) + told["waves"]
     store.write_json(directory / store.CONFIG, plan.config.to_json())
     command = shlex.join(["aesjax", "run", *plan.words, "--out", "DIR"])  # one machine would have been told
-    seals.seal(directory, _manifest([part.manifest for part in parts]) | {"command": command})
+    checksums.write_manifest(directory, _manifest([part.manifest for part in parts]) | {"command": command})
 
 
 def _adopt(directory: Path, whole: StudyConfig, own: StudyConfig, part: Results, before: Mapping[str, int]) -> None:
     """Take over what a part kept of its agents, by wave, after the ``before`` waves of each carrier."""
-    for source in sorted(path for name in seals.FOLDERS for path in part.directory.glob(f"{name}/*/*")):
+    for source in sorted(path for name in checksums.FOLDERS for path in part.directory.glob(f"{name}/*/*")):
         *_, name, carrier, wave_text = source.parts
         wave, dash, chunk = wave_text.partition("-")
         number = int(wave) + before.get(carrier, 0)

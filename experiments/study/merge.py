@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.measure.patterns import PatternFacts, describe
-from experiments.study import seals, store
+from experiments.study import checksums, store
 from experiments.study.results import open_results
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     store.write_json(out / store.CONFIG, config)
     store.write_rows(out / store.CURVES, rows)
-    seals.seal(out, manifest)
+    checksums.write_manifest(out, manifest)
     return out
 
 

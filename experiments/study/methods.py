@@ -1,6 +1,7 @@
 """The methods that the entries of a study stand for, on each carrier, and what those of one program have in common."""
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -237,3 +238,70 @@ def together(methods: Sequence[Method]) -> Together:
         turned=frozenset().union(*(method.turned for method in methods)),
         controls=any(method.control is not None for method in methods),
     )
+
+
+# What XLA computes depends, in the last bit, on how many runs go through a program together and on its number of
+# devices. So the runs of a carrier are divided into *groups* by the study alone; a group goes through the program
+# together, on one device. A part of a study is a number of neighbouring groups, which one process trains in order.
+
+
+def num_groups(runs: int, together: int) -> int:
+    """How many groups of at most ``together`` there are.
+
+    >>> num_groups(25, 8)
+    4
+    """
+    return math.ceil(runs / together)
+
+
+def group_size(runs: int, together: int) -> int:
+    """Runs of every group but the last, which may have fewer: as equal as can be.
+
+    >>> group_size(25, 8)
+    7
+    """
+    return math.ceil(runs / num_groups(runs, together))
+
+
+def share(runs: Mapping[str, int], together: int, number: int, of: int) -> dict[str, range]:
+    """The runs of part ``number``, which counts from 1: carrier -> positions among its runs; absent where it has none.
+
+    Args:
+      runs: carrier -> number of its runs, at least 1, in the order of the study.
+      together: largest size of a group.
+      of: how many parts there are.
+
+    Raises:
+      ValueError: fewer groups than parts, or no such part.
+    """
+    counts = {carrier: num_groups(count, together) for carrier, count in runs.items()}
+    total = sum(counts.values())
+    if not 1 <= of <= total:
+        raise ValueError(
+            f"the study has {total} groups of at most {together} runs that train together, so it divides into 1 to "
+            f"{total} parts; got {of}"
+        )
+    if not 1 <= number <= of:
+        raise ValueError(f"the parts are numbered from 1 to {of}; got {number}")
+    first, end = (number - 1) * total // of, number * total // of
+    found, before = {}, 0
+    for carrier, count in counts.items():
+        low, high = max(first - before, 0), min(end - before, count)
+        if low < high:
+            size = group_size(runs[carrier], together)
+            found[carrier] = range(low * size, min(high * size, runs[carrier]))
+        before += count
+    return found
+
+
+def runs_of(config: StudyConfig) -> dict[str, range]:
+    """Carrier -> which of its runs the study trains: all, but in a part of a study; absent where it trains none.
+
+    Raises:
+      ValueError: the study does not divide into so many parts.
+    """
+    each = len(config.patterns) * len(config.seeds)
+    counts = {carrier: each * len(methods_of(config, carrier)) for carrier in config.carriers}
+    if config.together is None or not config.part:
+        return {carrier: range(count) for carrier, count in counts.items()}
+    return share(counts, config.together, **config.part)

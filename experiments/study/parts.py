@@ -1,59 +1,190 @@
-"""How a study is divided into parts that anyone can compute, so that a run's numbers do not depend on its part.
+"""A study in parts: its plan, how each part is started, and how far it is."""
 
-What XLA computes depends on how many runs go through a program together and on whether it is a program of one device
-or of several, if only in the last bit. So the runs of a carrier are divided into *groups* first, by the study alone: a
-group goes through the program together, on one device. A part is a number of whole groups, neighbours in the order of
-the study, which one process trains one after another.
-"""
+import dataclasses
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import math
-from collections.abc import Mapping
+from experiments.study import checkpoint, lock, store
+from experiments.study.build import check
+from experiments.study.cluster import EXIT, INTERRUPTED, LOG, Task, queue_states
+from experiments.study.config import StudyConfig, config_from_json
+from experiments.study.methods import runs_of, share
 
-
-def num_groups(runs: int, together: int) -> int:
-    """How many groups of at most ``together`` there are.
-
-    >>> num_groups(25, 8)
-    4
-    """
-    return math.ceil(runs / together)
-
-
-def group_size(runs: int, together: int) -> int:
-    """Runs of every group but the last, which may have fewer: as equal as can be.
-
-    >>> group_size(25, 8)
-    7
-    """
-    return math.ceil(runs / num_groups(runs, together))
+_FORMAT = 1
+#: `aesjax`, by this Python, in whatever folder: nothing in there is taken for one of our packages.
+AESJAX = (sys.executable, "-P", "-c", "from experiments.cli import entry; entry()")
+_ALWAYS = ("--devices", "1", "--no-report")
+_LAST_LINES = 5
+_LAST_BYTES = 16_384
 
 
-def share(runs: Mapping[str, int], together: int, number: int, of: int) -> dict[str, range]:
-    """The runs of part ``number``, which counts from 1: carrier -> positions among its runs; absent where it has none.
+@dataclasses.dataclass(frozen=True)
+class StudyPlan:
+    """A study, divided; a `plan.json`."""
 
-    Args:
-      runs: carrier -> number of its runs, at least 1, in the order of the study.
-      together: largest size of a group.
-      of: how many parts there are.
+    config: StudyConfig  # of the whole study
+    parts: int
+    words: Sequence[str]  # what follows `aesjax run` in every part, besides its number and its folder
+    report: bool  # write one when all parts are joined
+    cluster: Mapping[str, Any]  # its name and what was asked of it
+    jobs: Mapping[str, str] = dataclasses.field(default_factory=dict)  # part -> its newest job
+
+    def part(self, number: int) -> StudyConfig:
+        """The configuration of part ``number``, which counts from 1."""
+        return dataclasses.replace(self.config, part={"number": number, "of": self.parts})
+
+    def runs(self, number: int) -> dict[str, range]:
+        """Carrier -> its runs in part ``number``."""
+        return runs_of(self.part(number))
+
+    def task(self, directory: Path, number: int) -> Task:
+        """What trains part ``number`` of the study in ``directory``."""
+        place = self.place(directory, number)
+        words = ["run", *self.words, *_ALWAYS, "--part", f"{number}/{self.parts}", "--out", str(place)]
+        folder = directory / store.TASKS / str(number)
+        return Task(folder, (*AESJAX, *words), begun=place / store.CONFIG, result=place / store.MANIFEST)
+
+    def results(self, directory: Path) -> list[Path]:
+        """The files that are there when all parts have ended."""
+        return [self.place(directory, number) / store.MANIFEST for number in range(1, self.parts + 1)]
+
+    def place(self, directory: Path, number: int) -> Path:
+        """The folder of part ``number``."""
+        return directory / store.PARTS / str(number)
+
+
+def make_plan(
+    config: StudyConfig, parts: int, words: Sequence[str], *, report: bool, cluster: Mapping[str, Any]
+) -> StudyPlan:
+    """A checked plan.
 
     Raises:
-      ValueError: fewer groups than parts, or no such part.
+      ValueError: the study does not divide into so many parts, or whatever else can be wrong with it.
     """
-    counts = {carrier: num_groups(count, together) for carrier, count in runs.items()}
-    total = sum(counts.values())
-    if not 1 <= of <= total:
-        raise ValueError(
-            f"the study has {total} groups of at most {together} runs that train together, so it divides into 1 to "
-            f"{total} parts; got {of}"
-        )
-    if not 1 <= number <= of:
-        raise ValueError(f"the parts are numbered from 1 to {of}; got {number}")
-    first, end = (number - 1) * total // of, number * total // of
-    found, before = {}, 0
-    for carrier, count in counts.items():
-        low, high = max(first - before, 0), min(end - before, count)
-        if low < high:
-            size = group_size(runs[carrier], together)
-            found[carrier] = range(low * size, min(high * size, runs[carrier]))
-        before += count
-    return found
+    if config.part:
+        raise ValueError("--part is one part of a study; give --parts, how many there are")
+    if config.together is None:
+        raise ValueError("a study in parts needs --together, which fixes how many runs train together")
+    check(config)
+    share({carrier: len(runs) for carrier, runs in runs_of(config).items()}, config.together, 1, parts)
+    return StudyPlan(config, parts, tuple(words), report, dict(cluster))
+
+
+def begin(directory: Path, plan: StudyPlan) -> None:
+    """Write the plan into a folder that is new or empty.
+
+    Raises:
+      ValueError: it holds something, or cannot be written.
+    """
+    if directory.exists() and (not directory.is_dir() or not lock.is_empty(directory)):
+        hint = "add --resume to go on with its parts, or " if (directory / store.PLAN).exists() else ""
+        raise ValueError(f"--out {directory} is not an empty folder; {hint}choose another one")
+    directory.mkdir(parents=True, exist_ok=True)
+    write_plan(directory, plan)
+
+
+def write_plan(directory: Path, plan: StudyPlan) -> None:
+    """Write `plan.json`."""
+    data = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
+    store.write_json(directory / store.PLAN, {"format": _FORMAT, **data, "config": plan.config.to_json()})
+
+
+def read_plan(directory: Path) -> StudyPlan:
+    """The plan of the study in ``directory``.
+
+    Raises:
+      ValueError: there is none, or it is damaged; one sentence.
+    """
+    path = directory / store.PLAN
+    if not path.exists():
+        raise ValueError(f"{directory} holds no study in parts: there is no {store.PLAN}")
+    data = store.read_json(path)
+    try:
+        if data["format"] != _FORMAT:
+            raise ValueError(f"its format is {data['format']}, this version reads {_FORMAT}")
+        plan = StudyPlan(**{name: value for name, value in data.items() if name != "format"})
+        plan = dataclasses.replace(plan, config=config_from_json(plan.config))
+        made = make_plan(plan.config, plan.parts, plan.words, report=plan.report, cluster=plan.cluster)
+        if not all(isinstance(text, str) for text in (*plan.words, *plan.jobs, *plan.jobs.values())):
+            raise ValueError("its words and jobs must be text")
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be used: {error}") from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} cannot be used: {type(error).__name__}: {error}") from None
+    return dataclasses.replace(made, jobs=plan.jobs)
+
+
+class PartStatus(NamedTuple):
+    """State of one part, from its folder and SLURM."""
+
+    number: int
+    runs: int
+    state: str  # waiting, queued, running, done, interrupted, failed or lost: nobody trains it and nothing says why
+    done: float  # share of its evaluations, at its newest checkpoint
+    diverged: int  # runs
+    job: str  # SLURM's number of it and its word for it; empty where it knows none
+    last: list[str]  # what it said last, where that matters
+
+
+def statuses(directory: Path, plan: StudyPlan) -> list[PartStatus]:
+    """Of all parts, in order. Checksums are not checked here but by `join` and `verify`."""
+    told = queue_states(list(plan.jobs.values()))
+    return [_status(directory, plan, number, told) for number in range(1, plan.parts + 1)]
+
+
+def _status(directory: Path, plan: StudyPlan, number: int, told: Mapping[str, str]) -> PartStatus:
+    task, place = plan.task(directory, number), plan.place(directory, number)
+    runs = {carrier: len(own) for carrier, own in plan.runs(number).items()}
+    total = sum(runs.values())
+    job = plan.jobs.get(str(number), "")
+    queued = told.get(job, "")
+    if task.result.exists():
+        diverged = 0
+        with suppress(ValueError, TypeError, KeyError, AttributeError):
+            diverged = sum(run["status"] == "diverged" for run in store.read_json(task.result)["runs"])
+        return PartStatus(number, total, "done", 1.0, diverged, "", [])
+    state = "waiting"
+    if lock.in_use(place):
+        state = "running"
+    elif queued:
+        state = "queued"
+    elif (task.folder / EXIT).exists():
+        state = _ending(task.folder / EXIT)
+    elif task.begun.exists() or (task.folder / LOG).exists():
+        state = "lost"
+    last = _last_lines(task.folder / LOG) if state.startswith(("failed", "interrupted", "lost")) else []
+    rows = {c: checkpoint.newest_height(place / store.CHECKPOINTS / c) for c in runs}
+    later, seen = False, 0
+    for carrier in reversed(runs):  # one after another: where the next has begun, one is done
+        whole = runs[carrier] * (plan.config.evaluations + 1)
+        seen += whole if later else min(rows[carrier], whole)
+        later = later or rows[carrier] > 0
+    done = seen / (total * (plan.config.evaluations + 1))
+    return PartStatus(number, total, state, done, 0, f"{job} {queued}".strip() if queued else "", last)
+
+
+def _ending(path: Path) -> str:
+    """How a task ended that is not done, from its exit code."""
+    try:
+        code = int(path.read_text())
+    except (OSError, ValueError):
+        return "failed"
+    if code == INTERRUPTED:
+        return "interrupted"
+    return f"failed (signal {-code})" if code < 0 else f"failed (exit code {code})"
+
+
+def _last_lines(path: Path) -> list[str]:
+    """The last lines of a log, however long it is."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - _LAST_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    lines = ["".join(c for c in line if c.isprintable()) for line in text.splitlines()]
+    return [line for line in lines if line.strip()][-_LAST_LINES:]

@@ -8,11 +8,10 @@ from typing import NamedTuple
 import jax
 
 from agents.common import LoopConfig
-from experiments.study import hosts
-from experiments.study.build import Part, build_part, runs_of
+from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
-from experiments.study.parts import group_size
+from experiments.study.methods import group_size, runs_of
 from experiments.study.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes, waves_of_groups
 from experiments.study.warm import Warm, warm_of
 
@@ -34,8 +33,7 @@ def prepare(config: StudyConfig) -> list[Prepared]:
     """Build every carrier's program and runs and plan how they fit into memory.
 
     Raises:
-      ValueError: a record or trained agents do not fit, the runs or their results need more memory than there is, or a
-        simulator would have to be on several hosts.
+      ValueError: a record or trained agents do not fit, or the runs or their results need more memory than there is.
     """
     _check_size(config)
     return [_prepared(config, carrier) for carrier in runs_of(config)]
@@ -46,21 +44,16 @@ def _prepared(config: StudyConfig, carrier: str) -> Prepared:
     warm = warm_of(config, part)
     if warm is not None:
         part = part._replace(runs=warm.runs)
-    devices, one = hosts.devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
+    devices, one = jax.devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
     if getattr(config.build_task().env, "exclusive", False):  # a simulator has no room for a second run
-        if hosts.count() > 1:
-            raise ValueError(f"--distributed: task '{config.task}' lives in a simulator of one process; leave it out")
         return Prepared(part, warm, devices[:1], Waves(1, len(part.labels), 1))
     if config.together is not None:
-        if hosts.count() > 1:
-            raise ValueError("--together trains on one device; leave it out, or --distributed")
         whole = len(runs_of(dataclasses.replace(config, part={}))[carrier])
         group, size = group_size(whole, config.together), state_bytes(part.program, one)
         waves = waves_of_groups(group, len(part.labels), size, memory_budget(devices[:1]))
         return Prepared(part, warm, devices[:1], waves)
     group = cache_group(devices, state_bytes(part.program, one))
-    budget = hosts.least(memory_budget(jax.local_devices())) * hosts.count()
-    waves = plan_waves(part.program, one, len(part.labels), len(devices), budget, group)
+    waves = plan_waves(part.program, one, len(part.labels), len(devices), memory_budget(devices), group)
     return Prepared(part, warm, devices, waves)
 
 

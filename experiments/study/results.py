@@ -1,15 +1,14 @@
-"""The one door to the folder of a finished study: seals checked, shapes checked, then handed over.
+"""The one door to the folder of a finished study: checksums checked, shapes checked, then opened.
 
 Everything that reads results (`report`, `replay`, `calibrate`, `video`, controls, warm starts) comes through
 `open_results`, so that a damaged file gets the same sentence everywhere and never a traceback.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.study import seals, store
+from experiments.study import checksums, store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,29 +24,24 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 
 class Results(NamedTuple):
-    """A finished study, sealed and of the right shape."""
+    """A finished study whose manifest matches its checksum."""
 
     directory: Path
     config: Mapping[str, Any]
     manifest: Mapping[str, Any]
 
-    @property
-    def again(self) -> str:
-        """What a person can do who changed a file on purpose."""
-        return f"if you changed it on purpose, seal it anew: aesjax seal {self.directory}"
-
     def check(self, name: str) -> bytes:
-        """The bytes of one of the sealed files.
+        """Return the bytes of one of the result files.
 
         Raises:
-          ValueError: it is missing, or not what the manifest tells.
+          ValueError: it is missing, or does not match the manifest.
         """
         path = self.directory / name
         if not path.is_file():
             raise ValueError(f"{path} does not exist; is this the folder of a finished study?")
         data = store.read_bytes(path)
-        if self.manifest[seals.FILES].get(name) != store.sha256_of(data):
-            raise ValueError(f"{path} was changed or damaged: it is not what {store.MANIFEST} tells; {self.again}")
+        if self.manifest[checksums.FILES].get(name) != store.sha256_of(data):
+            raise ValueError(f"{path} was changed or damaged: it does not match its checksum in {store.MANIFEST}")
         return data
 
     def rows(self, name: str) -> "pl.DataFrame":
@@ -78,50 +72,19 @@ def open_results(directory: Path) -> Results:
     """The finished study in ``directory``.
 
     Raises:
-      ValueError: there is none, it has not ended, is not sealed, or is damaged; one sentence that names the file.
+      ValueError: there is none, it has not ended, has no checksum, or is damaged; one sentence that names the file.
     """
     config, manifest = directory / store.CONFIG, directory / store.MANIFEST
     if not config.exists():
         raise ValueError(f"{directory} holds no study: there is no {store.CONFIG}")
     if not manifest.exists():
         raise ValueError(f"the study in {directory} is not finished: there is no {store.MANIFEST}; --resume its run")
-    again = f"if you trust it as it is, seal it: aesjax seal {directory}"
-    told = store.json_from(manifest, seals.check_sum(manifest, directory / seals.SUM, again))
+    told = store.json_from(manifest, checksums.check_sum(manifest, directory / checksums.SUM))
     _check_manifest(manifest, told)
     results = Results(directory, {}, told)
     data = store.json_from(config, results.check(store.CONFIG))
     _check_config(config, data)
     return results._replace(config=data)
-
-
-def reseal(directory: Path) -> list[str]:
-    """Seal a folder as it is, for a person who changed it on purpose; the files that differ from the seal before.
-
-    The manifest remembers when, and which files, under ``resealed``.
-
-    Raises:
-      ValueError: it does not hold a finished study, or one that is not of the right shape; nothing is changed.
-      Unwritable: the seal cannot be written.
-    """
-    config, path = directory / store.CONFIG, directory / store.MANIFEST
-    manifest = store.read_json(path)
-    now = {name: store.sha256(directory / name) for name in seals.result_files(directory)}
-    told = manifest if isinstance(manifest, dict) else {}
-    _check_manifest(path, {**told, seals.FILES: now} if told else manifest)
-    _check_config(config, store.read_json(config))
-    before = told.get(seals.FILES)
-    before = before if isinstance(before, dict) else {}
-    changed = sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
-    try:
-        seals.check_sum(path, directory / seals.SUM, "")
-    except ValueError:
-        changed.append(store.MANIFEST)
-    if changed:
-        history = manifest.get("resealed")
-        history = history if isinstance(history, list) else []
-        entry = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "changed": changed}
-        seals.seal(directory, {**manifest, "resealed": [*history, entry]})
-    return changed
 
 
 def _check_manifest(path: Path, data: Any) -> None:
@@ -131,9 +94,9 @@ def _check_manifest(path: Path, data: Any) -> None:
       ValueError: naming the file, the entry and what it must be.
     """
     _require(isinstance(data, dict), path, "it", "a JSON object", data)
-    files = data.get(seals.FILES)
+    files = data.get(checksums.FILES)
     fine = isinstance(files, dict) and all(isinstance(value, str) for value in files.values())
-    _require(fine, path, f"'{seals.FILES}'", "paths with their SHA-256", files)
+    _require(fine, path, f"'{checksums.FILES}'", "paths with their SHA-256", files)
     runs = data.get("runs", [])
     _require(isinstance(runs, list), path, "'runs'", "a list", runs)
     for run in runs:

@@ -12,7 +12,7 @@ import numpy as np
 from experiments.study import checkpoint, store
 from experiments.study.build import Part
 from experiments.study.config import StudyConfig
-from experiments.study.sealed import AGENTS, REPLAYS
+from experiments.study.sources import AGENTS, REPLAYS
 
 
 class Snapshot(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.study import hosts, store
+from experiments.study import store
 
 _CODE = r"os_error_code='(\d+)'"  # in what tensorstore says at great length
 QUIET = 0.02  # seconds between looks for late writes
@@ -52,8 +52,10 @@ def _refused(path: Path, state: Any) -> OSError | None:
 
     Orbax's errors of a full disk are of many classes.
     """
+    import orbax.checkpoint as ocp
+
     try:
-        with _orbax() as writer:
+        with ocp.PyTreeCheckpointer() as writer:
             writer.save(path, state)
     except OSError as error:
         return OSError(*error.args)
@@ -105,15 +107,5 @@ def read_state(path: Path, like: Any) -> Any:
     import orbax.checkpoint as ocp
 
     arguments = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), like)
-    with _orbax() as reader:
+    with ocp.PyTreeCheckpointer() as reader:
         return reader.restore(path, item=like, restore_args=arguments)
-
-
-def _orbax() -> Any:
-    """Orbax's reader and writer, which must not wait for the other hosts of a program: they take no part."""
-    import orbax.checkpoint as ocp
-
-    if hosts.count() == 1:
-        return ocp.PyTreeCheckpointer()
-    alone = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0}, barrier_sync_key_prefix="first")
-    return ocp.Checkpointer(ocp.PyTreeCheckpointHandler(multiprocessing_options=alone), multiprocessing_options=alone)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from aesjax.types import STREAM
-from experiments.study import hosts
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,6 +24,7 @@ CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.
 STREAMS = "streams.parquet"
 PLAN, PARTS, TASKS = "plan.json", "parts", "tasks"  # of a study in parts: file, and folders
 AGENTS, REPLAYS, MOMENTS = "agents", "replays", "moments"  # folders: what training ended with, and policies at changes
+PARTIAL = "partial-"  # prefix of a checkpoint that is being written
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
 
 
@@ -212,7 +212,7 @@ def environment() -> dict[str, Any]:
         "num_devices": len(jax.devices()),
         "matmul_precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
         "x64": bool(jax.config.values["jax_enable_x64"]),
-    } | ({"hosts": hosts.count()} if hosts.count() > 1 else {})
+    }
 
 
 def _commit() -> str | None:

@@ -16,7 +16,6 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from aesjax.types import Array, Program
-from experiments.study import hosts
 
 _AXIS = "runs"
 Device = Any  # `jax.Device` is a variable to type checkers
@@ -30,7 +29,7 @@ class Executables(NamedTuple):
     init: Callable[[Any], Any]
     chunk: Callable[[Any, Any, Array], tuple[Any, dict[str, Array]]]
     evaluate: Callable[[Any, Any, Array], dict[str, Array]]
-    place: Callable[[Any], Any]  # host pytree with a leading run axis (of this host's runs) -> sharded device pytree
+    place: Callable[[Any], Any]  # host pytree with a leading run axis -> sharded device pytree
     devices: tuple[Device, ...]
 
 
@@ -63,7 +62,7 @@ def compile_program(program: Program, devices: Sequence[Device] | None = None, g
         device. On a CPU eight small networks and their activations stay in the cache of a core where twenty-five do
         not, which is a third of the speed. None: all at once.
     """
-    devices = tuple(hosts.devices() if devices is None else devices)
+    devices = tuple(jax.devices() if devices is None else devices)
     mesh = Mesh(np.array(devices), axis_names=(_AXIS,))
     rows, common = PartitionSpec(_AXIS), PartitionSpec()
 
@@ -89,7 +88,7 @@ def compile_program(program: Program, devices: Sequence[Device] | None = None, g
         return join(jax.lax.map(lambda pair: together(pair[0], pair[1], step), (split(state), split(runs))))
 
     def place(tree: Any) -> Any:
-        return hosts.place(tree, NamedSharding(mesh, rows))
+        return jax.device_put(tree, NamedSharding(mesh, rows))
 
     # The initial state is computed once, but takes as long to compile as the training step when optimised.
     quick = {"xla_backend_optimization_level": 0} if devices[0].platform == "cpu" else None

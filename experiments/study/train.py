@@ -2,7 +2,6 @@
 
 import logging
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import envs
 from agents.common import REASONS
-from experiments.study import hosts, seals, store
+from experiments.study import checksums, store
 from experiments.study.build import floor_of, optimum_of
 from experiments.study.checkpoint import CheckpointError
 from experiments.study.config import StudyConfig
-from experiments.study.driver import Plan, Signals, Tick, run_sweep
+from experiments.study.driver import Plan, Tick, run_sweep
 from experiments.study.folder import Claim
 from experiments.study.moments import keep_moments
 from experiments.study.prepare import Prepared, prepare
@@ -54,19 +53,14 @@ def train(
     *,
     prepared: Sequence[Prepared] | None = None,
     checkpoint_seconds: float = 30.0,
-    quiet: bool = False,
     keep_replay: bool = False,
-    signals: Signals | None = None,
     command: str = "",
 ) -> Outcome:
     """Train everything that is not trained yet, write curves, streams and manifest, and let go of the folder.
 
-    In a program over several hosts all of them call this, and the first one writes.
-
     Args:
       prepared: as `prepare` gives it, where that was done before the folder was claimed.
       keep_replay: keep what the replays held at the end beside the agents.
-      signals: see `experiments.study.driver.run_sweep`.
       command: what makes these results again, for the manifest.
 
     Raises:
@@ -78,7 +72,7 @@ def train(
     """
     with study.owner, _bridged(study.config.build_task()) as simulator:
         prepared = prepare(study.config) if prepared is None else prepared
-        return _train(study, prepared, checkpoint_seconds, quiet, keep_replay, simulator, signals, command)
+        return _train(study, prepared, checkpoint_seconds, keep_replay, simulator, command)
 
 
 @contextmanager
@@ -108,10 +102,8 @@ def _train(
     study: Claim,
     prepared: Sequence[Prepared],
     checkpoint_seconds: float,
-    quiet: bool,
     keep_replay: bool,
     simulator: Any,
-    signals: Signals | None,
     command: str,
 ) -> Outcome:
     import polars as pl
@@ -131,10 +123,7 @@ def _train(
         # What lives in another simulator cannot be drawn anyway.
         keep = keep_moments(directory, config, part) if simulator is None else None
         start = time.monotonic()
-        with (
-            open(os.devnull, "w") as nowhere,
-            Progress(plan, len(part.labels), waves.count, title, nowhere if quiet else None) as progress,
-        ):
+        with Progress(plan, len(part.labels), waves.count, title) as progress:
 
             def moments(*seen: Any, keep: Any = keep, shown: Progress = progress) -> None:
                 try:
@@ -162,7 +151,6 @@ def _train(
                     on_note=progress.note,
                     on_wave=partial(save_agents, directory, config, carrier, keep_replay),
                     begin=None if warm is None else warm.begin,
-                    signals=signals,
                     on_chunk=moments,
                 )
             except CheckpointError as error:
@@ -186,8 +174,6 @@ def _train(
         if s["status"] == "diverged"
     ]
     outcome = Outcome(path, lines, sum(s.get("simulation_faults", 0) for s in statuses))
-    if not hosts.first():
-        return outcome
     rows = pl.concat(frames, how="diagonal")
     study.owner.check()
     store.write_rows(directory / store.STREAMS, pl.concat(recordings, how="diagonal"))
@@ -195,7 +181,7 @@ def _train(
     first = [*LEADING, *(name for name in curves.columns if name.startswith("drift_") and name not in LEADING)]
     curves = curves.select(*first, pl.exclude(first))
     store.write_rows(path, curves)
-    seals.seal(
+    checksums.write_manifest(
         directory,
         store.environment()
         | {

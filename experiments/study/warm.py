@@ -18,13 +18,13 @@ import numpy as np
 import optax
 
 from agents import CARRIERS
-from experiments.study import checkpoint, seals, store
+from experiments.study import checkpoint, checksums, store
 from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.methods import methods_of
-from experiments.study.sealed import AGENTS, EXPORTED, EXPORTED_SUM, REPLAYS, agent_files
 from experiments.study.snapshots import load_ended
+from experiments.study.sources import AGENTS, EXPORTED, EXPORTED_SUM, REPLAYS, agent_files
 
 FORMAT = 1  # of exported agents
 STEADY = "steady"
@@ -197,7 +197,7 @@ def _rows(
 
 def _exported(directory: Path, carrier: str) -> Agents:
     path = directory / EXPORTED
-    about = store.json_from(path, seals.check_sum(path, directory / EXPORTED_SUM, "export the agents again"))
+    about = store.json_from(path, checksums.check_sum(path, directory / EXPORTED_SUM))
     try:
         if about["format"] != FORMAT:
             raise ValueError(f"{path}: its format is {about['format']}, this version reads {FORMAT}")
@@ -226,7 +226,7 @@ def check_exported(directory: Path) -> int:
       ValueError: a file is missing or damaged.
     """
     path = directory / EXPORTED
-    about = store.json_from(path, seals.check_sum(path, directory / EXPORTED_SUM, "export the agents again"))
+    about = store.json_from(path, checksums.check_sum(path, directory / EXPORTED_SUM))
     return sum(len(_exported(directory, carrier).runs) for carrier in about["carriers"])
 
 

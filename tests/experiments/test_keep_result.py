@@ -9,7 +9,7 @@ import pytest
 
 from experiments.cli.errors import Refusal
 from experiments.keep_result import keep
-from experiments.study import seals, store
+from experiments.study import checksums, store
 from experiments.study.results import open_results
 
 KEPT = Path(__file__).resolve().parents[2] / "experiments" / "results"
@@ -26,7 +26,7 @@ def finished(folder, **config):
     (folder / "agents" / "sac.npz").write_bytes(b"large")
     manifest["warm_start"] = {"from": PLACE, "sha256": "00ff"}
     manifest["command"] = f"aesjax run --out DIR --controls-from {PLACE} --steps 2400"
-    seals.seal(folder, manifest)
+    checksums.write_manifest(folder, manifest)
     return folder
 
 

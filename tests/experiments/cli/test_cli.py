@@ -15,7 +15,7 @@ from experiments.cli import main
 from experiments.study import train
 from experiments.study.config import config_from_json, make_config, parse_seeds
 from experiments.study.folder import claim
-from experiments.study.ownership import Owner
+from experiments.study.lock import Owner
 from tests.refusals import refused, sentence
 
 

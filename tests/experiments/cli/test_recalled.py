@@ -9,7 +9,7 @@ import pytest
 import tyro
 
 from experiments.cli import main
-from experiments.cli.run import MANNER, Run, configured, described
+from experiments.cli.run import RUNTIME, Run, configured, described
 from tests.refusals import sentence
 
 STUDIES = [
@@ -37,10 +37,10 @@ def test_what_a_configuration_tells_gives_it_again(words):
 
 
 def test_every_option_either_says_which_study_or_how_it_is_trained():
-    """A new option is known to `described` or to `MANNER`, or a study would go on without it."""
+    """A new option is known to `described` or to `RUNTIME`, or a study would go on without it."""
     told = set(described(configured(Run(out=Path("study"))))) | {"engine", "observation", "variant", "channels"}
-    assert told | {*MANNER, "study"} == {field.name for field in dataclasses.fields(Run)}
-    assert not told & set(MANNER)
+    assert told | {*RUNTIME, "study"} == {field.name for field in dataclasses.fields(Run)}
+    assert not told & set(RUNTIME)
 
 
 def test_a_study_of_a_changed_preset_is_not_continued_as_another_one(tmp_path, capsys):

@@ -15,7 +15,7 @@ from experiments.audit.judge import NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, ju
 from experiments.audit.measured import atoms, expected, measure, methods, missing
 from experiments.cli import main
 from tests.experiments.measure.synthetic import make_curves
-from tests.experiments.report.pages import Page, configure, save
+from tests.experiments.report.pages import Page, configure, reseal, save
 
 BY_KEY = {claim.key: claim for claim in (*CLAIMS, *QUESTIONS)}
 
@@ -44,7 +44,7 @@ def whole(tmp_path_factory):
             configure(save(root / task, pl.concat(frames)), task=task)
             manifest = json.loads((root / task / "manifest.json").read_text())
             (root / task / "manifest.json").write_text(json.dumps(manifest | {"floors": {task: 3.0}}))
-            assert main(["seal", str(root / task)]) == 0
+            reseal(root / task)
     return root
 
 

@@ -3,8 +3,7 @@
 import json
 from html.parser import HTMLParser
 
-from experiments.study import seals
-from experiments.study.results import reseal
+from experiments.study import checksums
 from tests.experiments.measure.synthetic import config, manifest
 
 VOID = {"meta", "img", "br", "hr", "line", "wbr"}
@@ -38,16 +37,22 @@ class Page(HTMLParser):
 
 
 def save(directory, curves, *, diverged=(), floor=3.0, **extra):
-    """Write config, curves and a sealed manifest (with ``extra``) into ``directory``."""
+    """Write config, curves and a manifest (with ``extra``) into ``directory``."""
     directory.mkdir(exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config()))
     curves.write_parquet(directory / "curves.parquet")
-    seals.seal(directory, manifest(curves, floor, diverged) | extra)
+    checksums.write_manifest(directory, manifest(curves, floor, diverged) | extra)
     return directory
 
 
+def reseal(directory):
+    """Write the checksums of a study's files as they are now."""
+    manifest = json.loads((directory / "manifest.json").read_text())
+    checksums.write_manifest(directory, manifest)
+
+
 def configure(directory, **changes):
-    """Change the configuration of a study and seal it anew."""
+    """Change the configuration of a study and its checksum."""
     path = directory / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     reseal(directory)

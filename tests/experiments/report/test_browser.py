@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from experiments.report import write_report
-from experiments.study import seals
+from experiments.study import checksums
 from tests.experiments.measure.synthetic import config, make_curves, manifest
 from tests.experiments.report.browser import DESK, PHONE, chromium
 from tests.experiments.report.pages import save
@@ -37,7 +37,7 @@ def troubled(tmp_path_factory):
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config()))
     curves.write_parquet(folder / "curves.parquet")
-    seals.seal(folder, info)
+    checksums.write_manifest(folder, info)
     return write_report(folder, replicates=60)
 
 

@@ -15,9 +15,9 @@ import envs
 from aesjax.types import STREAM
 from envs import drift
 from experiments.cli import main
-from experiments.study import checkpoint, seals, store
+from experiments.study import checkpoint, checksums, store
 from experiments.study.config import make_config
-from experiments.study.results import reseal
+from tests.experiments.report.pages import reseal
 from tests.refusals import refused
 
 METHOD, PATTERNS, SEEDS = "SAC", ("steady", "abrupt", "periodic"), range(1, 11)
@@ -63,7 +63,7 @@ def made(tmp_path_factory):
     assert config.warmup == WARMUP * config.envs_of("sac")
     store.write_json(folder / "config.json", config.to_json())
     store.write_rows(folder / "streams.parquet", pl.DataFrame(rows))
-    seals.seal(folder, {"runs": runs})
+    checksums.write_manifest(folder, {"runs": runs})
     return folder
 
 
@@ -158,7 +158,7 @@ def test_an_earlier_calibration_is_never_overwritten(copied, tmp_path, capsys):
 def test_a_run_that_diverged_is_left_out_and_mentioned(copied, capsys):
     manifest = json.loads((copied / "manifest.json").read_text())
     manifest["runs"][4]["status"] = "diverged"
-    seals.seal(copied, manifest)
+    checksums.write_manifest(copied, manifest)
     assert calibrated(copied)["methods"][METHOD]["runs"] == 29
     assert "1 runs that diverged are left out" in capsys.readouterr().out
 
@@ -246,7 +246,7 @@ def test_drift_on_policy_meets_the_updates_of_its_rollout(on_policy, finished):
         rows = on_policy_rows(config, 5)
         store.write_rows(folder / "streams.parquet", store.split_streams(rows)[1])
         runs = rows.select("task", "method", "pattern", "seed").unique().with_columns(status=pl.lit("finished"))
-        seals.seal(folder, {"runs": runs.to_dicts()})
+        checksums.write_manifest(folder, {"runs": runs.to_dicts()})
     found = calibrated(folder, "--delta", 0.25, "--source", "update")["methods"]["PPO+AES"]
     own = config.settings["ppo"]["config"]
     updates = config.chunk("ppo") // ROLLOUT * own["epochs"] * own["minibatches"]

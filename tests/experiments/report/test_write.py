@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 from experiments.report import folder, write_report
-from experiments.study import seals
-from experiments.study.results import reseal
+from experiments.study import checksums
+from experiments.study.results import open_results
 from tests.experiments.measure.synthetic import PATTERNS, make_curves, manifest
-from tests.experiments.report.pages import Page, configure, save
+from tests.experiments.report.pages import Page, configure, reseal, save
 
 METHODS = [c + s for c in ("SAC", "PPO", "SQL", "MEow") for s in ("", "+AES", "+AES-R", "+AES-D")][:15]
 SOME = ("SAC", "SAC+AES")
@@ -134,7 +134,7 @@ def test_runs_without_logged_weights_or_floor_still_get_a_report(tmp_path):
     curves = make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000)
     curves = curves.drop("entropy_weight", "at_min", "at_max", "proxy_smooth", "train_return")
     directory = save(tmp_path, curves)
-    seals.seal(directory, {})
+    checksums.write_manifest(directory, {})
     text = write_report(directory, replicates=FEW).read_text()
     assert "need the random policy's return" in html.unescape(text)
     assert "the weight was not logged" in text
@@ -200,7 +200,7 @@ def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
     [
         ("config.json", None, "holds no study"),
         ("manifest.json", None, "is not finished"),
-        ("manifest.sha256", None, "is not sealed"),
+        ("manifest.sha256", None, "has no checksum"),
         ("manifest.sha256", b"0" * 64, "was changed or damaged"),
         ("curves.parquet", None, "does not exist"),
         ("config.json", b"{}", "was changed or damaged"),
@@ -226,20 +226,22 @@ def test_missing_and_broken_files_are_named_in_one_sentence(small, name, content
         ("config.json", b"[1]", "must be a JSON object"),
         ("config.json", b"{}", "'steps' must be a positive whole number; got null"),
         ("manifest.json", b"\xff\xfe", "cannot be read as JSON"),
-        ("manifest.json", b'{"runs": [{"method": "SAC"}]}', "a run must be an object with task, method"),
+        ("manifest.json", b'{"files": {}, "runs": [{"method": "SAC"}]}', "a run must be an object with task, method"),
     ],
 )
-def test_a_person_cannot_seal_what_is_broken(small, name, content, says):
-    before = {path.name: path.read_bytes() for path in small.iterdir()} | {name: content}
+def test_files_of_the_wrong_shape_are_refused_although_their_checksums_match(small, name, content, says):
     (small / name).write_bytes(content)
-    with pytest.raises(ValueError, match=says):
+    if name == "manifest.json":
+        checksums.write_sum(small / checksums.SUM, name, content)
+    else:
         reseal(small)
-    assert {path.name: path.read_bytes() for path in small.iterdir()} == before
+    with pytest.raises(ValueError, match=says):
+        open_results(small)
 
 
-def test_curves_that_are_sealed_and_no_parquet_are_refused(small):
+def test_curves_that_are_no_parquet_are_refused(small):
     (small / "curves.parquet").write_bytes(b"PAR1 and then nothing")
-    assert reseal(small) == ["curves.parquet"]
+    reseal(small)
     with pytest.raises(ValueError, match="cannot be read as Parquet"):
         write_report(small, replicates=FEW)
 

@@ -167,12 +167,12 @@ def test_a_simulator_that_ends_loses_nothing_that_was_checkpointed(study, says, 
     config, folder, fate = study
     fate.write_text(says)
     with pytest.raises(Stopped, match=text):
-        train(claim(config, folder, resume=False), checkpoint_seconds=0.0, quiet=True)
+        train(claim(config, folder, resume=False), checkpoint_seconds=0.0)
     assert not fate.exists()
     newest = sorted((folder / "checkpoints" / "sac").glob("[0-9]*"))[-1]
     saved = pl.read_parquet(newest / "rows.parquet")
     assert saved.height > 5
-    outcome = train(claim(config, folder, resume=True), checkpoint_seconds=0.0, quiet=True)
+    outcome = train(claim(config, folder, resume=True), checkpoint_seconds=0.0)
     assert not outcome.diverged
     curves = read_rows(outcome.curves)
     assert curves.height == 2 * 11

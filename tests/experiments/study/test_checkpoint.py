@@ -178,7 +178,7 @@ def test_a_folder_that_late_writes_make_again_is_removed_again(tmp_path, monkeyp
                     made += 1
 
     writer = Late()
-    monkeypatch.setattr(states, "_orbax", lambda: writer)
+    monkeypatch.setattr("orbax.checkpoint.PyTreeCheckpointer", lambda: writer)
     monkeypatch.setattr(states, "LOOKS", 100)
     with pytest.raises(store.Unwritable, match=r"0000000001 cannot be written: No space left on device$"):
         save(tmp_path, STUDY, 0, 1, STATE, rows(1))

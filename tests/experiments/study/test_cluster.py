@@ -1,14 +1,10 @@
 """Tasks on this machine: as many at a time as there are places, each alone, stopped in an orderly way."""
 
-import os
 import signal
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
-from experiments.study import ownership
 from experiments.study.cluster import EXIT, LOG, Task, Worker, queue_states, run_local
 from tests.waiting import wait_until
 
@@ -94,22 +90,6 @@ def test_a_signal_handler_that_interrupts_the_waiting_sees_the_end(tmp_path):
     assert seen == [True]
     assert worker.over()
     assert worker.process.returncode == 130
-
-
-def test_who_looks_sees_whether_a_folder_is_in_use(tmp_path):
-    assert not ownership.in_use(tmp_path)
-    owner = ownership.Owner(tmp_path)
-    assert ownership.in_use(tmp_path)
-    owner.release()
-    assert not ownership.in_use(tmp_path)
-    lock = Path(tmp_path / ownership.LOCK)
-    lock.write_text('{"host": "elsewhere", "place": "another", "pid": 1}')
-    assert ownership.in_use(tmp_path)
-    gone = time.time() - 2 * ownership.STALE
-    os.utime(lock, (gone, gone))
-    assert not ownership.in_use(tmp_path)
-    lock.write_text("[]")
-    assert not ownership.in_use(tmp_path)
 
 
 @pytest.mark.parametrize("jobs", [[], ["12_0"]])

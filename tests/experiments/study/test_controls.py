@@ -31,7 +31,7 @@ def small(schedules, **options):
 def study(tmp_path_factory):
     """PPO on a small network, which compiles fastest."""
     directory = tmp_path_factory.mktemp("controls") / "study"
-    train(claim(small(",".join(SCHEDULES), seeds="1:2"), directory, resume=False), quiet=True)
+    train(claim(small(",".join(SCHEDULES), seeds="1:2"), directory, resume=False))
     return directory
 
 
@@ -42,7 +42,7 @@ def played(study):
     names += [f"permuted:of={RESPONDING}", "constant_at_mean:of=aes_r:gain=4"]
     config = small(",".join(names), seeds="1:2", controls_from=study)
     assert config_from_json(config.to_json()).to_json() == config.to_json()
-    train(claim(config, directory, resume=False), quiet=True)
+    train(claim(config, directory, resume=False))
     return directory, config
 
 
@@ -159,7 +159,7 @@ def test_a_schedule_edited_since_it_was_trained_is_not_played(tmp_path, monkeypa
     """The replay would give weights that no run of the record had."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "edited_since.py").write_text(MINE)
-    train(claim(small("edited_since:half", seeds="1"), tmp_path / "study", resume=False), quiet=True)
+    train(claim(small("edited_since:half", seeds="1"), tmp_path / "study", resume=False))
     config = small("permuted:of=edited_since:half", seeds="1", controls_from=tmp_path / "study")
     assert len(records_of(config, "ppo")) == 1
     name = ("schedule", "edited_since:half")

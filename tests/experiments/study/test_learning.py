@@ -19,7 +19,7 @@ def test_ninety_per_cent_of_the_optimum_on_the_steady_task(carrier, tmp_path):
         task="toy", carriers=carrier, schedules="baseline", patterns="steady", seeds="1:3", preset="paper", steps=24_000
     )
     config = dataclasses.replace(config, evaluations=10)
-    outcome = train(claim(config, tmp_path / "study", resume=False), quiet=True)
+    outcome = train(claim(config, tmp_path / "study", resume=False))
     curves = pl.read_parquet(outcome.curves)
     best = float(envs.optimal_return("toy")(jnp.zeros((1, 2)))[0])
     final = curves.filter(pl.col("step") == 24_000)["return_mean"]

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from experiments.cli import main
-from experiments.study import seals
+from experiments.study import checksums
 from experiments.study.build import build_part
 from experiments.study.config import config_from_json, make_config
 from experiments.study.driver import Interrupted
@@ -51,7 +51,7 @@ def arms(directory, **options):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     directory = tmp_path_factory.mktemp("warm") / "trained"
-    train(claim(small(), directory, resume=False), quiet=True)
+    train(claim(small(), directory, resume=False))
     return directory
 
 
@@ -67,7 +67,7 @@ def begun(trained):
             COMPILED[str(about.get("fun_name"))] += 1
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    train(claim(arms(trained), directory, resume=False), quiet=True)
+    train(claim(arms(trained), directory, resume=False))
     jax.monitoring.unregister_event_duration_listener(listen)
     return directory
 
@@ -165,9 +165,9 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(trained, begun, tmp_path
 
     monkeypatch.setattr(Progress, "tick", interrupting)
     with pytest.raises(Interrupted):
-        train(claim(config, folder, resume=False), quiet=True)
+        train(claim(config, folder, resume=False))
     monkeypatch.undo()
-    train(claim(arms(trained), folder, resume=True), quiet=True)
+    train(claim(arms(trained), folder, resume=True))
     for name in ("curves.parquet", "streams.parquet"):
         assert (folder / name).read_bytes() == (begun / name).read_bytes()
 
@@ -245,7 +245,7 @@ def test_a_study_without_steady_runs_has_no_agents_to_begin_with(trained, tmp_pa
     manifest = json.loads((copy / "manifest.json").read_text())
     for run in manifest["runs"]:
         run["status"] = "diverged"
-    seals.seal(copy, manifest)
+    checksums.write_manifest(copy, manifest)
     with pytest.raises(ValueError, match="no run of carrier 'ppo' on 'steady' has finished"):
         read(copy, "ppo")
 
@@ -268,7 +268,7 @@ def test_damaged_and_changed_agents_are_refused(trained, exported, tmp_path):
     (other / "warm.json").write_text('{"format": 2}')
     with pytest.raises(ValueError, match=r"warm\.json was changed or damaged"):
         read(other, "ppo")
-    seals.write_sum(other / "warm.sha256", "warm.json", b'{"format": 2}')
+    checksums.write_sum(other / "warm.sha256", "warm.json", b'{"format": 2}')
     with pytest.raises(ValueError, match="its format is 2, this version reads 1"):
         read(other, "ppo")
 
@@ -297,7 +297,7 @@ def test_an_export_is_of_one_task_into_an_empty_folder(trained, exported, tmp_pa
 def test_a_replay_is_taken_over_oldest_first_and_learned_from(tmp_path):
     """SAC, in whose ring of 320 the newest 320 of 1680 transitions are left."""
     source, folder = small("sac"), tmp_path / "trained"
-    train(claim(source, folder, resume=False), quiet=True, keep_replay=True)
+    train(claim(source, folder, resume=False), keep_replay=True)
     replay = read(folder, "sac", replay=True).replay
     assert replay.shape[:2] == (2, 320)
     chains = replay.reshape(2, 80, 4, -1)  # vector steps of 4 copies: an observation is the successor of the one before

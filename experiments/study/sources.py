@@ -1,4 +1,4 @@
-"""What a study takes from another one that has ended: which files, and the SHA-256 by which they are known again.
+"""Files that a study takes from another, finished one, identified by their SHA-256.
 
 Only names and digests are read here, before anything is configured; `experiments.study.controls` and
 `experiments.study.warm` read the contents and check that they fit.

@@ -1,0 +1,288 @@
+"""Faults that a user can meet: kills, signals, two processes on one folder, damaged files, a full disk, a bad cache."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.cli import main
+from experiments.study import lock
+from experiments.study.lock import LOCK, LostError, OwnedError, Owner
+from tests.refusals import sentence
+from tests.waiting import wait_until
+
+STUDY = "--schedules baseline,aes --patterns abrupt --seeds 1 --steps 4000 --devices 1 --no-report".split()
+RESULTS = ("curves.parquet", "streams.parquet")
+
+
+def start(out, *words, largest_file=resource.RLIM_INFINITY, **options):
+    """`aesjax run` in a process of its own; the kernel answers writes beyond ``largest_file`` bytes as a full disk."""
+    code = "import resource, runpy, sys; n = int(sys.argv.pop(1)); resource.setrlimit(resource.RLIMIT_FSIZE, (n, n)); "
+    code += "runpy.run_module('experiments.cli', run_name='__main__')"
+    argv = [sys.executable, "-c", code, str(largest_file), "run", "--out", str(out), *STUDY, *words]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def finish(process, seconds=120):
+    """Exit code and standard error."""
+    _, err = process.communicate(timeout=seconds)
+    assert "Traceback" not in err, err
+    return process.returncode, err
+
+
+def results(folder):
+    return [(folder / name).read_bytes() for name in RESULTS]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A study that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "study"
+    assert finish(start(folder)) == (0, "")
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "copied")
+
+
+def checkpointed(folder):
+    """Whether a checkpoint was written after training began."""
+    return lambda: any(path.parent.name[3:] > "0000000" for path in folder.glob("checkpoints/*/*/seal.json"))
+
+
+def resumed(folder):
+    assert finish(start(folder, "--resume")) == (0, "")
+    return results(folder)
+
+
+# --- kills and signals
+
+
+@pytest.mark.parametrize("more", [0.0, pytest.param(0.15, marks=pytest.mark.slow)])
+def test_a_killed_study_is_resumed_to_equal_bytes(finished, tmp_path, more):
+    folder = tmp_path / "killed"
+    process = start(folder, "--checkpoint-seconds", "0")
+    wait_until(checkpointed(folder), 120)
+    time.sleep(more)
+    process.kill()
+    process.communicate()
+    assert resumed(folder) == results(finished)
+    assert not (folder / LOCK).exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_the_first_signal_saves_a_checkpoint(finished, tmp_path, number):
+    folder = tmp_path / "stopped"
+    process = start(folder, "--steps", "400000", "--checkpoint-seconds", "0")
+    wait_until(checkpointed(folder), 120)
+    process.send_signal(number)
+    code, err = finish(process)
+    assert code == 130
+    assert f"aesjax run --out {folder}" in err
+    assert "--resume" in err
+    assert checkpointed(folder)()
+    assert not (folder / LOCK).exists()
+
+
+def test_the_second_signal_ends_the_process(tmp_path):
+    """Also where the training interval under way takes minutes."""
+    folder = tmp_path / "stopped"
+    process = start(folder, "--steps", "4000000", "--checkpoint-seconds", "0")
+    wait_until(checkpointed(folder), 120)
+    process.send_signal(signal.SIGINT)
+    assert "again to stop now" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    code, _ = finish(process, 20)
+    assert code in (-signal.SIGINT, 130)
+    with Owner(folder):  # a lock does not outlive its process
+        pass
+
+
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(3.0, marks=pytest.mark.slow), 6.0])
+def test_ctrl_c_before_anything_is_trained_ends_in_one_sentence(tmp_path, seconds):
+    process = start(tmp_path / "early", "--steps", "4000000")
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    code, err = finish(process, 60)
+    assert code in (130, -signal.SIGINT)  # Python itself is still starting
+    assert err.count("aesjax: ") == (code == 130) + ("again to stop now" in err)
+
+
+# --- two processes, one folder
+
+
+def test_of_two_processes_one_trains_and_the_other_is_refused(finished, tmp_path):
+    folder = tmp_path / "wanted"
+    ended = [finish(process) for process in [start(folder), start(folder)]]
+    assert sorted(code for code, _ in ended) == [0, 2]
+    refusal = max(err for _, err in ended)
+    assert "is in use by process" in refusal or "is not empty" in refusal
+    assert results(folder) == results(finished)
+
+
+def test_the_holder_of_a_lock_is_named_and_its_end_releases_it(tmp_path):
+    code = "import sys; from experiments.study.lock import *; held = Owner(Path(sys.argv[1])); print(1, flush=True); "
+    code += "input()"
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    other.stdout.readline()
+    assert lock.in_use(tmp_path)
+    with pytest.raises(OwnedError, match=f"is in use by process {other.pid} on "):
+        Owner(tmp_path)
+    other.kill()
+    other.communicate()
+    assert not lock.in_use(tmp_path)
+    with Owner(tmp_path), pytest.raises(OwnedError):
+        Owner(tmp_path)
+    assert lock.is_empty(tmp_path)
+
+
+def test_a_folder_that_was_removed_is_not_written_into(tmp_path):
+    folder = tmp_path / "study"
+    folder.mkdir()
+    with Owner(folder) as owner:
+        owner.check()
+        shutil.rmtree(folder)
+        folder.mkdir()
+        (folder / LOCK).touch()
+        with pytest.raises(LostError, match="was removed"):
+            owner.check()
+    assert (folder / LOCK).exists()  # it is another process's
+
+
+def test_only_leftovers_of_killed_processes_are_removed(tmp_path):
+    for name in ("checkpoints/sac/partial-0001/state", "agents/sac/000/partial-1", ".curves.parquet.partial", "notes"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert not lock.is_empty(tmp_path)
+    lock.clean(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["notes"]
+
+
+# --- damaged and absurd files
+
+READERS = (["report"], ["replay", "--schedules", "aes"], ["calibrate"], ["export"], ["verify"])
+
+
+def said_by_all(folder, capsys, tmp_path):
+    """The sentence of every reading command, each of which must refuse the folder and write nothing."""
+    before = sorted(folder.rglob("*"))
+    for command, *words in READERS:
+        words += ["--out", str(tmp_path / "new")] if command in ("export", "replay") else []
+        assert main([command, str(folder), *words]) == 2, command
+        yield sentence(capsys)
+    assert sorted(folder.rglob("*")) == before
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "config.json", "manifest.sha256", "curves.parquet"])
+@pytest.mark.parametrize("damage", ["flipped", "truncated"])
+def test_a_damaged_file_is_named_by_its_readers(copied, capsys, name, damage):
+    path = copied / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data if damage == "flipped" else data[: len(data) // 2])
+    for command in ("report", "verify"):
+        assert main([command, str(copied)]) == 2
+        assert name in sentence(capsys)
+
+
+POISONS = ("null", '"no"', "0", "-1", "1" + 400 * "0", "0.5", "NaN", "true", "[]", '[["sac"]]', "{}", '{"sac": [1]}')
+FIELDS = ("task", "carriers", "schedules", "patterns", "seeds", "steps", "evaluations", "segments", "settings")
+FIELDS += ("replay_capacity", "sweep", "options", "format")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_absurd_settings_are_refused_when_a_study_is_resumed(copied, capsys, field):
+    (copied / "manifest.json").unlink()
+    path, fitting = copied / "config.json", json.loads((copied / "config.json").read_text())
+    for poison in POISONS:
+        absurd = json.loads(poison)
+        if absurd == fitting[field] and type(absurd) is type(fitting[field]):
+            continue
+        path.write_text(json.dumps(fitting | {field: absurd}))
+        code = main(["run", "--out", str(copied), "--resume", "--devices", "1", "--no-report", "--dry-run"])
+        assert code == 2, poison
+        assert "traceback" not in capsys.readouterr().err.lower()
+        assert main(["verify", str(copied)]) == 2, (field, poison)
+        sentence(capsys)
+
+
+def test_a_file_nested_too_deep_is_refused(copied, capsys, tmp_path):
+    (copied / "manifest.json").write_text("[" * 100_000 + "]" * 100_000)
+    assert all("manifest.json" in text for text in said_by_all(copied, capsys, tmp_path))
+
+
+def test_a_study_whose_checkpoints_are_all_damaged_is_not_begun_again(tmp_path, capsys):
+    copied = tmp_path / "killed"
+    process = start(copied, "--checkpoint-seconds", "0")
+    wait_until(checkpointed(copied), 120)
+    process.kill()
+    process.communicate()
+    for folder in (copied / "checkpoints" / "sac").iterdir():
+        state = max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+        state.write_bytes(state.read_bytes()[:-1])
+    assert main(["run", "--out", str(copied), "--resume", "--devices", "1", "--no-report"]) == 2
+    assert "no usable checkpoint" in sentence(capsys)
+
+
+# --- a full disk
+
+
+@pytest.mark.parametrize("kibibytes", [4, pytest.param(200, marks=pytest.mark.slow)])
+def test_on_a_full_disk_nothing_is_half_written_and_the_study_goes_on_later(finished, tmp_path, kibibytes):
+    folder = tmp_path / "full"
+    process = start(
+        folder,
+        *("--checkpoint-seconds", "2", "--no-compiled"),
+        largest_file=kibibytes * 1024,
+        env={name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"},
+    )
+    code, err = finish(process)
+    assert code == (0 if (folder / "manifest.json").exists() else 2), err
+    assert (code == 0) or "cannot be written" in err
+    assert not [path for path in folder.rglob("*") if "partial" in path.name]
+    if not (folder / "manifest.json").exists():
+        assert resumed(folder) == results(finished)
+
+
+# --- kept programs
+
+COMPILES = """
+from experiments.study.devices import start_jax
+from experiments.study.forecast import _watched
+start_jax(1)
+import jax
+with _watched() as seen:
+    print(float(jax.jit(lambda x: (x @ x).sum() / 3)(jax.numpy.ones((5, 5)))).hex())
+print(sum("hits" in event for event in seen), sum("misses" in event for event in seen))
+"""
+
+
+def compiled(caches, **more):
+    """The number that a compiled program gives, and how many programs were read and written."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
+    env |= {"XDG_CACHE_HOME": str(caches), **more}
+    done = subprocess.run([sys.executable, "-c", COMPILES], env=env, capture_output=True, text=True, check=True)
+    number, read, written = done.stdout.split()
+    return number, int(read), int(written)
+
+
+def test_compiled_programs_are_read_by_the_next_process_unless_damaged(tmp_path):
+    number, read, written = compiled(tmp_path)
+    assert (read, written > 0) == (0, True)
+    assert compiled(tmp_path) == (number, written, 0)
+    assert compiled(tmp_path, JAX_ENABLE_COMPILATION_CACHE="false") == (number, 0, 0)
+    for path in Path(tmp_path).rglob("*-cache"):
+        path.write_bytes(path.read_bytes()[:-9])
+    assert compiled(tmp_path)[0] == number
