@@ -9,17 +9,21 @@ DOCS := $(VENV)/.docs
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test test-all setup lint docs lock clean
+.PHONY: run test test-theory test-all setup lint docs lock clean
 
 run: setup
 	@$(BIN)/aesjax run --preset quick --out $(OUT)
 
-# What every change needs, in minutes; `slow` marks the rest.
+# What every change needs, in minutes; `slow` and `theory` mark the rest.
 test: setup
 	@$(PYTEST)
 
+# The paper's theorems, claim by claim.
+test-theory: setup
+	@$(PYTEST) -m theory tests/experiments/theory
+
 test-all: setup $(TORCH) $(DOCS)
-	@$(PYTEST) -m "slow or not slow"
+	@$(PYTEST) -m ""
 
 setup: $(STAMP)
 

@@ -40,7 +40,6 @@ LONGEST = (
     "experiments/study/test_resume.py",
     "experiments/study/test_controls.py",
     "envs/physics/test_mjx_engine.py",
-    "experiments/theory/test_scripts.py",
     "envs/physics/test_protocol.py",
     "agents/test_carriers_contract.py",
     "test_readme.py",

@@ -1,1 +1,1 @@
-"""The studies behind the scripts `experiments/theory_*.py`, part by part."""
+"""Studies that prove, refute or measure a statement of the paper; `python -m experiments.theory` runs them."""

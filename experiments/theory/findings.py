@@ -1,9 +1,7 @@
-"""What the theory scripts share: predictions with their outcome and interval, and the files they are written to."""
+"""Predictions of the theory studies with their outcome and interval, and the files that hold them."""
 
 import json
-import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,26 +70,25 @@ def log_log_slope(x: Sequence[float], y: np.ndarray) -> Interval:
 
 
 def open_folder(study: TheoryStudy) -> None:
-    """Make the folder for the results; ends the script with exit code 2 and one sentence where that is impossible."""
+    """Make the folder for the results.
+
+    Raises:
+      ValueError, OSError: that is impossible; one sentence.
+    """
     from experiments.study import store
 
-    try:
-        if study.seeds < 2:
-            raise ValueError(f"--seeds must be at least 2, for intervals over paired seeds; got {study.seeds}")
-        store.check_new(study.out, "--out")
-        study.out.mkdir(parents=True, exist_ok=True)
-    except (ValueError, OSError) as error:
-        print(f"aesjax: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+    if study.seeds < 2:
+        raise ValueError(f"--seeds must be at least 2, for intervals over paired seeds; got {study.seeds}")
+    store.check_new(study.out, "--out")
+    study.out.mkdir(parents=True, exist_ok=True)
 
 
 def start_double_precision() -> None:
-    """Double precision and one CPU device per core, before JAX starts; figures without a screen."""
+    """Double precision and one CPU device per core, before JAX starts."""
     import jax
 
     from experiments.study.devices import start_jax
 
-    os.environ.setdefault("MPLBACKEND", "Agg")
     start_jax(None)
     jax.config.update("jax_enable_x64", True)
 
@@ -101,12 +98,11 @@ def write(
     name: str,
     findings: Sequence[Finding],
     data: Mapping[str, Any],
-    figures: Mapping[str, Any],
     seconds: float,
     *,
     tables: str = "",
 ) -> None:
-    """``NAME.json`` (findings, data, versions), ``NAME.md`` (findings, then ``tables``) and one PNG per figure."""
+    """``NAME.json`` (findings, data, versions), ``NAME.md`` (findings, then ``tables``)."""
     from experiments.study import store
 
     record = {
@@ -122,9 +118,6 @@ def write(
     lines = ["| | prediction | outcome | measured |", "|---|---|---|---|"]
     lines += [f"| {f.name} | {f.prediction} | **{f.outcome}** | {f.measured} |" for f in findings]
     store.write_text(study.out / f"{name}.md", "\n".join(lines) + "\n" + (f"\n{tables}" if tables else ""))
-    for figure_name, figure in figures.items():
-        with store.replacing(study.out / f"{figure_name}.png") as partial:
-            figure.savefig(partial, format="png", dpi=130, bbox_inches="tight")
     for f in findings:
         print(f"{f.name:8} {f.outcome:10} {f.measured}")
 

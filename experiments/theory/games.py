@@ -43,8 +43,6 @@ def switching(
     noise: float = 0.35,
     floor: float = 1e-3,
     placement: tuple[float, float] = (0.0, 1.0),
-    proxy_delay: int = 0,
-    proxy_noise: float = 0.0,
     observed: bool = False,
 ) -> Game:
     """Noisy linear losses ``0.5 + U(-noise, noise)`` with one better arm, which switches.
@@ -54,8 +52,6 @@ def switching(
         so that at any scale some gap is as hard as it can be.
       floor: of the truncated simplex; comparators are its vertices.
       placement: share of the rounds in which the switches fall (a burst when short).
-      proxy_delay: rounds by which the proxy lags behind the true drift.
-      proxy_noise: mean of an exponential noise floor that is added to the proxy.
       observed: the proxy is the learner's own loss.
     """
     times = switch_times(rng, rounds, switches, placement)
@@ -68,8 +64,7 @@ def switching(
     loss = 0.5 + rng.uniform(-noise, noise, (rounds, arms))
     loss[np.arange(rounds), best] -= gaps
     comparator = segment_comparator(best, arms, floor)
-    proxy = delayed(drift(comparator), proxy_delay) + proxy_noise * rng.exponential(size=rounds)
-    return Game(loss, comparator, proxy, observed=np.float64(observed))
+    return Game(loss, comparator, drift(comparator), observed=np.float64(observed))
 
 
 def segment_comparator(best: np.ndarray, arms: int, floor: float) -> np.ndarray:
@@ -80,11 +75,6 @@ def segment_comparator(best: np.ndarray, arms: int, floor: float) -> np.ndarray:
 def drift(comparator: np.ndarray) -> np.ndarray:
     """(rounds, arms) -> (rounds,): `experiments.theory.oco.path` on the host, in the precision of the comparator."""
     return np.abs(np.diff(comparator, axis=0, prepend=comparator[:1])).sum(-1)
-
-
-def delayed(proxy: np.ndarray, rounds: int) -> np.ndarray:
-    """The proxy ``rounds`` later, zero before."""
-    return np.concatenate([np.zeros(rounds), proxy])[: len(proxy)]
 
 
 def drifting_utilities(

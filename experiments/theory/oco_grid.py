@@ -16,7 +16,6 @@ NO_ENTROPY = ("fixed_share", "fixed_share_tuned", "ader", "restart")
 TWINS = ("aes", "aes_prior", "aes_d", "aes_m", "aes_r")
 EQUAL_STEPS = (*TWINS, "envelope", "oracle")  # methods whose twin without entropy takes the very same steps
 ENTROPIC = tuple(n for n in METHODS if n != "frozen" and not n.endswith("_plain") and n not in NO_ENTROPY)
-FEW = ("frozen", "constant", "constant_plain", "aes", "aes_prior", "aes_d", "aes_m", "aes_r", "envelope", "ader")
 
 
 def hindsight(regret: np.ndarray) -> np.ndarray:
@@ -252,3 +251,19 @@ def rates(study: TheoryStudy, horizons: Sequence[int]) -> tuple[dict, list[Findi
     )
     data = {"horizons": horizons, "moving": moving, "still": still, "easy": easy, "switches": counts, "swept": swept}
     return data, findings
+
+
+def tables(grid: dict[str, Any]) -> str:
+    """Markdown: mean regret of every method at the theory's tuning and at the best scale in hindsight."""
+    counts = grid["switches"]
+    text = [
+        f"Mean regret over the seeds, K = 10, T = {grid['rounds']}, fixed gap: tuned in hindsight (theory's tuning).",
+        "",
+        "| method | " + " | ".join(f"S={s}" for s in counts) + " |",
+        "|---" * (len(counts) + 1) + "|",
+    ]
+    for name, regret in grid["regret"].items():
+        best, set_ = hindsight(regret).mean(1), theory(regret).mean(1)
+        cells = [f"{b:.1f} ({t:.1f})" for b, t in zip(best, set_, strict=True)]
+        text.append(f"| {METHODS[name].label} | " + " | ".join(cells) + " |")
+    return "\n".join(text) + "\n"

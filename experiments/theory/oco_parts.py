@@ -1,6 +1,6 @@
-"""Further parts of the online-learning study: no truncation, bursts, observed and imperfect proxies, other losses."""
+"""Further parts of the online-learning study: the full simplex, and a proxy that the learner itself observes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax import schedules
-from experiments.theory import games, learners
+from experiments.theory import learners
 from experiments.theory.findings import Finding, TheoryStudy, claim, log_log_slope, paired, show
 from experiments.theory.oco import Game, Learner, play
-from experiments.theory.oco_grid import FEW, hindsight, measure, switching_groups, theory
+from experiments.theory.oco_grid import switching_groups
 from experiments.theory.oco_methods import FLOOR, METHODS, SCALES, WEIGHTS, C, Tuning, outcomes, stack, tuning
 
-_BURSTS = {"early": (0.0, 0.1), "middle": (0.45, 0.55), "late": (0.9, 1.0)}
 _ONES = np.ones(1)
 
 
@@ -84,39 +83,9 @@ def _minimiser(x: np.ndarray, y: np.ndarray) -> float:
     return float(x[i] - np.clip(b / (2 * a), -1.0, 1.0)) if a > 0 else float(x[np.argmin(y)])
 
 
-def bursts(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
-    """Sixteen switches within a tenth of the run: prediction 6."""
-    groups = [g for place in _BURSTS.values() for g in switching_groups(study, 10, rounds, [16], placement=place)]
-    regret = measure(groups, FEW)
-    four = int(np.argmin(np.abs(SCALES - 4.0)))
-    eager = {n: r[..., four] if r.shape[-1] > 1 else r[..., 0] for n, r in regret.items()}
-    early = paired(eager["envelope"][0], eager["aes"][0])
-    variants = ("aes", "aes_prior", "aes_d", "aes_m", "aes_r", "envelope")
-    winner = [min(variants, key=lambda n, i=i: eager[n][i].mean()) for i in range(3)]
-    findings = [
-        claim(
-            "5.1-6a",
-            "a burst at the start hurts the monotone envelope most (four times the theory's kappa, minus AES)",
-            early.low > 0 and max(variants, key=lambda n: eager[n][0].mean()) == "envelope",
-            f"{show(early)}; means early: "
-            + ", ".join(f"{METHODS[n].label} {eager[n][0].mean():.3g}" for n in variants),
-        ),
-        claim(
-            "5.1-6b",
-            "AES-D is the best AES variant for bursts, as it forgets old drift (four times the theory's kappa)",
-            all(w == "aes_d" for w in winner),
-            "; ".join(
-                f"{where}: best {METHODS[w].label} {eager[w][i].mean():.3g}, AES-D {eager['aes_d'][i].mean():.3g}"
-                for i, (where, w) in enumerate(zip(_BURSTS, winner, strict=True))
-            ),
-        ),
-    ]
-    return {"placement": _BURSTS, "regret": regret}, findings
-
-
 def observed(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     """The proxy is the learner's own loss, all it can see: prediction 7, with the control of wrong timing."""
-    names = {"S=4": (4, (0.0, 1.0)), "S=16": (16, (0.0, 1.0)), "S=16 late": (16, _BURSTS["late"])}
+    names = {"S=4": (4, (0.0, 1.0)), "S=16": (16, (0.0, 1.0)), "S=16 late": (16, (0.9, 1.0))}
     data: dict[str, Any] = {}
     same, gains, small, large, timing = {}, {}, {}, {}, {}
     for label, (count, place) in names.items():
@@ -212,71 +181,3 @@ def _permuted(given: Game, base: Tuning) -> np.ndarray:
 
     keys = jax.random.split(jax.random.key(0), given.loss.shape[0])
     return np.asarray(jax.jit(jax.vmap(one))(jax.tree.map(jnp.asarray, given), base, keys))
-
-
-def proxies(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
-    """What delay and a noise floor of the proxy cost, at S = 16 and theory's tuning."""
-    names = ("aes", "aes_prior", "aes_d", "aes_m", "aes_r", "constant")
-    kinds = {"true": {}, "10 late": {"proxy_delay": 10}, "100 late": {"proxy_delay": 100}}
-    kinds["noise floor"] = {"proxy_noise": 0.02}
-    groups = [g for options in kinds.values() for g in switching_groups(study, 10, rounds, [16], **options)]
-    regret = {n: theory(r) for n, r in measure(groups, names).items()}
-    noise = paired(regret["aes_m"][3], regret["aes_m"][0])
-    late = paired(regret["aes_m"][2], regret["aes_m"][0])
-    finding = claim(
-        "5.1-8",
-        "a proxy 100 rounds late costs AES-M (own check, theory's tuning, minus the true proxy)",
-        late.low > 0,
-        f"{show(late)}; noise floor {show(noise)}",
-    )
-    return {"kinds": list(kinds), "regret": regret}, [finding]
-
-
-def other_losses(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
-    """Loss 1 on the learner's heaviest arm, and curved losses whose minimiser moves steadily; two and ten arms."""
-    data, findings = {}, []
-    for arms in (2, 10):
-        curved = []
-        for legs in (1, 4, 16, 64):
-            draw = [np.random.default_rng([seed, arms, legs]) for seed in range(study.seeds)]
-            curved.append(([games.drifting_utilities(rng, arms, rounds, legs) for rng in draw], legs))
-        regret = measure(curved, FEW)
-        tuned = {n: hindsight(r) for n, r in regret.items()}
-        data[f"curved, K={arms}"] = tuned
-        data[f"heaviest arm, K={arms}"] = hardest = _heaviest(arms, rounds)
-        twin = [paired(tuned["constant_plain"][i], tuned["constant"][i]) for i in range(4)]
-        findings.append(
-            claim(
-                f"5.1-9, K={arms}",
-                "on curved losses with steady drift, too, the constant without entropy is no worse (own check)",
-                all(x.high <= 0 for x in twin),
-                "; ".join(f"{legs} legs: {show(x)}" for (_, legs), x in zip(curved, twin, strict=True))
-                + "; against the heaviest-arm adversary: "
-                + ", ".join(f"{METHODS[n].label} {v:.3g}" for n, v in hardest.items()),
-            )
-        )
-    return data, findings
-
-
-def _heaviest(arms: int, rounds: int) -> dict[str, float]:
-    """Regret against the best arm in hindsight when loss 1 falls on the learner's heaviest arm; best scale."""
-    corner = games.segment_comparator(np.zeros(rounds, int), arms, FLOOR)
-    game = Game(np.zeros((rounds, arms)), corner, np.zeros(rounds), adversarial=np.float64(1.0))
-    tuned = jax.tree.map(jnp.asarray, tuning(game, 0))
-
-    def regret(scale: jax.Array, build: Callable) -> jax.Array:
-        played = play(build(scale, tuned, rounds), game)
-        suffered = jnp.sum(played.regret) + jnp.sum(played.loss * game.comparator)
-        return suffered - jnp.min(jnp.sum(played.loss, axis=0))
-
-    names = [n for n in FEW if n != "frozen"]
-    return {n: float(jnp.min(jax.jit(jax.vmap(lambda s, n=n: regret(s, METHODS[n].build)))(SCALES))) for n in names}
-
-
-def traces(rounds: int) -> dict[str, np.ndarray]:
-    """Weights over time of every schedule on one game with four switches, fed the true drift, at theory's tuning."""
-    game = games.switching(np.random.default_rng(3), 10, rounds, 4)
-    t = tuning(game, 4)
-    names = ("constant", "aes", "aes_prior", "aes_d", "aes_m", "aes_r", "envelope", "oracle")
-    weights = {n: np.asarray(jax.jit(lambda n=n: play(METHODS[n].build(1.0, t, rounds), game).weight)()) for n in names}
-    return {**weights, "switches": np.flatnonzero(games.drift(np.asarray(game.comparator)))}

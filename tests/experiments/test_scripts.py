@@ -45,11 +45,6 @@ TABLES: dict[str, tuple[tuple[str, ...], dict[str, dict]]] = {
 }
 #: Those with tests of their own that run them to their end.
 WHOLE = {
-    "theory_oco",
-    "theory_softmdp",
-    "theory_calibration",
-    "theory_detection",
-    "theory_checks",
     "responses_table",
     "responses_figure",
     "controls",

@@ -4,6 +4,12 @@ import jax
 import pytest
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "experiments/theory" in item.nodeid:
+            item.add_marker("theory")
+
+
 @pytest.fixture(autouse=True)
 def double_precision():
     with jax.enable_x64(True):

@@ -1,6 +1,5 @@
 """The study of detection: its detectors against river's, its streams, its record."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -77,18 +76,9 @@ def test_records_that_cannot_be_used_are_refused_in_one_sentence(tmp_path):
     ):
         with pytest.raises(ValueError, match=said):
             recorded(tmp_path / f"{name}.parquet")
-    command = [sys.executable, "experiments/theory_detection.py", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "experiments.theory", "detection", "--out", str(tmp_path / "out")]
     command += ["--recorded", str(tmp_path / "half.parquet")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     assert done.returncode == 2
     assert done.stderr.strip().splitlines()[-1].startswith("aesjax: --recorded")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_the_script_leaves_its_findings_numbers_and_figure(tmp_path):
-    command = [sys.executable, "experiments/theory_detection.py", "--out", str(tmp_path / "out"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert len(json.loads((tmp_path / "out" / "detection.json").read_text())["findings"]) == 7
-    assert (tmp_path / "out" / "detection.png").stat().st_size > 10_000

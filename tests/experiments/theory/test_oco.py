@@ -1,15 +1,19 @@
-"""The online-learning study on games of 256 rounds: its numbers, its findings, its files, its refusals."""
+"""The studies of the theory: their parts, their findings, their files, their refusals."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-from experiments.theory import games, oco, oco_figures, oco_grid, oco_methods, oco_parts
-from experiments.theory.findings import TheoryStudy, claim, log_log_slope, open_folder, paired, slopes, write
+from experiments.theory import games, oco, oco_grid, oco_methods
+from experiments.theory.findings import TheoryStudy, claim, log_log_slope, open_folder, paired, slopes
 
-SEEDS, ROUNDS = 3, 256
+ROOT = Path(__file__).resolve().parents[3]
+SEEDS = 3
 
 
 @pytest.fixture(autouse=True)
@@ -21,13 +25,6 @@ def double_precision():
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     return TheoryStudy(tmp_path_factory.mktemp("theory"), seeds=SEEDS, quick=True)
-
-
-@pytest.fixture(scope="module")
-def grid(study):
-    """Compiles every method: tests of it are slow."""
-    with jax.enable_x64(True):
-        return oco_grid.main_grid(study, ROUNDS)
 
 
 def test_a_sharded_sweep_equals_one_game_at_a_time(study):
@@ -44,65 +41,12 @@ def test_a_sharded_sweep_equals_one_game_at_a_time(study):
             np.testing.assert_allclose(weights[i, j], played.weight.mean(), rtol=1e-9)
 
 
-@pytest.mark.slow
-def test_all_methods_meet_the_same_losses_and_none_beats_the_informed_restart_by_luck(grid):
-    data, _ = grid
-    regret = {name: oco_grid.hindsight(r) for name, r in data["regret"].items()}
-    assert set(regret) == set(oco_methods.METHODS)
-    assert all(r.shape == (len(data["switches"]), SEEDS) for r in regret.values())
-    # the uniform player pays the gap times the share of wrong arms, up to the noise of the losses
-    expected = 0.25 * 0.9 * ROUNDS * (1.0 - 10 * oco_methods.FLOOR)
-    np.testing.assert_allclose(regret["frozen"].mean(), expected, rtol=0.25)
-    for name in ("constant", "constant_plain", "aes_m", "ader", "restart"):
-        assert regret[name][0].mean() < 0.6 * regret["frozen"][0].mean(), name  # no switch: they learn
-
-
-@pytest.mark.slow
-def test_tuning_in_hindsight_never_loses_to_the_theorys(grid):
-    for regret in grid[0]["regret"].values():
-        assert np.all(oco_grid.hindsight(regret).mean(1) <= oco_grid.theory(regret).mean(1) + 1e-9)
-
-
 def test_without_drift_the_paper_schedule_and_the_oracle_sit_at_the_smallest_weight():
     game = games.switching(np.random.default_rng(0), 4, 40, 0)
     t = oco_methods.tuning(game, 0)
     for name in ("aes", "oracle", "envelope"):
         weight = oco.play(oco_methods.METHODS[name].build(1.0, t, 40), game).weight
         np.testing.assert_allclose(weight, oco_methods.WEIGHTS[0], rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_findings_carry_intervals_and_the_record_is_complete(grid, study, capsys):
-    data, findings = grid
-    observed, more = oco_parts.observed(study, ROUNDS)
-    names = [f.name for f in (*findings, *more)]
-    assert len(set(names)) == len(names) >= 13
-    assert all(f.outcome in ("confirmed", "refuted", "undecided") for f in (*findings, *more))
-    assert all("[" in f.measured for f in findings if f.name != "5.1-5b")
-    drawn = oco_figures.draw({"grid": data, "rates": fake_rates()}, oco_parts.traces(ROUNDS))
-    tables = oco_figures.tables({"grid": data})
-    write(study, "theory_oco", findings, {"grid": data, "observed": observed}, drawn, 1.0, tables=tables)
-    record = json.loads((study.out / "theory_oco.json").read_text())
-    assert [f["name"] for f in record["findings"]] == [f.name for f in findings]
-    assert np.shape(record["data"]["grid"]["regret"]["aes"]) == (5, SEEDS, len(oco_methods.SCALES))
-    text = (study.out / "theory_oco.md").read_text()
-    assert "| constant, no entropy |" in text
-    assert text.count("**confirmed**") + text.count("**refuted**") + text.count("**undecided**") == len(findings)
-    for figure in ("rates", "weights", "grid"):
-        assert (study.out / f"theory_oco_{figure}.png").stat().st_size > 20_000
-    assert "5.1-3" in capsys.readouterr().out
-
-
-def fake_rates():
-    """Regret that grows like the root of T and of the path, for drawing only."""
-    horizons, counts = [64, 256, 1024], [1, 4, 16]
-    flat = np.ones(SEEDS)
-    return {
-        "horizons": horizons,
-        "switches": counts,
-        "moving": {t: {n: np.sqrt(t) * flat for n in oco_grid.RATE_METHODS} for t in horizons},
-        "swept": {n: np.sqrt([[1 + 2 * s] * SEEDS for s in counts]) for n in oco_grid.RATE_METHODS},
-    }
 
 
 def test_slopes_and_claims():
@@ -114,8 +58,30 @@ def test_slopes_and_claims():
     assert [claim("", "", holds, "").outcome for holds in (True, False, None)] == ["confirmed", "refuted", "undecided"]
 
 
+@pytest.mark.parametrize(("name", "findings"), [("oco", 22), ("calibration", 19), ("detection", 7)])
+def test_a_study_leaves_its_findings_and_numbers(name, findings, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "experiments.theory", name, "--out", str(out), "--seeds", "2", "--quick"]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+    record = json.loads((out / f"theory_{name}.json").read_text())
+    assert len({finding["name"] for finding in record["findings"]}) == len(record["findings"]) == findings
+    assert {finding["outcome"] for finding in record["findings"]} <= {"confirmed", "refuted", "undecided"}
+    assert record["data"]
+    text = (out / f"theory_{name}.md").read_text()
+    assert all(f"| {finding['name']} |" in text for finding in record["findings"])
+    again = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert again.returncode == 2
+    assert again.stderr.startswith("aesjax: --out")
+
+
+@pytest.mark.parametrize("record", sorted((ROOT / "benchmarks").glob("theory_*.json")), ids=lambda p: p.stem)
+def test_every_committed_record_is_complete_and_of_twenty_seeds(record):
+    data = json.loads(record.read_text())
+    assert (data["seeds"], data["quick"]) == (20, False)
+    assert all(finding["measured"] for finding in data["findings"])
+
+
 def test_one_seed_has_no_interval(tmp_path):
-    with pytest.raises(SystemExit) as stop:
+    with pytest.raises(ValueError, match="--seeds must be at least 2"):
         open_folder(TheoryStudy(tmp_path / "new", seeds=1))
-    assert stop.value.code == 2
     assert not (tmp_path / "new").exists()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from aesjax.schedules import aes, aes_d, aes_m, aes_prior
+from aesjax.schedules import aes_m
 from experiments.theory import bounds, learners
 from tests.experiments.theory.checks import at_most, long_streams, played
 
@@ -33,15 +33,6 @@ def discounted(window):
     """num and den, (N, LENGTH)."""
     rho = 1 - 1 / window
     return (lfilter([1.0], [1.0, -rho], x) for x in (V, np.ones_like(V)))
-
-
-def test_schedules_follow_the_formulas_on_every_family():
-    np.testing.assert_allclose(played(aes(learners.drift_proxy, **FREE), V), KAPPA * np.sqrt(A / T), rtol=1e-5)
-    np.testing.assert_allclose(played(aes_prior(learners.drift_proxy, **FREE), V), WITH_PRIOR, rtol=1e-5)
-    for window in (8.0, 512.0):
-        num, den = discounted(window)
-        ours = played(aes_d(learners.drift_proxy, window, **FREE), V)
-        np.testing.assert_allclose(ours, KAPPA * np.sqrt((1 + num) / den), rtol=1e-4)
 
 
 def test_r_relaxing_the_prior_schedule_costs_no_more_than_its_weight(report):
@@ -119,23 +110,6 @@ def test_m_dyadic_bank_is_the_maximal_mean_up_to_two_e(report):
 LONELY = np.float64(np.arange(1, 4001) == 2001)[None]  # zeros, one unit spike at round 2001, zeros
 
 
-def test_m_default_bank_loses_a_lone_spike_that_the_maximal_mean_keeps(report):
-    """The factor 1/(2e) is for ``prior = 0``; with the default prior Theorem M covers `maximal_means`, not the rule."""
-    exact = np.asarray(MAXIMAL(LONELY))[0]
-    shipped = (played(aes_m(learners.drift_proxy, **FREE), LONELY)[0] / KAPPA) ** 2
-    at = 2002 - 1
-    np.testing.assert_allclose([exact[at], shipped[at]], [1 / 2, 2 / 2002], rtol=1e-5)
-    report("M: default bank / maximal mean, one round after a lone spike", shipped[at] / exact[at])
-    assert shipped[at] / exact[at] < 0.0021 < 1 / (2 * np.e)
-    # Nor does it relax as slowly as (c) says; what is left are (a) and (b).
-    jump = 1 / np.sqrt(shipped[at]) - 1 / np.sqrt(shipped[at - 1])
-    report("M (c), default bank: relaxing / its bound", jump / (np.sqrt(shipped[at - 1]) / 2))
-    assert jump > 60 * np.sqrt(shipped[at - 1]) / 2
-    steps, total = np.arange(1, 4001), np.cumsum(LONELY[0])
-    at_most(np.cumsum(np.sqrt(shipped)) * (1 - 1e-4), 2 * np.sqrt(steps * (1 + total)), "M (a), default bank", report)
-    assert np.all(shipped >= (1 + total) / steps * (1 - 1e-4))
-
-
 @pytest.mark.parametrize("prior", [1.0, 0.1])
 def test_m_held_bank_has_the_factor_and_every_part_of_the_proof(prior, report):
     """Proof: docs/proofs/schedules.md#held-bank."""
@@ -152,17 +126,6 @@ def test_m_held_bank_has_the_factor_and_every_part_of_the_proof(prior, report):
         at_most(np.cumsum(np.sqrt(level), 1) * near, 2 * np.sqrt(steps * (prior + total)), "M (a), held bank", report)
         right = np.e * weights[:, :-1] / (2 * KAPPA**2 * prior)
         at_most(relaxing(weights) * near, right, "M (c), held bank", report)
-
-
-def test_m_holding_changes_nothing_without_prior_and_the_default_is_not_held():
-    rows = V[:10]
-    plain, held, default = (
-        played(aes_m(learners.drift_proxy, levels=11, **FREE | options), rows)
-        for options in ({"prior": 0.0}, {"prior": 0.0, "hold": True}, {})
-    )
-    np.testing.assert_array_equal(held, plain)
-    assert aes_m(learners.drift_proxy).init().inner.past.level is None  # the state that recorded checkpoints have
-    np.testing.assert_array_equal(played(aes_m(learners.drift_proxy, levels=11, hold=False, **FREE), rows), default)
 
 
 def test_m_tracks_on_every_interval_where_the_paper_schedule_does_not(report):

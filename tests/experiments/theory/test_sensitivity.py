@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.theory import drifts, sensitivity, simplex, softmdp
+from experiments.theory import sensitivity, simplex, softmdp
 from tests.experiments.theory import mdps
 
 COUNT = 200  # pairs of random MDPs per shape
@@ -82,28 +82,6 @@ def gather(pick):
     """One flat array of what ``pick`` (a name or a function) takes from the facts of every shape."""
     pick = operator.itemgetter(pick) if isinstance(pick, str) else pick
     return np.concatenate([np.ravel(pick(f)) for f in facts()])
-
-
-@quick
-def facts_of_sequence(sequence):
-    """The comparator's path along a sequence of MDPs, its bounds, and the regret of playing one round late."""
-    best = jax.vmap(softmdp.solve)(sequence)
-    before, after = (jax.tree.map(operator.itemgetter(part), sequence) for part in (slice(None, -1), slice(1, None)))
-    gamma, mu = sequence.discount[0], sequence.temperature[0]
-    states, actions = sequence.reward.shape[1:]
-    steps = jax.vmap(sensitivity.change)(before, after)
-    budget = jnp.sum(sensitivity.drift_budget(steps, gamma, jnp.max(jnp.abs(best.value))))
-    moved, dq = jnp.diff(jnp.exp(best.log_policy), axis=0), jnp.diff(best.q, axis=0)
-    late = jax.tree.map(operator.itemgetter(slice(1, None)), best)
-    start = jnp.full(states, 1.0 / states)
-    return {
-        "path": jnp.sum(jnp.abs(moved)),
-        "path bound": states * sensitivity.comparator_drift_bound(budget, gamma, mu),
-        "dq": jnp.max(jnp.abs(dq), axis=(1, 2)),
-        "largest q": sensitivity.largest_q(jnp.max(jnp.abs(sequence.reward)), gamma, mu, actions),
-        "lag": jax.vmap(softmdp.regret, (0, 0, None, 0))(after, best.log_policy[:-1], start, late),
-        "lag bound": jax.vmap(sensitivity.lag_one_bound, (0, None, None))(dq, gamma, mu),
-    }
 
 
 @functools.partial(quick, static_argnames="total_variation")
@@ -195,19 +173,6 @@ def test_m6_drift_of_the_comparator(report):
     assert 1 - 1e-6 < moved / bound <= 1.0
 
 
-@pytest.mark.parametrize("kind", drifts.DRIFTS)
-def test_m6_and_m16_summed_over_a_drifting_sequence(kind, report):
-    rng = np.random.default_rng(6)
-    ratios, squares = [], []
-    for _ in range(4):
-        found = facts_of_sequence(drifts.drift_sequence(mdps.random_mdps(rng, 3, 4, 3), kind, 64))
-        ratios.append(mdps.tightness(found["path"], found["path bound"]))
-        dq = np.asarray(found["dq"])
-        squares.append(mdps.tightness(np.sum(dq**2), 2 * found["largest q"] * dq.sum()))
-    report(f"M6 summed, {kind}", max(ratios))
-    report(f"M16 {kind}", max(squares))
-
-
 def test_e16_calibrated_proxy_is_vacuous_at_usual_sizes(report):
     mu, gamma, rounds = 0.2, 0.99, 50
     np.testing.assert_allclose(sensitivity.comparator_drift_bound(1.0, gamma, mu), 500.0)
@@ -237,19 +202,6 @@ def test_m18_last_rounds_optimum_is_nearly_optimal(report):
     ratio = float(lag / sensitivity.lag_one_bound(small[None], 0.9, 0.3))
     report("M18 for small drift", 1 - ratio)
     assert 0.0 < 1 - ratio < 1e-5
-
-
-def test_e19_lag_one_regret_falls_as_the_drift_slows(report):
-    ends = mdps.random_mdps(np.random.default_rng(19), 2, 4, 3)
-    ends = ends._replace(discount=np.full(2, 0.9), temperature=np.full(2, 0.1))
-    totals = []
-    for rounds in (64, 512):
-        found = facts_of_sequence(drifts.drift_sequence(ends, "linear", rounds))
-        report(f"E19, {rounds} rounds", mdps.tightness(found["lag"], found["lag bound"]))
-        totals.append(float(np.sum(found["lag"])))
-    slope = np.log(totals[1] / totals[0]) / np.log(512 / 64)
-    report("E19 slope", slope)
-    assert abs(slope + 1.0) < 0.02  # no square root of T: the total itself vanishes
 
 
 def test_m19_changing_the_temperature_moves_the_comparator(report):
@@ -289,31 +241,3 @@ def test_m17_optimal_policy_leaves_a_truncated_simplex(report):
     least, floor = float(jnp.exp(best.log_policy).min()), float(sensitivity.guaranteed_floor(best.q, 0.1)[0])
     assert floor <= least < 1e-4  # outside the simplex truncated at 1e-3
     np.testing.assert_allclose(floor, np.exp(-10.0) / 2, rtol=1e-9)
-
-
-def test_drift_sequences_visit_their_ends():
-    ends = mdps.random_mdps(np.random.default_rng(1), 3, 4, 3)
-    linear, abrupt, periodic = (drifts.drift_sequence(ends, kind, 61, 2) for kind in ("linear", "abrupt", "periodic"))
-    for sequence in (linear, abrupt, periodic):
-        assert sequence.transition.shape == (61, 4, 3, 4)
-        np.testing.assert_allclose(sequence.transition.sum(-1), 1.0, rtol=1e-13)
-        np.testing.assert_array_equal(sequence.discount, np.full(61, ends.discount[0]))
-        np.testing.assert_allclose(sequence.reward[0], ends.reward[0], rtol=1e-13)
-    np.testing.assert_allclose(linear.reward[::30], ends.reward, rtol=1e-12)
-    np.testing.assert_allclose(
-        np.diff(linear.reward[:31], axis=0), np.repeat((ends.reward[1] - ends.reward[0])[None] / 30, 30, 0), atol=1e-13
-    )
-    moves = np.abs(np.diff(abrupt.reward, axis=0)).max((1, 2))
-    assert np.flatnonzero(moves).tolist() == [20, 40]
-    np.testing.assert_allclose(abrupt.transition[-1], ends.transition[2], rtol=1e-13)
-    np.testing.assert_allclose(periodic.reward[::10], ends.reward[[0, 1, 2, 0, 1, 2, 0]], rtol=1e-12)  # a closed loop
-
-
-def test_drift_sequence_refuses_what_it_cannot_do():
-    ends = mdps.random_mdps(np.random.default_rng(1), 2, 2, 2)
-    with pytest.raises(ValueError, match="unknown drift 'sudden'; kinds: abrupt, linear, periodic, mixed"):
-        drifts.drift_sequence(ends, "sudden", 10)
-    with pytest.raises(ValueError, match="at least 2 waypoints, 2 rounds and 1 cycle; got 2, 1 and 1"):
-        drifts.drift_sequence(ends, "linear", 1)
-    with pytest.raises(ValueError, match="at least 2 waypoints, 2 rounds and 1 cycle; got 1, 10 and 1"):
-        drifts.drift_sequence(jax.tree.map(lambda x: x[:1], ends), "linear", 10)

@@ -200,64 +200,8 @@ def test_gap_is_finite_where_the_optimal_policy_underflows():
     np.testing.assert_allclose(regret(mdp, only, jnp.ones(1)), 210.0, rtol=1e-12)
 
 
-def test_one_state_one_action_and_no_discount():
-    single = solve(mdps.one_state([2.0], 0.75, 0.5))
-    np.testing.assert_allclose(single.q, [[8.0]], rtol=1e-14)
-    np.testing.assert_allclose(single.value, [8.0], rtol=1e-14)
-    assert single.log_policy[0, 0] == 0.0
-    idle = solve(mdps.one_state([0.0, 0.0], 0.9, 0.1))
-    np.testing.assert_allclose(idle.value, [np.log(2.0)], rtol=1e-14)  # mu log A / (1 - gamma)
-    myopic = solve(mdps.two_state_chain(0.7, actions=2, discount=0.0))
-    np.testing.assert_allclose(myopic.q, [[1.0, 1.0], [-1.0, -1.0]], rtol=1e-15)
-
-
 def test_solver_by_hand_on_the_two_state_chain():
     solution = solve(mdps.two_state_chain(0.75, actions=2, discount=0.8, temperature=0.5))
     # The difference of the two values is 2 / (1 - gamma (2 stay - 1)), their mean mu log 2 / (1 - gamma).
     mean, half = 0.5 * np.log(2.0) / 0.2, 1.0 / (1.0 - 0.8 * 0.5)
     np.testing.assert_allclose(solution.value, [mean + half, mean - half], rtol=1e-13)
-
-
-def test_one_many_and_single_precision_agree():
-    f = facts()[-1]
-    mdp = jax.tree.map(lambda x: jnp.asarray(x[0]), f["mdp"])
-    jitted = solve(mdp)
-    np.testing.assert_allclose(jitted.q, f["solution"].q[0], rtol=1e-12)
-    with jax.disable_jit():
-        np.testing.assert_allclose(solve(mdp, iterations=30).q, jitted.q, rtol=1e-12)
-    single = solve(jax.tree.map(lambda x: x.astype(jnp.float32), mdp))
-    assert {x.dtype for x in single} == {np.dtype("float32")}
-    np.testing.assert_allclose(single.q, jitted.q, rtol=1e-3, atol=1e-3)
-
-
-def test_gradient_of_the_return_vanishes_at_the_optimum_alone():
-    mdp, start = mdps.two_state_chain(0.8, actions=2, temperature=1.0), jnp.ones(2) / 2
-    mdp = mdp._replace(reward=np.array([[1.0, 0.2], [-1.0, 0.0]]))
-    gradient = jax.jit(
-        jax.grad(lambda logits: softmdp.soft_return(mdp, jax.nn.log_softmax(logits, axis=-1), start)),
-        compiler_options=mdps.QUICK,
-    )
-    best = solve(mdp).log_policy
-    assert np.max(np.abs(gradient(best))) < 1e-12
-    away, step = best + jnp.array([[0.5, 0.0], [0.0, 0.3]]), jnp.array([[1e-4, 0.0], [0.0, 0.0]])
-    values = [float(softmdp.soft_return(mdp, jax.nn.log_softmax(away + s * step, axis=-1), start)) for s in (1, -1)]
-    slope = float(gradient(away)[0, 0])
-    assert abs(slope) > 0.1
-    np.testing.assert_allclose(slope, (values[0] - values[1]) / 2e-4, rtol=1e-6)
-
-
-def test_too_few_iterations_show_in_the_residual():
-    mdp = jax.tree.map(lambda x: x[0], mdps.random_mdps(np.random.default_rng(2), 1, 7, 5))
-    mdp = mdp._replace(discount=np.asarray(0.95), temperature=np.asarray(0.05))
-    assert solve(mdp, iterations=1).residual > 1e-3
-    assert solve(mdp).residual < 1e-12
-
-
-def test_wrong_shapes_and_counts_are_refused():
-    mdp = mdps.two_state_chain(0.5)
-    with pytest.raises(ValueError, match=r"reward \(S, A\)"):
-        solve(mdp._replace(transition=mdp.transition[:1]))
-    with pytest.raises(ValueError, match="at least one iteration; got 0"):
-        solve(mdp, iterations=0)
-    with pytest.raises(ValueError, match=r"\(S, A\) = \(2, 1\); got \(2, 2\)"):
-        softmdp.evaluate(mdp, jnp.zeros((2, 2)))

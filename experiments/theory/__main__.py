@@ -1,0 +1,97 @@
+"""Studies of the paper's theory: predictions written down before, each with its outcome and a 95 % interval.
+
+Usage: python -m experiments.theory oco|calibration|detection --out DIR [--seeds 20] [--quick]
+"""
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+from experiments.theory.findings import Finding, TheoryStudy, open_folder, start_double_precision, write
+
+_RECORD = Path(__file__).resolve().parents[2] / "benchmarks" / "recorded_proxies.parquet"
+
+
+@dataclass(frozen=True)
+class Options(TheoryStudy):
+    """Options of a theory study."""
+
+    name: tyro.conf.Positional[Literal["oco", "calibration", "detection"]] = "oco"
+    """oco: online learning under drift, schedules compared with constants and rivals. calibration: coverage of
+    calibrated drift proxies. detection: AES-C and AES-R compared with CUSUM, Page-Hinkley and ADWIN, at equal false
+    alarms."""
+    recorded: Path = _RECORD
+    """For detection: `streams.parquet` of a study with the patterns steady and abrupt."""
+
+
+def _oco(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
+    from experiments.theory import oco_grid, oco_parts
+
+    rounds = 256 if study.quick else 4096
+    horizons = [128, 256] if study.quick else [2**k for k in range(9, 15)]
+    data, findings = {}, []
+    for part, run in (
+        ("grid", lambda: oco_grid.main_grid(study, rounds)),
+        ("rates", lambda: oco_grid.rates(study, horizons)),
+        ("full_simplex", lambda: oco_parts.full_simplex(study, rounds)),
+        ("observed", lambda: oco_parts.observed(study, rounds)),
+    ):
+        print(f"{part}:", flush=True)
+        data[part], found = run()
+        findings += found
+    return data, sorted(findings, key=lambda finding: finding.name), oco_grid.tables(data["grid"])
+
+
+def _calibration(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
+    from experiments.theory.calibration_findings import findings_of, measure
+
+    data = measure(study)
+    short = {name: {k: v for k, v in part.items() if k not in ("ratios", "per run")} for name, part in data.items()}
+    return short, findings_of(data), ""
+
+
+def _detection(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
+    from experiments.theory import detection_parts as parts
+    from experiments.theory.detection_streams import recorded
+
+    try:
+        streams = recorded(study.recorded)
+    except ValueError as error:
+        raise ValueError(f"--recorded {study.recorded}: {error}") from None
+    open_folder(study)
+    data, findings = {}, []
+    for part, run in (
+        ("synthetic", lambda: parts.synthetic(study)),
+        ("no_change", lambda: parts.no_change(study)),
+        ("recorded", lambda: parts.on_records(study, streams)),
+    ):
+        print(f"{part}:", flush=True)
+        data[part], found = run()
+        findings += found
+    return parts.plain(data), findings, parts.tables(data)
+
+
+_STUDIES = {"oco": _oco, "calibration": _calibration, "detection": _detection}
+
+
+def main(study: Options) -> int:
+    """Run a study and write its record; returns the exit code."""
+    try:
+        if study.name != "detection":  # its schedules run in single precision, as in an agent
+            open_folder(study)
+            start_double_precision()
+        began = time.monotonic()
+        data, findings, tables = _STUDIES[study.name](study)
+    except (ValueError, OSError) as error:
+        print(f"aesjax: {error}", file=sys.stderr)
+        return 2
+    write(study, f"theory_{study.name}", findings, data, time.monotonic() - began, tables=tables)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(tyro.cli(Options, description=__doc__)))
