@@ -29,7 +29,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "render",
         "adapters bridge",
     ),
-    "experiments": ("measure presets", "study", "report theory", "audit bench", "cli", "paper", "scripts", "__init__"),
+    "experiments": ("measure presets", "study", "report theory", "paper bench", "cli", "scripts", "__init__"),
 }
 
 

@@ -3,15 +3,13 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from experiments.audit import output
 from experiments.cli import main
+from experiments.paper import audit
 from tests.pages import ROOT, blocks, commands
 
 README = ROOT / "README.md"
@@ -87,18 +85,6 @@ def test_a_schedule_of_ones_own_goes_from_the_page_to_a_comparison_with_its_cont
     assert "mine:burst:gain=3" in capsys.readouterr().out
 
 
-def test_the_console_script_and_the_experiment_script_offer_the_same_options():
-    console = Path(sys.executable).with_name("aesjax")
-    texts = []
-    scripts = ("toy_sac.py",)
-    for command in ([str(console), "run"], *([sys.executable, str(ROOT / "experiments" / name)] for name in scripts)):
-        result = subprocess.run([*command, "--help"], capture_output=True, text=True, cwd=ROOT)
-        assert result.returncode == 0, result.stderr
-        texts.append(result.stdout)
-    for option in ("--out", "--schedules", "--sweep", "--resume", "--devices"):
-        assert all(option in text for text in texts)
-
-
 @pytest.mark.parametrize(
     "study", re.findall(r"`((?:toy_table|ablation|sensitivity)\w*)`", (ROOT / "docs" / "carriers.md").read_text())
 )
@@ -114,7 +100,7 @@ def test_what_reproduces_is_what_the_audit_found(monkeypatch):
     told = re.findall(r"<!-- audit -->\n(.*?)\n<!-- /audit -->", TEXT, flags=re.DOTALL)
     record = json.loads((ROOT / "experiments" / "results" / "audit.json").read_text())
     assert told == [record["sentence"]]
-    found = output.record(output.audit([Path("experiments/results")]))
+    found = audit.record(audit.audit([Path("experiments/results")]))
     assert found["sentence"] == record["sentence"]
     for name in ("claims", "questions"):
         ours, theirs = ([(c["key"], c["verdict"], c["why"]) for c in data[name]] for data in (found, record))

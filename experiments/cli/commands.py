@@ -3,6 +3,7 @@
 Nothing here starts JAX before the number of devices is set.
 """
 
+import dataclasses
 import sys
 from functools import partial
 from typing import Annotated, get_args
@@ -21,6 +22,7 @@ from experiments.cli import (
     run,
     status,
     submit,
+    table,
     verify,
     video,
 )
@@ -35,6 +37,7 @@ _Command = (
     | Annotated[replay.Replay, tyro.conf.subcommand("replay")]
     | Annotated[calibrate.Calibrate, tyro.conf.subcommand("calibrate")]
     | Annotated[audit.Audit, tyro.conf.subcommand("audit")]
+    | Annotated[table.Table, tyro.conf.subcommand("table")]
     | Annotated[verify.Verify, tyro.conf.subcommand("verify")]
     | Annotated[video.Video, tyro.conf.subcommand("video")]
     | Annotated[export.Export, tyro.conf.subcommand("export")]
@@ -50,6 +53,7 @@ _EXECUTE = {
     replay.Replay: replay.execute,
     calibrate.Calibrate: calibrate.execute,
     audit.Audit: audit.execute,
+    table.Table: table.execute,
     verify.Verify: verify.execute,
     video.Video: video.execute,
     export.Export: export.execute,
@@ -67,10 +71,16 @@ def command(argv: list[str] | None = None) -> int:
 
         say(f"unknown command '{typed[0]}'{hint(typed[0], _NAMES)} commands: {', '.join(_NAMES)}")
         return WRONG
-    options = tyro.cli(
-        _Command,  # type: ignore
-        prog="aesjax",
-        args=argv,
-        description="Drift-aware exploration in JAX.",
-    )
+    about = "Drift-aware exploration in JAX."
+    if typed[:1] == ["table"]:  # what it does not know are options of `aesjax run`
+        options, rest = tyro.cli(
+            _Command,  # type: ignore
+            prog="aesjax",
+            args=argv,
+            description=about,
+            return_unknown_args=True,
+        )
+        options = dataclasses.replace(options, rest=tuple(rest))
+    else:
+        options = tyro.cli(_Command, prog="aesjax", args=argv, description=about)  # type: ignore
     return guarded(partial(_EXECUTE[type(options)], options))

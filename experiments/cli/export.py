@@ -20,7 +20,12 @@ class Export:
     seeds: str | None = None
     """Training seeds of the agents wanted, such as 1:5; by default all."""
     moments: bool = False
-    """With what Adam remembers, which is twice the parameters; else it begins anew."""
+    """With Adam's moments, which are twice the parameters; else Adam begins again."""
+    results: bool = False
+    """Instead copy the results of one study, for `aesjax audit`: configuration, curves and manifest. Folders of other
+    studies in them become names."""
+    streams: bool = False
+    """With --results: also the proxies of every update."""
 
 
 def execute(options: Export) -> int:
@@ -29,9 +34,37 @@ def execute(options: Export) -> int:
     from experiments.study.export import export
 
     with refusing():
+        if options.results:
+            if len(options.folders) != 1 or options.seeds is not None or options.moments:
+                raise ValueError("--results copies one study as it is; leave out other folders, --seeds and --moments")
+            print(f"results: {_results(options.folders[0], options.out, options.streams)}")
+            return DONE
+        if options.streams:
+            raise ValueError("--streams is an option of --results")
         seeds = None if options.seeds is None else parse_seeds(options.seeds)
         if not options.folders:
             raise ValueError("give the folder of a finished study")
         size = export(options.folders, options.out, seeds=seeds, moments=options.moments)
     print(f"agents: {options.out} ({size / 1e6:.2f} MB)")
     return DONE
+
+
+def _results(directory: Path, out: Path, streams: bool) -> Path:
+    """Copy the result files of a finished study into ``out``, which must be new or empty."""
+    from experiments.report.origins import command_by_names, config_by_names
+    from experiments.study import checksums, store
+    from experiments.study.results import open_results
+
+    store.check_new(out, "--out")
+    results = open_results(directory)
+    names = (store.CURVES, *((store.STREAMS,) if streams else ()))
+    contents = {name: results.check(name) for name in names}
+    manifest = config_by_names(results.manifest)  # which also names the agents that the runs began with
+    if command := manifest.get("command"):
+        manifest["command"] = command_by_names(command, results.config)
+    out.mkdir(parents=True, exist_ok=True)
+    store.write_json(out / store.CONFIG, config_by_names(results.config))
+    for name, data in contents.items():
+        store.write_bytes(out / name, data)
+    checksums.write_manifest(out, manifest)
+    return out

@@ -10,8 +10,8 @@ from experiments.study.devices import LARGEST_CACHE, cache_folder
 
 @dataclass
 class List:
-    """Print tasks, simulators, carriers, schedules, responses, controls, proxies, studies, patterns and presets, and
-    where compiled programs are kept."""
+    """Print tasks, simulators, carriers, schedules, responses, controls, proxies, studies, patterns, tables and
+    presets, and where compiled programs are stored."""
 
 
 def execute(options: List) -> int:
@@ -21,6 +21,7 @@ def execute(options: List) -> int:
     from aesjax.adaptations import CONTROLS, RESPONSES
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
+    from experiments.paper.tables import TABLES
     from experiments.presets import PRESETS
     from experiments.study.named import STUDIES
     from experiments.study.plugins import KINDS
@@ -36,6 +37,7 @@ def execute(options: List) -> int:
         ("proxies", "proxy", _summaries(PROXIES)),
         ("studies", "study", _summaries(STUDIES)),
         ("patterns", "pattern", _summaries(envs.PATTERNS)),
+        ("tables", "table", _summaries(TABLES)),
     ):
         _section(
             title, {name: _with_origin(kind, name, text) for name, text in entries.items()} | unusable.get(kind, {})

@@ -1,1 +1,1 @@
-"""What the scripts of the paper's tables share: which studies a table needs, training them, and printing it."""
+"""The paper: its tables made of our studies, and its claims judged by them."""

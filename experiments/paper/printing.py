@@ -1,11 +1,11 @@
-"""A script's tables: on the terminal, as Markdown and as a page, with what is missing said in all three."""
+"""A table of the paper on the terminal, as Markdown and as a page; all three name the missing cells."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markdown import Markdown
 
-from experiments.audit.terminal import printed
 from experiments.measure.opponents import asides_of, constants_of
 from experiments.measure.study import load_study
 from experiments.measure.summary import summarise
@@ -41,10 +41,7 @@ def show(out: Path, name: str, title: str, tables: Sequence[Table], lacking: str
             table.notes.insert(0, f"Incomplete: nothing or too little of {lacking}.")
     console = Console()
     for table in tables:
-        for part in printed([table], console):
-            console.print(part)
-        for note in table.notes:
-            console.print(f"- {note}", highlight=False, markup=False)
+        console.print(Markdown(render_table(table)))
     page = Page(
         title=title,
         subtitle=f"{len(folders)} studies: {', '.join(map(str, folders))}",

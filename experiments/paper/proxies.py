@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.audit.evidence import CARRIERS
 from experiments.measure.curves import change_steps
+from experiments.paper.evidence import CARRIERS
 from experiments.paper.printing import show
-from experiments.paper.studies import Made, run_table, split_studies
+from experiments.paper.studies import Made, PaperTable, split_studies
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.study import store
 from experiments.study.config import config_from_json
@@ -30,12 +30,7 @@ READING = (
 )
 
 
-def proxies(description: str | None, argv: Sequence[str] | None = None) -> int:
-    """Train with every proxy recorded, and say what each is worth; returns the exit code."""
-    return run_table(lambda options: split_studies(options, "proxies", "proxies_ppo"), _tell, description, argv)
-
-
-def _tell(made: Made) -> None:
+def _show(made: Made) -> None:
     table = Table(
         "proxies",
         "Drift proxies as alarms",
@@ -94,3 +89,10 @@ def _alarms(kind: str, steady: np.ndarray, abrupt: np.ndarray, changes: Sequence
     hit: Any = np.isfinite(late)
     delay = number(100 * float(np.median(late[hit])) / length, 1) if hit.any() else NONE
     return [Cell(number(quiet[best] / steady.size * _BUDGET, 1)), Cell(number(100 * hit.mean(), 0)), Cell(delay)]
+
+
+PROXIES = PaperTable(
+    "Drift proxies as alarms: rise, delay, false alarms",
+    lambda options: split_studies(options, "proxies", "proxies_ppo"),
+    _show,
+)

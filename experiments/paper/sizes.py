@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from experiments.audit.evidence import TASKS
+from experiments.paper.evidence import TASKS
 
 Scale = Literal["quick", "cpu", "paper"]
 

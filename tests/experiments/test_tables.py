@@ -1,41 +1,116 @@
-"""The scripts of the paper's tables at their quick size, which says nothing, in one folder."""
+"""`aesjax table`: the paper's tables at their quick size, in one folder."""
 
-import runpy
+import json
 import shlex
-import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from experiments.study import store
+from experiments.cli import main
+from experiments.study import store, train
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS, RESULT = ROOT / "experiments", ROOT / "experiments" / "results" / "toy-quick"
+RESULT = ROOT / "experiments" / "results" / "toy-quick"
 #: In this order: the later ones find what the earlier ones trained. The three over one hyper-parameter share a program.
-ORDER = ("toy_table", "mujoco_table", "isaac_table", "recovery_table", "controls", "quantile_table", "ema_table")
-ORDER += ("clip_table", "ablation_table", "fixed_grid", "proxy_study")
-#: What each leaves, and what must stand in it.
-LEAVES = {
-    "toy_table": ("toy_table.md", "| toy · abrupt | SAC+AES-C+refresh+recent[refresh.threshold=3] |"),
-    "mujoco_table": ("mujoco_table.md", "halfcheetah, walker2d, ant, humanoid"),
-    "isaac_table": ("isaac_table.md", "isaac_ingenuity"),
-    "recovery_table": ("recovery_table.md", "Recovery after changes (INCOMPLETE)"),
+#: Name -> the file that it writes, and an entry of it.
+TABLES = {
+    "toy": ("toy_table.md", "| toy · abrupt | SAC+AES-C+refresh+recent[refresh.threshold=3] |"),
+    "mujoco": ("mujoco_table.md", "halfcheetah, walker2d, ant, humanoid"),
+    "isaac": ("isaac_table.md", "isaac_ingenuity"),
+    "recovery": ("recovery_table.md", "Recovery after changes (INCOMPLETE)"),
     "controls": ("controls-toy-sac.md", "The same values at the wrong times"),
-    "quantile_table": ("quantile_table.md", "q = 0.95"),
-    "ema_table": ("ema_table.md", "beta = 0.99"),
-    "clip_table": ("clip_table.md", "[1e-5, 2]"),
-    "ablation_table": ("ablation_table.md", "Heuristic linear schedule"),
+    "quantile": ("quantile_table.md", "q = 0.95"),
+    "ema": ("ema_table.md", "beta = 0.99"),
+    "clip": ("clip_table.md", "[1e-5, 2]"),
+    "ablation": ("ablation_table.md", "Heuristic linear schedule"),
     "fixed_grid": ("fixed_grid.md", "The best constant weight in hindsight (INCOMPLETE)"),
-    "proxy_study": ("proxy_study.md", "critic_drift/fresh"),
+    "proxies": ("proxy_study.md", "critic_drift/fresh"),
+}
+#: What they train at the preset `paper`: folder below --out, and what its configuration says.
+STUDIES: dict[str, tuple[tuple[str, ...], dict[str, dict]]] = {
+    "toy": (
+        (),
+        {
+            "main/toy": {"carriers": ["sac", "sql", "meow"], "preset": "paper", "steps": 100_000},
+            "main/toy-ppo": {"carriers": ["ppo"], "schedules": ["baseline", "aes", "aes_r"]},
+        },
+    ),
+    "mujoco": (
+        ("--carriers", "ppo"),  # without a replay, for which not every machine has the memory
+        {f"main/{name}-ppo": {"task": name} for name in ("hopper", "halfcheetah", "walker2d", "ant", "humanoid")},
+    ),
+    "isaac": (("--carriers", "ppo", "--tasks", "isaac_ant"), {"main/isaac_ant-ppo": {"preset": "paper"}}),
+    "recovery": (
+        ("--carriers", "ppo", "--tasks", "toy,hopper"),
+        {f"main/{name}-ppo": {"patterns": ["steady", "abrupt"]} for name in ("toy", "hopper")},
+    ),
+    "ablation": (("--tasks", "toy"), {"ablation/toy": {"carriers": ["sac", "ppo", "sql", "meow"]}}),
+    "quantile": (("--tasks", "toy"), {"sensitivity_q/toy": {"seeds": list(range(1, 11))}}),
+    "ema": (("--tasks", "toy", "--seeds", "1:2"), {"sensitivity_beta/toy": {"seeds": [1, 2]}}),
+    "clip": (("--tasks", "toy"), {"sensitivity_clip/toy": {"evaluations": 100}}),
+    "fixed_grid": ((), {"fixed_grid/toy": {"patterns": ["steady", "abrupt", "linear", "periodic", "mixed"]}}),
+    "responses": (("--carriers", "sac,ppo"), {"responses/toy": {"carriers": ["sac"]}, "responses_ppo/toy": {}}),
+    "proxies": (
+        (),
+        {"proxies/toy": {"patterns": ["steady", "abrupt"]}, "proxies_ppo/toy": {"carriers": ["ppo"]}},
+    ),
 }
 
 
-def run(name, monkeypatch, *options):
-    monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, options)])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(SCRIPTS / f"{name}.py"), run_name="__main__")
-    return ended.value.code
+def run(name, *options):
+    return main(["table", name, *map(str, options)])
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Folders that would be trained, without the training."""
+    folders = []
+
+    def stop_here(claim, **options):
+        folders.append(claim.directory)
+        return train.Outcome(claim.directory, [], 0)
+
+    monkeypatch.setattr(train, "train", stop_here)
+    return folders
+
+
+def configured(folder):
+    return json.loads((folder / "config.json").read_text())
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_table_trains_the_studies_that_it_needs(name, trained, tmp_path, capsys):
+    """And says in a sentence that their results are not there, where nothing was trained."""
+    words, studies = STUDIES[name]
+    assert run(name, "--out", tmp_path / "out", "--preset", "paper", "--no-report", *words) == 2
+    assert ".json" in capsys.readouterr().err or name == "responses"
+    assert trained == [tmp_path / "out" / place for place in studies]
+    for place, expected in studies.items():
+        assert expected.items() <= configured(tmp_path / "out" / place).items()
+
+
+def test_on_two_cores_mujoco_begins_with_trained_agents(trained, tmp_path):
+    run("mujoco", "--out", tmp_path, "--preset", "cpu", "--tasks", "hopper", "--carriers", "sac", "--no-report")
+    assert trained == [tmp_path / "warm" / "hopper-sac"]  # whose agents the next study would refuse: there are none
+    config = configured(trained[0])
+    assert (config["patterns"], config["schedules"], config["steps"]) == (["steady"], ["baseline"], 512_000)
+
+
+def test_the_ablation_compares_the_rows_of_the_papers_table(trained, tmp_path):
+    run("ablation", "--out", tmp_path, "--no-report")
+    schedules = configured(tmp_path / "ablation" / "toy")["schedules"]
+    assert schedules[:2] == ["baseline", "fixed"]
+    assert sum("coupling=1" in entry for entry in schedules) == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"), [(("toy", "--carriers", "sak"), "did you mean 'sac'"), (("tooy",), "did you mean 'toy'")]
+)
+def test_a_wrong_name_is_refused_in_one_sentence(words, hint, tmp_path, capsys):
+    assert run(*words, "--out", tmp_path / "out") == 2
+    assert hint in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +119,17 @@ def out(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ORDER)
-def test_a_script_trains_and_prints_its_table(name, out, monkeypatch, capsys):
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_trained_and_printed(name, out, capsys):
     before = {path: path.read_bytes() for path in out.rglob(store.MANIFEST)}
-    assert run(name, monkeypatch, "--out", out, "--no-report") == 0
-    place, expected = LEAVES[name]
+    assert run(name, "--out", out, "--no-report") == 0
+    place, expected = TABLES[name]
     assert expected in (out / place).read_text()
     if name != "controls":
         assert "INCOMPLETE" in capsys.readouterr().out  # one carrier, two patterns
     after = {path: path.read_bytes() for path in out.rglob(store.MANIFEST)}
     assert before.items() <= after.items()  # nothing is trained twice
-    assert (len(after) == len(before)) == (name == "recovery_table")
+    assert (len(after) == len(before)) == (name == "recovery")
 
 
 @pytest.mark.slow
@@ -82,7 +157,7 @@ def test_the_kept_result_comes_out_again(out):
 
 
 @pytest.mark.slow
-def test_what_is_finished_is_checked_and_not_overwritten(out, monkeypatch, capsys):
-    assert run("toy_table", monkeypatch, "--out", out, "--preset", "cpu") == 2
+def test_what_is_finished_is_checked_and_not_overwritten(out, capsys):
+    assert run("toy", "--out", out, "--preset", "cpu") == 2
     said = capsys.readouterr().err
     assert "main/toy holds a study with other carriers, patterns, seeds, steps" in said

@@ -6,17 +6,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.audit import output
-from experiments.audit.appendix import CLIPS
-from experiments.audit.claim import BY_AES, BY_BASELINE, NAUC
-from experiments.audit.claims import CLAIMS, QUESTIONS
-from experiments.audit.evidence import BASELINE, CARRIERS, PATTERNS, TASKS, gather, of
-from experiments.audit.judge import NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, judge
-from experiments.audit.measured import atoms, expected, measure, methods, missing
 from experiments.cli import main
+from experiments.paper import audit
+from experiments.paper.claims import CLAIMS, QUESTIONS
+from experiments.paper.evidence import BASELINE, CARRIERS, PATTERNS, TASKS, gather, of
+from experiments.paper.judge import NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, judge
+from experiments.paper.measured import Side, atoms, expected, measure, missing
 from tests.experiments.measure.synthetic import make_curves
 from tests.experiments.report.pages import Page, configure, reseal, save
 
+AES, OWN = Side((of("aes"),)), Side((BASELINE,))
 BY_KEY = {claim.key: claim for claim in (*CLAIMS, *QUESTIONS)}
 
 
@@ -49,7 +48,7 @@ def whole(tmp_path_factory):
 
 
 def test_every_claim_gets_a_verdict_and_a_reason(toy):
-    found = output.audit([toy])
+    found = audit.audit([toy])
     assert len(found.findings) == len(CLAIMS) > 40
     for finding in found.findings:
         assert finding.whole.verdict in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE)
@@ -113,7 +112,7 @@ def test_two_seeds_decide_nothing(tmp_path):
 def test_the_pooled_difference_is_the_mean_over_the_runs(toy):
     places = expected(tasks=TASKS["toy"])
     evidence = gather([toy])
-    found = atoms(evidence, BY_AES, BY_BASELINE, NAUC, places)
+    found = atoms(evidence, AES, OWN, "nauc_task_safe", places)
     pooled = measure(found)
     apart = [difference for atom in found for difference in atom.difference.values()]
     assert pooled.value == pytest.approx(np.mean(apart))
@@ -134,7 +133,7 @@ def test_methods_are_found_by_what_they_are(tmp_path):
     [group] = gather([folder]).groups
     assert group.named("PPO", BASELINE) == "PPO"
     assert group.named("PPO", of("aes")) == group.named("PPO", of("aes", q="0.90")) == "PPO+AES"
-    assert group.named("PPO", CLIPS["1e-4", "1"]) == "PPO+AES[lambda_max=1]"
+    assert group.named("PPO", of("aes", lambda_min="1e-4", lambda_max="1")) == "PPO+AES[lambda_max=1]"
     assert group.named("PPO", of("aes", q=0.5)) is None
     assert group.named("SAC", BASELINE) is None
 
@@ -171,7 +170,7 @@ def test_the_best_constant_is_chosen_by_seeds_that_all_constants_have(tmp_path):
 
 
 def test_the_sentence_answers_family_by_family(toy):
-    said = output.sentence(output.record(output.audit([toy])))
+    said = audit.sentence(audit.record(audit.audit([toy])))
     assert "In mean nAUC under drift: On toy AES is better than its baseline." in said
     assert "mujoco" not in said
 
@@ -179,7 +178,7 @@ def test_the_sentence_answers_family_by_family(toy):
 def test_methods_of_which_the_same_is_told_stand_together(tmp_path):
     rules = {"SAC": "", "SAC+AES": "aes", "SAC+AES-R": "aes_r"}
     both = make_curves(list(rules)).with_columns(schedule=pl.col("method").replace_strict(rules), variant=pl.lit(""))
-    said = output.sentence(output.record(output.audit([save(tmp_path / "sac", both)])))
+    said = audit.sentence(audit.record(audit.audit([save(tmp_path / "sac", both)])))
     assert said.endswith("On toy AES and AES-R are better than their baseline.")
 
 
@@ -214,24 +213,20 @@ def test_trained_agents_of_different_carriers_are_one_group_and_other_agents_are
 
 def test_a_contrast_between_patterns_uses_the_same_seeds(toy):
     part = verdict("D4", toy).families[0]
-    found = atoms(gather([toy]), methods(of("aes")), BY_BASELINE, "drop_run_safe", expected(tasks=("toy",)))
+    found = atoms(gather([toy]), AES, OWN, "drop_run_safe", expected(tasks=("toy",)))
     mean = {p: np.mean([list(a.difference.values()) for a in found if a.pattern == p]) for p in PATTERNS}
     apart = (mean["abrupt"] + mean["mixed"] - mean["linear"] - mean["periodic"]) / 2
     assert part.measured.value == pytest.approx(apart)
 
 
-def test_the_command_writes_json_a_page_and_the_sentence(toy, tmp_path, capsys):
-    text = tmp_path / "text.md"
-    text.write_text("before\n<!-- audit -->\nold\n<!-- /audit -->\nbehind\n")
+def test_the_command_writes_json_and_a_page(toy, tmp_path, capsys):
     record, page, plain = tmp_path / "audit.json", tmp_path / "audit.html", tmp_path / "audit.md"
-    options = ["--json", str(record), "--out", str(page), "--into", str(text)]
-    assert main(["audit", str(toy), *options]) == 0
+    assert main(["audit", str(toy), "--json", str(record), "--out", str(page)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     data = json.loads(record.read_text())
     assert [claim["key"] for claim in data["claims"]] == [claim.key for claim in CLAIMS]
     assert " ".join(data["sentence"].split()) in said
-    assert data["sentence"] == output.sentence(data)
-    assert text.read_text() == f"before\n<!-- audit -->\n{data['sentence']}\n<!-- /audit -->\nbehind\n"
+    assert data["sentence"] == audit.sentence(data)
     html = Page(page.read_text())
     assert not html.sources
     assert all(link.startswith("#") for link in html.links)
@@ -241,12 +236,6 @@ def test_the_command_writes_json_a_page_and_the_sentence(toy, tmp_path, capsys):
 
 
 def test_what_cannot_be_audited_is_refused_in_a_sentence(toy, tmp_path, capsys):
-    text, record = tmp_path / "text.md", tmp_path / "audit.json"
-    text.write_text("no marks\n")
-    assert main(["audit", str(toy), "--into", str(text), "--json", str(record)]) == 2
-    assert "lacks the marks" in capsys.readouterr().err
-    assert not record.exists()
-    assert text.read_text() == "no marks\n"
     assert main(["audit", str(tmp_path / "nowhere")]) == 2
     assert "is not a folder" in capsys.readouterr().err
     assert main(["audit", str(tmp_path)]) == 2

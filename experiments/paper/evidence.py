@@ -156,7 +156,7 @@ class Evidence:
 
 
 def gather(directories: Sequence[Path]) -> Evidence:
-    """Read finished studies through their seals.
+    """Read finished studies, whose checksums are checked.
 
     Args:
       directories: folders of studies, or folders in which such folders lie, however deep.

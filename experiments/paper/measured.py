@@ -1,46 +1,42 @@
 """Paired differences between what two methods earned, pooled over the paper's cells as `docs/metrics.md` prescribes."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.audit.evidence import CARRIERS, PATTERNS, TASKS, Evidence, Group, Spec, Values
 from experiments.measure import stats
 from experiments.measure.curves import nan_mean
+from experiments.paper.evidence import CARRIERS, PATTERNS, TASKS, Evidence, Group, Spec, Values
 
 FEWEST = 3  # pairs of runs below which a cell says nothing
 _LEVEL = 0.05  # of the p-value after Holm's correction
 NAN = float("nan")
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
-#: (group, carrier, pattern) -> (method, pattern) whose mean it is; empty where the group lacks one of them.
-Side = Callable[[Group, str, str], list[tuple[str, str]]]
 #: (task, carrier, pattern)
 Place = tuple[str, str, str]
 
 
-def methods(*specs: Spec, pattern: str = "") -> Side:
-    """The mean over these methods, under ``pattern`` if it is given and else under the cell's own."""
+class Side(NamedTuple):
+    """One side of a comparison: the mean over methods, or zero where there is none."""
 
-    def found(group: Group, carrier: str, own: str) -> list[tuple[str, str]]:
-        names = [group.named(carrier, spec) for spec in specs]
-        return [(name, pattern or own) for name in names if name is not None] if None not in names else []
+    methods: tuple[Spec, ...] = ()
+    pattern: str = ""  # under which they are measured; empty: the cell's own
+    hindsight: bool = False  # instead of methods the best constant weight of the cell, chosen in hindsight
 
-    return found
+    def members(self, group: Group, carrier: str, own: str) -> list[tuple[str, str]]:
+        """(method, pattern) whose mean it is in a cell; empty where the group lacks one of them."""
+        if self.hindsight:
+            names = [group.best_constant(carrier, own)]
+        else:
+            names = [group.named(carrier, spec) for spec in self.methods]
+        return [(name, self.pattern or own) for name in names if name is not None] if None not in names else []
 
 
-def best_constant(group: Group, carrier: str, pattern: str) -> list[tuple[str, str]]:
-    """The best constant of the cell in hindsight."""
-    name = group.best_constant(carrier, pattern)
-    return [(name, pattern)] if name is not None else []
-
-
-def nothing(group: Group, carrier: str, pattern: str) -> list[tuple[str, str]]:
-    """Zero: for the level of one side, not a difference."""
-    return []
+NOTHING = Side()  # zero, for the level of the other side
 
 
 class Atom(NamedTuple):
@@ -110,9 +106,9 @@ def atoms(evidence: Evidence, first: Side, second: Side, metric: str, places: It
 
 
 def _atom(group: Group, carrier: str, pattern: str, first: Side, second: Side, metric: str) -> Atom:
-    ours = _mean(group, first(group, carrier, pattern), metric)
+    ours = _mean(group, first.members(group, carrier, pattern), metric)
     zero = dict.fromkeys(ours, 0.0)
-    theirs = zero if second is nothing else _mean(group, second(group, carrier, pattern), metric)
+    theirs = zero if second == NOTHING else _mean(group, second.members(group, carrier, pattern), metric)
     return Atom(group.task, carrier, pattern, ours, theirs, group)
 
 

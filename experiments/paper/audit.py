@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.audit.claims import CLAIMS, QUESTIONS
-from experiments.audit.evidence import TASKS, Evidence, Group, gather
-from experiments.audit.judge import (
+from experiments.paper.claims import CLAIMS, QUESTIONS
+from experiments.paper.evidence import TASKS, Evidence, Group, gather
+from experiments.paper.judge import (
     BETTER,
     NOT_REPRODUCED,
     NOT_TESTABLE,
@@ -18,7 +18,7 @@ from experiments.audit.judge import (
     Part,
     judge,
 )
-from experiments.audit.measured import FEWEST, Measured
+from experiments.paper.measured import FEWEST, Measured
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.report.page import Page
 
@@ -58,7 +58,7 @@ def audit(directories: Sequence[Path]) -> Audit:
     """Read the studies and judge every claim.
 
     Raises:
-      ValueError: as in `experiments.audit.evidence.gather`.
+      ValueError: as in `experiments.paper.evidence.gather`.
     """
     evidence = gather(directories)
     claims, questions = (tuple(judge(claim, evidence) for claim in of) for of in (CLAIMS, QUESTIONS))

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from experiments.audit.claim import Claim
-from experiments.audit.evidence import CARRIERS, TASKS, Evidence
-from experiments.audit.measured import (
+from experiments.paper.claims import Claim
+from experiments.paper.evidence import CARRIERS, TASKS, Evidence
+from experiments.paper.measured import (
     FAMILY_OF,
     FEWEST,
     Atom,

@@ -1,0 +1,73 @@
+"""The paper's quantitative sentences, read from `claims.toml`: data, without any result."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from experiments.paper.evidence import CARRIERS, PATTERNS, TASKS, Spec, of
+from experiments.paper.measured import Side
+
+#: ``mean``: the pooled difference is on the claimed side; ``every``: so is each cell; ``most``: more than half of the
+#: cells, and the pooled difference; ``never_worse``: no cell is on the other side; ``question``: of ours, which way?
+Kind = Literal["mean", "every", "most", "never_worse", "question"]
+_FILE = Path(__file__).with_name("claims.toml")
+_AES, _BASELINE = Side((of("aes"),)), Side((of(""),))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence: ``first`` compared with ``second`` in ``metric``, higher or lower, over the cells it names."""
+
+    key: str
+    section: str  # of the paper
+    text: str  # in our own short words
+    paper: str  # the paper's number, as printed there or as its tables give it
+    kind: Kind = "mean"
+    first: Side = _AES
+    second: Side = _BASELINE
+    metric: str = "nauc_task_safe"  # of `docs/metrics.md`, or `weight_noise`
+    sign: int = 1  # 1: first is higher, -1: lower
+    patterns: tuple[str, ...] = PATTERNS
+    carriers: tuple[str, ...] = CARRIERS
+    tasks: tuple[str, ...] = tuple(task for tasks in TASKS.values() for task in tasks)
+    unit: tuple[str, ...] = ("family", "carrier", "pattern")  # what makes one cell
+    weigh: Literal["family", "task"] = "family"
+    contrast: tuple[tuple[str, ...], tuple[str, ...]] | None = None  # patterns with the larger effect, with the smaller
+    against: tuple[str, ...] = ()  # tasks with the smaller effect
+    untestable: str = ""  # why no study could decide it
+
+
+def method(text: str) -> Spec:
+    """A method as the data file writes it: its rule, then the options that it must have.
+
+    >>> method("aes q=0.5")
+    Spec(rule='aes', options=(('q', '0.5'),))
+    """
+    rule, *options = text.split()
+    return Spec(rule, tuple((name, value) for name, value in (option.split("=", 1) for option in options)))
+
+
+@cache
+def _entries(name: str) -> tuple[Claim, ...]:
+    with open(_FILE, "rb") as file:
+        return tuple(_claim(entry, name) for entry in tomllib.load(file)[name])
+
+
+def _claim(entry: dict[str, Any], name: str) -> Claim:
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    patterns = {side: fields.pop(f"{side}_pattern", "") for side in ("first", "second")}
+    for side, pattern in patterns.items():
+        given = fields.get(side)
+        if given == "best constant":
+            fields[side] = Side(hindsight=True)
+        elif given is not None or pattern:
+            default = ("aes",) if side == "first" else ("",)
+            fields[side] = Side(tuple(method(text) if text else of("") for text in given or default), pattern)
+    if "contrast" in fields:
+        fields["contrast"] = tuple(map(tuple, fields["contrast"]))
+    return Claim(**({"kind": "question"} if name == "question" else {}), **fields)
+
+
+CLAIMS, QUESTIONS = _entries("claim"), _entries("question")
