@@ -1,6 +1,4 @@
-"""Pictures of MuJoCo models: with MuJoCo's own OpenGL renderer, or in NumPy on a machine that has neither a screen nor
-a GL library. Both look at the model through the same camera, which follows the torso.
-"""
+"""Pictures of MuJoCo models by MuJoCo's own renderer, through EGL or OSMesa; the camera follows the torso."""
 
 import copy
 import os
@@ -9,67 +7,29 @@ import sys
 import warnings
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Protocol
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 from envs.physics import Marker
 from envs.physics.fields import physics_library
-from envs.render.software import Software
 from envs.render.view import FOVY, View, aim
 
-RENDERERS = ("auto", "software", "gl")
 
-
-class Renderer(Protocol):
-    """Turns positions into pictures."""
-
-    def draw(self, qpos: np.ndarray, markers: Sequence[Marker] = ()) -> np.ndarray:
-        """Picture (height, width, 3) uint8 of the model at positions (nq,), and of ``markers``."""
-        ...
-
-    def close(self) -> None:
-        """Give back what the renderer holds."""
-        ...
-
-
-def open_renderer(model: Any, width: int, height: int, view: View, which: str = "auto") -> Renderer:
-    """A renderer of ``model`` (an ``MjModel``) at ``width`` x ``height`` pixels.
-
-    Args:
-      which: ``gl``, ``software``, or ``auto``: GL where it works.
+class Renderer:
+    """``mujoco.Renderer`` of a model (an ``MjModel``) at ``width`` x ``height`` pixels.
 
     Raises:
-      ValueError: an unknown renderer, GL that does not work here, a geom that cannot be drawn.
+      ValueError: OpenGL does not work here; one sentence that names the packages that it needs.
     """
-    if which not in RENDERERS:
-        raise ValueError(f"renderer must be one of {', '.join(RENDERERS)}; got '{which}'")
-    backend = None if which == "software" else _gl_backend()
-    if backend is not None:
-        try:
-            return _GL(model, width, height, view, backend)
-        except Exception as error:  # whatever a driver may say
-            if which == "gl":
-                raise ValueError(f"MuJoCo's GL renderer ({backend}) failed: {str(error).splitlines()[0]}") from None
-    if which == "gl":
-        raise ValueError(
-            "MuJoCo's GL renderer does not work here (tried MUJOCO_GL="
-            f"{', '.join(_candidates())}); use the renderer software, or auto"
-        )
-    return Software(model, width, height, view)
 
-
-class _GL:
-    """``mujoco.Renderer`` on one backend of OpenGL."""
-
-    def __init__(self, model: Any, width: int, height: int, view: View, backend: str) -> None:
-        from importlib import import_module
-
+    def __init__(self, model: Any, width: int, height: int, view: View):
         mujoco = physics_library()
         from mujoco.rendering.classic import gl_context
 
-        # Which backend serves is decided when mujoco is imported, which may be long past.
-        gl_context.GLContext = import_module(f"mujoco.{backend}").GLContext
+        # MuJoCo chooses the backend of OpenGL when it is imported, which may be long past.
+        gl_context.GLContext = import_module(f"mujoco.{_backend()}").GLContext
         self.model = copy.copy(model)  # the size of the frame buffer stands in the model
         self.model.vis.global_.offwidth, self.model.vis.global_.offheight = width, height
         self.model.vis.global_.fovy = FOVY
@@ -99,7 +59,7 @@ class _GL:
         return self.renderer.render()
 
     def close(self) -> None:
-        """Give back the GL context."""
+        """Release the GL context."""
         self.renderer.close()
 
 
@@ -114,17 +74,16 @@ with mujoco.Renderer(model, 32, 32) as renderer:
 """
 
 
-def _candidates() -> list[str]:
-    chosen = os.environ.get("MUJOCO_GL", "").lower().strip()
-    if chosen in ("egl", "osmesa", "glfw"):
-        return [chosen]
-    return ["egl", "osmesa", *(["glfw"] if os.environ.get("DISPLAY") else [])]
-
-
 @cache
-def _gl_backend() -> str | None:
-    """A backend of OpenGL that draws, tried in a process of its own: a bad driver may end the one it runs in."""
-    for backend in _candidates():
+def _backend() -> str:
+    """The first backend of OpenGL that draws, tried in a process of its own: a bad driver may end its process.
+
+    Raises:
+      ValueError: none of them does.
+    """
+    chosen = os.environ.get("MUJOCO_GL", "").lower().strip()
+    tried = [chosen] if chosen in ("egl", "osmesa", "glfw") else ["egl", "osmesa"]
+    for backend in tried:
         try:
             with warnings.catch_warnings():
                 # JAX fears that a fork of its threads goes on as a Python process; this one becomes another program.
@@ -140,4 +99,7 @@ def _gl_backend() -> str | None:
             continue
         if result.returncode == 0:
             return backend
-    return None
+    raise ValueError(
+        f"MuJoCo cannot draw here: OpenGL works neither through {' nor '.join(tried)}; install libegl1 with a graphics "
+        "driver, or libosmesa6 (Debian's packages)"
+    )

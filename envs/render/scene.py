@@ -8,8 +8,7 @@ import numpy as np
 from envs.core import Task
 from envs.physics import Marker
 from envs.render.plane import PAINTERS
-from envs.render.renderers import RENDERERS, open_renderer
-from envs.render.software import Software
+from envs.render.renderers import Renderer
 from envs.render.view import view_of
 
 
@@ -36,48 +35,40 @@ class Scene(Protocol):
         ...
 
 
-def scene_of(task: Task, width: int, renderer: str = "auto") -> Scene:
+def scene_of(task: Task, width: int) -> Scene:
     """The painter of ``task``.
 
     Args:
       width: pixels; MuJoCo tasks are 4:3, the others square.
-      renderer: ``gl`` (MuJoCo tasks only), ``software``, or ``auto``: GL where it works.
 
     Raises:
-      ValueError: an unknown renderer, GL that does not work here, a task that nothing can draw.
+      ValueError: a task that nothing can draw, or MuJoCo's on a machine without OpenGL.
     """
-    if renderer not in RENDERERS:
-        raise ValueError(f"renderer must be one of {', '.join(RENDERERS)}; got '{renderer}'")
     if hasattr(task.env, "engine"):  # MuJoCo's C engine, whose states hold positions
-        return _Body(task, width, renderer)
+        return _Body(task, width)
     if task.name not in PAINTERS:
         drawn = ", ".join([*PAINTERS, "and MuJoCo's tasks on the engine mujoco"])
         raise ValueError(f"nothing can draw task '{task.name}'; tasks that can be drawn: {drawn}")
-    if renderer == "gl":
-        raise ValueError(f"renderer gl draws MuJoCo's tasks; task '{task.name}' takes software, or auto")
     return PAINTERS[task.name](width)
 
 
 class _Body:
     """A MuJoCo model."""
 
-    def __init__(self, task: Task, width: int, renderer: str) -> None:
+    def __init__(self, task: Task, width: int) -> None:
         self.engine: Any = task.env.engine  # type: ignore
         model = self.engine.model
         self.rate = 1.0 / (model.opt.timestep * self.engine.task.substeps)
-        self.renderer = open_renderer(model, width, width * 3 // 4, view_of(task.name, model), renderer)
+        self.renderer = Renderer(model, width, width * 3 // 4, view_of(task.name, model))
 
     def draw(self, states: Sequence[Any], params: Any) -> np.ndarray:
         """The newest state alone."""
         return self.renderer.draw(self._row(states[-1])[self.engine.positions], self._markers(states[-1]))
 
     def legend(self, state: Any) -> list[tuple[tuple[int, int, int], str]]:
-        """The task's markers by name, and the size of a tile."""
+        """The task's markers by name."""
         named = {m.name: m.colour for m in self._markers(state) if m.name}
-        shown = [(_bytes(colour), name) for name, colour in named.items()]
-        if isinstance(self.renderer, Software) and self.renderer.floors:
-            shown.append(((150, 160, 160), f"a tile of the floor: {Software.TILE:g} m"))
-        return shown
+        return [(_bytes(colour), name) for name, colour in named.items()]
 
     def _row(self, state: Any) -> np.ndarray:
         return np.ascontiguousarray(state.row).view(np.float64)

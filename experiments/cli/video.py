@@ -32,8 +32,6 @@ class Video:
     """Pictures per second, 1 to 50; by default as fast as the simulated world."""
     width: int = 320
     """Pixels of each of the pictures, 160 to 1280."""
-    renderer: str = "software"
-    """Renderer of a MuJoCo task: software, gl (MuJoCo's own, through MUJOCO_GL), or auto: gl where it works."""
 
 
 def execute(options: Video) -> int:

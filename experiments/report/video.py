@@ -46,7 +46,6 @@ class Arguments(Protocol):
     steps: int | None
     fps: int | None
     width: int
-    renderer: str
 
 
 class Change(NamedTuple):
@@ -89,7 +88,7 @@ def run(arguments: Arguments) -> Path:
     limit = task.env.spec.time_limit
     if arguments.steps is not None and not 1 <= arguments.steps <= limit:
         raise ValueError(f"--steps must be between 1 and {limit}, the length of an episode; got {arguments.steps}")
-    scene = scene_of(task, arguments.width, arguments.renderer)
+    scene = scene_of(task, arguments.width)
     try:
         carrier = next(c for c in config.carriers if method in [m.name for m in methods_of(config, c)])
         part = build_part(config, carrier)

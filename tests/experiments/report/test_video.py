@@ -14,7 +14,7 @@ import envs
 from aesjax.registry import UnknownNameError
 from envs.world import World
 from experiments.report import video, video_output
-from experiments.study import checkpoint, moments, snapshots, store
+from experiments.study import checkpoint, moments, store
 from experiments.study.build import build_part, carrier_of
 from experiments.study.config import config_from_json, make_config
 from experiments.study.folder import claim
@@ -59,7 +59,7 @@ def study(trained):
 
 def ask(directory, **options):
     names = ("out", "method", "pattern", "seed", "change", "steps", "fps")
-    fixed = {"directory": directory, "width": 160, "renderer": "auto"}
+    fixed = {"directory": directory, "width": 160}
     return SimpleNamespace(**(dict.fromkeys(names) | fixed | options))
 
 
@@ -129,11 +129,6 @@ def test_the_policy_of_then_is_shown_before_and_after_and_the_one_of_the_segment
     assert seen.note == "a run of 3,200 steps; in these episodes drift stands still and actions have no noise"
 
 
-def test_after_the_last_change_the_agent_of_the_end_is_shown(study, tmp_path, monkeypatch):
-    end = shown(monkeypatch, ask(study, change=4, out=tmp_path / "a.gif")).panels[-1]
-    assert (end.heading, end.policy) == (f"end of the segment, step {STEPS - 8:,}", f"policy of step {STEPS:,}")
-
-
 def test_a_kept_policy_acts_like_the_agent_it_is_of(trained):
     """And holds no array that the policy does not read."""
     config, part = trained.config, trained.part
@@ -156,12 +151,6 @@ def test_a_damaged_moment_is_refused(study, tmp_path):
     largest = max((copy / moments.MOMENTS).rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     largest.write_bytes(b"x")
     refused(ask(copy), "is missing, truncated or changed")
-
-
-def test_a_study_that_kept_no_moments_says_of_when_its_policy_is(study, tmp_path, monkeypatch):
-    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video", moments.MOMENTS))
-    before, after = shown(monkeypatch, ask(copy)).panels
-    assert before.policy == after.policy == "policy of step 3,200, not of then"
 
 
 def test_of_a_steady_run_one_episode_is_shown(trained, tmp_path, monkeypatch):
@@ -195,48 +184,10 @@ def test_an_interrupted_study_is_shown_as_far_as_it_got(study, tmp_path, monkeyp
     assert len(shown(monkeypatch, ask(copy, change=1)).panels) == 2
 
 
-def test_only_what_jumps_is_called_a_change():
-    world, part = World(envs.make("toy"), 3200 // 8), SimpleNamespace(carrier="ppo")
-    for pattern, words in (("abrupt", "change"), ("linear", "drift of step")):
-        runs = SimpleNamespace(drift=jax.tree.map(lambda x: np.asarray(x)[None], world.drift(pattern, 1)))
-        config = make_config(task="toy", carriers="ppo", schedules="aes", patterns=pattern, seeds="1:1", steps=3200)
-        agent = snapshots.Snapshot(None, 640)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(video, "load_moment", lambda *_, agent=agent: agent)
-            patch.setattr(video, "load_agent", lambda *_, agent=agent: agent)
-            patch.setattr(video, "evaluation_at", lambda *_: 1)
-            part.runs = runs
-            sides = video._sides(None, config, part, 0, world, pattern, 1)
-        assert all(words in side.heading for side in sides[:2]), sides
-        assert ("change" in sides[0].heading) == (pattern == "abrupt")
-
-
-def test_final_agents_are_found_by_their_labels_whatever_the_waves_were(trained, tmp_path):
-    part, runs = trained.part, len(trained.part.labels)
-
-    def agents(members):
-        return jax.tree.map(lambda leaf: leaf[np.array(members)], trained.state.agent)
-
-    for wave, members in enumerate(([5, 2, *range(6, runs)], [0, 1, 3, 4])):
-        state = SimpleNamespace(agent=agents([*members, members[0]]))  # with padding
-        snapshots.save_agents(tmp_path, trained.config, "ppo", False, wave, [part.labels[i] for i in members], state)
-    for run in (0, 2, 5):
-        found = snapshots.load_agent(tmp_path, trained.config, part, run)
-        assert found.step == STEPS
-        jax.tree.map(np.testing.assert_array_equal, found.agent, jax.tree.map(lambda x: x[0], agents([run])))
-
-
 def test_a_study_without_a_checkpoint_says_so(study, tmp_path):
     ignore = shutil.ignore_patterns("video", store.CHECKPOINTS, moments.MOMENTS)
     copy = shutil.copytree(study, tmp_path / "copy", ignore=ignore)
     refused(ask(copy), "has no checkpoint of PPO+AES, abrupt, seed 3")
-
-
-def test_a_checkpoint_of_another_wave_is_not_taken_for_this_one(trained, monkeypatch):
-    saved = checkpoint.load_newest
-    monkeypatch.setattr(checkpoint, "load_newest", lambda *words: (s := saved(*words)) and s._replace(wave=1))
-    with pytest.raises(ValueError, match=r"holds other runs .*, not PPO\+AES, steady, seed 3"):
-        snapshots.load_agent(trained.directory, trained.config, trained.part, 0)
 
 
 def refused(arguments, *texts):
@@ -261,8 +212,6 @@ def refused(arguments, *texts):
         ({"steps": 51}, "--steps must be between 1 and 50"),
         ({"fps": 0}, "--fps must be between 1 and 50"),
         ({"width": 10}, "--width must be between 160 and 1280"),
-        ({"renderer": "opengl"}, "renderer must be one of auto, software, gl; got 'opengl'"),
-        ({"renderer": "gl"}, "renderer gl draws MuJoCo's tasks"),
     ],
 )
 def test_wrong_wishes_are_refused_and_nothing_is_written(study, tmp_path, options, text):
@@ -311,19 +260,3 @@ def test_a_policy_that_diverged_is_named():
     params = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), task.params)
     with pytest.raises(ValueError, match="is not finite"):
         video._roll_out(task, lambda obs: obs * np.float32(np.nan), params, 0, 3)
-
-
-def test_an_episode_that_ends_early_keeps_its_last_picture():
-    states = list(range(9))
-    legend = [((200, 0, 0), "agent"), ((0, 0, 200), "goal"), ((0, 200, 0), "a long word about something else")]
-    scene = SimpleNamespace(
-        draw=lambda states, params: np.full((120, 160, 3), 20 * states[-1], np.uint8), legend=lambda state: legend
-    )
-    panels = [
-        video_output.Panel("before", "then", "x", None, states, np.arange(9.0), ""),
-        video_output.Panel("after", "then", "x", None, states[:4], np.arange(4.0), "terminated"),
-    ]
-    sheets = [np.asarray(s) for s in video_output.compose(scene, "title", "note", panels, 3)]
-    for colour, _ in legend:
-        assert (sheets[0][:50] == colour).all(axis=-1).any(), colour
-    assert [(s[90, 80, 0], s[90, 240, 0]) for s in sheets] == [(0, 0), (60, 60), (120, 60), (160, 60)]
