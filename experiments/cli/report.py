@@ -15,26 +15,19 @@ class Report:
     directories: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of finished studies."""
     out: Path | None = None
-    """With several folders, or --compare: where the report goes; must be new or empty."""
-    compare: tuple[Path, Path] | None = None
-    """Two studies A B instead: what changed from A to B on equal tasks, patterns and seeds, written into --out."""
+    """With several folders: where the report goes; must be new or empty."""
     tensorboard: Path | None = None
     """Also write every logged number of every run as TensorBoard events into this folder, new or empty."""
 
 
 def execute(options: Report) -> int:
-    """Compare, or merge if several folders are given and write the report."""
-    from experiments.report import write_comparison, write_report
+    """Merge if several folders are given, and write the report."""
+    from experiments.report import write_report
     from experiments.report.tensorboard import write_tensorboard
     from experiments.study.merge import merge_studies
 
     with refusing():
         folders, out = options.directories, options.out
-        if options.compare is not None:
-            if folders or out is None or options.tensorboard is not None:
-                raise ValueError("--compare takes two folders and --out, and neither other folders nor --tensorboard")
-            print(f"comparison: {write_comparison(*options.compare, out)}")
-            return DONE
         if not folders:
             raise ValueError("report needs the folder of a finished study")
         if (len(folders) > 1) != (out is not None):

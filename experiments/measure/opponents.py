@@ -1,11 +1,11 @@
 """Which methods of a study are there to be compared with: constants, and controls that play another method's record."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.measure.contrasts import Scores, best_of
 from experiments.measure.curves import mean_return
 from experiments.measure.study import RecordedStudy, carrier_of
 
@@ -14,6 +14,8 @@ _CONTROL = re.compile(r"(\w+):of=(.+)")
 CONSTANT = "constant"
 _FIXED = "fixed"  # the schedule of a constant entropy weight
 
+#: One number per run (higher is better): method -> pattern -> seed -> score.
+Scores = Mapping[str, Mapping[str, Mapping[int, float]]]
 #: Kind of opponent -> (task, pattern) -> method.
 Opponents = dict[str, dict[tuple[str, str], str]]
 
@@ -23,6 +25,18 @@ class _Identity(NamedTuple):
 
     names: frozenset[str]  # schedule and responses
     options: frozenset[str]
+
+
+def best_of(scores: Scores, methods: Sequence[str], pattern: str) -> str | None:
+    """The method with the highest mean score under ``pattern``; None where none has any.
+
+    By the seeds that all of them have, if there are any, so that none is chosen for its seeds; on the very runs that it
+    is then compared on, so it looks a little better than it is: a hard opponent.
+    """
+    found = {m: runs for m in methods if (runs := scores.get(m, {}).get(pattern))}
+    common = set.intersection(*map(set, found.values())) if found else set()
+    means = {m: float(np.mean([runs[seed] for seed in sorted(common or runs)])) for m, runs in found.items()}
+    return max(means, key=means.__getitem__, default=None)
 
 
 def constants_of(study: RecordedStudy) -> list[str]:

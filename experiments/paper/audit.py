@@ -279,7 +279,6 @@ def page(found: Audit) -> Page:
         status=f"{len(verdicts)} claims: {counts}",
         conclusion=_reproduced(data),
         tables=[claims, replace(ours, reading=" ".join(filter(None, (_answered(data), ours.reading))))],
-        linked=False,
         facts=facts,
         limits=_LIMITS,
         footer="Every number can be computed again with `aesjax audit` from the folders named above.",

@@ -16,8 +16,8 @@ from experiments.paper.studies import (
     named_studies,
     split_studies,
 )
-from experiments.report.tables import hindsight_table
-from experiments.study import store
+from experiments.report.compare import paired_table
+from experiments.report.tables import hindsight_table, main_table
 
 #: Whose timing and level are put to the test, where the studies have them.
 _PLAYED = ("aes", "aes_r", RECOMMENDED)
@@ -36,18 +36,9 @@ def _lacking(evidence: Evidence, tasks: Sequence[str]) -> str:
 
 
 def _show_controls(made: Made) -> None:
-    from experiments.report.questions import answer, markdown, plain
-
-    out = made.options.out
-    command = [made.command]
-    half = len(made.studies) // 2
-    for study, *pair in zip(made.studies[:half], made.folders[:half], made.folders[half:], strict=True):
-        for carrier in study.carriers:
-            found = answer(pair, carrier)
-            place = out / f"{made.name}-{study.task}-{carrier}.md"
-            store.write_text(place, markdown(found, command))
-            store.write_json(place.with_suffix(".json"), plain(found, command))
-            print(f"{markdown(found, command)}\nanswers: {place}")
+    look, _ = look_of(made.folders)
+    tables = [paired_table(look), main_table(look)]
+    show(made.options.out, made.name, "Schedules compared with their controls", tables, "", made.folders)
 
 
 def _played(options: Options, study: Study) -> Study:

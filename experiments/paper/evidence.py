@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aesjax.schedules import ScheduleHyper
-from experiments.measure.contrasts import Scores, best_of
 from experiments.measure.curves import Metric
-from experiments.measure.opponents import constants_of, scores_of
+from experiments.measure.opponents import Scores, best_of, constants_of, scores_of
 from experiments.measure.runs import run_metrics
 from experiments.measure.study import RecordedStudy, RunKey, carrier_of, load_study
 from experiments.study import store

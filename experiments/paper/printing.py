@@ -48,7 +48,6 @@ def show(out: Path, name: str, title: str, tables: Sequence[Table], lacking: str
         status="Incomplete." if lacking else "All cells of the paper's table are there.",
         problems=[f"nothing or too little of {lacking}"] if lacking else [],
         tables=tables,
-        linked=False,
     )
     store.write_text(out / f"{name}.md", "\n".join([f"# {title}", "", *map(render_table, tables)]))
     store.write_text(out / f"{name}.html", render_html(page))

@@ -51,7 +51,6 @@ def files(record: Mapping[str, Any], traces: Mapping[str, Sequence[Trace]]) -> d
         figures_reading="Hover or use the arrow keys for values, drag to zoom, double-click to return.",
         groups=list(groups_of([Figure(plot, picture)], {})),
         tables=[_table(record)],
-        linked=False,
         limits=[verdict_of(found, record["delta"], record["runs_needed"]) for found in record["methods"].values()],
         texts=[("What the numbers mean", meaning(record["delta"], record["window"]))],
         footer=f"The same numbers: {STEM}.json and {STEM}.md.",

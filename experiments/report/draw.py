@@ -5,9 +5,8 @@ import io
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from experiments.report.looks import BASELINE, DASHES, REFERENCE_INK, Look, kind_of
+from experiments.report.looks import DASHES, Look, kind_of
 from experiments.report.plots import Axis, Panel, Plot
-from experiments.report.png import pack_png
 
 
 class Picture(NamedTuple):
@@ -72,21 +71,21 @@ def draw(plot: Plot, dpi: int = 140) -> Picture:
         handles = [Line2D([], [], **_stroke(look, 2.0)) for look in legend.values()]
         canvas.legend(handles, list(legend), loc="lower center", ncols=across, fontsize=8, frameon=False,
                       handlelength=3.0)  # fmt: skip
-    return canvas_to_files(canvas, {look.colour for look in plot.looks.values()}, dpi)
+    return canvas_to_files(canvas, dpi)
 
 
-def canvas_to_files(canvas, inks: set[str], dpi: int) -> Picture:
-    """The PNG of few colours, and the SVG with its text as text."""
+def canvas_to_files(canvas, dpi: int) -> Picture:
+    """The PNG, and the SVG with its text as text."""
     import matplotlib
 
     rendered, vector = io.BytesIO(), io.BytesIO()
-    canvas.savefig(rendered, format="png", dpi=dpi, metadata={"Software": None})
+    packed = {"optimize": True}
+    canvas.savefig(rendered, format="png", dpi=dpi, metadata={"Software": None}, pil_kwargs=packed)
     # A fixed salt and no date: the same study gives the same bytes.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "aesjax"}):
         canvas.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     width, height = (round(96 * inches) for inches in canvas.get_size_inches())
-    coloured = {BASELINE, *inks} - {REFERENCE_INK}  # the palette has all greys
-    return Picture(pack_png(rendered, coloured), vector.getvalue(), width, height)
+    return Picture(rendered.getvalue(), vector.getvalue(), width, height)
 
 
 def _stroke(look: Look, width: float | None = None) -> dict:

@@ -8,7 +8,6 @@ import numpy as np
 from experiments.measure.patterns import STEADY
 from experiments.measure.study import RecordedStudy, carrier_of
 from experiments.report.cells import number
-from experiments.report.distributions import profile_plot, survival_plot
 from experiments.report.events import events_plot
 from experiments.report.looks import Look, looks
 from experiments.report.plots import Axis, Line, Panel, Plot, Row, file_stem, spans_decades
@@ -23,7 +22,7 @@ _SIGNALS = (("entropy_weight", "entropy weight"), ("proxy_smooth", "drift proxy"
 
 
 def plots_of(study: RecordedStudy, curves: "pl.DataFrame", manifest: Mapping[str, Any]) -> list[Plot]:
-    """All plots of a study: those of one task and pattern follow one another, then those of a task's patterns together.
+    """All plots of a study: those of one task and pattern follow one another.
 
     Args:
       study: the runs, as `experiments.measure.study.load_study` sorts ``curves``.
@@ -44,7 +43,6 @@ def plots_of(study: RecordedStudy, curves: "pl.DataFrame", manifest: Mapping[str
             plots.append(_signals(study, part, task, pattern, look, missing))
             if pattern != STEADY and (plot := events_plot(study, part, task, pattern, look, missing)) is not None:
                 plots.append(plot)
-        plots += [p for p in (profile_plot(study, task, look), survival_plot(study, task, look)) if p is not None]
     return plots
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.measure.study import RecordedStudy, load_study
 from experiments.report.draw import Picture
-from experiments.report.exports import write_tables
-from experiments.report.page import Page, render_html, render_markdown, render_table
+from experiments.report.page import Page, render_html, render_markdown
 from experiments.study import lock, store
 from experiments.study.results import open_results
 
@@ -50,7 +49,7 @@ def write_folder(
 
     Args:
       place: the folder.
-      page: written as ``index.html`` and ``tables.md``, its tables into ``tables/``, its figures beside it.
+      page: written as ``index.html`` and ``tables.md``, its figures beside it.
       pictures: further ones by name without suffix.
       frames: file name -> what is written as Parquet.
 
@@ -60,10 +59,8 @@ def write_folder(
     """
     html, markdown = render_html(page), render_markdown(page)
     with _beside(place) as partial:
-        (partial / "tables").mkdir()
         (partial / "index.html").write_text(html, encoding="utf-8")
         (partial / "tables.md").write_text(markdown, encoding="utf-8")
-        write_tables(page.tables, partial / "tables", {table.key: render_table(table) for table in page.tables})
         for name, frame in frames.items():
             frame.write_parquet(partial / name)
         drawn = {figure.plot.name: figure.picture for group in page.groups for figure in group.figures}

@@ -253,7 +253,7 @@ def draw_forest(forest: Forest, dpi: int = 140) -> Picture:
         (left + width) / 2 / width, 0.1 / height, f"{forest.metric}, method − {forest.opponent} (better to the {side})",
         ha="center", fontsize=8,
     )  # fmt: skip
-    return canvas_to_files(canvas, {look[row.method].colour for row in forest.rows}, dpi)
+    return canvas_to_files(canvas, dpi)
 
 
 def _draw_comparison(axis, c: Comparison, place: int, colour: str) -> None:

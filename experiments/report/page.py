@@ -85,7 +85,6 @@ class Page:
     figures_reading: str = _FIGURES_READING
     groups: Sequence[Group] = ()
     tables: Sequence[Table] = ()
-    linked: bool = True  # whether the tables lie as files beside the page
     texts: Sequence[tuple[str, str]] = ()  # (title, text that keeps its lines)
     facts: Sequence[tuple[str, str]] = ()
     limits: Sequence[str] = ()  # what the numbers do not say

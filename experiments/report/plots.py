@@ -56,7 +56,7 @@ class Plot:
     """One figure: a grid of panels with its words."""
 
     name: str  # of its files, without suffix
-    kind: str  # "curves", "signals", "events", "profile", "survival", ...
+    kind: str  # "curves", "signals", "events", ...
     task: str
     pattern: str  # empty if it shows several
     title: str

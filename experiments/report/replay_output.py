@@ -172,7 +172,6 @@ def page(config: StudyConfig, told: Told, figures: Sequence[Figure]) -> str:
         figures_reading="Dashed lines are abrupt changes, dotted lines the segments of gradual drift.",
         groups=list(groups_of(figures, {})),
         tables=[told.table],
-        linked=False,
         limits=[_READING, *told.notes.splitlines()],
         footer=f"The same numbers: {SUMMARY}; all weights: {WEIGHTS}.",
     )

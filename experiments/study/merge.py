@@ -98,7 +98,7 @@ def _without_repeats(directories: Sequence[Path], frames: Sequence["pl.DataFrame
                     task, method, pattern, seed = key
                     raise ValueError(
                         f"{before} and {folder} both hold {method} on {task}, '{pattern}', seed {seed}, with different "
-                        "numbers; train one of them without it, or compare the two run by run: aesjax report --compare"
+                        "numbers; train one of them without it"
                     )
             frame = frame.join(earlier.select(_RUN).unique(), on=_RUN, how="anti")
         kept.append(frame)

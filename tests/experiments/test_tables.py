@@ -19,7 +19,7 @@ TABLES = {
     "mujoco": ("mujoco_table.md", "halfcheetah, walker2d, ant, humanoid"),
     "isaac": ("isaac_table.md", "isaac_ingenuity"),
     "recovery": ("recovery_table.md", "Recovery after changes (INCOMPLETE)"),
-    "controls": ("controls-toy-sac.md", "The same values at the wrong times"),
+    "controls": ("controls.md", "permuted"),
     "quantile": ("quantile_table.md", "q = 0.95"),
     "ema": ("ema_table.md", "beta = 0.99"),
     "clip": ("clip_table.md", "[1e-5, 2]"),

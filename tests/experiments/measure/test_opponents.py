@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from experiments.measure import summarise
-from experiments.measure.opponents import asides_of, constants_of, opponents_of
+from experiments.measure.opponents import asides_of, best_of, constants_of, opponents_of
 from experiments.measure.study import load_study
 from tests.experiments.measure.synthetic import config, make_curves, manifest
 from tests.experiments.measure.test_summary import one
@@ -97,3 +97,11 @@ def test_nothing_is_asked_after_a_change_where_nothing_changes(curves):
     asked = frame.filter(pl.col("metric").str.starts_with("paired:later_return"))
     assert set(asked["pattern"]) == {"abrupt"}
     assert "paired:later_return:vs=best_constant" in set(asked["metric"])
+
+
+def test_the_best_is_chosen_by_the_seeds_that_all_have():
+    scores = {"few": {"abrupt": {1: 4.0, 2: 4.0}}, "more": {"abrupt": {1: 5.0, 2: 5.0, 3: -50.0}}}
+    assert best_of(scores, ["few", "more"], "abrupt") == "more"
+    apart = {"few": {"abrupt": {1: 4.0}}, "more": {"abrupt": {2: 3.0}}}  # no seed in common: each by its own
+    assert best_of(apart, ["few", "more"], "abrupt") == "few"
+    assert best_of(scores, ["nobody"], "abrupt") is None

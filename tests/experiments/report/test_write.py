@@ -43,7 +43,7 @@ def test_the_page_is_one_well_formed_file_that_loads_nothing(big):
     assert "default-src 'none'" in text
     assert page.sources
     assert all(s.startswith("data:image/png;base64,") for s in page.sources)
-    assert len(page.sources) == 3 * len(PATTERNS) - 1 + 2  # no change to look at on steady; two of all runs
+    assert len(page.sources) == 3 * len(PATTERNS) - 1  # no change to look at on steady
     anchors = {link[1:] for link in page.links if link.startswith("#")}
     assert anchors <= set(page.ids)
     files = {link for link in page.links if not link.startswith("#")}
@@ -94,9 +94,9 @@ def test_the_folder_holds_the_frame_and_the_figures(big):
     assert {"nauc_family", "paired:nauc_task_safe", "saturation"} <= set(frame["metric"])
     names = sorted(p.name for p in big.parent.iterdir())
     stems = [f"{kind}_toy_{p}" for kind in ("curves", "signals") for p in PATTERNS]
-    stems += [f"events_toy_{p}" for p in PATTERNS if p != "steady"] + ["forest", "profile_toy", "survival_toy"]
+    stems += [f"events_toy_{p}" for p in PATTERNS if p != "steady"] + ["forest"]
     figures = [stem + suffix for stem in stems for suffix in (".png", ".svg")]
-    assert names == sorted([*figures, "index.html", "metrics.parquet", "tables", "tables.md"])
+    assert names == sorted([*figures, "index.html", "metrics.parquet", "tables.md"])
     assert all((big.parent / f"{stem}.png").read_bytes().startswith(b"\x89PNG") for stem in stems)
     assert all("<svg" in (big.parent / f"{stem}.svg").read_text() for stem in stems)
     assert not [p for p in big.parent.parent.iterdir() if p.name.startswith(".")]
