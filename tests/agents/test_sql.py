@@ -121,12 +121,6 @@ def expected_residuals(state, batch, weight, hyper=HYPER, rows=B):
 # --- the soft value ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, 7])
-def test_the_soft_value_of_a_constant_adds_the_entropy_of_the_box(count):
-    v = sql.soft_value(jnp.full((2, 5, count), 1.5), temperature=jnp.float32(0.3), action_size=3)
-    np.testing.assert_allclose(v, 1.5 + 0.3 * 3 * np.log(2), rtol=1e-6)
-
-
 @pytest.mark.parametrize("size", [1, 2])
 def test_the_soft_value_agrees_with_quadrature(size):
     nodes, weights = np.polynomial.legendre.leggauss(64)
@@ -147,14 +141,6 @@ def test_the_soft_value_scales_with_rewards_and_temperature():
         return sql.soft_target(reward, term, v, gamma=jnp.float32(0.9), scale=jnp.float32(c))
 
     np.testing.assert_allclose(target(30.0, 0.2) / 30.0, target(1.0, 0.2), rtol=1e-5, atol=1e-6)
-
-
-def test_the_soft_value_tends_to_the_largest_and_stays_finite_when_cold():
-    q = jnp.float32(1e3 * np.random.default_rng(0).normal(size=(2, B, K)))
-    v = sql.soft_value(q, temperature=jnp.float32(1e-4), action_size=A)
-    np.testing.assert_allclose(v, np.asarray(q).min(0).max(-1), rtol=1e-6)
-    hot = sql.soft_value(q, temperature=jnp.float32(1e7), action_size=A) / 1e7
-    np.testing.assert_allclose(hot, A * np.log(2), atol=1e-3)
 
 
 # --- the weight, in its two places ------------------------------------------------------------------------------------
@@ -199,14 +185,6 @@ def test_an_unscheduled_sampler_keeps_its_weight_and_the_bootstrap_follows(state
 # --- residuals, units, targets ----------------------------------------------------------------------------------------
 
 
-def test_the_same_residuals_without_an_update(carrier, state):
-    batch = make_batch()
-    keywords = {"entropy_weight": jnp.float32(0.3), "hyper": HYPER}
-    error = jax.jit(carrier.td_error)(state, batch, jax.random.split(jax.random.key(2))[0], **keywords)
-    assert error.shape == (2 * B,)
-    np.testing.assert_allclose(error, step(state, batch, 0.3).signals.td_error, atol=1e-6)
-
-
 def test_value_loss_is_the_raw_mean_square_summed_over_critics(state):
     out = step(state, make_batch(), 0.3)
     expected = np.sum(np.mean(expected_residuals(state, make_batch(), 0.3).reshape(2, B) ** 2, -1))
@@ -236,18 +214,6 @@ def test_what_leaves_the_carrier_does_not_depend_on_the_reward_scale(carrier, st
     np.testing.assert_allclose(q[0], critics(state.critic, batch.obs, batch.action), atol=1e-5)
     for x, y in zip(leaves(a.state.actor), leaves(b.state.actor), strict=True):
         np.testing.assert_allclose(x, y, atol=1e-6)
-
-
-def test_shared_proposals_are_one_set_for_all_states(state):
-    batch = make_batch()
-    batch = batch._replace(next_obs=jnp.tile(batch.next_obs[:1], (B, 1)), reward=jnp.zeros(B))
-
-    def values(**options):
-        error = np.asarray(step(state, batch, 0.3, **options).signals.td_error).reshape(2, B)
-        return error + critics(state.critic, batch.obs, batch.action) / HYPER.reward_scale
-
-    assert np.ptp(values(**REFERENCE)) < 1e-5
-    assert np.ptp(values()[0]) > 1e-3
 
 
 # --- the two gradient steps -------------------------------------------------------------------------------------------
@@ -296,16 +262,6 @@ def test_one_step_is_adam_on_the_stated_losses_and_nothing_else(state, options):
     check(out.state.actor, state.actor, out.state.actor_opt, grads, 3e-4)
 
 
-def test_each_step_moves_its_own_parameters(state):
-    batch = make_batch()
-    frozen_actor = step(state, batch, 0.3, HYPER._replace(learning_rate=0.0)).state
-    assert same(frozen_actor.actor, state.actor)
-    assert not same(frozen_actor.critic, state.critic)
-    frozen_critic = step(state, batch, 0.3, HYPER._replace(critic_learning_rate=0.0)).state
-    assert same(frozen_critic.critic, state.critic)
-    assert not same(frozen_critic.actor, state.actor)
-
-
 # --- acting -----------------------------------------------------------------------------------------------------------
 
 
@@ -323,25 +279,6 @@ def test_evaluation_takes_the_best_sampler_output_by_the_smaller_critic(carrier,
     rank = np.mean(q <= q_best[:, None], -1)
     assert np.mean(rank) > 0.93  # 33 independent draws: 33 / 34 = 0.97 on average
     np.testing.assert_array_equal(best, jax.jit(carrier.act_deterministic)(loud, obs))
-
-
-def test_behaviour_is_the_sampler_on_fresh_noise(carrier, state):
-    obs = make_batch().obs
-    a, b = (np.asarray(jax.jit(carrier.act)(state, obs, jax.random.key(seed))) for seed in (0, 1))
-    noise = np.asarray(jax.random.normal(jax.random.key(0), (B, 1, A)))[:, 0]
-    np.testing.assert_allclose(a, np.tanh(network(state.actor["params"], joined(obs, noise))[0]), atol=1e-5)
-    assert not np.allclose(a, b)
-
-
-def test_entropy_falls_by_the_log_of_the_samplers_scale(carrier, state):
-    def narrowed(factor):
-        layers = state.actor["params"]
-        last = {"kernel": factor * layers["Dense_2"]["kernel"], "bias": 0 * layers["Dense_2"]["bias"]}
-        return state._replace(actor={"params": layers | {"Dense_2": last}})
-
-    entropy = jax.jit(carrier.entropy)
-    wide, narrow = (float(entropy(narrowed(f), make_batch().obs, jax.random.key(0))) for f in (0.1, 0.02))
-    np.testing.assert_allclose(wide - narrow, A * np.log(5), atol=1e-2)  # tanh is the identity for small actions
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ import pytest
 
 import envs
 from envs.drift import change_points, draw, drifted_params
-from envs.patterns import Pattern
-from envs.world import World
 
 TOY = envs.make("toy")
 
@@ -47,13 +45,6 @@ def test_the_clock_survives_auto_reset():
     np.testing.assert_array_equal(np.flatnonzero(info["drift"].is_change_point), change_points(STEPS))
 
 
-def test_observations_lead_with_the_copies_and_drift_is_shared_by_them():
-    obs, (reward, _, _, info), _, _ = run("abrupt")
-    assert obs.shape == info["final_observation"].shape == (STEPS, N, 2)
-    assert reward.shape == (STEPS, N)
-    assert info["drift"].values.shape == (STEPS, 2)
-
-
 @pytest.mark.parametrize("pattern", envs.PATTERNS)
 def test_every_step_runs_under_the_parameters_of_the_functions_underneath(pattern):
     _, (_, _, _, info), _, offsets = run(pattern)
@@ -84,11 +75,6 @@ def test_a_horizon_that_cannot_be_divided_is_refused(options):
         envs.Drifting(TOY, "abrupt", **options)
 
 
-def test_an_unknown_pattern_is_refused_before_anything_runs():
-    with pytest.raises(envs.UnknownNameError, match="did you mean 'linear'"):
-        envs.Drifting(TOY, "liner", 100)
-
-
 def test_a_task_without_channels_is_steady_and_nothing_else():
     still = TOY._replace(channels=(), apply_drift=lambda params, values: params)
     env, plain = (envs.Drifting(task, "steady", total_steps=N * STEPS, num_envs=N) for task in (still, TOY))
@@ -101,43 +87,6 @@ def test_a_task_without_channels_is_steady_and_nothing_else():
         envs.Drifting(still, "abrupt", total_steps=N * STEPS)
     with pytest.raises(envs.UnknownNameError, match="did you mean 'steady'"):
         envs.Drifting(still, "stedy", total_steps=N * STEPS)
-
-
-def test_it_is_one_run_of_a_world():
-    env = envs.Drifting(TOY, "mixed", total_steps=N * STEPS, drift_seed=5, num_envs=N)
-    world = World(TOY, STEPS)
-    drift = world.drift("mixed", 5)
-    jax.tree.map(np.testing.assert_array_equal, drift, env.drift)
-    values, changes = jax.jit(world.path)(drift, jnp.arange(STEPS))
-    truths = jax.jit(jax.vmap(env.truth_at))(jnp.arange(STEPS))
-    np.testing.assert_allclose(values, truths.values, atol=1e-6)
-    np.testing.assert_allclose(changes, truths.change, atol=1e-6)
-    obs, state = env.reset(jax.random.key(0))
-    ours = env.step(jax.random.key(1), state, jnp.ones((N, 2)))
-    same, inner = world.reset(jax.random.key(0), N, env.params_at(0))
-    theirs = world.step(jax.random.key(1), inner, jnp.ones((N, 2)), world.params_at(drift, 0))
-    np.testing.assert_array_equal(obs, same)
-    for mine, other in zip((ours[0], *ours[2:5], ours[5]["final_observation"]), (theirs[0], *theirs[2:]), strict=True):
-        np.testing.assert_array_equal(mine, other)
-
-
-def test_a_pattern_added_later_is_known_at_once_and_moves_no_other(monkeypatch):
-    early = envs.Drifting(TOY, "abrupt", total_steps=STEPS, drift_seed=5)
-    before = np.asarray(jax.jit(early.truth_at)(50).values)
-
-    def half(channel, leg):
-        return 0.5 * leg.start
-
-    monkeypatch.setitem(envs.PATTERNS, "half", Pattern(half, jumps=True))
-    late = envs.Drifting(TOY, "half", total_steps=STEPS, drift_seed=5)
-    now = jax.jit(late.truth_at)(60)
-    np.testing.assert_allclose(now.values, 0.5 * late.realisation.levels[3], rtol=1e-6)
-    assert now.is_change_point
-    assert envs.pattern_index("abrupt") == early.drift.pattern
-    np.testing.assert_array_equal(early.truth_at(50).values, before)
-    _, state = late.reset(jax.random.key(0))
-    info = late.step(jax.random.key(1), state._replace(clock=jnp.int32(60)), jnp.zeros((1, 2)))[-1]
-    np.testing.assert_allclose(info["drift"].values, now.values, rtol=1e-6)
 
 
 def test_arrays_of_a_wrong_shape_are_refused_when_traced():

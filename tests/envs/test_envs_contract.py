@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import envs
-from aesjax.registry import Registry, UnknownNameError
 from envs.isaac import TASKS as ISAAC_TASKS
 from envs.mujoco import TASKS as MUJOCO_TASKS
 
@@ -138,15 +137,6 @@ def test_autoreset_hands_out_the_new_start_and_keeps_the_last_observation_of_the
     obs, state, _, terminated, *_ = envs.autoreset_step(env, next(keys), state, jnp.ones(1), None)
     assert terminated
     assert (obs[0], int(state.time)) == (0.0, 0)
-
-
-def test_an_unknown_task_gets_the_text_of_the_other_registries():
-    with pytest.raises(KeyError) as error:
-        envs.make("toi")
-    with pytest.raises(UnknownNameError) as theirs:
-        Registry("task", **envs.TASKS)["toi"]
-    assert str(error.value) == str(theirs.value)
-    assert str(error.value).startswith("unknown task 'toi'; did you mean 'toy'? registered: ")
 
 
 def test_a_task_may_be_registered_as_an_object_or_a_builder(monkeypatch):

@@ -1,5 +1,4 @@
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -59,19 +58,6 @@ def test_greedy_rollouts_in_the_real_task_earn_the_value(optima, index):
     assert mean <= optima[index] + 4 * error + 0.02  # nobody beats the optimum
 
 
-def test_random_policy_earns_less_than_the_optimum(optima):
-    env = envs.Drifting(TOY, "steady", total_steps=64 * 50, num_envs=64)
-    _, state = jax.jit(env.reset)(jax.random.key(0))
-    total, key = 0.0, jax.random.key(1)
-    step = jax.jit(env.step)
-    for _ in range(50):
-        key, key_action, key_step = jax.random.split(key, 3)
-        action = jax.random.uniform(key_action, (64, 2), minval=-1.0)
-        __, state, reward, *_ = step(key_step, state, action)
-        total = total + reward
-    assert float(total.mean()) < 0.5 * optima[0]
-
-
 def test_value_of_the_last_step_is_one_move_by_hand():
     solved = oracle.solve()
     centre = solved.value[49, 100, 100]
@@ -79,30 +65,6 @@ def test_value_of_the_last_step_is_one_move_by_hand():
     inside = np.exp(-0.16 / 0.08 / (1 + 0.0025)) / (1 + 0.0025)
     np.testing.assert_allclose(centre, inside - 0.01, rtol=2e-3)
     np.testing.assert_array_equal(solved.value[50], 0.0)
-
-
-def test_first_action_goes_at_full_speed_to_the_best_goal_and_the_last_ones_hold_it():
-    solved = oracle.solve()
-    act = jax.jit(lambda obs, t: oracle.act(solved, obs, t))
-    np.testing.assert_allclose(act(jnp.zeros(2), 0), [1.0, 0.0], atol=1e-6)
-    np.testing.assert_allclose(act(jnp.array([0.5, 0.0]), 49), [0.0, 0.0], atol=1e-6)
-
-
-def test_optimum_drops_where_the_best_goal_is_far_and_is_symmetric_in_the_goals(optima):
-    near, far = oracle.optimal_return(np.array([[-0.4, 0.0], [0.5, 0.0]]))
-    assert near > optima[0] > far
-    up, down = oracle.optimal_return(np.array([[0.1, 0.3], [0.1, -0.3]]))
-    np.testing.assert_allclose(up, down, rtol=1e-5)
-
-
-def test_solving_many_at_once_equals_solving_one(optima):
-    tables = jax.vmap(lambda offset: oracle.solve(PARAMS._replace(goal_offset=offset)).value[0])(OFFSETS[:2])
-    for table, offset in zip(tables, OFFSETS, strict=False):
-        alone = oracle.solve(PARAMS._replace(goal_offset=offset)).value[0]
-        np.testing.assert_allclose(table, alone, rtol=1e-5)
-    density = np.exp(-(np.linspace(-1, 1, 201) ** 2) / (2 * 0.05**2))
-    density /= density.sum()
-    np.testing.assert_allclose(density @ np.asarray(tables[1]) @ density, optima[1], rtol=1e-4)
 
 
 def test_a_move_that_is_no_multiple_of_the_cell_is_refused():

@@ -7,7 +7,7 @@ import pytest
 
 from aesjax import EntropySchedule, Signals, aes, declare, schedules, td_quantile
 from aesjax.registry import Registry
-from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper, adopt_proxy, adopt_schedule, build
+from aesjax.schedules import SCHEDULES, ScheduleHyper, adopt_proxy, adopt_schedule, build
 from aesjax.schedules.rule import read_signal, start
 
 
@@ -84,14 +84,6 @@ def test_every_run_carries_the_options_of_all_schedules_and_reads_its_own(regist
     assert schedules.own_defaults(["one", "two"], first="two") == {"gain": 2.0, "other": 3.0}
 
 
-def test_what_a_schedule_needs_is_asked_of_the_carrier(register):
-    register("mine", tiny)
-    assert schedules.required_signals([Choice("mine")]) == {
-        "log_prob": "schedule 'mine'",
-        "td_error": "proxy 'td_quantile'",
-    }
-
-
 @pytest.mark.parametrize(
     ("plugin", "text"),
     [
@@ -143,13 +135,6 @@ def test_a_schedule_that_could_not_run_is_found_before_training(register, plugin
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_a_schedule_that_works_is_left_alone(register):
-    register("mine", tiny)
-    schedules.verify("mine", ScheduleHyper(own={"gain": 2.0}))
-    for name in ("aes", "aes_r", "oracle", "auto"):
-        schedules.verify(name, ScheduleHyper())
-
-
 @pytest.mark.parametrize(("value", "allowed"), [(-1.0, r"in \[0, 10\]"), (float("nan"), r"in \[0, 10\]")])
 def test_an_option_outside_its_range_is_named(register, value, allowed):
     register("mine", tiny)
@@ -157,20 +142,6 @@ def test_an_option_outside_its_range_is_named(register, value, allowed):
         schedules.check_own("mine", {"gain": value})
     schedules.check_own("mine", {"gain": 10.0})
     jax.jit(lambda gain: schedules.check_own("mine", {"gain": gain}))(value)  # not looked at
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        ({"needs": ["log_probs"]}, "Signals has no field 'log_probs'; fields: td_error"),
-        ({"source": "old"}, "unknown source 'old'"),
-        ({"fields": {"stale": "td_error"}}, "unknown source 'stale'"),
-        ({"ranges": {"gain": (1.0, 0.0)}}, "must go from low to high"),
-    ],
-)
-def test_a_wrong_declaration_fails_where_it_stands(words, text):
-    with pytest.raises(ValueError, match=text):
-        declare(**words)
 
 
 def test_a_proxy_may_take_source_and_level(monkeypatch):

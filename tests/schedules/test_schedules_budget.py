@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax.schedules import ScheduleHyper, auto, auto_floor, budget, build
+from aesjax.schedules import ScheduleHyper, auto_floor, budget, build
 from aesjax.types import Signals
 from tests.quick import quick
 
@@ -88,17 +88,3 @@ def test_tuning_starts_from_its_floor_and_never_falls_below_it():
     )
     assert np.all(lifted >= floors)
     np.testing.assert_allclose(lifted[2:], floors[2:], rtol=0.3)  # it follows down no faster than it is tuned
-
-
-def test_tuning_over_a_floor_comes_back_at_once_where_tuning_alone_has_to_climb():
-    parts = log_probs((1.0, 4000), (-3.0, 400))  # too wide for long, then too narrow
-    floored, alone = (play(s, log_prob=parts) for s in (auto_floor(0.04, -1.0), auto(-1.0, initial=0.04)))
-    assert floored[-1] > 1.1 * 0.04
-    assert alone[4000] < 0.1 * 0.04
-    assert alone[-1] < 0.2 * 0.04
-
-
-def test_a_floor_of_zero_is_tuning_from_next_to_nothing():
-    narrow = play(auto_floor(0.0, -1.0), log_prob=log_probs((-3.0, 3)))
-    assert np.all(np.isfinite(narrow))
-    assert np.all(narrow[1:] > 0)

@@ -1,9 +1,5 @@
 """The contract of every registered schedule, of `switch`, and of the hyper-parameters they share."""
 
-import doctest
-import importlib
-import pkgutil
-
 import chex
 import jax
 import jax.numpy as jnp
@@ -11,7 +7,6 @@ import numpy as np
 import optax
 import pytest
 
-import aesjax.schedules
 from aesjax.registry import UnknownNameError
 from aesjax.schedules import (
     PROXIES,
@@ -19,7 +14,6 @@ from aesjax.schedules import (
     ScheduleHyper,
     auto,
     build,
-    check,
     constant_at_mean,
     fixed,
     permuted,
@@ -288,20 +282,3 @@ def test_unknown_names_say_what_was_meant():
 def test_wrong_hyper_parameter_is_named_with_its_value(field, value, allowed):
     with pytest.raises(ValueError, match=f"ScheduleHyper.{field} must .*{allowed}.*; got {value}"):
         build("aes", ScheduleHyper()._replace(**{field: value}))
-
-
-def test_check_passes_the_paper_no_clip_and_traced_values():
-    assert check(ScheduleHyper()) == ScheduleHyper()
-    check(ScheduleHyper(lambda_min=0.0, lambda_max=np.inf))
-    jax.eval_shape(lambda q: check(ScheduleHyper(q=q)).q, 7.0)
-
-
-def test_wrong_array_hyper_parameter_is_found_among_right_ones():
-    with pytest.raises(ValueError, match=r"ScheduleHyper\.q"):
-        check(ScheduleHyper(q=np.array([0.5, 1.5])))
-
-
-def test_examples_in_the_documentation_run():
-    for module in pkgutil.iter_modules(aesjax.schedules.__path__):
-        result = doctest.testmod(importlib.import_module(f"aesjax.schedules.{module.name}"))
-        assert result.failed == 0, module.name

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.common.flow import COUPLINGS, ConditionalFlow, Perceptron, dropout_masks
-from agents.common.networks import orthogonal
+from agents.common.flow import COUPLINGS, ConditionalFlow, dropout_masks
 from tests.quick import quick
 
 S, A, N = 3, 3, 64
@@ -82,22 +81,6 @@ def test_the_log_determinant_is_that_of_the_autodiff_jacobian(params):
         assert np.abs(couplings - np.eye(A)).max() > 0.05
 
 
-def test_the_first_coupling_passes_the_even_entries_unchanged(params, obs):
-    first = NET.bind(params).bijector(obs).bijectors[-1]
-    x = jax.random.normal(jax.random.key(1), (N, A))
-    y = np.asarray(first.forward(x))
-    np.testing.assert_array_equal(y[:, 0::2], np.asarray(x)[:, 0::2])
-    assert np.all(y[:, 1] != np.asarray(x)[:, 1])
-
-
-def test_one_action_dimension_still_inverts():
-    net = ConditionalFlow(1, HIDDEN, (8,), -2.0, 1.0)
-    params, obs = randomised(net, 2), jnp.ones((5, 2))
-    latent = jnp.linspace(-1, 1, 5)[:, None]
-    action = apply(params, "generate", latent, obs, net=net)[0]
-    np.testing.assert_allclose(apply(params, "infer", action, obs, net=net)[0], latent, atol=1e-4)
-
-
 def test_stored_actions_on_the_border_are_clipped_and_carry_the_references_epsilon(params, obs):
     border = jnp.ones((N, A))
     latent, log_det = apply(params, "infer", border, obs)
@@ -143,38 +126,6 @@ def test_initial_kernels_are_orthogonal_in_the_couplings_and_zero_in_prior_and_s
     assert not np.array_equal(bias[0], bias[1])
 
 
-def test_orthogonal_kernels_are_uniformly_distributed():
-    """Each entry of a Haar matrix has mean 0 and variance 1 / n."""
-    entries = jax.jit(jax.vmap(lambda key: orthogonal()(key, (4, 4))))(jax.random.split(jax.random.key(0), 4000))
-    np.testing.assert_allclose(np.mean(entries, 0), 0.0, atol=0.04)
-    np.testing.assert_allclose(np.var(np.asarray(entries), 0), 0.25, rtol=0.1)
-
-
-def plain_perceptron(params, x, masks):
-    """Dense, LayerNorm, Swish, dropout in their textbook form."""
-    for i, mask in enumerate([*masks, None]):
-        dense, norm, swish = (params["params"].get(f"{name}_{i}") for name in ("Dense", "LayerNorm", "Swish"))
-        x = x @ np.asarray(dense["kernel"], np.float64) + np.asarray(dense["bias"])
-        if mask is None:
-            return x
-        x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
-        x = x * np.asarray(norm["scale"]) + np.asarray(norm["bias"])
-        x = x / (1 + np.exp(-np.asarray(swish["beta"]) * x)) * mask
-    raise AssertionError
-
-
-def test_the_network_is_the_textbook_form():
-    net = Perceptron((8, 6), 2, orthogonal(), layer_norm=True)
-    x, rng = 1e-2 * jax.random.normal(jax.random.key(0), (10, 4)), np.random.default_rng(0)
-    shapes = jax.eval_shape(net.init, jax.random.key(1), x)
-    # Small pre-activations, where LayerNorm's epsilon shows.
-    params = jax.tree.map(lambda p: jnp.float32(0.2 * rng.normal(size=p.shape)), shapes)
-    params = jax.tree_util.tree_map_with_path(lambda at, p: 0.05 * p if "Dense_0" in str(at) else p, params)
-    masks = [jnp.float32(rng.random((10, width)) > 0.3) / 0.7 for width in (8, 6)]
-    expected = plain_perceptron(params, np.asarray(x, np.float64), [np.asarray(m) for m in masks])
-    np.testing.assert_allclose(jax.jit(net.apply)(params, x, masks), expected, atol=2e-6)
-
-
 def test_dropout_keeps_nine_in_ten_and_draws_every_unit_and_half_apart():
     masks = jax.jit(lambda key: dropout_masks(key, 0.1, 256, (32, 16)))(jax.random.key(3))
     assert [[m.shape for m in layers] for layers in masks] == [[(2, 256, 32), (2, 256, 16)]] * COUPLINGS
@@ -188,26 +139,3 @@ def test_dropout_keeps_nine_in_ten_and_draws_every_unit_and_half_apart():
     assert np.abs(correlation - np.diag(np.diag(correlation))).max() < 0.05  # couplings and halves
     rows = (kept - 0.9) / 0.3
     assert abs(np.mean(rows[..., 1:, :] * rows[..., :-1, :])) < 0.02  # neighbouring rows
-
-
-def test_dropout_masks_of_other_keys_are_others_and_of_a_stacked_key_the_same():
-    keys = jax.random.split(jax.random.key(0), 3)
-    draw = lambda key: dropout_masks(key, 0.1, 16, (8,))  # noqa: E731
-    words = jax.random.key_data(keys)
-    stacked = jax.jit(jax.vmap(lambda w: draw(jax.random.wrap_key_data(w))))(words)
-    for index in range(3):
-        alone = jax.jit(draw)(jax.random.wrap_key_data(words[index]))
-        jax.tree.map(lambda a, b, i=index: np.testing.assert_array_equal(a[i], b), stacked, alone)
-    assert not np.array_equal(stacked[0][0][0], stacked[0][0][1])
-
-
-def test_dropout_moves_the_latent_and_its_absence_does_not(params, obs):
-    action = jnp.tanh(jax.random.normal(jax.random.key(8), (N, A)))
-    masks = dropout_masks(jax.random.key(9), 0.1, N, HIDDEN)
-    twice = lambda x: jnp.broadcast_to(x, (2, *x.shape))  # noqa: E731
-    halves = np.asarray(apply(params, "infer", twice(action), twice(obs), masks)[0])
-    assert not np.allclose(halves[0], halves[1])
-    calm = [[jnp.ones_like(m) for m in layers] for layers in masks]
-    same = np.asarray(apply(params, "infer", twice(action), twice(obs), calm)[0])
-    plain = np.asarray(apply(params, "infer", action, obs)[0])
-    np.testing.assert_allclose(same, np.stack([plain, plain]), atol=1e-5)

@@ -11,9 +11,8 @@ from aesjax.schedules import ScheduleHyper
 from aesjax.types import EntropySchedule
 from agents import sac
 from agents.common import LoopConfig, Run, buffer, make_off_policy
-from agents.common.episodes import episode_returns, random_returns
+from agents.common.episodes import episode_returns
 from envs import make
-from envs.drift import draw
 from envs.world import World
 from tests.quick import quick
 
@@ -106,13 +105,6 @@ def test_stored_successors_are_true_ones_across_a_time_limit(trained):
     assert np.all(np.abs(starts[50]).max(-1) < 0.3)  # a fresh start after the limit
 
 
-def test_training_returns_are_those_of_finished_episodes(trained):
-    _, _, states, logs = trained
-    assert np.isnan(logs[0]["train_return"])
-    rewards = np.asarray(buffer.unpack(states[3].replay.rows[:200], 2, 2).reward).reshape(50, 4)
-    np.testing.assert_allclose(logs[2]["train_return"], rewards.sum(0).mean(), rtol=1e-5)
-
-
 def test_the_fresh_window_holds_the_residuals_of_the_newest_transitions(trained):
     _, _, states, _ = trained
     window = np.asarray(states[3].fresh)
@@ -122,27 +114,12 @@ def test_the_fresh_window_holds_the_residuals_of_the_newest_transitions(trained)
     assert not np.any(before == after)
 
 
-def test_a_schedule_is_shown_the_rewards_of_the_newest_transitions(toy):
-    loop, run = loop_of(toy, ("budget",), hidden=(4, 4), fresh=False), run_of(toy)
-    state, _ = quick(loop.chunk)(quick(loop.init)(run), run, jnp.int32(0))
-    rewards = np.abs(np.asarray(buffer.unpack(state.replay.rows, 2, 2).reward)).reshape(-1, 4)
-    np.testing.assert_allclose(state.schedule.logs.proxy, rewards[19].mean(), rtol=1e-6)
-    assert rewards[8:20].min() < float(state.schedule.weight) / 0.2 <= rewards[8:20].max()
-
-
 def test_evaluation_changes_nothing_and_repeats_itself(trained):
     loop, run, states, _ = trained
     first, second = (quick(loop.evaluate)(states[2], run, jnp.int32(40)) for _ in range(2))
     assert float(first["return_mean"]) == float(second["return_mean"])
     other_step = quick(loop.evaluate)(states[2], run, jnp.int32(20))
     assert float(first["return_mean"]) != float(other_step["return_mean"])
-
-
-def test_evaluation_starts_do_not_depend_on_the_pattern(toy, trained):
-    loop, _, states, _ = trained
-    steady, abrupt = (run_of(toy, pattern=p) for p in ("steady", "abrupt"))
-    a, b = (quick(loop.evaluate)(states[2], r, jnp.int32(40)) for r in (steady, abrupt))
-    assert float(a["return_mean"]) == float(b["return_mean"])  # before the first change both are the nominal task
 
 
 def test_the_same_policy_is_evaluated_under_drift_that_is_not_in_force(toy, trained):
@@ -193,21 +170,6 @@ def test_the_schedules_weight_is_the_one_the_losses_use(toy, plain_fixed):
     assert not np.array_equal(jax.tree.leaves(a.actor)[1], jax.tree.leaves(b.actor)[1])
 
 
-def test_random_returns_agree_with_a_hand_written_loop(toy):
-    params = toy.params_of(jnp.zeros(2))
-    mean = float(jnp.mean(random_returns(toy, params, jax.random.key(0), 400)))
-    rng, total = np.random.default_rng(0), 0.0
-    goals = np.array([[0.5, 0], [-0.5, 0], [0, 0.5], [0, -0.5]])
-    weights = np.array([1.0, 0.5, 0.5, 0.5])
-    for _ in range(400):
-        p = 0.05 * rng.normal(size=2)
-        for _ in range(50):
-            a = rng.uniform(-1, 1, 2)
-            p = np.clip(p + 0.1 * a + 0.01 * rng.normal(size=2), -1, 1)
-            total += np.max(weights * np.exp(-np.sum((p - goals) ** 2, 1) / 0.08)) - 0.01 * a @ a
-    np.testing.assert_allclose(mean, total / 400, rtol=0.06)
-
-
 def test_returns_stop_counting_where_an_episode_ends(bandit):
     def policy(obs, key):
         return jnp.full((obs.shape[0], 1), 0.3 + 0.1)
@@ -227,12 +189,6 @@ def test_returns_stop_counting_where_an_episode_ends(bandit):
 def test_impossible_loops_are_refused_with_the_value(toy, options, message):
     with pytest.raises(ValueError, match=message):
         loop_of(toy, **options)
-
-
-def test_all_methods_of_one_seed_meet_the_same_drift():
-    task = make("toy")
-    a, b = draw(task, 3), draw(task, 3)
-    np.testing.assert_array_equal(a.levels, b.levels)
 
 
 @pytest.mark.learning

@@ -7,9 +7,8 @@ import pytest
 
 from agents import CARRIERS
 from agents.common.carrier import OnPolicyCarrier
-from agents.common.networks import MLP, ActorCritic, TwinCritic
+from agents.common.networks import MLP, TwinCritic
 from agents.common.optim import adam, descend
-from agents.common.plasticity import asleep
 from agents.common.recycle import recycled
 from tests.quick import quick
 
@@ -70,34 +69,6 @@ def test_what_is_awake_or_not_asked_for_stays_to_the_bit():
     kernel, other = (tree["params"]["VmapMLP_0"]["Dense_0"]["kernel"] for tree in (changed, fresh))
     np.testing.assert_array_equal(kernel, other)
     assert np.all(changed["params"]["VmapMLP_0"]["Dense_2"]["kernel"] == 0.0)
-
-
-def test_each_of_two_critics_has_dormant_units_of_its_own():
-    net = TwinCritic((8,))
-    params, opt, fresh = trained(net, X, X[:, :1])
-    dense = params["params"]["VmapMLP_0"]["Dense_0"]
-    dense = {"kernel": dense["kernel"].at[1, :, 2].set(0.0), "bias": dense["bias"].at[1, 2].set(-1e3)}
-    params = {"params": {"VmapMLP_0": params["params"]["VmapMLP_0"] | {"Dense_0": dense}}}
-    new, _ = quick(lambda *args: recycled(net, *args, X, X[:, :1]))(params, fresh, opt, THRESHOLD)
-    kernel = new["params"]["VmapMLP_0"]["Dense_0"]["kernel"]
-    np.testing.assert_array_equal(kernel[1, :, 2], fresh["params"]["VmapMLP_0"]["Dense_0"]["kernel"][1, :, 2])
-    np.testing.assert_array_equal(kernel[0], dense["kernel"][0])
-
-
-def test_the_last_layer_of_a_trunk_is_left_as_it_is():
-    net = ActorCritic((8, 8), 2, "elu", False, True, 0.0, (-jnp.inf, jnp.inf))
-    params, opt, fresh = trained(net, X)
-    new, _ = quick(lambda *args: recycled(net, *args, X))(params, fresh, opt, 10.0)
-    trunk, other, old = (tree["params"]["trunk"] for tree in (new, fresh, params))
-    np.testing.assert_array_equal(trunk["Dense_0"]["kernel"], other["Dense_0"]["kernel"])
-    np.testing.assert_array_equal(trunk["Dense_1"]["bias"], old["Dense_1"]["bias"])
-    jax.tree.map(np.testing.assert_array_equal, new["params"]["policy"], params["params"]["policy"])
-
-
-def test_asleep_is_relative_to_the_layer():
-    layer = jnp.array([[1.0, -1.0, 0.0, 0.01], [1.0, -1.0, 0.0, -0.01]])
-    np.testing.assert_array_equal(asleep(layer, 0.025), [False, False, True, True])
-    np.testing.assert_array_equal(asleep(layer, 0.01), [False, False, True, False])
 
 
 @pytest.mark.parametrize("name", CARRIERS)

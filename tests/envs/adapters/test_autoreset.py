@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from gymnasium.wrappers.vector import NormalizeObservation
 
 import envs
 from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv
@@ -71,17 +70,6 @@ def test_each_mode_is_that_of_gymnasiums_own_vector_environment(single, mode):
         assert same(mine, other)
 
 
-def test_the_next_step_resets_whatever_the_action_and_the_clock_goes_on():
-    env = made("NextStep")
-    assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
-    said = rollout(env, None)
-    np.testing.assert_array_equal([entry[0][0, 0] for entry in said], [0, 1, 2, 0, 1, 2, 0, 1])
-    np.testing.assert_array_equal([entry[1][0] for entry in said[1:]], [11, 12, 0, 11, 12, 0, 11])
-    np.testing.assert_array_equal([entry[2][0] for entry in said[1:]], [0, 1, 0, 0, 1, 0, 0])
-    np.testing.assert_array_equal([entry[4]["drift_step"][0] for entry in said[1:]], range(7))
-    assert all(entry[4]["_drift"].all() and "final_obs" not in entry[4] for entry in said[1:])
-
-
 def test_without_autoreset_an_episode_that_is_over_must_be_reset():
     env = made(AutoresetMode.DISABLED)
     env.reset(seed=0)
@@ -94,14 +82,6 @@ def test_without_autoreset_an_episode_that_is_over_must_be_reset():
         env.step(action)
     env.reset()
     np.testing.assert_array_equal(env.step(action)[0][:, 0], [1, 1, 1])
-
-
-def test_gymnasiums_normalisation_takes_the_mode_it_asks_for():
-    env = NormalizeObservation(made(AutoresetMode.NEXT_STEP))
-    said = rollout(env, None)
-    assert abs(np.mean([entry[0] for entry in said])) < 0.5
-    with pytest.raises((AssertionError, ValueError), match=r"got AutoresetMode\.SAME_STEP"):
-        NormalizeObservation(made(AutoresetMode.SAME_STEP))
 
 
 def test_an_unknown_mode_is_refused():

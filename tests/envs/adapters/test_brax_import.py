@@ -7,13 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from brax.envs.base import PipelineEnv, State, Wrapper
+from brax.envs.base import PipelineEnv, State
 from brax.envs.wrappers.training import EpisodeWrapper
 from brax.io import mjcf
 
 import envs
-from envs.adapters.brax import CHANNELS, _field, from_brax, to_brax
-from envs.adapters.gymnasium import DriftingVectorEnv
+from envs.adapters.brax import CHANNELS, from_brax, to_brax
 from envs.toy.classic import TASK as CLASSIC
 
 pytestmark = [
@@ -159,28 +158,6 @@ def test_an_imported_task_drifts_ends_and_keeps_the_six_values():
     )
 
 
-def test_a_wrapper_is_kept_and_both_pipelines_fields_are_scaled(pendulum):
-    class Scaled(Wrapper):
-        def step(self, state, action):
-            return self.env.step(state, action)._replace()
-
-    wrapped = Scaled(pendulum)
-    task = from_brax(wrapped, "wrapped", channels=("gravity", "body_mass", "joint_friction"))
-    copied = task.env._drifted(jnp.array([0.5, 2.0, 3.0]))
-    assert isinstance(copied, Scaled)
-    assert copied is not wrapped
-    old, new = pendulum.sys, copied.unwrapped.sys
-    factors = {"gravity": 0.5, "opt.gravity": 0.5, "dof.damping": 3, "dof_damping": 3}
-    factors |= dict.fromkeys(
-        ("link.inertia.mass", "link.inertia.i", "body_mass", "body_inertia", "body_subtreemass"), 2
-    )
-    for path, factor in factors.items():
-        np.testing.assert_allclose(_field(new, path), _field(old, path) * factor)
-        assert np.any(_field(old, path) != 0)
-    assert wrapped.env is pendulum
-    assert pendulum.sys is old
-
-
 def test_a_channel_of_ones_own(pendulum):
     stiff = envs.Channel("stiffness", 0.0, 2.0, 0.0)
     task = from_brax(
@@ -194,24 +171,6 @@ def test_a_channel_of_ones_own(pendulum):
     assert (task.channels, task.family, task.negative_returns) == ((stiff,), "mine", False)
     sys = task.env._drifted(task.apply_drift(task.params, jnp.array([1.5]))).unwrapped.sys
     np.testing.assert_array_equal(sys.dof.stiffness, [1.5])
-
-
-def test_an_environment_without_channels_is_a_task_without_drift_that_every_export_takes():
-    task = from_brax(Falling(), "plain", channels=(), time_limit=3)
-    assert (task.channels, task.params.shape) == ((), (0,))
-    drifting = envs.Drifting(task, "steady", total_steps=10)
-    obs, state = jax.jit(drifting.reset)(jax.random.key(0))
-    after, *_, info = jax.jit(drifting.step)(jax.random.key(1), state, jnp.ones((1, 1)))
-    np.testing.assert_allclose(after[0, 1] - obs[0, 1], 0.1 * (1 - 10), rtol=1e-6)
-    assert info["drift"].values.shape == (0,)
-    exported = to_brax(task, "steady", 10)
-    state = exported.step(jax.jit(exported.reset)(jax.random.key(0)), jnp.ones(1))
-    assert state.info["drift"].shape == (0,)
-    vector = DriftingVectorEnv(task, "steady", 10, num_envs=2)
-    vector.reset(seed=0)
-    assert vector.step(np.ones((2, 1), np.float32))[4]["drift"].shape == (2, 0)
-    with pytest.raises(ValueError, match="task 'plain' has no drift channel"):
-        to_brax(task, "linear", 10)
 
 
 def test_what_cannot_be_imported_is_refused(pendulum):

@@ -2,7 +2,6 @@
 
 import copy
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -46,19 +45,6 @@ def test_an_evaluation_is_under_the_drift_in_force_and_does_not_move_it(training
     assert same(training.step(STILL), [ahead.step(STILL) for _ in range(2)][-1])  # as if there had been none
 
 
-def test_an_evaluation_follows_the_run(training):
-    evaluation = training.evaluation()
-    evaluation.reset(seed=0)
-    before = drift_of(evaluation)
-    for _ in range(20):
-        training.step(STILL)
-    now = drift_of(evaluation)
-    assert np.abs(now - before).max() > 0.01
-    np.testing.assert_array_equal(now, drift_of(training))
-    training.reset(seed=0)
-    np.testing.assert_array_equal(drift_of(evaluation), [0, 0])  # a new run
-
-
 def test_an_evaluation_at_given_drift_has_its_rewards(training):
     evaluation = training.evaluation(drift=(0.3, -0.1))
     evaluation.reset(seed=2)
@@ -73,30 +59,6 @@ def test_an_evaluation_at_given_drift_has_its_rewards(training):
     plain = DriftingEnv("pendulum", "periodic", drift=[8.0])
     plain.reset(seed=0)
     assert [plain.step(np.zeros(1))[4]["drift"] for _ in range(2)] == [8.0, 8.0]
-
-
-def test_evaluations_compile_nothing_new_for_as_many_copies(training):
-    program = training._copies.program
-    before = program.start._cache_size(), program.step._cache_size()
-    for drift in (None, (0.1, 0.1), (0.2, 0.0)):
-        evaluation = training.evaluation(drift=drift)
-        evaluation.reset(seed=0)
-        evaluation.step(STILL)
-    assert (program.start._cache_size(), program.step._cache_size()) == before
-    fewer = training.evaluation(num_envs=1)
-    assert fewer.reset(seed=0)[0].shape == (1, 2)
-    assert fewer.observation_space.shape == fewer.action_space.shape == (1, 2)
-
-
-def test_an_environment_by_id_evaluates_too():
-    env = gymnasium.make("aesjax/toy-abrupt-v0", drift_steps=10)
-    env.reset(seed=0)
-    for _ in range(3):
-        env.step(STILL[0])
-    evaluation = env.unwrapped.evaluation()
-    evaluation.reset(seed=0)
-    steps = [evaluation.step(STILL[0])[4]["drift_step"] for _ in range(3)]
-    assert steps == [3, 3, 3]
 
 
 def test_what_an_evaluation_cannot_do_is_refused(training):

@@ -1,6 +1,4 @@
 import copy
-import subprocess
-import sys
 
 import gymnasium
 import jax
@@ -10,7 +8,6 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import envs
 from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv, register
@@ -58,17 +55,6 @@ def test_ids_of_all_tasks_and_patterns_are_registered_once():
     many = gymnasium.make_vec("aesjax/toy-linear-v0", num_envs=2, drift_steps=100, autoreset_mode="NextStep")
     assert isinstance(many, DriftingVectorEnv)
     assert (many.num_envs, many.metadata["autoreset_mode"]) == (2, AutoresetMode.NEXT_STEP)
-
-
-def test_an_id_imports_what_registers_it_and_needs_no_arguments():
-    code = (
-        "import gymnasium, sys; assert 'envs' not in sys.modules;"
-        "env = gymnasium.make('envs.adapters.gymnasium:aesjax/toy-abrupt-v0');"
-        "print(env.unwrapped, gymnasium.spec('aesjax/hopper-steady-v0').kwargs)"
-    )
-    said = subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], capture_output=True, text=True)
-    assert "DriftingEnv" in said.stdout, said.stderr
-    assert said.stderr == ""
 
 
 @pytest.mark.parametrize("mode", ["vector_entry_point", "sync"])
@@ -122,30 +108,6 @@ def test_infos_are_those_of_gymnasiums_own_same_step_vector_environment(toy):
     assert same(ours[-1][4]["final_info"]["drift"], other[-1][4]["final_info"]["drift"])
 
 
-def test_the_last_observation_of_an_episode_is_kept_where_one_ended():
-    """Copies end at different times in a task that terminates."""
-    env = DriftingVectorEnv(CLASSIC, "steady", drift_steps=100, num_envs=N)
-    env.reset(seed=0)
-    away = np.array([[1, 0], [0, 0], [0.1, 0]], np.float32)  # at the goal in about 4 steps, never, truncated
-    seen = set()
-    for step in range(1, 31):
-        obs, _, terminated, truncated, infos = env.step(away)
-        ended = terminated | truncated
-        assert ("final_obs" in infos) == ended.any()
-        if not ended.any():
-            continue
-        np.testing.assert_array_equal(infos["_final_obs"], ended)
-        np.testing.assert_array_equal(infos["_final_info"], ended)
-        for i in range(N):
-            assert (infos["final_obs"][i] is None) == (not ended[i])
-            if ended[i]:
-                seen.add((i, bool(terminated[i])))
-                assert np.abs(infos["final_obs"][i] - obs[i]).max() > (1 if i != 1 else 0)
-        assert infos["_drift"].all()
-        assert step == 30 or not truncated.any()
-    assert seen >= {(0, True), (1, False), (2, False)}
-
-
 def test_a_seed_fixes_everything_and_begins_a_new_run(toy):
     once, again, other = rollout(toy, 7, 60), rollout(toy, 7, 60), rollout(toy, 8, 60)
     assert same(once, again)
@@ -178,21 +140,6 @@ def test_the_drift_in_infos_is_the_true_one_and_no_reset_stops_the_clock(toy):
     assert first[1]["drift_step"][0] == 0
 
 
-def test_rewards_follow_the_drift(toy):
-    """The reward of the reported observation under the reported goals."""
-    task = envs.make("toy")
-    from envs.toy.multigoal import goal_reward
-
-    _, steps = rollout(toy, 3, 45)
-    action = np.random.default_rng(0).uniform(-1, 1, (45, N, 2)).astype(np.float32)
-    obs, drift = steps[44][0], steps[44][4]["drift"]
-    assert np.abs(drift).max() > 0.1
-    expected = [
-        goal_reward(p, task.apply_drift(task.params, d)) for p, d in zip(map(jnp.asarray, obs), drift, strict=True)
-    ]
-    np.testing.assert_allclose(steps[44][1], np.array(expected) - 0.01 * (action[44] ** 2).sum(axis=1), atol=1e-5)
-
-
 def test_a_reset_mask_resets_only_those_copies(toy):
     _, steps = rollout(toy, 0, 10)
     mask = np.array([False, True, False])
@@ -201,22 +148,6 @@ def test_a_reset_mask_resets_only_those_copies(toy):
     np.testing.assert_array_equal(infos["_drift"], mask)
     ends = [toy.step(np.zeros((N, 2), np.float32))[3] for _ in range(40)]
     np.testing.assert_array_equal(ends[-1], ~mask)  # the others are 50 steps into their episodes
-
-
-def test_gymnasiums_statistics_wrapper_counts_whole_episodes(toy):
-    _, steps = rollout(RecordEpisodeStatistics(toy), 0, 100)
-    rewards = np.array([step[1] for step in steps])
-    for last in (49, 99):
-        episode = steps[last][4]["episode"]
-        np.testing.assert_array_equal(episode["l"], 50)
-        np.testing.assert_allclose(episode["r"], rewards[last - 49 : last + 1].sum(axis=0), rtol=1e-6)
-
-
-def test_one_program_serves_all_steps_and_one_all_resets(toy):
-    rollout(toy, 0, 60)
-    toy.reset()
-    rollout(toy, 1, 1)
-    assert (toy._copies.program.start._cache_size(), toy._copies.program.step._cache_size()) == (1, 1)
 
 
 def test_hopper_without_drift_is_gymnasiums_hopper_from_the_same_state():
@@ -240,35 +171,6 @@ def test_hopper_without_drift_is_gymnasiums_hopper_from_the_same_state():
         steps += 1
     assert steps > 10
     theirs.close()
-
-
-def test_what_a_task_reports_is_masked_like_gymnasiums_infos():
-    class Reports:
-        spec = envs.EnvSpec(1, 1, 2)
-
-        def reset(self, key, params):
-            return jnp.zeros(1), jax.random.randint(key, (), 0, 2)
-
-        def step(self, key, state, action, params):
-            info = {"time": state + 1, "parts": {"x": action}}
-            return jnp.ones(1), state + 1, jnp.float32(1), jnp.zeros((), bool), state + 1 >= 2, info
-
-    task = CLASSIC._replace(env=Reports(), params=None, apply_drift=lambda params, values: params)
-    env = DriftingVectorEnv(task, "steady", drift_steps=50, num_envs=8)
-    env.reset(seed=0)
-    _, _, _, truncated, infos = env.step(np.full((8, 1), 0.5, np.float32))
-    assert truncated.any()
-    assert not truncated.all()
-    np.testing.assert_array_equal(infos["time"], np.where(truncated, 0, 1))
-    np.testing.assert_array_equal(infos["_time"], ~truncated)
-    np.testing.assert_array_equal(infos["parts"]["x"][:, 0], np.where(truncated, 0, 0.5))
-    np.testing.assert_array_equal(infos["final_info"]["time"], np.where(truncated, 2, 0))
-    np.testing.assert_array_equal(infos["final_info"]["_time"], truncated)
-    single = DriftingEnv(task, "steady", drift_steps=50)
-    single.reset(seed=0)
-    info = single.step(np.array([0.5], np.float32))[4]
-    assert isinstance(info["time"], int)
-    assert info["parts"]["x"] == np.float32(0.5)
 
 
 def test_errors_say_what_is_allowed(toy):

@@ -1,6 +1,5 @@
 """The vector environment for Stable-Baselines3; where that is installed, with its own algorithms and evaluations."""
 
-import copy
 import doctest
 import subprocess
 import sys
@@ -64,50 +63,8 @@ def test_it_steps_as_gymnasiums_vector_environment_does(sb3):
     assert endings == {True, False}
 
 
-def test_only_a_first_reset_and_a_seed_begin_a_new_run(toy):
-    toy.seed(1)
-    toy.reset()
-    steps = lambda: [toy.step(np.zeros((N, 2)))[3][0]["drift_step"] for _ in range(2)]  # noqa: E731
-    assert steps() == [0, 1]
-    toy.reset()
-    assert steps() == [2, 3]
-    toy.set_options({"restart_drift": True})
-    toy.reset()
-    assert steps() == [0, 1]
-    toy.reset()
-    assert steps() == [2, 3]
-    toy.seed(1)
-    toy.reset()
-    assert steps() == [0, 1]
-
-
-def test_a_deep_copy_goes_on_alike_and_apart(toy):
-    toy.seed(1)
-    toy.reset()
-    twin = copy.deepcopy(toy)
-    for _ in range(3):
-        ours = toy.step(AWAY)[0]
-    np.testing.assert_array_equal(ours, [twin.step(AWAY)[0] for _ in range(3)][-1])
-    toy.step(AWAY)
-    assert (toy._copies.clock.steps, twin._copies.clock.steps) == (4, 3)
-
-
 def test_the_example_in_its_documentation_runs(sb3):
     assert doctest.testmod(sb3) == (0, 2)
-
-
-def test_what_is_asked_of_copies_is_answered_for_each(toy):
-    assert toy.get_attr("num_envs", [0, 2]) == [N, N]
-    assert toy.get_attr("render_mode") == [None] * N
-    assert not toy.has_attr("nothing")
-    toy.set_attr("note", 3)
-    assert toy.note == 3
-    assert toy.env_is_wrapped(object, 1) == [False]
-    evaluation = toy.env_method("evaluation", num_envs=1)[0]
-    assert evaluation.num_envs == 1
-    pictures = type(toy)("toy", "steady", num_envs=2, render_mode="rgb_array")
-    pictures.reset()
-    assert pictures.render().shape == (960, 480, 3)
 
 
 def test_its_ppo_trains_and_its_evaluations_leave_the_drift_alone(sb3, toy):

@@ -113,13 +113,6 @@ def test_a_reset_before_the_move_and_a_second_end_are_masked_as_well():
     assert_equal(through(bridged(twice=True), ANT, 30), native(ANT, 30, twice=True))
 
 
-def test_waiting_for_both_sides_and_copying_change_nothing(plain):
-    first = plain[: 25 * N]
-    for options in ({"sync": True}, {"mode": "staging"}, {"debug": True}, {"aliased": False}):
-        rows = through(bridged(**options), ANT, 33)
-        assert_equal(rows[: 25 * N], first)
-
-
 def test_without_the_clone_rows_change_after_they_were_handed_out(monkeypatch):
     """What the clone is for: the simulator's buffers are those of every step."""
     changed = {}
@@ -133,15 +126,6 @@ def test_without_the_clone_rows_change_after_they_were_handed_out(monkeypatch):
         env.step(actions(1, 8))
         changed[name] = not np.array_equal(before, shared.numpy())
     assert changed == {"with": False, "without": True}
-
-
-def test_debugging_notices_memory_that_is_handed_out_twice(monkeypatch):
-    monkeypatch.setattr(simulators, "_clone", lambda tensor: tensor)
-    env = bridged(debug=True)
-    env.reset(seed=0)
-    env.step(actions(0, 8))
-    with pytest.raises(errors.AliasingError, match="two steps in a row returned 'reward'"):
-        env.step(actions(1, 8))
 
 
 def test_a_simulator_that_writes_to_its_actions_does_not_reach_the_array_and_is_caught():
@@ -179,18 +163,6 @@ def test_a_failure_on_the_last_step_is_a_failure_where_the_observation_tells():
         assert bool(rows.terminated[0]) is expected
         assert bool(rows.truncated[0]) is not expected
         assert bool(rows.truncated[1])
-
-
-def test_reset_gives_zeros_and_resets_nothing_as_the_reference_does():
-    task = TorchVecTask(ANT, N)
-    assert not task.reset()["obs"].any()
-    assert task.reset_buf.dtype == torch.int64
-    _, reward, reset, _ = task.step(task.zero_actions())
-    values = reward.clone()
-    again = task.step(task.zero_actions())
-    assert reward is again[1]
-    assert reset is again[2]
-    assert not torch.equal(values, reward)
 
 
 def test_isaac_labs_surface_loses_the_last_observation_and_says_so():

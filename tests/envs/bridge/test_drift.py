@@ -81,29 +81,6 @@ def test_a_state_that_moved_is_written_back_once_and_the_probe_tells():
     assert env.sim.factors()[1] == pytest.approx(1.2)
 
 
-@pytest.mark.parametrize(
-    ("name", "faults", "disturbed"),
-    [
-        ("isaac_ant", {}, False),
-        ("isaac_anymal", {}, False),
-        ("isaac_ingenuity", {"disturbing": 0.01}, False),  # has no damping, so it is never set
-        ("isaac_ant", {"disturbing": 1e-4}, True),
-        ("isaac_ant", {"delayed": 0.01}, True),  # seen in no state but that after the next step, and of changes only
-    ],
-)
-def test_the_probe_compares_steps_after_the_damping_was_set_with_steps_before_which_it_was_not(name, faults, disturbed):
-    env, sim = simulated(name, name, faults)
-    assert sim.about["damping_disturbs_state"] is disturbed
-    assert env.sim.factors() == (1.0, 1.0)
-
-
-def test_a_state_that_cannot_be_written_back_is_an_error():
-    env, sim = simulated()
-    env.sim.disturbing, env.sim.stubborn = 0.01, True
-    with pytest.raises(errors.StateDisturbedError, match=r"robot moved the state, by 0\.01 after it was written back"):
-        sim.drift(1.0, 1.2)
-
-
 def test_channels_that_change_nothing_are_told_or_refused():
     assert simulated("isaac_ingenuity", "Ingenuity")[1].about["inert"] == ["joint_damping"]
     assert simulated("isaac_ant", "FrankaCabinet")[1].about["inert"] == ["gravity"]

@@ -66,16 +66,3 @@ def largest_difference_from_mjx(stepped, steps):
     step = lambda s, a: jax.vmap(lambda s, a: env.step(None, s, a, params)[:2])(s, a)[::-1]  # noqa: E731
     theirs = np.asarray(jax.jit(lambda s, a: jax.lax.scan(step, s, a)[1])(state, single(actions)))
     return max(np.abs(stepped.step(action).obs - obs).max() for action, obs in zip(actions, theirs, strict=True))
-
-
-def stays_finite(task, steps=500, n=64):
-    """Whether random actions leave every number finite and MuJoCo without complaint; ended copies restart."""
-    stepped = Stepped(task, n)
-    for index, action in enumerate(actions_of(task, steps, n)):
-        found = stepped.step(action)
-        if found.bad.any() or not (np.isfinite(found.obs).all() and np.isfinite(found.reward).all()):
-            return False
-        if found.terminated.any():
-            fresh = stepped.engine.start(draws(task, n, index + 1), stepped.params)[1]
-            stepped.rows = np.where(found.terminated[:, None], fresh, stepped.rows)
-    return True

@@ -59,25 +59,3 @@ def test_progress_is_resolved_in_float32():
     np.testing.assert_allclose(frames.progress(np, before, now, target, 0.0166), exact, rtol=1e-9)
     single = frames.progress(jnp, *(jnp.asarray(x, jnp.float32) for x in (before, now, target)), 0.0166)
     np.testing.assert_allclose(single, exact, rtol=1e-4)
-
-
-def test_heading_looks_along_the_ground():
-    straight = np.array([[1.0, 0.0, 0.0, 0.0]])
-    target = np.array([1000.0, 0.0, 0.0])
-    assert frames.heading(np, straight, np.array([[0.0, 0.0, 5.0]]), target) == pytest.approx(1.0)
-    left = wxyz(Rotation.from_euler("z", [90.0], degrees=True))
-    assert frames.heading(np, left, np.zeros((1, 3)), target) == pytest.approx(0.0, abs=1e-12)
-
-
-def test_scales_are_inverse():
-    low, high = np.array([-1.0, 0.5]), np.array([2.0, 0.75])
-    q = np.array([[0.0, 0.6], [2.0, 0.5]])
-    np.testing.assert_allclose(frames.scale(frames.unscale(q, low, high), low, high), q, atol=1e-15)
-    np.testing.assert_allclose(frames.unscale(np.stack([low, high]), low, high), [[-1, -1], [1, 1]])
-
-
-def test_spin_is_limited_in_its_norm_and_else_left_alone():
-    qvel = np.array([[1.0, 2.0, 3.0, 3.0, 4.0, 0.0, 7.0], [1.0, 2.0, 3.0, 0.3, 0.4, 0.0, 7.0]])
-    found = frames.spin_limited(np, qvel, 2.5)
-    np.testing.assert_allclose(found[0], [1, 2, 3, 1.5, 2, 0, 7])
-    np.testing.assert_array_equal(found[1], qvel[1])

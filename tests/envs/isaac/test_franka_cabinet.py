@@ -11,7 +11,7 @@ from envs.isaac.franka_cabinet import DEFAULT, FrankaCabinet, Grasp
 from envs.physics import FACTORS, Drive, Physics
 from envs.physics.fields import scaled_fields
 
-from .stepping import Stepped, actions_of, draws, largest_difference_from_mjx, stays_finite
+from .stepping import Stepped, actions_of, draws, largest_difference_from_mjx
 
 LOW = np.array([-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973, 0, 0])
 HIGH = np.array([2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973, 0.04, 0.04])
@@ -153,17 +153,6 @@ def test_an_open_drawer_is_success_and_ends_the_episode(task):
     assert envs.make("isaac_franka_cabinet", engine="mujoco").env.spec.time_limit == 499
 
 
-def test_targets_are_integrated_and_stay_within_the_joints(task):
-    stepped, action = Stepped(task, 2), np.ones((2, 9))
-    before = stepped.memory.copy()
-    stepped.step(action)
-    step = 0.0166 * 7.5 * np.array([1.0] * 7 + [0.1] * 2)
-    np.testing.assert_allclose(stepped.memory, np.minimum(before + step, HIGH))
-    for _ in range(60):
-        stepped.step(action)
-    np.testing.assert_array_equal(stepped.memory, np.tile(HIGH, (2, 1)))
-
-
 @pytest.mark.parametrize("damping", [0.7, 1.0, 1.3])
 def test_joints_keep_to_their_speed_whatever_the_damping(task, damping):
     stepped = Stepped(task, 8, joint_damping=damping)
@@ -200,19 +189,6 @@ def test_damping_is_live_and_gravity_inert(task):
     np.testing.assert_allclose(fields["dof_damping"], [7.0] + [0.0] * 9)
 
 
-def test_an_arm_that_feels_its_weight_hangs_lower_the_more_it_weighs(task):
-    heavy, still = FrankaCabinet(arm_gravity=True), np.zeros((60, 1, 9))
-    tips = []
-    for each, gravity in ((task, 1.0), (heavy, 0.8), (heavy, 1.2)):
-        stepped = Stepped(each, gravity=gravity)
-        stepped.along(still)
-        tips.append(kinematics(task, stepped.qpos[0]).body("hand").xpos[2])
-    sags = tips[0] - np.array(tips[1:])
-    np.testing.assert_allclose(sags, [0.8 * sags[1] / 1.2, sags[1]], rtol=0.05)  # servos are springs
-    assert 0.01 < sags[1] < 0.1
-    assert task.model.body_gravcomp.max() == 1.0
-
-
 def pull(task, distance):
     """Reach for the handle, pinch it and draw back by ``distance``: the opening and whether the episode ended."""
     stepped, model = Stepped(task), task.model
@@ -239,16 +215,6 @@ def pull(task, distance):
     return stepped.qpos[0, 0]
 
 
-def test_a_pinch_and_a_pull_open_the_drawer(task):
-    assert 0.39 < pull(task, 0.42) < 0.4
-    assert 0.15 < pull(task, 0.2) < 0.2
-
-
 @pytest.mark.slow
 def test_mjx_is_the_c_engine_away_from_the_drawer(task):
     assert largest_difference_from_mjx(Stepped(task, 4), 20) < 1e-4
-
-
-@pytest.mark.slow
-def test_random_actions_never_break_it(task):
-    assert stays_finite(task)

@@ -1,13 +1,12 @@
 """Humanoid against its definition, written down a second time."""
 
-import mujoco
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
 import envs
 from envs.isaac.humanoid import Humanoid
-from tests.envs.isaac.common import mjx_run, params_of, random_actions, run, starts
+from tests.envs.isaac.common import mjx_run, params_of, random_actions, run
 from tests.envs.isaac.walker import physics_of, root_numbers, wrench_of
 
 N = 8
@@ -17,8 +16,6 @@ HIGH = np.deg2rad([45, 30, 35, *LEG[1], *LEG[1], *ARM[1], *ARM[1]])
 MIDDLE = (LOW + HIGH) / 2
 GEARS = np.array([67.5] * 3 + [45, 45, 135, 90, 22.5, 22.5] * 2 + [67.5, 67.5, 45] * 2)
 DAMPING = np.array([5] * 3 + [5, 5, 5, 0.1, 1, 1] * 2 + [5, 5, 1] * 2)
-STIFFNESS = np.array([20, 20, 10] + [10, 10, 20, 5, 2, 2] * 2 + [10, 10, 2] * 2)
-ARMATURE = np.array([0.02, 0.01, 0.01] + [0.01, 0.01, 0.01, 0.007, 0.006, 0.006] * 2 + [0.01, 0.01, 0.006] * 2)
 # How the successor orders the joints of this file.
 BY_LEVEL = [0, 1, 15, 16, 18, 19, 2, 17, 20, 3, 5, 4, 9, 11, 10, 6, 12, 7, 8, 13, 14]
 
@@ -74,27 +71,6 @@ def test_omni_leaves_out_the_joints_forces_and_orders_joints_and_feet_its_way(ta
     np.testing.assert_allclose(drive.ctrl[0][BY_LEVEL], np.linspace(-1, 1, 21))
 
 
-def test_masses_joints_and_soles(task):
-    model = task.model
-    assert model.body_mass.sum() == pytest.approx(40.84, abs=1e-2)
-    masses = {"torso": 5.854, "head": 3.054, "lower_waist": 2.262, "pelvis": 6.616, "right_thigh": 4.752}
-    masses |= {"left_shin": 2.756, "left_foot": 1.131, "right_upper_arm": 1.661, "right_lower_arm": 0.961}
-    for body, mass in (masses | {"left_hand": 0.268}).items():
-        assert model.body(body).mass[0] == pytest.approx(mass, abs=1e-3)
-    np.testing.assert_allclose(model.jnt_range[1:], np.stack([LOW, HIGH], -1))
-    np.testing.assert_allclose(model.actuator_gear[:, 0], GEARS)
-    np.testing.assert_array_equal(model.actuator_trnid[:, 0], np.arange(1, 22))
-    np.testing.assert_allclose(model.dof_damping[6:], DAMPING)
-    np.testing.assert_allclose(model.jnt_stiffness[1:], STIFFNESS)
-    np.testing.assert_allclose(model.dof_armature[6:], ARMATURE)
-    data = mujoco.MjData(model)
-    mujoco.mj_forward(model, data)
-    feet = [model.geom(f"{side}_foot_{i}").id for side in ("right", "left") for i in (0, 1)]
-    np.testing.assert_allclose(data.geom_xpos[feet, 2] - 0.027, 0.055, atol=2e-3)
-    left, right = (data.xpos[[model.body(f"{side}_{b}").id for b in ("foot", "hand")]] for side in ("left", "right"))
-    np.testing.assert_allclose(left, right * [1, -1, 1], atol=1e-12)
-
-
 def test_reward_has_its_golden_values(task):
     assert outcome(task, physics_of(task, q=MIDDLE)).reward[0] == pytest.approx(2.6)
     ahead = outcome(task, physics_of(task, (0.0166, 0.0, 1.0), q=MIDDLE), before=(0.0, 0.0)).reward[0]
@@ -119,32 +95,6 @@ def test_falls_below_its_height_for_minus_one(task, height, fallen):
     assert (found.reward[0] == -1.0) == fallen
 
 
-def test_starts_are_spread_as_they_should_be(task):
-    start = starts(task)
-    np.testing.assert_array_equal(start.qpos[:, :7], np.tile([0, 0, 1.34, 1, 0, 0, 0], (10_000, 1)))
-    np.testing.assert_allclose(start.qpos[:, 7:].min(0), np.maximum(-0.2, LOW), atol=2e-3)
-    np.testing.assert_allclose(start.qpos[:, 7:].max(0), np.minimum(0.2, HIGH), atol=2e-3)
-    np.testing.assert_array_equal(start.qvel[:, :6], 0.0)
-    np.testing.assert_allclose(np.abs(start.qvel[:, 6:]).max(0), 0.1, atol=2e-3)
-    assert len(np.unique(start.qpos, axis=0)) == 10_000
-
-
-def test_random_torques_make_it_fall_in_less_than_a_second(task):
-    found = run(task, random_actions(task, 80, 32))
-    lengths = found.terminated.argmax(0) + 1
-    assert found.terminated.any(0).all()
-    assert 15 < np.median(lengths) < 60
-
-
-def test_it_comes_down_on_its_feet(task):
-    """Without torque it lands, and its soles carry what they should on the way down."""
-    found = run(task, np.zeros((30, 1, 21)))
-    pushes = 100 * found.obs[:, 0, 75:87].reshape(30, 2, 6)
-    assert pushes[:3, :, :3].max() == 0.0  # in the air
-    assert 0.5 < pushes[8:, :, 2].sum(1).mean() / (9.81 * 40.84) < 1.5
-    assert (pushes[..., 2] >= -1e-9).all()  # the floor does not pull
-
-
 @pytest.mark.parametrize("drift", [{"gravity": 1.2}, {"joint_damping": 1.3}])
 def test_both_channels_change_the_walk(task, drift):
     actions = random_actions(task, 20, N)
@@ -167,10 +117,3 @@ def test_mjx_moves_as_the_c_engine(task):
     assert difference.max() < 5e-2
     assert np.median(np.abs(reward - theirs.reward).max(0)) < 1e-2
     np.testing.assert_array_equal(terminated, theirs.terminated)
-
-
-@pytest.mark.slow
-def test_random_actions_stay_finite(task):
-    found = run(task, random_actions(task, 500, 64))
-    assert not found.bad.any()
-    assert np.isfinite(found.obs).all()

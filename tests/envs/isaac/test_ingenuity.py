@@ -10,7 +10,7 @@ import envs
 from envs.isaac.ingenuity import Ingenuity
 from envs.physics import Physics
 from envs.physics.batch import Engine
-from tests.envs.isaac.common import mjx_run, noise_of, params_of, random_actions, run, starts
+from tests.envs.isaac.common import mjx_run, noise_of, params_of, random_actions, run
 
 N = 16
 TARGETS = 4
@@ -51,11 +51,6 @@ def test_every_observed_number_is_the_definitions(task):
     np.testing.assert_allclose(found[10:13], angular / np.pi)
     omni = outcome(Ingenuity("omni"), physics_of(position, rotation, linear, angular), memory_of(target)).obs[0]
     np.testing.assert_allclose(omni[3:7], np.roll(rotation.as_quat(), 1))  # w first
-
-
-def test_observations_are_clipped_at_five(task):
-    found = outcome(task, physics_of((40.0, -40.0, 1.0), linear=(20, 0, -20)), memory_of((0, 0, 1))).obs[0]
-    np.testing.assert_array_equal(found[[0, 1, 7, 9]], [-5, 5, 5, -5])
 
 
 def test_mass_inertia_and_hover(task):
@@ -116,24 +111,6 @@ def test_a_new_target_comes_after_500_steps_and_may_be_out_of_reach(task):
     assert Ingenuity(time_limit=501).memory_size == 7
 
 
-def test_starts_and_targets_are_spread_as_they_should_be(task):
-    start = starts(task)
-    assert len(np.unique(start.qpos, axis=0)) == 10_000
-    np.testing.assert_allclose(start.qpos[:, :3].min(0), [-1.5, -1.5, 0.8], atol=0.01)
-    np.testing.assert_allclose(start.qpos[:, :3].max(0), [1.5, 1.5, 2.5], atol=0.01)
-    np.testing.assert_allclose(start.qpos[:, :3].mean(0), [0, 0, 1.65], atol=0.05)
-    np.testing.assert_array_equal(start.qpos[:, 3:], np.tile([1, 0, 0, 0], (10_000, 1)))
-    np.testing.assert_array_equal(start.qvel, 0.0)
-    targets = start.memory[:, :-1].reshape(-1, TARGETS, 3)
-    np.testing.assert_allclose(targets.min((0, 1)), [-5, -5, 1], atol=0.01)
-    np.testing.assert_allclose(targets.max((0, 1)), [5, 5, 2], atol=0.01)
-    np.testing.assert_allclose(np.abs(np.corrcoef(targets[:, :, 0].T) - np.eye(TARGETS)), 0.0, atol=0.05)
-    far = np.linalg.norm(targets[:, 0] - start.qpos[:, :3], axis=-1) > 8
-    assert far.mean() == pytest.approx(0.0017, abs=0.0015)
-    far = np.linalg.norm(targets[:, 1] - targets[:, 0], axis=-1) > 8
-    assert far.mean() == pytest.approx(0.151, abs=0.01)
-
-
 def test_gravity_changes_the_flight_and_joint_damping_not_a_bit(task):
     actions = random_actions(task, 20, N)
     base = run(task, actions)
@@ -151,62 +128,6 @@ def test_a_rotational_drag_slows_the_spin_and_is_what_joint_damping_scales(facto
         rows = engine.step(rows, np.zeros((1, 6)), params).rows
     spin = rows[0, engine.velocities][5]
     assert spin == pytest.approx(5.0 * np.exp(-0.02 * factor * 0.2 / 0.0161117), rel=5e-3)
-
-
-def test_safe_targets_are_within_reach_of_the_one_before(task):
-    safe = Ingenuity(retarget_safe=True)
-    found = []
-    for each in (task, safe):
-        start = starts(each)
-        targets = start.memory[:, :-1].reshape(-1, TARGETS, 3)
-        ways = np.diff(np.concatenate([start.qpos[:, None, :3], targets], axis=1), axis=1)
-        found.append((targets, np.linalg.norm(ways, axis=-1)))
-    (plain, anywhere), (targets, near) = found
-    assert anywhere.max() > 10
-    assert near.max() < 7.5 + 1e-6
-    assert (near > 7.499).mean() < 0.02  # where no draw was near enough
-    np.testing.assert_allclose(targets.min((0, 1)), [-5, -5, 1], atol=0.02)
-    np.testing.assert_allclose(targets.max((0, 1)), [5, 5, 2], atol=0.02)
-    assert plain.shape == targets.shape
-
-
-def test_angular_speed_is_bounded(task):
-    actions = np.tile([0.0, 1.0, 1.0, 0.0, -1.0, 1.0], (300, 2, 1))
-    speeds = np.linalg.norm(run(task, actions).obs[..., 10:13] * np.pi, axis=-1)
-    assert speeds.max() == pytest.approx(4 * np.pi)
-
-
-def piloted(obs):
-    """Actions (n, 6) of a hand-written controller: sideways to the target, and upright."""
-    way, rotation = 3 * obs[:, :3], Rotation.from_quat(obs[:, 3:7])
-    wanted = rotation.inv().apply(1.0 * way - 2.0 * 2 * obs[:, 7:10] + [0, 0, 3.721])  # m/s^2 in the body's frame
-    tilt = rotation.inv().apply([0, 0, 1])[:, :2]
-    spin = rotation.inv().apply(np.pi * obs[:, 10:13])[:, :2]
-    thrust = np.clip(1.5001 * wanted[:, 2:] / 40, 0.05, 1.0)
-    push = np.clip(wanted[:, :2] / wanted[:, 2:], -0.1, 0.1)
-    turn = np.stack([-tilt[:, 1], tilt[:, 0]], -1) * 4.0 - 4.0 * spin  # rad/s^2
-    # Opposite pushes of the rotors, 25 mm apart, turn the body and do not shift it.
-    twist = 0.0084 * np.stack([-turn[:, 1], turn[:, 0]], -1) / (0.025 * 20 * thrust)
-    twist = np.clip(twist, -0.1, 0.1)
-    return np.concatenate([push + twist, thrust, push - twist, thrust], axis=-1)
-
-
-def test_constant_thrust_hovers(task):
-    actions = np.zeros((100, 2, 6))
-    actions[..., [2, 5]] = HOVER
-    flight = run(task, actions).qpos
-    assert np.abs(flight - flight[:1]).max() < 2e-3
-
-
-def test_a_controller_flies_to_its_target(task):
-    engine, params = Engine(task), params_of(N)
-    obs, rows = engine.start(noise_of(task, N), params)
-    rows[:, engine.default.size :][:, :3] = rows[:, engine.positions][:, :3] + [0.5, -0.4, 0.3]
-    for _ in range(480):
-        step = engine.step(rows, piloted(obs), params)
-        obs, rows = step.obs, step.rows
-    assert np.linalg.norm(3 * obs[:, :3], axis=-1).max() < 0.1
-    assert step.reward.min() > 6.5
 
 
 def test_time_runs_out_on_the_last_but_one_step_of_the_reference(task):
@@ -228,10 +149,3 @@ def test_mjx_flies_as_the_c_engine(task):
     np.testing.assert_allclose(obs, theirs.obs, atol=1e-4)
     np.testing.assert_allclose(reward, theirs.reward, atol=1e-4)
     np.testing.assert_array_equal(terminated, theirs.terminated)
-
-
-@pytest.mark.slow
-def test_random_actions_stay_finite(task):
-    found = run(task, random_actions(task, 500, 64))
-    assert not found.bad.any()
-    assert np.isfinite(found.obs).all()

@@ -71,17 +71,6 @@ def test_sizes_and_limits_are_those_of_the_registered_environment(pair):
     assert engine.task.substeps == theirs.frame_skip
 
 
-@pytest.mark.parametrize(("name", "size"), [("ant", 27), ("humanoid", 376)])
-def test_the_observation_of_version_4_has_its_size(name, size):
-    assert envs.make(name, engine="mujoco", observation="v4").env.spec.obs_size == size
-
-
-@pytest.mark.parametrize("name", ["hopper", "halfcheetah", "walker2d"])
-def test_version_4_is_refused_where_it_observes_the_same(name):
-    with pytest.raises(ValueError, match=f"{name} observes the same in v4 and v5; .* v4: ant, humanoid"):
-        envs.make(name, engine="mujoco", observation="v4")
-
-
 @pytest.mark.filterwarnings("ignore:.*-v4 is out of date:DeprecationWarning")
 @pytest.mark.parametrize("name", ["ant", "humanoid"])
 def test_the_observation_of_version_4_is_gymnasiums(name):

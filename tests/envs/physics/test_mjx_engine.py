@@ -140,16 +140,6 @@ def test_drift_changes_a_step_as_it_does_in_the_c_engine(pair, factor):
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=5e-3 * size + 1e-4)
 
 
-def test_a_copy_does_not_depend_on_its_neighbours(pair):
-    rng = np.random.default_rng(5)
-    factors, action = rng.uniform(0.7, 1.3, (N, 3)), actions(pair, 7)
-    states = state_of(pair.engine, pair.rows)
-    together = pair.step(states, action, params_of(factors))[-1]["final_observation"]
-    first = lambda tree: jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), tree)  # noqa: E731
-    alone = pair.step(first(states), first(action), first(params_of(factors)))[-1]["final_observation"]
-    np.testing.assert_allclose(alone[0], together[0], rtol=1e-5, atol=1e-5)
-
-
 def test_a_broken_copy_is_counted_and_reset_and_harms_nobody(pair):
     params, action = params_of(np.ones((N, 3))), actions(pair, 3)
     good = state_of(pair.engine, pair.rows)
@@ -173,34 +163,6 @@ def test_a_broken_copy_is_counted_and_reset_and_harms_nobody(pair):
     # The count outlives the episode.
     again = pair.step(state._replace(qpos=state.qpos.at[2].set(jnp.inf)), action, params)[1]
     assert again.faults[2] == 2
-
-
-def test_the_time_limit_truncates(pair):
-    state = state_of(pair.engine, pair.rows)
-    state = state._replace(time=state.time.at[0].set(pair.task.env.spec.time_limit - 1))
-    _, state, _, terminated, truncated, _ = pair.step(state, actions(pair, 0), params_of(np.ones((N, 3))))
-    assert truncated[0] or terminated[0]
-    assert not (truncated & terminated).any()
-    assert not truncated[1]
-    assert state.time[0] == 0
-
-
-@pytest.mark.parametrize("name", mostly_slow(TASKS))
-def test_a_start_is_the_c_engines(name):
-    env = envs.make(name, engine="mjx").env
-    engine = engine_of(name)
-    assert env.spec == envs.make(name, engine="mujoco").env.spec
-    keys = jax.random.split(jax.random.key(1), 4)
-    factors = np.ones((4, 3))
-    factors[:, 0] = [0.7, 1.0, 1.0, 1.3]
-    obs, state = jax.jit(jax.vmap(env.reset))(keys, params_of(factors))
-    moved = np.asarray(state.qpos) - engine.model.qpos0
-    noise = np.concatenate([moved, state.qvel], axis=1) / TASKS[name].reset_noise_scale
-    theirs, rows = engine.start(noise, params64(factors.astype(np.float32)))
-    np.testing.assert_allclose(obs, theirs, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(state.memory, rows[:, -1:], rtol=0, atol=1e-6)
-    assert np.abs(noise).max() > 0.1
-    assert not state.faults.any()
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -1,6 +1,5 @@
 """Any task on both engines: an arm that only these tests know, against a loop over MuJoCo written by hand."""
 
-import ast
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -13,13 +12,10 @@ import pytest
 
 import envs
 from envs.mujoco.locomotion import LocomotionTask
-from envs.mujoco.table import TASKS
-from envs.physics import Drive, Factor, Field, PhysicsTask
+from envs.physics import Drive, Factor, Field
 from envs.physics.batch import Engine
 from envs.physics.protocol import check
 from tests.envs.physics.arm import GRAVITY, KD, KP, WEIGHT, Arm, ArmParams, arm_xml, as_task
-from tests.envs.physics.common import engine_of
-from tests.imports import between_rooms
 
 ROOT = Path(envs.__file__).parents[1]
 N, STEPS = 3, 6
@@ -96,21 +92,6 @@ def test_every_sub_step_and_every_drift_is_that_of_a_loop_on_a_model_of_scaled_n
         assert not step.bad.any()
         before = np.clip(action, -1, 1)
     np.testing.assert_array_equal(rows[:, engine.default.size :], before)  # the memory
-
-
-def test_the_drag_of_a_free_body_is_not_joint_damping():
-    engine = Engine(Arm())
-    action = np.zeros((N, 3))
-    ends = []
-    for damping in (1.0, 3.0):
-        params = params_of(damping=damping)
-        _, rows = started(engine, params)
-        rows[:, engine.velocities] = 1.0
-        ends.append(engine.step(rows, action, params).rows)
-    arm, box = slice(0, 2), slice(2, 9)
-    one, other = (rows[:, engine.positions] for rows in ends)
-    np.testing.assert_array_equal(one[:, box], other[:, box])
-    assert (one[:, arm] != other[:, arm]).all()
 
 
 class Renamed(NamedTuple):
@@ -210,56 +191,10 @@ def test_a_simulation_that_blows_up_is_truncated_counted_and_alone(engine, tmp_p
         np.testing.assert_allclose(obs[i], good[0][i], rtol=1e-6, atol=1e-6)
 
 
-def test_it_drifts_as_any_task_does(engine):
-    task, *_ = engine
-    env = envs.Drifting(task, "abrupt", total_steps=5 * N, num_envs=N)
-    _, state = jax.jit(env.reset)(jax.random.key(0))
-    step = jax.jit(env.step)
-    for time in range(3):
-        obs, state, _, _, _, info = step(jax.random.key(time), state, jnp.zeros((N, 3)))
-        np.testing.assert_allclose(info["drift"].values, env.realisation.levels[time], rtol=1e-6)
-    assert obs.shape == (N, task.env.spec.obs_size)
-
-
 class Constant(LocomotionTask):
     """A locomotion task that pretends that its control could change between sub-steps."""
 
     held = False
-
-
-@pytest.mark.parametrize("name", ["hopper", "ant"])
-def test_one_call_of_all_sub_steps_is_what_single_ones_are(name):
-    together, apart = engine_of(name), Engine(Constant(TASKS[name]))
-    params = together.params([np.full(2, 1.1), *np.ones((3, 2))])
-    noise = np.random.default_rng(0).uniform(-1, 1, (2, together.model.nq + together.model.nv))
-    one, other = (each.start(noise, params)[1] for each in (together, apart))
-    for seed in range(20):
-        action = np.random.default_rng(seed).uniform(-1, 1, (2, together.model.nu))
-        one, other = (each.step(rows, action, params) for each, rows in ((together, one), (apart, other)))
-        for ours, theirs in zip(one, other, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-        one, other = one.rows, other.rows
-
-
-class Slow(Arm):
-    """No joint turns faster than 0.2 rad/s."""
-
-    def settle(self, xp, qpos, qvel):
-        return xp.concatenate([xp.clip(qvel[..., :2], -0.2, 0.2), qvel[..., 2:]], axis=-1)
-
-
-@pytest.mark.parametrize("engine_name", ENGINES)
-def test_velocities_are_settled_after_every_sub_step(engine_name):
-    env = envs.physics.build(Slow(), engine_name)
-    params = jax.tree.map(jnp.asarray, ArmParams())
-    start, state = env.reset(jax.random.key(0), params)
-    obs, *_ = jax.jit(env.step)(jax.random.key(0), state, jnp.ones(3), params)
-    model = Arm().model
-    data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:] = start[:9], start[9:17]
-    by_hand(model, data, np.ones(3), np.zeros(3), limit=0.2)
-    np.testing.assert_allclose(obs[:17], [*data.qpos, *data.qvel], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(np.abs(obs[9:11]), 0.2, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -289,23 +224,6 @@ def test_a_task_that_contradicts_itself_is_refused(change, text):
         check(task)
 
 
-def test_wrong_sizes_and_unnamed_fields_are_named():
-    task, noise = Arm(), np.zeros((N, 4))
-    task.obs_size = 20
-    with pytest.raises(ValueError, match=r"opening must return obs of shape \(3, 20\); got \(3, 23\)"):
-        Engine(task).start(noise, params_of())
-    with pytest.raises(ValueError, match=r"opening must return obs of shape \(20,\); got \(23,\)"):
-        jax.eval_shape(envs.physics.build(task, "mjx").reset, jax.random.key(0), ArmParams())
-    task = Arm()
-    task.start_fields = ()
-    with pytest.raises(AttributeError, match="reads 'xpos' but does not name it in its fields; there are qpos, qvel"):
-        Engine(task).start(noise, params_of())
-    env = envs.physics.build(Arm(), "mujoco")
-    state = jax.eval_shape(env.reset, jax.random.key(0), ArmParams())[1]
-    with pytest.raises(AssertionError, match=r"shape \(4,\) but expected \(3"):
-        jax.eval_shape(env.step, jax.random.key(0), state, jax.ShapeDtypeStruct((4,), np.float32), ArmParams())
-
-
 def test_mjx_refuses_what_it_cannot_do():
     task = Arm()
     task.scales = {
@@ -322,11 +240,3 @@ def test_mjx_refuses_what_it_cannot_do():
     task.model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICIT
     with pytest.raises(ValueError, match=r"mjINT_IMPLICITFAST, .*; got mjINT_IMPLICIT"):
         envs.physics.build(task, "mjx")
-
-
-def test_engines_are_for_any_task():
-    assert issubclass(LocomotionTask, PhysicsTask)
-    assert {room for room in between_rooms()["envs.physics"] if room.startswith("envs.")} == {"envs.core", "envs.names"}
-    for path in (ROOT / "envs" / "physics").glob("*.py"):
-        names = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
-        assert not names & set(envs.TASKS), path

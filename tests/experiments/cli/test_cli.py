@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -13,7 +12,7 @@ import envs
 from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
 from experiments.study import train
-from experiments.study.config import config_from_json, make_config, parse_seeds
+from experiments.study.config import make_config
 from experiments.study.folder import claim
 from experiments.study.lock import Owner
 from tests.refusals import refused, sentence
@@ -106,12 +105,6 @@ def test_a_file_as_folder_is_refused(tmp_path, capsys):
     assert "is a file" in sentence(capsys)
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    assert run("--out", tmp_path / "file" / "below") == 2
-    assert "cannot be written" in sentence(capsys)
-
-
 def test_a_link_to_nowhere_is_refused(tmp_path, capsys):
     (tmp_path / "out").symlink_to(tmp_path / "gone")
     assert run("--out", tmp_path / "out") == 2
@@ -165,14 +158,6 @@ def test_resuming_nothing_is_refused(tmp_path, capsys):
     assert "there is no study" in sentence(capsys)
 
 
-@pytest.mark.parametrize("garbage", ["", "{", "[1, 2]", '{"format": 99}', '{"format": 1}', "\0\0\0"])
-def test_garbage_in_the_configuration_is_refused_when_resuming(tmp_path, capsys, garbage):
-    (tmp_path / "config.json").write_text(garbage)
-    assert run("--out", tmp_path, "--resume") == 2
-    assert "config.json" in sentence(capsys)
-    assert (tmp_path / "config.json").read_text() == garbage
-
-
 def test_resuming_with_another_configuration_names_the_fields(tmp_path, capsys):
     config = make_config(
         task="toy", carriers="sac", schedules="aes", patterns="abrupt", seeds="1:2", steps=2000, preset="quick"
@@ -223,26 +208,6 @@ def test_a_reader_that_stops_early_ends_the_list_quietly(lines):
     assert process.returncode == 0
 
 
-def test_seeds_ranges_include_both_ends():
-    assert parse_seeds("1:5") == (1, 2, 3, 4, 5)
-    assert parse_seeds("1:2,7") == (1, 2, 7)
-
-
-def test_a_configuration_survives_its_file():
-    config = make_config(
-        task="toy",
-        carriers="sac",
-        schedules="all",
-        patterns="all",
-        seeds="1:5",
-        preset="paper",
-        sweep=("kappa=0.1,1", "q=0.5,0.9"),
-    )
-    back = config_from_json(json.loads(json.dumps(config.to_json())))
-    assert back.to_json() == config.to_json()
-    assert back.fingerprint() == config.fingerprint()
-
-
 @pytest.mark.parametrize(("patterns", "lacks"), [("abrupt", True), ("steady,abrupt", False)])
 def test_a_study_without_steady_is_told_what_it_will_lack(tmp_path, capsys, monkeypatch, patterns, lacks):
     def untrained(*_, **__):
@@ -277,52 +242,11 @@ def test_a_diverging_run_is_marked_and_the_others_finish(diverged):
     assert curves.filter(pl.col("method") == "SAC")["step"].max() == 4000
 
 
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        ([], "needs the folder of a finished study"),
-        (["--compare", "a", "b"], "--compare takes two folders and --out"),
-        (["x", "--compare", "a", "b", "--out", "o"], "--compare takes two folders and --out"),
-        (["--compare", "a", "b", "--out", "o"], "a holds no study: there is no config.json"),
-    ],
-)
-def test_reports_that_make_no_sense_are_refused(tmp_path, monkeypatch, capsys, words, part):
-    monkeypatch.chdir(tmp_path)
-    assert main(["report", *words]) == 2
-    assert part in sentence(capsys)
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_report_of_a_diverged_study_says_how_many_are_valid(diverged):
     folder, _ = diverged
     page = (folder / "report" / "index.html").read_text()
     assert "4/8" in page.replace(" / ", "/").replace("&thinsp;", "")
     assert "diverged" in page
-
-
-def test_a_finished_study_is_not_overwritten(diverged, capsys):
-    folder, _ = diverged
-    before = (folder / "curves.parquet").read_bytes()
-    assert run("--out", folder) == 2
-    assert "--resume" in sentence(capsys)
-    assert (folder / "curves.parquet").read_bytes() == before
-
-
-def test_a_report_can_be_written_again(diverged, capsys):
-    folder, _ = diverged
-    shutil.rmtree(folder / "report")
-    assert main(["report", str(folder)]) == 0
-    assert "index.html" in capsys.readouterr().out
-    assert (folder / "report" / "tables.md").exists()
-
-
-def test_a_diverged_run_is_replayed_and_counts_in_no_mean(diverged):
-    folder, _ = diverged
-    assert main(["replay", str(folder), "--schedules", "linear,aes_d:window=0.1"]) == 0
-    assert pl.read_parquet(folder / "replay" / "weights.parquet").height == 2 * 8
-    rows = [line for line in (folder / "replay" / "summary.md").read_text().splitlines() if line.startswith("| ")]
-    assert len(rows) == 1 + 2 * 3  # the head; of the two methods, the one that did not diverge, on two patterns
-    assert {row.split("|")[4].strip() for row in rows[1:]} == {"2"}
 
 
 def test_the_carriers_own_weight_is_replayed_only_if_its_signals_were_recorded(diverged, capsys):

@@ -17,10 +17,9 @@ import pytest
 
 from experiments.cli import main
 from experiments.cli.submit import minutes
-from experiments.study import cluster
 from experiments.study.build import build_part
 from experiments.study.folder import open_study
-from experiments.study.parts import begin, make_plan, read_plan
+from experiments.study.parts import begin, make_plan
 from experiments.study.snapshots import load_agent
 from tests.refusals import sentence
 from tests.waiting import wait_until
@@ -76,26 +75,6 @@ def test_a_part_that_does_not_exist_is_refused(tmp_path, capsys, words, parts):
     assert not out.exists()
 
 
-def test_a_cluster_that_is_not_there_is_named(tmp_path, capsys, monkeypatch):
-    words = ["submit", "--cluster", "slurm", "--parts", "2", "--out", str(tmp_path / "study"), *STUDY]
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(words) == 2
-    assert "there is no sbatch on this machine" in sentence(capsys)
-    monkeypatch.setattr(cluster, "find_spec", lambda name: None)  # what importlib says where it is not installed
-    assert main(words) == 2
-    assert "needs submitit, which is not installed: pip install 'aesjax[cluster]'" in sentence(capsys)
-    assert not (tmp_path / "study").exists()
-
-
-@pytest.mark.parametrize("command", ["status", "join"])
-def test_a_folder_without_a_plan_is_refused(tmp_path, capsys, command):
-    assert main([command, str(tmp_path)]) == 2
-    assert "there is no plan.json" in sentence(capsys)
-    (tmp_path / "plan.json").write_text('{"format": 1, "parts": 2}')
-    assert main([command, str(tmp_path)]) == 2
-    assert "plan.json cannot be used" in sentence(capsys)
-
-
 @pytest.fixture
 def planned(tmp_path):
     """A study of which no part has begun."""
@@ -126,18 +105,6 @@ def test_a_folder_with_parts_is_neither_begun_again_nor_resumed_as_a_study(plann
     assert "has 2 parts, not 3" in sentence(capsys)
     assert main(["submit", "--out", str(planned), "--resume", *STUDY]) == 2
     assert "is another one (schedules: " in sentence(capsys)
-
-
-def test_the_last_words_of_a_part_that_failed_are_shown(planned, capsys):
-    task = read_plan(planned).task(planned, 2)
-    failing = (sys.executable, "-c", "import sys; print('first'); sys.exit('the disk is full')")
-    assert not cluster.Worker(task._replace(argv=failing)).wait()
-    assert main(["status", str(planned)]) == 0
-    text = capsys.readouterr().out
-    assert "part 2  failed (exit code 1)" in text
-    assert "  | first" in text
-    assert "  | the disk is full" in text
-    assert f"aesjax submit --resume --out {planned}" in text
 
 
 def test_time_limits_are_read_as_sbatch_reads_them():

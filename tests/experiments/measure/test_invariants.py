@@ -3,13 +3,11 @@
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from experiments.measure import Curve, auc, companions, metrics, recovery, recovery_robust, stats
-from experiments.measure.recovery import recovery_vs_steady
 
 settings.register_profile("measure", deadline=None, max_examples=60)
 settings.load_profile("measure")
@@ -34,20 +32,6 @@ def test_1_area_is_linear_and_additive(x, y, a, b, cut):
     left = auc(Curve(STEPS[: cut + 1], x[: cut + 1], STEPS[cut]))
     right = auc(Curve(STEPS[cut:] - STEPS[cut], x[cut:], HORIZON - STEPS[cut]))
     near(left + right, auc(Curve(STEPS, x, HORIZON)))
-
-
-@given(arrays(np.float64, (4, len(STEPS)), elements=value))
-def test_1_area_of_the_mean_curve_is_the_mean_of_the_areas(seeds):
-    mean_of_areas = np.mean([auc(Curve(STEPS, r, HORIZON)) for r in seeds])
-    near(auc(Curve(STEPS, seeds.mean(axis=0), HORIZON)), mean_of_areas)
-
-
-@given(returns, st.floats(0.01, 0.99), st.integers(0, len(STEPS) - 2))
-def test_2_a_point_on_the_polyline_changes_nothing(x, share, j):
-    t = STEPS[j] + share * EVERY
-    steps = np.insert(STEPS, j + 1, t)
-    more = np.insert(x, j + 1, np.interp(t, STEPS, x))
-    near(auc(Curve(steps, more, HORIZON)), auc(Curve(STEPS, x, HORIZON)))
 
 
 @given(positive, positive, positive, scale)
@@ -111,23 +95,6 @@ def test_6_recovery_is_bounded_and_monotone(x, j, rise):
     assert recovery(Curve(STEPS, lower, HORIZON), [20.0]).total <= single
 
 
-@given(returns)
-def test_7_full_recovery_has_no_censored_term_and_time_units_cancel(x):
-    windows = np.diff([*CHANGES, HORIZON])
-    once, twice = Curve(STEPS, x, HORIZON), Curve(2 * STEPS, x, 2 * HORIZON)
-    pairs = (
-        (recovery(once, CHANGES), recovery(twice, [2 * c for c in CHANGES])),
-        (recovery_robust(once, CHANGES, -200), recovery_robust(twice, [2 * c for c in CHANGES], -200)),
-    )
-    for a, b in pairs:
-        assert np.all(a.duration[a.recovered] <= windows[a.recovered])
-        if a.recovered_fraction == 1:
-            assert np.all(a.recovered)
-        assert np.all(a.duration[~a.recovered] == windows[~a.recovered])
-        assert a.total == b.total
-        assert a.recovered_fraction == b.recovered_fraction
-
-
 @given(positive, positive, st.permutations(range(3)))
 def test_8_the_order_of_the_seeds_does_not_matter(x, y, order):
     for statistic in (stats.mean, stats.iqm):
@@ -160,21 +127,6 @@ def test_10_one_seed_has_no_width_and_duplicated_seeds_are_no_information_about_
     near(stats.mean(twice), stats.mean(one))
 
 
-def test_10_duplicating_every_seed_shrinks_the_exact_deviation_by_root_two():
-    one = np.array([[1.0, 2.0, 7.0]])
-    narrow = np.std(stats.bootstrap([np.tile(one, 2)], stats.mean, stats.all_resamples([6])))
-    wide = np.std(stats.bootstrap([one], stats.mean, stats.all_resamples([3])))
-    near(wide / narrow, np.sqrt(2))
-
-
-@given(positive, st.integers(0, 2**31))
-def test_11_one_generator_state_gives_one_interval(x, seed):
-    a, b = (stats.bootstrap_interval(np.random.default_rng(seed), [x], stats.iqm, replicates=300) for _ in range(2))
-    assert a == b
-    other = stats.bootstrap_interval(np.random.default_rng(seed + 1), [x], stats.iqm, replicates=300)
-    assert abs(other.low - a.low) <= 0.5 * (np.max(x) - np.min(x))
-
-
 @given(st.lists(st.one_of(st.floats(0, 1), st.just(float("nan"))), min_size=1, max_size=8))
 def test_holm_is_at_least_the_raw_value_at_most_bonferroni_and_keeps_the_order(p):
     p, adjusted = np.array(p), stats.holm(p)
@@ -184,17 +136,3 @@ def test_holm_is_at_least_the_raw_value_at_most_bonferroni_and_keeps_the_order(p
     assert np.all(adjusted[valid] <= np.minimum(1, valid.sum() * p[valid]) + 1e-12)
     for i, j in itertools.combinations(np.flatnonzero(valid), 2):
         assert (adjusted[i] - adjusted[j]) * (p[i] - p[j]) >= 0
-
-
-@given(returns)
-def test_a_run_compared_with_itself_has_recovered_at_once_where_it_is_smooth(x):
-    flat = Curve(STEPS, np.full(len(STEPS), abs(x[0]) + 1), HORIZON)
-    assert recovery_vs_steady(flat, flat, CHANGES, 0.0).total == 0.0
-
-
-def test_missing_seeds_are_resampled_only_among_those_that_exist():
-    x = np.array([[1.0, np.nan, 3.0, 5.0]])
-    values = stats.bootstrap_interval(np.random.default_rng(0), [x], replicates=4000, small_sample="none")
-    same = stats.bootstrap_interval(np.random.default_rng(0), [x[:, [0, 2, 3]]], replicates=4000, small_sample="none")
-    assert values == same
-    assert values.value == pytest.approx(3.0)

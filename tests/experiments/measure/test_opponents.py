@@ -78,27 +78,6 @@ def test_the_frame_compares_with_them_and_corrects_each_kind_by_itself(curves):
     assert frame.filter(method="SAC+fixed").filter(pl.col("metric").str.contains(":vs=")).is_empty()
 
 
-def test_a_control_that_joins_a_study_takes_nothing_from_its_methods(curves):
-    """Constants and controls are corrected by themselves, however many there are."""
-    alone = curves.filter(pl.col("method").is_in(["SAC", "SAC+AES-R", "SAC+AES-R+window[window.power=1]"]))
-    few, many = (summarise(c, config(), manifest(c), replicates=50) for c in (alone, curves))
-    for name in ("nauc_task_safe", "later_return"):
-        for method in ("SAC+AES-R", "SAC+AES-R+window[window.power=1]"):
-            first, second = (one(frame, f"p_holm:{name}", method=method)["value"] for frame in (few, many))
-            assert first == second
-    constants = many.filter(pl.col("method").str.contains("fixed|constant|permuted"), task="toy")
-    raw, adjusted = (constants.filter(metric=f"{kind}:nauc_task_safe") for kind in ("p", "p_holm"))
-    assert raw.height == adjusted.height == 8  # four of them, two patterns
-    assert adjusted["value"].min() == pytest.approx(min(1.0, 8 * raw["value"].min()))
-
-
-def test_nothing_is_asked_after_a_change_where_nothing_changes(curves):
-    frame = summarise(curves, config(), manifest(curves), replicates=50)
-    asked = frame.filter(pl.col("metric").str.starts_with("paired:later_return"))
-    assert set(asked["pattern"]) == {"abrupt"}
-    assert "paired:later_return:vs=best_constant" in set(asked["metric"])
-
-
 def test_the_best_is_chosen_by_the_seeds_that_all_have():
     scores = {"few": {"abrupt": {1: 4.0, 2: 4.0}}, "more": {"abrupt": {1: 5.0, 2: 5.0, 3: -50.0}}}
     assert best_of(scores, ["few", "more"], "abrupt") == "more"

@@ -1,19 +1,14 @@
 """What is known of a drift pattern: from the manifest, in its order, and from the built-in table where it is silent."""
 
-import doctest
 import math
 
 import pytest
 
 from envs import PATTERNS as DRIFT
-from experiments.measure import patterns, summarise
+from experiments.measure import summarise
 from experiments.measure.patterns import STEADY, PatternFacts, describe, describe_runs
 from experiments.measure.study import load_study
 from tests.experiments.measure.synthetic import MADE_UP, PATTERNS, config, make_curves, manifest
-
-
-def test_the_example_of_the_documentation_is_right():
-    assert doctest.testmod(patterns) == doctest.TestResults(0, 2)
 
 
 def test_a_manifest_without_patterns_means_the_built_in_ones():
@@ -68,11 +63,3 @@ def test_recovery_is_measured_where_the_manifest_says_so():
         "abrupt": True,
     }
     assert values["ramp"][1] == values["steady"][1] == "only_abrupt"
-
-
-def test_the_answer_for_a_pattern_does_not_depend_on_its_name():
-    curves = make_curves(("SAC", "SAC+AES"), ("steady", "abrupt"), [1, 2])
-    named = summarise(curves, config(), manifest(curves), replicates=50)
-    curves = curves.with_columns(curves["pattern"].replace("abrupt", "square"))
-    renamed = summarise(curves, config(), manifest(curves) | {"patterns": MADE_UP}, replicates=50)
-    assert renamed.with_columns(renamed["pattern"].replace("square", "abrupt")).equals(named)

@@ -7,8 +7,7 @@ import pytest
 from experiments.measure.study import load_study
 from experiments.report.events import aligned
 from experiments.report.figures import plots_of
-from experiments.report.looks import DASHES, PALETTE, looks
-from experiments.report.series import line_of, read, thinned
+from experiments.report.series import line_of, read
 from tests.experiments.measure.synthetic import config, make_curves, manifest
 
 METHODS = [carrier + kind for carrier in ("SAC", "PPO", "MEow") for kind in ("", "+AES", "+AES-R")]
@@ -35,30 +34,6 @@ def test_a_diverged_seed_leaves_the_mean_curve_and_does_not_cut_it_short():
     assert set(line.seeds) == {1, 2}  # what there is of it can still be looked at
     none = cut.filter(pl.col("seed") == 2).with_columns(return_mean=float("nan"))
     assert read(none, "SAC", "entropy_weight").counted.shape == (1, 8)
-
-
-def test_a_method_keeps_its_look_across_carriers_and_no_two_kinds_share_one():
-    found = looks(METHODS)
-    assert found["SAC+AES"] == found["PPO+AES"] != found["SAC+AES-R"]
-    assert found["SAC"] == found["MEow"]
-    many = looks([f"SAC+{i}" for i in range(40)])
-    assert len(set(many.values())) == 40
-    neighbours = [(many[f"SAC+{i}"].dash, many[f"SAC+{i + 1}"].dash) for i in range(9)]
-    assert all(a != b for a, b in neighbours)  # told apart in grey print
-
-
-def test_inks_differ_in_lightness_and_from_the_paper():
-    """WCAG asks for 3 : 1 between a line and its background."""
-
-    def luminance(colour):
-        parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-        return float(linear @ [0.2126, 0.7152, 0.0722])
-
-    contrast = [1.05 / (luminance(colour) + 0.05) for colour in PALETTE]
-    assert min(contrast) > 1.8
-    assert sum(value > 3 for value in contrast) >= 6
-    assert len(DASHES) > 4  # lighter inks never come alone: every kind has a stroke of its own
 
 
 def test_the_optimum_is_drawn_per_seed_where_it_is_known_so(curves):
@@ -93,13 +68,6 @@ def test_aligned_averages_over_the_changes_relative_to_the_level_before():
     assert np.isnan(beyond[0, 2])
 
 
-def test_alternative_texts_tell_numbers(curves):
-    found = plots(curves)
-    assert "Over the last tenth of training: SAC 4" in found["curves_toy_abrupt"].alt
-    assert "SAC+AES 0.2" in found["signals_toy_abrupt"].alt
-    assert "SAC's return falls by up to 2" in found["events_toy_abrupt"].alt
-
-
 def test_what_is_missing_stands_beside_the_figures():
     curves = make_curves(("SAC",), ("steady", "abrupt"), [1, 2, 3], every=5_000)
     cut = curves.filter(~((pl.col("pattern") == "abrupt") & (pl.col("seed") == 2) & (pl.col("step") > 40_000)))
@@ -109,13 +77,3 @@ def test_what_is_missing_stands_beside_the_figures():
     words = "SAC: 2 of 4 runs count; seed 2 diverged at step 40 000, seed 4 is missing"
     assert found["curves_toy_abrupt"].warnings == (words,)
     assert found["curves_toy_steady"].warnings == ()
-
-
-def test_a_thinned_line_keeps_its_ends(curves):
-    line = line_of("SAC", read(curves.filter(pattern="abrupt"), "SAC", "return_mean"))
-    assert line is not None
-    short = thinned(line, 7)
-    assert len(short.x) <= 8
-    assert (short.x[0], short.x[-1]) == (line.x[0], line.x[-1])
-    assert short.y is not None
-    assert short.y.shape == short.x.shape == short.seeds[1].shape

@@ -1,16 +1,10 @@
 """A pattern that only the manifest knows appears wherever a built-in one does."""
 
-import numpy as np
 import polars as pl
 import pytest
 
-from experiments.measure import describe
-from experiments.measure.study import load_study
 from experiments.report import write_report
-from experiments.report.draw import draw, dress
-from experiments.report.figures import plots_of
-from experiments.report.plots import Axis
-from tests.experiments.measure.synthetic import MADE_UP, config, make_curves, manifest
+from tests.experiments.measure.synthetic import MADE_UP, make_curves
 from tests.experiments.report.pages import Page, save
 
 METHODS = ("SAC", "SAC+AES")
@@ -66,31 +60,6 @@ def test_its_figures_and_its_summary_stand_in_the_page_in_the_same_order(page):
         assert (page.parent / f"signals_toy_{name}.png").exists()
 
 
-@pytest.mark.parametrize(("made_up", "built_in"), [("square", "abrupt"), ("ramp", "linear")])
-def test_its_figures_are_those_of_the_built_in_pattern_that_is_like_it(curves, made_up, built_in):
-    part = curves.filter(pattern=made_up)
-    renamed = part.with_columns(pattern=pl.lit(built_in))
-
-    def pictures(rows, info):
-        plots = plots_of(load_study(rows, config(), info), rows, info)
-        return [draw(plot).png for plot in plots if plot.pattern]
-
-    assert pictures(part, {"patterns": MADE_UP}) == pictures(renamed, {})
-
-
-def test_change_points_are_dashed_where_the_drift_jumps_dotted_where_not_and_absent_on_steady():
-    from matplotlib.figure import Figure as Canvas
-
-    def lines(changes, jumps):
-        axis = Canvas().subplots()
-        dress(axis, Axis("", 0.0, 100.0, "steps", np.asarray(changes), jumps))
-        return [(line.get_xdata()[0], line.get_linestyle()) for line in axis.lines]
-
-    assert lines([20.0, 40.0], True) == [(20.0, "--"), (40.0, "--")]
-    assert lines([20.0], False) == [(20.0, ":")]
-    assert lines([], False) == []
-
-
 def test_a_pattern_that_nothing_describes_is_shown_last_and_the_report_says_so(tmp_path):
     curves = make_curves(METHODS, ("square", "steady", "ramp"), [1, 2], every=5_000)
     directory = save(tmp_path, curves, patterns={"ramp": MADE_UP["ramp"]})
@@ -99,16 +68,3 @@ def test_a_pattern_that_nothing_describes_is_shown_last_and_the_report_says_so(t
     assert "The manifest does not describe square: shown as gradual drift" in markdown
     assert groups(markdown, "Recovery after changes") == []
     assert "no recovery to measure" in markdown
-
-
-def test_a_bad_description_is_refused_and_no_report_is_written(tmp_path, curves):
-    directory = save(tmp_path, curves, patterns={"square": {"jumps": "yes"}})
-    with pytest.raises(ValueError, match="must describe the pattern 'square' by jumps"):
-        write_report(directory, replicates=FEW)
-    assert not (directory / "report").exists()
-
-
-def test_the_built_in_table_covers_a_study_that_was_trained_before(curves):
-    old = manifest(curves)
-    assert "patterns" not in old
-    assert set(describe(old)) >= {"steady", "mixed"}

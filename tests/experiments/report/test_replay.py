@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 from experiments.cli import main
-from experiments.cli.replay import _free
 from experiments.study import checksums
 from experiments.study.config import make_config
 from experiments.study.folder import claim
@@ -94,21 +93,6 @@ def test_the_folder_holds_weights_summary_and_a_figure_per_carrier_and_pattern(r
     assert np.unique(np.concatenate(fixed["weight"].to_list())).tolist() == [np.float32(0.07)]
 
 
-def test_the_summary_shows_the_trained_weight_beside_the_replayed_ones(replayed):
-    lines = [line for line in (replayed / "summary.md").read_text().splitlines() if line.startswith("| abrupt")]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert len(cells) == 4 * 5
-    table = {(method, name): numbers for _, method, name, _, *numbers in cells}
-    for method, own in TRAINED_WITH.items():
-        assert table[method, "trained"][:4] == table[method, own][:4]
-        # No rise: one evaluation within 2 % of the run after a change is too few.
-        assert table[method, "fixed:base=0.07"] == ["0.07", "0.0 %", "0.0 %", "–", "–", "–"]
-    said = (replayed / "summary.md").read_text().splitlines()[-1]
-    assert said == "Conclusion: no rise of a weight after a change could be measured."
-    assert said.removeprefix("Conclusion: ") in (replayed / "index.html").read_text()
-    assert table["PPO+AES-R", "aes"][2] == "100.0 %"  # at PPO's lambda_max
-
-
 def test_levers_replayed_on_the_runs_own_proxies_are_those_it_trained_with(study, replayed):
     """Refreshes are counted where they fall due; training does them at the end of the rollout."""
     weights, curves = pl.read_parquet(replayed / "weights.parquet"), pl.read_parquet(study / "curves.parquet")
@@ -119,13 +103,6 @@ def test_levers_replayed_on_the_runs_own_proxies_are_those_it_trained_with(study
         np.testing.assert_allclose(in_force, trained["rate_factor"].to_numpy(), rtol=1e-4)
         assert np.sum(np.array(row["refresh"]) > 0) == trained["refreshes"].sum() >= 1
         assert set(row["weight"]) == {np.float32(0.07)}
-
-
-def test_without_a_folder_the_next_free_one_is_taken(tmp_path):
-    assert _free(tmp_path / "replay") == tmp_path / "replay"
-    for name in ("replay", "replay-2"):
-        (tmp_path / name).mkdir()
-    assert _free(tmp_path / "replay") == tmp_path / "replay-3"
 
 
 def test_nothing_is_overwritten(study, replayed, capsys):
@@ -192,17 +169,6 @@ def test_curves_without_what_was_trained_with_are_refused(copied, capsys, change
     assert says in refused(capsys, "replay", copied, "--schedules", "fixed")
 
 
-def test_a_manifest_that_is_a_link_to_nowhere_is_no_missing_one(copied, capsys):
-    (copied / "manifest.json").unlink()
-    (copied / "manifest.json").symlink_to("manifest.json")
-    assert main(["calibrate", str(copied)]) == 2
-    assert "manifest.json" in capsys.readouterr().err
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path, capsys):
-    assert "holds no study" in refused(capsys, "replay", tmp_path / "none", "--schedules", "fixed")
-
-
 def test_a_diverged_run_is_replayed_but_counts_in_no_mean(copied):
     manifest = json.loads((copied / "manifest.json").read_text())
     for entry in manifest["runs"]:
@@ -219,9 +185,3 @@ def test_all_means_everything_that_can_be_replayed(copied):
     assert main(["replay", str(copied), "--schedules", "all", "--methods", "PPO+AES-R"]) == 0
     names = {*pl.read_parquet(copied / "replay" / "weights.parquet")["replayed"]}
     assert names == {"fixed", "linear", "aes", "aes_prior", "aes_d", "aes_m", "aes_r", "aes_c"}
-
-
-def test_weights_are_lists_of_whatever_length_a_carrier_has(replayed):
-    """Runs of two carriers stand in one table, and their updates are seldom as many."""
-    table = pl.read_parquet(replayed / "weights.parquet")
-    assert {table[name].dtype for name in ("weight", "rate")} == {pl.List(pl.Float32)}

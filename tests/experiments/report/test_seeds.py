@@ -4,7 +4,7 @@ import polars as pl
 
 from experiments.measure import describe, summarise
 from experiments.report.cells import Lookup
-from experiments.report.seeds import apart, outliers, seed_table
+from experiments.report.seeds import outliers, seed_table
 from tests.experiments.measure.synthetic import config, make_curves, manifest
 
 FEW = 100
@@ -29,16 +29,6 @@ def test_the_seed_that_found_a_local_goal_is_named_with_its_end_and_the_others()
     marked = [(g, str(row[0]), n) for g, rows in table.groups for row in rows for n, c in enumerate(row) if c.kind]
     assert marked == [("toy · steady", "SAC+AES-R", 2)]
     assert table.notes == [found.sentence]
-
-
-def test_two_lost_seeds_do_not_hide_each_other():
-    assert apart({1: 47.5, 2: 23.8, 3: 47.7, 4: 20.0, 5: 47.4}) == [2, 4]
-
-
-def test_what_scatters_evenly_or_lies_close_has_no_outlier():
-    assert apart({s: 40.0 + 2.0 * s for s in range(1, 8)}) == []
-    assert apart({1: 50.0, 2: 50.0, 3: 50.0, 4: 50.0, 5: 51.0}) == []  # two percent, however equal the others are
-    assert apart({1: 50.0, 2: 50.0, 3: 10.0}) == []  # of three nobody knows which
 
 
 def test_a_run_that_does_not_count_is_a_dash():

@@ -3,8 +3,8 @@
 import polars as pl
 
 from experiments.measure import describe, summarise
-from experiments.report.cells import Lookup, number
-from experiments.report.tables import build_tables, hindsight_table, optional_tables
+from experiments.report.cells import Lookup
+from experiments.report.tables import build_tables, hindsight_table
 from tests.experiments.measure.synthetic import config, make_curves, manifest
 
 SOME = ("SAC", "SAC+AES")
@@ -41,24 +41,3 @@ def test_the_best_constant_in_hindsight_stands_beside_the_best_of_the_rest():
     assert not hindsight_table(look, ["SAC+fixed"]).rows  # one constant is no choice
     assert "hindsight" not in [table.key for table in build_tables(look)]
     assert "hindsight" in [table.key for table in build_tables(look, methods[1::2])]
-
-
-def test_what_only_some_studies_log_gets_a_table_in_those():
-    curves = make_curves(SOME, ("abrupt",), range(1, 4))
-    columns = {"window_share": 0.25, "refreshes": pl.when(pl.col("step") % 50_000 == 0).then(1.0).otherwise(0.0)}
-    more = curves.with_columns(**{k: pl.lit(v) if isinstance(v, float) else v for k, v in columns.items()})
-    more = more.with_columns(critic_dormant=pl.lit(0.125), return_nominal=pl.col("return_mean") - 1.0)
-    tables = {}
-    for name, rows in (("plain", curves), ("more", more)):
-        look = Lookup(summarise(rows, config(), manifest(rows), replicates=FEW), describe({}))
-        tables[name] = {table.key: table for table in optional_tables(look)}
-    assert tables["plain"] == {}
-    assert tables["more"]["levers"].header == ["method", "window", "refreshes"]
-    assert [str(cell) for cell in tables["more"]["levers"].rows[0]] == ["SAC", "0.250", "3.0"]
-    assert [str(cell) for cell in tables["more"]["networks"].rows[1]] == ["SAC+AES", "0.125"]
-    _, in_force, nominal = tables["more"]["elsewhere"].rows[0]
-    assert abs(float(in_force.text) - float(nominal.text) - 1.0) < 0.011
-
-
-def test_numbers_are_rounded_half_up_and_never_minus_zero():
-    assert [number(x) for x in (0.125, -0.001, float("nan"), None)] == ["0.13", "0.00", "–", "–"]

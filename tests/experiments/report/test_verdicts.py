@@ -2,13 +2,11 @@
 
 import numpy as np
 import polars as pl
-import pytest
 
 from experiments.measure import describe, summarise
 from experiments.measure.opponents import asides_of
 from experiments.measure.study import load_study
 from experiments.report.cells import Lookup
-from experiments.report.forest import forest_of
 from experiments.report.verdicts import verdicts
 from tests.experiments.measure.synthetic import config, make_curves, manifest
 from tests.experiments.measure.test_opponents import curves as with_controls
@@ -84,38 +82,3 @@ def test_controls_are_opponents_and_no_methods(with_controls):
     later = [v for v in found if v.metric == "later_return"]
     assert {v.against for v in later} == {"SAC", "best constant", "constant at mean", "permuted"}
     assert all({*v.better, *v.worse, *v.undecided} == {"abrupt"} for v in later)  # nothing changes on steady
-
-
-def test_every_kind_of_opponent_has_a_forest_whose_points_are_pairs_with_it(with_controls):
-    """Under each pattern a point is the method's run minus the run of whoever is the best constant there."""
-    look = look_of(with_controls)
-    frame = summarise(with_controls, config(), manifest(with_controls, 3.0), replicates=FEW)
-    forest = forest_of(look, frame, "nauc_task_safe", "best_constant")
-    assert (forest.opponent, forest.name) == ("best constant", "forest_best_constant")
-    assert [row.method for row in forest.rows] == ["SAC", "SAC+AES-R", "SAC+AES-R+window[window.power=1]"]
-    [abrupt] = [c for c in forest.rows[1].comparisons if c.pattern == "abrupt"]
-    value = lambda method, seed: look.seeds("toy", method, "abrupt", "nauc_task_safe")[seed]  # noqa: E731
-    wanted = [value("SAC+AES-R", seed) - value(abrupt.opponent, seed) for seed in range(1, 5)]
-    assert abrupt.opponent == "SAC+fixed[base=0.4]"
-    assert [p.value for p in abrupt.points] == pytest.approx(wanted)
-    assert np.mean(wanted) == pytest.approx(abrupt.value)
-    assert abrupt.words.startswith("abrupt, against SAC+fixed[base=0.4]: ")
-    assert forest.tally == ", ".join(
-        f"{n} {o}" for o in ("better", "worse", "undecided")
-        if (n := sum(c.outcome == o for row in forest.rows for c in row.comparisons))
-    )  # fmt: skip
-    assert forest_of(look, frame, "nauc_task_safe", "playback") is None
-
-
-def test_one_seed_decides_nothing_and_no_baseline_asks_nothing():
-    curves = make_curves(("SAC", "SAC+AES"), ("steady", "abrupt"), [1], every=2_000, gain=0.3)
-    assert all(not v.better and not v.worse for v in verdicts(look_of(curves)))
-    assert verdicts(look_of(curves.filter(method="SAC"))) == []
-
-
-def test_without_a_floor_the_mean_return_is_judged():
-    curves = make_curves(("SAC", "SAC+AES"), ("abrupt",), range(1, 6), every=2_000, gain=0.3)
-    found = verdicts(look_of(curves, floor=None))
-    assert found[0].metric == "mean_return"
-    with pytest.raises(StopIteration):
-        next(v for v in found if v.metric == "nauc_task_safe")

@@ -1,13 +1,10 @@
 """What a study compares: the grammar of `--schedules`, the names in tables, and the studies of the paper."""
 
-import dataclasses
 import math
 
 import pytest
 
 from agents import CARRIERS
-from experiments.bench.updates import setting
-from experiments.measure.tables import paper_table
 from experiments.study.build import build_part, check
 from experiments.study.config import config_from_json, make_config
 from experiments.study.entries import parse_entry
@@ -147,11 +144,6 @@ def test_carriers_with_other_numbers_of_environments_share_horizon_and_drift():
         assert (a == b).all()
 
 
-def test_a_configuration_with_options_survives_its_file():
-    config = study_config("ablation")
-    assert config_from_json(config.to_json()) == dataclasses.replace(config, settings=config.to_json()["settings"])
-
-
 def test_what_a_study_measures_and_normalises_stands_in_its_configuration_only_if_it_does():
     plain, full = config_of("sac,ppo"), config_of("sac,ppo", layer_norm=True, plasticity=True, counterfactual=True)
     assert not {"plasticity", "counterfactual", "controls"} & set(plain.to_json())
@@ -169,57 +161,3 @@ def test_every_study_can_be_trained_as_it_is(name):
     check(config)
     for carrier in config.carriers:
         assert methods_of(config, carrier)[0].name == CARRIERS[carrier].label
-
-
-def test_the_toy_table_has_the_methods_of_the_paper():
-    config = study_config("toy_table")
-    ours = {name for carrier in config.carriers for name in names(config, carrier)}
-    theirs = {row["method"] for row in paper_table("nauc_drop") if row["family"] == "Toy"}
-    assert theirs <= ours
-    assert len(theirs) == 8
-    assert len(ours) == 12
-    assert (len(config.patterns), len(config.seeds)) == (5, 5)
-
-
-def test_the_ablation_has_the_rows_of_the_paper():
-    rows = {
-        (m.choice.schedule, m.choice.proxy, m.coupling, dict(m.values).get("lambda_max", 1.0))
-        for m in methods_of(study_config("ablation"), "sac")
-    }
-    td = "td_quantile"
-    assert rows >= {
-        ("fixed", td, 0.0, 1.0),
-        ("aes", td, 1.0, 1.0),
-        ("linear", td, 0.0, 1.0),
-        ("aes", td, 0.0, 1.0),
-        ("aes", td, 1.0, math.inf),
-        ("aes", "td_mean", 1.0, 1.0),
-        ("aes", "value_loss", 1.0, 1.0),
-        ("aes", "critic_drift", 1.0, 1.0),
-    }
-
-
-@pytest.mark.parametrize(
-    ("study", "table", "fields"),
-    [
-        ("sensitivity_q", "quantile", ("q",)),
-        ("sensitivity_beta", "ema", ("beta",)),
-        ("sensitivity_clip", "clip", ("lambda_min", "lambda_max")),
-    ],
-)
-def test_sensitivity_studies_have_the_values_of_the_paper(study, table, fields):
-    defaults = {"q": 0.9, "beta": 0.95, "lambda_min": 1e-4, "lambda_max": 1.0}
-    ours = {
-        tuple(dict(m.values).get(f, defaults[f]) for f in fields)
-        for m in methods_of(study_config(study), "sac")
-        if m.choice.schedule == "aes"
-    }
-    assert ours == {tuple(float(row[f]) for f in fields) for row in paper_table(table)}
-
-
-def test_what_is_timed_is_refused_by_name():
-    assert setting("sac", "large").batch == 256
-    with pytest.raises(ValueError, match="unknown size 'huge' for carrier 'sac'"):
-        setting("sac", "huge")
-    with pytest.raises(ValueError, match="large: sac only"):
-        setting("sql", "large")

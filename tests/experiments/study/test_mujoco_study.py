@@ -1,7 +1,6 @@
 """Studies of the MuJoCo family: presets from the published tables, exact resumption, the physics benchmark."""
 
 import dataclasses
-import json
 import os
 import signal
 
@@ -13,9 +12,6 @@ import pytest
 import envs
 from agents import CARRIERS
 from envs.mujoco import TASKS
-from experiments.bench import timing
-from experiments.bench.physics import named
-from experiments.cli import main
 from experiments.presets import PRESETS
 from experiments.study.build import build_part, check
 from experiments.study.config import config_from_json, make_config
@@ -49,12 +45,6 @@ def test_every_preset_builds_every_carrier_on_every_task(task, preset):
     assert drifting == (hard if preset == "mujoco-warm" else usual)
 
 
-def test_what_is_typed_wins_over_the_options_of_a_preset():
-    config = study(preset="mujoco-warm", options={"engine": "mujoco", "channels": ("leg_gain=0.5:1", "direction")})
-    assert tuple(config.options["channels"]) == ("leg_gain=0.5:1", "direction")
-    assert config_from_json(config.to_json()).build_task().channels[0].low == 0.5
-
-
 def test_the_paper_preset_has_the_published_numbers():
     hopper, ant = (PRESETS[task]["mujoco-paper"].carriers for task in ("hopper", "ant"))
     assert (hopper["sql"].base, ant["sql"].base) == (1 / 30, 1 / 300)
@@ -70,12 +60,6 @@ def test_the_paper_preset_has_the_published_numbers():
     assert hopper["sac"].config["actor_delay"] == 2
     assert PRESETS["halfcheetah"]["mujoco-paper"].carriers["meow"].config["log_sigma_max"] == 2.0
     assert PRESETS["hopper"]["quick"] is PRESETS["hopper"]["mujoco-quick"]
-
-
-def test_a_rollout_that_must_shrink_keeps_about_its_minibatches():
-    own = study(carriers="ppo", preset="mujoco-paper", steps=50_000).settings["ppo"]["config"]
-    assert (own["rollout"], own["rollout"] % own["minibatches"]) == (500, 0)
-    assert 25 <= own["rollout"] / own["minibatches"] <= 40  # 32 in the profile
 
 
 def test_the_options_of_the_task_are_part_of_the_configuration():
@@ -154,46 +138,6 @@ def test_simulations_given_up_stand_in_the_manifest():
         (1, "finished", None),
         (2, "finished", 3),
     ]
-
-
-def test_the_physics_benchmark_counts_steps(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(timing, "TARGET_SECONDS", 0.05)
-    out = tmp_path / "bench.json"
-    words = ["--physics", "hopper,isaac_ingenuity", "--envs", "4,6", "--rounds", "2", "--no-training"]
-    assert main(["bench", *words, "--out", str(out)]) == 0
-    cases = json.loads(out.read_text())["cases"]
-    assert [(case["task"], case["envs"]) for case in cases] == [
-        (task, copies) for task in ("hopper", "isaac_ingenuity") for copies in (4, 6)
-    ]
-    for case in cases:
-        once = {"gymnasium"} if (case["task"], case["envs"]) == ("hopper", 4) else set()
-        assert set(case["medians"]) == {"raw_batch", "mujoco"} | once
-        assert min(case["medians"].values()) > 0
-    assert "mujoco_over_gymnasium" in capsys.readouterr().out
-
-
-def test_a_family_is_all_its_tasks():
-    isaac = tuple(name for name in envs.TASKS if name.startswith("isaac_"))
-    assert named("mujoco") == tuple(TASKS)
-    assert set(named("isaac")) == set(isaac)
-    assert named("hopper,all") == (*TASKS, *named("isaac"))
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (["--physics", "hoper"], "did you mean 'hopper'"),
-        (["--physics", "hopper", "--engines", "bullet"], "--engines must name some of mujoco, mjx"),
-        (["--physics", "hopper", "--envs", "4,3"], "positive multiple of the 2 devices; got '4,3'"),
-        (["--physics", "hopper", "--envs", "4,x"], "positive multiple of the 2 devices; got '4,x'"),
-        (["--physics", "hopper", "--sbx", "--no-training"], "--sbx compares training"),
-        (["--physics", "hopper", "--rounds", "0"], "--rounds must be at least 1"),
-    ],
-)
-def test_the_physics_benchmark_says_what_it_cannot_do(words, text, capsys):
-    assert len(jax.local_devices()) == 2
-    assert main(["bench", *words]) == 2
-    assert text in capsys.readouterr().err
 
 
 def test_evaluation_ends_with_its_last_episode():

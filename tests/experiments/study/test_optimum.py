@@ -32,12 +32,3 @@ def test_every_seed_has_the_optimum_of_its_own_drift(optimum):
 
 def test_without_drift_all_seeds_have_one_optimum(optimum):
     assert np.ptp([optimum["steady"][s] for s in "123"]) == 0.0
-
-
-def test_seeds_that_share_one_drift_share_its_optimum():
-    found = optimum_of(config_of(seeds="1:2", drift_seed=7))["abrupt"]
-    assert found["1"] == found["2"]
-
-
-def test_a_task_without_a_known_optimum_has_none():
-    assert optimum_of(config_of(task="pendulum", steps=4000)) == {}

@@ -14,7 +14,6 @@ from aesjax.registry import UnknownNameError
 from aesjax.schedules import PROXIES, SCHEDULES
 from agents import CARRIERS
 from experiments.cli import main
-from experiments.presets import PRESETS, presets_of
 from experiments.study import plugins
 from experiments.study.build import check
 from experiments.study.config import config_from_json, make_config
@@ -162,12 +161,6 @@ def test_what_is_not_there_is_said_in_one_sentence(outside, name, text):
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_a_file_that_python_does_not_find_first_is_told_apart(outside, tmp_path):
-    (tmp_path / "string.py").write_text(MODULE)
-    with pytest.raises(ValueError, match=r"another module of that name \(.*\), so call string\.py something else"):
-        study(schedules="string:half")
-
-
 def test_two_methods_of_one_name_are_refused(outside, tmp_path):
     (tmp_path / f"{outside}_too.py").write_text(MODULE)
     with pytest.raises(ValueError, match=f"'{outside}:half' and '{outside}_too:half' are both called 'SAC\\+HALF' in"):
@@ -197,15 +190,6 @@ def test_a_module_that_cannot_be_imported_is_not_our_traceback(outside, tmp_path
         assert not (tmp_path / "out").exists()
 
 
-def test_options_multiply_methods_and_the_default_needs_no_suffix(outside):
-    config = study(schedules=f"{outside}:half,{outside}:half:share=0.1", sweep=("share=0.5,0.9",))
-    names = [method.name for method in methods_of(config, "sac")]
-    assert names == ["SAC+HALF", "SAC+HALF[share=0.9]", "SAC+HALF[share=0.1]"]
-    check(config)
-    with pytest.raises(ValueError, match="unknown hyper-parameter 'share'"):
-        study(schedules="aes", sweep=("share=0.5",))
-
-
 def test_needs_are_checked_against_the_carrier_and_names_against_its_settings(outside):
     with pytest.raises(ValueError, match="cannot be used with carrier 'sql': it reads log_prob"):
         check(study(carriers="sql", schedules=f"{outside}:picky"))
@@ -225,12 +209,6 @@ def test_a_configuration_says_where_things_came_from_and_finds_them_again(outsid
     assert config_from_json(json.loads(text)).fingerprint() == config.fingerprint()
     assert f"{outside}:half" in SCHEDULES
     assert f"{outside}:HOLD" in envs.PATTERNS
-
-
-def test_a_study_without_plug_ins_has_the_file_it_always_had():
-    data = study().to_json()
-    assert "plugins" not in data
-    assert config_from_json(data).plugins == {}
 
 
 def test_a_lost_plug_in_is_named_with_its_origin(outside):
@@ -258,35 +236,3 @@ def test_installed_packages_offer_names(outside, tmp_path, capsys):
     (info / "entry_points.txt").write_text("")
     config_from_json(config.to_json())
     assert "half" in SCHEDULES
-
-
-@pytest.mark.parametrize(("limit", "steps"), [(20, 20_000), (1000, 40_960)])
-def test_a_task_without_presets_gets_sizes_by_its_length(outside, limit, steps):
-    presets = presets_of("nobody's", limit)
-    assert presets["quick"].steps == steps
-    assert set(presets["paper"].carriers) == {"sac", "ppo", "sql", "meow"}
-    assert presets_of("toy", limit) is PRESETS["toy"]
-    with pytest.raises(UnknownNameError, match="unknown preset 'qick'; did you mean 'quick'"):
-        presets["qick"]
-
-
-@pytest.mark.parametrize("limit", [20, 1000])
-@pytest.mark.parametrize("preset", ["quick", "paper"])
-def test_general_presets_make_studies_of_every_carrier(outside, monkeypatch, limit, preset):
-    toy = envs.make("toy")
-
-    class Longer(type(toy.env)):
-        spec = toy.env.spec._replace(time_limit=limit)
-
-    monkeypatch.setitem(envs.TASKS, "longer", toy._replace(name="longer", env=Longer()))
-    check(make_config(task="longer", carriers="all", schedules="baseline,aes,aes_r", patterns="all", seeds="1:2",
-                      preset=preset))  # fmt: skip
-
-
-def test_a_registered_task_without_presets_trains_from_the_command_line(outside, tmp_path, monkeypatch):
-    from experiments.study import train
-
-    monkeypatch.setattr(train, "train", lambda claim, **options: train.Outcome(claim.directory, [], 0))
-    monkeypatch.setitem(envs.TASKS, "unpresetted", envs.make("toy")._replace(name="unpresetted"))
-    assert main(["run", "--task", "unpresetted", "--out", str(tmp_path / "out"), "--no-report"]) == 0
-    assert json.loads((tmp_path / "out" / "config.json").read_text())["steps"] == 20_000

@@ -48,19 +48,6 @@ def test_a_sample_of_many_updates_counts_as_that_many():
     assert 0.0 < coarse.at_max.mean() < 1.0
 
 
-def test_a_value_that_is_not_finite_is_as_if_not_seen():
-    values = streams(1, 20)
-    broken = np.insert(values, [7, 7], [[np.nan, np.inf]], axis=1)
-    whole, held = replay(AES, hypers(1), values), replay(AES, hypers(1), broken)
-    np.testing.assert_array_equal(held.weight[0, 6:9], np.repeat(held.weight[0, 6], 3))
-    np.testing.assert_allclose(np.delete(held.weight, [7, 8], axis=1), whole.weight, rtol=1e-6)
-
-
-def test_a_schedule_without_a_proxy_needs_only_the_number_of_updates():
-    result = replay(Choice("fixed"), hypers(2, base=[0.1, 0.3]), np.full((2, 5), np.nan, np.float32))
-    np.testing.assert_allclose(result.weight, np.repeat([[0.1], [0.3]], 5, axis=1), rtol=1e-6)
-
-
 def test_the_warm_up_is_what_all_runs_lack():
     nan = np.nan
     assert first_update(np.array([[nan, nan, 1.0, nan], [nan, nan, nan, 2.0]])) == 2

@@ -5,9 +5,7 @@ The processes here run one program, which the first compiles for all of them (se
 
 import json
 import random
-import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -116,38 +114,3 @@ def test_a_truncated_checkpoint_is_passed_over_for_the_one_before_and_named(whol
     assert result.returncode == 0, result.stderr
     assert f"checkpoint {names[-1]} was not used" in result.stdout
     assert (folder / "curves.parquet").read_bytes() == (whole[0] / "curves.parquet").read_bytes()
-
-
-def test_only_damaged_checkpoints_are_refused_and_left_alone(killed, tmp_path):
-    folder = copy_of(killed, tmp_path)
-    names = checkpoints(folder)
-    for name in names:
-        (folder / "checkpoints" / "sac" / name / "seal.json").write_text("{}")
-    result = finish(folder, "--resume")
-    assert result.returncode == 2
-    assert "Traceback" not in result.stderr
-    assert "no usable checkpoint" in result.stderr
-    assert checkpoints(folder) == names
-
-
-def test_ctrl_c_writes_a_checkpoint_and_says_how_to_go_on(tmp_path):
-    folder = tmp_path / "study"
-    process = subprocess.Popen(command(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def trained():
-        return any(int(name) > 0 for name in checkpoints(folder))  # 0: before any training
-
-    wait_until(lambda: trained() or process.poll() is not None, 200, every=0.01)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=100)
-    assert process.returncode == 130
-    assert "Traceback" not in error
-    assert "--resume" in error
-    assert "a checkpoint is written" in error
-    assert checkpoints(folder)
-    said = shlex.split(error.splitlines()[-1])  # the command to copy, which goes on to the end
-    assert said[:2] == ["aesjax", "run"]
-    went_on = subprocess.run([sys.executable, "-c", CODE, *said[1:]], capture_output=True, text=True, timeout=300)
-    assert went_on.returncode == 0, went_on.stderr
-    told = json.loads((folder / "manifest.json").read_text())["command"]
-    assert "--schedules baseline,aes_r,aes_r+window+refresh:threshold=1.05+rate" in told

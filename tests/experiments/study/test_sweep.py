@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from aesjax.types import Program
-from experiments.study import checkpoint, sweep
-from experiments.study.driver import Plan, Tick, run_sweep
+from experiments.study import checkpoint
+from experiments.study.driver import Plan, run_sweep
 from experiments.study.progress import Progress
 from experiments.study.sweep import Waves, compile_program, plan_waves, stack, step_array
 
@@ -46,12 +46,6 @@ def test_every_run_is_trained_once_however_it_is_stacked(count, waves):
     expected = [3.0 * chunk * (i + 1) for i in range(count) for chunk in range(5)]
     np.testing.assert_array_equal(rows["return_mean"], expected)
     np.testing.assert_array_equal(rows["drift_1"], [-(i + 1.0) for i in range(count) for _ in range(5)])
-
-
-def test_the_step_comes_from_the_host_and_is_the_chunks_first():
-    rows = trained(2, Waves(2, 1, 1)).filter(seed=0)
-    assert rows["at"].to_list()[1:] == [0.0, 3.0, 6.0, 9.0]
-    assert rows["at"].to_list()[0] is None or math.isnan(rows["at"].to_list()[0])
 
 
 def test_runs_are_spread_over_all_devices():
@@ -99,18 +93,6 @@ def test_a_sweep_in_waves_resumes_from_the_middle(tmp_path):
     assert rows.equals(whole)
 
 
-def test_whoever_watches_sees_every_evaluation_with_the_state_that_was_evaluated():
-    seen = []
-
-    def watch(wave, chunk, names, state):
-        seen.append((wave, chunk, [n["seed"] for n in names], np.asarray(state)[: len(names)].tolist()))
-
-    trained(3, Waves(2, 2, 1), on_chunk=watch)
-    assert [entry[:2] for entry in seen] == [(wave, chunk) for wave in (0, 1) for chunk in range(5)]
-    assert seen[2] == (0, 2, [0, 1], [6.0, 12.0])
-    assert seen[-1] == (1, 4, [2], [36.0])
-
-
 def test_a_foreign_checkpoint_is_refused_by_name(tmp_path):
     checkpoint.save(tmp_path, "mine", 0, 1, {"a": np.ones(2)}, pl.DataFrame({"x": [1]}))
     with pytest.raises(checkpoint.CheckpointError, match="another configuration"):
@@ -133,15 +115,6 @@ def test_a_checkpoint_of_other_wave_widths_is_refused_in_words(tmp_path):
         trained(4, Waves(2, 2, 1), directory=tmp_path, resume=True)
 
 
-def test_no_checkpoint_is_not_an_error(tmp_path):
-    assert checkpoint.load_newest(tmp_path / "none", "s", {}) is None
-
-
-def test_memory_is_asked_of_the_machine():
-    budget = sweep.memory_budget(jax.local_devices())
-    assert 2**20 < budget < 2**50
-
-
 def test_progress_prints_plain_lines_where_there_is_no_terminal():
     stream = io.StringIO()
     with Progress(PLAN, 4, 1, "counting", stream) as progress:
@@ -154,18 +127,3 @@ def test_progress_prints_plain_lines_where_there_is_no_terminal():
     assert "environment steps/s" in lines[-2]
     assert "m0 24.00 (weight 2)" in lines[-2]
     assert "\x1b" not in stream.getvalue()
-
-
-def test_progress_says_what_is_compiling_and_shows_no_weight_before_the_first_update(monkeypatch):
-    clock = iter([0.0, 15.0, 115.0, 135.0, 155.0])  # begun, evaluation compiled, first chunk with compiling, two more
-    monkeypatch.setattr("experiments.study.progress.time.monotonic", lambda: next(clock))
-    stream = io.StringIO()
-    progress = Progress(PLAN._replace(chunks=3), 4, 1, "counting", stream)
-    for chunk, weight in ((0, math.nan), (1, 1.0), (2, 1.0), (3, 1.0)):
-        progress.tick(Tick(0, chunk, pl.DataFrame({"method": ["A"], "return_mean": [2.0], "entropy_weight": [weight]})))
-    start, first, second, last = stream.getvalue().splitlines()
-    assert start.endswith("step 0  A 2.00")
-    assert first.endswith(" environment steps/s, compiling counted  A 2.00 (weight 1)")
-    assert " left" not in first  # it would be many times too long
-    assert "0:20 left  A" in second
-    assert "0:00 left  A" in last

@@ -19,7 +19,6 @@ from experiments.study import checksums
 from experiments.study.build import build_part
 from experiments.study.config import config_from_json, make_config
 from experiments.study.driver import Interrupted
-from experiments.study.export import export
 from experiments.study.folder import claim
 from experiments.study.progress import Progress
 from experiments.study.snapshots import load_agent
@@ -133,11 +132,6 @@ def test_all_arms_of_a_seed_begin_alike_and_only_tuning_knows_the_weight_it_ende
     assert weights["PPO"] == weights["PPO+AES-R"] == {np.float32(0.01)}
 
 
-def test_all_arms_are_one_program(begun):
-    assert [count for name, count in COMPILED.items() if "chunk" in name] == [1]
-    assert [count for name, count in COMPILED.items() if "evaluate" in name] == [1]
-
-
 def test_config_and_manifest_say_what_was_loaded(trained, begun):
     stored = json.loads((begun / "config.json").read_text())
     given = stored["warm_start"]
@@ -187,15 +181,6 @@ def test_exported_agents_are_the_same_but_for_adam(trained, exported):
     jax.tree.map(np.testing.assert_array_equal, states.agent.params, before.agent.params)
 
 
-def test_an_export_may_be_of_some_seeds_and_with_adam(trained, tmp_path):
-    export([trained], tmp_path / "one", seeds=[2], moments=True)
-    whole, one = read(trained, "ppo"), read(tmp_path / "one", "ppo")
-    assert [run["seed"] for run in one.runs] == [2]
-    assert set(one.leaves) == set(whole.leaves)
-    told = warm_of(arms(tmp_path / "one"), build_part(arms(tmp_path / "one"), "ppo")).told
-    assert [(entry["trained"]["seed"], entry["shared"]) for entry in told] == [(2, True), (2, False), (2, True)]
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -240,16 +225,6 @@ def test_a_folder_without_agents_is_refused(trained, tmp_path, capsys):
     assert "neither a finished study (manifest.json is missing)" in refused(capsys, *common, "--warm-start", copy)
 
 
-def test_a_study_without_steady_runs_has_no_agents_to_begin_with(trained, tmp_path):
-    copy = shutil.copytree(trained, tmp_path / "copy")
-    manifest = json.loads((copy / "manifest.json").read_text())
-    for run in manifest["runs"]:
-        run["status"] = "diverged"
-    checksums.write_manifest(copy, manifest)
-    with pytest.raises(ValueError, match="no run of carrier 'ppo' on 'steady' has finished"):
-        read(copy, "ppo")
-
-
 def test_damaged_and_changed_agents_are_refused(trained, exported, tmp_path):
     copy = shutil.copytree(trained, tmp_path / "copy")
     config = arms(copy)
@@ -285,14 +260,6 @@ def test_parameters_of_another_shape_are_named(trained, tmp_path, monkeypatch):
         warm_of(config, build_part(config, "ppo"))
 
 
-def test_an_export_is_of_one_task_into_an_empty_folder(trained, exported, tmp_path, capsys):
-    assert "is not an empty folder" in refused(capsys, "export", trained, "--out", exported)
-    assert "no trained agent of 'ppo' with seed 7" in refused(
-        capsys, "export", trained, "--seeds", "7", "--out", tmp_path / "new"
-    )
-    assert not (tmp_path / "new").exists()
-
-
 @pytest.mark.slow
 def test_a_replay_is_taken_over_oldest_first_and_learned_from(tmp_path):
     """SAC, in whose ring of 320 the newest 320 of 1680 transitions are left."""
@@ -320,10 +287,3 @@ def test_a_replay_is_taken_over_oldest_first_and_learned_from(tmp_path):
     np.testing.assert_array_equal(rewards[0][:, :168], rewards[1][:, :168])  # written over the oldest
     assert np.all(rewards[0][:, 168:] == replay[:, 168:, -2])
     assert np.all(rewards[1][:, 168:] == 0.0)
-
-
-def test_replays_that_were_not_kept_are_missed(trained, tmp_path, capsys):
-    copy = shutil.copytree(trained, tmp_path / "copy")
-    shutil.copytree(copy / "agents" / "ppo", copy / "agents" / "sac")
-    common = ["run", "--carriers", "sac", "--patterns", "abrupt", "--out", tmp_path / "new", "--warm-start", copy]
-    assert "has no replays of 'sac'; train it with --keep-replay" in refused(capsys, *common, "--warm-replay")
