@@ -1,10 +1,9 @@
-"""Our own tasks as torch environments, on the surfaces of Isaac Gym (`TorchVecTask`) and Isaac Lab (`TorchLabTask`).
+"""Our own tasks as torch environments, with the interface of Isaac Gym.
 
-Any PyTorch trainer for those simulators runs on them without one, and the bridge is tested against them. Tensors are
-on the CPU; the physics is that of `envs.make`, with parameters that its channels drift.
+Any PyTorch trainer for it runs on them without the simulator, and the bridge is tested against them. Tensors are on
+the CPU; the physics is that of `envs.make`, with parameters that its channels drift.
 """
 
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import jax
@@ -15,12 +14,12 @@ from envs import make
 from envs.bridge import errors
 from envs.bridge.fake_gym import FakeGym, FakeSim
 from envs.bridge.phantom import Phantom, seeded_step
-from envs.core import Task, step_with_keys
+from envs.core import Task
 
 BEFORE = ("isaac_ingenuity", "isaac_allegro_hand")  # tasks whose reference resets before it moves
 
 
-class _Box:
+class Box:
     """The part of the old gym's boxes that may be read."""
 
     def __init__(self, size: int, bound: float) -> None:
@@ -62,7 +61,7 @@ class TorchVecTask:
         self.num_envs, self.num_obs, self.num_acts, self.num_states = num_envs, spec.obs_size, spec.action_size, 0
         self.max_episode_length, self.clip_obs, self.clip_actions = spec.time_limit + 1, np.inf, 1.0
         self.device = self.rl_device = "cpu"
-        self.observation_space, self.action_space = _Box(self.num_obs, np.inf), _Box(self.num_acts, 1.0)
+        self.observation_space, self.action_space = Box(self.num_obs, np.inf), Box(self.num_acts, 1.0)
         self.aliased, self.phantom_reward = aliased, phantom_reward
         joints = max(1, self.num_acts)
         self.gym, self.sim = FakeGym(), FakeSim(name, num_envs, joints, self._read, self._write, **faults)
@@ -177,101 +176,6 @@ class TorchVecTask:
         self._state = self._state._replace(inner=self._state.inner._replace(row=jnp.asarray(rows.view(np.uint32))))
 
 
-class TorchLabTask:
-    """N copies of a task as Isaac Lab's ``DirectRLEnv`` shows them: five values, reset within the step.
-
-    ``step(actions)`` returns ``(obs_dict, rew, terminated, truncated, extras)`` with ``obs_dict["policy"]`` (N, O),
-    which after an episode's end is the next one's first: the last observation is lost.
-    """
-
-    def __init__(
-        self, task: str | Task = "isaac_ant", num_envs: int = 16, seed: int = 0, learned: bool = False
-    ) -> None:
-        torch = self.torch = errors.torch()
-        self.native = make(task) if isinstance(task, str) else task
-        spec = self.native.env.spec
-        self.num_envs, self.device, self.max_episode_length = num_envs, "cpu", spec.time_limit
-        self.single_observation_space = {"policy": _Box(spec.obs_size, np.inf)}
-        self.single_action_space = _Box(spec.action_size, np.inf)
-        self.gravity, self.damping = [0.0, 0.0, -9.81], torch.full((num_envs, spec.action_size), 0.1)
-        actuator = type("ActuatorNetLSTM" if learned else "ImplicitActuator", (), {})()
-        actuator.damping = torch.full((num_envs, spec.action_size), 0.1)
-        robot = SimpleNamespace(
-            data=SimpleNamespace(default_joint_damping=self.damping.clone()),
-            actuators={"legs": actuator},
-            write_joint_damping_to_sim=self._set_damping,
-        )
-        self.scene = SimpleNamespace(articulations={"robot": robot})
-        view = SimpleNamespace(set_gravity=self._set_gravity, get_gravity=lambda: list(self.gravity))
-        self.sim = SimpleNamespace(cfg=SimpleNamespace(gravity=tuple(self.gravity)), physics_sim_view=view)
-        self._start, self._step = jax.jit(self._traced_start), jax.jit(self._traced_step)
-        self.seed(seed)
-
-    @property
-    def unwrapped(self) -> "TorchLabTask":
-        """Itself: there is no wrapper."""
-        return self
-
-    def seed(self, seed: int) -> None:
-        """Begin the random numbers again; the state stays."""
-        self._seed, self._clock = jnp.uint32(seed), 0
-
-    def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Fresh episodes in all copies."""
-        if seed is not None:
-            self.seed(seed)
-        self._observed, self._state = self._start(self._seed, self._params())
-        self._reset_idx(self.torch.arange(self.num_envs))
-        return self._get_observations(), {}
-
-    def step(self, action: Any) -> tuple[dict[str, Any], Any, Any, Any, dict[str, Any]]:
-        """One step under ``action`` (N, A) float32, which is not clipped here."""
-        out = self._step(self._seed, jnp.int32(self._clock), self._state, jnp.asarray(action.numpy()), self._params())
-        obs, self._state, *rest, final = out
-        self._clock += 1
-        reward, terminated, truncated = (self.torch.from_numpy(np.array(x)) for x in rest)
-        ended = (terminated | truncated).nonzero().flatten()
-        self._observed = final
-        if len(ended):
-            self._reset_idx(ended)
-        self._observed = obs
-        return self._get_observations(), reward, terminated, truncated, {}
-
-    def _get_observations(self) -> dict[str, Any]:
-        return {"policy": self.torch.from_numpy(np.array(self._observed))}
-
-    def _reset_idx(self, env_ids: Any) -> None:
-        """Where Isaac Lab resets these copies; here that has happened, and is about to be observed."""
-
-    def _set_gravity(self, gravity: Any) -> None:
-        self.gravity = list(gravity)
-
-    def _set_damping(self, damping: Any) -> None:
-        self.damping = damping
-
-    def _params(self) -> Any:
-        factors = self.gravity[2] / -9.81, float(self.damping[0, 0]) / float(np.float32(0.1))
-        return self.native.params._replace(gravity=np.float32(factors[0]), joint_damping=np.float32(factors[1]))
-
-    def _traced_start(self, seed: Any, params: Any) -> tuple[Any, Any]:
-        return jax.vmap(self.native.env.reset, (0, None))(jax.random.split(jax.random.key(seed), self.num_envs), params)
-
-    def _traced_step(self, seed: Any, clock: Any, state: Any, action: Any, params: Any) -> tuple[Any, ...]:
-        keys = jax.random.bits(jax.random.fold_in(jax.random.key(seed), clock), (self.num_envs, 2, 2), jnp.uint32)
-
-        def one(words: Any, state: Any, action: Any) -> Any:
-            key_step, key_reset = jax.random.wrap_key_data(words)
-            return step_with_keys(self.native.env, key_step, key_reset, state, action, params)
-
-        *out, info = jax.vmap(one)(keys, state, action)
-        return *out, info["final_observation"]
-
-
 def vec_task(num_envs: int, seed: int, **options: Any) -> TorchVecTask:
     """`TorchVecTask` for a worker: ``--task bridge:native:isaac_ant``."""
     return TorchVecTask(num_envs=num_envs, seed=seed, **options)
-
-
-def lab_task(num_envs: int, seed: int, **options: Any) -> TorchLabTask:
-    """`TorchLabTask` likewise."""
-    return TorchLabTask(num_envs=num_envs, seed=seed, **options)

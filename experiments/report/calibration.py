@@ -15,8 +15,7 @@ from agents import OnPolicyCarrier
 from envs import PATTERNS, pattern_index
 from envs.drift import change_points, draw
 from envs.world import DriftData, World
-from experiments.report.calibration_output import table
-from experiments.report.calibration_page import STEM, conclusion, files
+from experiments.report.calibration_page import STEM, files
 from experiments.report.calibration_runs import WINDOW, Trace, calibrated
 from experiments.study import checkpoint, store
 from experiments.study.build import carrier_of
@@ -35,7 +34,7 @@ NUMBERS, TEXT, PAGE = (f"{STEM}.{suffix}" for suffix in ("json", "md", "html"))
 
 def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
     """Calibrate the study in ``directory``, write `NUMBERS`, `TEXT` and `PAGE` with its figure into ``out``;
-    returns the text.
+    returns the page as Markdown.
 
     Raises:
       ValueError: with one sentence; nothing was written.
@@ -66,17 +65,15 @@ def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
     config, notes = found.config, found.notes
     record = {"delta": delta, "runs_needed": cal.runs_needed(delta), "window": WINDOW, "notes": notes}
     record |= {"task": config.task, "patterns": list(config.patterns), "methods": methods}
-    text = f"{table(record)}\n\n{conclusion(record)}"
     shown = files(record, judged)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"{out} cannot be written: {store.reason(error)}") from None
     store.write_json(out / NUMBERS, record)
-    store.write_text(out / TEXT, text + "\n")
     for name, content in shown.items():
         store.write_bytes(out / name, content)
-    return text
+    return shown[TEXT].decode()
 
 
 class _Recorded(NamedTuple):

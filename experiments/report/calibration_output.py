@@ -8,26 +8,6 @@ from experiments.report.markdown import escaped
 HEAD = ("pattern", "runs", "dominated", "slack", "coverage", "at drift", "at jumps", "at jumps, late", "whole runs")
 
 
-def table(record: Mapping[str, Any]) -> str:
-    """Markdown that is also readable as it stands.
-
-    Args:
-      record: what `experiments.report.calibration.run` writes as JSON.
-    """
-    delta, methods = record["delta"], record["methods"]
-    blocks = [f"# Calibration of the drift proxies, {record['task']}, delta = {delta:g}"]
-    blocks += [f"Note: {note}." for note in record["notes"]]
-    for name, found in methods.items():
-        rows = [HEAD, *(row_of(pattern, group) for pattern, group in found["groups"].items())]
-        blocks += [
-            f"## {escaped(name)}, proxy {escaped(found['proxy'])}",
-            _aligned(rows),
-            verdict_of(found, delta, record["runs_needed"]),
-        ]
-    blocks.append(meaning(delta, record["window"]))
-    return "\n\n".join(blocks)
-
-
 def row_of(pattern: str, group: Mapping[str, Any]) -> tuple[str, ...]:
     """The printed cells of `HEAD` for one pattern."""
     whole, runs = group["whole_runs_covered"], group["runs"]
@@ -40,14 +20,6 @@ def row_of(pattern: str, group: Mapping[str, Any]) -> tuple[str, ...]:
         *("-" if share is None else f"{100.0 * share:.1f} %" for share in shares),
         "-" if whole is None else f"{whole}/{runs}",
     )
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
-    lines = ["| " + " | ".join(row) + " |" for row in padded]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(lines)
 
 
 def verdict_of(found: Mapping[str, Any], delta: float, needed: int) -> str:

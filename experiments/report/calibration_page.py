@@ -10,7 +10,7 @@ from experiments.report.calibration_runs import Trace
 from experiments.report.cells import Cell, Table, number
 from experiments.report.draw import draw
 from experiments.report.looks import PALETTE, Look
-from experiments.report.page import Figure, Page, groups_of, render_html
+from experiments.report.page import Figure, Page, groups_of, render_html, render_markdown
 from experiments.report.plots import Axis, Line, Panel, Plot, Row, spans_decades
 
 STEM = "calibration"
@@ -32,7 +32,7 @@ def conclusion(record: Mapping[str, Any]) -> str:
 
 
 def files(record: Mapping[str, Any], traces: Mapping[str, Sequence[Trace]]) -> dict[str, bytes]:
-    """The page and its figure, by file name.
+    """The page, also as Markdown, and its figure, by file name.
 
     Args:
       record: what `experiments.report.calibration.run` writes as JSON.
@@ -51,11 +51,11 @@ def files(record: Mapping[str, Any], traces: Mapping[str, Sequence[Trace]]) -> d
         figures_reading="Hover or use the arrow keys for values, drag to zoom, double-click to return.",
         groups=list(groups_of([Figure(plot, picture)], {})),
         tables=[_table(record)],
-        limits=[verdict_of(found, record["delta"], record["runs_needed"]) for found in record["methods"].values()],
         texts=[("What the numbers mean", meaning(record["delta"], record["window"]))],
         footer=f"The same numbers: {STEM}.json and {STEM}.md.",
     )
-    return {f"{STEM}.html": render_html(page).encode(), f"{STEM}.png": picture.png, f"{STEM}.svg": picture.svg}
+    pages = {f"{STEM}.html": render_html(page).encode(), f"{STEM}.md": render_markdown(page).encode()}
+    return pages | {f"{STEM}.png": picture.png, f"{STEM}.svg": picture.svg}
 
 
 def _table(record: Mapping[str, Any]) -> Table:
@@ -64,7 +64,11 @@ def _table(record: Mapping[str, Any]) -> Table:
         for name, found in record["methods"].items()
     ]
     reading = "Dominated: runs on which the factor of the other seeds held from beginning to end."
-    return Table("calibration", "In numbers", reading, list(HEAD), groups)
+    notes = [
+        f"{name}: {verdict_of(found, record['delta'], record['runs_needed'])}"
+        for name, found in record["methods"].items()
+    ]
+    return Table("calibration", "In numbers", reading, list(HEAD), groups, notes=notes)
 
 
 def _plot(record: Mapping[str, Any], traces: Mapping[str, Sequence[Trace]]) -> Plot:

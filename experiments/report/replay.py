@@ -10,7 +10,7 @@ import numpy as np
 
 from aesjax.schedules import SCHEDULES
 from experiments.report.draw import draw
-from experiments.report.page import Figure
+from experiments.report.page import Figure, render_html, render_markdown
 from experiments.report.replay_output import LEVER_COLUMNS, PAGE, SUMMARY, TRAINED, WEIGHTS, Track, page, plots, tell
 from experiments.study import store
 from experiments.study.entries import BASELINE, parse_entries
@@ -46,11 +46,13 @@ def run(directory: Path, schedules: str, methods: str | None, out: Path) -> str:
     valid = [t for t in tracks if (t.run["method"], t.run["pattern"], t.run["seed"]) in study.finished]
     told = tell(study.config, valid, {carrier: study.stride(carrier) for carrier in carriers})
     figures = [Figure(plot, draw(plot)) for plot in plots(study.config, valid, study.patterns)]
-    files = {PAGE: page(study.config, told, figures).encode(), SUMMARY: told.text.encode()}
+    shown = page(study.config, told, figures)
+    text = render_markdown(shown)
+    files = {PAGE: render_html(shown).encode(), SUMMARY: text.encode()}
     files |= {f"{figure.plot.name}.png": figure.picture.png for figure in figures}
     files |= {f"{figure.plot.name}.svg": figure.picture.svg for figure in figures}
     _write(out, pl.concat(frames, how="diagonal"), files)
-    return told.text
+    return text
 
 
 def _asked(study: Recorded, carrier: str, names: Sequence[str], lenient: bool) -> list[Asked]:

@@ -9,14 +9,13 @@ from experiments.measure.curves import change_steps, nan_mean
 from experiments.measure.patterns import STEADY, PatternFacts
 from experiments.measure.weights import weight_metrics
 from experiments.report.cells import Cell, Table
-from experiments.report.page import Figure, Page, groups_of, render_html
+from experiments.report.page import Figure, Page, groups_of
 from experiments.report.plots import Plot
 from experiments.report.replay_figures import replay_plot
 from experiments.study.config import StudyConfig
 
 TRAINED = "trained"
 _HEAD: tuple[str, ...] = (
-    "pattern",
     "streams of",
     "weight",
     "runs",
@@ -42,7 +41,6 @@ would have earned. Means over the runs that did not diverge; mean weight in rewa
 a bound; rise: largest weight within 2 % of the run after a change over the one before it, minus 1 (on steady: at the
 steps where other patterns change).
 """
-_TEXT = f"# Replay\n\n{_READING}"
 SUMMARY, WEIGHTS, PAGE = "summary.md", "weights.parquet", "index.html"
 
 
@@ -75,13 +73,6 @@ class Told(NamedTuple):
     conclusion: str  # one sentence
     notes: str
 
-    @property
-    def text(self) -> str:
-        """Markdown that reads as well on a terminal and ends with the conclusion."""
-        names = ("pattern", *self.table.header)
-        rows = [(pattern, *map(str, row)) for pattern, rows in self.table.groups for row in rows]
-        return "\n".join([_TEXT + self.notes, *_aligned([names, *rows]), "", self.conclusion, ""])
-
 
 def tell(config: StudyConfig, tracks: Sequence[Track], strides: Mapping[str, int]) -> Told:
     """The weights as a table and in a sentence.
@@ -105,7 +96,7 @@ def tell(config: StudyConfig, tracks: Sequence[Track], strides: Mapping[str, int
                     rises.setdefault(name, []).append(float(nan_mean([m["responsiveness"].value for m in metrics])))
     coarse = ", ".join(f"{carrier}: {n}" for carrier, n in strides.items() if n > 1)
     note = f"The proxies are means over several updates ({coarse}), so the replayed weights are approximate.\n"
-    head = [*_HEAD[1:], *(head for head, _, _ in levers.values())]
+    head = [*_HEAD, *(head for head, _, _ in levers.values())]
     table = Table("replay", "Weights in numbers", _READING, head, list(groups.items()), labels=2)
     return Told(table, _conclusion(rises), (note if coarse else "") + (_LEVERS_TEXT if levers else ""))
 
@@ -139,12 +130,6 @@ def _cells(metrics: Sequence[Mapping[str, Any]]) -> list[str]:
     return [mean("mean_entropy_weight", "{:.4g}"), *(mean(name, "{:.1f} %", 100.0) for name in shares)]
 
 
-def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ["| " + " | ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)) + " |" for row in table]
-    return [lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]]
-
-
 def plots(config: StudyConfig, tracks: Sequence[Track], patterns: Mapping[str, PatternFacts]) -> list[Plot]:
     """A plot per carrier and pattern."""
     found, horizon = [], float(config.steps)
@@ -159,10 +144,10 @@ def plots(config: StudyConfig, tracks: Sequence[Track], patterns: Mapping[str, P
     return found
 
 
-def page(config: StudyConfig, told: Told, figures: Sequence[Figure]) -> str:
-    """The replay as a page that looks like a report."""
+def page(config: StudyConfig, told: Told, figures: Sequence[Figure]) -> Page:
+    """The replay as a page like a report's."""
     looks = {name: look for figure in figures for name, look in figure.plot.looks.items()}
-    shown = Page(
+    return Page(
         title=f"Replay of entropy schedules: {config.task}",
         subtitle=f"{len(looks) - 1} schedules on the proxies that {config.task} recorded; nothing was trained",
         conclusion=told.conclusion,
@@ -175,7 +160,6 @@ def page(config: StudyConfig, told: Told, figures: Sequence[Figure]) -> str:
         limits=[_READING, *told.notes.splitlines()],
         footer=f"The same numbers: {SUMMARY}; all weights: {WEIGHTS}.",
     )
-    return render_html(shown)
 
 
 def _mean_line(runs: Sequence[Track]) -> tuple[np.ndarray, np.ndarray]:

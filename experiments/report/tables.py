@@ -1,14 +1,13 @@
 """The tables of a report, each with one sentence on how to read it."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 from experiments.measure.study import baseline_of, carrier_of
 from experiments.measure.tables import paper_nauc_drop
 from experiments.report.cells import DAGGER, NONE, Cell, Lookup, Table, by_pattern, cell, counted, reasons, shortened
 from experiments.report.compare import changes_table, paired_table, recovery_table
-from experiments.report.seeds import seed_table
 
 
 def main_table(look: Lookup) -> Table:
@@ -213,18 +212,15 @@ def optional_tables(look: Lookup) -> list[Table]:
     return tables
 
 
-def build_tables(
-    look: Lookup, constants: Collection[str] = (), floors: Mapping[str, float] | None = None
-) -> list[Table]:
+def build_tables(look: Lookup, constants: Collection[str] = ()) -> list[Table]:
     """All tables of the report in order; one without any row says why.
 
     Args:
       constants: as in `hindsight_table`.
-      floors: as in `seed_table`.
     """
     tables = [main_table(look), recovery_table(look), paired_table(look)]
     tables += [weights_table(look), *optional_tables(look), returns_table(look)]
-    tables += [seed_table(look, floors or {}), paper_table(look)]
+    tables.append(paper_table(look))
     if not any(baseline_of(m, look.methods) for m in look.methods):
         tables[2].notes = ["No method of this study has its carrier's baseline beside it, so there is nothing to pair."]
     elif not tables[2].rows:

@@ -15,7 +15,6 @@ from experiments.report.folder import Loaded, load, write_folder
 from experiments.report.forest import draw_forest, forest_of
 from experiments.report.looks import looks
 from experiments.report.page import Figure, Page, answers_of, groups_of, settings_text
-from experiments.report.seeds import outliers
 from experiments.report.tables import build_tables
 from experiments.report.verdicts import verdicts
 
@@ -78,8 +77,7 @@ def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
         seeds=study.seeds(),
         segments=study.segments,
         groups=list(groups_of(figures, {name: pattern.summary for name, pattern in study.patterns.items()})),
-        tables=build_tables(look, constants_of(study), study.floors),
-        remarks=[outlier.sentence for outlier in outliers(look, study.floors)],
+        tables=build_tables(look, constants_of(study)),
         facts=facts,
         limits=overview.limits(study, manifest),
         settings=settings_text(config, manifest),

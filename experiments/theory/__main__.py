@@ -1,6 +1,6 @@
 """Studies of the paper's theory: predictions written down before, each with its outcome and a 95 % interval.
 
-Usage: python -m experiments.theory oco|calibration|detection --out DIR [--seeds 20] [--quick]
+Usage: python -m experiments.theory oco|detection --out DIR [--seeds 20] [--quick]
 """
 
 import sys
@@ -20,10 +20,9 @@ _RECORD = Path(__file__).resolve().parents[2] / "benchmarks" / "recorded_proxies
 class Options(TheoryStudy):
     """Options of a theory study."""
 
-    name: tyro.conf.Positional[Literal["oco", "calibration", "detection"]] = "oco"
-    """oco: online learning under drift, schedules compared with constants and rivals. calibration: coverage of
-    calibrated drift proxies. detection: AES-C and AES-R compared with CUSUM, Page-Hinkley and ADWIN, at equal false
-    alarms."""
+    name: tyro.conf.Positional[Literal["oco", "detection"]] = "oco"
+    """oco: online learning under drift, schedules compared with constants and rivals. detection: AES-C and
+    AES-R compared with CUSUM, Page-Hinkley and ADWIN, at equal false alarms."""
     recorded: Path = _RECORD
     """For detection: `streams.parquet` of a study with the patterns steady and abrupt."""
 
@@ -44,14 +43,6 @@ def _oco(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
         data[part], found = run()
         findings += found
     return data, sorted(findings, key=lambda finding: finding.name), oco_grid.tables(data["grid"])
-
-
-def _calibration(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
-    from experiments.theory.calibration_findings import findings_of, measure
-
-    data = measure(study)
-    short = {name: {k: v for k, v in part.items() if k not in ("ratios", "per run")} for name, part in data.items()}
-    return short, findings_of(data), ""
 
 
 def _detection(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
@@ -75,7 +66,7 @@ def _detection(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
     return parts.plain(data), findings, parts.tables(data)
 
 
-_STUDIES = {"oco": _oco, "calibration": _calibration, "detection": _detection}
+_STUDIES = {"oco": _oco, "detection": _detection}
 
 
 def main(study: Options) -> int:

@@ -31,7 +31,7 @@ def short_ant(num_envs, seed, **options):
 
 
 def short_lab(num_envs, seed):
-    from envs.bridge.torch_tasks import TorchLabTask
+    from tests.envs.bridge.lab import TorchLabTask
 
     return TorchLabTask(short(), num_envs, seed)
 

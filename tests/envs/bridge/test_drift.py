@@ -10,7 +10,8 @@ from tests.envs.bridge.common import torch as installed
 torch = installed()
 
 from envs.bridge.host import InProcess, SimEnv  # noqa: E402
-from envs.bridge.torch_tasks import TorchLabTask, TorchVecTask  # noqa: E402
+from envs.bridge.torch_tasks import TorchVecTask  # noqa: E402
+from tests.envs.bridge.lab import TorchLabTask  # noqa: E402
 
 N = 3
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import lsq_linear
 
 from aesjax.schedules import calibration as cal
-from experiments.theory import calibration_worlds as worlds
+from tests.experiments.theory import worlds
 from tests.experiments.theory.generators import proxies
 
 REPETITIONS = 10_000

@@ -1,33 +1,19 @@
-"""The simulated worlds of `theory_calibration`: pairs, rounds, rare drift, gains of runs, states, and whole runs."""
+"""Simulated worlds in which calibrated drift proxies are tried."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aesjax.schedules import calibration as cal
-from experiments.theory.findings import TheoryStudy
 
 DELTA = 0.1
-SIZES = {10: 10_000, 20: 10_000, 50: 10_000, 200: 4_000, 1000: 1_000}  # calibration pairs: repetitions over all seeds
 ROUNDS = 50  # of a run that is asked for simultaneous coverage
-STATES = 10
 RUNS = (9, 19, 39)  # calibration runs
 _FRESH = 20  # runs that a calibration is tried on
 WINDOW = 5  # rounds within which a late signal may answer
-HORIZONS = (100, 400, 1600, 6400)
 EVENT = 0.2  # drift of a round from which on it is called an event
 
 Numbers = dict[str, np.ndarray]  # name -> (..., seeds)
-
-
-def over_seeds(
-    study: TheoryStudy, total: int, measure: Callable[[np.random.Generator, int], dict[str, Any]]
-) -> Numbers:
-    """What ``measure(rng, repetitions)`` finds with every seed, stacked along the last axis; ``total`` repetitions."""
-    count = max(2, round(total / 20 * (0.1 if study.quick else 1.0)))
-    found = [measure(np.random.default_rng([seed, total]), count) for seed in range(study.seeds)]
-    return {name: np.stack([one[name] for one in found], axis=-1) for name in found[0]}
 
 
 def split(signal: np.ndarray, drift: np.ndarray, delta: float = DELTA) -> cal.Envelope:
@@ -47,18 +33,6 @@ def pairs(rng: np.random.Generator, count: int, size: int, independent: bool = F
     v = rng.random((count, size))
     w = rng.random((count, size)) if independent else v
     return v, np.maximum(0.0, w + 0.1 * rng.standard_normal((count, size)))
-
-
-def pair_coverage(rng: np.random.Generator, count: int, size: int) -> dict[str, Any]:
-    """Share of fresh pairs that keep the bound made from ``size`` pairs."""
-    out, (v, b), (fresh, drift) = {}, pairs(rng, count, size), pairs(rng, count, 100)
-    for name, line in (("reused, step", False), ("reused, interpolated", True)):
-        bound = cal.reused_conformal(v, b, DELTA, interpolate=line)
-        out[name] = cal.coverage(drift, cal.upper_bound(bound, fresh, interpolate=line)).mean()
-    out["split"] = cal.coverage(drift, cal.upper_bound(split(v, b), fresh)).mean()
-    (v, b), (fresh, drift) = pairs(rng, count, size, True), pairs(rng, count, 100, True)
-    bound = cal.upper_bound(cal.reused_conformal(v, b, DELTA), fresh)
-    return out | {"reused, useless signal": cal.coverage(drift, bound).mean()}
 
 
 def rounds_of_a_run(rng: np.random.Generator, count: int) -> dict[str, Any]:
@@ -120,19 +94,6 @@ def gain_between_runs(rng: np.random.Generator, count: int) -> dict[str, Any]:
     return {"per run": cal.coverage(b[:, 40], cal.upper_bound(bound, v[:, 40]))}
 
 
-def states_together(rng: np.random.Generator, count: int) -> dict[str, Any]:
-    """A bound on the largest drift of `STATES` states, asked to bound their sum."""
-    v = rng.random((count, 500))
-    each = 0.2 * v[..., None] * rng.random((*v.shape, STATES))
-    largest, total = each.max(-1), each.sum(-1)
-    upper = cal.upper_bound(split(v[:, :400], largest[:, :400]), v[:, 400:])
-    return {
-        "largest": cal.coverage(largest[:, 400:], upper).mean(),
-        "sum": cal.coverage(total[:, 400:], upper).mean(),
-        "sum, with the factor": cal.coverage(total[:, 400:], STATES * upper).mean(),
-    }
-
-
 def runs(rng: np.random.Generator, shape: tuple[int, ...], rounds: int) -> tuple[Any, Any]:
     """Drift and signal (*shape, rounds): events and slow drift at rates of the run's own, behind a floor of noise."""
     full = (*shape, rounds)
@@ -174,21 +135,6 @@ def run_level(rng: np.random.Generator, count: int) -> dict[str, Any]:
     return {name: np.array(values) for name, values in out.items()} | {"ratios": np.ravel(ratio[:2])}
 
 
-def price_of_a_floor(rng: np.random.Generator, count: int) -> dict[str, Any]:
-    """(horizons,) slack after one change: of a signal with a floor, and of its excess over the floor and a margin."""
-    count = max(count, cal.runs_needed(DELTA))
-    out = {"floor": [], "excess": []}
-    for rounds in HORIZONS:
-        drift = np.zeros((count, rounds))
-        drift[:, 10] = 1.0
-        signal = 0.02 * (1.0 + 0.2 * rng.uniform(-1.0, 1.0, drift.shape))
-        signal[:, 10:40] += 0.3 * 0.7 ** np.arange(30)
-        for name, v in (("floor", signal), ("excess", np.maximum(signal / 0.02 / 1.25 - 1.0, 0.0))):
-            scale = cal.run_level_scale(cal.run_ratios(drift, v), DELTA)
-            out[name].append(cal.slack(drift, cal.run_level_bound(scale, v)).mean())
-    return {name: np.array(values) for name, values in out.items()}
-
-
 def announced_drift(rng: np.random.Generator, count: int) -> dict[str, Any]:
     """Changes of which the signal gives one loud alarm, while the comparator takes 20 rounds to move."""
     shape = (count, RUNS[1] + _FRESH, 200)
@@ -203,23 +149,6 @@ def announced_drift(rng: np.random.Generator, count: int) -> dict[str, Any]:
     return {
         "uncapped": cal.dominates(drift, bound).mean(),
         "capped": cal.dominates(drift, np.minimum(bound, 2.0)).mean(),
-    }
-
-
-def smoothed_drift(rng: np.random.Generator, count: int, decay: float = 0.95) -> dict[str, Any]:
-    """The true drift as its own bound, smoothed: in how many runs it still dominates, with and without its debt."""
-    drift, _ = runs(rng, (count,), 400)
-    smooth, value = np.empty_like(drift), np.zeros(count)
-    for t in range(drift.shape[-1]):
-        value = decay * value + (1.0 - decay) * drift[:, t]
-        smooth[:, t] = value
-    moved = np.any(drift >= EVENT, axis=-1)
-    first = np.argmax(drift >= EVENT, axis=-1)[:, None]
-    held = np.cumsum(smooth, axis=-1) + cal.smoothing_debt(smooth, decay)
-    return {
-        "left of the first event": np.mean(np.take_along_axis(smooth / np.maximum(drift, 1e-9), first, -1)[moved]),
-        "dominates": cal.dominates(drift, smooth)[moved].mean(),
-        "with debt": cal.simultaneous(np.cumsum(drift, axis=-1), held).mean(),
     }
 
 
