@@ -21,6 +21,27 @@ class UnknownNameError(KeyError):
         return self.args[0]
 
 
+def unknown(kind: str, entries: Iterable[str], name: str) -> str:
+    """The sentence about a name that is not there."""
+    return f"unknown {kind} '{name}'{hint(name, entries)} registered: {', '.join(sorted(entries))}"
+
+
+def lookup(kind: str, entries: Mapping[str, T], name: str) -> T:
+    """Entry ``name`` of ``entries``.
+
+    Raises:
+      UnknownNameError: (a ``KeyError``) ``name`` is not registered.
+
+    >>> lookup("fruit", {"apple": 1, "pear": 2}, "aple")
+    Traceback (most recent call last):
+    ...
+    aesjax.registry.UnknownNameError: unknown fruit 'aple'; did you mean 'apple'? registered: apple, pear
+    """
+    if name in entries:
+        return entries[name]
+    raise UnknownNameError(unknown(kind, entries, name))
+
+
 class Registry(Mapping[str, T], Generic[T]):
     """An ordered mapping from names to entries: literal, and added to by nothing but plug-ins.
 
@@ -35,13 +56,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self._entries = entries
 
     def __getitem__(self, name: str) -> T:
-        if name in self._entries:
-            return self._entries[name]
-        raise UnknownNameError(self.unknown(name))
-
-    def unknown(self, name: str) -> str:
-        """What is said of a name that is not there."""
-        return f"unknown {self.kind} '{name}'{hint(name, self)} registered: {', '.join(sorted(self))}"
+        return lookup(self.kind, self._entries, name)
 
     def add(self, name: str, entry: T) -> None:
         """Register one more entry.

@@ -2,8 +2,9 @@
 
 from aesjax.registry import Registry
 from agents import meow, ppo, sac, sql
-from agents.common.carrier import Carrier, OnPolicyCarrier, Transition, UpdateOut, World
+from agents.common.carrier import Carrier, OnPolicyCarrier, Transition, UpdateOut
 from agents.common.spec import CarrierSpec
+from envs.world import World
 
 __all__ = ["CARRIERS", "Carrier", "CarrierSpec", "OnPolicyCarrier", "Transition", "UpdateOut", "World"]
 

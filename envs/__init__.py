@@ -10,10 +10,10 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
+from aesjax.registry import UnknownNameError, lookup
 from envs.core import Channel, Env, EnvSpec, Task, autoreset_step
 from envs.drift import DriftTruth, Realisation, draw, drifted_params, truth
 from envs.drifting import Drifting, DriftState
-from envs.names import UnknownNameError, lookup
 from envs.patterns import PATTERNS, pattern_index
 
 __all__ = [

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from aesjax.registry import lookup
 from envs.core import Channel
-from envs.names import lookup
 
 Array = jax.Array
 

@@ -18,7 +18,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "aesjax": ("registry seeding types", "schedules", "adaptations", "__init__"),
     "agents": ("common", "sac ppo meow", "sql", "__init__"),
     "envs": (
-        "core names",
+        "core",
         "patterns",
         "adopt drift",
         "world",

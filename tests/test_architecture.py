@@ -10,8 +10,8 @@ from tests.imports import FLOORS, PACKAGES, ROOT, arrows, between_rooms, circles
 
 MAY_IMPORT = {
     "aesjax": set(),
-    "envs": set(),
-    "agents": {"aesjax"},
+    "envs": {"aesjax"},
+    "agents": {"aesjax", "envs"},
     "experiments": {"aesjax", "agents", "envs"},
 }
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

@@ -1,10 +1,11 @@
 """From a world, a carrier and a schedule to a program of one run: the way in to the loops on and off policy."""
 
 from aesjax.types import Program
-from agents.common.carrier import Carrier, OnPolicyCarrier, World
+from agents.common.carrier import Carrier, OnPolicyCarrier
 from agents.common.loop import REASONS, LoopConfig, ResponseOf, Run, ScheduleOf
 from agents.common.off_policy import make_off_policy
 from agents.common.on_policy import make_on_policy
+from envs.world import World
 
 __all__ = ["REASONS", "LoopConfig", "ResponseOf", "Run", "make_off_policy", "make_on_policy", "make_program"]
 

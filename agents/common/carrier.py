@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from aesjax.types import Array, Signals
-from agents.common.masks import Mask
 from agents.common.plasticity import Probe
 
 
@@ -118,66 +117,3 @@ class OnPolicyCarrier(NamedTuple):
     refresh: _Refresh | None = None  # None: its parameters cannot be refreshed
     probe: _Look | None = None  # None: its plasticity cannot be measured
     recycle: _Recycle | None = None  # None: its units cannot be recycled
-
-
-class World(Protocol):
-    """The drifting environments of one run as a learner sees them: N copies that share one drift.
-
-    `drift` is opaque data of the run (which pattern, which realisation); `step` is the run's vector step.
-    """
-
-    @property
-    def name(self) -> str:
-        """Part of the evaluation key."""
-        ...
-
-    @property
-    def obs_size(self) -> int:
-        """S."""
-        ...
-
-    @property
-    def action_size(self) -> int:
-        """A."""
-        ...
-
-    @property
-    def time_limit(self) -> int:
-        """Steps of an episode."""
-        ...
-
-    def path(self, drift: Any, steps: Array) -> tuple[Array, Array]:
-        """Drift values (n, D) at vector steps (n,) and the size (n,) of each one's change, in channel ranges."""
-        ...
-
-    def elsewhere(self, drift: Any, step: Array) -> dict[str, Array]:
-        """Drift values (D,) that are not in force at vector step () ``step``, by name."""
-        ...
-
-    def displacement(self, values: Array) -> Array:
-        """Distance () of drift values (D,) from nominal, for plots."""
-        ...
-
-    def params_of(self, values: Array) -> Any:
-        """Physics and task constants under drift values (D,)."""
-        ...
-
-    def reset(self, key: Array, num: int, params: Any) -> tuple[Array, Any]:
-        """Fresh episodes: observations (num, S) and state."""
-        ...
-
-    def faults(self, state: Any) -> Array | None:
-        """How often a simulator gave up on a copy since the run began, () int32; None where none can."""
-        ...
-
-    def mask(self, state: Any) -> Mask | None:
-        """Which copies count after the step or reset that led to ``state``; None where always all do."""
-        ...
-
-    def for_evaluation(self) -> "World":
-        """Where episodes apart from those of training take place: itself, if its copies know nothing of each other."""
-        ...
-
-    def step(self, key: Array, state: Any, action: Array, params: Any) -> tuple[Array, ...]:
-        """Auto-resetting step: obs (N, S), state, reward (N,), terminated (N,), truncated (N,), final_obs (N, S)."""
-        ...

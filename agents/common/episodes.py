@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from aesjax.types import Array
-from agents.common.carrier import World
 from agents.common.masks import kept
+from envs.world import World
 
 Policy = Callable[[Array, Array], Array]  # obs (N, S), key -> action (N, A)
 

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 from aesjax.schedules.rule import Mean, running_mean
 from aesjax.seeding import stream
 from aesjax.types import STREAM, Array, DriftResponse, EntropySchedule
-from agents.common.carrier import Carrier, OnPolicyCarrier, UpdateOut, World
+from agents.common.carrier import Carrier, OnPolicyCarrier, UpdateOut
 from agents.common.episodes import episode_returns
 from agents.common.masks import kept
+from envs.world import World
 
 REASONS = ("critic loss not finite", "actor loss not finite", "entropy weight not finite")
 Hyper = TypeVar("Hyper")

@@ -3,31 +3,12 @@
 Every function takes a mask that is None where all rows count, as in our own tasks, and is then the plain one.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from aesjax.types import Array
-
-
-class Mask(Protocol):
-    """Which copies count; (N,) bool each. A row is one step of one copy."""
-
-    @property
-    def valid(self) -> Array:
-        """The newest row took place: it goes into losses, statistics, proxies and returns."""
-        ...
-
-    @property
-    def stored(self) -> Array:
-        """And its successor is known: it may be learned from later."""
-        ...
-
-    @property
-    def live(self) -> Array:
-        """The next row will count, as far as can be known before it."""
-        ...
 
 
 def kept(valid: Array | None, rows: Any) -> Any:

@@ -12,7 +12,7 @@ from aesjax.seeding import stream
 from aesjax.types import Array, Program, ScheduleState
 from agents.common import buffer, masks
 from agents.common.adapting import check_responses, levers_of, plasticity_of, refreshed, response_logs
-from agents.common.carrier import Carrier, Transition, World
+from agents.common.carrier import Carrier, Transition
 from agents.common.loop import (
     Coupling,
     Health,
@@ -29,6 +29,7 @@ from agents.common.loop import (
     step_keys,
     update_logs,
 )
+from envs.world import World
 
 _BLOCK = 64  # vector steps
 

@@ -11,7 +11,7 @@ from aesjax.seeding import stream
 from aesjax.types import Array, Program, ScheduleState, Signals
 from agents.common import masks
 from agents.common.adapting import check_responses, levers_of, plasticity_of, refreshed, response_logs
-from agents.common.carrier import OnPolicyCarrier, Rollout, World
+from agents.common.carrier import OnPolicyCarrier, Rollout
 from agents.common.loop import (
     Coupling,
     Health,
@@ -28,6 +28,7 @@ from agents.common.loop import (
     step_keys,
     update_logs,
 )
+from envs.world import World
 
 
 class RunState(NamedTuple):

@@ -21,9 +21,9 @@ from brax.envs.wrappers.training import (
     VmapWrapper,
 )
 
+from aesjax.registry import lookup
 from envs.core import Channel, EnvSpec, Step, Task
 from envs.drifting import Drifting
-from envs.names import lookup
 
 Array = jax.Array
 

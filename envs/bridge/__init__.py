@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
+from aesjax.registry import hint
 from envs.bridge import errors
 from envs.bridge.env import BridgeEnv, BridgeParams
 from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX, PYTHON, native_of
 from envs.bridge.transport import Worker
 from envs.core import Task
 from envs.isaac import CHANNELS
-from envs.names import hint
 from envs.physics.channels import channels_of, chosen, set_by_name
 
 __all__ = ["GYM_TASKS", "LAB_TASKS", "NATIVE", "build", "native_of"]

@@ -9,9 +9,9 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
+from aesjax.registry import lookup
 from envs import physics
 from envs.core import Task
-from envs.names import lookup
 from envs.physics.channels import Range, channels_of, chosen, set_by_name
 
 __all__ = ["CHANNELS", "TASKS", "build"]

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from envs.names import lookup
+from aesjax.registry import lookup
 
 OBSERVATIONS = ("v5", "v4")
 

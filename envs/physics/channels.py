@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from aesjax.registry import lookup
 from envs.core import Channel
-from envs.names import lookup
 
 
 class Range(NamedTuple):

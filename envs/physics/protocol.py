@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
-from envs.names import lookup
+from aesjax.registry import lookup
 from envs.physics.fields import Factor, nominal, physics_library
 
 #: Derived fields that follow from positions and velocities alone, and so exist before a first step.

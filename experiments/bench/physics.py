@@ -15,9 +15,9 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 import envs
+from aesjax.registry import lookup
 from envs import isaac, mujoco
 from envs.mujoco.model import total_mass_accepted
-from envs.names import lookup
 from envs.physics import ENGINES
 from envs.world import World
 from experiments.bench.raw import raw

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import envs
 from aesjax.adaptations import LEVERS, RESPONSES, ResponseSpec
-from aesjax.registry import Registry, UnknownNameError
+from aesjax.registry import UnknownNameError, unknown
 from aesjax.schedules import PROXIES, SCHEDULES, adopt_proxy, adopt_schedule
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task
@@ -102,7 +102,7 @@ def find(kind: str, name: str) -> Any:
     elif ":" in name:
         origin = Origin(name, None, None)
     else:
-        said = Registry(kind, **dict.fromkeys((*known.registered, *points))).unknown(name)
+        said = unknown(kind, (*known.registered, *points), name)
         raise UnknownNameError(f"{said}; one of your own is typed as module:name")
     _plug_in(kind, name, origin)
     return known.registered[name]
@@ -204,7 +204,7 @@ def _imported(kind: str, name: str, place: str) -> Any:
         raise refuse(f"importing '{module}' failed with {type(error).__name__}: {error}") from None
     for part in attribute.split("."):
         if not part or not hasattr(found, part):
-            said = Registry(f"attribute of {module}", **dict.fromkeys(_own_names(found))).unknown(part)
+            said = unknown(f"attribute of {module}", _own_names(found), part)
             raise refuse(said + _shadowed(module))
         found = getattr(found, part)
     return found

@@ -153,7 +153,7 @@ import sys, jax, envs
 jax.config.update("jax_platforms", "cpu")
 envs.make("toy"), envs.make("toy_multigoal_classic"), envs.pattern_index("mixed")
 jax.config.update("jax_num_cpu_devices", 3)
-heavy = {"mujoco", "brax", "polars", "matplotlib", "aesjax", "agents", "experiments"} & set(sys.modules)
+heavy = {"mujoco", "brax", "polars", "matplotlib", "agents", "experiments"} & set(sys.modules)
 assert not heavy, heavy
 assert jax.device_count() == 3
 """

@@ -211,7 +211,7 @@ def test_absurd_settings_are_refused_when_a_study_is_resumed(copied, capsys, fie
         if absurd == fitting[field] and type(absurd) is type(fitting[field]):
             continue
         path.write_text(json.dumps(fitting | {field: absurd}))
-        code = main(["run", "--out", str(copied), "--resume", "--devices", "1", "--no-report", "--dry-run"])
+        code = main(["run", "--out", str(copied), "--resume", "--no-report"])
         assert code == 2, poison
         assert "traceback" not in capsys.readouterr().err.lower()
         assert main(["verify", str(copied)]) == 2, (field, poison)
@@ -232,7 +232,7 @@ def test_a_study_whose_checkpoints_are_all_damaged_is_not_begun_again(tmp_path, 
     for folder in (copied / "checkpoints" / "sac").iterdir():
         state = max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
         state.write_bytes(state.read_bytes()[:-1])
-    assert main(["run", "--out", str(copied), "--resume", "--devices", "1", "--no-report"]) == 2
+    assert main(["run", "--out", str(copied), "--resume", "--no-report"]) == 2
     assert "no usable checkpoint" in sentence(capsys)
 
 
