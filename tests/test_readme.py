@@ -94,6 +94,7 @@ def test_every_study_that_the_pages_name_exists(study):
     assert study in STUDIES
 
 
+@pytest.mark.slow
 def test_what_reproduces_is_what_the_audit_found(monkeypatch):
     """The sentence comes from the record that lies beside the results, and the record from the results."""
     monkeypatch.chdir(ROOT)

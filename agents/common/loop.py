@@ -41,7 +41,6 @@ class LoopConfig:
     stream_samples: int = 250  # at most so many samples of the measured proxies per chunk
     warm: bool = False  # the agent has been trained before: in the warm-up its own policy acts
     recycle: bool = False  # some refresh of the program is of single units
-    stored: int = 0  # vector steps whose transitions are in the replay before the run begins
 
     def __post_init__(self) -> None:
         if self.capacity % self.num_envs:

@@ -86,7 +86,7 @@ def make_off_policy(
         )
 
     def sample(replay: buffer.Replay, key: Array, step: Array, newest: Array | None = None) -> Array:
-        return buffer.sample(replay, key, carrier.batch_size, step + config.stored, num, newest)
+        return buffer.sample(replay, key, carrier.batch_size, step, num, newest)
 
     def collect(state: RunState, step: Array, keys: Array, params: Any):
         key_random, key_policy, key_env = keys
@@ -105,7 +105,7 @@ def make_off_policy(
         batch = masks.kept(stored, batch)
         done = jnp.maximum(terminated, truncated).astype(jnp.float32)
         total, finished = finished_episodes(state.episode_return, reward, done, valid)
-        replay = buffer.add(state.replay, batch, step + config.stored, stored)
+        replay = buffer.add(state.replay, batch, step, stored)
         return state._replace(env=env, obs=obs, replay=replay, episode_return=total), batch, stored, finished
 
     def learn(state: RunState, run: Run, step: Array, keys: Array, newest: Transition, stored: Any, change: Array):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LONGEST_WAIT = 86_400.0  # seconds between checkpoints
 #: Runtime options, which are not part of the study's configuration.
-RUNTIME = ("out", "sim_python", "keep_replay", "dry_run", "resume", "devices", "compiled", "checkpoint_seconds")
+RUNTIME = ("out", "sim_python", "dry_run", "resume", "devices", "compiled", "checkpoint_seconds")
 RUNTIME += ("report",)
 
 
@@ -74,10 +74,6 @@ class Run:
     warm_start: Path | None = None
     """Begin with trained agents: the folder of a finished study on the pattern steady, or of exported agents. Seed by
     seed where there are as many."""
-    warm_replay: bool = False
-    """And with what they had stored; by default their policies fill an empty replay in the warm-up."""
-    keep_replay: bool = False
-    """Keep what the replays hold at the end, for --warm-replay of other studies."""
     layer_norm: bool = False
     """Normalise the hidden layers of every carrier's critic; weight decay is an axis, `--sweep weight_decay=0,1e-2`."""
     plasticity: bool = False
@@ -113,7 +109,7 @@ def execute(options: Run) -> int:
     from experiments.study.build import check
     from experiments.study.driver import Interrupted
     from experiments.study.folder import begun, check_place, claim
-    from experiments.study.forecast import forecast, told
+    from experiments.study.forecast import forecast, lines_of
     from experiments.study.lock import LostError
     from experiments.study.prepare import prepare
 
@@ -136,7 +132,7 @@ def execute(options: Run) -> int:
         prepared = prepare(config)  # refusals come before a folder is claimed
         if options.dry_run:
             check_place(options.out)
-            print(*told(config, forecast(config, prepared)), sep="\n")
+            print(*lines_of(config, forecast(config, prepared)), sep="\n")
             return DONE
         study = claim(config, options.out, resume=options.resume)
     on = f"Continue with:\n  {again(options)}"
@@ -151,7 +147,6 @@ def execute(options: Run) -> int:
                 study,
                 prepared=prepared,
                 checkpoint_seconds=options.checkpoint_seconds,
-                keep_replay=options.keep_replay,
                 command=shlex.join(typed(dataclasses.replace(options, out=Path("DIR")))),
             )
         except train.Refused as error:
@@ -196,7 +191,7 @@ def configured(options: Run) -> "StudyConfig":
     keep = ("task", "carriers", "schedules", "patterns", "seeds", "preset", "steps", "proxy", "source", "drift_seed")
     chosen = {name: value for name, value in (named | typed).items() if name in keep}
     chosen |= {"controls_from": options.controls_from, "counterfactual": options.counterfactual}
-    chosen |= {"warm_start": options.warm_start, "warm_replay": options.warm_replay}
+    chosen |= {"warm_start": options.warm_start}
     chosen |= {"plasticity": options.plasticity, "layer_norm": options.layer_norm}
     chosen |= {"together": options.together, "part": options.part}
     return make_config(**chosen, sweep=options.sweep, options=_task_options(options))
@@ -226,7 +221,6 @@ def described(config: "StudyConfig") -> dict[str, Any]:
         "sweep": tuple(f"{name}={','.join(map(repr, axis))}" for name, axis in config.sweep.items()),
         "controls_from": Path(config.controls["from"]) if config.controls else None,
         "warm_start": Path(config.warm_start["from"]) if config.warm_start else None,
-        "warm_replay": bool(config.warm_start.get("replay")),
         "layer_norm": any(own["config"].get("layer_norm") for own in config.settings.values()),
         "part": "{number}/{of}".format(**config.part) if config.part else None,
     }

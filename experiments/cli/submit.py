@@ -43,9 +43,8 @@ class Submit(Run):
     --partition, --time, --gres, --mem, --cpus and --sbatch replaces what was asked before."""
     partition: str | None = None
     """SLURM's partition."""
-    time: str | None = None
-    """Time limit of a part, as sbatch takes it (90, 2:30:00, 1-12:00:00; by default an hour). A part that needs longer
-    is continued in another job."""
+    time: int | None = None
+    """Time limit of a part in minutes, by default 60. A part that needs longer is continued in another job."""
     gres: str | None = None
     """Generic resources of a part, such as gpu:1."""
     mem: str | None = None
@@ -111,6 +110,8 @@ def _asked(options: Submit) -> dict[str, Any]:
         asked["sbatch"] = list(asked["sbatch"])
     if options.cpus is not None and options.cpus < 1:
         raise ValueError(f"--cpus must be at least 1; got {options.cpus}")
+    if options.time is not None and options.time < 1:
+        raise ValueError(f"--time must be at least a minute; got {options.time}")
     return {"name": options.cluster, **asked}
 
 
@@ -160,37 +161,11 @@ def _left(out: Path, plan: "StudyPlan") -> list[int]:
     return [number for number, state in states.items() if state not in ("done", "running", "queued")]
 
 
-def minutes(text: str) -> int:
-    """sbatch's time limit in minutes, rounded up.
-
-    Raises:
-      ValueError: another form.
-
-    >>> minutes("90"), minutes("2:30:00"), minutes("1-12"), minutes("0:30")
-    (90, 150, 2160, 1)
-    """
-    days, dash, rest = text.rpartition("-")
-    fields = rest.split(":")
-    if not all(field.isdecimal() for field in (*fields, *([days] if dash else []))) or len(fields) > 3:
-        raise ValueError(f"--time must look like 90 (minutes), 2:30:00 or 1-12:00:00; got '{text}'")
-    numbers = [int(field) for field in fields]
-    if dash:  # days-hours[:minutes[:seconds]]
-        hours, mins, seconds = [*numbers, 0, 0][:3]
-    elif len(numbers) == 3:
-        hours, mins, seconds = numbers
-    else:  # minutes[:seconds]
-        hours, mins, seconds = 0, *[*numbers, 0][:2]
-    total = (int(days) * 24 * 60 if dash else 0) + hours * 60 + mins + -(-seconds // 60)
-    if total < 1:
-        raise ValueError(f"--time must be at least a minute; got '{text}'")
-    return total
-
-
 def _parameters(asked: dict[str, Any]) -> dict[str, Any]:
     """What is asked of SLURM, in submitit's words.
 
     Raises:
-      ValueError: a time or an option of another form.
+      ValueError: an option of another form.
     """
     more = {"requeue": True, **({"mem": asked["mem"]} if "mem" in asked else {})}
     for item in asked.get("sbatch", ()):
@@ -199,7 +174,9 @@ def _parameters(asked: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"--sbatch must look like account=mine; got '{item}'")
         more[name] = value if equals else True
     named = {name: asked[name] for name in ("partition", "gres") if name in asked}
-    time, cpus = minutes(asked.get("time", "60")), asked.get("cpus", 1)
+    time, cpus = asked.get("time", 60), asked.get("cpus", 1)
+    if not isinstance(time, int) or not isinstance(cpus, int):  # in a plan that was edited
+        raise ValueError(f"the time limit and the cores must be whole numbers; got {time!r} and {cpus!r}")
     return {"job_name": "aesjax", "time": time, "cpus_per_task": cpus, "additional_parameters": more, **named}
 
 

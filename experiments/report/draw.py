@@ -79,8 +79,7 @@ def canvas_to_files(canvas, dpi: int) -> Picture:
     import matplotlib
 
     rendered, vector = io.BytesIO(), io.BytesIO()
-    packed = {"optimize": True}
-    canvas.savefig(rendered, format="png", dpi=dpi, metadata={"Software": None}, pil_kwargs=packed)
+    canvas.savefig(rendered, format="png", dpi=dpi, metadata={"Software": None})
     # A fixed salt and no date: the same study gives the same bytes.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "aesjax"}):
         canvas.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})

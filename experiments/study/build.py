@@ -125,7 +125,7 @@ def supply_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrie
         return Supply()
     num, newest = config.envs_of(carrier), LoopConfig.fresh_window
     floor = min(max(built.batch_size, 4 * newest), config.replay_capacity)
-    stored = min(config.stored_of(carrier) + config.warmup_of(carrier) + num, config.replay_capacity)
+    stored = min(config.warmup_of(carrier) + num, config.replay_capacity)
     return Supply(stored, num, config.replay_capacity, floor)
 
 
@@ -181,7 +181,6 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
         chunk=config.chunk(carrier),
         warmup=0 if on_policy else config.warmup_of(carrier) // num,
         warm=bool(config.warm_start),
-        stored=config.stored_of(carrier) // num,
         capacity=0 if on_policy else config.replay_capacity,
         episodes=config.episodes,
         fresh=fresh and not on_policy,

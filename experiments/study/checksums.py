@@ -14,7 +14,7 @@ from experiments.study import store
 SUM = "manifest.sha256"  # in the format of sha256sum, which can check it, too
 FILES = "files"  # of the manifest: path in the folder -> SHA-256
 _SINGLE = (store.CONFIG, store.CURVES, store.STREAMS)
-FOLDERS = (store.AGENTS, store.REPLAYS, store.MOMENTS)  # with every file in them
+FOLDERS = (store.AGENTS, store.MOMENTS)  # with every file in them
 
 
 def result_files(directory: Path) -> list[str]:

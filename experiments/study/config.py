@@ -73,11 +73,6 @@ class StudyConfig:
         """Environment steps without learning at the beginning of one carrier's runs."""
         return self.settings[carrier].get("warmup", self.warmup)
 
-    def stored_of(self, carrier: str) -> int:
-        """Transitions in the replay of one carrier's runs before they begin; a multiple of their environments."""
-        copies = self.envs_of(carrier)
-        return min(self.warm_start.get("stored", {}).get(carrier, 0), self.replay_capacity) // copies * copies
-
     def vector_steps(self, carrier: str) -> int:
         """Actions of each environment copy in a run of one carrier."""
         return self.steps // self.envs_of(carrier)
@@ -170,7 +165,6 @@ def make_config(
     options: Mapping[str, Any] | None = None,
     controls_from: Path | None = None,
     warm_start: Path | None = None,
-    warm_replay: bool = False,
     plasticity: bool = False,
     counterfactual: bool = False,
     layer_norm: bool = False,
@@ -183,7 +177,6 @@ def make_config(
       options: of the task's builder, those not left at their defaults.
       controls_from: folder of the finished study whose runs the controls among ``schedules`` play.
       warm_start: folder of a finished study, or of exported agents, whose agents the runs begin with.
-      warm_replay: and with what these had stored.
       layer_norm: normalise the hidden layers of every carrier's critic.
       plasticity: measure dormant units, effective rank and norms of the networks.
       counterfactual: evaluate every policy under drift values that are not in force, too.
@@ -262,7 +255,7 @@ def make_config(
         settings=settings,
         options=dict(built.options),
         controls=record_of(parsed, controls_from),
-        warm_start=warm_start_of(warm_start, carrier_names, warm_replay),
+        warm_start=warm_start_of(warm_start, carrier_names),
         plasticity=plasticity,
         counterfactual=counterfactual,
         together=together,

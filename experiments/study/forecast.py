@@ -1,9 +1,8 @@
-"""What a study will take, before anything of it is written: its sizes, and the time that a short trial suggests."""
+"""Sizes of a study, and the time that a short trial suggests, before anything of it is written."""
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,17 +13,14 @@ from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared
 from experiments.study.sweep import compile_program, memory_budget, state_bytes, step_array, take
 
-_LEAST = 32  # vector steps of a trial chunk, at least; fewer would show what a call costs
-_FEWEST = 2  # trial chunks that are timed
-_Clock = Callable[[], float]  # seconds
+_LEAST = 32  # vector steps of a trial interval, at least; fewer would show what a call costs
+_FEWEST = 2  # trial intervals that are timed
 
 
 class Seconds(NamedTuple):
     """Of one carrier's share, measured or inferred."""
 
-    lowering: float  # tracing and lowering, at every start
-    compiling: float  # what was measured; 0 where the study will find everything compiled
-    start: float  # the initial states of a wave
+    start: float  # tracing, compiling or reading compiled programs, and the initial states
     chunk: float  # of training between two evaluations
     evaluation: float
 
@@ -45,39 +41,24 @@ class Forecast(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Seconds of training from the claim of the folder to the last evaluation; nan where no time was measured."""
+        """Seconds from the start of training to the last evaluation; nan where no time was measured."""
         if self.seconds is None:
             return float("nan")
         s = self.seconds
-        wave = s.start + self.chunks * s.chunk + (self.chunks + 1) * s.evaluation
-        return s.lowering + s.compiling + self.waves * wave
+        return s.start + self.waves * (self.chunks * s.chunk + (self.chunks + 1) * s.evaluation)
 
 
-def forecast(
-    config: StudyConfig, prepared: Sequence[Prepared], seconds: float = 10.0, clock: _Clock = time.perf_counter
-) -> list[Forecast]:
+def forecast(config: StudyConfig, prepared: Sequence[Prepared], seconds: float = 10.0) -> list[Forecast]:
     """Sizes of every carrier's share, and a trial of about ``seconds`` in all besides compiling; its runs are dropped.
 
     Evaluations are timed on agents that have hardly learned: where falling ends an episode, later ones take longer.
     """
-    return [_forecast(config, share, seconds / len(prepared), clock) for share in prepared]
+    return [_forecast(config, share, seconds / len(prepared)) for share in prepared]
 
 
-def world_seconds(config: StudyConfig, clock: _Clock = time.perf_counter) -> float:
-    """Of the returns of random and of best actions, which a study finds out besides training; as if compiled."""
-
-    def known() -> None:
-        floor_of(config)
-        optimum_of(config)
-
-    known()
-    return _timed(known, clock)[0]
-
-
-def _forecast(config: StudyConfig, share: Prepared, seconds: float, clock: _Clock) -> Forecast:
+def _forecast(config: StudyConfig, share: Prepared, seconds: float) -> Forecast:
     part, waves = share.part, share.waves
-    one = take(part.runs, [0] * waves.width)
-    run = jax.tree.map(lambda leaf: leaf[0], one)
+    run = jax.tree.map(lambda leaf: leaf[0], take(part.runs, [0]))
     replay = getattr(jax.eval_shape(part.program.init, run), "replay", None)
     apart = getattr(config.build_task().env, "exclusive", False)
     return Forecast(
@@ -90,70 +71,38 @@ def _forecast(config: StudyConfig, share: Prepared, seconds: float, clock: _Cloc
         sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(replay)),
         waves.count,
         waves.width,
-        None if apart else _seconds(config, share, seconds, clock),
+        None if apart else _seconds(config, share, seconds),
     )
 
 
-def _seconds(config: StudyConfig, share: Prepared, seconds: float, clock: _Clock) -> Seconds:
-    """A trial of one carrier's program at the width of its waves, in short chunks where the study's are long.
-
-    What JAX kept of the trial's programs the study will find, if they are the same.
-    """
+def _seconds(config: StudyConfig, share: Prepared, seconds: float) -> Seconds:
+    """A trial of one carrier's program at the width of its batches, in short intervals where the study's are long."""
     part, _, devices, waves = share
     short, pieces = _shortened(config, part.carrier)
     program = part.program if pieces == 1 else build_part(short, part.carrier).program
     executables = compile_program(program, devices, waves.group)
     data = executables.place(take(part.runs, [i % len(part.labels) for i in range(waves.width)]))
-    lowering = compiling = 0.0
+    at = step_array(max(config.warmup_of(part.carrier) // config.envs_of(part.carrier), short.chunk(part.carrier)))
 
-    def compiled(function: Any, *given: Any) -> Callable[..., Any]:
-        nonlocal lowering, compiling
-        began = clock()
-        lowered = function.lower(*given)
-        lowering += clock() - began
-        with _watched() as kept:
-            began = clock()
-            executable = lowered.compile()
-            took = clock() - began
-        compiling += 0.0 if kept and (pieces == 1 or function is not executables.chunk) else took
-        return executable
+    def first() -> Any:
+        state, _ = executables.chunk(executables.init(data), data, step_array(0))
+        return state, executables.evaluate(state, data, at)
 
-    init = compiled(executables.init, data)
-    start, state = _timed(lambda: init(data), clock)
-    chunk = compiled(executables.chunk, state, data, step_array(0))
-    state, _ = chunk(state, data, step_array(0))
-    at = max(config.warmup_of(part.carrier) // config.envs_of(part.carrier), short.chunk(part.carrier))
+    start, (state, _) = _timed(first)
     trials: list[float] = []
     while len(trials) < _FEWEST or sum(trials) < seconds * 3 / 4:
         given = state  # donated
-        took, (state, _) = _timed(lambda given=given: chunk(given, data, step_array(at)), clock)
+        took, (state, _) = _timed(lambda given=given: executables.chunk(given, data, at))
         trials.append(took)
-    evaluate = compiled(executables.evaluate, state, data, step_array(at))
     evaluations: list[float] = []
     while not evaluations or sum(evaluations) < seconds / 4:
-        took, _ = _timed(lambda state=state: jax.device_get(evaluate(state, data, step_array(at))), clock)
+        took, _ = _timed(lambda state=state: jax.device_get(executables.evaluate(state, data, at)))
         evaluations.append(took)
-    return Seconds(lowering, compiling, start, pieces * float(np.mean(trials)), float(np.mean(evaluations)))
-
-
-@contextmanager
-def _watched() -> Iterator[list[str]]:
-    """Collect the events of JAX's cache of compiled programs, reads and writes, while the block runs."""
-    seen: list[str] = []
-
-    def on_event(event: str, **_: Any) -> None:
-        if event in ("/jax/compilation_cache/cache_hits", "/jax/compilation_cache/cache_misses"):
-            seen.append(event)
-
-    jax.monitoring.register_event_listener(on_event)
-    try:
-        yield seen
-    finally:
-        jax.monitoring.unregister_event_listener(on_event)
+    return Seconds(start, pieces * float(np.mean(trials)), float(np.mean(evaluations)))
 
 
 def _shortened(config: StudyConfig, carrier: str) -> tuple[StudyConfig, int]:
-    """The study with shorter chunks of whole rollouts, and how many of them make one of the study's."""
+    """The study with shorter intervals of complete rollouts, and how many of them make one of the study's."""
     chunk, unit = config.chunk(carrier), config.settings[carrier]["config"].get("rollout", 1)
     least = min(chunk, max(_LEAST, unit))
     steps = next(n for n in range(least, chunk + 1) if chunk % n == 0 and n % unit == 0)
@@ -161,13 +110,13 @@ def _shortened(config: StudyConfig, carrier: str) -> tuple[StudyConfig, int]:
     return dataclasses.replace(config, evaluations=config.evaluations * pieces), pieces
 
 
-def _timed(work: Callable[[], Any], clock: _Clock) -> tuple[float, Any]:
-    began = clock()
+def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
     result = jax.block_until_ready(work())
-    return clock() - began, result
+    return time.perf_counter() - began, result
 
 
-def told(config: StudyConfig, shares: Sequence[Forecast]) -> list[str]:
+def lines_of(config: StudyConfig, shares: Sequence[Forecast]) -> list[str]:
     """The forecast in lines for a person."""
     devices, lines = jax.local_devices(), []
     for s in shares:
@@ -180,17 +129,17 @@ def told(config: StudyConfig, shares: Sequence[Forecast]) -> list[str]:
         ]
         if s.seconds is not None:
             t = s.seconds
-            compiling = f"compiling {t.compiling:.1f} s" if t.compiling else "all of it compiled before or just now"
             lines.append(
-                f"  time: tracing {t.lowering:.1f} s, {compiling}; a wave is {s.chunks} times {t.chunk:.3g} s of "
+                f"  time: {t.start:.1f} s to start; a wave is {s.chunks} times {t.chunk:.3g} s of "
                 f"training and {s.chunks + 1} evaluations of {t.evaluation:.3g} s: {s.total:.0f} s"
             )
     where = f"{len(devices)} {devices[0].platform} device{'s' * (len(devices) > 1)}"
     if any(share.seconds is None for share in shares):
         return [*lines, f"no time is estimated: {config.task} runs in another simulator, which was not started"]
-    total = world_seconds(config) + sum(share.total for share in shares)
+    bounds, _ = _timed(lambda: (floor_of(config), optimum_of(config)))  # returns of random and of best actions
+    total = bounds + sum(share.total for share in shares)
     clock = f"{total / 3600:.1f} h" if total > 5400 else f"{total / 60:.1f} min"
-    return [*lines, f"estimated: {total:.0f} s ({clock}) on {where}, the report apart; nothing was written"]
+    return [*lines, f"estimated: {total:.0f} s ({clock}) on {where}, without the report; nothing was written"]
 
 
 def _mib(size: float) -> str:

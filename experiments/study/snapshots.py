@@ -1,5 +1,6 @@
-"""The agents that training ended with, small and kept for good: checkpoints hold replays too and make room for newer
-ones. One folder per carrier and wave, written and checked like a checkpoint; replays, if asked for, in another one.
+"""The agents at the end of training, small: checkpoints hold replays too and make room for newer ones.
+
+One folder per carrier and wave, written and checked like a checkpoint.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from experiments.study import checkpoint, store
 from experiments.study.build import Part
 from experiments.study.config import StudyConfig
-from experiments.study.sources import AGENTS, REPLAYS
+from experiments.study.sources import AGENTS
 
 
 class Snapshot(NamedTuple):
@@ -26,7 +27,6 @@ def save_agents(
     directory: Path,
     config: StudyConfig,
     carrier: str,
-    replay: bool,
     wave: int,
     labels: Sequence[Mapping[str, Any]],
     state: Any,
@@ -35,24 +35,19 @@ def save_agents(
 
     Args:
       directory: of the study.
-      replay: keep their replays, too, where they have any.
       labels: of the wave's runs, in the order of ``state``'s leading axis, which may be longer.
     """
     import polars as pl
 
     rows = pl.DataFrame([dict(label) for label in labels])
-    kept = {AGENTS: {"agent": state.agent}}
-    if replay and hasattr(state, "replay"):
-        kept[REPLAYS] = {"rows": state.replay.rows}
-    for name, part in kept.items():
-        place = directory / name / carrier / f"{wave:03d}"
-        checkpoint.save(place, config.fingerprint(), wave, config.evaluations, part, rows)
+    place = directory / AGENTS / carrier / f"{wave:03d}"
+    checkpoint.save(place, config.fingerprint(), wave, config.evaluations, {"agent": state.agent}, rows)
 
 
 def load_ended(
-    directory: Path, config: StudyConfig, carrier: str, name: str, like: Any
+    directory: Path, config: StudyConfig, carrier: str, like: Any
 ) -> Iterator[tuple[list[dict[str, Any]], Any]]:
-    """Labels and stacked states of every wave that `save_agents` kept in the folder ``name`` of a study.
+    """Labels and stacked states of every wave that `save_agents` wrote.
 
     Args:
       like: shapes of what is kept.
@@ -60,7 +55,7 @@ def load_ended(
     Raises:
       CheckpointError: one of them is damaged or foreign.
     """
-    for place in sorted((directory / name / carrier).glob("*")):
+    for place in sorted((directory / AGENTS / carrier).glob("*")):
         saved = checkpoint.load_newest(place, config.fingerprint(), like)
         if saved is not None:
             yield saved.rows.to_dicts(), saved.state

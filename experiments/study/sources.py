@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents import CARRIERS
 from experiments.study import store
 from experiments.study.entries import Entry
-from experiments.study.results import open_results
-from experiments.study.store import AGENTS, REPLAYS
+from experiments.study.store import AGENTS
 
 EXPORTED = "warm.json"  # what a folder of exported agents is known by
 EXPORTED_SUM = "warm.sha256"  # its SHA-256
@@ -42,50 +40,25 @@ def record_of(entries: Sequence[Entry], directory: Path | None) -> dict[str, str
     return {"from": str(directory), "streams": store.sha256(path)}
 
 
-def warm_start_of(directory: Path | None, carriers: Sequence[str], replay: bool) -> dict[str, Any]:
-    """Where the agents lie that a study begins with and which they are; nothing where it begins with new ones.
-
-    Args:
-      replay: their replays are taken, too.
+def warm_start_of(directory: Path | None, carriers: Sequence[str]) -> dict[str, Any]:
+    """The folder of the agents that a study begins with, and their SHA-256; empty where it begins with new ones.
 
     Raises:
-      ValueError: there is nothing of the kind in ``directory``.
+      ValueError: ``directory`` holds no agents of the carriers.
     """
     if directory is None:
-        if replay:
-            raise ValueError("--warm-replay takes the replays of the agents of --warm-start, which is not given")
         return {}
-    files = agent_files(directory, carriers, replay)
-    found: dict[str, Any] = {"from": str(directory), "replay": replay, "sha256": store.digest(files)}
-    if replay:
-        found["stored"] = {carrier: _stored(directory, carrier) for carrier in carriers if _keeps(carrier)}
-    return found
+    # `replay`: recorded results tell by it that replays began empty.
+    return {"from": str(directory), "replay": False, "sha256": store.digest(agent_files(directory, carriers))}
 
 
-def _stored(directory: Path, carrier: str) -> int:
-    """Transitions in the replays that the runs of a study ended with."""
-    try:
-        config = open_results(directory).config
-        before = config.get("warm_start", {}).get("stored", {}).get(carrier, 0)
-        return min(config["steps"] + before, config["replay_capacity"])
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"{directory / store.CONFIG} is not the configuration of a study: {error!r}") from None
-
-
-def _keeps(carrier: str) -> bool:
-    """Whether its runs have a replay."""
-    return "window" not in CARRIERS[carrier].unturned
-
-
-def agent_files(directory: Path, carriers: Sequence[str], replay: bool) -> list[Path]:
+def agent_files(directory: Path, carriers: Sequence[str]) -> list[Path]:
     """The files that pin the agents of ``carriers`` in ``directory``: those that list the SHA-256 of the others.
 
     Raises:
-      ValueError: ``directory`` is neither a finished study nor exported agents, or lacks a carrier or its replays.
+      ValueError: ``directory`` is neither a finished study nor exported agents, or lacks a carrier.
     """
     if (directory / EXPORTED).is_file():
-        if replay:
-            raise ValueError(f"--warm-replay: exported agents have no replays, and {directory} holds such")
         return [directory / EXPORTED]
     fixed = [directory / name for name in (store.CONFIG, store.MANIFEST, store.CURVES)]
     if missing := [path.name for path in fixed if not path.is_file()]:
@@ -99,8 +72,4 @@ def agent_files(directory: Path, carriers: Sequence[str], replay: bool) -> list[
             known = ", ".join(sorted(path.name for path in (directory / AGENTS).glob("*"))) or "none"
             raise ValueError(f"--warm-start {directory}: it has no agents of carrier '{carrier}'; carriers: {known}")
         found += seals
-        kept = sorted((directory / REPLAYS / carrier).glob(_SEALS)) if replay else []
-        if replay and _keeps(carrier) and not kept:
-            raise ValueError(f"--warm-replay: {directory} has no replays of '{carrier}'; train it with --keep-replay")
-        found += kept
     return [directory / store.CONFIG, directory / store.CURVES, *found]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
 STREAMS = "streams.parquet"
 PLAN, PARTS, TASKS = "plan.json", "parts", "tasks"  # of a study in parts: file, and folders
-AGENTS, REPLAYS, MOMENTS = "agents", "replays", "moments"  # folders: what training ended with, and policies at changes
+AGENTS, MOMENTS = "agents", "moments"  # folders: agents at the end, and policies at changes
 PARTIAL = "partial-"  # prefix of a checkpoint that is being written
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
 

@@ -53,14 +53,12 @@ def train(
     *,
     prepared: Sequence[Prepared] | None = None,
     checkpoint_seconds: float = 30.0,
-    keep_replay: bool = False,
     command: str = "",
 ) -> Outcome:
     """Train everything that is not trained yet, write curves, streams and manifest, and let go of the folder.
 
     Args:
       prepared: as `prepare` gives it, where that was done before the folder was claimed.
-      keep_replay: keep what the replays held at the end beside the agents.
       command: what makes these results again, for the manifest.
 
     Raises:
@@ -72,7 +70,7 @@ def train(
     """
     with study.owner, _bridged(study.config.build_task()) as simulator:
         prepared = prepare(study.config) if prepared is None else prepared
-        return _train(study, prepared, checkpoint_seconds, keep_replay, simulator, command)
+        return _train(study, prepared, checkpoint_seconds, simulator, command)
 
 
 @contextmanager
@@ -102,7 +100,6 @@ def _train(
     study: Claim,
     prepared: Sequence[Prepared],
     checkpoint_seconds: float,
-    keep_replay: bool,
     simulator: Any,
     command: str,
 ) -> Outcome:
@@ -149,7 +146,7 @@ def _train(
                     resume=study.resume,
                     on_tick=tick,
                     on_note=progress.note,
-                    on_wave=partial(save_agents, directory, config, carrier, keep_replay),
+                    on_wave=partial(save_agents, directory, config, carrier),
                     begin=None if warm is None else warm.begin,
                     on_chunk=moments,
                 )

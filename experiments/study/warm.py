@@ -1,9 +1,9 @@
 """Trained agents that the runs of a study begin with: `--warm-start DIR`, a finished study or agents exported from one.
 
-What is taken over is the agent: parameters, targets, optimiser moments, running statistics of observations and
-rewards; with ``--warm-replay`` what it had stored, too. All else begins anew and alike in every arm: environments,
-schedule, responses and the drift, whose clock stands at 0. The one exception is what only the tuning of a temperature
-knows: `auto` starts from the entropy weight that the agent ended with, unless ``auto_initial`` is typed.
+The agent is taken over: parameters, targets, optimiser moments, running statistics of observations and rewards. All
+else begins again, alike in every arm: environments, replay, schedule, responses and the drift, whose clock is at 0.
+One exception concerns the tuning of a temperature: `auto` starts from the entropy weight at the end of the agent's
+training, unless ``auto_initial`` is typed.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.methods import methods_of
 from experiments.study.snapshots import load_ended
-from experiments.study.sources import AGENTS, EXPORTED, EXPORTED_SUM, REPLAYS, agent_files
+from experiments.study.sources import EXPORTED, EXPORTED_SUM, agent_files
 
 FORMAT = 1  # of exported agents
 STEADY = "steady"
@@ -37,7 +37,6 @@ class Agents(NamedTuple):
     runs: list[dict[str, Any]]  # (R,) seed, method, steps, entropy_weight, return_mean
     leaves: Mapping[str, np.ndarray]  # path in the agent's state -> (R, ...); nothing about episodes under way
     moments: frozenset[str] = frozenset()  # those of the paths that Adam remembers
-    replay: np.ndarray | None = None  # (R, stored, row), oldest first
 
 
 class Warm(NamedTuple):
@@ -114,33 +113,31 @@ def _episodic(carrier: str, path: str) -> bool:
     return any(path == f".{name}" or path.startswith((f".{name}.", f".{name}[")) for name in CARRIERS[carrier].episodic)
 
 
-def read(directory: Path, carrier: str, *, replay: bool = False, seeds: Sequence[int] | None = None) -> Agents:
+def read(directory: Path, carrier: str, *, seeds: Sequence[int] | None = None) -> Agents:
     """The agents of one carrier in ``directory``, of every finished run on `STEADY` of one method.
 
     Args:
       directory: a finished study, or agents exported from one.
-      replay: what they had stored, too.
       seeds: these only; None: all there are.
 
     Raises:
       ValueError: there are none, or they are damaged; one sentence that names the folder.
     """
-    found = _exported(directory, carrier) if (directory / EXPORTED).is_file() else _trained(directory, carrier, replay)
+    found = _exported(directory, carrier) if (directory / EXPORTED).is_file() else _trained(directory, carrier)
     there = [run["seed"] for run in found.runs]
     if seeds is None:
         return found
     if missing := sorted(set(seeds) - set(there)):
         raise ValueError(f"{directory}: there is no trained agent of '{carrier}' with seed {missing[0]}")
     at = [there.index(seed) for seed in seeds]
-    kept = None if found.replay is None else found.replay[at]
     leaves = {name: leaf[at] for name, leaf in found.leaves.items()}
-    return found._replace(runs=[found.runs[i] for i in at], leaves=leaves, replay=kept)
+    return found._replace(runs=[found.runs[i] for i in at], leaves=leaves)
 
 
-def _trained(directory: Path, carrier: str, replay: bool) -> Agents:
+def _trained(directory: Path, carrier: str) -> Agents:
     import polars as pl
 
-    agent_files(directory, [carrier], replay)
+    agent_files(directory, [carrier])
     study = open_study(directory, ended=True)
     config, part = study.config, build_part(study.config, carrier)
     finished, curves = study.runs("finished"), study.rows(store.CURVES)
@@ -155,34 +152,24 @@ def _trained(directory: Path, carrier: str, replay: bool) -> Agents:
     method = own if any(label["method"] == own for label in good) else good[0]["method"]
     good = [label for label in good if label["method"] == method]
     like = _shapes_of(part)
-    agents = _rows(directory, config, carrier, AGENTS, {"agent": like.agent}, good)
+    agents = _rows(directory, config, carrier, {"agent": like.agent}, good)
     leaves = {name: leaf for name, leaf in _named(agents["agent"]).items() if not _episodic(carrier, name)}
     runs = []
     for label in good:
         last = curves.filter(pl.col("method") == method, carrier=carrier, pattern=STEADY, seed=label["seed"])
         last = last.sort("step").row(-1, named=True)
         runs.append({name: last[name] for name in ("seed", "method", "step", "entropy_weight", "return_mean")})
-    kept = None
-    if replay and hasattr(like, "replay"):
-        kept = _rows(directory, config, carrier, REPLAYS, {"rows": like.replay.rows}, good)["rows"]
-        slots = config.replay_capacity // config.envs_of(carrier)
-        done = config.vector_steps(carrier) + config.stored_of(carrier) // config.envs_of(carrier)
-        if done >= slots:  # a full ring continues at its oldest row
-            kept = np.roll(kept, -(done % slots) * config.envs_of(carrier), axis=1)
-        kept = kept[:, : min(done, slots) * config.envs_of(carrier)]
     nature = nature_of(config, carrier)
     typed = {name: value for m in methods_of(config, carrier) if m.name == method for name, value in m.values}
     nature["hyper"] |= {name: value for name, value in typed.items() if name in nature["hyper"]}
-    return Agents(nature, runs, leaves, _moments_of(like.agent), kept)
+    return Agents(nature, runs, leaves, _moments_of(like.agent))
 
 
-def _rows(
-    directory: Path, config: StudyConfig, carrier: str, name: str, like: Any, labels: Sequence[Mapping[str, Any]]
-) -> Any:
+def _rows(directory: Path, config: StudyConfig, carrier: str, like: Any, labels: Sequence[Mapping[str, Any]]) -> Any:
     """What `save_agents` kept of the runs ``labels``, stacked in their order."""
     found: dict[int, Any] = {}
     try:
-        for rows, state in load_ended(directory, config, carrier, name, like):
+        for rows, state in load_ended(directory, config, carrier, like):
             for at, row in enumerate(rows):
                 if row in labels:
                     found[labels.index(row)] = jax.tree.map(lambda leaf, at=at: np.asarray(leaf)[at], state)
@@ -190,7 +177,7 @@ def _rows(
         raise ValueError(f"{directory}: {error}") from None
     for at, label in enumerate(labels):
         if at not in found:
-            place, who = directory / name / carrier, f"{label['method']}, seed {label['seed']}"
+            place, who = directory / store.AGENTS / carrier, f"{label['method']}, seed {label['seed']}"
             raise ValueError(f"{place}: nothing is kept of {who}")
     return jax.tree.map(lambda *leaves: np.stack(leaves), *(found[at] for at in range(len(labels))))
 
@@ -242,9 +229,9 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
     if not given:
         return None
     directory = Path(given["from"])
-    if store.digest(agent_files(directory, config.carriers, given["replay"])) != given["sha256"]:
+    if store.digest(agent_files(directory, config.carriers)) != given["sha256"]:
         raise ValueError(f"the agents in {directory} are not those that the study was configured with")
-    agents = read(directory, carrier, replay=given["replay"])
+    agents = read(directory, carrier)
     if misfit := _misfit(carrier, agents.nature, nature_of(config, carrier)):
         raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' have {misfit}")
     moments = _fitting(directory, carrier, agents, _shapes_of(part).agent)
@@ -267,13 +254,7 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
             name = jax.tree_util.keystr(path)
             return agents.leaves[name][at] if name in agents.leaves else leaf
 
-        state = state._replace(agent=jax.tree_util.tree_map_with_path(taken, state.agent))
-        stored = config.stored_of(carrier)
-        if agents.replay is None or not stored:
-            return state
-        rows = np.zeros(state.replay.rows.shape, np.float32)
-        rows[:, :stored] = agents.replay[at][:, -stored:]
-        return state._replace(replay=state.replay._replace(rows=rows))
+        return state._replace(agent=jax.tree_util.tree_map_with_path(taken, state.agent))
 
     told = [{"seed": seed, "trained": agents.runs[i], "shared": seed in others} for seed, i in source.items()]
     return Warm(runs, begin, [entry | {"adam": "continued" if moments else "anew"} for entry in told])

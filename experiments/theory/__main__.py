@@ -36,7 +36,6 @@ def _oco(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
     for part, run in (
         ("grid", lambda: oco_grid.main_grid(study, rounds)),
         ("rates", lambda: oco_grid.rates(study, horizons)),
-        ("full_simplex", lambda: oco_parts.full_simplex(study, rounds)),
         ("observed", lambda: oco_parts.observed(study, rounds)),
     ):
         print(f"{part}:", flush=True)
@@ -57,7 +56,6 @@ def _detection(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
     data, findings = {}, []
     for part, run in (
         ("synthetic", lambda: parts.synthetic(study)),
-        ("no_change", lambda: parts.no_change(study)),
         ("recorded", lambda: parts.on_records(study, streams)),
     ):
         print(f"{part}:", flush=True)

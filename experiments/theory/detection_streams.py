@@ -32,24 +32,6 @@ def _pareto(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
     return rng.standard_exponential(shape) / 1.2
 
 
-def _season(period: int) -> _Draw:
-    def draw(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-        return 0.25 * rng.standard_normal(shape) + np.log1p(0.3 * np.sin(2 * np.pi * np.arange(shape[1]) / period))
-
-    return draw
-
-
-def _gaps(share: float) -> _Draw:
-    def draw(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-        logs = 0.25 * rng.standard_normal(shape)
-        if share:
-            return np.where(rng.random(shape) < share, -np.inf, logs)
-        logs[:, shape[1] // 2 : shape[1] * 3 // 4] = -np.inf
-        return logs
-
-    return draw
-
-
 #: Logarithms of quiet proxies, (N, T).
 FAMILIES: dict[str, _Draw] = {
     "log-normal .25": lambda rng, shape: 0.25 * rng.standard_normal(shape),
@@ -59,17 +41,6 @@ FAMILIES: dict[str, _Draw] = {
     "gamma 2": lambda rng, shape: np.log(rng.gamma(2.0, 1.0, shape)),
     "AR(1) .9": _autoregressive(0.9, 0.25),
     "decline": _decline,
-}
-
-#: What a schedule should leave alone; minus infinity is a proxy of zero.
-NO_CHANGE: dict[str, _Draw] = {
-    **FAMILIES,
-    "AR(1) .99": _autoregressive(0.99, 0.25),
-    "season 50": _season(50),
-    "season 400": _season(400),
-    "season 4 000": _season(4000),
-    "outage": _gaps(0.0),
-    "95 % zeros": _gaps(0.95),
 }
 
 

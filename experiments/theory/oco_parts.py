@@ -1,6 +1,5 @@
-"""Further parts of the online-learning study: the full simplex, and a proxy that the learner itself observes."""
+"""Part of the online-learning study: a proxy that the learner itself observes."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -9,50 +8,12 @@ import numpy as np
 
 from aesjax import schedules
 from experiments.theory import learners
-from experiments.theory.findings import Finding, TheoryStudy, claim, log_log_slope, paired, show
+from experiments.theory.findings import Finding, TheoryStudy, claim, paired, show
 from experiments.theory.oco import Game, Learner, play
 from experiments.theory.oco_grid import switching_groups
 from experiments.theory.oco_methods import FLOOR, METHODS, SCALES, WEIGHTS, C, Tuning, outcomes, stack, tuning
 
 _ONES = np.ones(1)
-
-
-def full_simplex(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
-    """Best constant weight without an active truncation against the number of switches: E6's exponent 1/3."""
-    counts = [1, 2, 4, 8, 16, 32, 64]
-    weights = np.geomspace(0.01, 0.3, 24)  # c * 0.3**2 < 1
-    many = TheoryStudy(study.out, 5 * study.seeds, study.quick)  # two arms are cheap, and the best weight is noisy
-    data: dict[str, Any] = {"switches": counts, "weights": weights}
-    exponents = {}
-    for name, gap in (("gaps of every size", (0.005, 0.5)), ("gap 0.25", 0.25)):
-        means = []
-        for games_, count in switching_groups(many, 2, rounds, counts, floor=0.0, gap=gap):
-            regret, _ = outcomes(_untruncated, stack(games_), _no_tuning(games_, count), weights)
-            # The minimum of a mean over some seeds is steadier than the mean of minima.
-            means.append([regret[i::5].mean(0) for i in range(5)])
-        best = [[_minimiser(np.log(weights), curve) for curve in row] for row in means]
-        exponents[name] = log_log_slope(counts, np.exp(best))
-        data[name] = {"best_weight": np.exp(best), "regret": np.mean(means, axis=1)}
-        print(f"  {name}: exponent {show(exponents[name])}", flush=True)
-    hard, easy = exponents.values()
-    cube = claim(
-        "E6a",
-        "without truncation the best constant weight grows like the cube root of the number of switches (within 0.08), "
-        "not the square root, where gaps of every size occur",
-        abs(hard.value - 1 / 3) < 0.08 and hard.high < 0.5,
-        f"exponent {show(hard)} (over five disjoint fifths of {many.seeds} seeds)",
-    )
-    fixed = claim(
-        "E6b",
-        "the same at a single gap of 0.25",
-        abs(easy.value - 1 / 3) < 0.08 and easy.high < 0.5,
-        f"exponent {show(easy)}",
-    )
-    return data, [cube, fixed]
-
-
-def _untruncated(weight: Any, t: Tuning, rounds: int) -> Learner:
-    return learners.mirror(schedules.fixed(weight), C, 0.0)
 
 
 def _constant(factor: Any, t: Tuning, rounds: int) -> Learner:
@@ -70,17 +31,6 @@ def _relative(factor_and_gain: Any, t: Tuning, rounds: int) -> Learner:
 def _aes_wide(kappa: Any, t: Tuning, rounds: int) -> Learner:
     schedule = schedules.aes(learners.drift_proxy, kappa=kappa, beta=0.0, lambda_min=1e-3, lambda_max=1.0)
     return learners.mirror(schedule, C, FLOOR)
-
-
-def _no_tuning(group: Sequence[Game], count: int) -> Tuning:
-    return stack([Tuning(0.0, 0.0, count, 0.0) for _ in group])
-
-
-def _minimiser(x: np.ndarray, y: np.ndarray) -> float:
-    """Vertex of the parabola through the lowest point and its neighbours."""
-    i = int(np.clip(np.argmin(y), 1, len(x) - 2))
-    a, b, _ = np.polyfit(x[i - 1 : i + 2] - x[i], y[i - 1 : i + 2], 2)
-    return float(x[i] - np.clip(b / (2 * a), -1.0, 1.0)) if a > 0 else float(x[np.argmin(y)])
 
 
 def observed(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from experiments.cli import main
-from experiments.cli.submit import minutes
 from experiments.study.build import build_part
 from experiments.study.folder import open_study
 from experiments.study.parts import begin, make_plan
@@ -41,8 +40,7 @@ LOCAL = ["--cluster", "local", "--parts", "2"]
         ([*LOCAL, "--part", "1/2"], ["--part is one part", "--parts"]),
         ([*LOCAL, "--together", "0"], ["--together must be between 1", "got 0"]),
         ([*LOCAL, "--cpus", "0"], ["--cpus must be at least 1; got 0"]),
-        ([*LOCAL, "--time", "soon"], ["--time must look like 90", "'soon'"]),
-        ([*LOCAL, "--time", "0"], ["--time must be at least a minute", "'0'"]),
+        ([*LOCAL, "--time", "0"], ["--time must be at least a minute", "got 0"]),
         ([*LOCAL, "--sbatch", "=x"], ["--sbatch must look like account=mine", "'=x'"]),
         ([*LOCAL, "--carriers", "sak"], ["unknown carrier 'sak'", "did you mean 'sac'?"]),
     ],
@@ -105,11 +103,6 @@ def test_a_folder_with_parts_is_neither_begun_again_nor_resumed_as_a_study(plann
     assert "has 2 parts, not 3" in sentence(capsys)
     assert main(["submit", "--out", str(planned), "--resume", *STUDY]) == 2
     assert "is another one (schedules: " in sentence(capsys)
-
-
-def test_time_limits_are_read_as_sbatch_reads_them():
-    told = {"90": 90, "90:30": 91, "2:30:00": 150, "1-12": 2160, "1-12:30": 2190, "2-00:00:01": 2881}
-    assert {text: minutes(text) for text in told} == told
 
 
 # --- trained

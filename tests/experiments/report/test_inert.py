@@ -18,6 +18,7 @@ def tables(curves, folder, **manifest):
     return (write_report(save(folder, curves, **manifest), replicates=60).parent / "tables.md").read_text()
 
 
+@pytest.mark.slow
 def test_scopes_under_drift_are_marked_and_steady_is_not(curves, tmp_path):
     task = curves["task"][0]
     text = tables(curves, tmp_path, inert={task: ["joint_damping"]})
@@ -28,6 +29,7 @@ def test_scopes_under_drift_are_marked_and_steady_is_not(curves, tmp_path):
         assert f"- {INERT} Drifts without changing anything: joint_damping in {task}." in section
 
 
+@pytest.mark.slow
 def test_nothing_is_marked_where_every_channel_acts(curves, tmp_path):
     text = tables(curves, tmp_path, inert={"another task": ["gravity"]})
     assert INERT not in text

@@ -7,6 +7,8 @@ from experiments.report import write_report
 from tests.experiments.measure.synthetic import MADE_UP, make_curves
 from tests.experiments.report.pages import Page, save
 
+pytestmark = pytest.mark.slow  # a report each
+
 METHODS = ("SAC", "SAC+AES")
 RUN = ("ramp", "steady", "square", "mixed")
 SHOWN = ["steady", "square", "ramp", "mixed"]  # steady, the manifest's order, the built-in ones that it leaves out

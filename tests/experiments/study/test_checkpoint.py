@@ -45,6 +45,7 @@ def test_what_is_saved_is_what_is_loaded(two):
     assert checkpoint.newest_rows(two, STUDY).height == 39
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_the_seal_means_the_checkpoint_before(copy, monkeypatch):
     monkeypatch.setattr(checkpoint, "read_state", lambda path, like: like)  # what is asked here is whether to read it
     path = copy / "0000000039" / "seal.json"

@@ -107,7 +107,7 @@ def test_the_second_signal_ends_the_process(tmp_path):
         pass
 
 
-@pytest.mark.parametrize("seconds", [0.5, pytest.param(3.0, marks=pytest.mark.slow), 6.0])
+@pytest.mark.parametrize("seconds", [0.5, *(pytest.param(x, marks=pytest.mark.slow) for x in (3.0, 6.0))])
 def test_ctrl_c_before_anything_is_trained_ends_in_one_sentence(tmp_path, seconds):
     process = start(tmp_path / "early", "--steps", "4000000")
     time.sleep(seconds)
@@ -239,7 +239,8 @@ def test_a_study_whose_checkpoints_are_all_damaged_is_not_begun_again(tmp_path, 
 # --- a full disk
 
 
-@pytest.mark.parametrize("kibibytes", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kibibytes", [4, 200])
+@pytest.mark.slow
 def test_on_a_full_disk_nothing_is_half_written_and_the_study_goes_on_later(finished, tmp_path, kibibytes):
     folder = tmp_path / "full"
     process = start(
@@ -260,12 +261,12 @@ def test_on_a_full_disk_nothing_is_half_written_and_the_study_goes_on_later(fini
 
 COMPILES = """
 from experiments.study.devices import start_jax
-from experiments.study.forecast import _watched
 start_jax(1)
 import jax
-with _watched() as seen:
-    print(float(jax.jit(lambda x: (x @ x).sum() / 3)(jax.numpy.ones((5, 5)))).hex())
-print(sum("hits" in event for event in seen), sum("misses" in event for event in seen))
+seen = []
+jax.monitoring.register_event_listener(lambda event, **_: seen.append(event))
+print(float(jax.jit(lambda x: (x @ x).sum() / 3)(jax.numpy.ones((5, 5)))).hex())
+print(seen.count("/jax/compilation_cache/cache_hits"), seen.count("/jax/compilation_cache/cache_misses"))
 """
 
 
@@ -278,6 +279,7 @@ def compiled(caches, **more):
     return number, int(read), int(written)
 
 
+@pytest.mark.slow
 def test_compiled_programs_are_read_by_the_next_process_unless_damaged(tmp_path):
     number, read, written = compiled(tmp_path)
     assert (read, written > 0) == (0, True)

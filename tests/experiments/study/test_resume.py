@@ -78,6 +78,7 @@ def copy_of(folder, tmp_path):
     return shutil.copytree(folder, tmp_path / "copy")
 
 
+@pytest.mark.slow
 def test_a_killed_study_resumes_to_the_same_curves(whole, killed, tmp_path):
     folder = copy_of(killed, tmp_path)
     result = finish(folder, "--resume", words=("--no-report",))  # the folder knows which study it is
@@ -102,6 +103,7 @@ def test_a_killed_study_with_contacts_resumes_to_the_same_curves(tmp_path, monke
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_a_truncated_checkpoint_is_passed_over_for_the_one_before_and_named(whole, killed, tmp_path):
     folder = copy_of(killed, tmp_path)

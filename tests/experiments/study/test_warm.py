@@ -22,7 +22,7 @@ from experiments.study.driver import Interrupted
 from experiments.study.folder import claim
 from experiments.study.progress import Progress
 from experiments.study.snapshots import load_agent
-from experiments.study.sweep import compile_program, step_array, take
+from experiments.study.sweep import compile_program, take
 from experiments.study.train import train
 from experiments.study.warm import read, warm_of
 from tests.refusals import refused
@@ -191,14 +191,11 @@ def test_exported_agents_are_the_same_but_for_adam(trained, exported):
         ),
         ([], "its agents of carrier 'ppo' have hidden [8], not [64, 64]"),
         (["--layer-norm"], "layer_norm false, not true"),
-        (["--warm-replay", "--carriers", "ppo,sac"], "no agents of carrier 'sac'"),
     ],
 )
 @pytest.mark.parametrize("kind", ["trained", "exported"])
 def test_agents_that_do_not_fit_are_refused_before_a_folder_is_claimed(request, kind, words, says, tmp_path, capsys):
     folder = request.getfixturevalue(kind)
-    if kind == "exported" and "--warm-replay" in words:
-        says = "exported agents have no replays"
     common = [
         "run",
         "--task",
@@ -219,7 +216,6 @@ def test_a_folder_without_agents_is_refused(trained, tmp_path, capsys):
     common = ["run", "--carriers", "ppo", "--patterns", "abrupt", "--out", tmp_path / "new"]
     text = refused(capsys, *common, "--warm-start", tmp_path)
     assert "neither a finished study (config.json is missing) nor exported agents" in text
-    assert "--warm-start, which is not given" in refused(capsys, *common, "--warm-replay")
     copy = shutil.copytree(trained, tmp_path / "copy")
     (copy / "manifest.json").unlink()
     assert "neither a finished study (manifest.json is missing)" in refused(capsys, *common, "--warm-start", copy)
@@ -258,32 +254,3 @@ def test_parameters_of_another_shape_are_named(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(warm, "read", lambda *args, **options: wrong)
     with pytest.raises(ValueError, match=r"\['log_std'\] is float32\[1\], not float32\[2\]"):
         warm_of(config, build_part(config, "ppo"))
-
-
-@pytest.mark.slow
-def test_a_replay_is_taken_over_oldest_first_and_learned_from(tmp_path):
-    """SAC, in whose ring of 320 the newest 320 of 1680 transitions are left."""
-    source, folder = small("sac"), tmp_path / "trained"
-    train(claim(source, folder, resume=False), keep_replay=True)
-    replay = read(folder, "sac", replay=True).replay
-    assert replay.shape[:2] == (2, 320)
-    chains = replay.reshape(2, 80, 4, -1)  # vector steps of 4 copies: an observation is the successor of the one before
-    follows = np.all(chains[:, 1:, :, :2] == chains[:, :-1, :, 4:6], -1)
-    assert follows.mean() > 0.95  # all but where an episode ends
-
-    config = small("sac", seeds="1:2", patterns="abrupt", warm_start=folder, warm_replay=True)
-    assert config.warm_start["stored"] == {"sac": 320}
-    smaller = dataclasses.replace(config, replay_capacity=240)
-    _, _, states = first_states(smaller, "sac")
-    np.testing.assert_array_equal(states.replay.rows, replay[:, -240:])
-    part, without = build_part(config, "sac"), small("sac", seeds="1:2", patterns="abrupt", warm_start=folder)
-    rewards = []
-    for one in (config, without):
-        part, (_, _, states) = build_part(one, "sac"), first_states(one, "sac")
-        state, _ = jax.jit(jax.vmap(part.program.chunk, (0, 0, None)))(states, part.runs, step_array(0))
-        # 42 vector steps, all of them warm-up, in which its own policy acts and nothing is learned.
-        jax.tree.map(np.testing.assert_array_equal, state.agent, states.agent)
-        rewards.append(np.asarray(state.replay.rows[..., -2]))
-    np.testing.assert_array_equal(rewards[0][:, :168], rewards[1][:, :168])  # written over the oldest
-    assert np.all(rewards[0][:, 168:] == replay[:, 168:, -2])
-    assert np.all(rewards[1][:, 168:] == 0.0)

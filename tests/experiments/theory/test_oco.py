@@ -58,7 +58,7 @@ def test_slopes_and_claims():
     assert [claim("", "", holds, "").outcome for holds in (True, False, None)] == ["confirmed", "refuted", "undecided"]
 
 
-@pytest.mark.parametrize(("name", "findings"), [("oco", 22), ("detection", 7)])
+@pytest.mark.parametrize(("name", "findings"), [("oco", 20), ("detection", 6)])
 def test_a_study_leaves_its_findings_and_numbers(name, findings, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-m", "experiments.theory", name, "--out", str(out), "--seeds", "2", "--quick"]
