@@ -71,7 +71,7 @@ def resumed(folder):
 def test_a_killed_study_is_resumed_to_equal_bytes(finished, tmp_path, more):
     folder = tmp_path / "killed"
     process = start(folder, "--checkpoint-seconds", "0")
-    wait_until(checkpointed(folder), 120)
+    wait_until(lambda: checkpointed(folder)() or process.poll() is not None, 120)
     time.sleep(more)
     process.kill()
     process.communicate()
@@ -225,7 +225,7 @@ def test_a_file_nested_too_deep_is_refused(copied, capsys, tmp_path):
 
 def test_a_study_whose_checkpoints_are_all_damaged_is_not_begun_again(tmp_path, capsys):
     copied = tmp_path / "killed"
-    process = start(copied, "--checkpoint-seconds", "0")
+    process = start(copied, "--steps", "400000", "--checkpoint-seconds", "0")
     wait_until(checkpointed(copied), 120)
     process.kill()
     process.communicate()
