@@ -43,13 +43,17 @@ def load(directory: Path) -> Loaded:
 
 
 def write_folder(
-    place: Path, page: Page, pictures: Mapping[str, Picture], frames: Mapping[str, "pl.DataFrame"]
+    place: Path,
+    page: Page,
+    pictures: Mapping[str, Picture],
+    frames: Mapping[str, "pl.DataFrame"],
+    markdown: str = "tables.md",
 ) -> None:
     """Write a page, its tables and its figures; the folder appears complete or not at all and replaces an older one.
 
     Args:
       place: the folder.
-      page: written as ``index.html`` and ``tables.md``, its figures beside it.
+      page: written as ``index.html`` and as ``markdown``, with its figures.
       pictures: further ones by name without suffix.
       frames: file name -> what is written as Parquet.
 
@@ -57,10 +61,10 @@ def write_folder(
       OwnedError: another process owns the study whose report it is.
       Unwritable: it cannot be written.
     """
-    html, markdown = render_html(page), render_markdown(page)
+    html, text = render_html(page), render_markdown(page)
     with _beside(place) as partial:
         (partial / "index.html").write_text(html, encoding="utf-8")
-        (partial / "tables.md").write_text(markdown, encoding="utf-8")
+        (partial / markdown).write_text(text, encoding="utf-8")
         for name, frame in frames.items():
             frame.write_parquet(partial / name)
         drawn = {figure.plot.name: figure.picture for group in page.groups for figure in group.figures}

@@ -1,27 +1,76 @@
 """`aesjax replay`: the proxies that a finished study recorded, fed through other schedules, without training."""
 
-import os
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from aesjax.schedules import SCHEDULES
+from experiments.measure.curves import change_steps, nan_mean
+from experiments.measure.patterns import STEADY
+from experiments.measure.weights import weight_metrics
+from experiments.report.cells import NONE, Cell, Table, number
 from experiments.report.draw import draw
-from experiments.report.page import Figure, render_html, render_markdown
-from experiments.report.replay_output import LEVER_COLUMNS, PAGE, SUMMARY, TRAINED, WEIGHTS, Track, page, plots, tell
+from experiments.report.folder import write_folder
+from experiments.report.looks import DASHES, PALETTE, Look
+from experiments.report.page import Figure, Page, groups_of, render_markdown
+from experiments.report.plots import Axis, Line, Panel, Plot, Row, file_stem, spans_decades
+from experiments.report.series import thinned
 from experiments.study import store
 from experiments.study.entries import BASELINE, parse_entries
-from experiments.study.recorded import LOGGED, Asked, Recorded, ask, load, obstacle_of, recorded_in, replayed, rows_of
-from experiments.study.rescore import Replayed, at_evaluations
+from experiments.study.rescore import (
+    LOGGED,
+    Recorded,
+    Request,
+    at_evaluations,
+    load,
+    obstacle,
+    proxies_in,
+    replay_runs,
+    request_of,
+)
 
 if TYPE_CHECKING:
     import polars as pl
 
 
 LABELS = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed")
+SUMMARY, WEIGHTS, PAGE = "summary.md", "weights.parquet", "index.html"
+_TRAINED = "trained"
+_POINTS = 1000  # of a line at most; the picture is some 1300 pixels wide
+_HEAD = ("streams of", "weight", "runs", "mean", "at lambda_min", "at lambda_max", "rise after a change")
+#: Columns of a run's curves for the levers of responses -> head in the table, how to fold, how to print.
+_LEVERS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
+    "window_share": ("mean window", nan_mean, "{:.3f}"),
+    "refreshes": ("refreshes", np.nansum, "{:.2g}"),
+    "rate_factor": ("mean rate factor", nan_mean, "{:.3f}"),
+}
+_LEVERS_TEXT = """\
+Levers of responses, where any are: the window as a share of the stored transitions, refreshes per run, the factor of
+the learning rates.
+"""
+_READING = """\
+The entropy weights that each schedule would have given on the recorded proxies, beside the weight of the run that
+was trained. The agent of a replay does not react to the weight: this shows how a schedule responds, not what it
+would have earned. Means over the runs that did not diverge; mean weight in reward per nat; shares of the updates at
+a bound; rise: largest weight within 2 % of the run after a change over the one before it, minus 1 (on steady: at the
+steps where other patterns change).
+"""
+
+
+class Track(NamedTuple):
+    """The weight of one run under one schedule, trained or replayed."""
+
+    run: Mapping[str, Any]  # its labels
+    schedule: str  # `_TRAINED`, or the replayed schedule as typed
+    steps: np.ndarray  # (m,) environment steps of the evaluations
+    logs: Mapping[str, np.ndarray]  # (m,) each: entropy_weight, at_min, at_max, and levers
+    line: tuple[np.ndarray, np.ndarray]  # (k,) environment steps and (k,) weights, at the recorded resolution
+
+
+#: (carrier, pattern) -> method -> trained or replayed schedule -> its runs.
+_Groups = Mapping[tuple[str, str], Mapping[str, Mapping[str, Sequence[Track]]]]
 
 
 def run(directory: Path, schedules: str, methods: str | None, out: Path) -> str:
@@ -36,85 +85,72 @@ def run(directory: Path, schedules: str, methods: str | None, out: Path) -> str:
     names = list(SCHEDULES) if schedules == "all" else parse_entries(schedules)
     study = load(directory, methods)
     carriers = [name for name in study.config.carriers if name in study.streams["carrier"]]
-    asked = {carrier: _asked(study, carrier, names, lenient=schedules == "all") for carrier in carriers}
+    requests = [(c, r) for c in carriers for r in _requests(study, c, names, lenient=schedules == "all")]
     tracks, frames = _trained(study), []
-    for carrier in carriers:
-        for item in asked[carrier]:
-            more, frame = _replayed(study, carrier, item)
-            tracks += more
-            frames.append(frame)
-    valid = [t for t in tracks if (t.run["method"], t.run["pattern"], t.run["seed"]) in study.finished]
-    told = tell(study.config, valid, {carrier: study.stride(carrier) for carrier in carriers})
-    figures = [Figure(plot, draw(plot)) for plot in plots(study.config, valid, study.patterns)]
-    shown = page(study.config, told, figures)
-    text = render_markdown(shown)
-    files = {PAGE: render_html(shown).encode(), SUMMARY: text.encode()}
-    files |= {f"{figure.plot.name}.png": figure.picture.png for figure in figures}
-    files |= {f"{figure.plot.name}.svg": figure.picture.svg for figure in figures}
-    _write(out, pl.concat(frames, how="diagonal"), files)
-    return text
+    for carrier, request in requests:
+        more, frame = _replayed(study, carrier, request)
+        tracks += more
+        frames.append(frame)
+    groups: dict[tuple[str, str], dict[str, dict[str, list[Track]]]] = {}
+    for track in tracks:
+        if (track.run["method"], track.run["pattern"], track.run["seed"]) in study.finished:
+            own = groups.setdefault((track.run["carrier"], track.run["pattern"]), {})
+            own.setdefault(track.run["method"], {}).setdefault(track.schedule, []).append(track)
+    page = _page(study, groups, {carrier: study.stride(carrier) for carrier in carriers})
+    write_folder(out, page, {}, {WEIGHTS: pl.concat(frames, how="diagonal")}, markdown=SUMMARY)
+    return render_markdown(page)
 
 
-def _asked(study: Recorded, carrier: str, names: Sequence[str], lenient: bool) -> list[Asked]:
+def _requests(study: Recorded, carrier: str, names: Sequence[str], lenient: bool) -> list[Request]:
     """The replays on one carrier.
 
     Raises:
       ValueError: one of them is impossible (``lenient``: it is left out), with the reason.
     """
-    recorded, items = recorded_in(rows_of(study, carrier)), []
-    if not recorded:
-        raise ValueError(f"{store.STREAMS} holds no proxy of carrier '{carrier}'")
+    recorded, possible = proxies_in(study.streams.filter(carrier=carrier)), []
     for name in names:
-        asked = ask(study.config, carrier, name)
-        reason = obstacle_of(asked, recorded)
-        if reason and not lenient:
-            alias = f" ({asked.choice.schedule})" if asked.entry.schedule == BASELINE else ""
+        request = request_of(study.config, carrier, name)
+        if not (reason := obstacle(request, recorded)):
+            possible.append(request)
+        elif not lenient:
+            alias = f" ({request.choice.schedule})" if request.entry.schedule == BASELINE else ""
             raise ValueError(f"schedule '{name}'{alias} cannot be replayed on carrier '{carrier}': {reason}")
-        if not reason:
-            items.append(asked)
-    return items
+    return possible
 
 
-def _replayed(study: Recorded, carrier: str, asked: Asked) -> tuple[list[Track], "pl.DataFrame"]:
-    """One schedule on all runs of one carrier: what is summarised and drawn, and the rows of `WEIGHTS`."""
-    rows, stride, config = rows_of(study, carrier), study.stride(carrier), study.config
-    result, skipped = replayed(study, carrier, asked)
+def _replayed(study: Recorded, carrier: str, request: Request) -> tuple[list[Track], "pl.DataFrame"]:
+    """One schedule on all runs of one carrier: the tracks, and the rows of `WEIGHTS`.
+
+    Entry i of `weight` is the weight after update (i + 1) * updates_per_sample, at environment step
+    (warmup_samples + i + 1) * steps_per_sample; the levers of responses likewise: the window as a share of what is
+    stored then, the factor of the learning rates, and a refresh, with its strength, where it would fall due.
+    """
+    import polars as pl
+
+    labels, config = study.streams.filter(carrier=carrier).select(LABELS), study.config
+    result, skipped = replay_runs(study, carrier, request)
     samples = skipped + result.weight.shape[1]
     logs = at_evaluations(result, skipped, config.evaluations)
     steps = np.arange(1, config.evaluations + 1) * config.steps / config.evaluations
     at = np.arange(skipped + 1, samples + 1) * config.steps / samples
     tracks = [
-        Track(labels, asked.name, steps, {name: values[i] for name, values in logs.items()}, (at, result.weight[i]))
-        for i, labels in enumerate(rows.select(LABELS).to_dicts())
+        Track(run, request.name, steps, {name: values[i] for name, values in logs.items()}, (at, result.weight[i]))
+        for i, run in enumerate(labels.to_dicts())
     ]
-    return tracks, _frame(rows, asked, result, stride, skipped, config.steps / samples)
 
+    def lists(values: np.ndarray) -> pl.Series:  # of arrays polars makes a type of their length
+        return pl.Series(list(values)).cast(pl.List(pl.Float32))
 
-def _frame(
-    rows: "pl.DataFrame", asked: Asked, result: Replayed, stride: int, skipped: int, steps: float
-) -> "pl.DataFrame":
-    """Entry i of `weight` is the weight after update (i + 1) * updates_per_sample, which is at environment step
-    (warmup_samples + i + 1) * steps_per_sample. So with the levers of responses: the window as a share of what is
-    stored then, the factor of the learning rates; a refresh stands, with its strength, where it would fall due."""
-    import polars as pl
-
-    levers = {name: _lists(values) for name, values in result.levers._asdict().items() if values is not None}
-    return rows.select(LABELS).with_columns(
-        replayed=pl.lit(asked.name),
-        updates_per_sample=pl.lit(stride),
+    frame = labels.with_columns(
+        replayed=pl.lit(request.name),
+        updates_per_sample=pl.lit(study.stride(carrier)),
         warmup_samples=pl.lit(skipped),
-        steps_per_sample=pl.lit(float(steps)),
+        steps_per_sample=pl.lit(float(config.steps / samples)),
         initial=pl.Series(result.initial),
-        weight=_lists(result.weight),
-        **levers,
+        weight=lists(result.weight),
+        **{name: lists(values) for name, values in result.levers._asdict().items() if values is not None},
     )
-
-
-def _lists(values: np.ndarray) -> "pl.Series":
-    """(R, n) as a column of lists: of arrays polars makes a type of their length, and carriers have other lengths."""
-    import polars as pl
-
-    return pl.Series(list(values)).cast(pl.List(pl.Float32))
+    return tracks, frame
 
 
 def _trained(study: Recorded) -> list[Track]:
@@ -123,25 +159,116 @@ def _trained(study: Recorded) -> list[Track]:
     for rows in study.curves.partition_by(LABELS, maintain_order=True):
         rows = rows.sort("step")
         steps = rows["step"].to_numpy().astype(np.float64)
-        names = (*LOGGED, *(name for name in LEVER_COLUMNS if name in rows.columns))
+        names = (*LOGGED, *(name for name in _LEVERS if name in rows.columns))
         logs = {name: rows[name].cast(float).to_numpy() for name in names}
         seen = np.isfinite(logs["entropy_weight"])
         line = (steps[seen], logs["entropy_weight"][seen])
-        tracks.append(Track(rows.select(LABELS).row(0, named=True), TRAINED, steps, logs, line))
+        tracks.append(Track(rows.select(LABELS).row(0, named=True), _TRAINED, steps, logs, line))
     return tracks
 
 
-def _write(out: Path, weights: "pl.DataFrame", files: Mapping[str, bytes]) -> None:
-    """The folder appears complete or not at all."""
-    partial = out.with_name(f".{out.name}-{os.getpid()}")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        partial.mkdir(parents=True)
-        store.write_rows(partial / WEIGHTS, weights)
-        for name, content in files.items():
-            (partial / name).write_bytes(content)
-        os.replace(partial, out)
-    except OSError as error:
-        raise ValueError(f"{out} cannot be written: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+def _page(study: Recorded, groups: _Groups, strides: Mapping[str, int]) -> Page:
+    """The replay as a page like a report's."""
+    config = study.config
+    plots = [_plot(study, *key, methods) for key, methods in groups.items()]
+    looks = {name: look for plot in plots for name, look in plot.looks.items()}
+    table, conclusion = _table(study, groups)
+    notes = []
+    if coarse := ", ".join(f"{carrier}: {n}" for carrier, n in strides.items() if n > 1):
+        notes = [f"The proxies are means over several updates ({coarse}), so the replayed weights are approximate."]
+    if len(table.header) > len(_HEAD):
+        notes += _LEVERS_TEXT.splitlines()
+    return Page(
+        title=f"Replay of entropy schedules: {config.task}",
+        subtitle=f"{len(looks) - 1} schedules on the proxies that {config.task} recorded; nothing was trained",
+        conclusion=conclusion,
+        looks=looks,
+        segments=config.segments,
+        figures_title="Entropy weights",
+        figures_reading="Dashed lines are abrupt changes, dotted lines the segments of gradual drift.",
+        groups=list(groups_of([Figure(plot, draw(plot)) for plot in plots], {})),
+        tables=[table],
+        limits=[_READING, *notes],
+        footer=f"The same numbers: {SUMMARY}; all weights: {WEIGHTS}.",
+    )
+
+
+def _table(study: Recorded, groups: _Groups) -> tuple[Table, str]:
+    """The weights in numbers, and in a sentence how strongly every schedule responds to a change."""
+    horizon = float(study.config.steps)
+    changes = change_steps(horizon, study.config.segments)
+    logged = {name for methods in groups.values() for m in methods.values() for t in m.values() for name in t[0].logs}
+    levers = [lever for lever in _LEVERS if lever in logged]
+    rows: dict[str, list[list[Cell]]] = {}
+    rises: dict[str, list[float]] = {}
+    for (_, pattern), methods in groups.items():
+        for method, schedules in methods.items():
+            for name, runs in schedules.items():
+                metrics = [weight_metrics(t.steps, t.logs, changes, horizon) for t in runs]
+                mean = {key: float(nan_mean([m[key].value for m in metrics])) for key in metrics[0]}
+                shares = [mean[key] for key in ("saturation_min", "saturation_max", "responsiveness")]
+                cells = [_printed(mean["mean_entropy_weight"], "{:.4g}")]
+                cells += [_printed(100.0 * share, "{:.1f} %") for share in shares]
+                cells += [_lever(runs, lever) for lever in levers]
+                rows.setdefault(pattern, []).append([Cell(x) for x in (method, name, str(len(runs)), *cells)])
+                if pattern != STEADY:
+                    rises.setdefault(name, []).append(mean["responsiveness"])
+    head = [*_HEAD, *(_LEVERS[lever][0] for lever in levers)]
+    table = Table("replay", "Weights in numbers", _READING, head, list(rows.items()), labels=2)
+    return table, _conclusion({name: float(nan_mean(values)) for name, values in rises.items()})
+
+
+def _conclusion(rises: Mapping[str, float]) -> str:
+    known = {name: f"{100.0 * value:.0f} %" for name, value in rises.items() if np.isfinite(value)}
+    if not known:
+        return "Conclusion: no rise of a weight after a change could be measured."
+    beside = f"; the weights that were trained with rose by {known[_TRAINED]}" if _TRAINED in known else ""
+    ranked = sorted(known.keys() - {_TRAINED}, key=lambda name: (-rises[name], list(rises).index(name)))
+    strengths = ", ".join(f"{name} by {known[name]}" for name in ranked)
+    return f"Conclusion: after a change the weight rises under {strengths} (means over drifts and methods){beside}."
+
+
+def _lever(runs: Sequence[Track], column: str) -> str:
+    _, fold, form = _LEVERS[column]
+    logged = [fold(track.logs[column]) for track in runs if column in track.logs]
+    return _printed(float(np.mean(logged)) if logged else float("nan"), form)
+
+
+def _printed(value: float, form: str) -> str:
+    return form.format(value) if np.isfinite(value) else NONE
+
+
+def _plot(study: Recorded, carrier: str, pattern: str, methods: Mapping[str, Mapping[str, Sequence[Track]]]) -> Plot:
+    """A panel per method, one above the other. The trained weight is drawn black and broad, so that a replay which
+    agrees with it lies inside it."""
+    panels: dict[str, list[Line]] = {}
+    spoken, weights, horizon = [], [], float(study.config.steps)
+    for method, schedules in methods.items():
+        count = len(schedules[_TRAINED])
+        title = method + (f", mean of {count} runs" if count > 1 else "")
+        means = {name: np.mean([run.line[1] for run in runs], axis=0) for name, runs in schedules.items()}
+        panels[title] = [thinned(Line(name, schedules[name][0].line[0], y), _POINTS) for name, y in means.items()]
+        ranges = [f"{name} {number(y.min(), 3)} to {number(y.max(), 3)}" for name, y in means.items() if y.size]
+        spoken.append(f"{title}: {', '.join(ranges)}")
+        weights += means.values()
+    others = dict.fromkeys(name for schedules in methods.values() for name in schedules if name != _TRAINED)
+    looks = {_TRAINED: Look(-1, 0, 3.2)}
+    looks |= {name: Look(i % len(PALETTE), 1 + i % (len(DASHES) - 1), 1.5) for i, name in enumerate(others)}
+    # A schedule near its base beside one near its upper bound needs a log axis.
+    wide = spans_decades(np.concatenate(weights), factor=5.0)
+    changes = change_steps(horizon, study.config.segments)
+    marks = changes[:0] if pattern == STEADY else changes
+    return Plot(
+        file_stem("weights", carrier, pattern),
+        "replay",
+        "",
+        pattern,
+        carrier,
+        "Entropy weight in reward per nat, mean over runs: black as it was trained, the others as they would have been",
+        f"Entropy weights of {carrier} under {pattern} drift. {'; '.join(spoken)}.",
+        Axis("environment steps", 0.0, horizon, "steps", marks, study.patterns[pattern].jumps, segments=True),
+        tuple(Row("entropy weight", 1.9, log=wide, title=title) for title in panels),
+        ("",),
+        tuple(Panel(i, 0, tuple(lines)) for i, lines in enumerate(panels.values())),
+        looks,
+    )

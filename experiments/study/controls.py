@@ -1,4 +1,4 @@
-"""What the controls of a study play: the weights and levers of another study's runs, recorded or replayed."""
+"""Records that the controls of a study play: weights and levers of another study's runs, recorded or replayed."""
 
 import dataclasses
 import zlib
@@ -10,18 +10,18 @@ import numpy as np
 
 from aesjax.adaptations import CONTROLS, Played
 from aesjax.types import Levers
-from experiments.study import recorded, store
+from experiments.study import rescore, store
 from experiments.study.config import StudyConfig
 from experiments.study.entries import Control
 from experiments.study.methods import Records, methods_of
 from experiments.study.plugins import edited, origins_of
-from experiments.study.rescore import Replayed, first_update
+from experiments.study.rescore import Recorded, Replayed
 
-_ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # what two studies must have in common
+_ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # equal in both studies
 
 
 def records_of(config: StudyConfig, carrier: str) -> Records:
-    """What the controls of one carrier play in every run; empty where there are none.
+    """The record that each control of one carrier plays in every run; empty without controls.
 
     A record is replayed from the proxies, so it has a value for every recorded sample; of a schedule that cannot be
     replayed and turns nothing else, the weights at the evaluations are taken.
@@ -46,15 +46,15 @@ def records_of(config: StudyConfig, carrier: str) -> Records:
     return played
 
 
-def _source(config: StudyConfig, carrier: str) -> recorded.Recorded:
+def _source(config: StudyConfig, carrier: str) -> Recorded:
     directory = Path(config.controls["from"])
     path = directory / store.STREAMS
     if not path.is_file() or store.sha256(path) != config.controls["streams"]:
         raise ValueError(f"the record in {directory} is not there any more, or not what the study was configured with")
-    source = recorded.load(directory)
+    source = rescore.load(directory)
     names = [(kind, name) for kind, known in source.config.plugins.items() for name in known]
-    if told := edited(source.config.plugins, origins_of(names)):  # the replay would not be what was trained with
-        raise ValueError(f"--controls-from {directory}: {told}")
+    if reason := edited(source.config.plugins, origins_of(names)):  # the replay would not be what was trained with
+        raise ValueError(f"--controls-from {directory}: {reason}")
     theirs, ours = source.config.to_json(), config.to_json()
     apart = [name for name in _ALIKE if theirs[name] != ours[name]]
     if apart or carrier not in theirs["carriers"] or theirs["settings"][carrier] != ours["settings"][carrier]:
@@ -63,38 +63,32 @@ def _source(config: StudyConfig, carrier: str) -> recorded.Recorded:
     return source
 
 
-def _record(
-    source: recorded.Recorded, config: StudyConfig, carrier: str, control: Control
-) -> dict[tuple[str, int], Played]:
+def _record(source: Recorded, config: StudyConfig, carrier: str, control: Control) -> dict[tuple[str, int], Played]:
     """One method's runs by pattern and seed."""
-    import polars as pl
-
     plain = dataclasses.replace(source.config, schedules=(control.of,), sweep={})
     name = methods_of(plain, carrier)[0].name
     wanted = {(name, pattern, seed) for pattern in config.patterns for seed in config.seeds}
     if missing := sorted(wanted - source.finished):
         method, pattern, seed = missing[0]
         raise ValueError(f"--controls-from has no finished run of {method} on '{pattern}' with seed {seed}")
-    mine = source._replace(
-        curves=source.curves.filter(pl.col("method") == name), streams=source.streams.filter(pl.col("method") == name)
-    )
-    asked = recorded.ask(source.config, carrier, control.of)
-    asked = asked._replace(entry=asked.entry._replace(values=()))  # every run has its own
-    reason = recorded.obstacle_of(asked, recorded.recorded_in(recorded.rows_of(mine, carrier)))
-    rows = recorded.rows_of(mine, carrier)
+    mine = source.limited_to([name])
+    request = rescore.request_of(source.config, carrier, control.of)
+    request = request._replace(entry=request.entry._replace(values=()))  # every run has its own
+    rows = mine.streams.filter(carrier=carrier)
+    proxies = rescore.proxies_in(rows)
     labels = list(zip(rows["pattern"], rows["seed"], strict=True))
-    if not reason:
-        result, _ = recorded.replayed(mine, carrier, asked)
+    if not (reason := rescore.obstacle(request, proxies)):
+        result, _ = rescore.replay_runs(mine, carrier, request)
         return {label: _from_replay(result, i, source.stride(carrier)) for i, label in enumerate(labels)}
-    if asked.entry.responses:
+    if request.entry.responses:
         raise ValueError(f"control '{control.name}' of '{control.of}' cannot be made: {reason}")
-    streams = recorded.samples_of(rows, recorded.recorded_in(rows)[0])
-    samples = streams.shape[1] - first_update(streams)
+    streams = rescore.samples_of(rows, proxies[0])
+    samples = streams.shape[1] - rescore.first_update(streams)
     return {label: _from_curves(mine, carrier, *label, samples) for label in labels}
 
 
 def _from_replay(result: Replayed, run: int, stride: int) -> Played:
-    """What was in force in a sample is what the one before it left."""
+    """The values in force in a sample are those after the sample before it."""
 
     def shifted(values: Any, first: Any) -> Any:
         return np.concatenate([[first], values[run, :-1]]).astype(np.float32)
@@ -108,7 +102,7 @@ def _from_replay(result: Replayed, run: int, stride: int) -> Played:
     return Played(np.float32(1), np.int32(stride), shifted(result.weight, result.initial[run]), Levers(**levers))
 
 
-def _from_curves(source: recorded.Recorded, carrier: str, pattern: str, seed: int, samples: int) -> Played:
+def _from_curves(source: Recorded, carrier: str, pattern: str, seed: int, samples: int) -> Played:
     """The weight between two evaluations is taken to be the one at the second."""
     rows = source.curves.filter(carrier=carrier, pattern=pattern, seed=seed).sort("step")
     weight = rows["entropy_weight"].to_numpy()[1:].astype(np.float32)

@@ -1,22 +1,146 @@
-"""Replay: recorded proxies in, the entropy weights and levers that a schedule and responses would have given out.
-Nothing is trained."""
+"""Replay of recorded proxies: a finished study in, the entropy weights and levers that other schedules and responses
+would have given out. Nothing is trained."""
 
+import dataclasses
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax import adaptations
+from aesjax.adaptations import ResponseHyper
+from aesjax.registry import Registry
 from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper, build
 from aesjax.types import DriftResponse, Levers, Signals
 from experiments.measure.curves import nan_mean
+from experiments.measure.patterns import PatternFacts, describe_runs
+from experiments.study import store
+from experiments.study.build import carrier_of, check, schedule_hyper_of, supply_of, world_of
+from experiments.study.config import StudyConfig
+from experiments.study.entries import COUPLING, Entry, parse_entry
+from experiments.study.folder import open_study
+from experiments.study.methods import Method, Together, check_levers, methods_of
+from experiments.study.plugins import origin_of
 
+if TYPE_CHECKING:
+    import polars as pl
+
+
+LOGGED = ("entropy_weight", "at_min", "at_max")  # at every evaluation of every run
 _UNRECORDED = {
     "log_prob": "the log-density of the policy's actions (log_prob)",
     "reward": "the rewards of the newest transitions",
     "true_drift": "the true drift at every update",
 }
+
+
+class Recorded(NamedTuple):
+    """A finished study, or the runs of some of its methods."""
+
+    config: StudyConfig
+    parts: Mapping[str, Any]  # per carrier: updates, updates_per_stream_sample
+    finished: set[tuple[str, str, int]]  # method, pattern and seed of the runs that did not diverge
+    curves: "pl.DataFrame"
+    streams: "pl.DataFrame"
+    patterns: Mapping[str, PatternFacts]
+
+    def stride(self, carrier: str) -> int:
+        """Updates per recorded sample."""
+        return self.parts[carrier]["updates_per_stream_sample"]
+
+    def limited_to(self, methods: list[str]) -> "Recorded":
+        """The runs of these methods."""
+        import polars as pl
+
+        curves, streams = (rows.filter(pl.col("method").is_in(methods)) for rows in (self.curves, self.streams))
+        return self._replace(curves=curves, streams=streams)
+
+
+def load(directory: Path, methods: str | None = None) -> Recorded:
+    """The finished study in ``directory``, limited to the comma-separated methods.
+
+    Raises:
+      ValueError, UnknownNameError: it cannot be replayed, or has no such method; one sentence.
+    """
+    study = open_study(directory, ended=True)
+    if not (directory / store.STREAMS).exists():
+        raise ValueError(f"{directory} has no {store.STREAMS}: its proxies were not recorded, run the study again")
+    manifest = study.ended.manifest
+    parts = {name: manifest.get("parts", {}).get(name, {}) for name in study.config.carriers}
+    if any({"updates", "updates_per_stream_sample"} - set(part) for part in parts.values()):
+        raise ValueError(f"{directory} cannot be replayed: {store.MANIFEST} lacks the number of updates per sample")
+    curves, streams = (study.rows(name) for name in (store.CURVES, store.STREAMS))
+    patterns = describe_runs(manifest, study.config.patterns)
+    recorded = Recorded(study.config, parts, study.runs("finished"), curves, streams, patterns)
+    if methods is None:
+        return recorded
+    known = Registry("method", **{name: None for name in streams["method"].unique(maintain_order=True)})
+    wanted = [part.strip() for part in re.split(r",(?![^\[]*\])", methods)]  # a variant has commas of its own
+    for name in wanted:
+        known[name]
+    return recorded.limited_to(wanted)
+
+
+def proxies_in(rows: "pl.DataFrame") -> list[str]:
+    """The proxies that all these runs recorded."""
+    return [name for name in rows.columns if "/" in name and not rows[name].null_count()]
+
+
+def samples_of(rows: "pl.DataFrame", name: str) -> np.ndarray:
+    """One proxy of all runs, (R, S) float32."""
+    return rows[name].explode().fill_null(np.nan).to_numpy().astype(np.float32).reshape(rows.height, -1)
+
+
+class Request(NamedTuple):
+    """One schedule to replay on one carrier's runs."""
+
+    name: str  # as typed
+    entry: Entry
+    choice: Choice
+    signal: Choice | None  # drives its responses
+
+
+def request_of(config: StudyConfig, carrier: str, name: str) -> Request:
+    """An item of `--schedules` as a replay on one carrier of a study.
+
+    Raises:
+      ValueError: a response that the carrier does not have, or a control.
+    """
+    entry = parse_entry(name)
+    if entry.control is not None:
+        raise ValueError(f"control '{entry.control.name}' plays a record; there is nothing to replay")
+    alone = dataclasses.replace(config, carriers=(carrier,), schedules=(name,), sweep={}, together=None)
+    method = methods_of(alone, carrier)[0]
+    check_levers(method)
+    if any(origin_of("schedule", schedule) is not None for schedule in method.schedules):
+        check(alone)  # nobody has trained with it yet
+    return Request(name, entry, method.choice, method.signal)
+
+
+def obstacle(request: Request, recorded: list[str]) -> str:
+    """Why these recorded proxies do not allow a replay, as the end of a sentence; empty if they do."""
+    given = dict(request.entry.values)
+    choices = [choice for choice in (request.choice, request.signal) if choice is not None]
+    if "q" in given and any(choice.proxy == "td_quantile" for choice in choices):
+        return "the quantile was measured while training, at the run's own q, so q cannot be varied"
+    if given.get(COUPLING):
+        return "coupling changes how the agent learns, which takes training"
+    for choice in choices:
+        spec, of = (
+            SCHEDULES[choice.schedule],
+            "" if choice is request.choice else f"of its signal '{choice.schedule}': ",
+        )
+        if spec.needs:
+            names = ", ".join(_UNRECORDED.get(field, field) for field in sorted(spec.needs))
+            return f"{of}it reads {names}, which is not recorded"
+        if spec.uses_proxy and choice.key not in recorded:
+            names = ", ".join(recorded) or "none"
+            return f"{of}it reads the proxy {choice.key}, which was not recorded; recorded: {names}"
+    return ""
 
 
 class Replayed(NamedTuple):
@@ -30,10 +154,10 @@ class Replayed(NamedTuple):
 
 
 class Responses(NamedTuple):
-    """Responses to replay beside a schedule.
+    """Responses to replay with a schedule.
 
-    Their levers come out as a run logs them: the window after a sample as a share of what is stored then, 1 for all;
-    a refresh, with its strength, in the sample in which it fell due; the rate factor after a sample.
+    Their levers are returned as a run logs them: the window after a sample as a share of what is stored then, 1 for
+    all; a refresh, with its strength, in the sample in which it fell due; the rate factor after a sample.
     """
 
     build: Callable[[ScheduleHyper, Any], DriftResponse]  # run's hyper-parameters, its responses as data
@@ -41,20 +165,53 @@ class Responses(NamedTuple):
     streams: Mapping[str, np.ndarray]  # (R, n) float32, by key: the proxies that drive them
 
 
-def obstacle(choice: Choice, recorded: list[str]) -> str:
-    """Why a schedule cannot be replayed on these recorded proxies, as the end of a sentence; empty if it can.
+def replay_runs(study: Recorded, carrier: str, request: Request) -> tuple[Replayed, int]:
+    """One schedule with its responses on all recorded runs of one carrier, and the samples before their first update.
 
-    >>> obstacle(Choice("aes_r"), ["td_quantile/update"])
-    "it reads the proxy td_quantile/fresh, which was not recorded; recorded: td_quantile/update"
+    Raises:
+      ValueError: no proxy was recorded.
     """
-    spec = SCHEDULES[choice.schedule]
-    if spec.needs:
-        names = ", ".join(_UNRECORDED.get(field, field) for field in sorted(spec.needs))
-        return f"it reads {names}, which is not recorded"
-    if spec.uses_proxy and choice.key not in recorded:
-        names = ", ".join(recorded) or "none"
-        return f"it reads the proxy {choice.key}, which was not recorded; recorded: {names}"
-    return ""
+    rows = study.streams.filter(carrier=carrier)
+    recorded = proxies_in(rows)
+    if not recorded:
+        raise ValueError(f"{store.STREAMS} holds no proxy of carrier '{carrier}'")
+    streams = samples_of(rows, request.choice.key if request.choice.key in recorded else recorded[0])
+    skipped = first_update(streams)
+    hypers, driven = _hypers(study, carrier, rows, request)
+    if driven is not None and request.signal is not None and SCHEDULES[request.signal.schedule].uses_proxy:
+        driven = driven._replace(streams={request.signal.key: samples_of(rows, request.signal.key)[:, skipped:]})
+    return replay(request.choice, hypers, streams[:, skipped:], study.stride(carrier), driven), skipped
+
+
+def _hypers(
+    study: Recorded, carrier: str, rows: "pl.DataFrame", request: Request
+) -> tuple[ScheduleHyper, Responses | None]:
+    """Stacked, (R,) float32 each: the study's, overridden by a run's own values, overridden by the entry's."""
+    methods = {method.name: method for method in methods_of(study.config, carrier)}
+    given = {name: value for name, value in request.entry.values if name != COUPLING}
+    size = study.config.build_task().env.spec.action_size
+    schedule, signal = request.choice.schedule, None if request.signal is None else request.signal.schedule
+    names = request.entry.responses
+    both = Together(names, (request.signal,) if request.signal else (), frozenset(), False)
+
+    def hypers_of(method: Method) -> tuple[ScheduleHyper, ResponseHyper]:
+        # The options of a schedule from elsewhere mean nothing to another one, though they may have the same names.
+        trained = SCHEDULES[method.choice.schedule].own if method.choice.schedule != schedule else {}
+        values = ({name: value for name, value in method.values if name not in trained} | given).items()
+        updates = study.parts[carrier]["updates"]
+        hyper = schedule_hyper_of(study.config, carrier, updates, size, values, schedule, [schedule], signal)
+        return hyper, both.hyper_of(names, request.signal, values)
+
+    hypers = [hypers_of(methods[name]) for name in rows["method"]]
+    stacked, runs = jax.tree.map(lambda *values: np.stack(values), *hypers)
+    if not names:
+        return stacked, None
+    supply = supply_of(study.config, carrier, carrier_of(study.config, carrier, world_of(study.config, carrier)))
+
+    def build(hyper: ScheduleHyper, run: ResponseHyper) -> DriftResponse:
+        return adaptations.build(names, both.signals, hyper, run, supply)
+
+    return stacked, Responses(build, runs, {})
 
 
 def first_update(streams: np.ndarray) -> int:
@@ -69,16 +226,16 @@ def replay(
     """The weights of one schedule on many recorded runs, in one compiled scan.
 
     The weight after a sample is the one that training would have used next and that it records at an evaluation. With
-    a stride above 1 a sample is the mean of that many updates and is shown to the schedule as often, so that its clock
-    counts updates; the weights are then an approximation. A value that is not finite is shown as it is: schedules hold.
+    a stride above 1 a sample is the mean of that many updates and is passed to the schedule as often, so that its clock
+    counts updates; the weights are then an approximation. A value that is not finite is passed on: schedules hold.
 
     Args:
-      choice: a schedule without `obstacle`.
+      choice: a schedule that `obstacle` allows.
       hyper: (R,) float32 each, one entry per run.
       streams: (R, n) float32, the values of the proxy ``choice.key`` from the first update on; a schedule without a
         proxy reads only their number.
       stride: updates per sample.
-      responses: what else is turned, by signals without `obstacle`.
+      responses: further levers, driven by signals that `obstacle` allows.
     """
     more = {} if responses is None else {key: jnp.asarray(x, jnp.float32) for key, x in responses.streams.items()}
 
@@ -113,7 +270,7 @@ def replay(
 
 
 def _done(state: Any) -> tuple[Any, dict[str, jax.Array]]:
-    """A response's state with its due refresh done, and that refresh."""
+    """A response's state after its due refresh, and that refresh."""
     due = {k: v for k, v in state.levers._asdict().items() if k.startswith("refresh") and v is not None}
     return state._replace(levers=state.levers._replace(**jax.tree.map(jnp.zeros_like, due))), due
 
@@ -124,20 +281,15 @@ def _as_logged(state: Any, due: dict[str, jax.Array]) -> Levers:
     return state.levers._replace(window=share, **due)
 
 
-def _events(levers: Levers) -> Any:
-    """Where a refresh of either kind fell due, None where nothing refreshes."""
-    kinds = [values > 0 for values in (levers.refresh, levers.refresh_units) if values is not None]
-    return np.logical_or.reduce(kinds) if kinds else None
-
-
 def at_evaluations(replayed: Replayed, skipped: int, evaluations: int) -> dict[str, np.ndarray]:
-    """What training would have logged at its evaluations after the one at step 0, (R, E) float64 each.
+    """The logs of a training at its evaluations after the one at step 0, (R, E) float64 each.
 
     Args:
       skipped: samples before the first update; with them the samples are a multiple of ``evaluations``.
       evaluations: E.
     """
-    runs, samples = replayed.weight.shape
+    (runs, samples), levers = replayed.weight.shape, replayed.levers
+    refreshes = [values > 0 for values in (levers.refresh, levers.refresh_units) if values is not None]
 
     def per_evaluation(values: Any, before: np.ndarray) -> np.ndarray:
         padded = np.concatenate([np.broadcast_to(before, (runs, skipped)), values], axis=1).astype(np.float64)
@@ -151,9 +303,9 @@ def at_evaluations(replayed: Replayed, skipped: int, evaluations: int) -> dict[s
     } | {
         name: fold(per_evaluation(value, none), axis=-1)
         for name, value, fold in (
-            ("window_share", replayed.levers.window, nan_mean),
-            ("refreshes", _events(replayed.levers), np.nansum),
-            ("rate_factor", replayed.levers.rate, nan_mean),
+            ("window_share", levers.window, nan_mean),
+            ("refreshes", np.logical_or.reduce(refreshes) if refreshes else None, np.nansum),
+            ("rate_factor", levers.rate, nan_mean),
         )
         if value is not None
     }

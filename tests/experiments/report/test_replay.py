@@ -13,7 +13,6 @@ from experiments.study import checksums
 from experiments.study.config import make_config
 from experiments.study.folder import claim
 from experiments.study.train import train
-from tests.experiments.report.pages import reseal
 from tests.refusals import refused
 
 STEPS, EVALUATIONS = 3200, 50
@@ -152,21 +151,6 @@ def test_missing_and_broken_files_are_named_in_one_sentence(copied, capsys, name
     (copied / name).unlink() if content is None else (copied / name).write_bytes(content)
     assert says in refused(capsys, "replay", copied, "--schedules", "fixed")
     assert not (copied / "replay").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda rows: rows.drop("entropy_weight"), "no numbers in a column 'entropy_weight'"),
-        (lambda rows: rows.with_columns(at_min=pl.lit("nope")), "no numbers in a column 'at_min'"),
-        (lambda rows: rows.drop("carrier"), "column 'carrier' must name the study's carriers; it lacks it"),
-        (lambda rows: rows.with_columns(carrier=pl.lit(None)), "column 'carrier' must name"),
-    ],
-)
-def test_curves_without_what_was_trained_with_are_refused(copied, capsys, change, says):
-    change(pl.read_parquet(copied / "curves.parquet")).write_parquet(copied / "curves.parquet")
-    reseal(copied)
-    assert says in refused(capsys, "replay", copied, "--schedules", "fixed")
 
 
 def test_a_diverged_run_is_replayed_but_counts_in_no_mean(copied):
