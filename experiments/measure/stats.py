@@ -210,17 +210,6 @@ def performance_profile(scores: np.ndarray, taus: np.ndarray | Sequence[float]) 
     return nan_mean(above, axis=-1)
 
 
-def performance_profile_band(
-    rng: np.random.Generator, scores: np.ndarray, taus: Sequence[float], *, replicates: int = 2_000
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Profile with its pointwise 95 % bootstrap band: three arrays (k,), value, low, high."""
-    (scores,), sizes = _compact([scores])
-    index = draw_resamples(rng, sizes, replicates)
-    values = bootstrap([scores], lambda s: performance_profile(s, taus), index)
-    low, high = np.percentile(values, [2.5, 97.5], axis=0)
-    return performance_profile(scores, taus), low, high
-
-
 def survival_curve(durations: np.ndarray, recovered: np.ndarray, times: np.ndarray | Sequence[float]) -> np.ndarray:
     """(k,): probability of not yet having recovered after each time, from (events,) durations and indicators.
 

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from importlib import resources
 from typing import Any
@@ -28,15 +28,6 @@ def decimal_mean(values: Iterable[Decimal]) -> Decimal:
     """Unweighted mean in decimal arithmetic; never through a binary float."""
     values = list(values)
     return sum(values, Decimal(0)) / len(values)
-
-
-def equal_weight_mean(values: Mapping[tuple[str, str], float]) -> float:
-    """Mean over (family, pattern) cells, every family of equal weight, as in the paper's ablation tables."""
-    families: dict[str, list[float]] = {}
-    for (family, _), value in values.items():
-        families.setdefault(family, []).append(float(value))
-    means = [sum(cells) / len(cells) for cells in families.values()]
-    return sum(means) / len(means) if means else float("nan")
 
 
 def paper_table(name: str) -> list[dict[str, Any]]:

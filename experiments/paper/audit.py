@@ -1,7 +1,7 @@
 """The audit as a record for JSON, as a table, as a page in the report's style, and as one sentence."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from experiments.paper.judge import (
     NOT_REPRODUCED,
     NOT_TESTABLE,
     REPRODUCED,
-    UNDECIDED,
     WORSE,
     Finding,
     Part,
@@ -127,12 +126,7 @@ def _rests_on(group: Group) -> dict[str, Any]:
 
 
 def sentence(data: dict[str, Any]) -> str:
-    """What reproduces and what users will ask, in a few sentences, from the plain record."""
-    return " ".join(filter(None, (_reproduced(data), _answered(data))))
-
-
-def _reproduced(data: dict[str, Any]) -> str:
-    """How many of the claims, of all and family by family."""
+    """How many of the claims reproduce, of all and family by family, from the plain record."""
     verdicts = [claim["verdict"] for claim in data["claims"]]
     counts = {kind: verdicts.count(kind) for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE)}
     said = (
@@ -150,43 +144,12 @@ def _reproduced(data: dict[str, Any]) -> str:
     return said + (f" Family by family, judged on what was run, {', '.join(parts)} reproduce." if parts else "")
 
 
-def _answered(data: dict[str, Any]) -> str:
-    """The answers to our own questions, family by family; empty where there is none."""
-    told = [f"On {family} {answers}." for family in TASKS if (answers := _answers(data["questions"], family))]
-    return f"In mean nAUC under drift: {' '.join(told)}" if told else ""
-
-
 def _sizes(data: dict[str, Any], family: str) -> str:
     """How long the runs of a family are, and how many seeds there are."""
     own = [group for group in data["evidence"] if group["task"] in TASKS[family]]
     columns = ([group["steps"] for group in own], [len(group["seeds"]) for group in own])
     ranges = [f"{min(c):,}" + (f" to {max(c):,}" if max(c) > min(c) else "") for c in columns]
     return f"{ranges[0]} steps, {ranges[1]} seeds"
-
-
-def _answers(questions: list[dict[str, Any]], family: str) -> str:
-    """What a family says of every method that was asked about: ``AES is worse than its baseline; A and B are ...``."""
-    methods: dict[str, dict[str, list[str]]] = {}
-    for question in questions:
-        method, _, opponent = (
-            question["claim"]
-            .removeprefix("Is ")
-            .removesuffix("?")
-            .replace(" in hindsight", "")
-            .partition(" better than ")
-        )
-        for part in question["families"]:
-            if part["scope"].partition(" ")[0] == family:
-                methods.setdefault(method, {}).setdefault(part["verdict"], []).append(opponent)
-    words = {BETTER: "better than", WORSE: "worse than", UNDECIDED: "undecided against"}
-    alike: dict[str, list[str]] = {}  # methods of which the same is told
-    for method, by in methods.items():
-        told = ", ".join(f"{word} {' and '.join(by[kind])}" for kind, word in words.items() if kind in by)
-        alike.setdefault(told, []).append(method)
-    return "; ".join(
-        f"{own[0]} is {told}" if len(own) == 1 else f"{' and '.join(own)} are {told.replace('its ', 'their ')}"
-        for told, own in alike.items()
-    )
 
 
 def tables(found: Audit) -> list[Table]:
@@ -277,8 +240,8 @@ def page(found: Audit) -> Page:
         title="The claim audit",
         subtitle=f"Results in {', '.join(found.places)}",
         status=f"{len(verdicts)} claims: {counts}",
-        conclusion=_reproduced(data),
-        tables=[claims, replace(ours, reading=" ".join(filter(None, (_answered(data), ours.reading))))],
+        conclusion=data["sentence"],
+        tables=[claims, ours],
         facts=facts,
         limits=_LIMITS,
         footer="Every number can be computed again with `aesjax audit` from the folders named above.",

@@ -75,22 +75,3 @@ def segment_comparator(best: np.ndarray, arms: int, floor: float) -> np.ndarray:
 def drift(comparator: np.ndarray) -> np.ndarray:
     """(rounds, arms) -> (rounds,): `experiments.theory.oco.path` on the host, in the precision of the comparator."""
     return np.abs(np.diff(comparator, axis=0, prepend=comparator[:1])).sum(-1)
-
-
-def drifting_utilities(
-    rng: np.random.Generator, arms: int, rounds: int, legs: int, *, curvature: float = 0.1, floor: float = 1e-3
-) -> Game:
-    """Curved losses ``-<q_t, x> + curvature * Psi(x)``, q_t moving in straight lines through ``legs + 1`` points.
-
-    The points are uniform in the unit cube; the comparator is the minimiser ``softmax(q_t / curvature)``, mapped
-    into the truncated simplex. The proxy is its true drift.
-    """
-    anchors = rng.uniform(0.0, 1.0, (legs + 1, arms))
-    place = np.linspace(0.0, legs, rounds)
-    low = np.minimum(place.astype(int), max(legs - 1, 0))
-    part = (place - low)[:, None]
-    q = (1.0 - part) * anchors[low] + part * anchors[np.minimum(low + 1, legs)]
-    logits = q / curvature
-    best = np.exp(logits - logits.max(-1, keepdims=True))
-    comparator = floor + (1.0 - arms * floor) * best / best.sum(-1, keepdims=True)
-    return Game(-q, comparator, drift(comparator), curvature=np.float64(curvature))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.types import Array
-from experiments.theory.simplex import mirror_step, negative_entropy
+from experiments.theory.simplex import negative_entropy
 
 
 class Game(NamedTuple):
@@ -83,44 +83,3 @@ def play(learner: Learner, game: Game) -> Played:
 
     given = (losses, comparators, jnp.asarray(game.proxy), path(comparators))
     return jax.lax.scan(round_, learner.init(size), given)[1]
-
-
-class Descent(NamedTuple):
-    """A run of plain mirror descent, all that its bounds need."""
-
-    log_x: Array  # (T + 1, K) iterates, the first is the start
-    gradient: Array  # (T, K)
-
-
-def descend(
-    adversary: Callable[[Any, Array, Array], Array], rounds: Any, etas: Array, log_start: Array, floor: Array | float
-) -> Descent:
-    """Mirror descent with given steps against an adversary that sees the iterate.
-
-    Args:
-      adversary: maps (data of the round, log x_t (K,), eta_t ()) to the gradient (K,).
-      rounds: pytree of data with leading axis T.
-      etas: (T,) positive, in any order.
-      log_start: (K,) log of the first point.
-      floor: () of the truncated simplex; 0 is the full one.
-    """
-
-    def step(log_x: Array, given: tuple[Any, Array]) -> tuple[Array, tuple[Array, Array]]:
-        data, eta = given
-        gradient = adversary(data, log_x, eta)
-        return mirror_step(log_x, gradient, eta, floor), (log_x, gradient)
-
-    last, (points, gradients) = jax.lax.scan(step, log_start, (rounds, etas))
-    return Descent(jnp.concatenate([points, last[None]]), gradients)
-
-
-def march(data: tuple[Array, Array], log_x: Array, eta: Array) -> Array:
-    """Adversary that walks the learner to a target in a straight line of the dual space.
-
-    The one-step inequality becomes tight as the number of steps grows. The gradient is centred, which moves no
-    iterate but makes its largest entry its half-range, so that bounds in either norm meet the same loss. ``data`` is
-    (log target (K,), steps left including this one ()).
-    """
-    log_target, left = data
-    way = log_x - log_target
-    return (way - (jnp.max(way) + jnp.min(way)) / 2.0) / (left * eta)

@@ -182,7 +182,3 @@ def test_j_performance_profile_is_strict():
     taus = [float(t) for t in ex["F"]]
     got = stats.performance_profile(np.array(ex["scores"]), taus)
     assert got == close(list(ex["F"].values()), abs=1e-9)
-    value, low, high = stats.performance_profile_band(np.random.default_rng(0), np.array(ex["scores"]), taus)
-    assert value == close(got)
-    assert np.all(low <= value)
-    assert np.all(value <= high)

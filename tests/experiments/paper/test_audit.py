@@ -147,12 +147,6 @@ def test_the_best_constant_is_chosen_by_seeds_that_all_constants_have(tmp_path):
     assert group.best_constant("SAC", "linear") is None
 
 
-def test_the_sentence_answers_family_by_family(toy):
-    said = audit.sentence(audit.record(audit.audit([toy])))
-    assert "In mean nAUC under drift: On toy AES is better than its baseline." in said
-    assert "mujoco" not in said
-
-
 def test_studies_of_equal_settings_are_one_and_others_are_not(tmp_path):
     first = save(tmp_path / "a", make_curves(["SAC", "SAC+AES"]))
     second = save(tmp_path / "b", make_curves(["SAC", "SAC+AES", "SAC+AES-R"]))

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.theory import bounds, oco, simplex
+from experiments.theory import bounds, simplex
+from tests.experiments.theory import descents
 from tests.experiments.theory.checks import at_most
 from tests.experiments.theory.generators import simplex_points
 
@@ -54,7 +55,7 @@ def draw(arms, rounds, seed=0):
 def adversary(data, log_x, eta):
     kind, loss, log_target, left = data
     heaviest = jax.nn.one_hot(jnp.argmax(log_x), log_x.shape[0], dtype=loss.dtype)
-    return jnp.where(kind == 1, oco.march((log_target, left), log_x, eta), jnp.where(kind == 2, heaviest, loss))
+    return jnp.where(kind == 1, descents.march((log_target, left), log_x, eta), jnp.where(kind == 2, heaviest, loss))
 
 
 def run(x, start=None, step=None):
@@ -62,7 +63,7 @@ def run(x, start=None, step=None):
     rounds, arms = x.loss.shape
     start = jnp.full(arms, -jnp.log(float(arms))) if start is None else start
     log_u = jnp.log(jnp.maximum(x.comparator, 1e-300))
-    return oco.descend(adversary, (jnp.full(rounds, x.kind), x.loss, log_u, x.left * 1.0), x.etas, start, x.floor)
+    return descents.descend(adversary, (jnp.full(rounds, x.kind), x.loss, log_u, x.left * 1.0), x.etas, start, x.floor)
 
 
 def true_gradient_psi(floor, arms):
@@ -149,7 +150,7 @@ def test_theorem_s_also_holds_for_clipping_and_renormalising(report):
             return jnp.log(simplex.clip_and_renormalise(new, x.floor)), (log_x, g)
 
         last, (points, g) = jax.lax.scan(step, jnp.full(arms, -jnp.log(float(arms))), (x.loss, x.etas))
-        d = oco.Descent(jnp.concatenate([points, last[None]]), g)
+        d = descents.Descent(jnp.concatenate([points, last[None]]), g)
         low = jnp.min(jnp.exp(d.log_x)) / x.floor
         return bounds.linear_regret(x.comparator, *d), bounds.sharp_bound(x.comparator, *d, x.etas), low
 

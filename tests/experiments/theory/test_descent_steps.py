@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import lambertw
 
-from experiments.theory import bounds, oco, simplex
+from experiments.theory import bounds, simplex
+from tests.experiments.theory import descents
 from tests.experiments.theory.checks import at_most
 from tests.experiments.theory.generators import simplex_points
 
@@ -18,7 +19,7 @@ def true_gradient_psi(floor, arms):
 @jax.jit
 def walk(targets, left, comparator, etas, start, floor):
     """A march of two arms with everything that is compared: regret, appendix, lemma, Theorem S."""
-    d = oco.descend(oco.march, (jnp.log(targets), left), etas, jnp.log(start), floor)
+    d = descents.descend(descents.march, (jnp.log(targets), left), etas, jnp.log(start), floor)
     psi = true_gradient_psi(floor, 2)
     rest = (bounds.appendix_bound, bounds.lemma_bound)
     return jnp.stack(

@@ -15,6 +15,7 @@ import pytest
 
 from aesjax.schedules import aes, aes_d, aes_m, aes_prior, fixed, playback
 from experiments.theory import bounds, games, learners, oco
+from tests.experiments.theory import descents
 from tests.experiments.theory.checks import at_most
 
 COUNT, ROUNDS = 96, 240
@@ -42,7 +43,7 @@ def draw(arms, floorless=False):
         floor = 0.0 if floorless else 10.0 ** rng.uniform(-4, -0.5) / arms
         if i % 3 == 2:
             curvature = 10.0 ** rng.uniform(-2, 0)
-            game = games.drifting_utilities(
+            game = descents.drifting_utilities(
                 rng, arms, ROUNDS, int(rng.integers(1, 6)), curvature=curvature, floor=floor
             )
             game = game._replace(comparator=game.comparator / game.comparator.sum(-1, keepdims=True))
