@@ -11,7 +11,7 @@ from experiments.study.devices import start_jax
 
 @dataclass
 class Calibrate:
-    """Compare the proxies recorded in DIR with the true drift: which bound on it do they give, and does it hold?"""
+    """Compare the proxies recorded in DIR with the true drift: the bound that they give on it, how often it holds."""
 
     directory: tyro.conf.Positional[Path]
     """Folder of a study, finished or interrupted."""
@@ -25,11 +25,11 @@ class Calibrate:
 
 def execute(options: Calibrate) -> int:
     """Calibrate and print the tables."""
-    from experiments.report import calibration
+    from experiments.report import calibration_page
 
     out = options.out or options.directory
     with refusing():
         start_jax(None)
-        text = calibration.run(options.directory, options.delta, options.source, out)
-    print(f"{text}\n\ncalibration: {out / calibration.TEXT}\npage: {out / calibration.PAGE}")
+        text = calibration_page.run(options.directory, options.delta, options.source, out)
+    print(f"{text}\n\ncalibration: {out / calibration_page.TEXT}\npage: {out / calibration_page.PAGE}")
     return DONE

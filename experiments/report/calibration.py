@@ -1,6 +1,6 @@
-"""`aesjax calibrate`: how well the proxies that a study recorded bound the drift that its environment really made."""
+"""`aesjax calibrate`: how well the proxies that a study recorded bound the drift of its environment."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,74 +15,110 @@ from agents import OnPolicyCarrier
 from envs import PATTERNS, pattern_index
 from envs.drift import change_points, draw
 from envs.world import DriftData, World
-from experiments.report.calibration_page import STEM, files
-from experiments.report.calibration_runs import WINDOW, Trace, calibrated
 from experiments.study import checkpoint, store
 from experiments.study.build import carrier_of
 from experiments.study.config import StudyConfig
-from experiments.study.entries import SOURCES
 from experiments.study.folder import open_study
 from experiments.study.methods import Method, methods_of
+from experiments.study.rescore import proxies_in
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-_SMALLEST_DELTA = 1e-6  # of which a million runs would be needed
-NUMBERS, TEXT, PAGE = (f"{STEM}.{suffix}" for suffix in ("json", "md", "html"))
+COVERAGES = ("coverage", "coverage_at_drift", "coverage_at_jumps", "coverage_at_jumps_late")
+_WINDOW = 3  # evaluation intervals within which a late proxy may respond
+_RUN = ("method", "pattern", "seed")
 
 
-def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
-    """Calibrate the study in ``directory``, write `NUMBERS`, `TEXT` and `PAGE` with its figure into ``out``;
-    returns the page as Markdown.
+def calibrate(directory: Path, delta: float, source: str | None) -> tuple[dict[str, Any], dict[str, Sequence["Trace"]]]:
+    """Calibrate every method of the study in ``directory``.
+
+    Args:
+      delta: share of fresh runs that may exceed the bound, in (0, 1).
+      source: of the proxy, ``update`` or ``fresh``; None: the one that the schedule reads.
+
+    Returns:
+      The numbers as JSON, and the runs of every method.
 
     Raises:
-      ValueError: with one sentence; nothing was written.
+      ValueError: the study cannot be used, or lacks the proxy; one sentence.
     """
-    if not _SMALLEST_DELTA <= delta < 1.0:
-        raise ValueError(f"--delta must lie in (0, 1) and be at least {_SMALLEST_DELTA:g}; got {delta:g}")
-    if source not in (None, *SOURCES):
-        raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{source}'")
-    for name in (NUMBERS, TEXT, PAGE):
-        if (out / name).exists():
-            raise ValueError(f"{out / name} exists; remove it or choose another folder with --out")
-    found = _load(directory)
-    methods: dict[str, Any] = {}
-    judged: dict[str, list[Trace]] = {}
-    for carrier in found.config.carriers:
-        if carrier not in found.evaluations:
-            continue
-        clock, traces = _clock(found, carrier), {}
-        for method in methods_of(found.config, carrier):
-            rows = found.streams.filter(method=method.name)
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"--delta must lie in (0, 1); got {delta:g}")
+    recorded = _load(directory)
+    config, methods, judged = recorded.config, {}, {}
+    for carrier in recorded.evaluations:
+        clock, traces = _clock(recorded, carrier), {}
+        for method in methods_of(config, carrier):
+            rows = recorded.streams.filter(method=method.name)
             if rows.height:
-                key = _key(found.config, method, rows, source)
+                key = _key(config, method, rows, source)
                 traces[method.name] = key, [_trace(clock, row, key) for row in rows.to_dicts()]
         for name, (key, own) in traces.items():
             others = {n: t for n, (k, t) in traces.items() if n != name and k == key}
-            methods[name] = {"proxy": key} | calibrated(own, others, delta)
-            judged[name] = own
-    config, notes = found.config, found.notes
-    record = {"delta": delta, "runs_needed": cal.runs_needed(delta), "window": WINDOW, "notes": notes}
-    record |= {"task": config.task, "patterns": list(config.patterns), "methods": methods}
-    shown = files(record, judged)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"{out} cannot be written: {store.reason(error)}") from None
-    store.write_json(out / NUMBERS, record)
-    for name, content in shown.items():
-        store.write_bytes(out / name, content)
-    return shown[TEXT].decode()
+            methods[name], judged[name] = {"proxy": key} | _calibrated(own, others, delta), own
+    record = {"delta": delta, "runs_needed": cal.runs_needed(delta), "window": _WINDOW, "notes": recorded.notes}
+    return record | {"task": config.task, "patterns": list(config.patterns), "methods": methods}, judged
 
 
 class _Recorded(NamedTuple):
-    """What there is of a study."""
+    """The part of a study that can be calibrated."""
 
     config: StudyConfig
-    streams: "pl.DataFrame"  # runs that can be used, all of them recorded as far as `evaluations`
-    evaluations: dict[str, int]  # per carrier that can be used: evaluations after step 0
-    notes: list[str]  # what was left out, and why
+    streams: "pl.DataFrame"  # of usable runs, all of them recorded as far as `evaluations`
+    evaluations: dict[str, int]  # per usable carrier: evaluations after step 0
+    notes: list[str]  # the runs left out, and why
+
+
+def _load(directory: Path) -> _Recorded:
+    """The study in ``directory``; of a stopped one the newest checkpoints, and in them the runs that got farthest."""
+    import polars as pl
+
+    study = open_study(directory)
+    config, notes = study.config, []
+    if study.results is not None:
+        streams, usable = study.rows(store.STREAMS), study.runs("finished")
+        evaluations = dict.fromkeys(config.carriers, config.evaluations)
+        if diverged := len(study.runs("diverged")):
+            notes.append(f"{diverged} runs that diverged are left out")
+    else:
+        frames, usable, evaluations = [], set(), {}
+        for carrier in config.carriers:
+            rows = checkpoint.newest_rows(directory / store.CHECKPOINTS / carrier, config.fingerprint())
+            if rows is None or not any(name.startswith(STREAM) for name in rows.columns):
+                notes.append(f"{carrier} has no checkpoint with proxies and is left out")
+                continue
+            reached = rows.group_by(_RUN).agg(pl.col("step").max())
+            last = int(np.max(reached["step"].to_numpy()))
+            usable |= set(reached.filter(step=last).select(_RUN).iter_rows())
+            evaluations[carrier] = last // (config.chunk(carrier) * config.envs_of(carrier))
+            frames.append(store.split_streams(rows)[1])
+            steps = f"{last:,} of {config.steps:,} steps"
+            notes.append(f"the study was stopped: {carrier} is calibrated on its first {steps}")
+        if not frames:
+            raise ValueError(f"{directory} has neither {store.STREAMS} nor a checkpoint with proxies; --resume its run")
+        streams = pl.concat(frames, how="diagonal")
+    used = [labels in usable for labels in streams.select(_RUN).iter_rows()]
+    streams = streams.filter(pl.Series(used, dtype=pl.Boolean))
+    if not streams.height:
+        raise ValueError(f"the study in {directory} has no run that can be used")
+    return _Recorded(config, streams, evaluations, notes)
+
+
+def _key(config: StudyConfig, method: Method, rows: "pl.DataFrame", source: str | None) -> str:
+    """The recorded proxy to calibrate: that of ``source``, else the one that the method's schedule reads, else any."""
+    recorded = proxies_in(rows)
+    if source is not None:
+        key = f"{config.proxy}/{source}"
+    elif SCHEDULES[method.choice.schedule].uses_proxy:
+        key = method.choice.key
+    else:
+        key = min(recorded, key=lambda name: (not name.endswith("/update"), name), default=f"{config.proxy}/update")
+    if key not in recorded:
+        known = ", ".join(recorded) or "none"
+        raise ValueError(f"the proxy {key} of method '{method.name}' was not recorded; recorded: {known}")
+    return key
 
 
 class _Clock(NamedTuple):
@@ -96,67 +132,8 @@ class _Clock(NamedTuple):
     jumps: np.ndarray  # (evaluations,) bool, an interval in which a segment begins
 
 
-def _load(directory: Path) -> _Recorded:
-    """The study in ``directory``, finished or stopped."""
-    import polars as pl
-
-    study = open_study(directory)
-    config = study.config
-    if study.results is not None:
-        streams, good = study.rows(store.STREAMS), study.runs("finished")
-        evaluations = {carrier: config.evaluations for carrier in config.carriers}
-        diverged = len(study.runs("diverged"))
-        notes = [f"{diverged} runs that diverged are left out"] if diverged else []
-    else:
-        streams, good, evaluations, notes = _stopped(directory, config)
-    keep = [(r["method"], r["pattern"], r["seed"]) in good for r in streams.to_dicts()]
-    streams = streams.filter(pl.Series(keep, dtype=pl.Boolean))
-    if not streams.height:
-        raise ValueError(f"the study in {directory} has no run that can be used")
-    return _Recorded(config, streams, evaluations, notes)
-
-
-def _stopped(directory: Path, config: StudyConfig) -> tuple["pl.DataFrame", set[Any], dict[str, int], list[str]]:
-    """The rows of the newest checkpoint of every carrier; of its runs, those that got farthest."""
-    import polars as pl
-
-    frames, good, evaluations, notes = [], set(), {}, []
-    for carrier in config.carriers:
-        rows = checkpoint.newest_rows(directory / store.CHECKPOINTS / carrier, config.fingerprint())
-        if rows is None:
-            notes.append(f"{carrier} has no checkpoint and is left out")
-            continue
-        if not any(name.startswith(STREAM) for name in rows.columns):
-            notes.append(f"{carrier} has trained too little for a proxy and is left out")
-            continue
-        reached = rows.group_by("method", "pattern", "seed", maintain_order=True).agg(pl.col("step").max())
-        last = int(np.max(reached["step"].to_numpy()))
-        good |= {(r["method"], r["pattern"], r["seed"]) for r in reached.to_dicts() if r["step"] == last}
-        evaluations[carrier] = last // (config.chunk(carrier) * config.envs_of(carrier))
-        frames.append(store.split_streams(rows)[1])
-        notes.append(f"the study was stopped: {carrier} is calibrated on its first {last:,} of {config.steps:,} steps")
-    if not frames:
-        raise ValueError(f"{directory} has neither {store.STREAMS} nor a checkpoint with proxies; --resume its run")
-    return pl.concat(frames, how="diagonal"), good, evaluations, notes
-
-
-def _key(config: StudyConfig, method: Method, rows: "pl.DataFrame", source: str | None) -> str:
-    """The recorded proxy to calibrate: the one asked for, else the one that the method's schedule reads, else any."""
-    recorded = [name for name in rows.columns if "/" in name and not rows[name].null_count()]
-    if source is not None:
-        key = f"{config.proxy}/{source}"
-    elif SCHEDULES[method.choice.schedule].uses_proxy:
-        key = method.choice.key
-    else:
-        key = next(iter(sorted(recorded, key=lambda name: not name.endswith("/update"))), f"{config.proxy}/update")
-    if key not in recorded:
-        known = ", ".join(recorded) or "none"
-        raise ValueError(f"the proxy {key} of method '{method.name}' was not recorded; recorded: {known}")
-    return key
-
-
-def _clock(found: _Recorded, carrier: str) -> _Clock:
-    config = found.config
+def _clock(recorded: _Recorded, carrier: str) -> _Clock:
+    config, evaluations = recorded.config, recorded.evaluations[carrier]
     total, chunk = config.vector_steps(carrier), config.chunk(carrier)
     world = World(config.build_task(), total, config.segments)
     built = carrier_of(config, carrier, world)
@@ -172,22 +149,30 @@ def _clock(found: _Recorded, carrier: str) -> _Clock:
         for seed in config.seeds:
             drawn = np.uint32(seed if config.drift_seed is None else config.drift_seed)
             changes[pattern, seed] = np.asarray(path(np.int32(pattern_index(pattern)), drawn), np.float64)
-    evaluations = found.evaluations[carrier]
     at = np.array(change_points(total, config.segments)) // chunk
     return _Clock(evaluations, chunk, length, chunk // length * ticks, changes, np.isin(np.arange(evaluations), at))
+
+
+class Trace(NamedTuple):
+    """One run: the observed proxy and the true drift."""
+
+    pattern: str
+    seed: int
+    signal: np.ndarray  # (n,) proxy summed over the updates of a recorded sample
+    drift: np.ndarray  # (n,) path length of the environment during the sample, in channel ranges
+    mean_signal: np.ndarray  # (E,) mean proxy of an evaluation interval
+    interval_drift: np.ndarray  # (E,)
+    jump: np.ndarray  # (E,) bool, a change point at which the pattern jumps lies in the interval
 
 
 def _trace(clock: _Clock, row: Mapping[str, Any], key: str) -> Trace:
     """Signal and true drift of one run, from its first update on: earlier drift is no round of the schedule's."""
     samples = np.asarray(row[key], np.float64)
-    who = f"{row['method']}, {row['pattern']}, seed {row['seed']}"
-    per_interval, rest = divmod(len(samples), clock.evaluations)
-    if rest or not per_interval:
-        raise ValueError(f"{len(samples)} samples of {who} do not fit {clock.evaluations} evaluations")
     seen = np.isfinite(samples)
     first = int(np.argmax(seen))
     if not np.all(seen[first:]):
-        raise ValueError(f"the proxy of {who} is not finite everywhere")
+        raise ValueError(f"the proxy of {', '.join(str(row[name]) for name in _RUN)} is not finite everywhere")
+    per_interval = len(samples) // clock.evaluations
     # By the end of a sample's updates, the environment has gone through these vector steps.
     rollouts = clock.chunk // clock.length
     done = -(-np.arange(1, len(samples) + 1) * rollouts // per_interval) * clock.length
@@ -206,3 +191,94 @@ def _trace(clock: _Clock, row: Mapping[str, Any], key: str) -> Trace:
         drift.reshape(clock.evaluations, per_interval).sum(-1)[whole],
         jump[whole],
     )
+
+
+def _calibrated(traces: Sequence[Trace], others: Mapping[str, Sequence[Trace]], delta: float) -> dict[str, Any]:
+    """Run-level and per-interval calibration of one method, every run judged without the runs of its seed.
+
+    Runs of one seed share the drift that was drawn and the network they start from, so they are left out together.
+    """
+    seeds, ratios = np.array([t.seed for t in traces]), _ratios(traces)
+    rows: list[dict[str, Any]] = []
+    elsewhere, left = {name: [0, 0] for name in others}, []
+    for seed in np.unique(seeds):
+        rest = ratios[seeds != seed]
+        left.append(len(rest))
+        scale = _finite(cal.run_level_scale(rest, delta)) if len(rest) else None
+        bound = _envelope([t for t in traces if t.seed != seed], delta)
+        rows += [_judged(t, r, scale, bound) for t, r in zip(traces, ratios, strict=True) if t.seed == seed]
+        for name, runs in others.items() if scale is not None else ():
+            theirs = _ratios([t for t in runs if t.seed == seed])
+            elsewhere[name][0] += int(np.sum(theirs <= scale))
+            elsewhere[name][1] += len(theirs)
+    rho = _finite(cal.run_level_scale(ratios, delta))
+    patterns = dict.fromkeys(t.pattern for t in traces)
+    groups = {"all": rows} | {p: [r for r in rows if r["pattern"] == p] for p in patterns}
+    return {
+        "runs": len(traces),
+        "seeds": len(left),
+        "calibration_runs": min(left),
+        "rho": rho,
+        "rho_is_finite": rho is not None,
+        "no_signal": int(np.sum(np.isinf(ratios))),
+        "groups": {name: _summary(group) for name, group in groups.items()},
+        "elsewhere": elsewhere,
+    }
+
+
+def _ratios(traces: Sequence[Trace]) -> np.ndarray:
+    return np.array([float(cal.run_ratios(t.drift, t.signal)) for t in traces])
+
+
+def _finite(value: Any) -> float | None:
+    """A number, or None for an infinite one: a bound that bounds nothing."""
+    return float(value) if np.isfinite(value) else None
+
+
+def _envelope(traces: Sequence[Trace], delta: float) -> cal.Envelope | None:
+    """Split conformal bound on an interval's drift: every other seed for the fit; None with fewer than two seeds, or
+    where it would be infinite."""
+    seeds = sorted({t.seed for t in traces})
+    halves = [[t for t in traces if t.seed in seeds[i::2]] for i in (0, 1)]
+    if not all(halves):
+        return None
+    fit, rest = (
+        (np.concatenate([t.mean_signal for t in half]), np.concatenate([t.interval_drift for t in half]))
+        for half in halves
+    )
+    bound = cal.split_conformal(*fit, *rest, delta)
+    return bound if np.all(np.isfinite(bound.margin)) else None
+
+
+def _judged(trace: Trace, ratio: float, scale: float | None, bound: cal.Envelope | None) -> dict[str, Any]:
+    """The calibration of other runs checked on this one; without a finite bound there is nothing to check."""
+    row: dict[str, Any] = {"pattern": trace.pattern}
+    moved = trace.interval_drift > 0.0
+    if scale is not None:
+        row["dominated"] = bool(ratio <= scale)
+        if np.any(moved):
+            row["slack"] = float(cal.slack(trace.drift, scale * trace.signal))
+    if bound is not None:
+        upper = cal.upper_bound(bound, trace.mean_signal)
+        kept = trace.interval_drift <= upper
+        # The largest bound of the intervals to come: has the proxy responded at least late?
+        late = cal.window_maximum(np.concatenate([upper, np.full(_WINDOW - 1, -np.inf)]), _WINDOW)
+        shares = (kept, kept[moved], kept[trace.jump], (trace.interval_drift <= late)[trace.jump])
+        row |= dict(zip(COVERAGES, shares, strict=True))
+    return row
+
+
+def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts and means over runs; None where there is nothing to count."""
+    dominated = [row["dominated"] for row in rows if "dominated" in row]
+    slack = [row["slack"] for row in rows if "slack" in row]
+    kept = [row["coverage"] for row in rows if "coverage" in row]
+    pooled = {name: np.concatenate([row[name] for row in rows if name in row] or [np.zeros(0)]) for name in COVERAGES}
+    return {
+        "runs": len(rows),
+        "bounded_runs": len(dominated),  # of which one can be judged
+        "dominated": sum(dominated),
+        "slack": float(np.median(slack)) if slack else None,
+        "whole_runs_covered": sum(bool(np.all(own)) for own in kept) if kept else None,
+        **{name: float(values.mean()) if values.size else None for name, values in pooled.items()},
+    }

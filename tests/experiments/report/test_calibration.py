@@ -133,7 +133,6 @@ def test_a_run_that_diverged_is_left_out_and_mentioned(copied, capsys):
     [
         (["--delta", "0"], ["--delta must lie in (0, 1)", "got 0"]),
         (["--delta", "1.5"], ["--delta must lie in (0, 1)", "got 1.5"]),
-        (["--source", "old"], ["--source", "update, fresh", "'old'"]),
         (["--source", "fresh"], ["td_quantile/fresh", "was not recorded", "td_quantile/update"]),
     ],
 )
