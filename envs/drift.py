@@ -72,15 +72,6 @@ def clock(step: Array | int, total: Array | int, segments: int = 5) -> tuple[Arr
     return segment, phase
 
 
-def progress_clock(progress: Array | float, segments: int = 5) -> tuple[Array, Array]:
-    """``clock`` for plots, from progress u in [0, 1]; float32, so a jump is placed to 1e-6 of the run."""
-    place = jnp.clip(jnp.asarray(progress, jnp.float32), 0.0, 1.0) * segments
-    nearest = jnp.round(place)
-    place = jnp.where(jnp.abs(place - nearest) < 1e-6 * segments, nearest, place)  # 0.6 means 3/5
-    segment = jnp.minimum(place.astype(jnp.int32), segments - 1)
-    return segment, place - segment.astype(jnp.float32)
-
-
 def draw(task: Task, drift_seed: Array | int, segments: int = 5) -> Realisation:
     """The realisation of ``(task name, drift_seed)``; no method, pattern or schedule has a part in it.
 

@@ -1,7 +1,4 @@
-"""`aesjax bench --physics`: environment steps per second of the MuJoCo and Isaac tasks, by themselves and in training.
-
-The limit is what `mujoco.batch.Batch` steps without anything around it (`experiments.bench.raw`).
-"""
+"""`aesjax bench --physics`: environment steps per second of the MuJoCo and Isaac tasks, alone and in training."""
 
 import dataclasses
 import statistics
@@ -20,7 +17,6 @@ from envs import isaac, mujoco
 from envs.mujoco.model import total_mass_accepted
 from envs.physics import ENGINES
 from envs.world import World
-from experiments.bench.raw import raw
 from experiments.bench.timing import (
     TARGET_SECONDS,
     Timer,
@@ -164,8 +160,6 @@ def measured(
 ) -> dict[str, Any]:
     """One task with one number of copies; ``beside``: also what does not depend on that number."""
     contestants: dict[str, Timer] = {}
-    if "mujoco" in engines:
-        contestants["raw_batch"] = raw(envs.make(name, engine="mujoco"), copies, _LENGTH)
     carriers = ("ppo",) if name in isaac.TASKS else tuple(_SEEDS)
     for engine in engines:
         small = engine == "mjx" and jax.default_backend() == "cpu"
@@ -181,8 +175,7 @@ def measured(
             case = {"algorithm": carrier, "task": mujoco.TASKS[name].gymnasium_id}
             contestants[f"sbx_{carrier}"] = sbx.timer(case, TARGET_SECONDS)
     turns = take_turns(contestants, rounds)
-    pairs = [("mujoco", "raw_batch"), ("mjx", "mujoco")]
-    pairs += [("mujoco", "gymnasium"), ("mjx", "gymnasium")]
+    pairs = [("mjx", "mujoco"), ("mujoco", "gymnasium"), ("mjx", "gymnasium")]
     pairs += [(f"{carrier}_on_mujoco", f"sbx_{carrier}") for carrier in _SEEDS]
     ratios = {f"{a}_over_{b}": ratio(turns, a, b) for a, b in pairs if a in contestants and b in contestants}
     medians = {who: statistics.median(entry[who] for entry in turns) for who in contestants}

@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from envs.drift import change_points, clock, progress_clock
+from envs.drift import change_points, clock
 
 HORIZONS = [(total, n) for total in (40, 2_460, 25_000, 100_000, 1_000_000) for n in (4, 5, 10) if total % n == 0]
 
@@ -35,13 +35,3 @@ def test_a_horizon_that_does_not_divide_into_segments_is_refused(total, segments
         change_points(total, segments)
     with pytest.raises(ValueError, match="multiple of segments"):
         clock(0, total, segments)
-
-
-@pytest.mark.parametrize("segments", [4, 5, 7, 10])
-def test_progress_clock_puts_every_change_point_at_phase_zero(segments):
-    progress = np.arange(segments) / segments
-    segment, phase = jax.vmap(lambda u: progress_clock(u, segments))(progress)
-    np.testing.assert_array_equal(segment, np.arange(segments))
-    np.testing.assert_array_equal(phase, 0.0)
-    assert tuple(map(float, progress_clock(1.0, segments))) == (segments - 1, 1.0)
-    np.testing.assert_allclose(float(progress_clock(0.5 / segments, segments)[1]), 0.5, rtol=1e-5)
