@@ -1,24 +1,98 @@
-"""The plots of a study: learning curves, and the drift with what answers it, per task and pattern."""
+"""The plots of a study, per task and pattern: learning curves, the drift with the weight and proxy that respond to it,
+and all of them around a change."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from experiments.measure.curves import nan_mean
 from experiments.measure.patterns import STEADY
 from experiments.measure.study import RecordedStudy, carrier_of
 from experiments.report.cells import number
-from experiments.report.events import events_plot
 from experiments.report.looks import Look, looks
 from experiments.report.plots import Axis, Line, Panel, Plot, Row, file_stem, spans_decades
-from experiments.report.series import line_of, read, thinned
+from experiments.report.series import Series, band, line_of, read, thinned
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-OPTIMUM = "optimum"
+_OPTIMUM, _DRIFT = "optimum", "drift"
 _SIGNALS = (("entropy_weight", "entropy weight"), ("proxy_smooth", "drift proxy"))
+_PROBLEMS = {"diverged": "diverged", "incomplete": "stopped early", "missing": "is missing"}
+_BEFORE = 0.35  # of a segment that is shown before its change
+_LEVEL = 5  # evaluations before a change that give the level, as in robust recovery
+_RESPONSES = (  # column, label, how it is compared with its level before a change
+    ("return_mean", "return − before", "difference"),
+    ("entropy_weight", "weight / before", "ratio"),
+    ("proxy_smooth", "proxy / before", "ratio"),
+)
+
+
+class _Part(NamedTuple):
+    """The runs of one task and pattern."""
+
+    study: RecordedStudy
+    rows: "pl.DataFrame"
+    task: str
+    pattern: str
+    looks: Mapping[str, Look]  # of every method
+    missing: tuple[str, ...]  # runs that count in no mean, one phrase per method
+
+    @property
+    def horizon(self) -> float:
+        """T, environment steps."""
+        return self.study.horizons[self.task]
+
+    @property
+    def carriers(self) -> dict[str, list[str]]:
+        """Carrier -> its methods, in order of appearance; a column of panels each."""
+        groups: dict[str, list[str]] = {}
+        for method in self.rows["method"].unique(maintain_order=True):
+            groups.setdefault(carrier_of(method), []).append(method)
+        return groups
+
+    @property
+    def channels(self) -> list[str]:
+        """Columns of the drifting parameters."""
+        return [name for name in self.rows.columns if name.startswith("drift_") and name[6:].isdigit()]
+
+    def values(self, column: str) -> np.ndarray:
+        """All values of a column; empty if there is none."""
+        rows = self.rows
+        return rows[column].cast(float).fill_null(np.nan).to_numpy() if column in rows.columns else np.zeros(0)
+
+    def time(self) -> Axis:
+        """Environment steps of training with the changes of the pattern."""
+        changes = self.study.changes(self.task)
+        marks, jumps = changes[:0] if self.pattern == STEADY else changes, self.study.patterns[self.pattern].jumps
+        return Axis("environment steps", 0.0, self.horizon, "steps", marks, jumps, segments=True)
+
+    def plot(
+        self, kind: str, words: tuple[str, str, str], axis: Axis, rows: Sequence[Row], panels: Sequence[Panel],
+        others: Mapping[str, Look],
+    ) -> Plot:  # fmt: skip
+        """A plot with a column per carrier.
+
+        Args:
+          words: title, caption, description.
+          others: looks of the lines that are no method's.
+        """
+        names = dict.fromkeys(line.name for panel in panels for line in panel.lines)
+        return Plot(
+            file_stem(kind, self.task, self.pattern),
+            kind,
+            self.task,
+            self.pattern,
+            *words,
+            axis,
+            tuple(rows),
+            tuple(self.carriers),
+            tuple(panels),
+            {name: self.looks.get(name) or others[name] for name in names},
+            self.missing,
+        )
 
 
 def plots_of(study: RecordedStudy, curves: "pl.DataFrame", manifest: Mapping[str, Any]) -> list[Plot]:
@@ -30,46 +104,27 @@ def plots_of(study: RecordedStudy, curves: "pl.DataFrame", manifest: Mapping[str
       manifest: ``oracle``, the optimal return by pattern or by task and pattern, a number or a list over training, or
         a map from seed to such a list; it may be absent.
     """
-    look = looks(study.methods())
-    plots: list[Plot] = []
+    look, plots = looks(study.methods()), []
     for task in dict.fromkeys(key.task for key in study.runs):
         rows = curves.filter(task=task)
         seen = set(rows["pattern"])
         for pattern in (name for name in study.patterns if name in seen):
-            part = rows.filter(pattern=pattern)
             missing = _missing(study, task, pattern)
-            optimum = _optimum(manifest, task, pattern)
-            plots.append(_curves(study, part, task, pattern, look, optimum, missing))
-            plots.append(_signals(study, part, task, pattern, look, missing))
-            if pattern != STEADY and (plot := events_plot(study, part, task, pattern, look, missing)) is not None:
+            part = _Part(study, rows.filter(pattern=pattern), task, pattern, look, missing)
+            plots += [_curves(part, _optimum(manifest, task, pattern)), _signals(part)]
+            if pattern != STEADY and (plot := _changes(part)) is not None:
                 plots.append(plot)
     return plots
 
 
-def time_axis(study: RecordedStudy, task: str, pattern: str) -> Axis:
-    """Environment steps of training with the changes of a pattern."""
-    changes = study.changes(task)
-    return Axis(
-        "environment steps",
-        0.0,
-        study.horizons[task],
-        "steps",
-        changes[:0] if pattern == STEADY else changes,
-        study.patterns[pattern].jumps,
-        segments=True,
-    )
-
-
 def _missing(study: RecordedStudy, task: str, pattern: str) -> tuple[str, ...]:
-    """What the figures of a pattern lack, one phrase per method."""
-    words = {"diverged": "diverged", "incomplete": "stopped early", "missing": "is missing"}
     found: dict[str, list[str]] = {}
     for key, run in study.runs.items():
         if (key.task, key.pattern) == (task, pattern) and run.problem:
-            what = words.get(run.problem, run.problem)
+            problem = _PROBLEMS.get(run.problem, run.problem)
             if len(run.steps):
-                what += f" at step {int(run.steps[-1]):,}".replace(",", " ")
-            found.setdefault(key.method, []).append(f"seed {key.seed} {what}")
+                problem += f" at step {int(run.steps[-1]):,}".replace(",", " ")
+            found.setdefault(key.method, []).append(f"seed {key.seed} {problem}")
     total = {m: sum(k[1:4] == (task, m, pattern) for k in study.runs) for m in found}
     return tuple(f"{m}: {total[m] - len(w)} of {total[m]} runs count; {', '.join(w)}" for m, w in found.items())
 
@@ -81,129 +136,180 @@ def _optimum(manifest: Mapping[str, Any], task: str, pattern: str) -> dict[int |
     values = values.get(pattern) if isinstance(values, Mapping) else None
     if values is None:
         return {}
-    if isinstance(values, Mapping):
-        return {int(seed): np.atleast_1d(np.asarray(v, np.float64)) for seed, v in values.items()}
-    return {None: np.atleast_1d(np.asarray(values, np.float64))}
+    by_seed = values.items() if isinstance(values, Mapping) else [(None, values)]
+    return {None if seed is None else int(seed): np.atleast_1d(np.asarray(v, np.float64)) for seed, v in by_seed}
 
 
-def _columns(rows: "pl.DataFrame") -> dict[str, list[str]]:
-    """Carrier -> its methods, in order of appearance."""
-    groups: dict[str, list[str]] = {}
-    for method in rows["method"].unique(maintain_order=True):
-        groups.setdefault(carrier_of(method), []).append(method)
-    return groups
-
-
-def _curves(study, rows, task, pattern, look, optimum, missing) -> Plot:
-    panels, groups = [], _columns(rows)
-    for column, methods in enumerate(groups.values()):
-        lines = [line for m in methods if (line := line_of(m, read(rows, m, "return_mean"))) is not None]
-        panels.append(Panel(0, column, (*_best(optimum, study.horizons[task], rows), *lines)))
-    axis = time_axis(study, task, pattern)
+def _curves(part: _Part, optimum: Mapping[int | None, np.ndarray]) -> Plot:
+    panels, ends = [], []
+    for column, methods in enumerate(part.carriers.values()):
+        lines = [line for m in methods if (line := line_of(m, read(part.rows, m, "return_mean"))) is not None]
+        panels.append(Panel(0, column, (*_best(part, optimum), *lines)))
+    for line in (line for panel in panels for line in panel.lines):
+        if line.y is not None:  # where it ends: the mean of its last tenth
+            late = line.y[line.x >= 0.9 * part.horizon]
+            late = late[np.isfinite(late)]
+            ends.append(f"{line.name} {number(float(np.mean(late)), 1) if late.size else 'has no value there'}")
     caption = "Evaluation return, mean over seeds with a 95 % bootstrap band"
     caption += "; dotted grey: the optimum, averaged over the same seeds" if optimum else ""
-    alt = f"Evaluation return under {pattern} drift on {task}, mean over seeds. {_ends(panels, axis.high)}"
-    names = dict.fromkeys(line.name for panel in panels for line in panel.lines)
-    return Plot(
-        file_stem("curves", task, pattern),
-        "curves",
-        task,
-        pattern,
-        "Return",
-        caption,
-        alt,
-        axis,
-        (Row("return", 3.2),),
-        tuple(groups),
-        tuple(panels),
-        {name: look.get(name, Look(-2, 2, 1.2)) for name in names},
-        missing,
-    )
+    alt = f"Evaluation return under {part.pattern} drift on {part.task}, mean over seeds. "
+    alt += f"Over the last tenth of training: {', '.join(ends)}."
+    others = {_OPTIMUM: Look(-2, 2, 1.2)}
+    return part.plot("curves", ("Return", caption, alt), part.time(), [Row("return", 3.2)], panels, others)
 
 
-def _best(optimum: Mapping[int | None, np.ndarray], horizon: float, rows: "pl.DataFrame") -> list[Line]:
-    """The optimum as a line, over the seeds of these rows where it is known by seed."""
-    present = set(rows["seed"])
+def _best(part: _Part, optimum: Mapping[int | None, np.ndarray]) -> list[Line]:
+    """The optimum as a line, over the seeds of the part where it is known by seed."""
+    present = set(part.rows["seed"])
     own = {seed: values for seed, values in optimum.items() if seed is None or seed in present}
     if not own:
         return []
     size = max(2, *(len(values) for values in own.values()))
-    x = np.linspace(0.0, horizon, size)
     full = {seed: v if len(v) == size else np.full(size, v[-1]) for seed, v in own.items()}
     seeds = {seed: values for seed, values in full.items() if seed is not None}
-    return [thinned(Line(OPTIMUM, x, np.mean(list(full.values()), axis=0), seeds=seeds))]
+    x = np.linspace(0.0, part.horizon, size)
+    return [thinned(Line(_OPTIMUM, x, np.mean(list(full.values()), axis=0), seeds=seeds))]
 
 
-def _ends(panels: Sequence[Panel], horizon: float) -> str:
-    """Where each line ends: the mean of its last tenth."""
-    said = []
-    for line in (line for panel in panels for line in panel.lines):
-        if line.y is not None:
-            late = line.y[line.x >= 0.9 * horizon]
-            late = late[np.isfinite(late)]
-            said.append(f"{line.name} {number(float(np.mean(late)), 1) if late.size else 'has no value there'}")
-    return f"Over the last tenth of training: {', '.join(said)}."
-
-
-def _signals(study, rows, task, pattern, look, missing) -> Plot:
-    groups = _columns(rows)
-    channels = [name for name in rows.columns if name.startswith("drift_") and name[6:].isdigit()] or ["drift_value"]
-    titles = {name: f"channel {int(name[6:]) + 1}" if name != "drift_value" else "drift" for name in channels}
-    kept = [c for c in _SIGNALS if _logged(rows, c[0])]
-    heights = [Row("true drift", 1.1), *(Row(label, log=spans_decades(_values(rows, c))) for c, label in kept)]
-    panels = []
-    for column, methods in enumerate(groups.values()):
-        panels.append(Panel(0, column, tuple(_drifts(rows, methods, titles))))
-        for row, (name, _) in enumerate(kept, 1):
-            found = [line_of(m, read(rows, m, name), banded=False) for m in methods]
-            # A method without a proxy logs zeros, and before the first update nothing.
-            heard = [x for x in found if x is not None and (x.y is None or np.any(np.nan_to_num(x.y)))]
-            lines = heard if name == "proxy_smooth" else [x for x in found if x is not None]
+def _signals(part: _Part) -> Plot:
+    titles = {name: f"channel {int(name[6:]) + 1}" for name in part.channels} or {"drift_value": _DRIFT}
+    values = {column: part.values(column) for column, _ in _SIGNALS}
+    # A method without a proxy logs zeros, and before the first update nothing.
+    logged = {c: np.any(np.isfinite(v) & ((v != 0) | (c == "entropy_weight"))) for c, v in values.items()}
+    shown = [(column, label) for column, label in _SIGNALS if logged[column]]
+    rows = [Row("true drift", 1.1), *(Row(label, log=spans_decades(values[column])) for column, label in shown)]
+    panels, weights = [], []
+    for column, methods in enumerate(part.carriers.values()):
+        panels.append(Panel(0, column, tuple(_drifts(part, methods, titles))))
+        for row, (name, _) in enumerate(shown, 1):
+            lines = [x for m in methods if (x := line_of(m, read(part.rows, m, name), banded=False)) is not None]
+            if name == "proxy_smooth":
+                lines = [x for x in lines if x.y is None or np.any(np.nan_to_num(x.y))]
+            else:
+                ranges = [(x.name, x.y) for x in lines if x.y is not None and np.any(np.isfinite(x.y))]
+                weights += [
+                    f"{n} {number(float(np.nanmin(y)), 3)} to {number(float(np.nanmax(y)), 3)}" for n, y in ranges
+                ]
             panels.append(Panel(row, column, tuple(lines)))
-    weights = [
-        f"{line.name} {number(float(np.nanmin(line.y)), 3)} to {number(float(np.nanmax(line.y)), 3)}"
-        for panel in panels
-        if panel.row and heights[panel.row].label == "entropy weight"
-        for line in panel.lines
-        if line.y is not None and np.any(np.isfinite(line.y))
-    ]
-    names = dict.fromkeys(line.name for panel in panels for line in panel.lines)
-    strokes = {title: Look(-2, i % 5, 1.0) for i, title in enumerate(titles.values())}
-    return Plot(
-        file_stem("signals", task, pattern),
-        "signals",
-        task,
-        pattern,
+    words = (
         "Drift and what answers it",
         "True drift in the task's own units (a line per channel and seed), entropy weight and smoothed proxy, means "
         "over seeds",
-        f"Drift and its answer under {pattern} drift on {task}. Range of the entropy weight, mean over seeds: "
-        f"{', '.join(weights) or 'not logged'}.",
-        time_axis(study, task, pattern),
-        tuple(heights),
-        tuple(groups),
-        tuple(panels),
-        {name: look.get(name) or strokes[name] for name in names},
-        missing,
+        f"Drift and its answer under {part.pattern} drift on {part.task}. Range of the entropy weight, mean over "
+        f"seeds: {', '.join(weights) or 'not logged'}.",
     )
+    strokes = {title: Look(-2, i % 5, 1.0) for i, title in enumerate(titles.values())}
+    return part.plot("signals", words, part.time(), rows, panels, strokes)
 
 
-def _drifts(rows: "pl.DataFrame", methods: Sequence[str], titles: Mapping[str, str]) -> list[Line]:
+def _drifts(part: _Part, methods: Sequence[str], titles: Mapping[str, str]) -> list[Line]:
     """A line per channel; all methods of a seed face the same drift, so the one with most seeds shows it."""
-    method = max(methods, key=lambda m: rows.filter(method=m)["seed"].n_unique())
-    found = []
-    for column, title in titles.items():
-        series = read(rows, method, column)
-        seeds = {int(s): v for s, v in zip(series.seeds, series.values, strict=True) if np.any(np.isfinite(v))}
-        if seeds:
-            found.append(thinned(Line(title, series.steps, None, seeds=seeds)))
-    return found
+    method = max(methods, key=lambda m: part.rows.filter(method=m)["seed"].n_unique())
+    channels = {title: read(part.rows, method, column) for column, title in titles.items()}
+    seeds = {title: series.by_seed for title, series in channels.items()}
+    return [thinned(Line(t, series.steps, None, seeds=seeds[t])) for t, series in channels.items() if seeds[t]]
 
 
-def _values(rows: "pl.DataFrame", column: str) -> np.ndarray:
-    return rows[column].cast(float).fill_null(np.nan).to_numpy() if column in rows.columns else np.zeros(0)
+def _changes(part: _Part) -> Plot | None:
+    """Return, entropy weight, proxy and drift averaged over all changes; None if no evaluation lies around a change."""
+    horizon, changes = part.horizon, part.study.changes(part.task)
+    steps = np.unique(part.rows["step"].to_numpy()).astype(np.float64)
+    if len(changes) == 0 or len(steps) < 3:
+        return None
+    segment, every = horizon / part.study.segments, float(np.median(np.diff(steps)))
+    offsets = np.arange(-np.floor(_BEFORE * segment / every), np.ceil(segment / every)) * every
+    panels, rows, words = [], [], []
+    for name, label, how in _RESPONSES:
+        found = [
+            [x for m in methods if (x := _response(m, read(part.rows, m, name), changes, offsets, how, horizon))]
+            for methods in part.carriers.values()
+        ]
+        if any(found):
+            words += [text for lines in found for line in lines if (text := _peak(line, name))]
+            panels += [Panel(len(rows), column, tuple(lines)) for column, lines in enumerate(found)]
+            rows.append(Row(label, 1.9 if how == "difference" else 1.5))
+    if not rows:
+        return None
+    for column, methods in enumerate(part.carriers.values()):
+        panels.append(Panel(len(rows), column, tuple(_moved(part, methods[0], changes, offsets))))
+    axis = Axis(
+        "time since the change, % of training",
+        offsets[0] / horizon,
+        offsets[-1] / horizon,
+        "percent",
+        np.zeros(1),
+        part.study.patterns[part.pattern].jumps,
+    )
+    text = (
+        "Around a change",
+        f"All {len(changes)} changes on top of each other, mean over changes and seeds, 95 % band: the return "
+        f"above the mean of the {_LEVEL} evaluations before the change, weight and proxy as multiples of theirs, "
+        "and how far the drift has moved",
+        f"Around a change of {part.pattern} drift on {part.task}: {'; '.join(words)}.",
+    )
+    return part.plot("events", text, axis, [*rows, Row("drift − before", 1.1)], panels, {_DRIFT: Look(-2)})
 
 
-def _logged(rows: "pl.DataFrame", column: str) -> bool:
-    values = _values(rows, column)
-    return bool(np.any(np.isfinite(values) & ((values != 0) | (column == "entropy_weight"))))
+def _peak(line: Line, column: str) -> str:
+    """The deepest fall of the return, or the highest weight, after the change."""
+    after = np.zeros(0) if line.y is None else line.y[(line.x >= 0) & np.isfinite(line.y)]
+    if after.size and column == "return_mean":
+        return f"{line.name}'s return falls by up to {number(max(0.0, -float(np.min(after))), 1)}"
+    if after.size and column == "entropy_weight":
+        return f"{line.name}'s weight rises to {number(float(np.max(after)), 2)} times the one before"
+    return ""
+
+
+def aligned(steps: np.ndarray, values: np.ndarray, changes: np.ndarray, offsets: np.ndarray, how: str) -> np.ndarray:
+    """Mean over the changes of a quantity as a function of the time since the change.
+
+    Args:
+      steps: (m,) environment steps.
+      values: (n, m) one row per run; NaN where there is none.
+      changes: (K,) environment steps.
+      offsets: (k,) environment steps since a change, on the grid of the evaluations.
+      how: "difference" from, or "ratio" to, the mean of the last `_LEVEL` evaluations before the change.
+
+    Returns:
+      (n, k); NaN where no change has a value.
+    """
+    found = np.full((len(changes), len(values), len(offsets)), np.nan)
+    for i, change in enumerate(changes):
+        past = np.flatnonzero(steps < change)[-_LEVEL:]
+        level = nan_mean(values[:, past], axis=-1)[:, None]
+        for n, run in enumerate(values):
+            there = np.isfinite(run)
+            if np.any(there):
+                found[i, n] = np.interp(change + offsets, steps[there], run[there], left=np.nan, right=np.nan)
+        if how == "ratio":
+            found[i] /= np.where(level > 0, level, np.nan)
+        else:
+            found[i] -= level
+    return nan_mean(found, axis=0)
+
+
+def _response(method: str, series: Series, changes, offsets, how: str, horizon: float) -> Line | None:
+    counted = series.counted
+    values = aligned(series.steps, counted.values, changes, offsets, how)
+    if not np.any(np.isfinite(values)):
+        return None
+    mean, low, high = band(values) if len(values) > 1 else (nan_mean(values, axis=0), None, None)
+    return Line(method, offsets / horizon, mean, low, high, dict(zip(map(int, counted.seeds), values, strict=True)))
+
+
+def _moved(part: _Part, method: str, changes: np.ndarray, offsets: np.ndarray) -> list[Line]:
+    """How far the drift is from where it was just before the change, in task units over all channels."""
+    series = [read(part.rows, method, name) for name in part.channels]
+    if not series:
+        return []
+    paths, steps = np.stack([s.values for s in series], axis=-1), series[0].steps  # (n, m, D)
+    moved = np.full((len(changes), len(paths), len(offsets)), np.nan)
+    for i, change in enumerate(changes):
+        before = np.searchsorted(steps, change, side="left") - 1
+        if before >= 0:
+            at = np.clip(np.searchsorted(steps, change + offsets + 1e-6, side="right") - 1, 0, len(steps) - 1)
+            moved[i] = np.linalg.norm(paths[:, at] - paths[:, [before]], axis=-1)
+    own = series[0]._replace(values=nan_mean(moved, axis=0))
+    return (
+        [Line(_DRIFT, offsets / part.horizon, nan_mean(own.values, axis=0), seeds=own.by_seed)] if own.by_seed else []
+    )

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.report.looks import DASHES, Look
+from experiments.report.looks import DASHES
 from experiments.report.plots import Line, Plot
 
 _DIGITS = 4  # significant ones; a chart is some 300 pixels high
 
 
 def payload(plots: Sequence[Plot]) -> str:
-    """What `assets/page.js` reads: a plot per name; lines refer to looks and to horizontal grids by index.
+    """The data that `assets/page.js` reads: a plot per name; lines refer to looks and to horizontal grids by index.
 
     No value can end the script element or start another one.
     """
@@ -23,63 +23,29 @@ def payload(plots: Sequence[Plot]) -> str:
 
 
 def _plot(plot: Plot) -> dict[str, Any]:
-    grids: dict[bytes, int] = {}
-    values: list[list[float | None]] = []
+    grids: dict[bytes, np.ndarray] = {}
 
-    def grid(x: np.ndarray) -> int:
-        key = np.asarray(x, np.float64).tobytes()
-        if key not in grids:
-            grids[key] = len(grids)
-            values.append(_numbers(x, 7))
-        return grids[key]
+    def line_of(line: Line) -> dict[str, Any]:
+        """Absent parts are left out."""
+        x = np.asarray(line.x, np.float64)
+        grids.setdefault(x.tobytes(), x)
+        parts = {"y": line.y, "low": line.low, "high": line.high}
+        found: dict[str, Any] = {"name": line.name, "x": list(grids).index(x.tobytes())}
+        found |= {key: _numbers(values) for key, values in parts.items() if values is not None}
+        return found | ({"seeds": {str(seed): _numbers(y) for seed, y in line.seeds.items()}} if line.seeds else {})
 
-    panels = [
-        {"row": p.row, "column": p.column, "lines": [_line(line, grid(line.x)) for line in p.lines]}
-        for p in plot.panels
-    ]
-    axis = plot.axis
+    panels = [{"row": p.row, "column": p.column, "lines": [line_of(line) for line in p.lines]} for p in plot.panels]
     return {
-        "kind": plot.kind,
-        "x": {
-            "label": axis.label,
-            "low": axis.low,
-            "high": axis.high,
-            "form": axis.form,
-            "marks": _numbers(axis.marks, 9),
-            "jumps": axis.jumps,
-            "segments": axis.segments,
-        },
-        "rows": [
-            {"label": r.label, "height": r.height, "log": r.log, "title": r.title, "steps": r.steps} for r in plot.rows
-        ],
-        "columns": list(plot.columns),
-        "looks": {name: _look(look) for name, look in plot.looks.items()},
-        "grids": values,
+        "x": plot.axis._asdict() | {"marks": _numbers(plot.axis.marks, 9)},
+        "rows": [row._asdict() for row in plot.rows],
+        "columns": plot.columns,
+        "looks": {name: look._asdict() | {"dash": DASHES[look.dash]} for name, look in plot.looks.items()},
+        "grids": [_numbers(x, 7) for x in grids.values()],
         "panels": panels,
     }
 
 
-def _look(look: Look) -> dict[str, Any]:
-    return {"ink": look.ink, "dash": list(DASHES[look.dash]), "width": look.width}
-
-
-def _line(line: Line, grid: int) -> dict[str, Any]:
-    """Absent parts are left out."""
-    parts = {"y": line.y, "low": line.low, "high": line.high}
-    found: dict[str, Any] = {"name": line.name, "x": grid}
-    found |= {key: _numbers(values) for key, values in parts.items() if values is not None}
-    if line.seeds:
-        found["seeds"] = {str(seed): _numbers(values) for seed, values in line.seeds.items()}
-    return found
-
-
 def _numbers(values: np.ndarray, digits: int = _DIGITS) -> list[float | None]:
-    """Rounded; whole numbers without a point, what is not finite as null."""
-    found: list[float | None] = []
-    for value in np.asarray(values, np.float64).tolist():
-        if not np.isfinite(value):
-            found.append(None)
-            continue
-        rounded = float(f"{value:.{digits}g}")
-        found.append(int(rounded) if rounded == int(rounded) else rounded)
-    return found
+    """Rounded; whole numbers without a point, null for values that are not finite."""
+    rounded = [float(f"{value:.{digits}g}") for value in np.asarray(values, np.float64).tolist()]
+    return [None if not np.isfinite(value) else int(value) if value == int(value) else value for value in rounded]

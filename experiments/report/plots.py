@@ -1,4 +1,4 @@
-"""What a figure shows, before anybody draws it: the static pictures and the page's live charts are made from this."""
+"""Content of a figure, from which both the static pictures and the page's live charts are drawn."""
 
 import re
 from collections.abc import Mapping

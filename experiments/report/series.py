@@ -1,6 +1,6 @@
 """Columns of a study's curves as arrays over seeds, with the runs left out that no mean of the report counts."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,25 +16,27 @@ _REPLICATES = 500
 POINTS = 240  # of a line at most; a panel is some 400 pixels wide
 
 
-class Series:
+class Series(NamedTuple):
     """One column of the runs of one task, pattern and method.
 
     Seeds that diverged or stopped early have no part in means, as everywhere in the report, unless there are no others.
-
-    Attributes:
-      steps: (m,) environment steps of all evaluations.
-      values: (n, m), NaN where a seed has no finite value.
-      seeds: (n,) numbers.
-      valid: (n,) bool, the seeds that evaluated to the end.
     """
 
-    def __init__(self, steps: np.ndarray, values: np.ndarray, seeds: np.ndarray, valid: np.ndarray):
-        self.steps, self.values, self.seeds, self.valid = steps, values, seeds, valid
+    steps: np.ndarray  # (m,) environment steps of all evaluations
+    values: np.ndarray  # (n, m), NaN where a seed has no finite value
+    seeds: np.ndarray  # (n,) numbers
+    valid: np.ndarray  # (n,) bool, the seeds that evaluated to the end
 
     @property
-    def counted(self) -> np.ndarray:
-        """(k, m) values of the seeds that means are over."""
-        return self.values[self.valid] if np.any(self.valid) else self.values
+    def by_seed(self) -> dict[int, np.ndarray]:
+        """(m,) each, of the seeds that have a value."""
+        return {int(s): v for s, v in zip(self.seeds, self.values, strict=True) if np.any(np.isfinite(v))}
+
+    @property
+    def counted(self) -> "Series":
+        """The seeds that means are over."""
+        kept = self.valid if np.any(self.valid) else np.ones_like(self.valid)
+        return self._replace(values=self.values[kept], seeds=self.seeds[kept], valid=self.valid[kept])
 
 
 def read(rows: "pl.DataFrame", method: str, column: str) -> Series:
@@ -64,16 +66,11 @@ def band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def line_of(method: str, series: Series, *, banded: bool = True) -> Line | None:
     """The mean of a series with its band and every seed beside it; None if there is nothing to show."""
-    values = series.counted
+    values = series.counted.values
     if not np.any(np.isfinite(series.values)):
         return None
-    low = high = None
-    if banded and len(values) > 1:
-        mean, low, high = band(values)
-    else:
-        mean = nan_mean(values, axis=0)
-    own = {int(s): v for s, v in zip(series.seeds, series.values, strict=True) if np.any(np.isfinite(v))}
-    return thinned(Line(method, series.steps, mean, low, high, own))
+    mean, low, high = band(values) if banded and len(values) > 1 else (nan_mean(values, axis=0), None, None)
+    return thinned(Line(method, series.steps, mean, low, high, series.by_seed))
 
 
 def thinned(line: Line, points: int = POINTS) -> Line:

@@ -5,8 +5,7 @@ import polars as pl
 import pytest
 
 from experiments.measure.study import load_study
-from experiments.report.events import aligned
-from experiments.report.figures import plots_of
+from experiments.report.figures import aligned, plots_of
 from experiments.report.series import line_of, read
 from tests.experiments.measure.synthetic import config, make_curves, manifest
 
@@ -27,13 +26,13 @@ def test_a_diverged_seed_leaves_the_mean_curve_and_does_not_cut_it_short():
     curves = make_curves(("SAC",), ("abrupt",), [1, 2], every=5_000)
     cut = curves.filter((pl.col("seed") != 2) | (pl.col("step") < 40_000))
     series = read(cut, "SAC", "entropy_weight")
-    assert (len(series.steps), series.counted.shape) == (21, (1, 21))
-    assert np.all(np.isfinite(series.counted))
+    assert (len(series.steps), series.counted.values.shape) == (21, (1, 21))
+    assert np.all(np.isfinite(series.counted.values))
     line = line_of("SAC", series)
     assert line is not None
     assert set(line.seeds) == {1, 2}  # what there is of it can still be looked at
     none = cut.filter(pl.col("seed") == 2).with_columns(return_mean=float("nan"))
-    assert read(none, "SAC", "entropy_weight").counted.shape == (1, 8)
+    assert read(none, "SAC", "entropy_weight").counted.values.shape == (1, 8)
 
 
 def test_the_optimum_is_drawn_per_seed_where_it_is_known_so(curves):
