@@ -1,4 +1,4 @@
-"""Drift-aware exploration in JAX: entropy schedules, their theory, and the measurement around them."""
+"""Drift-aware exploration in JAX: entropy schedules as pairs of pure functions, for any agent."""
 
 from aesjax.schedules import (
     PROXIES,
@@ -7,10 +7,14 @@ from aesjax.schedules import (
     aes_c,
     aes_d,
     aes_m,
+    aes_prior,
     aes_r,
+    as_proxy,
+    as_schedule,
     auto,
+    auto_floor,
+    budget,
     critic_drift,
-    declare,
     fixed,
     linear,
     oracle,
@@ -33,10 +37,14 @@ __all__ = [
     "aes_c",
     "aes_d",
     "aes_m",
+    "aes_prior",
     "aes_r",
+    "as_proxy",
+    "as_schedule",
     "auto",
+    "auto_floor",
+    "budget",
     "critic_drift",
-    "declare",
     "fixed",
     "linear",
     "oracle",

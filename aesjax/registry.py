@@ -68,6 +68,15 @@ class Registry(Mapping[str, T], Generic[T]):
             raise ValueError(f"{self.kind} '{name}' is registered already")
         self._entries[name] = entry
 
+    def remove(self, name: str) -> None:
+        """Forget an entry, for another of its name.
+
+        Raises:
+          UnknownNameError: there is none.
+        """
+        self[name]
+        del self._entries[name]
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import envs
 from aesjax import Signals
-from aesjax.schedules import ScheduleHyper, build
+from aesjax.schedules import SCHEDULES
 
 TASK = envs.make("toy")
 OBS, ACTIONS, TIME_LIMIT = TASK.env.spec
@@ -94,8 +94,8 @@ def train(options, seed):
     total = options.steps // NUM_ENVS  # steps of all copies at once, the unit of the drift's clock
     warmup, slots = max(int(WARMUP * total), FRESH // NUM_ENVS), int(REPLAY * total)
     env = envs.Drifting(TASK, options.pattern, options.steps, drift_seed=seed, num_envs=NUM_ENVS)
-    hyper = ScheduleHyper(options.weight, target_entropy=-ACTIONS, action_size=ACTIONS, updates=total - warmup)
-    schedule = build(options.schedule, hyper)
+    run = {"base": options.weight, "target_entropy": -ACTIONS, "action_size": ACTIONS, "updates": total - warmup}
+    schedule = SCHEDULES[options.schedule].for_run(**run)
 
     def one_step(run, _):
         clock, weight = run.env.clock, run.schedule.weight  # a lag of one: earlier steps have decided this weight
@@ -155,7 +155,7 @@ def main(argv=None):
         if options.seeds < 1 or options.steps < 1 or options.steps % unit:
             raise ValueError(f"--seeds must be positive and --steps a positive multiple of {unit}")
         env = envs.Drifting(TASK, options.pattern, options.steps, num_envs=NUM_ENVS)
-        build(options.schedule, ScheduleHyper(options.weight))
+        SCHEDULES[options.schedule].for_run(base=options.weight)
     except (KeyError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

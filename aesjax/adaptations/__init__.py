@@ -1,23 +1,47 @@
-"""Drift responses beyond the entropy weight: what the signal of a schedule turns besides, and the registry of it."""
+"""Adaptations: other quantities that a drift signal adjusts, and the registry of them."""
 
-from aesjax.adaptations.assemble import DEFAULT_SIGNAL, NEUTRAL, ResponseHyper, build, signal_of
-from aesjax.adaptations.catalogue import LEVERS, RESPONSES, ResponseSpec, check_options
+from aesjax.adaptations.assemble import DEFAULT_SIGNAL, NEUTRAL, AdaptationData, build, signal_of
 from aesjax.adaptations.controls import CONTROLS, ControlSpec, Played
-from aesjax.adaptations.rules import Now, Supply
+from aesjax.adaptations.rules import (
+    ADAPTATIONS,
+    LEVERS,
+    Adaptation,
+    AdaptationFactory,
+    Now,
+    Supply,
+    as_adaptation,
+    ere,
+    forget,
+    rate,
+    recent,
+    redo,
+    reset,
+    shrink,
+    window,
+)
 
 __all__ = [
+    "ADAPTATIONS",
     "CONTROLS",
     "DEFAULT_SIGNAL",
     "LEVERS",
     "NEUTRAL",
-    "RESPONSES",
+    "Adaptation",
+    "AdaptationData",
+    "AdaptationFactory",
     "ControlSpec",
     "Now",
     "Played",
-    "ResponseHyper",
-    "ResponseSpec",
     "Supply",
+    "as_adaptation",
     "build",
-    "check_options",
+    "ere",
+    "forget",
+    "rate",
+    "recent",
+    "redo",
+    "reset",
+    "shrink",
     "signal_of",
+    "window",
 ]

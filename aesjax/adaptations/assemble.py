@@ -1,4 +1,4 @@
-"""`build`: responses by name as one, driven by one signal, with all that differs between runs as data."""
+"""`build`: adaptations by name as one, driven by one signal, with all that differs between runs as data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,16 +6,15 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from aesjax import schedules
-from aesjax.adaptations.catalogue import RESPONSES
 from aesjax.adaptations.controls import Played
-from aesjax.adaptations.rules import Now, Supply
-from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper
+from aesjax.adaptations.rules import ADAPTATIONS, Now, Supply
+from aesjax.schedules import SCHEDULES, Choice, ScheduleData
 from aesjax.types import Array, DriftResponse, Levers, ResponseState, Signals
 
 DEFAULT_SIGNAL = "aes_r"
-#: What leaves all as it is.
+#: Values that change nothing.
 NEUTRAL = Levers(window=jnp.inf, refresh=0.0, refresh_actor=0.0, rate=1.0, refresh_units=0.0)  # type: ignore
-#: How two responses that turn the same lever agree.
+#: How two adaptations of one lever combine.
 _JOIN: dict[str, Callable[[Array, Array], Array]] = {
     "window": jnp.minimum,
     "refresh": jnp.maximum,
@@ -25,12 +24,13 @@ _JOIN: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-class ResponseHyper(NamedTuple):
-    """One run's responses as data."""
+class AdaptationData(NamedTuple):
+    """One run's adaptations as data."""
 
-    signal: Any  # () int32, which of the program's signals drives them
-    on: Mapping[str, Any]  # response -> () float32, 1 where the run has it
-    options: Mapping[str, Mapping[str, Any]]  # response -> option -> () float32
+    signal: ScheduleData  # which of the program's signals drives them, and its options
+    on: Mapping[str, Any]  # adaptation -> () float32, 1 where the run has it
+    options: Mapping[str, Mapping[str, Any]]  # adaptation -> option -> () float32
+    updates: Any  # () float32, planned number of updates
 
 
 def signal_of(schedule: str, given: str | None = None) -> str:
@@ -50,42 +50,41 @@ def signal_of(schedule: str, given: str | None = None) -> str:
 def build(
     names: Sequence[str],
     signals: Sequence[Choice],
-    hyper: ScheduleHyper,
-    run: ResponseHyper,
+    run: AdaptationData,
     supply: Supply,
     played: Played | None = None,
 ) -> DriftResponse:
-    """The named responses as one; a run that has only some of them is told so by ``run.on``.
+    """The named adaptations as one; ``run.on`` says which of them a run has.
 
     The ratio is the weight of a relative schedule over the base 1 without clip: scale-free, and equal to the ratio of
     that schedule itself. Its proxy is taken from ``Signals.measured`` where it was computed already.
 
     Args:
-      names: registered responses; those that the program's runs have among them.
-      signals: what drives them, relative schedules; may be empty where only the clock does.
-      hyper: of the run's schedule.
+      names: registered adaptations, all that some run of the program has.
+      signals: relative schedules that drive them; may be empty where only the clock does.
       supply: static sizes of the run's replay.
       played: levers of a record; where it is on they are turned as the record says and not by ``names``.
 
-    >>> run = ResponseHyper(0, {"window": 1.0}, {"window": {"power": 2.0}})
+    >>> options = SCHEDULES["aes_r"].filled({"base": 1.0, "updates": 1e4}, {})
+    >>> data = ScheduleData(0, 0.9, {"aes_r": options})
+    >>> run = AdaptationData(data, {"window": 1.0}, {"window": {"power": 2.0}}, 1e4)
     >>> supply = Supply(stored=1000, arriving=4, capacity=5000, floor=512)
-    >>> build(["window"], [Choice("aes_r")], ScheduleHyper(), run, supply).init().levers.window
+    >>> build(["window"], [Choice("aes_r")], run, supply).init().levers.window
     Array(inf, dtype=float32)
     """
     names = tuple(names)
-    relative = hyper._replace(base=1.0, lambda_min=0.0, lambda_max=jnp.inf)
-    signal = schedules.build(signals, relative, run.signal if len(signals) > 1 else None) if signals else None
-    used = {RESPONSES[name].lever for name in names}
+    signal = schedules.build(signals, _unclipped(run.signal)) if signals else None
+    used = {ADAPTATIONS[name].lever for name in names}
     used |= {
         name for name, value in (Levers() if played is None else played.levers)._asdict().items() if value is not None
     }
     used |= {"refresh_actor"} if "refresh" in used else set()
-    used |= {"refresh_units"} if any(RESPONSES[name].units for name in names) else set()
+    used |= {"refresh_units"} if any(ADAPTATIONS[name].units for name in names) else set()
     neutral = Levers(**{k: jnp.float32(v) for k, v in NEUTRAL._asdict().items() if k in used})
-    updates = jnp.asarray(hyper.updates, jnp.float32)
+    updates = jnp.asarray(run.updates, jnp.float32)
 
     def init() -> ResponseState:
-        memory = tuple(RESPONSES[name].start() for name in names)
+        memory = tuple(ADAPTATIONS[name].start() for name in names)
         signalled = signal.init() if signal else ()
         return ResponseState(neutral, jnp.float32(1), jnp.float32(supply.stored), jnp.int32(0), signalled, memory)
 
@@ -99,7 +98,7 @@ def build(
         values, memories = neutral._asdict(), []
         for name, memory in zip(names, state.memory, strict=True):
             options = {k: jnp.asarray(v, jnp.float32) for k, v in run.options[name].items()}
-            turned, memory = RESPONSES[name].turn(now, memory, **options)
+            turned, memory = ADAPTATIONS[name].adjust(now, memory, **options)
             memories.append(memory)
             for lever, value in turned._asdict().items():
                 if value is not None:
@@ -116,6 +115,16 @@ def build(
         return ResponseState(Levers(**values), ratio, stored, count, ticked, tuple(memories))
 
     return DriftResponse(init, update)
+
+
+def _unclipped(data: ScheduleData) -> ScheduleData:
+    """The same schedules over the base 1 without clip: their weights are their ratios."""
+    neutral = {"base": 1.0, "lambda_min": 0.0, "lambda_max": jnp.inf}
+    options = {
+        name: {option: neutral.get(option, value) for option, value in own.items()}
+        for name, own in data.options.items()
+    }
+    return data._replace(options=options)
 
 
 def _playing(values: dict[str, Any], played: Played, count: Array, stored: Array) -> dict[str, Any]:

@@ -1,10 +1,16 @@
-"""The rules of the responses: from the drift ratio and the clock to one lever each. All options may be traced."""
+"""The registered adaptations: from the drift ratio and the clock to one lever each. All options may be traced."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from aesjax.factory import FINITE, SHARE, Options, Range, check_options, first_line, options_of, ranges_of
+from aesjax.registry import Registry, unknown
 from aesjax.types import Array, Levers
+
+LEVERS = ("window", "refresh", "rate")  # of an adaptation; a schedule adjusts the entropy weight
 
 _NEVER = 2**30
 
@@ -56,24 +62,138 @@ def at_alarm(now: Now, memory: Alarm, threshold: Array, rest: Array) -> tuple[Ar
     return rings, Alarm(above.astype(jnp.int32), since)
 
 
-def window(now: Now, memory: Any, *, power: Array) -> tuple[Levers, Any]:
+@dataclass(frozen=True, eq=False)
+class AdaptationFactory:
+    """A registered adaptation: call it with options by name, ``recent(share=0.1)``, for an `Adaptation`."""
+
+    name: str
+    adjust: Callable[..., tuple[Levers, Any]] = field(repr=False)  # (now, memory, *, options) -> its lever, memory
+    start: Callable[[], Any] = field(repr=False)  # memory before the first update
+    lever: str  # of `LEVERS`
+    summary: str = field(repr=False)  # one line for listings
+    uses_signal: bool  # False: the clock alone moves it
+    units: bool  # single units of the networks begin anew, not all
+    signature: Options = field(repr=False)
+    ranges: Mapping[str, Range] = field(repr=False)
+
+    @property
+    def options(self) -> Mapping[str, float]:
+        """The options with their defaults."""
+        return self.signature.defaults
+
+    def __call__(self, **given: Any) -> "Adaptation":
+        """The adaptation with these options.
+
+        Raises:
+          ValueError, TypeError: an option that it does not have, or a value outside its range.
+        """
+        for name in given:
+            if name not in self.options:
+                raise TypeError(unknown(f"option of adaptation '{self.name}'", self.options, name))
+        self.check(given)
+        return Adaptation(self, given)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Refuse concrete values that are not allowed.
+
+        Raises:
+          ValueError: naming the adaptation, the option, its value and what is allowed.
+        """
+        ranges = {option: self.ranges.get(option, FINITE) for option in options}
+        check_options("adaptation", self.name, ranges, options)
+
+
+class Adaptation(NamedTuple):
+    """A registered adaptation and the options it was given."""
+
+    factory: AdaptationFactory
+    given: Mapping[str, Any]
+
+
+def _nothing() -> tuple[()]:
+    return ()
+
+
+def as_adaptation(
+    *,
+    lever: str,
+    name: str | None = None,
+    start: Callable[[], Any] = _nothing,
+    summary: str | None = None,
+    uses_signal: bool = True,
+    units: bool = False,
+    ranges: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., tuple[Levers, Any]]], AdaptationFactory]:
+    """Decorator that turns a rule ``(now, memory, *, options) -> (Levers, memory)`` into an adaptation's factory.
+
+    Args:
+      lever: of `LEVERS`, the one that the rule adjusts.
+      start: memory before the first update.
+      summary: one line for `aesjax list`; by default the first line of the docstring.
+      uses_signal: False where the clock alone moves it.
+      units: single units of the networks begin anew, not all.
+      ranges: allowed values of options, both ends included.
+
+    Raises:
+      ValueError: an unknown lever, an option without a default, or a range of something else.
+    """
+
+    def factory(rule: Callable[..., tuple[Levers, Any]]) -> AdaptationFactory:
+        own = name or rule.__name__
+        if lever not in LEVERS:
+            raise ValueError(f"adaptation '{own}' adjusts '{lever}'; levers: {', '.join(LEVERS)}")
+        options = options_of("adaptation", own, rule, static=("now", "memory"))
+        return AdaptationFactory(
+            own, rule, start, lever, summary or first_line(rule), uses_signal, units, options,
+            ranges_of("adaptation", own, ranges, options),
+        )  # fmt: skip
+
+    return factory
+
+
+_POWER = {"power": Range(0.0, text="finite and at least 0")}
+_ALARM = {"threshold": Range(1.0, text="finite and at least 1"), "rest": SHARE}
+_SHARES = {"strength": SHARE, "actor": SHARE}
+_CYCLE = {"cycle": Range(1.0, text="finite and at least 1")}
+
+
+@as_adaptation(lever="window", summary="sample the newest stored / ratio^power only", ranges=_POWER)
+def window(now: Now, memory: Any, *, power: Any = 2.0) -> tuple[Levers, Any]:
     """Draw from the newest ``stored / ratio**power`` transitions: the more drift, the shorter the past."""
     return Levers(window=now.stored * now.ratio**-power), memory
 
 
-def forget(now: Now, memory: Alarm, *, threshold: Array, rest: Array) -> tuple[Levers, Alarm]:
+@as_adaptation(
+    lever="window",
+    start=quiet,
+    summary="when the ratio crosses the threshold: sample only what arrives from then on",
+    ranges=_ALARM,
+)
+def forget(now: Now, memory: Alarm, *, threshold: Any = 1.5, rest: Any = 0.02) -> tuple[Levers, Alarm]:
     """At an alarm drop the past: draw from what arrived since, and the floor before it."""
     _, memory = at_alarm(now, memory, threshold, rest)
     arrived = memory.since.astype(jnp.float32) * now.supply.arriving
     return Levers(window=now.supply.floor + arrived), memory
 
 
-def recent(now: Now, memory: Any, *, share: Array) -> tuple[Levers, Any]:
+@as_adaptation(
+    lever="window",
+    summary="baseline: always sample the newest share of the replay",
+    uses_signal=False,
+    ranges={"share": SHARE},
+)
+def recent(now: Now, memory: Any, *, share: Any = 0.25) -> tuple[Levers, Any]:
     """Always draw from the newest ``share * capacity`` transitions: a smaller replay."""
     return Levers(window=share * now.supply.capacity), memory
 
 
-def ere(now: Now, memory: Any, *, eta: Array, cycle: Array) -> tuple[Levers, Any]:
+@as_adaptation(
+    lever="window",
+    summary="baseline: emphasise recent experience (ERE)",
+    uses_signal=False,
+    ranges={"eta": SHARE, **_CYCLE},
+)
+def ere(now: Now, memory: Any, *, eta: Any = 0.996, cycle: Any = 1000.0) -> tuple[Levers, Any]:
     """Emphasising recent experience: draw from the newest ``stored * eta**(1000 k / K)``, k = 0 to K - 1 and again.
 
     Wang and Ross 2019, whose K is the number of updates after an episode. Deviation: a cycle of fixed length, and
@@ -83,8 +203,15 @@ def ere(now: Now, memory: Any, *, eta: Array, cycle: Array) -> tuple[Levers, Any
     return Levers(window=now.stored * eta ** (1000.0 * k.astype(jnp.float32) / cycle)), memory
 
 
-def refresh(
-    now: Now, memory: Alarm, *, strength: Array, actor: Array, threshold: Array, rest: Array
+@as_adaptation(
+    lever="refresh",
+    name="refresh",
+    start=quiet,
+    summary="when the ratio crosses the threshold: shrink and perturb the networks",
+    ranges={**_SHARES, **_ALARM},
+)
+def shrink(
+    now: Now, memory: Alarm, *, strength: Any = 0.5, actor: Any = 1.0, threshold: Any = 1.5, rest: Any = 0.02
 ) -> tuple[Levers, Alarm]:
     """At an alarm move the parameters by ``strength`` towards fresh ones (shrink and perturb), Adam starts anew.
 
@@ -96,20 +223,39 @@ def refresh(
     return Levers(refresh=step, refresh_actor=actor * step), memory
 
 
-def reset(now: Now, memory: Any, *, strength: Array, actor: Array, every: Array) -> tuple[Levers, Any]:
+@as_adaptation(
+    lever="refresh",
+    summary="baseline: fresh networks (or a step towards them) at fixed times",
+    uses_signal=False,
+    ranges={**_SHARES, "every": SHARE},
+)
+def reset(now: Now, memory: Any, *, strength: Any = 1.0, actor: Any = 1.0, every: Any = 0.1) -> tuple[Levers, Any]:
     """The same every ``every`` of the planned updates, drift or not."""
     period = jnp.maximum(every * now.updates, 1.0).astype(jnp.int32)
     step = jnp.where(now.count % period == 0, strength, 0.0)
     return Levers(refresh=step, refresh_actor=actor * step), memory
 
 
-def redo(now: Now, memory: Any, *, dormant: Array, cycle: Array) -> tuple[Levers, Any]:
+@as_adaptation(
+    lever="refresh",
+    summary="baseline: recycle dormant units at fixed times (ReDo)",
+    uses_signal=False,
+    units=True,
+    ranges={"dormant": SHARE, **_CYCLE},
+)
+def redo(now: Now, memory: Any, *, dormant: Any = 0.025, cycle: Any = 1000.0) -> tuple[Levers, Any]:
     """Every ``cycle`` updates recycle the units whose activity is at most ``dormant`` of their layer's mean (ReDo)."""
     due = now.count % jnp.maximum(cycle, 1.0).astype(jnp.int32) == 0
     zero = jnp.zeros(())
     return Levers(refresh=zero, refresh_actor=zero, refresh_units=jnp.where(due, dormant, 0.0)), memory
 
 
-def rate(now: Now, memory: Any, *, power: Array) -> tuple[Levers, Any]:
+@as_adaptation(lever="rate", summary="learning rates times ratio^power", ranges=_POWER)
+def rate(now: Now, memory: Any, *, power: Any = 1.0) -> tuple[Levers, Any]:
     """Learning rates times ``ratio**power``."""
     return Levers(rate=now.ratio**power), memory
+
+
+ADAPTATIONS: Registry[AdaptationFactory] = Registry(
+    "adaptation", **{each.name: each for each in (window, forget, shrink, rate, recent, ere, reset, redo)}
+)

@@ -2,51 +2,59 @@
 
 from aesjax.schedules import calibration
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
-from aesjax.schedules.adopt import adopt_proxy, adopt_schedule, check_own, own_defaults, verify
-from aesjax.schedules.assemble import Choice, build, required_signals
 from aesjax.schedules.basic import auto, fixed, linear
-from aesjax.schedules.catalogue import SCHEDULES, ScheduleHyper, ScheduleSpec, check
 from aesjax.schedules.change import aes_c
 from aesjax.schedules.combine import switch
 from aesjax.schedules.controls import constant_at_mean, overridden, permuted, playback
 from aesjax.schedules.cost import budget
-from aesjax.schedules.declare import declare
-from aesjax.schedules.floor import auto_floor
+from aesjax.schedules.floor import auto_floor, tuned_above
 from aesjax.schedules.order import order_statistic, quantile
-from aesjax.schedules.proxies import PROXIES, ProxySpec, critic_drift, td_mean, td_quantile, value_loss
-from aesjax.schedules.relative import aes_r, oracle
+from aesjax.schedules.proxies import (
+    PROXIES,
+    DriftProxy,
+    ProxyFactory,
+    as_proxy,
+    critic_drift,
+    td_mean,
+    td_quantile,
+    value_loss,
+)
+from aesjax.schedules.registered import SCHEDULES, Choice, ScheduleData, build, required_signals
+from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
+from aesjax.schedules.schedule import FACTS, AnySchedule, Schedule, ScheduleFactory, as_schedule, verify
 
 __all__ = [
+    "FACTS",
     "PROXIES",
     "SCHEDULES",
+    "AnySchedule",
     "Choice",
-    "ProxySpec",
-    "ScheduleHyper",
-    "ScheduleSpec",
-    "adopt_proxy",
-    "adopt_schedule",
+    "DriftProxy",
+    "ProxyFactory",
+    "Schedule",
+    "ScheduleData",
+    "ScheduleFactory",
     "aes",
     "aes_c",
     "aes_d",
     "aes_m",
     "aes_prior",
     "aes_r",
+    "aes_r_auto",
+    "as_proxy",
+    "as_schedule",
     "auto",
     "auto_floor",
     "budget",
     "build",
     "calibration",
-    "check",
-    "check_own",
     "constant_at_mean",
     "critic_drift",
-    "declare",
     "fixed",
     "linear",
     "oracle",
     "order_statistic",
     "overridden",
-    "own_defaults",
     "permuted",
     "playback",
     "quantile",
@@ -54,6 +62,7 @@ __all__ = [
     "switch",
     "td_mean",
     "td_quantile",
+    "tuned_above",
     "value_loss",
     "verify",
 ]

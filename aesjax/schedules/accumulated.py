@@ -6,14 +6,23 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.factory import NOT_NEGATIVE, POSITIVE, Range
 from aesjax.schedules.rule import Mean, bounded, discounted_count, ema, held, running_mean, sqrt_rule, start
+from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 _TINY = float(np.finfo(np.float32).tiny)
 
+_RULE = {
+    "kappa": POSITIVE,
+    "beta": Range(0.0, 1.0, "in [0, 1); larger is smoother (paper: 0.95)", open_high=True),
+}
+_PRIOR = {**_RULE, "prior": NOT_NEGATIVE}
+
 _Level = Callable[[Any, Array, Array], tuple[Any, Array]]  # (memory, smoothed proxy, t) -> (memory, drift level)
 
 
+@as_schedule(label="AES", summary="the paper: root of the running mean of the proxy", ranges=_RULE)
 def aes(
     proxy: Proxy,
     *,
@@ -21,7 +30,7 @@ def aes(
     beta: Array | float = 0.95,
     lambda_min: Array | float = 1e-4,
     lambda_max: Array | float = 1.0,
-    initial: Array | float = 0.2,
+    base: Array | float = 0.2,
 ) -> EntropySchedule:
     r"""The paper's schedule, ``clip(kappa * sqrt(A_t / t))`` with ``A_t`` the sum of the smoothed proxy.
 
@@ -34,7 +43,7 @@ def aes(
       kappa: () reward per nat per root of the proxy's unit.
       beta: () EMA decay in [0, 1); the EMA starts at the first raw value.
       lambda_min, lambda_max: () reward per nat; 0 and ``inf`` remove the clip.
-      initial: () reward per nat, weight of the first step (clipped), the carrier's static weight.
+      base: () reward per nat, weight of the first step (clipped), the carrier's static weight.
 
     >>> from aesjax.schedules.proxies import td_quantile
     >>> schedule = aes(td_quantile(q=0.9))
@@ -47,9 +56,10 @@ def aes(
         memory = running_mean(memory, smooth, count)
         return memory, memory.value
 
-    return _schedule(proxy, _empty_mean(), level, kappa, beta, lambda_min, lambda_max, initial)
+    return _schedule(proxy, _empty_mean(), level, kappa, beta, lambda_min, lambda_max, base)
 
 
+@as_schedule(label="AES-P", summary="AES with prior mass, which its regret bound needs", ranges=_PRIOR)
 def aes_prior(
     proxy: Proxy,
     *,
@@ -58,7 +68,7 @@ def aes_prior(
     beta: Array | float = 0.95,
     lambda_min: Array | float = 1e-4,
     lambda_max: Array | float = 1.0,
-    initial: Array | float = 0.2,
+    base: Array | float = 0.2,
 ) -> EntropySchedule:
     """`aes` with prior mass, ``kappa * sqrt((prior + A_t) / t)``: the smallest repair that has a regret bound.
 
@@ -71,38 +81,46 @@ def aes_prior(
         memory = running_mean(memory, smooth, count)
         return memory, memory.value + prior / count.astype(jnp.float32)
 
-    return _schedule(proxy, _empty_mean(), level, kappa, beta, lambda_min, lambda_max, initial)
+    return _schedule(proxy, _empty_mean(), level, kappa, beta, lambda_min, lambda_max, base)
 
 
+@as_schedule(
+    label="AES-D",
+    summary="AES that forgets old drift",
+    ranges={**_PRIOR, "window": Range(0.0, 1.0, "in (0, 1], a share of the updates", open_low=True)},
+)
 def aes_d(
     proxy: Proxy,
-    window: Array | float,
+    updates: Array | float,
     *,
+    window: Array | float = 0.02,
     prior: Array | float = 1.0,
     kappa: Array | float = 1.0,
     beta: Array | float = 0.95,
     lambda_min: Array | float = 1e-4,
     lambda_max: Array | float = 1.0,
-    initial: Array | float = 0.2,
+    base: Array | float = 0.2,
 ) -> EntropySchedule:
     """Discounted `aes_prior`, ``kappa * sqrt((prior + num_t) / den_t)``: old drift is forgotten.
 
-    ``num_t = rho num + v``, ``den_t = rho den + 1`` with ``rho = 1 - 1/window``. Not in the paper. As the window grows
-    it becomes `aes_prior`; the weight never falls below ``kappa * sqrt(prior / window)``.
+    ``num_t = rho num + v``, ``den_t = rho den + 1`` with ``rho = 1 - 1/L`` and ``L = window * updates``. Not in the
+    paper. As the window grows it becomes `aes_prior`; the weight never falls below ``kappa * sqrt(prior / L)``.
 
     Args:
-      window: () number of updates that are remembered, may be traced; less than 1 is taken as 1. Do not forget
-        faster than the learner tracks: ``window >= (kappa / weight)**2``.
+      updates: () planned number of updates.
+      window: () share of them that is remembered; less than one update is taken as one. Do not forget faster than the
+        learner tracks: ``L >= (kappa / weight)**2``.
       prior: () units of the proxy. Others as in `aes`.
     """
-    window, prior = jnp.maximum(jnp.asarray(window, jnp.float32), 1.0), jnp.asarray(prior, jnp.float32)
+    remembered = jnp.asarray(window, jnp.float32) * jnp.asarray(updates, jnp.float32)
+    remembered, prior = jnp.maximum(remembered, 1.0), jnp.asarray(prior, jnp.float32)
 
     def level(mean: Array, smooth: Array, count: Array) -> tuple[Array, Array]:
-        held_updates = discounted_count(count, window)
+        held_updates = discounted_count(count, remembered)
         mean = mean + (smooth - mean) / held_updates
         return mean, mean + prior / held_updates
 
-    return _schedule(proxy, jnp.zeros((), jnp.float32), level, kappa, beta, lambda_min, lambda_max, initial)
+    return _schedule(proxy, jnp.zeros((), jnp.float32), level, kappa, beta, lambda_min, lambda_max, base)
 
 
 class _BankMemory(NamedTuple):
@@ -113,18 +131,24 @@ class _BankMemory(NamedTuple):
     level: Array | None = None  # () float32, the level itself where it is held; None: it is not
 
 
+@as_schedule(
+    label="AES-M",
+    summary="AES restarted at the best past time",
+    ranges={**_PRIOR, "updates": POSITIVE._replace(infinite=True)},
+    static=("levels", "hold"),
+)
 def aes_m(
     proxy: Proxy,
     *,
     levels: int = 20,
-    horizon: Array | float = np.inf,
+    updates: Array | float = np.inf,
     prior: Array | float = 1.0,
     hold: bool = False,
     kappa: Array | float = 1.0,
     beta: Array | float = 0.95,
     lambda_min: Array | float = 1e-4,
     lambda_max: Array | float = 1.0,
-    initial: Array | float = 0.2,
+    base: Array | float = 0.2,
 ) -> EntropySchedule:
     """Restart-free `aes`, ``kappa * sqrt(max over windows of the mean)``: jumps at a spike, then relaxes.
 
@@ -139,21 +163,21 @@ def aes_m(
 
     Args:
       levels: static number of windows; 20 covers 5e5 updates.
-      horizon: () planned number of updates, may be traced; longer windows are left out.
+      updates: () planned number of updates; longer windows are left out.
       prior: () units of the proxy; zero admits every window, also the last value alone. Others as in `aes`.
       hold: static; False is the rule of all recorded studies. Without prior it changes nothing.
     """
     if levels < 1:
         raise ValueError(f"aes_m: levels must be at least 1; got {levels}. 20 windows cover 5e5 updates.")
     windows = jnp.asarray(2.0 ** np.arange(levels), jnp.float32)
-    prior, horizon = jnp.asarray(prior, jnp.float32), jnp.asarray(horizon, jnp.float32)
+    prior, updates = jnp.asarray(prior, jnp.float32), jnp.asarray(updates, jnp.float32)
     least = prior * np.float32(np.exp(-1.0)) if hold else prior  # discounted mass from which on a window counts
 
     def level(memory: _BankMemory, smooth: Array, count: Array) -> tuple[_BankMemory, Array]:
         whole = running_mean(memory.whole, smooth, count)
         held_updates = discounted_count(count, windows)
         bank = memory.bank + (smooth - memory.bank) / held_updates
-        counts = (bank * held_updates >= least) & (windows <= horizon)
+        counts = (bank * held_updates >= least) & (windows <= updates)
         recent = jnp.max(jnp.where(counts, bank, 0.0))
         top = jnp.maximum(whole.value + prior / count.astype(jnp.float32), recent)
         if memory.level is None:
@@ -164,7 +188,7 @@ def aes_m(
 
     zero = jnp.zeros((), jnp.float32)
     empty = _BankMemory(_empty_mean(), jnp.zeros(levels, jnp.float32), zero if hold else None)
-    return _schedule(proxy, empty, level, kappa, beta, lambda_min, lambda_max, initial)
+    return _schedule(proxy, empty, level, kappa, beta, lambda_min, lambda_max, base)
 
 
 class _AesMemory(NamedTuple):
@@ -174,12 +198,12 @@ class _AesMemory(NamedTuple):
     past: Any  # what the drift level is computed from
 
 
-def _schedule(proxy: Proxy, empty: Any, level: _Level, kappa, beta, lambda_min, lambda_max, initial) -> EntropySchedule:
+def _schedule(proxy: Proxy, empty: Any, level: _Level, kappa, beta, lambda_min, lambda_max, base) -> EntropySchedule:
     zero = jnp.zeros((), jnp.float32)
-    initial = jnp.asarray(initial, jnp.float32)
+    base = jnp.asarray(base, jnp.float32)
 
     def init() -> ScheduleState:
-        return start(bounded(initial, lambda_min, lambda_max, zero, zero)[0], _AesMemory(zero, empty), raw=initial)
+        return start(bounded(base, lambda_min, lambda_max, zero, zero)[0], _AesMemory(zero, empty), raw=base)
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         v = proxy(signals)

@@ -5,17 +5,20 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import optax
 
+from aesjax.factory import NOT_NEGATIVE, POSITIVE
 from aesjax.schedules.rule import bounded, held, read_signal, start
+from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 
-def fixed(weight: Array | float) -> EntropySchedule:
+@as_schedule(summary="the carrier's constant weight")
+def fixed(base: Array | float) -> EntropySchedule:
     """A constant weight, () reward per nat, bit for bit; no clip.
 
     >>> print(fixed(0.2).init().weight)
     0.2
     """
-    weight = jnp.asarray(weight, jnp.float32)
+    weight = jnp.asarray(base, jnp.float32)
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         return state._replace(weight=weight, count=state.count + 1)
@@ -30,8 +33,16 @@ class _AutoMemory(NamedTuple):
     adam: optax.OptState
 
 
+@as_schedule(
+    summary="SAC's tuning towards a target entropy",
+    needs=("log_prob",),
+    ranges={"auto_learning_rate": POSITIVE, "auto_initial": POSITIVE},
+)
 def auto(
-    target_entropy: Array | float, *, learning_rate: Array | float = 1e-3, initial: Array | float = 1.0
+    target_entropy: Array | float,
+    *,
+    auto_learning_rate: Array | float = 1e-3,
+    auto_initial: Array | float = 1.0,
 ) -> EntropySchedule:
     """SAC's automatic temperature as a schedule for every carrier that reports ``log_prob``.
 
@@ -41,8 +52,8 @@ def auto(
 
     Args:
       target_entropy: () nats; the usual choice is minus the number of action dimensions.
-      learning_rate: () Adam step in log weight.
-      initial: () reward per nat, first weight.
+      auto_learning_rate: () Adam step in log weight.
+      auto_initial: () reward per nat, first weight.
 
     >>> import jax.numpy as jnp
     >>> schedule = auto(target_entropy=-1.0)
@@ -50,11 +61,11 @@ def auto(
     >>> bool(state.weight < 1.0)
     True
     """
-    adam = optax.adam(jnp.asarray(learning_rate, jnp.float32), eps=1e-8)
+    adam = optax.adam(jnp.asarray(auto_learning_rate, jnp.float32), eps=1e-8)
     target_entropy = jnp.asarray(target_entropy, jnp.float32)
 
     def init() -> ScheduleState:
-        log_alpha = jnp.log(jnp.asarray(initial, jnp.float32))
+        log_alpha = jnp.log(jnp.asarray(auto_initial, jnp.float32))
         return start(jnp.exp(log_alpha), _AutoMemory(log_alpha, adam.init(log_alpha)))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
@@ -72,33 +83,34 @@ def auto(
     return EntropySchedule(init, update)
 
 
+@as_schedule(summary="paper's heuristic: base + slope * proxy", ranges={"slope": NOT_NEGATIVE})
 def linear(
     proxy: Proxy,
     *,
-    weight0: Array | float = 0.2,
+    base: Array | float = 0.2,
     slope: Array | float = 0.1,
     lambda_min: Array | float = 1e-4,
     lambda_max: Array | float = 1.0,
 ) -> EntropySchedule:
-    """The paper's reactive heuristic, ``clip(weight0 + slope * v)`` of the raw proxy, () reward per nat.
+    """The paper's reactive heuristic, ``clip(base + slope * v)`` of the raw proxy, () reward per nat.
 
     AES paper Eq. (heuristic-linear). Deviation: none; the paper gives no value for ``slope`` (its k), 0.1 is ours.
 
     Args:
       proxy: drift proxy; a non-finite value keeps the state.
-      weight0: () reward per nat, weight at zero drift and before the first update.
+      base: () reward per nat, weight at zero drift and before the first update.
       slope: () reward per nat per unit of the proxy.
       lambda_min, lambda_max: () reward per nat.
     """
-    weight0, slope = jnp.asarray(weight0, jnp.float32), jnp.asarray(slope, jnp.float32)
+    base, slope = jnp.asarray(base, jnp.float32), jnp.asarray(slope, jnp.float32)
 
     def init() -> ScheduleState:
         zero = jnp.zeros((), jnp.float32)
-        return start(bounded(weight0, lambda_min, lambda_max, zero, zero)[0], raw=weight0)
+        return start(bounded(base, lambda_min, lambda_max, zero, zero)[0], raw=base)
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         v = proxy(signals)
-        weight, logs = bounded(weight0 + slope * v, lambda_min, lambda_max, v, v)
+        weight, logs = bounded(base + slope * v, lambda_min, lambda_max, v, v)
         return held(jnp.isfinite(v), ScheduleState(weight, state.count + 1, (), logs), state)
 
     return EntropySchedule(init, update)

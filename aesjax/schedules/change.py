@@ -6,7 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.factory import AT_LEAST_1, NOT_NEGATIVE, POSITIVE
 from aesjax.schedules.rule import base_init, base_update, bounded_above_base, start
+from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 TINY, LARGE = (float(x) for x in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
@@ -45,6 +47,14 @@ def compensator(levels: int) -> np.ndarray:
     return n * (-x - np.log1p(-x))
 
 
+@as_schedule(
+    label="AES-C",
+    summary="base weight raised at a change, with few false alarms",
+    source="fresh",
+    ranges={"threshold": POSITIVE, "gain": NOT_NEGATIVE, "r_max": AT_LEAST_1, "e_max": NOT_NEGATIVE},
+    relative=True,
+    static=("longest_memory", "levels"),
+)
 def aes_c(
     proxy: Proxy,
     base: Array | float | EntropySchedule,

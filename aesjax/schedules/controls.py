@@ -25,7 +25,7 @@ def playback(weights: Array) -> EntropySchedule:
 
 def constant_at_mean(weights: Array) -> EntropySchedule:
     """The mean of the recorded (T,) weights, held: same average entropy bonus, no timing at all."""
-    return fixed(jnp.mean(_recorded("constant_at_mean", weights)))
+    return fixed.make(jnp.mean(_recorded("constant_at_mean", weights)))
 
 
 def permuted(weights: Array, key: Array, *, blocks: int = 20) -> EntropySchedule:

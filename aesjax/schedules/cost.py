@@ -5,7 +5,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.factory import POSITIVE_SHARE
 from aesjax.schedules.rule import held, read_signal, start
+from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, ScheduleLogs, ScheduleState, Signals
 
 TINY = float(np.finfo(np.float32).tiny)
@@ -18,12 +20,21 @@ class _BudgetMemory(NamedTuple):
     log_scale: Array  # () float32, running quantile of log(|reward| / unit)
 
 
+COST = POSITIVE_SHARE._replace(text="in (0, 1], a share of the reward")
+
+
+@as_schedule(
+    summary="the cost of exploring is a share of the reward: no weight to tune",
+    needs=("reward",),
+    ranges={"cost": COST},
+    static=("level", "memory", "gain", "largest_step"),
+)
 def budget(
-    cost: Array | float,
     action_size: Array | float,
     updates: Array | float,
     *,
-    initial: Array | float = 0.2,
+    cost: Array | float = 0.1,
+    base: Array | float = 0.2,
     level: float = 0.9,
     memory: Array | float = 0.25,
     gain: float = 4.0,
@@ -42,24 +53,24 @@ def budget(
     large by that; a reward that is almost always zero leaves the first weight until it is not.
 
     Args:
-      cost: () share of the reward, at most 1.
       action_size: () A, action dimensions.
       updates: () planned number of updates.
-      initial: () reward per nat, the weight before the first reward that is not zero.
+      cost: () share of the reward, at most 1.
+      base: () reward per nat, the weight before the first reward that is not zero.
       level: of the quantile.
       gain, largest_step: the quantile's logarithm moves by ``min(largest_step, gain / t)`` at most per update,
       memory: () and from that share of the updates on no slower.
 
-    >>> schedule = budget(0.1, action_size=2, updates=100)
+    >>> schedule = budget(action_size=2, updates=100, cost=0.1)
     >>> print(schedule.update(Signals(reward=jnp.full(4, -3.0)), schedule.init()).weight)
     0.3
     """
     factor = 2.0 * _float32(cost) / _float32(action_size)
     longest = jnp.maximum(_float32(memory) * _float32(updates), 1.0)
-    initial = _float32(initial)
+    base = _float32(base)
 
     def init() -> ScheduleState:
-        return start(initial, _BudgetMemory(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)))
+        return start(base, _BudgetMemory(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old = state.inner

@@ -5,7 +5,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import optax
 
+from aesjax.factory import POSITIVE
+from aesjax.schedules.cost import COST, budget
 from aesjax.schedules.rule import base_init, base_update, held, read_signal, start
+from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
 
 TINY = 1e-12  # reward per nat; a floor of zero has no logarithm
@@ -19,8 +22,28 @@ class _FloorMemory(NamedTuple):
     floor: Any  # state of the floor's schedule, None for a number
 
 
+@as_schedule(
+    label="auto-F",
+    summary="auto over budget: never below it",
+    needs=("log_prob", "reward"),
+    ranges={"cost": COST, "auto_learning_rate": POSITIVE},
+)
 def auto_floor(
-    floor: Array | float | EntropySchedule, target_entropy: Array | float, *, learning_rate: Array | float = 1e-3
+    action_size: Array | float,
+    updates: Array | float,
+    target_entropy: Array | float,
+    *,
+    cost: Array | float = 0.1,
+    base: Array | float = 0.2,
+    auto_learning_rate: Array | float = 1e-3,
+) -> EntropySchedule:
+    """`tuned_above` the weight of `budget`; arguments as there."""
+    floor = budget.make(action_size, updates, cost=cost, base=base)
+    return tuned_above(floor, target_entropy, auto_learning_rate=auto_learning_rate)
+
+
+def tuned_above(
+    floor: Array | float | EntropySchedule, target_entropy: Array | float, *, auto_learning_rate: Array | float = 1e-3
 ) -> EntropySchedule:
     """`auto`, whose weight is never below ``floor`` and is that to begin with.
 
@@ -31,13 +54,13 @@ def auto_floor(
     Args:
       floor: () reward per nat, or a schedule such as `budget`.
       target_entropy: () nats, as in `auto`.
-      learning_rate: () Adam step in log weight.
+      auto_learning_rate: () Adam step in log weight.
 
-    >>> schedule = auto_floor(0.05, target_entropy=-1.0)
+    >>> schedule = tuned_above(0.05, target_entropy=-1.0)
     >>> print(schedule.update(Signals(log_prob=jnp.array([-2.0])), schedule.init()).weight)  # entropy 2 > -1
     0.05
     """
-    adam = optax.adam(jnp.asarray(learning_rate, jnp.float32), eps=1e-8)
+    adam = optax.adam(jnp.asarray(auto_learning_rate, jnp.float32), eps=1e-8)
     target_entropy = jnp.asarray(target_entropy, jnp.float32)
 
     def init() -> ScheduleState:

@@ -1,12 +1,15 @@
 """Drift proxies: one step's signals in, one non-negative magnitude out, on the update batch or on the newest data."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
+from aesjax.factory import SHARE, check_options, first_line, options_of
 from aesjax.registry import Registry
 from aesjax.schedules.order import quantile
 from aesjax.schedules.rule import read_signal
@@ -15,9 +18,115 @@ from aesjax.types import Array, Proxy, Signals
 _RESIDUALS = MappingProxyType({"update": "td_error", "fresh": "fresh_td_error"})
 _LOSSES = MappingProxyType({"update": "value_loss", "fresh": "fresh_td_error"})
 _CRITIC_CHANGES = MappingProxyType({"update": "critic_drift", "fresh": "fresh_critic_drift"})
+_RANKS = {"td_error": 1, "fresh_td_error": 1, "value_loss": 0, "critic_drift": 0, "fresh_critic_drift": 0}
 
 
-def td_quantile(q: Array | float = 0.9, source: str = "update") -> Proxy:
+@dataclass(frozen=True, eq=False)
+class ProxyFactory:
+    """A registered proxy: call it for a `DriftProxy`, ``td_quantile(q=0.8, source="fresh")``."""
+
+    name: str
+    make: Callable[..., Proxy] = field(repr=False)  # of those of `q` and `source` that it takes
+    fields: Mapping[str, str]  # source -> the one field of `Signals` that it reads there
+    label: str  # in tables
+    summary: str = field(repr=False)  # one line for listings
+    takes: frozenset[str]  # "q", "source"
+
+    def __call__(self, q: Array | float = 0.9, source: str | None = None) -> "DriftProxy":
+        """The proxy at quantile level ``q``, which others than `td_quantile` ignore.
+
+        Raises:
+          ValueError: it has no such source, or ``q`` is outside [0, 1].
+        """
+        if source is not None and source not in self.fields:
+            raise ValueError(f"proxy '{self.name}' has no source '{source}'; sources: {', '.join(self.fields)}")
+        check_options("proxy", self.name, {"q": SHARE}, {"q": q})
+        return DriftProxy(self, q, source)
+
+
+@jax.tree_util.register_pytree_node_class
+class DriftProxy:
+    """A proxy: maps `Signals` to a drift magnitude, () float32 >= 0. A pytree, whose leaf is ``q``.
+
+    Without a source it has that of the schedule it is given to, and on its own reads the update batch.
+    """
+
+    def __init__(self, factory: ProxyFactory, q: Array | float, source: str | None):
+        self.factory, self.q, self.source = factory, q, source
+
+    def at(self, source: str) -> "DriftProxy":
+        """This proxy, with ``source`` if it has none."""
+        return self if self.source is not None else self.factory(self.q, source)
+
+    @property
+    def field(self) -> str:
+        """The field of `Signals` that it reads."""
+        return self.factory.fields[self.source or next(iter(self.factory.fields))]
+
+    def __call__(self, signals: Signals) -> Array:
+        """The proxy of one step; raises when traced if its signal is absent."""
+        given = {"q": self.q, "source": self.source or next(iter(self.factory.fields))}
+        return self.factory.make(**{name: given[name] for name in self.factory.takes})(signals)
+
+    def __repr__(self) -> str:
+        source = "" if self.source is None else f", source='{self.source}'"
+        return f"{self.factory.name}(q={self.q}{source})"
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        """The quantile level as a leaf; see `jax.tree_util`."""
+        return (self.q,), (self.factory, self.source)
+
+    @classmethod
+    def tree_unflatten(cls, structure: Any, leaves: Any) -> "DriftProxy":
+        """The inverse of `tree_flatten`."""
+        return cls(structure[0], leaves[0], structure[1])
+
+
+def as_proxy(
+    make: Callable[..., Proxy] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    label: str | None = None,
+    summary: str | None = None,
+    fields: Mapping[str, str] = _RESIDUALS,
+) -> Any:
+    """Turn a function that returns a proxy into a proxy's factory; also a decorator.
+
+    The function may take ``q``, the quantile level, and ``source``, "update" or "fresh".
+
+    Args:
+      name: by default the function's.
+      label: name in tables; by default the name.
+      summary: one line for `aesjax list`; by default the first line of the docstring.
+      fields: source -> the one field of `Signals` that it reads there.
+
+    Raises:
+      ValueError: a source or field that does not exist, or another parameter without a default.
+    """
+    if isinstance(make, ProxyFactory):
+        return make
+    for source, read in fields.items():
+        if source not in ("update", "fresh"):
+            raise ValueError(f"unknown source '{source}' of a proxy; sources: update, fresh")
+        if read not in Signals._fields or read == "measured":
+            known = ", ".join(known for known in Signals._fields if known != "measured")
+            raise ValueError(f"Signals has no field '{read}'; fields: {known}")
+
+    def factory(made: Any) -> ProxyFactory:
+        own = name or getattr(made, "__name__", type(made).__name__)
+        options = options_of("proxy", own, made, ("source",), ("q",))
+        takes = {"q", "source"} & {*options.defaults, *options.required, *options.others}
+        shown = label or own.rpartition(":")[2]
+        return ProxyFactory(
+            own, made, MappingProxyType(dict(fields)), shown, summary or first_line(made), frozenset(takes)
+        )
+
+    return factory if make is None else factory(make)
+
+
+@as_proxy(label="TD quantile", summary="q-quantile of |TD error| (paper default, q = 0.9)")
+def td_quantile(q: Array | float, source: str) -> Proxy:
     """Upper quantile of the absolute temporal-difference errors, () reward.
 
     AES paper Eq. (proxy_offpolicy) and (proxy_onpolicy). With twin critics the residuals of both form one set.
@@ -34,69 +143,46 @@ def td_quantile(q: Array | float = 0.9, source: str = "update") -> Proxy:
       >>> print(td_quantile(q=0.5)(Signals(td_error=jnp.array([-3.0, 1.0, 2.0]))))
       2.0
     """
-    field = _field("td_quantile", _RESIDUALS, source)
+    field = _RESIDUALS[source]
     return lambda signals: quantile(jnp.abs(_read("td_quantile", signals, field)), q)
 
 
-def td_mean(source: str = "update") -> Proxy:
+@as_proxy(label="TD mean", summary="mean of |TD error|")
+def td_mean(source: str) -> Proxy:
     """Mean absolute temporal-difference error, () reward; the paper's ablation "TD mean"."""
-    field = _field("td_mean", _RESIDUALS, source)
+    field = _RESIDUALS[source]
     return lambda signals: jnp.mean(jnp.abs(_read("td_mean", signals, field)))
 
 
-def value_loss(source: str = "update") -> Proxy:
+@as_proxy(label="Value loss", summary="critic loss, reward squared", fields=_LOSSES)
+def value_loss(source: str) -> Proxy:
     """Critic loss, () reward squared; the paper's ablation "value loss".
 
     ``source="fresh"`` is the mean squared residual of the newest transitions. Carriers weigh and sum their critics'
     losses differently, so the two sources differ by a constant factor.
     """
-    field = _field("value_loss", _LOSSES, source)
+    field = _LOSSES[source]
     if source == "fresh":
         return lambda signals: jnp.mean(jnp.square(_read("value_loss", signals, field)))
     return lambda signals: _read("value_loss", signals, field)
 
 
-def critic_drift(source: str = "update") -> Proxy:
+@as_proxy(label="Critic drift", summary="size of the critic's own change", fields=_CRITIC_CHANGES)
+def critic_drift(source: str) -> Proxy:
     """How far the critic moved in this step; the paper's ablation "critic drift".
 
     ``source="update"`` is the norm of the parameter change, () parameter units; "fresh" is the mean change of the
     critic's values on the newest transitions, () reward.
     """
-    field = _field("critic_drift", _CRITIC_CHANGES, source)
+    field = _CRITIC_CHANGES[source]
     return lambda signals: _read("critic_drift", signals, field)
 
 
-class ProxySpec(NamedTuple):
-    """A registered proxy."""
-
-    build: Callable[..., Proxy]  # (q, source) -> Proxy; proxies without a quantile ignore q
-    fields: Mapping[str, str]  # source -> the one Signals field it reads
-    label: str  # name in tables
-    summary: str  # one line for listings
-
-
-PROXIES: Registry[ProxySpec] = Registry(
-    "proxy",
-    td_quantile=ProxySpec(td_quantile, _RESIDUALS, "TD quantile", "q-quantile of |TD error| (paper default, q = 0.9)"),
-    td_mean=ProxySpec(lambda q, source: td_mean(source), _RESIDUALS, "TD mean", "mean of |TD error|"),
-    value_loss=ProxySpec(lambda q, source: value_loss(source), _LOSSES, "Value loss", "critic loss, reward squared"),
-    critic_drift=ProxySpec(
-        lambda q, source: critic_drift(source),
-        _CRITIC_CHANGES,
-        "Critic drift",
-        "size of the critic's own change",
-    ),
+PROXIES: Registry[ProxyFactory] = Registry(
+    "proxy", **{each.name: each for each in (td_quantile, td_mean, value_loss, critic_drift)}
 )
-
-_RANKS = {"td_error": 1, "fresh_td_error": 1, "value_loss": 0, "critic_drift": 0, "fresh_critic_drift": 0}
 
 
 def _read(name: str, signals: Signals, field: str) -> Array:
     # Behind stop_gradient: a weight that can be differentiated through its residuals would train the critic.
     return lax.stop_gradient(read_signal(f"proxy '{name}'", signals, field, _RANKS[field]))
-
-
-def _field(name: str, fields: Mapping[str, str], source: str) -> str:
-    if source not in fields:
-        raise ValueError(f"proxy '{name}' has no source '{source}'; sources: {', '.join(fields)}")
-    return fields[source]

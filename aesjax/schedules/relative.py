@@ -1,4 +1,4 @@
-"""Schedules that modulate another weight: the recommended `aes_r`, and the `oracle` that sees the true drift."""
+"""Schedules that modulate another weight: `aes_r`, and the `oracle` that reads the true drift."""
 
 from typing import Any, NamedTuple
 
@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.factory import AT_LEAST_1, NOT_NEGATIVE, POSITIVE, Range
+from aesjax.schedules.basic import auto
 from aesjax.schedules.rule import (
     base_init,
     base_update,
@@ -15,9 +17,18 @@ from aesjax.schedules.rule import (
     read_signal,
     start,
 )
+from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 TINY = float(np.finfo(np.float32).tiny)
+_RATIO = {
+    "gain": NOT_NEGATIVE,
+    "r_max": AT_LEAST_1,
+    "margin": NOT_NEGATIVE,
+    "e_max": NOT_NEGATIVE,
+}
+# Numbers of the rule that belong to its proofs, and no options.
+_PROVEN = ("beta", "first_window", "longest_window", "baseline_gain", "baseline_step", "levels")
 
 
 class _RelativeMemory(NamedTuple):
@@ -30,6 +41,14 @@ class _RelativeMemory(NamedTuple):
     base: Any  # state of the base schedule, None for a number
 
 
+@as_schedule(
+    label="AES-R",
+    summary="base weight raised by the proxy's excess over its running median",
+    source="fresh",
+    ranges=_RATIO,
+    relative=True,
+    static=_PROVEN,
+)
 def aes_r(
     proxy: Proxy,
     base: Array | float | EntropySchedule,
@@ -47,7 +66,7 @@ def aes_r(
     baseline_step: Array | float = 0.5,
     levels: int = 8,
 ) -> EntropySchedule:
-    r"""The recommended schedule: the base weight, raised while the proxy exceeds its own running median.
+    r"""The base weight, raised while the proxy exceeds its own running median.
 
     With s the EMA of the proxy and B its running median, the excess ``e = clip(s/B/(1+margin) - 1, 0, e_max)`` is
     averaged over dyadic windows, E is the largest of these means, and the weight is
@@ -135,23 +154,59 @@ class _OracleMemory(NamedTuple):
     base: Any  # state of the base schedule, None for a number
 
 
+@as_schedule(
+    label="auto+AES-R",
+    summary="AES-R over the auto-tuned weight",
+    needs=("log_prob",),
+    source="fresh",
+    ranges={**_RATIO, "auto_learning_rate": POSITIVE, "auto_initial": POSITIVE},
+)
+def aes_r_auto(
+    proxy: Proxy,
+    target_entropy: Array | float,
+    updates: Array | float,
+    *,
+    auto_learning_rate: Array | float = 1e-3,
+    auto_initial: Array | float = 1.0,
+    gain: Array | float = 2.0,
+    r_max: Array | float = 5.0,
+    margin: Array | float = 0.25,
+    e_max: Array | float = 8.0,
+    lambda_max: Array | float = 1.0,
+) -> EntropySchedule:
+    """`aes_r` over the weight of `auto`; arguments as there."""
+    base = auto.make(target_entropy, auto_learning_rate=auto_learning_rate, auto_initial=auto_initial)
+    ratio = {"gain": gain, "r_max": r_max, "margin": margin, "e_max": e_max}
+    return aes_r.make(proxy, base, updates, lambda_max=lambda_max, **ratio)
+
+
+@as_schedule(
+    summary="reference: reads the true drift",
+    needs=("true_drift",),
+    ranges={
+        "oracle_gain": NOT_NEGATIVE,
+        "r_max": AT_LEAST_1,
+        "oracle_memory": Range(0.0, 1.0, "in (0, 1], a share of the updates", open_low=True),
+    },
+    relative=True,
+)
 def oracle(
     base: Array | float | EntropySchedule,
     updates: Array | float,
     *,
-    gain: Array | float = 16.0,
+    oracle_gain: Array | float = 16.0,
     r_max: Array | float = 5.0,
-    memory: Array | float = 0.02,
+    oracle_memory: Array | float = 0.02,
     lambda_max: Array | float = 1.0,
 ) -> EntropySchedule:
     """A reference, not a method: the base weight raised by the true drift of the environment.
 
-    ``E = rho * E + d`` with ``rho = 1 - 1/(memory * updates)`` and d the size of this step's change as a share of the
-    channel's range; weight ``base * min(sqrt(1 + gain * E), r_max)``, () reward per nat, clipped as in `aes_r`.
-    A non-finite drift is taken as none. Its logs hold d as proxy and E as smoothed proxy.
+    ``E = rho * E + d`` with ``rho = 1 - 1/(oracle_memory * updates)`` and d the size of this step's change as a
+    share of the channel's range; weight ``base * min(sqrt(1 + oracle_gain * E), r_max)``, () reward per nat, clipped as
+    in `aes_r`. A non-finite drift is taken as none. Its logs hold d as proxy and E as smoothed proxy.
     """
-    gain, r_max = _float32(gain), _float32(r_max)
-    keep = 1.0 - 1.0 / jnp.maximum(_float32(memory) * _float32(updates), 1.0)
+    gain, r_max = _float32(oracle_gain), _float32(r_max)
+    keep = 1.0 - 1.0 / jnp.maximum(_float32(oracle_memory) * _float32(updates), 1.0)
 
     def init() -> ScheduleState:
         weight, base_state = base_init(base)

@@ -81,8 +81,8 @@ def bounded_above_base(
 
 def base_init(base: Array | float | EntropySchedule) -> tuple[Array, ScheduleState | None]:
     """First weight of what a schedule modulates, a number or another schedule, and that one's state."""
-    if isinstance(base, EntropySchedule):
-        state = base.init()
+    if hasattr(base, "init"):
+        state = base.init()  # type: ignore
         return state.weight, state
     return jnp.asarray(base, jnp.float32), None
 
@@ -91,8 +91,8 @@ def base_update(
     base: Array | float | EntropySchedule, signals: Signals, state: Any
 ) -> tuple[Array, ScheduleState | None]:
     """The modulated weight after one update, and its state."""
-    if isinstance(base, EntropySchedule):
-        state = base.update(signals, state)
+    if hasattr(base, "update"):
+        state = base.update(signals, state)  # type: ignore
         return state.weight, state
     return jnp.asarray(base, jnp.float32), None
 

@@ -59,8 +59,7 @@ class Run(NamedTuple):
 
     seed: Any  # () uint32
     drift: Any  # the world's data: pattern and realisation
-    schedule: Any  # () int32, which of the program's schedules
-    schedule_hyper: Any
+    schedule: Any  # its schedule as data, `aesjax.schedules.ScheduleData`
     hyper: Any  # the carrier's traced floats
     coupling: Any = 0.0  # () float32; 1: learning rates follow the entropy weight, see `Coupling`
     response: Any = None  # its drift responses beyond the entropy weight; None: no run of the program has any

@@ -29,7 +29,8 @@ from experiments.bench.timing import (
 )
 from experiments.bench.worker import Worker
 from experiments.study.build import build_part
-from experiments.study.config import StudyConfig, make_config
+from experiments.study.config import StudyConfig
+from experiments.study.options import StudyOptions
 
 _FAMILIES = {"mujoco": tuple(mujoco.TASKS), "isaac": tuple(isaac.TASKS)}
 SBX = ("torch==2.13.0",), ("sbx-rl", "imageio", "packaging")
@@ -113,12 +114,11 @@ def _gymnasium(name: str) -> Timer:
 
 def _config(name: str, carrier: str, engine: str) -> StudyConfig:
     """AES runs: on MuJoCo of SBX's default sizes, a rollout in eight copies for PPO; on Isaac the preset as it is."""
-    common: dict[str, Any] = {"task": name, "carriers": carrier, "schedules": "aes", "patterns": "abrupt"}
-    common |= {"preset": "quick", "options": {"engine": engine}}
+    common: dict[str, Any] = {"task": name, "methods": f"{carrier}+aes", "patterns": "abrupt", "engine": engine}
     if name in isaac.TASKS:
-        config = make_config(seeds=f"1:{len(jax.local_devices())}", **common)
+        config = StudyOptions(seeds=len(jax.local_devices()), **common).resolve()
         return dataclasses.replace(config, evaluations=100)  # chunks of five rollouts
-    config = make_config(seeds=f"1:{_SEEDS[carrier]}", steps=40_960, **common)
+    config = StudyOptions(seeds=_SEEDS[carrier], steps=40_960, **common).resolve()
     own = dict(config.settings[carrier])
     if carrier == "sac":  # one environment, one gradient step per step
         own |= {"num_envs": 1, "config": {"hidden": (256, 256), "batch_size": 256}}

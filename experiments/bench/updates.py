@@ -15,10 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
-from aesjax import adaptations as responses
-from aesjax import schedules
-from aesjax.adaptations import RESPONSES, ResponseHyper, Supply
-from aesjax.schedules import Choice, ScheduleHyper
+from aesjax import adaptations, schedules
+from aesjax.adaptations import ADAPTATIONS, AdaptationData, Supply
+from aesjax.schedules import Choice, ScheduleData
 from aesjax.types import Program
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
@@ -35,7 +34,7 @@ from experiments.bench.timing import (
 from experiments.bench.worker import Worker
 
 SCHEDULES = ("fixed", "aes", "auto", "aes_r")
-#: Responses beside the last schedule: what turning one lever costs, and all of them.
+#: Adaptations with the last schedule: the cost of one lever, and of all of them.
 LEVERS = ("aes_r+window", "aes_r+window+refresh+rate")
 REPLAY = 5000
 _REJAX = ("rejax==0.1.3", "gymnax==0.0.9")
@@ -109,11 +108,12 @@ def flops_per_update(width: int, batch: int, obs: int = 2, action: int = 2) -> f
 
 
 def _ours(rule: str, case: Setting, runs: int, devices: list[Any]) -> Timer:
-    """``rule`` is a schedule, with responses after a +."""
+    """``rule`` is a schedule, with adaptations after a +."""
     world, spec = World(envs.make(case.task), 10_000_000), CARRIERS[case.carrier]
     schedule, *levers = rule.split("+")
     carrier = spec.make(world.obs_size, world.action_size, spec.config(**case.config))
-    needed = schedules.required_signals((schedule,), "td_quantile", None)
+    choice = Choice(schedule)
+    needed = schedules.required_signals(choice)
     on_policy = isinstance(carrier, OnPolicyCarrier)
     chunk = 2 * carrier.rollout if on_policy else 50
     config = LoopConfig(
@@ -122,26 +122,25 @@ def _ours(rule: str, case: Setting, runs: int, devices: list[Any]) -> Timer:
         32,
         REPLAY,
         fresh="fresh_td_error" in needed and not on_policy,
-        refresh=any(RESPONSES[name].lever == "refresh" for name in levers),
+        refresh=any(ADAPTATIONS[name].lever == "refresh" for name in levers),
     )
     supply = Supply(32 * case.num_envs, case.num_envs, REPLAY, 4 * LoopConfig.fresh_window)
-    options = {name: {k: np.float32(v) for k, v in RESPONSES[name].options.items()} for name in levers}
-    response = ResponseHyper(np.int32(0), dict.fromkeys(levers, np.float32(1)), options)
+    as_array = lambda tree: jax.tree.map(np.float32, tree)  # noqa: E731
+    facts = {"base": 0.05, "target_entropy": -float(world.action_size), "updates": 1e5}
+    weights = ScheduleData(np.int32(0), np.float32(0.9), {schedule: as_array(choice.factory.filled(facts, {}))})
+    options = as_array({name: dict(ADAPTATIONS[name].options) for name in levers})
+    adapted = AdaptationData(weights, dict.fromkeys(levers, np.float32(1)), options, np.float32(1e5))
     loop = make_program(
         world,
         carrier,
-        lambda run: schedules.build((schedule,), run.schedule_hyper),
+        lambda run: schedules.build(choice, run.schedule),
         config,
-        (lambda run: responses.build(levers, [Choice(schedule)], run.schedule_hyper, run.response, supply))
-        if levers
-        else None,
+        (lambda run: adaptations.build(levers, [choice], run.response, supply)) if levers else None,
     )
     fields = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "gamma": 0.97, "tau": 0.01}
     hyper = spec.hyper()._replace(**{k: v for k, v in fields.items() if k in spec.hyper._fields})
     drift = jax.device_get(world.drift("abrupt", 0))
-    as_array = lambda tree: jax.tree.map(np.float32, tree)  # noqa: E731
-    weights = as_array(ScheduleHyper(base=0.05, target_entropy=-float(world.action_size), updates=1e5))
-    common = (drift, np.int32(0), weights, as_array(hyper), np.float32(0), response if levers else None)
+    common = (drift, weights, as_array(hyper), np.float32(0), adapted if levers else None)
     items = [Run(np.uint32(seed), *common) for seed in range(runs)]
     executables, data = build_executables(loop, items, devices)
     state = executables.init(data)

@@ -30,8 +30,8 @@ class Export:
 
 def execute(options: Export) -> int:
     """Write them and say how large they are."""
-    from experiments.study.config import parse_seeds
     from experiments.study.export import export
+    from experiments.study.strings import parse_seeds
 
     with refusing():
         if options.results:

@@ -10,7 +10,7 @@ from experiments.study.devices import LARGEST_CACHE, cache_folder
 
 @dataclass
 class List:
-    """Print tasks, simulators, carriers, schedules, responses, controls, proxies, studies, patterns, tables and
+    """Print tasks, simulators, carriers, schedules, adaptations, controls, proxies, studies, patterns, tables and
     presets, and where compiled programs are stored."""
 
 
@@ -18,7 +18,7 @@ def execute(options: List) -> int:
     """Print one section per kind of name."""
     del options
     import envs
-    from aesjax.adaptations import CONTROLS, RESPONSES
+    from aesjax.adaptations import ADAPTATIONS, CONTROLS
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
     from experiments.paper.tables import TABLES
@@ -32,7 +32,7 @@ def execute(options: List) -> int:
         ("simulators", "simulator", _simulators()),
         ("carriers", "carrier", {n: f"{spec.label}; baseline = {spec.baseline}" for n, spec in CARRIERS.items()}),
         ("schedules", "schedule", {"baseline": "the carrier's own weight"} | _summaries(SCHEDULES)),
-        ("responses", "response", {f"+{name}": text for name, text in _summaries(RESPONSES).items()}),
+        ("adaptations", "adaptation", {f"+{name}": text for name, text in _summaries(ADAPTATIONS).items()}),
         ("controls", "control", {f"{name}:of=...": text for name, text in _summaries(CONTROLS).items()}),
         ("proxies", "proxy", _summaries(PROXIES)),
         ("studies", "study", _summaries(STUDIES)),

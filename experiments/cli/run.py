@@ -183,33 +183,27 @@ def configured(options: Run) -> "StudyConfig":
     Raises:
       ValueError, UnknownNameError: with one sentence.
     """
-    from experiments.study.config import make_config
     from experiments.study.named import STUDIES
+    from experiments.study.options import StudyOptions
+    from experiments.study.strings import parse_methods, parse_names
 
     named = STUDIES[options.study]._asdict()
     typed = {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
-    keep = ("task", "carriers", "schedules", "patterns", "seeds", "preset", "steps", "proxy", "source", "drift_seed")
-    chosen = {name: value for name, value in (named | typed).items() if name in keep}
-    chosen |= {"controls_from": options.controls_from, "counterfactual": options.counterfactual}
-    chosen |= {"warm_start": options.warm_start}
-    chosen |= {"plasticity": options.plasticity, "layer_norm": options.layer_norm}
-    chosen |= {"together": options.together, "part": options.part}
-    return make_config(**chosen, sweep=options.sweep, options=_task_options(options))
-
-
-def _task_options(options: Run) -> dict[str, object]:
-    """The options that were typed, as the task's builder takes them."""
-    names = ("engine", "observation", "variant")
-    typed: dict[str, object] = {name: getattr(options, name) for name in names}
-    if options.channels is not None:
-        typed["channels"] = tuple(name.strip() for name in options.channels.split(",") if name.strip())
-    return {name: value for name, value in typed.items() if value is not None}
+    chosen = named | typed
+    carriers = parse_names("carrier", "--carriers", chosen["carriers"])
+    fields = {field.name for field in dataclasses.fields(StudyOptions)}
+    given = {name: value for name, value in chosen.items() if name in fields}
+    methods = parse_methods(chosen["schedules"], carriers)
+    return StudyOptions(**given, methods=methods, start=options.warm_start).resolve()
 
 
 def described(config: "StudyConfig") -> dict[str, Any]:
     """What must be typed for a configuration; the inverse of `configured` for all that was typed."""
-    names = ("carriers", "schedules", "patterns", "seeds")
+    from experiments.study.strings import text_of
+
+    names = ("carriers", "patterns", "seeds")
     lists = {name: ",".join(map(str, getattr(config, name))) for name in names}
+    lists["schedules"] = ",".join(map(text_of, config.methods_of(config.carriers[0])))
     same = ("task", "preset", "steps", "proxy", "source", "drift_seed", "plasticity", "counterfactual", "together")
     built = {name: config.options[name] for name in ("engine", "observation", "variant") if name in config.options}
     if "channels" in config.options:

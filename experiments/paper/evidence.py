@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aesjax.schedules import ScheduleHyper
+from aesjax.schedules import SCHEDULES
 from experiments.measure.curves import Metric
 from experiments.measure.opponents import Scores, best_of, constants_of, scores_of
 from experiments.measure.runs import run_metrics
@@ -102,9 +102,10 @@ class Group:
     def _has(self, carrier: str, variant: str, spec: Spec) -> bool:
         """Whether a variant has the options asked for and no others; one that it does not tell is the default."""
         told = dict(part.split("=", 1) for part in variant.split(",") if "=" in part)
-        own = self.schedules.get(carrier.lower(), {})
+        own = {"q": 0.9, "base": 0.2, **SCHEDULES[spec.rule.partition("+")[0]].signature.defaults}
+        own |= self.schedules.get(carrier.lower(), {})
         for name, wanted in spec.options:
-            default = own.get(name, ScheduleHyper._field_defaults.get(name, ""))
+            default = own.get(name, "")
             if not _same(told.pop(name, str(default)), wanted):
                 return False
         return not told

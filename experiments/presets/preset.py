@@ -17,7 +17,7 @@ class CarrierSettings:
     base: float  # static entropy weight: `fixed`, the start of `aes`, the base of `aes_r`; reward per nat
     config: MappingProxyType[str, Any]  # static structure, fields of the carrier's config
     hyper: MappingProxyType[str, float]  # traced floats, fields of the carrier's hyper
-    schedule: MappingProxyType[str, float] = field(default_factory=frozen)  # fields of ScheduleHyper
+    schedule: MappingProxyType[str, float] = field(default_factory=frozen)  # options of its schedules
     num_envs: int | None = None  # parallel copies, if other than the preset's
     warmup: int | None = None  # environment steps with random actions, likewise
 

@@ -16,10 +16,10 @@ from envs import PATTERNS, pattern_index
 from envs.drift import change_points, draw
 from envs.world import DriftData, World
 from experiments.study import checkpoint, store
+from experiments.study.arms import Arm, arms_of
 from experiments.study.build import carrier_of
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
-from experiments.study.methods import Method, methods_of
 from experiments.study.rescore import proxies_in
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def calibrate(directory: Path, delta: float, source: str | None) -> tuple[dict[s
     config, methods, judged = recorded.config, {}, {}
     for carrier in recorded.evaluations:
         clock, traces = _clock(recorded, carrier), {}
-        for method in methods_of(config, carrier):
+        for method in arms_of(config, carrier):
             rows = recorded.streams.filter(method=method.name)
             if rows.height:
                 key = _key(config, method, rows, source)
@@ -106,7 +106,7 @@ def _load(directory: Path) -> _Recorded:
     return _Recorded(config, streams, evaluations, notes)
 
 
-def _key(config: StudyConfig, method: Method, rows: "pl.DataFrame", source: str | None) -> str:
+def _key(config: StudyConfig, method: Arm, rows: "pl.DataFrame", source: str | None) -> str:
     """The recorded proxy to calibrate: that of ``source``, else the one that the method's schedule reads, else any."""
     recorded = proxies_in(rows)
     if source is not None:

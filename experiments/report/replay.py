@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aesjax.schedules import SCHEDULES
 from experiments.measure.curves import change_steps, nan_mean
 from experiments.measure.patterns import STEADY
 from experiments.measure.weights import weight_metrics
@@ -18,7 +17,7 @@ from experiments.report.page import Figure, Page, groups_of, render_markdown
 from experiments.report.plots import Axis, Line, Panel, Plot, Row, file_stem, spans_decades
 from experiments.report.series import thinned
 from experiments.study import store
-from experiments.study.entries import BASELINE, parse_entries
+from experiments.study.method import BASELINE, Method
 from experiments.study.rescore import (
     LOGGED,
     Recorded,
@@ -30,6 +29,7 @@ from experiments.study.rescore import (
     replay_runs,
     request_of,
 )
+from experiments.study.strings import parse_methods, text_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -82,10 +82,10 @@ def run(directory: Path, schedules: str, methods: str | None, out: Path) -> str:
     import polars as pl
 
     store.check_new(out, "--out")
-    names = list(SCHEDULES) if schedules == "all" else parse_entries(schedules)
     study = load(directory, methods)
     carriers = [name for name in study.config.carriers if name in study.streams["carrier"]]
-    requests = [(c, r) for c in carriers for r in _requests(study, c, names, lenient=schedules == "all")]
+    wanted = parse_methods(schedules, carriers)
+    requests = [(c, r) for c in carriers for r in _requests(study, c, wanted, lenient=schedules == "all")]
     tracks, frames = _trained(study), []
     for carrier, request in requests:
         more, frame = _replayed(study, carrier, request)
@@ -101,20 +101,22 @@ def run(directory: Path, schedules: str, methods: str | None, out: Path) -> str:
     return render_markdown(page)
 
 
-def _requests(study: Recorded, carrier: str, names: Sequence[str], lenient: bool) -> list[Request]:
+def _requests(study: Recorded, carrier: str, methods: Sequence[Method], lenient: bool) -> list[Request]:
     """The replays on one carrier.
 
     Raises:
       ValueError: one of them is impossible (``lenient``: it is left out), with the reason.
     """
     recorded, possible = proxies_in(study.streams.filter(carrier=carrier)), []
-    for name in names:
-        request = request_of(study.config, carrier, name)
+    for method in methods:
+        if method.carrier != carrier or (lenient and method.schedule == BASELINE):
+            continue
+        request = request_of(study.config, method)
         if not (reason := obstacle(request, recorded)):
             possible.append(request)
         elif not lenient:
-            alias = f" ({request.choice.schedule})" if request.entry.schedule == BASELINE else ""
-            raise ValueError(f"schedule '{name}'{alias} cannot be replayed on carrier '{carrier}': {reason}")
+            alias = f" ({request.choice.schedule})" if method.schedule == BASELINE else ""
+            raise ValueError(f"schedule '{text_of(method)}'{alias} cannot be replayed on carrier '{carrier}': {reason}")
     return possible
 
 
@@ -133,8 +135,15 @@ def _replayed(study: Recorded, carrier: str, request: Request) -> tuple[list[Tra
     logs = at_evaluations(result, skipped, config.evaluations)
     steps = np.arange(1, config.evaluations + 1) * config.steps / config.evaluations
     at = np.arange(skipped + 1, samples + 1) * config.steps / samples
+    name = text_of(request.method)
     tracks = [
-        Track(run, request.name, steps, {name: values[i] for name, values in logs.items()}, (at, result.weight[i]))
+        Track(
+            run,
+            name,
+            steps,
+            {name: values[i] for name, values in logs.items()},
+            (at, result.weight[i]),
+        )
         for i, run in enumerate(labels.to_dicts())
     ]
 
@@ -142,7 +151,7 @@ def _replayed(study: Recorded, carrier: str, request: Request) -> tuple[list[Tra
         return pl.Series(list(values)).cast(pl.List(pl.Float32))
 
     frame = labels.with_columns(
-        replayed=pl.lit(request.name),
+        replayed=pl.lit(name),
         updates_per_sample=pl.lit(study.stride(carrier)),
         warmup_samples=pl.lit(skipped),
         steps_per_sample=pl.lit(float(config.steps / samples)),

@@ -21,10 +21,10 @@ from envs.drift import change_points
 from envs.render import scene_of
 from envs.world import World
 from experiments.report.video_output import Panel, check_output, compose, write_video
+from experiments.study.arms import arms_of
 from experiments.study.build import Part, build_part, carrier_of
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
-from experiments.study.methods import methods_of
 from experiments.study.moments import evaluation_at, load_moment
 from experiments.study.snapshots import load_agent
 
@@ -90,7 +90,7 @@ def run(arguments: Arguments) -> Path:
         raise ValueError(f"--steps must be between 1 and {limit}, the length of an episode; got {arguments.steps}")
     scene = scene_of(task, arguments.width)
     try:
-        carrier = next(c for c in config.carriers if method in [m.name for m in methods_of(config, c)])
+        carrier = next(c for c in config.carriers if method in [arm.name for arm in arms_of(config, c)])
         part = build_part(config, carrier)
         keys = {"method": method, "pattern": pattern, "seed": seed}
         at = next(i for i, label in enumerate(part.labels) if keys.items() <= label.items())
@@ -124,7 +124,7 @@ def run(arguments: Arguments) -> Path:
 
 def _choose(config: StudyConfig, arguments: Arguments) -> tuple[str, str, int]:
     """Method, pattern and seed: those asked for, else the study's first (of the patterns, the first that changes)."""
-    methods = [method.name for carrier in config.carriers for method in methods_of(config, carrier)]
+    methods = [arm.name for carrier in config.carriers for arm in arms_of(config, carrier)]
     moving = [name for name in config.patterns if name != "steady"]
     method = methods[0] if arguments.method is None else arguments.method
     Registry("method of this study", **dict.fromkeys(methods))[method]

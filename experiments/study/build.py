@@ -1,7 +1,7 @@
 """From a configuration to results: programs, runs, files. The one place where tasks, carriers and schedules meet."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -9,27 +9,27 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
-from aesjax import adaptations as responses
-from aesjax import schedules
-from aesjax.adaptations import Supply
-from aesjax.schedules import SCHEDULES, ScheduleHyper
+from aesjax import adaptations, schedules
+from aesjax.adaptations import AdaptationData, Supply
+from aesjax.schedules import PROXIES, SCHEDULES
 from aesjax.types import DriftResponse, EntropySchedule, Program
 from agents import CARRIERS, Carrier, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
 from agents.common.episodes import random_returns
 from agents.common.loop import stream_stride
 from envs.world import World
-from experiments.study.config import StudyConfig
-from experiments.study.methods import (
-    Method,
+from experiments.study.arms import (
+    Arm,
+    Common,
     Records,
+    arms_of,
     check_names,
     check_swept,
     check_usable,
-    methods_of,
+    common,
     runs_of,
-    together,
 )
+from experiments.study.config import StudyConfig
 from experiments.study.plugins import origin_of
 from experiments.study.sweep import stack
 
@@ -69,54 +69,50 @@ def _updates(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier
     return steps - config.warmup_of(carrier) // config.envs_of(carrier)
 
 
-def _hypers(
-    config: StudyConfig, method: Method, updates: int, action_size: int, members: Sequence[str]
-) -> tuple[Any, ScheduleHyper]:
-    """The traced floats of one method, carrier's and schedule's, in a program of the schedules ``members``."""
-    spec, own = CARRIERS[method.carrier], config.settings[method.carrier]
-    chosen = {name: value for name, value in method.values if name in spec.hyper._fields}
-    hyper = spec.hyper()._replace(**own["hyper"])._replace(**chosen)
-    spec.check(hyper)
-    name = method.choice.schedule
-    signal = None if method.signal is None else method.signal.schedule
-    schedule = schedule_hyper_of(config, method.carrier, updates, action_size, method.values, name, members, signal)
-    return jax.tree.map(np.float32, hyper), schedule
+def facts_of(config: StudyConfig, carrier: str, updates: int, action_size: int) -> dict[str, float]:
+    """The numbers of one carrier's runs that schedules ask for by name."""
+    own = config.settings[carrier]
+    facts = {"base": own["base"], "target_entropy": -float(action_size), "action_size": float(action_size)}
+    return {**facts, "updates": float(updates), **own["schedule"]}
 
 
-def schedule_hyper_of(
-    config: StudyConfig,
-    carrier: str,
-    updates: int,
-    action_size: int,
-    values: Iterable[tuple[str, float]],
-    schedule: str,
-    members: Sequence[str],
-    signal: str | None = None,
-) -> ScheduleHyper:
-    """The schedule's hyper-parameters of one carrier's runs, () float32 each: the study's, overridden by ``values``.
+class Numbers(NamedTuple):
+    """All numbers of one arm's runs."""
+
+    hyper: Any  # the carrier's traced floats, () float32 each
+    options: Mapping[str, Mapping[str, float]]  # schedule -> option -> value, of all schedules of its program
+    q: float  # quantile level of its proxy
+    updates: float  # that its adaptations plan with
+
+
+def numbers_of(config: StudyConfig, arm: Arm, facts: Mapping[str, float], members: Iterable[str]) -> Numbers:
+    """The numbers of one arm: the study's, overridden by its own.
 
     Args:
-      updates: gradient steps of a run.
-      values: those that the carrier itself or a response reads are left to it.
-      schedule: the registered schedule of the run.
-      members: all schedules of the program, whose own options every run must carry.
-      signal: the registered schedule that drives the run's responses.
+      facts: of its carrier's runs.
+      members: all schedules of the program, whose options every run carries; other schedules have their defaults.
 
     Raises:
       ValueError: a value outside its range.
     """
-    own, carriers = config.settings[carrier], CARRIERS[carrier].hyper._fields
-    hyper = ScheduleHyper(target_entropy=-float(action_size), action_size=float(action_size), updates=float(updates))
-    hyper = hyper._replace(base=own["base"], **own["schedule"])
-    given = {name: value for name, value in values if "." not in name}
-    mine = {} if signal is None else SCHEDULES[signal].own
-    mine = {**mine, **SCHEDULES[schedule].own}
-    hyper = hyper._replace(**{n: v for n, v in given.items() if n not in mine and n not in carriers})
-    defaults = schedules.own_defaults(members, schedule)
-    if defaults is not None:
-        hyper = hyper._replace(own=defaults | {name: value for name, value in given.items() if name in mine})
-        schedules.check_own(schedule, hyper.own)
-    return jax.tree.map(np.float32, schedules.check(hyper))
+    spec = CARRIERS[arm.carrier]
+    given = {name: value for name, value in arm.values if "." not in name}
+    chosen = {name: value for name, value in given.items() if name in spec.hyper._fields}
+    hyper = spec.hyper()._replace(**config.settings[arm.carrier]["hyper"])._replace(**chosen)
+    spec.check(hyper)
+    own = {name: value for name, value in given.items() if name not in chosen}
+    options = {}
+    for name in dict.fromkeys((*members, *arm.schedules)):
+        options[name] = SCHEDULES[name].filled(facts, own if name in arm.schedules else {})
+        if name in arm.schedules:
+            SCHEDULES[name].check(options[name])
+    q = own.get("q", facts.get("q", 0.9))
+    return Numbers(jax.tree.map(np.float32, hyper), options, q, own.get("updates", facts["updates"]))
+
+
+def adaptation_of(both: Common, arm: Arm, numbers: Numbers) -> AdaptationData:
+    """The adaptations of one arm's runs as data."""
+    return both.adaptation(arm.adaptations, arm.signal, arm.values, numbers.options, numbers.q, numbers.updates)
 
 
 def supply_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier) -> Supply:
@@ -144,15 +140,16 @@ def check(config: StudyConfig) -> None:
         for pattern in config.patterns:
             world.check_pattern(pattern)
         updates = _updates(config, carrier, carrier_of(config, carrier, world))
-        methods = methods_of(config, carrier)
-        check_names(methods)
-        members = [name for method in methods for name in method.schedules]
-        for method in methods:
-            check_usable(method)
-            _, hyper = _hypers(config, method, updates, world.action_size, members)
-            for name in method.schedules:
+        facts = facts_of(config, carrier, updates, world.action_size)
+        arms = arms_of(config, carrier)
+        check_names(arms)
+        for arm in arms:
+            check_usable(arm)
+            numbers = numbers_of(config, arm, facts, ())
+            for name in arm.schedules:
                 if origin_of("schedule", name) is not None:
-                    schedules.verify(name, hyper, method.choice.proxy, method.choice.source)
+                    proxy = PROXIES[arm.choice.proxy](numbers.q, arm.choice.source).at(SCHEDULES[name].source)
+                    schedules.verify(SCHEDULES[name], numbers.options[name], proxy)
 
 
 def build_part(config: StudyConfig, carrier: str, records: Records | None = None) -> Part:
@@ -163,14 +160,14 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
     """
     world = world_of(config, carrier)
     built = carrier_of(config, carrier, world)
-    methods, num = methods_of(config, carrier), config.envs_of(carrier)
-    kinds = tuple(dict.fromkeys(method.choice for method in methods))
-    both = together(methods)
-    fresh = bool({"fresh_td_error", "fresh_critic_drift"} & set(schedules.required_signals((*kinds, *both.signals))))
+    arms, num = arms_of(config, carrier), config.envs_of(carrier)
+    both = common(arms)
+    read = set(schedules.required_signals((*both.kinds, *both.signals)))
+    fresh = bool({"fresh_td_error", "fresh_critic_drift"} & read)
     # Recorded in every run, so that any schedule can be replayed on it afterwards.
     record = [
         f"{config.proxy}/{source}"
-        for source, field in schedules.PROXIES[config.proxy].fields.items()
+        for source, field in PROXIES[config.proxy].fields.items()
         if (source == "update" or fresh) and field not in CARRIERS[carrier].absent
     ]
     record += [key for key in both.proxies if key not in record]
@@ -184,7 +181,7 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
         capacity=0 if on_policy else config.replay_capacity,
         episodes=config.episodes,
         fresh=fresh and not on_policy,
-        coupling=any(method.coupling for method in methods),
+        coupling=both.coupling,
         refresh="refresh" in both.turned,
         recycle="units" in both.turned,
         plasticity=config.plasticity,
@@ -194,13 +191,13 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
     supply = supply_of(config, carrier, built)
 
     def schedule_of(run: Run) -> EntropySchedule:
-        own = schedules.build(kinds, run.schedule_hyper, run.schedule, record=record)
+        own = schedules.build(both.kinds, run.schedule, record=record)
         if run.played is None:
             return own
         return schedules.overridden(own, run.played.weight, run.played.stride, run.played.on)
 
     def response_of(run: Run) -> DriftResponse:
-        return responses.build(both.responses, both.signals, run.schedule_hyper, run.response, supply, run.played)
+        return adaptations.build(both.adaptations, both.signals, run.response, supply, run.played)
 
     loop = make_program(world, built, schedule_of, sizes, response_of if both.turned else None)
 
@@ -209,9 +206,10 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
     drifts: dict[tuple[str, int], Any] = {}
     records = records or {}
     length = max((len(record.weight) for record in records.values()), default=1)
-    members = [name for method in methods for name in method.schedules]
-    for method in methods:
-        hyper, schedule_hyper = _hypers(config, method, updates, world.action_size, members)
+    facts = facts_of(config, carrier, updates, world.action_size)
+    members = [choice.schedule for choice in (*both.kinds, *both.signals)]
+    for arm in arms:
+        numbers = numbers_of(config, arm, facts, members)
         for pattern in config.patterns:
             for seed in config.seeds:
                 at = (pattern, seed if config.drift_seed is None else config.drift_seed)
@@ -221,24 +219,21 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
                     Run(
                         seed=np.uint32(seed),
                         drift=drifts[at],
-                        schedule=np.int32(kinds.index(method.choice)),
-                        schedule_hyper=schedule_hyper,
-                        hyper=hyper,
-                        coupling=np.float32(method.coupling),
-                        response=both.hyper_of(method.responses, method.signal, method.values) if both.turned else None,
-                        played=both.played(records.get((method.name, pattern, seed)), length)
-                        if both.controls
-                        else None,
+                        schedule=both.schedule(arm.choice, numbers.options, numbers.q),
+                        hyper=numbers.hyper,
+                        coupling=np.float32(arm.coupling),
+                        response=adaptation_of(both, arm, numbers) if both.turned else None,
+                        played=both.played(records.get((arm.name, pattern, seed)), length),
                     )
                 )
                 labels.append(
                     {
                         "family": world.task.family,
                         "task": config.task,
-                        "method": method.name,
+                        "method": arm.name,
                         "carrier": carrier,
-                        "schedule": method.rule,
-                        "variant": method.variant,
+                        "schedule": arm.rule,
+                        "variant": arm.variant,
                         "pattern": pattern,
                         "seed": seed,
                     }

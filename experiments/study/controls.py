@@ -11,9 +11,9 @@ import numpy as np
 from aesjax.adaptations import CONTROLS, Played
 from aesjax.types import Levers
 from experiments.study import rescore, store
+from experiments.study.arms import Records, arms_of
 from experiments.study.config import StudyConfig
-from experiments.study.entries import Control
-from experiments.study.methods import Records, methods_of
+from experiments.study.method import Control, Method
 from experiments.study.plugins import edited, origins_of
 from experiments.study.rescore import Recorded, Replayed
 
@@ -29,12 +29,12 @@ def records_of(config: StudyConfig, carrier: str) -> Records:
     Raises:
       ValueError: the record is not the one that the study was configured with, or lacks what is asked of it.
     """
-    controls = {method.name: method.control for method in methods_of(config, carrier) if method.control is not None}
+    controls = {arm.name: arm.control for arm in arms_of(config, carrier) if arm.control is not None}
     if not controls:
         return {}
     source = _source(config, carrier)
     played: dict[tuple[str, str, int], Played] = {}
-    made: dict[str, dict[tuple[str, int], Played]] = {}
+    made: dict[Method, dict[tuple[str, int], Played]] = {}
     for name, control in controls.items():
         if control.of not in made:
             made[control.of] = _record(source, config, carrier, control)
@@ -65,23 +65,22 @@ def _source(config: StudyConfig, carrier: str) -> Recorded:
 
 def _record(source: Recorded, config: StudyConfig, carrier: str, control: Control) -> dict[tuple[str, int], Played]:
     """One method's runs by pattern and seed."""
-    plain = dataclasses.replace(source.config, schedules=(control.of,), sweep={})
-    name = methods_of(plain, carrier)[0].name
+    plain = dataclasses.replace(source.config, methods=(control.of,), sweep={})
+    name = arms_of(plain, carrier)[0].name
     wanted = {(name, pattern, seed) for pattern in config.patterns for seed in config.seeds}
     if missing := sorted(wanted - source.finished):
         method, pattern, seed = missing[0]
         raise ValueError(f"--controls-from has no finished run of {method} on '{pattern}' with seed {seed}")
     mine = source.limited_to([name])
-    request = rescore.request_of(source.config, carrier, control.of)
-    request = request._replace(entry=request.entry._replace(values=()))  # every run has its own
+    request = rescore.request_of(source.config, control.of)._replace(given={})  # every run has its own
     rows = mine.streams.filter(carrier=carrier)
     proxies = rescore.proxies_in(rows)
     labels = list(zip(rows["pattern"], rows["seed"], strict=True))
     if not (reason := rescore.obstacle(request, proxies)):
         result, _ = rescore.replay_runs(mine, carrier, request)
         return {label: _from_replay(result, i, source.stride(carrier)) for i, label in enumerate(labels)}
-    if request.entry.responses:
-        raise ValueError(f"control '{control.name}' of '{control.of}' cannot be made: {reason}")
+    if request.arm.adaptations:
+        raise ValueError(f"control '{control.name}' of '{request.arm.rule}' cannot be made: {reason}")
     streams = rescore.samples_of(rows, proxies[0])
     samples = streams.shape[1] - rescore.first_update(streams)
     return {label: _from_curves(mine, carrier, *label, samples) for label in labels}

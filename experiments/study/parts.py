@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.study import checkpoint, lock, store
+from experiments.study.arms import runs_of, share
 from experiments.study.build import check
 from experiments.study.cluster import EXIT, INTERRUPTED, LOG, Task, queue_states
 from experiments.study.config import StudyConfig, config_from_json
-from experiments.study.methods import runs_of, share
 
 _FORMAT = 1
 #: `aesjax`, by this Python, in whatever folder: nothing in there is taken for one of our packages.

@@ -1,16 +1,19 @@
-"""Schedules, responses, proxies, tasks, patterns and carriers that live elsewhere: found, checked, registered.
+"""Schedules, adaptations, proxies, tasks, patterns and carriers that live elsewhere: found, checked, registered.
 
 A name is looked up among what is registered, then among the entry points of installed packages (group
 ``aesjax.schedules``, ``aesjax.adaptations``, ``aesjax.proxies``, ``aesjax.tasks``, ``aesjax.patterns``,
 ``aesjax.carriers``), then, if it has the form ``module:attribute``, where Python finds modules and in the current
-directory. Nothing is imported before its name is asked for. What a study used is written into its configuration and
-found again when it is resumed or replayed.
+directory. Nothing is imported before its name is used. An object itself, of a script or a notebook cell, is registered
+under its own name. The origin of everything a study used is written into its configuration, and found again when it is
+resumed or replayed.
 """
 
+import dataclasses
 import hashlib
 import importlib
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -19,9 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import envs
-from aesjax.adaptations import LEVERS, RESPONSES, ResponseSpec
-from aesjax.registry import UnknownNameError, unknown
-from aesjax.schedules import PROXIES, SCHEDULES, adopt_proxy, adopt_schedule
+from aesjax.adaptations import ADAPTATIONS, AdaptationFactory
+from aesjax.registry import Registry, UnknownNameError, unknown
+from aesjax.schedules import PROXIES, SCHEDULES, ScheduleFactory, as_proxy, as_schedule
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task
 
@@ -32,51 +35,135 @@ class _Kind(NamedTuple):
     """What may be plugged in under one option of the command line."""
 
     group: str  # of entry points
-    registered: Mapping[str, Any]
-    add: Callable[[str, Any], None]  # name, object
+    registered: Any  # name -> entry
+    check: Callable[[str, Any], Any]  # name, object -> the entry to register
 
 
 class Origin(NamedTuple):
     """Where a plugged-in object came from."""
 
-    object: str  # module:attribute
+    object: str | None  # module:attribute; None: a script's or a notebook's own
     package: str | None  # the installed package that offers it; None: a module on the path
     version: str | None
-    sha256: str | None = None  # of the module's file, where no version says what is in it
+    sha256: str | None = None  # of the module's file or of the source, where no version says what is in it
+    source: str | None = None  # of an object that no module holds
 
     def to_json(self) -> dict[str, str | None]:
-        """Plain JSON, without a digest where there is none."""
-        return {name: value for name, value in self._asdict().items() if name != "sha256" or value is not None}
+        """Plain JSON, without a digest or source where there is none."""
+        return {n: value for n, value in self._asdict().items() if n not in ("sha256", "source") or value is not None}
 
     @property
     def sentence(self) -> str:
         """For messages: the object, and its package if there is one."""
+        if self.object is None:
+            return "a script or notebook"
         return self.object if self.package is None else f"{self.object} of {self.package} {self.version}"
 
 
-def _add_carrier(name: str, plugin: Any) -> None:
-    if not isinstance(plugin, CarrierSpec):
-        raise ValueError(f"carrier '{name}' must be a CarrierSpec; got {type(plugin).__name__}")
-    CARRIERS.add(name, plugin)
+def _schedule(name: str, plugin: Any) -> ScheduleFactory:
+    factory = as_schedule(plugin, name=name) if not isinstance(plugin, ScheduleFactory) else plugin
+    factory = dataclasses.replace(factory, name=name)
+    taken = {known.label: other for other, known in SCHEDULES.items() if ("schedule", other) not in _ORIGINS}
+    if factory.label in taken:
+        raise ValueError(
+            f"schedule '{name}': its label '{factory.label}' is that of '{taken[factory.label]}'; declare another"
+        )
+    return factory
 
 
-def _add_response(name: str, plugin: Any) -> None:
-    if not isinstance(plugin, ResponseSpec):
-        raise ValueError(f"response '{name}' must be a ResponseSpec; got {type(plugin).__name__}")
-    if plugin.lever not in LEVERS:
-        raise ValueError(f"response '{name}' turns '{plugin.lever}'; levers: {', '.join(LEVERS)}")
-    RESPONSES.add(name, plugin)
+def _proxy(name: str, plugin: Any) -> Any:
+    return dataclasses.replace(as_proxy(plugin, name=name), name=name)
+
+
+def _of_type(kind: str, wanted: type) -> Callable[[str, Any], Any]:
+    def checked(name: str, plugin: Any) -> Any:
+        if not isinstance(plugin, wanted):
+            raise ValueError(f"{kind} '{name}' must be of type {wanted.__name__}; got {type(plugin).__name__}")
+        return plugin
+
+    return checked
 
 
 KINDS: dict[str, _Kind] = {
-    "schedule": _Kind("aesjax.schedules", SCHEDULES, lambda n, x: SCHEDULES.add(n, adopt_schedule(n, x))),
-    "response": _Kind("aesjax.adaptations", RESPONSES, _add_response),
-    "proxy": _Kind("aesjax.proxies", PROXIES, lambda n, x: PROXIES.add(n, adopt_proxy(n, x))),
-    "task": _Kind("aesjax.tasks", envs.TASKS, lambda n, x: envs.TASKS.update({n: adopt_task(n, x)})),
-    "pattern": _Kind("aesjax.patterns", envs.PATTERNS, lambda n, x: envs.PATTERNS.update({n: adopt_pattern(n, x)})),
-    "carrier": _Kind("aesjax.carriers", CARRIERS, _add_carrier),
+    "schedule": _Kind("aesjax.schedules", SCHEDULES, _schedule),
+    "adaptation": _Kind("aesjax.adaptations", ADAPTATIONS, _of_type("adaptation", AdaptationFactory)),
+    "proxy": _Kind("aesjax.proxies", PROXIES, _proxy),
+    "task": _Kind("aesjax.tasks", envs.TASKS, adopt_task),
+    "pattern": _Kind("aesjax.patterns", envs.PATTERNS, adopt_pattern),
+    "carrier": _Kind("aesjax.carriers", CARRIERS, _of_type("carrier", CarrierSpec)),
 }
 _ORIGINS: dict[tuple[str, str], Origin] = {}  # (kind, name) of everything that was plugged in
+
+
+def name_of(kind: str, entry: Any) -> str:
+    """The registered name of an entry, which is registered first if need be.
+
+    Args:
+      entry: a name, or an object of a module, a script or a notebook cell.
+
+    Raises:
+      UnknownNameError: a name that nothing has. ValueError: an object that cannot be used, or a name that is taken.
+    """
+    if isinstance(entry, str):
+        find(kind, entry)
+        return entry
+    registered = KINDS[kind].registered
+    for name, known in registered.items():
+        if known is entry or _MADE.get((kind, name)) is entry:
+            return name
+    module, attribute = getattr(entry, "__module__", None), getattr(entry, "__qualname__", None)
+    made = entry.make if isinstance(entry, ScheduleFactory) else entry
+    module, attribute = getattr(made, "__module__", module), getattr(made, "__qualname__", attribute)
+    name = getattr(entry, "name", None) or attribute or type(entry).__name__
+    if not re.fullmatch(r"[A-Za-z_][\w.]*", name.rpartition(":")[2]):
+        raise ValueError(
+            f"{kind} '{name}' has no name that could be typed; give it one, as in as_schedule(f, name='mine')"
+        )
+    file = getattr(sys.modules.get(module or ""), "__file__", None)
+    if module not in (None, "__main__") and file and "<" not in str(attribute):
+        origin = Origin(f"{module}:{attribute}", None, None, _digest(Path(file)))
+    else:
+        source = _source(made)
+        origin = Origin(None, None, None, hashlib.sha256(source.encode()).hexdigest(), source)
+    if name in registered:
+        own = _ORIGINS.get((kind, name))
+        if own is None:
+            raise ValueError(f"another {kind} is called '{name}'; give yours another name")
+        _remove(kind, name)  # a cell that was run again
+    _add(kind, name, KINDS[kind].check(name, entry))
+    _ORIGINS[kind, name], _MADE[kind, name] = origin, entry
+    return name
+
+
+_MADE: dict[tuple[str, str], Any] = {}  # (kind, name) -> the object that was registered under it
+
+
+def _add(kind: str, name: str, entry: Any) -> None:
+    registered = KINDS[kind].registered
+    if isinstance(registered, Registry):
+        registered.add(name, entry)
+    else:
+        registered[name] = entry
+
+
+def _remove(kind: str, name: str) -> None:
+    registered: Any = KINDS[kind].registered
+    if isinstance(registered, Registry):
+        registered.remove(name)
+    else:
+        del registered[name]
+
+
+def _source(entry: Any) -> str:
+    """The source of an object, or what it prints as where there is none."""
+    try:
+        return inspect.getsource(entry)
+    except (OSError, TypeError):
+        return repr(entry)
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def find(kind: str, name: str) -> Any:
@@ -150,6 +237,9 @@ def restore(origins: Origins) -> None:
     """
     for kind, names in origins.items():
         for name, told in names.items():
+            if told["object"] is None:
+                _check_defined(kind, name, told)
+                continue
             origin = Origin(str(told["object"]), told["package"], told["version"])
             try:
                 find(kind, name)
@@ -166,6 +256,18 @@ def restore(origins: Origins) -> None:
                 ) from None
 
 
+def _check_defined(kind: str, name: str, stored: Mapping[str, Any]) -> None:
+    """Refuse a study whose object is a script's or notebook's, unless this process has defined it."""
+    now = _ORIGINS.get((kind, name))
+    if now is None:
+        raise ValueError(
+            f"the study uses {kind} '{name}', which a script or notebook defined; run the study there again, or save "
+            f"its source, which {'is in config.json' if stored.get('source') else 'was not recorded'}, as a module"
+        )
+    if now.sha256 != stored.get("sha256"):
+        raise ValueError(f"the study uses {kind} '{name}' as it was before it was edited; name the new one otherwise")
+
+
 def _check_same(kind: str, name: str, origin: Origin) -> None:
     """Refuse another thing of the same name than the study used, or another version of it."""
     now = origin_of(kind, name)
@@ -179,11 +281,13 @@ def _entry_points(group: str) -> dict[str, metadata.EntryPoint]:
 
 
 def _plug_in(kind: str, name: str, origin: Origin) -> None:
-    KINDS[kind].add(name, _imported(kind, name, origin.object))
+    assert origin.object is not None
+    plugin = _imported(kind, name, origin.object)
+    _add(kind, name, KINDS[kind].check(name, plugin))
     if origin.package is None:
         file = getattr(sys.modules[origin.object.partition(":")[0]], "__file__", None)
-        digest = None if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()
-        origin = origin._replace(sha256=digest)
+        origin = origin._replace(sha256=None if file is None else _digest(Path(file)))
+    _MADE[kind, name] = plugin
     _ORIGINS[kind, name] = origin
 
 

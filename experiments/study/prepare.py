@@ -8,10 +8,10 @@ from typing import NamedTuple
 import jax
 
 from agents.common import LoopConfig
+from experiments.study.arms import group_size, runs_of
 from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
-from experiments.study.methods import group_size, runs_of
 from experiments.study.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes, waves_of_groups
 from experiments.study.warm import Warm, warm_of
 

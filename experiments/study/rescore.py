@@ -1,4 +1,4 @@
-"""Replay of recorded proxies: a finished study in, the entropy weights and levers that other schedules and responses
+"""Replay of recorded proxies: a finished study in, the entropy weights and levers that other schedules and adaptations
 would have given out. Nothing is trained."""
 
 import dataclasses
@@ -12,18 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax import adaptations
-from aesjax.adaptations import ResponseHyper
+from aesjax.adaptations import AdaptationData
 from aesjax.registry import Registry
-from aesjax.schedules import SCHEDULES, Choice, ScheduleHyper, build
+from aesjax.schedules import SCHEDULES, Choice, ScheduleData, build
 from aesjax.types import DriftResponse, Levers, Signals
 from experiments.measure.curves import nan_mean
 from experiments.measure.patterns import PatternFacts, describe_runs
 from experiments.study import store
-from experiments.study.build import carrier_of, check, schedule_hyper_of, supply_of, world_of
+from experiments.study.arms import Arm, arms_of, check_levers, common
+from experiments.study.build import adaptation_of, carrier_of, check, facts_of, numbers_of, supply_of, world_of
 from experiments.study.config import StudyConfig
-from experiments.study.entries import COUPLING, Entry, parse_entry
 from experiments.study.folder import open_study
-from experiments.study.methods import Method, Together, check_levers, methods_of
+from experiments.study.method import COUPLING, Method
 from experiments.study.plugins import origin_of
 
 if TYPE_CHECKING:
@@ -96,34 +96,42 @@ def samples_of(rows: "pl.DataFrame", name: str) -> np.ndarray:
 
 
 class Request(NamedTuple):
-    """One schedule to replay on one carrier's runs."""
+    """One schedule, with its adaptations, to replay on one carrier's runs."""
 
-    name: str  # as typed
-    entry: Entry
-    choice: Choice
-    signal: Choice | None  # drives its responses
+    method: Method
+    arm: Arm
+    given: Mapping[str, float]  # that every run has, whatever it was trained with
+
+    @property
+    def choice(self) -> Choice:
+        """The schedule."""
+        return self.arm.choice
+
+    @property
+    def signal(self) -> Choice | None:
+        """The schedule that drives the adaptations."""
+        return self.arm.signal
 
 
-def request_of(config: StudyConfig, carrier: str, name: str) -> Request:
-    """An item of `--schedules` as a replay on one carrier of a study.
+def request_of(config: StudyConfig, method: Method) -> Request:
+    """A method as a replay on the runs of its carrier.
 
     Raises:
-      ValueError: a response that the carrier does not have, or a control.
+      ValueError: an adaptation that the carrier does not have, or a control.
     """
-    entry = parse_entry(name)
-    if entry.control is not None:
-        raise ValueError(f"control '{entry.control.name}' plays a record; there is nothing to replay")
-    alone = dataclasses.replace(config, carriers=(carrier,), schedules=(name,), sweep={}, together=None)
-    method = methods_of(alone, carrier)[0]
-    check_levers(method)
-    if any(origin_of("schedule", schedule) is not None for schedule in method.schedules):
+    if method.control is not None:
+        raise ValueError(f"control '{method.control.name}' plays a record; there is nothing to replay")
+    alone = dataclasses.replace(config, methods=(method,), sweep={}, together=None)
+    arm = arms_of(alone, method.carrier)[0]
+    check_levers(arm)
+    if any(origin_of("schedule", schedule) is not None for schedule in arm.schedules):
         check(alone)  # nobody has trained with it yet
-    return Request(name, entry, method.choice, method.signal)
+    return Request(method, arm, {name: value for name, value in method.values if name != COUPLING})
 
 
 def obstacle(request: Request, recorded: list[str]) -> str:
     """Why these recorded proxies do not allow a replay, as the end of a sentence; empty if they do."""
-    given = dict(request.entry.values)
+    given = dict(request.method.values)
     choices = [choice for choice in (request.choice, request.signal) if choice is not None]
     if "q" in given and any(choice.proxy == "td_quantile" for choice in choices):
         return "the quantile was measured while training, at the run's own q, so q cannot be varied"
@@ -150,23 +158,23 @@ class Replayed(NamedTuple):
     weight: np.ndarray  # (R, n) weight after the updates of a sample; reward per nat
     at_min: np.ndarray  # (R, n) fraction of a sample's updates that lambda_min bound
     at_max: np.ndarray  # (R, n) the same of lambda_max
-    levers: Levers = Levers()  # (R, n) each, see `Responses`
+    levers: Levers = Levers()  # (R, n) each, see `Adaptations`
 
 
-class Responses(NamedTuple):
-    """Responses to replay with a schedule.
+class Adaptations(NamedTuple):
+    """Adaptations to replay with a schedule.
 
     Their levers are returned as a run logs them: the window after a sample as a share of what is stored then, 1 for
     all; a refresh, with its strength, in the sample in which it fell due; the rate factor after a sample.
     """
 
-    build: Callable[[ScheduleHyper, Any], DriftResponse]  # run's hyper-parameters, its responses as data
-    runs: Any  # (R,) each, of `aesjax.adaptations.ResponseHyper`
+    build: Callable[[AdaptationData], DriftResponse]
+    runs: AdaptationData  # (R,) each
     streams: Mapping[str, np.ndarray]  # (R, n) float32, by key: the proxies that drive them
 
 
 def replay_runs(study: Recorded, carrier: str, request: Request) -> tuple[Replayed, int]:
-    """One schedule with its responses on all recorded runs of one carrier, and the samples before their first update.
+    """One schedule with its adaptations on all recorded runs of one carrier, and the samples before their first update.
 
     Raises:
       ValueError: no proxy was recorded.
@@ -177,41 +185,40 @@ def replay_runs(study: Recorded, carrier: str, request: Request) -> tuple[Replay
         raise ValueError(f"{store.STREAMS} holds no proxy of carrier '{carrier}'")
     streams = samples_of(rows, request.choice.key if request.choice.key in recorded else recorded[0])
     skipped = first_update(streams)
-    hypers, driven = _hypers(study, carrier, rows, request)
+    data, driven = _data(study, carrier, rows, request)
     if driven is not None and request.signal is not None and SCHEDULES[request.signal.schedule].uses_proxy:
         driven = driven._replace(streams={request.signal.key: samples_of(rows, request.signal.key)[:, skipped:]})
-    return replay(request.choice, hypers, streams[:, skipped:], study.stride(carrier), driven), skipped
+    return replay(request.choice, data, streams[:, skipped:], study.stride(carrier), driven), skipped
 
 
-def _hypers(
+def _data(
     study: Recorded, carrier: str, rows: "pl.DataFrame", request: Request
-) -> tuple[ScheduleHyper, Responses | None]:
-    """Stacked, (R,) float32 each: the study's, overridden by a run's own values, overridden by the entry's."""
-    methods = {method.name: method for method in methods_of(study.config, carrier)}
-    given = {name: value for name, value in request.entry.values if name != COUPLING}
-    size = study.config.build_task().env.spec.action_size
-    schedule, signal = request.choice.schedule, None if request.signal is None else request.signal.schedule
-    names = request.entry.responses
-    both = Together(names, (request.signal,) if request.signal else (), frozenset(), False)
+) -> tuple[ScheduleData, Adaptations | None]:
+    """Stacked, (R,) each: the study's numbers, overridden by a run's own values, overridden by the request's."""
+    config, arm = study.config, request.arm
+    trained = {each.name: each for each in arms_of(config, carrier)}
+    size = config.build_task().env.spec.action_size
+    facts, both = facts_of(config, carrier, study.parts[carrier]["updates"], size), common([arm])
+    # The options of a schedule from elsewhere mean nothing to another one, though they may have the same names.
+    foreign = {name for name in SCHEDULES if origin_of("schedule", name) is not None}
 
-    def hypers_of(method: Method) -> tuple[ScheduleHyper, ResponseHyper]:
-        # The options of a schedule from elsewhere mean nothing to another one, though they may have the same names.
-        trained = SCHEDULES[method.choice.schedule].own if method.choice.schedule != schedule else {}
-        values = ({name: value for name, value in method.values if name not in trained} | given).items()
-        updates = study.parts[carrier]["updates"]
-        hyper = schedule_hyper_of(study.config, carrier, updates, size, values, schedule, [schedule], signal)
-        return hyper, both.hyper_of(names, request.signal, values)
+    def data_of(other: Arm) -> tuple[ScheduleData, AdaptationData]:
+        strange = other.choice.schedule != arm.choice.schedule and other.choice.schedule in foreign
+        shared = {} if strange else dict(other.values)
+        own = arm._replace(values=tuple((shared | dict(request.given)).items()))
+        numbers = numbers_of(config, own, facts, ())
+        return both.schedule(own.choice, numbers.options, numbers.q), adaptation_of(both, own, numbers)
 
-    hypers = [hypers_of(methods[name]) for name in rows["method"]]
-    stacked, runs = jax.tree.map(lambda *values: np.stack(values), *hypers)
-    if not names:
+    data = [data_of(trained[name]) for name in rows["method"]]
+    stacked, runs = jax.tree.map(lambda *values: np.stack(values), *data)
+    if not arm.adaptations:
         return stacked, None
-    supply = supply_of(study.config, carrier, carrier_of(study.config, carrier, world_of(study.config, carrier)))
+    supply = supply_of(config, carrier, carrier_of(config, carrier, world_of(config, carrier)))
 
-    def build(hyper: ScheduleHyper, run: ResponseHyper) -> DriftResponse:
-        return adaptations.build(names, both.signals, hyper, run, supply)
+    def build(run: AdaptationData) -> DriftResponse:
+        return adaptations.build(both.adaptations, both.signals, run, supply)
 
-    return stacked, Responses(build, runs, {})
+    return stacked, Adaptations(build, runs, {})
 
 
 def first_update(streams: np.ndarray) -> int:
@@ -221,7 +228,7 @@ def first_update(streams: np.ndarray) -> int:
 
 
 def replay(
-    choice: Choice, hyper: ScheduleHyper, streams: np.ndarray, stride: int = 1, responses: Responses | None = None
+    choice: Choice, data: ScheduleData, streams: np.ndarray, stride: int = 1, adapted: Adaptations | None = None
 ) -> Replayed:
     """The weights of one schedule on many recorded runs, in one compiled scan.
 
@@ -231,17 +238,17 @@ def replay(
 
     Args:
       choice: a schedule that `obstacle` allows.
-      hyper: (R,) float32 each, one entry per run.
+      data: (R,) each, one entry per run.
       streams: (R, n) float32, the values of the proxy ``choice.key`` from the first update on; a schedule without a
         proxy reads only their number.
       stride: updates per sample.
-      responses: further levers, driven by signals that `obstacle` allows.
+      adapted: further levers, driven by signals that `obstacle` allows.
     """
-    more = {} if responses is None else {key: jnp.asarray(x, jnp.float32) for key, x in responses.streams.items()}
+    more = {} if adapted is None else {key: jnp.asarray(x, jnp.float32) for key, x in adapted.streams.items()}
 
-    def one(hyper: ScheduleHyper, run: Any, measured: dict[str, jax.Array]) -> tuple[Any, ...]:
-        schedule = build(choice, hyper)
-        response = None if responses is None else responses.build(hyper, run)
+    def one(own: ScheduleData, run: Any, measured: dict[str, jax.Array]) -> tuple[Any, ...]:
+        schedule = build(choice, own)
+        response = None if adapted is None else adapted.build(run)
         zero = jnp.zeros(())
 
         def sample(states: Any, measured: dict[str, jax.Array]):
@@ -265,8 +272,8 @@ def replay(
         return states[0].weight, *logs
 
     measured = {choice.key: jnp.asarray(streams, jnp.float32)} | more
-    run = None if responses is None else responses.runs
-    return Replayed(*jax.device_get(jax.jit(jax.vmap(one))(hyper, run, measured)))
+    run = None if adapted is None else adapted.runs
+    return Replayed(*jax.device_get(jax.jit(jax.vmap(one))(data, run, measured)))
 
 
 def _done(state: Any) -> tuple[Any, dict[str, jax.Array]]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from experiments.study.results import MOST_SEGMENTS, is_count
 from experiments.study.store import shortened
+from experiments.study.strings import LARGEST_SEED
 
-LARGEST_SEED = 2**32 - 1
 _MOST_TOGETHER = 100_000  # runs in one program
 
 
@@ -72,7 +72,10 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "preset": _ONE_NAME,
     "proxy": _ONE_NAME,
     "carriers": _NAMES,
-    "schedules": _NAMES,
+    "schedules": (
+        lambda value: _NAMES[0](value) or (isinstance(value, dict) and all(map(_NAMES[0], value.values()))),
+        "a list of names, or carriers with such lists",
+    ),
     "patterns": _NAMES,
     "seeds": (_list_of(_seed), f"a list of whole numbers from 0 to {LARGEST_SEED}"),
     "steps": _COUNT,
@@ -133,6 +136,8 @@ def check_shape(data: Mapping[str, Any]) -> None:
         raise ValueError("'part' needs 'together', which is missing")
     if set(data["settings"]) != set(data["carriers"]):
         raise ValueError(f"'settings' must be those of its carriers; got {shortened(sorted(data['settings']))}")
+    if isinstance(data["schedules"], dict) and set(data["schedules"]) != set(data["carriers"]):
+        raise ValueError(f"'schedules' must be those of its carriers; got {shortened(sorted(data['schedules']))}")
     for carrier, own in data["settings"].items():
         if data["steps"] % (own["num_envs"] * data["evaluations"]):
             raise ValueError(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.study import store
-from experiments.study.entries import Entry
+from experiments.study.method import Method
 from experiments.study.store import AGENTS
 
 EXPORTED = "warm.json"  # what a folder of exported agents is known by
@@ -17,13 +17,13 @@ EXPORTED_SUM = "warm.sha256"  # its SHA-256
 _SEALS = "*/*/seal.json"  # of every wave; each lists the SHA-256 of the files beside it
 
 
-def record_of(entries: Sequence[Entry], directory: Path | None) -> dict[str, str]:
+def record_of(methods: Sequence[Method], directory: Path | None) -> dict[str, str]:
     """Where the controls' record lies and which it is; nothing where there are no controls.
 
     Raises:
       ValueError: controls without a record, a record without controls, or a folder without one.
     """
-    controls = [entry.control for entry in entries if entry.control is not None]
+    controls = [method.control for method in methods if method.control is not None]
     if not controls:
         if directory is not None:
             raise ValueError("--controls-from names a record, but no control among --schedules plays it")

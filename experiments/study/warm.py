@@ -19,10 +19,10 @@ import optax
 
 from agents import CARRIERS
 from experiments.study import checkpoint, checksums, store
+from experiments.study.arms import arms_of
 from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
-from experiments.study.methods import methods_of
 from experiments.study.snapshots import load_ended
 from experiments.study.sources import EXPORTED, EXPORTED_SUM, agent_files
 
@@ -160,7 +160,7 @@ def _trained(directory: Path, carrier: str) -> Agents:
         last = last.sort("step").row(-1, named=True)
         runs.append({name: last[name] for name in ("seed", "method", "step", "entropy_weight", "return_mean")})
     nature = nature_of(config, carrier)
-    typed = {name: value for m in methods_of(config, carrier) if m.name == method for name, value in m.values}
+    typed = {name: value for arm in arms_of(config, carrier) if arm.name == method for name, value in arm.values}
     nature["hyper"] |= {name: value for name, value in typed.items() if name in nature["hyper"]}
     return Agents(nature, runs, leaves, _moments_of(like.agent))
 
@@ -242,10 +242,13 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
     of = np.array([source[label["seed"]] for label in part.labels])
 
     weight = np.array([run["entropy_weight"] for run in agents.runs], np.float32)[of]
-    typed = {m.name for m in methods_of(config, carrier) if "auto_initial" in dict(m.values)}
+    typed = {arm.name for arm in arms_of(config, carrier) if "auto_initial" in dict(arm.values)}
     own = np.array([label["method"] in typed for label in part.labels]) | ~(np.isfinite(weight) & (weight > 0))
-    hyper = part.runs.schedule_hyper
-    runs = part.runs._replace(schedule_hyper=hyper._replace(auto_initial=np.where(own, hyper.auto_initial, weight)))
+    options = {
+        name: {o: np.where(own, value, weight) if o == "auto_initial" else value for o, value in options.items()}
+        for name, options in part.runs.schedule.options.items()
+    }
+    runs = part.runs._replace(schedule=part.runs.schedule._replace(options=options))
 
     def begin(members: Sequence[int], state: Any) -> Any:
         at = of[np.asarray(members)]

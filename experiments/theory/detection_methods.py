@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.schedules import aes_c, aes_r, value_loss
-from aesjax.types import EntropySchedule, Signals
+from aesjax.schedules import AnySchedule, aes_c, aes_r, value_loss
+from aesjax.types import Signals
 
 LEARN = 500  # rounds from which CUSUM takes location and scale
 
@@ -81,7 +81,7 @@ def adwin(logs: np.ndarray, deltas: np.ndarray) -> np.ndarray:
     return begun
 
 
-def ratios(make: Callable[[jax.Array], EntropySchedule], logs: np.ndarray, settings: np.ndarray) -> np.ndarray:
+def ratios(make: Callable[[jax.Array], AnySchedule], logs: np.ndarray, settings: np.ndarray) -> np.ndarray:
     """(H, N, T): weight over base of a schedule with base 1, one for every setting."""
 
     def run(setting: jax.Array, stream: jax.Array) -> jax.Array:

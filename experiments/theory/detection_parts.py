@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from aesjax.schedules import ScheduleHyper
+from aesjax.schedules import aes_c
 from experiments.theory.detection_methods import LEARN, METHODS, cusum
 from experiments.theory.detection_streams import FAMILIES
 from experiments.theory.findings import Finding, TheoryStudy, claim, paired, show
@@ -13,7 +13,7 @@ from experiments.theory.findings import Finding, TheoryStudy, claim, paired, sho
 RISES = (1.1, 1.25, 1.5, 2.0)
 ROUNDS, CHANGE, LOOK = 4000, 2000, 1000
 _ALLOWED = 0.05  # share of quiet streams with an alarm
-SHIPPED = np.array([ScheduleHyper().threshold])
+SHIPPED = np.array([aes_c.signature.defaults["threshold"]])
 
 
 def _first(begun: np.ndarray, at: int, look: int) -> np.ndarray:

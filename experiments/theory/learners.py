@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from aesjax.schedules import AnySchedule, Schedule
 from aesjax.schedules.accumulated import aes_d
 from aesjax.schedules.rule import bounded, read_signal
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
@@ -35,7 +36,7 @@ class _MirrorState(NamedTuple):
 
 
 def mirror(
-    schedule: EntropySchedule,
+    schedule: AnySchedule,
     c: Array | float,
     floor: Array | float,
     *,
@@ -124,12 +125,12 @@ def ader(horizon: int, floor: Array | float, *, scale: Array | float = 1.0, meta
     return Learner(init, point, update)
 
 
-def per_round_oracle(**rule: Any) -> EntropySchedule:
+def per_round_oracle(**rule: Any) -> Schedule:
     """``clip(kappa * sqrt(xi_t))``: the paper's per-round oracle, Eq. (lambda-star), as a schedule.
 
     It is `aes_d` with a memory of one round and no prior; ``rule`` are kappa, lambda_min and lambda_max.
     """
-    return aes_d(drift_proxy, window=1.0, prior=0.0, beta=0.0, **rule)
+    return aes_d(drift_proxy, 1.0, window=1.0, prior=0.0, beta=0.0, **rule)
 
 
 class _EnvelopeMemory(NamedTuple):
@@ -139,7 +140,7 @@ class _EnvelopeMemory(NamedTuple):
     highest: Array  # () float32
 
 
-def envelope(schedule: EntropySchedule) -> EntropySchedule:
+def envelope(schedule: AnySchedule) -> EntropySchedule:
     """The running maximum of a schedule's weight: the monotone envelope that the paper suggests for its lemma."""
 
     def show(inner: ScheduleState, highest: Array) -> ScheduleState:

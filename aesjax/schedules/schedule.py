@@ -1,0 +1,340 @@
+"""Schedules as objects: a registered factory, and a schedule that remembers how it was made."""
+
+import traceback
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aesjax.factory import SHARE, Options, Range, check_options, first_line, options_of, ranges_of
+from aesjax.registry import unknown
+from aesjax.schedules.proxies import DriftProxy, td_quantile
+from aesjax.types import EntropySchedule, Proxy, ScheduleState, Signals
+
+#: Numbers of a run that a schedule may ask for by naming a parameter so; a carrier or its preset knows them.
+FACTS = ("base", "lambda_min", "lambda_max", "target_entropy", "action_size", "updates")
+#: Range and meaning of a run's numbers, for every schedule.
+_RANGES = {
+    "base": Range(0.0, text="finite and at least 0"),
+    "lambda_min": Range(0.0, text="finite and at least 0"),
+    "lambda_max": Range(0.0, text="positive (inf: no clip)", open_low=True, infinite=True),
+    "target_entropy": Range(text="finite"),
+    "action_size": Range(1.0, text="finite and at least 1"),
+    "updates": Range(1.0, text="finite and at least 1"),
+    "q": SHARE,
+}
+_RANK_1 = ("td_error", "log_prob", "fresh_td_error", "reward")
+_TRIALS = (1.0, 1.0, 10.0, 1.0)  # errors for which any schedule must give a weight
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_SOURCES = ("update", "fresh")
+_Make = Callable[..., EntropySchedule]
+
+
+@dataclass(frozen=True, eq=False)
+class ScheduleFactory:
+    """A registered schedule: call it for a `Schedule`, with options by name, ``aes(kappa=0.3)``."""
+
+    name: str
+    make: _Make = field(repr=False)
+    label: str  # in tables, as in "SAC+LABEL"
+    summary: str = field(repr=False)  # one line for listings
+    needs: frozenset[str]  # fields of `Signals` that it reads besides those of its proxy
+    source: str  # its proxy's, unless another is given
+    relative: bool  # its weight is ``base`` times a ratio >= 1, which may then adjust other quantities, too
+    signature: Options = field(repr=False)
+    ranges: Mapping[str, Range] = field(repr=False)
+    uses_proxy: bool
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of all options; ``q`` is that of the proxy `td_quantile`."""
+        own = self.signature
+        return (*own.required, *own.defaults, *(("q",) if self.uses_proxy else ()))
+
+    def __call__(self, *positional: Any, **given: Any) -> "Schedule":
+        """A schedule with these arguments; what is not given a study fills in, or else has its default.
+
+        Raises:
+          ValueError, TypeError: an unknown or repeated argument, or a value outside its range.
+        """
+        names = [*(("proxy",) if self.uses_proxy else ()), *self.signature.required, *self.signature.defaults]
+        if len(positional) > len(names):
+            raise TypeError(f"schedule '{self.name}' takes at most {len(names)} arguments; got {len(positional)}")
+        for name, value in zip(names, positional, strict=False):
+            if name in given:
+                raise TypeError(f"schedule '{self.name}' got '{name}' twice")
+            given[name] = value
+        known = {*self.options, *self.signature.others}
+        for name in given:
+            if name not in known:
+                raise TypeError(unknown(f"option of schedule '{self.name}'", known, name))
+        proxy = given.pop("proxy", None)
+        if "q" in given and "q" not in self.signature.defaults:
+            if proxy is not None:
+                raise TypeError(f"schedule '{self.name}' got both 'q' and a proxy; write td_quantile(q=...)")
+            proxy = td_quantile(given.pop("q"))
+        self.check(given)
+        return Schedule(self, given, proxy)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Refuse concrete values that are not allowed; other schedules and traced values are not read.
+
+        Raises:
+          ValueError: naming the option, its value and what is allowed.
+        """
+        numbers = {name: value for name, value in options.items() if name in self.options and not _is_schedule(value)}
+        check_options("schedule", self.name, {**_RANGES, **self.ranges}, numbers)
+
+    def filled(self, run: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """All options but ``q``: those ``given``, else the numbers of the ``run``, else the defaults.
+
+        Raises:
+          ValueError: one has no value.
+        """
+        names = (*self.signature.required, *self.signature.defaults)
+        values = {**self.signature.defaults, **{name: run[name] for name in names if name in run}}
+        values |= {name: given[name] for name in names if name in given}
+        if missing := [name for name in names if name not in values]:
+            example = ", ".join(f"{name}=..." for name in missing)
+            raise ValueError(f"schedule '{self.name}' needs a value of {' and '.join(missing)}: {self.name}({example})")
+        return values
+
+    def for_run(self, **facts: Any) -> "Schedule":
+        """A schedule with those of a run's numbers that it takes (`FACTS`), whichever it is.
+
+        Raises:
+          ValueError: one is outside its range.
+        """
+        own = {name: value for name, value in facts.items() if name in self.options}
+        self.check(own)
+        return Schedule(self, own)
+
+    def build(self, options: Mapping[str, Any], proxy: Proxy | None, **static: Any) -> EntropySchedule:
+        """The pair of functions under complete options."""
+        return self.make(**options, **static, **({"proxy": proxy} if self.uses_proxy else {}))
+
+
+@jax.tree_util.register_pytree_node_class
+class Schedule:
+    """An entropy schedule: ``init`` and ``update`` as `EntropySchedule` has them, and the arguments it was made with.
+
+    A pytree whose leaves are the given numbers: it may be an argument of a compiled function, and numbers may be
+    traced, swept and mapped over. In a study the run fills in what was not given; on its own it has its defaults.
+    """
+
+    def __init__(self, factory: ScheduleFactory, given: Mapping[str, Any], proxy: Proxy | None = None):
+        self.factory, self.given, self.proxy = factory, dict(given), proxy
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The given numbers, by option."""
+        return {name: value for name, value in self.given.items() if name in self.factory.options}
+
+    @property
+    def static(self) -> dict[str, Any]:
+        """The other given arguments."""
+        return {name: value for name, value in self.given.items() if name not in self.factory.options}
+
+    @cached_property
+    def pair(self) -> EntropySchedule:
+        """The pure functions.
+
+        Raises:
+          ValueError: a number is missing that only a study fills in.
+        """
+        proxy = self.proxy
+        if self.factory.uses_proxy:
+            proxy = td_quantile() if proxy is None else proxy
+            proxy = proxy.at(self.factory.source) if isinstance(proxy, DriftProxy) else proxy
+        return self.factory.build(self.factory.filled({}, self.options), proxy, **self.static)
+
+    def init(self) -> ScheduleState:
+        """State before the first update; it holds the first weight."""
+        return self.pair.init()
+
+    def update(self, signals: Signals, state: ScheduleState) -> ScheduleState:
+        """State with the weight of the next step, from the signals of the step that ran under ``state.weight``."""
+        return self.pair.update(signals, state)
+
+    def measure(self, signals: Signals) -> Signals:
+        """``signals`` with what the schedule will compute of them."""
+        return self.pair.measure(signals)
+
+    def __repr__(self) -> str:
+        proxy = [] if self.proxy is None else [repr(self.proxy)]
+        return f"{self.factory.name}({', '.join(proxy + [f'{k}={v}' for k, v in self.given.items()])})"
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        """The given numbers and the proxy as leaves; see `jax.tree_util`."""
+        static = tuple(sorted(self.static.items()))
+        return (self.options, self.proxy), (self.factory, static)
+
+    @classmethod
+    def tree_unflatten(cls, structure: Any, leaves: Any) -> "Schedule":
+        """The inverse of `tree_flatten`."""
+        (factory, static), (options, proxy) = structure, leaves
+        return cls(factory, {**options, **dict(static)}, proxy)
+
+
+AnySchedule = Schedule | EntropySchedule
+
+
+def _is_schedule(value: Any) -> bool:
+    return isinstance(value, AnySchedule)
+
+
+@overload
+def as_schedule(make: _Make, /, *, name: str | None = None) -> ScheduleFactory: ...
+@overload
+def as_schedule(
+    *,
+    name: str | None = None,
+    label: str | None = None,
+    summary: str | None = None,
+    needs: Collection[str] = (),
+    source: str = "update",
+    ranges: Mapping[str, Any] | None = None,
+    relative: bool = False,
+    static: Collection[str] = (),
+) -> Callable[[_Make], ScheduleFactory]: ...
+def as_schedule(make: Any = None, /, **about: Any) -> Any:
+    """Turn a function that returns an `EntropySchedule` into a schedule's factory; also a decorator.
+
+    Of the function's parameters ``proxy`` is the drift proxy, those named in `FACTS` are numbers of the run, and every
+    other one with a number as default is an option.
+
+    Args:
+      name: by default the function's.
+      label: name in tables, as in "SAC+LABEL"; by default the name.
+      summary: one line for `aesjax list`; by default the first line of the docstring.
+      needs: fields of `Signals` that it reads besides its proxy's, such as ``("log_prob",)``. Carriers that cannot
+        report one are refused before training.
+      source: of its proxy, "update" (the update batch) or "fresh" (the newest transitions).
+      ranges: allowed values of options, such as ``{"decay": (0.0, 1.0)}``, both ends included.
+      relative: the weight is ``base`` times a ratio >= 1 of drift, which may then adjust other quantities, too.
+      static: parameters that are structure, and no options.
+
+    Raises:
+      ValueError: a field, source or range that does not exist, or a parameter that nothing can fill in.
+
+    >>> @as_schedule(label="CALM", ranges={"decay": (0.0, 1.0)})
+    ... def calm(proxy, *, base, decay=0.99): ...
+    >>> calm.options
+    ('base', 'decay', 'q')
+    """
+    if make is None:
+        return lambda made: _factory(made, **about)
+    return make if isinstance(make, ScheduleFactory) else _factory(make, **about)
+
+
+def _factory(
+    make: Any,
+    *,
+    name: str | None = None,
+    label: str | None = None,
+    summary: str | None = None,
+    needs: Collection[str] = (),
+    source: str = "update",
+    ranges: Mapping[str, Any] | None = None,
+    relative: bool = False,
+    static: Collection[str] = (),
+) -> ScheduleFactory:
+    name = str(name or getattr(make, "__name__", type(make).__name__))
+    signature = options_of("schedule", name, make, static, FACTS)
+    known = tuple(field for field in Signals._fields if field != "measured")
+    for read in needs:
+        if read not in known:
+            raise ValueError(f"schedule '{name}': Signals has no field '{read}'; fields: {', '.join(known)}")
+    if source not in _SOURCES:
+        raise ValueError(f"schedule '{name}': unknown source '{source}'; sources: {', '.join(_SOURCES)}")
+    own = ranges_of("schedule", name, ranges, signature)
+    return ScheduleFactory(
+        name=name,
+        make=make,
+        label=label or name.rpartition(":")[2],
+        summary=summary or first_line(make),
+        needs=frozenset(needs),
+        source=source,
+        relative=relative,
+        signature=signature,
+        ranges=own,
+        uses_proxy="proxy" in signature.others,
+    )
+
+
+def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftProxy) -> None:
+    """Try a schedule: its declared signals must be all that it reads, its state must last, its weights must be weights.
+
+    Args:
+      options: complete and concrete.
+
+    Raises:
+      ValueError: it cannot be built, reads a signal that it does not declare, its update returns another structure,
+        shape or type than its init, or errors of ordinary size lead to a weight that is none; one sentence.
+    """
+    name, fields = factory.name, set(factory.needs)
+    if factory.uses_proxy:
+        fields.add(proxy.field)
+    read = ", ".join(sorted(fields)) or "no signal"
+
+    def signals(size: Any) -> Signals:
+        values: dict[str, Any] = {field: jnp.full(8 if field in _RANK_1 else (), size) for field in fields}
+        return Signals(**values)
+
+    def run() -> tuple[Any, Any]:
+        built = factory.build(options, proxy)
+        if not _is_schedule(built):
+            raise TypeError(f"its factory returned {type(built).__name__}, not an EntropySchedule")
+        state = built.init()
+        return state, built.update(signals(1.0), state)
+
+    def weights() -> jax.Array:
+        built = factory.build(options, proxy)
+
+        def step(state: ScheduleState, size: jax.Array) -> tuple[ScheduleState, ScheduleState]:
+            state = built.update(signals(size), state)
+            return state, state
+
+        return jax.lax.scan(step, built.init(), jnp.array(_TRIALS))[1].weight
+
+    try:
+        before, after = jax.eval_shape(run)
+    except Exception as error:  # whatever a stranger's code raises
+        raise ValueError(
+            f"schedule '{name}' (it declares that it reads {read}) does not work: {_raised(error)}"
+        ) from None
+    if not isinstance(before, ScheduleState) or not isinstance(after, ScheduleState):
+        raise ValueError(f"schedule '{name}': init and update must return a ScheduleState")
+    if before.weight.shape != ():
+        raise ValueError(f"schedule '{name}': its weight must be a scalar; got shape {before.weight.shape}")
+    shapes = [
+        {jax.tree_util.keystr(path): (leaf.shape, str(leaf.dtype)) for path, leaf in jax.tree.leaves_with_path(state)}
+        for state in (before, after)
+    ]
+    for at in {**shapes[0], **shapes[1]}:
+        if shapes[0].get(at) != shapes[1].get(at):
+            raise ValueError(
+                f"schedule '{name}': state{at} is {shapes[0].get(at, 'absent')} after init and "
+                f"{shapes[1].get(at, 'absent')} after update; a scan needs both alike"
+            )
+    for at, weight in enumerate(np.asarray(jax.jit(weights)())):
+        if not (np.isfinite(weight) and weight >= 0.0):
+            raise ValueError(
+                f"schedule '{name}': its weight after update {at + 1}, of errors between {min(_TRIALS):g} and "
+                f"{max(_TRIALS):g}, is {weight:g}; a weight is finite and 0 or more"
+            )
+
+
+def _raised(error: Exception) -> str:
+    """An error of a stranger's code in one line, and where."""
+    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if isinstance(error, jax.errors.TracerBoolConversionError):
+        text += " Python's if, and, or cannot read a traced value; use jnp.where and &."
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith((_PACKAGE, "<"))]
+    return f"{text} ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else text

@@ -1,0 +1,347 @@
+"""The arms of a study: its methods under every setting that they vary, and what those of one program have in common."""
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aesjax.adaptations import ADAPTATIONS, AdaptationData, Played, signal_of
+from aesjax.schedules import SCHEDULES, Choice, ScheduleData, required_signals
+from aesjax.types import Levers
+from agents import CARRIERS
+from experiments.study.config import StudyConfig
+from experiments.study.method import ABSOLUTE, BASELINE, BLOCKS, COUPLING, Control, Method
+from experiments.study.strings import text_of
+
+#: Records that controls play, by arm, pattern and seed.
+Records = Mapping[tuple[str, str, int], Played]
+
+
+class Arm(NamedTuple):
+    """One method with one setting of everything that the study varies: a row of its tables."""
+
+    name: str  # "SAC", "SAC+AES", "SAC+AES[kappa=0.3]"
+    carrier: str
+    choice: Choice  # registered schedule (`baseline` resolved) and its proxy
+    variant: str  # "" or "kappa=0.3"
+    values: tuple[tuple[str, float], ...]  # hyper-parameters that differ from the preset
+    coupling: float  # 1: learning rates follow the entropy weight
+    adaptations: tuple[str, ...] = ()
+    signal: Choice | None = None  # whose ratio drives them; None: there are none, or the clock alone does
+    control: Control | None = None  # played instead of all that
+
+    @property
+    def rule(self) -> str:
+        """Schedule and adaptations as they are typed: "aes_r+window"."""
+        if self.control is not None:
+            return f"{self.control.name}:of={text_of(self.control.of)}"
+        return "+".join((self.choice.schedule, *self.adaptations))
+
+    @property
+    def schedules(self) -> tuple[str, ...]:
+        """Registered schedules that the arm computes."""
+        return (self.choice.schedule, *((self.signal.schedule,) if self.signal else ()))
+
+    @property
+    def adapted(self) -> tuple[str, ...]:
+        """Adaptations that act, also in a record that is played."""
+        return self.adaptations if self.control is None else self.control.of.adaptations
+
+    @property
+    def turned(self) -> set[str]:
+        """Levers of `aesjax.adaptations.LEVERS` besides the entropy weight; "units" where single units begin anew."""
+        return {ADAPTATIONS[name].lever for name in self.adapted} | {
+            "units" for name in self.adapted if ADAPTATIONS[name].units
+        }
+
+
+def arms_of(config: StudyConfig, carrier: str) -> list[Arm]:
+    """The arms that a study compares on one carrier, in table order.
+
+    A swept hyper-parameter multiplies the methods that read it and no others; the value that the preset has anyway
+    carries no suffix, so a sweep that contains it contains the plain method.
+    """
+    arms: dict[Any, Arm] = {}
+    for method in config.methods_of(carrier):
+        axes = [[(name, value) for value in config.sweep[name]] for name in config.sweep if name in _reads(method)]
+        for combination in itertools.product(*axes):
+            arm = _arm(config, method, dict((*method.values, *combination)))
+            # The same method under two names (`fixed` beside a baseline that is fixed) trains once, under the first.
+            arms.setdefault((arm.rule, arm.control, arm.variant), arm)
+    return list(arms.values())
+
+
+def _arm(config: StudyConfig, method: Method, given: dict[str, float]) -> Arm:
+    schedule, carrier = method.own_schedule, method.carrier
+    choice, signal = Choice(schedule, method.proxy or config.proxy, method.source or config.source), None
+    if method.driver is not None:
+        signal = choice._replace(schedule=method.driver)
+    coupling = given.pop(COUPLING, 0.0)
+    driven = (schedule,) if signal is None else (schedule, signal.schedule)
+    differing = tuple((n, v) for n, v in given.items() if v != _default(config, carrier, driven, n))
+    suffix = [f"{n}={v:g}" for n, v in differing]
+    suffix += [f"coupling={coupling:g}"] if coupling else []
+    if signal is not None and signal.schedule != signal_of(schedule):
+        suffix.append(f"signal={signal.schedule}")
+    if SCHEDULES[schedule].uses_proxy or (signal is not None and SCHEDULES[signal.schedule].uses_proxy):
+        suffix += [f"proxy={choice.proxy}"] if choice.proxy != config.proxy else []
+        suffix += [f"source={method.source}"] if method.source not in (None, config.source) else []
+    variant = ",".join(suffix)
+    label = _label(method)
+    name = f"{label}[{variant}]" if variant else label
+    return Arm(name, carrier, choice, variant, differing, coupling, method.adaptations, signal, method.control)
+
+
+def _label(method: Method) -> str:
+    own = CARRIERS[method.carrier].label
+    if method.control is not None:
+        name, of, blocks = method.control
+        return f"{own}+{name}{'' if blocks == BLOCKS else f'[blocks={blocks}]'}({text_of(of)})"
+    if method.schedule != BASELINE or method.label is not None:
+        own += f"+{SCHEDULES[method.own_schedule].label if method.label is None else method.label}"
+    return "+".join((own, *method.adaptations))
+
+
+def _reads(method: Method) -> set[str]:
+    """The hyper-parameters that a method reads and does not fix itself."""
+    carrier = CARRIERS[method.carrier]
+    if method.control is not None:
+        return set(carrier.hyper._fields)
+    reads = {*SCHEDULES[method.own_schedule].options, *carrier.hyper._fields}
+    if method.driver is not None:
+        reads |= set(SCHEDULES[method.driver].options) - set(ABSOLUTE)
+    reads |= {f"{name}.{option}" for name in method.adaptations for option in ADAPTATIONS[name].options}
+    return reads - {name for name, _ in method.values}
+
+
+def check_swept(config: StudyConfig) -> None:
+    """Refuse an axis of a sweep that no method of the study reads.
+
+    Raises:
+      ValueError: naming the axis and those that are read.
+    """
+    reads = set().union(*map(_reads, config.methods))
+    if unread := [name for name in config.sweep if name not in reads]:
+        raise ValueError(
+            f"--sweep varies '{unread[0]}', which nothing in the study reads; read are: {', '.join(sorted(reads))}"
+        )
+
+
+def check_usable(arm: Arm) -> None:
+    """Refuse a schedule that reads what its carrier cannot report, and an adaptation of a lever that it lacks.
+
+    Raises:
+      ValueError: naming the schedule or adaptation, the carrier and the reason.
+    """
+    carrier = CARRIERS[arm.carrier]
+    for name in SCHEDULES[arm.choice.schedule].options:
+        if name in carrier.hyper._fields:
+            raise ValueError(
+                f"option '{name}' of schedule '{arm.choice.schedule}' has the name of a setting of carrier "
+                f"'{arm.carrier}'; give the parameter of its factory another one"
+            )
+    check_levers(arm)
+    signals = () if arm.signal is None else (arm.signal,)
+    for field, reader in required_signals((arm.choice, *signals)).items():
+        if field in carrier.absent:
+            raise ValueError(f"{reader} cannot be used with carrier '{arm.carrier}': {carrier.absent[field]}")
+
+
+def check_names(arms: Sequence[Arm]) -> None:
+    """Refuse two arms of one carrier that tables could not tell apart.
+
+    Raises:
+      ValueError: naming both, and their common name.
+    """
+    first: dict[str, Arm] = {}
+    for arm in arms:
+        other = first.setdefault(arm.name, arm)
+        if other is not arm:
+            raise ValueError(
+                f"'{other.rule}' and '{arm.rule}' are both called '{arm.name}' in tables; "
+                "declare another label for one of them"
+            )
+
+
+def check_levers(arm: Arm) -> None:
+    """Refuse an adaptation whose lever the carrier does not have.
+
+    Raises:
+      ValueError: naming the adaptation, the carrier and the reason.
+    """
+    missing = CARRIERS[arm.carrier].unturned
+    for name in arm.adapted:
+        if ADAPTATIONS[name].lever in missing:
+            reason = missing[ADAPTATIONS[name].lever]
+            raise ValueError(f"adaptation '{name}' cannot be used with carrier '{arm.carrier}': {reason}")
+
+
+def _default(config: StudyConfig, carrier: str, schedules: Sequence[str], name: str) -> float | None:
+    """The value that a varied hyper-parameter has anyway: the preset's, or the schedule's own."""
+    own = config.settings[carrier]
+    if "." in name:
+        adaptation, _, option = name.rpartition(".")
+        return ADAPTATIONS[adaptation].options[option]
+    if name == "base":
+        return own["base"]
+    if name in own["hyper"]:
+        return own["hyper"][name]
+    if name in CARRIERS[carrier].hyper._fields:
+        return CARRIERS[carrier].hyper._field_defaults[name]
+    if name in own["schedule"]:
+        return own["schedule"][name]
+    if name == "q":
+        return 0.9
+    defaults = [SCHEDULES[each].signature.defaults for each in schedules]
+    return next((known[name] for known in defaults if name in known), None)
+
+
+class Common(NamedTuple):
+    """What the arms of one program have in common: the structure that all its runs share."""
+
+    kinds: tuple[Choice, ...]  # their schedules
+    adaptations: tuple[str, ...]
+    signals: tuple[Choice, ...]  # schedules that drive these
+    turned: frozenset[str]  # of `aesjax.adaptations.LEVERS`, by adaptations or by controls; maybe "units"
+    coupling: bool
+    controls: bool
+
+    @property
+    def proxies(self) -> list[str]:
+        """Keys of the proxies that the signals read."""
+        return [choice.key for choice in self.signals if SCHEDULES[choice.schedule].uses_proxy]
+
+    def schedule(self, choice: Choice, options: Mapping[str, Mapping[str, float]], q: float) -> ScheduleData:
+        """One run's schedule as data.
+
+        Args:
+          options: schedule -> option -> value, of all schedules of the program.
+        """
+        own = {kind.schedule: _single(options[kind.schedule]) for kind in self.kinds}
+        return ScheduleData(np.int32(self.kinds.index(choice)), np.float32(q), own)
+
+    def adaptation(
+        self,
+        names: Sequence[str],
+        signal: Choice | None,
+        values: Iterable[tuple[str, float]],
+        options: Mapping[str, Mapping[str, float]],
+        q: float,
+        updates: float,
+    ) -> AdaptationData:
+        """The adaptations ``names`` of one run as data, with options "window.power" among ``values``."""
+        given = dict(values)
+        own = {
+            name: {o: np.float32(given.get(f"{name}.{o}", v)) for o, v in ADAPTATIONS[name].options.items()}
+            for name in self.adaptations
+        }
+        drivers = {choice.schedule: _single(options[choice.schedule]) for choice in self.signals}
+        index = 0 if signal is None else self.signals.index(signal)
+        driven = ScheduleData(np.int32(index), np.float32(q), drivers)
+        on = {name: np.float32(name in names) for name in self.adaptations}
+        return AdaptationData(driven, on, own, np.float32(updates))
+
+    def played(self, record: Played | None, length: int) -> Played | None:
+        """``record`` with every lever that the program adjusts; for None one that plays nothing, if any run plays one.
+
+        Args:
+          length: entries of all records.
+        """
+        if not self.controls:
+            return None
+        if record is None:
+            record = Played(np.float32(0), np.int32(1), np.zeros(length, np.float32))
+        names = {"window": ("window",), "refresh": ("refresh", "refresh_actor"), "rate": ("rate",)}
+        names |= {"units": ("refresh_units",)}
+        neutral: dict[str, Any] = {
+            name: np.full(length, name in ("window", "rate"), np.float32)
+            for lever in sorted(self.turned)
+            for name in names[lever]
+        }
+        given = {name: value for name, value in record.levers._asdict().items() if value is not None}
+        return record._replace(levers=Levers(**neutral | given))
+
+
+def _single(options: Mapping[str, float]) -> dict[str, np.float32]:
+    return {name: np.float32(value) for name, value in options.items()}
+
+
+def common(arms: Sequence[Arm]) -> Common:
+    """The structure of a program of ``arms``."""
+    return Common(
+        kinds=tuple(dict.fromkeys(arm.choice for arm in arms)),
+        adaptations=tuple(name for name in ADAPTATIONS if any(name in arm.adaptations for arm in arms)),
+        signals=tuple(dict.fromkeys(arm.signal for arm in arms if arm.signal is not None)),
+        turned=frozenset().union(*(arm.turned for arm in arms)),
+        coupling=any(arm.coupling for arm in arms),
+        controls=any(arm.control is not None for arm in arms),
+    )
+
+
+# What XLA computes depends, in the last bit, on how many runs go through a program together and on its number of
+# devices. So the runs of a carrier are divided into *groups* by the study alone; a group goes through the program
+# together, on one device. A part of a study is a number of neighbouring groups, which one process trains in order.
+
+
+def num_groups(runs: int, together: int) -> int:
+    """How many groups of at most ``together`` there are.
+
+    >>> num_groups(25, 8)
+    4
+    """
+    return math.ceil(runs / together)
+
+
+def group_size(runs: int, together: int) -> int:
+    """Runs of every group but the last, which may have fewer: as equal as can be.
+
+    >>> group_size(25, 8)
+    7
+    """
+    return math.ceil(runs / num_groups(runs, together))
+
+
+def share(runs: Mapping[str, int], together: int, number: int, of: int) -> dict[str, range]:
+    """The runs of part ``number``, which counts from 1: carrier -> positions among its runs; absent where it has none.
+
+    Args:
+      runs: carrier -> number of its runs, at least 1, in the order of the study.
+      together: largest size of a group.
+      of: how many parts there are.
+
+    Raises:
+      ValueError: fewer groups than parts, or no such part.
+    """
+    counts = {carrier: num_groups(count, together) for carrier, count in runs.items()}
+    total = sum(counts.values())
+    if not 1 <= of <= total:
+        raise ValueError(
+            f"the study has {total} groups of at most {together} runs that train together, so it divides into 1 to "
+            f"{total} parts; got {of}"
+        )
+    if not 1 <= number <= of:
+        raise ValueError(f"the parts are numbered from 1 to {of}; got {number}")
+    first, end = (number - 1) * total // of, number * total // of
+    found, before = {}, 0
+    for carrier, count in counts.items():
+        low, high = max(first - before, 0), min(end - before, count)
+        if low < high:
+            size = group_size(runs[carrier], together)
+            found[carrier] = range(low * size, min(high * size, runs[carrier]))
+        before += count
+    return found
+
+
+def runs_of(config: StudyConfig) -> dict[str, range]:
+    """Carrier -> which of its runs the study trains: all, but in a part of a study; absent where it trains none.
+
+    Raises:
+      ValueError: the study does not divide into so many parts.
+    """
+    each = len(config.patterns) * len(config.seeds)
+    counts = {carrier: each * len(arms_of(config, carrier)) for carrier in config.carriers}
+    if config.together is None or not config.part:
+        return {carrier: range(count) for carrier, count in counts.items()}
+    return share(counts, config.together, **config.part)

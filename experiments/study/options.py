@@ -1,0 +1,226 @@
+"""The options of a study, each declared once: the command line, the Python signature and a TOML file come from here."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import envs
+from agents import CARRIERS
+from experiments.presets import presets_of
+from experiments.presets.preset import CarrierSettings, Preset, frozen
+from experiments.study.config import LONGEST, StudyConfig
+from experiments.study.method import BASELINE, SOURCES, Method
+from experiments.study.plugins import find, name_of, origins_of
+from experiments.study.schema import parse_part
+from experiments.study.sources import record_of, warm_start_of
+from experiments.study.strings import (
+    LARGEST_SEED,
+    check_sweep,
+    parse_method_with_carrier,
+    parse_names,
+    parse_seeds,
+    parse_sweep,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyOptions:
+    """A study as it is asked for; `resolve` turns it into a complete, checked configuration.
+
+    Args:
+      task: a registered name, an `envs.Task`, or a gymnax or Brax environment.
+      methods: `Method`s, or strings such as "sac", "sac+aes" and "ppo+aes_c+refresh:threshold=3".
+      patterns: registered drift patterns, or "all".
+      seeds: a number n for 1 to n, a sequence, or a string such as "1:5".
+      steps: environment steps of a run; None: the preset's.
+      preset: sizes, "quick" or "paper".
+      sweep: hyper-parameter -> values; all combinations train in the same program.
+      proxy: drift proxy of the schedules that use one.
+      source: "update" or "fresh", where the proxy reads; None: each schedule's own.
+      drift_seed: one drift sample for all seeds; None: each training seed has its own.
+      engine, observation, variant, channels: options of the task's builder; None: its defaults.
+      controls_from: folder of the finished study whose runs the controls among the methods play.
+      start: folder of a finished study, or of exported agents, whose agents the runs begin with.
+      layer_norm: normalise the hidden layers of every carrier's critic.
+      plasticity: log dormant units, effective rank and norms of the networks.
+      counterfactual: evaluate every policy under drift values that are not in force, too.
+      together: runs that go through the program together, at most, on one device; None: as many as fit, on all devices.
+      part: "K/N", which of the parts of the study this is.
+    """
+
+    task: Any = "toy"
+    methods: Sequence[Method | str] | Method | str = ("sac", "sac+aes", "sac+aes_r")
+    patterns: str | Iterable[str] = "all"
+    seeds: str | int | Iterable[int] = 5
+    steps: int | None = None
+    preset: str = "quick"
+    sweep: Mapping[str, Sequence[float]] | Sequence[str] = ()
+    proxy: Any = "td_quantile"
+    source: str | None = None
+    drift_seed: int | None = None
+    engine: str | None = None
+    observation: str | None = None
+    variant: str | None = None
+    channels: str | Sequence[str] | None = None
+    controls_from: Path | str | None = None
+    start: Path | str | None = None
+    layer_norm: bool = False
+    plasticity: bool = False
+    counterfactual: bool = False
+    together: int | None = None
+    part: str | None = None
+
+    def resolve(self) -> StudyConfig:
+        """The complete configuration: the preset's numbers, and what was given.
+
+        Raises:
+          ValueError, UnknownNameError: with one sentence that names the value and what is allowed.
+        """
+        task, options = _task(self)
+        find("task", task)
+        built = envs.make(task, **options)
+        sizes = presets_of(task, built.env.spec.time_limit)[self.preset]
+        if sizes.options:
+            built = envs.make(task, **{**sizes.options, **options})
+        methods = _methods(self.methods)
+        carriers = tuple(dict.fromkeys(method.carrier for method in methods))
+        methods = tuple(method for carrier in carriers for method in methods if method.carrier == carrier)
+        proxy = name_of("proxy", self.proxy)
+        if self.source is not None and self.source not in SOURCES:
+            raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{self.source}'")
+        if self.drift_seed is not None and not 0 <= self.drift_seed <= LARGEST_SEED:
+            raise ValueError(f"--drift-seed must be between 0 and {LARGEST_SEED}; got {self.drift_seed}")
+        axes, patterns = parse_sweep(self.sweep), parse_names("pattern", "--patterns", self.patterns)
+        check_sweep(axes, methods)
+        settings = {carrier: _settings(carrier, sizes, self.layer_norm) for carrier in carriers}
+        steps, copies = _sized(sizes, settings, self.steps)
+
+        def in_envs(count: float) -> int:
+            return max(1, round(count / copies)) * copies
+
+        return StudyConfig(
+            task=task,
+            preset=self.preset,
+            methods=methods,
+            patterns=patterns,
+            seeds=parse_seeds(self.seeds),
+            steps=steps,
+            evaluations=sizes.evaluations,
+            episodes=sizes.episodes,
+            segments=sizes.segments,
+            replay_capacity=in_envs(min(sizes.replay or sizes.replay_fraction * steps, steps)),
+            # At least the window of newest transitions that fresh proxies read.
+            warmup=in_envs(max(sizes.warmup or sizes.warmup_fraction * steps, 128)),
+            proxy=proxy,
+            source=self.source,
+            drift_seed=self.drift_seed,
+            sweep=axes,
+            settings=settings,
+            options=dict(built.options),
+            controls=record_of(methods, _path(self.controls_from)),
+            warm_start=warm_start_of(_path(self.start), carriers),
+            plasticity=self.plasticity,
+            counterfactual=self.counterfactual,
+            together=self.together,
+            part=parse_part(self.part, self.together),
+            plugins=origins_of(_used(task, methods, patterns, proxy)),
+        )
+
+
+def _path(place: Path | str | None) -> Path | None:
+    return None if place is None else Path(place)
+
+
+def _task(study: StudyOptions) -> tuple[str, dict[str, Any]]:
+    """Name of the task and the options of its builder that are not left at their defaults."""
+    given = {name: getattr(study, name) for name in ("engine", "observation", "variant")}
+    options = {name: value for name, value in given.items() if value is not None}
+    if study.channels is not None:
+        names = study.channels.split(",") if isinstance(study.channels, str) else study.channels
+        options["channels"] = tuple(name.strip() for name in names if name.strip())
+    if isinstance(study.task, envs.Task) and study.task.name in envs.TASKS and study.task.options:
+        return study.task.name, {**study.task.options, **options}
+    return name_of("task", study.task), options
+
+
+def _methods(given: Any) -> tuple[Method, ...]:
+    """Methods as objects, each once.
+
+    Raises:
+      ValueError: there are none, or two are equal.
+    """
+    parts = [given] if isinstance(given, Method | str) else list(given)
+    methods = [parse_method_with_carrier(part) if isinstance(part, str) else part for part in parts]
+    for at, method in enumerate(methods):
+        if not isinstance(method, Method):
+            raise ValueError(f"a method is a Method or a string such as 'sac+aes'; got {type(method).__name__}")
+        if method in methods[:at]:
+            raise ValueError(f"the methods name something twice: {parts[at]}")
+    if not methods:
+        raise ValueError("a study needs at least one method")
+    return tuple(methods)
+
+
+def _settings(carrier: str, sizes: Preset, layer_norm: bool) -> dict[str, Any]:
+    """One carrier's settings in a preset, plain data."""
+    own = sizes.carriers.get(carrier) or CarrierSettings(CARRIERS[carrier].weight, frozen(), frozen())
+    config = dict(own.config)
+    if layer_norm:
+        if "layer_norm" not in {field.name for field in dataclasses.fields(CARRIERS[carrier].config)}:
+            raise ValueError(f"--layer-norm: carrier '{carrier}' has no such setting")
+        config["layer_norm"] = True
+    settings = {
+        "num_envs": own.num_envs or sizes.num_envs,
+        "base": own.base,
+        "config": config,
+        "hyper": dict(own.hyper),
+        "schedule": dict(own.schedule),
+    }
+    return settings if own.warmup is None else settings | {"warmup": own.warmup}
+
+
+def _sized(sizes: Preset, settings: Mapping[str, Any], steps: int | None) -> tuple[int, int]:
+    """Environment steps of a run, and the copies of which its counts are multiples; fits rollouts to the steps.
+
+    Raises:
+      ValueError: the steps do not divide into the evaluations, or are too many.
+    """
+    horizon = sizes.steps if steps is None else steps
+    copies = math.lcm(*(own["num_envs"] for own in settings.values()))
+    multiple = copies * sizes.evaluations
+    if horizon <= 0 or horizon % multiple:
+        near = max(multiple, round(horizon / multiple) * multiple)
+        raise ValueError(
+            f"--steps must be a positive multiple of {multiple} ({copies} environments times "
+            f"{sizes.evaluations} evaluations); got {horizon}, the nearest is {near}"
+        )
+    fewest = min(own["num_envs"] for own in settings.values())
+    if horizon // fewest > LONGEST:
+        raise ValueError(f"--steps may be at most {LONGEST * fewest // multiple * multiple} here; got {horizon}")
+    for own in settings.values():
+        if "rollout" in own["config"]:  # whole rollouts between evaluations, at most as long as the preset's
+            _fit_rollout(own["config"], horizon // own["num_envs"] // sizes.evaluations, own["num_envs"])
+    return horizon, copies
+
+
+def _fit_rollout(config: dict[str, Any], chunk: int, num_envs: int) -> None:
+    """The longest rollout up to the preset's that divides ``chunk``, in equal minibatches of about the same size."""
+    rows = config["rollout"] * num_envs / config["minibatches"]
+    config["rollout"] = max(n for n in range(1, config["rollout"] + 1) if chunk % n == 0)
+    size = config["rollout"] * num_envs
+    if size % config["minibatches"]:
+        divisors = [n for n in range(1, size + 1) if size % n == 0]
+        config["minibatches"] = min(divisors, key=lambda n: abs(n - size / rows))
+
+
+def _used(task: str, methods: Sequence[Method], patterns: Sequence[str], proxy: str) -> list[tuple[str, str]]:
+    """Kind and name of everything registered that a study uses."""
+    played = [method.control.of for method in methods if method.control is not None]
+    used = [("task", task), ("proxy", proxy), *(("pattern", name) for name in patterns)]
+    for method in (*methods, *played):
+        used += [("carrier", method.carrier), *(("adaptation", name) for name in method.adaptations)]
+        used += [("schedule", name) for name in (method.schedule, method.signal) if name not in (None, BASELINE)]
+        used += [("proxy", method.proxy)] if method.proxy is not None else []
+    return list(dict.fromkeys(used))

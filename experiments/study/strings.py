@@ -1,0 +1,263 @@
+"""Strings that stand for typed objects, at the shell and in `config.json`: the one place where they are parsed.
+
+A method is ``SCHEDULE[:OPTION=VALUE]...`` with ``+ADAPTATION[:OPTION=VALUE]...`` for everything else that its signal
+adjusts, and ``CARRIER+`` before it where no carriers are listed beside it.
+"""
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from aesjax.adaptations import ADAPTATIONS, CONTROLS
+from aesjax.schedules import SCHEDULES
+from agents import CARRIERS
+from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, single
+from experiments.study.plugins import KINDS, find
+
+LARGEST_SEED = 2**32 - 1
+_MOST_SEEDS = 10_000
+_MOST_VALUES = 1000  # of all axes of a sweep together
+_TEXTS = ("proxy", "source", "signal", "label")  # options whose values are no numbers
+
+
+def parse_method(text: str, carrier: str) -> Method:
+    """A method such as ``aes:proxy=td_mean:lambda_max=inf:coupling=1`` or ``aes_r+window:power=1`` on a carrier.
+
+    A part without ``=`` belongs to the name before it: ``mypkg.mymodule:factory:decay=0.99``.
+
+    Raises:
+      UnknownNameError: unknown schedule, proxy or adaptation. ValueError: something that is no option.
+
+    >>> parse_method("aes:lambda_max=0.5+window:power=1", "sac").values
+    (('lambda_max', 0.5), ('window.power', 1.0))
+    """
+    if re.split(r"[:+]", text)[0] in CONTROLS:
+        return _control(text, carrier)
+    first, *parts = re.split(r"\+(?=[A-Za-z_])", text)  # not the sign of an exponent
+    schedule, options = _split(first, (BASELINE, *SCHEDULES))
+    chosen = _options(options, text, "schedule")
+    if schedule != BASELINE:
+        find("schedule", schedule)
+    adaptations = []
+    for part in parts:
+        name, given = _split(part, ADAPTATIONS)
+        factory, typed = find("adaptation", name), _options(given, text, "adaptation")
+        for option in typed:
+            if option not in factory.options:
+                raise ValueError(f"adaptation '{name}' has no option '{option}'; allowed: {', '.join(factory.options)}")
+        own = {o: single(f"option '{o}' of adaptation '{name}'", value) for o, value in typed.items()}
+        adaptations.append(factory(**own))
+    proxy, source, signal, label = (chosen.pop(name, None) for name in _TEXTS)
+    numbers = {o: single(f"option '{o}' of schedule '{schedule}'", value) for o, value in chosen.items()}
+    coupling = numbers.pop(COUPLING, 0.0)
+    if coupling not in (0.0, 1.0):
+        raise ValueError(f"option 'coupling' is 0 or 1; got '{chosen[COUPLING]}' in '{text}'")
+    return Method(
+        carrier, schedule, adaptations,
+        label=label, signal=signal, coupling=bool(coupling), proxy=proxy, source=source, options=numbers,
+    )  # fmt: skip
+
+
+def text_of(method: Method) -> str:
+    """The string that stands for a method, without its carrier; the inverse of `parse_method`.
+
+    >>> text_of(parse_method("aes_c+recent+refresh:threshold=3", "sac"))
+    'aes_c+recent+refresh:threshold=3'
+    """
+    if method.control is not None:
+        name, of, blocks = method.control
+        return f"{name}{'' if blocks == BLOCKS else f':blocks={blocks}'}:of={text_of(of)}"
+    words = [method.schedule, *(f"{n}={getattr(method, n)}" for n in _TEXTS if getattr(method, n) is not None)]
+    words += [f"{option}={_number(value)}" for option, value in method.values if "." not in option]
+    parts = [":".join(words)]
+    for name in method.adaptations:
+        own = [f"{o.partition('.')[2]}={_number(v)}" for o, v in method.values if o.partition(".")[0] == name]
+        parts.append(":".join([name, *own]))
+    return "+".join(parts)
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
+
+
+def parse_methods(schedules: str | Sequence[str], carriers: Sequence[str]) -> tuple[Method, ...]:
+    """`--schedules` on every carrier: names, `baseline`, or all of both, each with its options.
+
+    Raises:
+      ValueError: there are none, or one is given twice; or as `parse_method`.
+    """
+    everything = (BASELINE, *SCHEDULES)
+    texts = everything if schedules == "all" else _listed(schedules)
+    if not texts:
+        raise ValueError(f"--schedules needs at least one name; registered: {', '.join(sorted(everything))}")
+    methods = tuple(parse_method(text, carrier) for carrier in carriers for text in texts)
+    if len(set(texts)) != len(texts):
+        raise ValueError(f"--schedules names something twice: '{','.join(texts)}'")
+    return methods
+
+
+def parse_method_with_carrier(text: str) -> Method:
+    """A method with its carrier, ``sac``, ``sac+aes`` or ``ppo+fixed+refresh``; without a schedule the carrier's own.
+
+    >>> text_of(parse_method_with_carrier("sac+recent"))
+    'baseline+recent'
+    """
+    carrier, _, rest = text.partition("+")
+    find("carrier", carrier)
+    first = re.split(r"[:+]", rest)[0]
+    if not rest or first in ADAPTATIONS:
+        rest = f"{BASELINE}+{rest}" if rest else BASELINE
+    return parse_method(rest, carrier)
+
+
+def parse_names(kind: str, option: str, names: str | Iterable[str]) -> tuple[str, ...]:
+    """Registered names, each found so that an unknown one is answered with the nearest known one.
+
+    Raises:
+      ValueError: there are none, or one is given twice. UnknownNameError: one is not registered.
+    """
+    registered = KINDS[kind].registered
+    found = tuple(registered) if names == "all" else tuple(_listed(names))
+    if not found:
+        raise ValueError(f"{option} needs at least one name; registered: {', '.join(sorted(registered))}")
+    for name in found:
+        find(kind, name)
+    if len(set(found)) != len(found):
+        raise ValueError(f"{option} names something twice: '{','.join(found)}'")
+    return found
+
+
+def parse_seeds(seeds: str | int | Iterable[int]) -> tuple[int, ...]:
+    """``1:5`` (both ends included), ``1,4,7`` or a mix of the two; a number n means 1 to n.
+
+    Raises:
+      ValueError: another form, a seed outside its range or given twice, or more than `_MOST_SEEDS`.
+
+    >>> parse_seeds("1:3,10"), parse_seeds(2)
+    ((1, 2, 3, 10), (1, 2))
+    """
+    if isinstance(seeds, str):
+        text = seeds
+    elif isinstance(seeds, int):
+        if seeds < 1:
+            raise ValueError(f"seeds must be at least 1, how many there are; got {seeds}")
+        text = f"1:{seeds}"
+    else:
+        text = ",".join(str(int(seed)) for seed in seeds)
+    found: list[int] = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        try:
+            low, high = int(first), int(last if colon else first)
+        except ValueError:
+            raise ValueError(f"seeds must look like 1:5 or 1,2,7; got '{text}'") from None
+        if low < 0 or high < low or high > LARGEST_SEED:
+            raise ValueError(f"seeds must be between 0 and {LARGEST_SEED}, ranges from low to high; got '{part}'")
+        if len(found) + high - low >= _MOST_SEEDS:
+            raise ValueError(f"at most {_MOST_SEEDS} seeds go into one study; got '{text}'")
+        found += range(low, high + 1)
+    if len(set(found)) != len(found):
+        raise ValueError(f"every seed may be given once; got '{text}'")
+    return tuple(found)
+
+
+def parse_sweep(axes: Sequence[str] | Mapping[str, Sequence[float]]) -> dict[str, tuple[float, ...]]:
+    """`--sweep`: hyper-parameter axes from items such as ``kappa=0.1,1``, or from a mapping.
+
+    Raises:
+      ValueError: an item of another form, or too many values.
+    """
+    found: dict[str, tuple[float, ...]] = {}
+    given: Mapping[str, Sequence[Any]] = axes if isinstance(axes, Mapping) else _axes(axes)
+    for name, values in given.items():
+        try:
+            found[name] = tuple(single(f"'{name}'", value) for value in values)
+        except ValueError as error:
+            raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...: {error}") from None
+        if not found[name]:
+            raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...; '{name}' has no value")
+        if len(found[name]) > _MOST_VALUES:
+            raise ValueError(
+                f"--sweep takes at most {_MOST_VALUES} values of a name; got {len(found[name])} of '{name}'"
+            )
+        if len(set(found[name])) != len(found[name]):
+            raise ValueError(f"--sweep gives a value of '{name}' twice; got {', '.join(map(str, values))}")
+    if (product := math.prod(map(len, found.values()))) > _MOST_VALUES:
+        raise ValueError(f"--sweep may combine at most {_MOST_VALUES} settings; got {product}")
+    return found
+
+
+def _axes(items: Sequence[str]) -> dict[str, list[str]]:
+    axes: dict[str, list[str]] = {}
+    for item in items:
+        name, equals, values = item.partition("=")
+        if not equals or not name or not values:
+            raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...; got '{item}'")
+        if name in axes:
+            raise ValueError(f"--sweep gives '{name}' twice; put all its values into one: {name}=VALUE,VALUE,...")
+        axes[name] = values.split(",")
+    return axes
+
+
+def _options(parts: Sequence[str], text: str, kind: str) -> dict[str, str]:
+    chosen: dict[str, str] = {}
+    for option in parts:
+        name, equals, value = option.partition("=")
+        if not equals or name in chosen:
+            raise ValueError(f"an option of a {kind} is NAME=VALUE, each given once; got '{option}' in '{text}'")
+        chosen[name] = value
+    return chosen
+
+
+def _control(text: str, carrier: str) -> Method:
+    """``permuted:blocks=40:of=aes_r+window``: all that follows ``of=`` is the method."""
+    head, given, of = text.partition(":of=")
+    name, *rest = head.split(":")
+    if not given or re.split(r"[:+]", of)[0] in CONTROLS:
+        raise ValueError(f"control '{name}' needs the method it is made of, as in {name}:of=aes_r; got '{text}'")
+    options = _options(rest, text, "control")
+    allowed = ("blocks", "of") if name == "permuted" else ("of",)
+    for option in options:
+        if option not in allowed:
+            raise ValueError(f"control '{name}' has no option '{option}'; allowed: {', '.join(allowed)}")
+    blocks = single(f"option 'blocks' of control '{name}'", options.get("blocks", BLOCKS))
+    if blocks < 2 or blocks % 1:
+        raise ValueError(f"option 'blocks' of control '{name}' is a whole number, at least 2; got {blocks:g}")
+    return Method(carrier, "fixed", control=Control(name, parse_method(of, carrier), int(blocks)))
+
+
+def _split(text: str, registered: Collection[str]) -> tuple[str, list[str]]:
+    """Name and options; ``module:attribute`` is one name, also as the value of an option."""
+    name, *parts = text.split(":")
+    options: list[str] = []
+    for part in parts:
+        if "=" in part or (not options and name in registered):
+            options.append(part)
+        elif options:
+            options[-1] += ":" + part
+        else:
+            name += ":" + part
+    return name, options
+
+
+def _listed(names: str | Iterable[str]) -> list[str]:
+    parts = names.split(",") if isinstance(names, str) else names
+    return [part.strip() for part in parts if part.strip()]
+
+
+def check_sweep(axes: Mapping[str, Sequence[float]], methods: Sequence[Method]) -> None:
+    """Refuse an unknown hyper-parameter, and a value of an adaptation's option outside its range.
+
+    Raises:
+      ValueError: naming it, and those that are known.
+    """
+    known = {option for factory in SCHEDULES.values() for option in factory.options}
+    known |= {field for method in methods for field in CARRIERS[method.carrier].hyper._fields}
+    known |= {f"{name}.{option}" for name, factory in ADAPTATIONS.items() for option in factory.options}
+    for name, values in axes.items():
+        if name not in known:
+            raise ValueError(f"unknown hyper-parameter '{name}' in --sweep; known: {', '.join(sorted(known))}")
+        adaptation, _, option = name.rpartition(".")
+        for value in values if adaptation else ():
+            ADAPTATIONS[adaptation].check({option: value})
