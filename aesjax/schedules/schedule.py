@@ -3,7 +3,6 @@
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
@@ -140,9 +139,9 @@ class Schedule:
         """The other given arguments."""
         return {name: value for name, value in self.given.items() if name not in self.factory.options}
 
-    @cached_property
+    @property
     def pair(self) -> EntropySchedule:
-        """The pure functions.
+        """The pure functions, made anew: inside a trace they hold that trace's constants, so they are not stored.
 
         Raises:
           ValueError: a number is missing that only a study fills in.
@@ -170,15 +169,16 @@ class Schedule:
         return f"{self.factory.name}({', '.join(proxy + [f'{k}={v}' for k, v in self.given.items()])})"
 
     def tree_flatten(self) -> tuple[Any, Any]:
-        """The given numbers and the proxy as leaves; see `jax.tree_util`."""
-        static = tuple(sorted(self.static.items()))
-        return (self.options, self.proxy), (self.factory, static)
+        """The given numbers and a `DriftProxy`'s level as leaves; see `jax.tree_util`."""
+        registered = self.proxy if isinstance(self.proxy, DriftProxy) else None
+        own = self.proxy if registered is None else None  # a plain function is structure
+        return (self.options, registered), (self.factory, tuple(sorted(self.static.items())), own)
 
     @classmethod
     def tree_unflatten(cls, structure: Any, leaves: Any) -> "Schedule":
         """The inverse of `tree_flatten`."""
-        (factory, static), (options, proxy) = structure, leaves
-        return cls(factory, {**options, **dict(static)}, proxy)
+        (factory, static, own), (options, registered) = structure, leaves
+        return cls(factory, {**options, **dict(static)}, registered if own is None else own)
 
 
 AnySchedule = Schedule | EntropySchedule

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from aesjax.registry import UnknownNameError
-from aesjax.schedules import PROXIES, build, critic_drift, required_signals, td_mean, td_quantile, value_loss
-from aesjax.schedules.catalogue import ScheduleHyper
+from aesjax.schedules import PROXIES, Choice, critic_drift, required_signals, td_mean, td_quantile, value_loss
 from aesjax.types import Signals
 
 CASES = [(name, source) for name, spec in PROXIES.items() for source in spec.fields]
@@ -27,11 +26,11 @@ FULL = Signals(
         (td_quantile(0.5), 2.0),
         (td_quantile(0.5, "fresh"), 4.0),
         (td_mean(), 2.0),
-        (td_mean("fresh"), 4.0),
+        (td_mean(source="fresh"), 4.0),
         (value_loss(), 7.0),
-        (value_loss("fresh"), 24.0),
+        (value_loss(source="fresh"), 24.0),
         (critic_drift(), 0.5),
-        (critic_drift("fresh"), 0.25),
+        (critic_drift(source="fresh"), 0.25),
     ],
 )
 def test_proxy_value(proxy, want):
@@ -40,7 +39,7 @@ def test_proxy_value(proxy, want):
 
 @pytest.mark.parametrize(("name", "source"), CASES)
 def test_proxy_is_a_nonnegative_float32_scalar_under_jit(name, source):
-    proxy = PROXIES[name].build(0.9, source)
+    proxy = PROXIES[name](0.9, source)
     value = jax.jit(proxy)(FULL)
     assert value.shape == ()
     assert value.dtype == jnp.float32
@@ -51,7 +50,7 @@ def test_proxy_is_a_nonnegative_float32_scalar_under_jit(name, source):
 @pytest.mark.parametrize(("name", "source"), CASES)
 def test_proxy_reads_one_field_and_names_it_when_it_is_absent(name, source):
     field = PROXIES[name].fields[source]
-    proxy = PROXIES[name].build(0.9, source)
+    proxy = PROXIES[name](0.9, source)
     only = Signals(**{field: getattr(FULL, field)})
     np.testing.assert_array_equal(proxy(only), proxy(FULL))
     with pytest.raises(ValueError, match=f"proxy '{name}' needs Signals.{field} of shape"):
@@ -63,13 +62,13 @@ def test_a_bad_residual_shows_in_the_proxy(name, source):
     field = PROXIES[name].fields[source]
     value = getattr(FULL, field)
     bad = value.at[(1,) * value.ndim].set(jnp.nan)
-    assert not np.isfinite(PROXIES[name].build(0.9, source)(FULL._replace(**{field: bad})))
+    assert not np.isfinite(PROXIES[name](0.9, source)(FULL._replace(**{field: bad})))
 
 
 def test_unknown_source_and_proxy_are_named():
     with pytest.raises(ValueError, match="proxy 'td_mean' has no source 'replay'; sources: update, fresh"):
-        td_mean("replay")
+        td_mean(source="replay")
     with pytest.raises(ValueError, match="has no source 'replay'"):
-        required_signals("aes", source="replay")
+        required_signals(Choice("aes", source="replay"))
     with pytest.raises(UnknownNameError, match="did you mean 'td_quantile'"):
-        build("aes", ScheduleHyper(), proxy="td_quantil")
+        required_signals(Choice("aes", "td_quantil"))

@@ -71,7 +71,7 @@ def test_aes_clips_the_scaled_root_of_the_mean(beta):
 
 
 def test_aes_starts_from_the_first_proxy_and_holds_the_static_weight_before_it():
-    schedule = aes(value_loss(), initial=0.2)
+    schedule = aes(value_loss(), base=0.2)
     state = schedule.init()
     assert state.weight == np.float32(0.2)
     state = schedule.update(Signals(value_loss=jnp.float32(0.49)), state)
@@ -82,8 +82,8 @@ def test_aes_starts_from_the_first_proxy_and_holds_the_static_weight_before_it()
 
 
 def test_first_weight_is_clipped():
-    assert aes(value_loss(), initial=7.0).init().weight == 1.0
-    assert aes(value_loss(), initial=7.0).init().logs.weight_raw == 7.0
+    assert aes(value_loss(), base=7.0).init().weight == 1.0
+    assert aes(value_loss(), base=7.0).init().logs.weight_raw == 7.0
 
 
 def test_clip_reports_the_active_bound_and_the_weight_before_it():
@@ -101,7 +101,7 @@ def test_clip_reports_the_active_bound_and_the_weight_before_it():
 
 def test_linear_is_the_clipped_affine_map_of_the_raw_proxy():
     v = np.array([0.0, 0.5, 2.0, 100.0])
-    ours = weights(linear(value_loss(), weight0=0.2, slope=0.3, lambda_min=0.25, lambda_max=1.0), v)
+    ours = weights(linear(value_loss(), base=0.2, slope=0.3, lambda_min=0.25, lambda_max=1.0), v)
     np.testing.assert_allclose(ours, [0.25, 0.35, 0.8, 1.0], rtol=1e-6)
 
 
@@ -118,7 +118,7 @@ def test_prior_mass_gives_the_weight_that_the_repaired_theorem_needs():
 @pytest.mark.parametrize("window", [1.0, 20.0, 400.0])
 def test_discounting_keeps_both_bounds_of_its_theorem(window):
     v, kappa, rho = STREAMS, 0.8, 1 - 1 / window
-    ours = weights(aes_d(value_loss(), window, prior=1.0, kappa=kappa, beta=0.0, **FREE), v)
+    ours = weights(aes_d(value_loss(), window, window=1.0, prior=1.0, kappa=kappa, beta=0.0, **FREE), v)
     num, den = (lfilter([1], [1, -rho], x) for x in (v, np.ones_like(v)))
     np.testing.assert_allclose(ours, kappa * np.sqrt((1 + num) / den), rtol=2e-5)
     total = 2 * (1 - rho**0.5) * window / kappa**2 * ours.sum(axis=1)
@@ -132,7 +132,7 @@ def test_discounting_keeps_both_bounds_of_its_theorem(window):
 def test_discounting_with_an_endless_window_is_prior_mass():
     v = families(3000)["bursts"]
     np.testing.assert_allclose(
-        weights(aes_d(value_loss(), 1e9, **FREE), v), weights(aes_prior(value_loss(), **FREE), v), rtol=1e-4
+        weights(aes_d(value_loss(), 1e9, window=1.0, **FREE), v), weights(aes_prior(value_loss(), **FREE), v), rtol=1e-4
     )
 
 
@@ -161,6 +161,6 @@ def test_bank_of_windows_is_the_maximal_mean_up_to_its_factor():
 
 def test_windows_beyond_the_horizon_do_not_count():
     v = np.r_[np.zeros(3000), np.full(200, 2.0), np.zeros(800)]
-    long, short = (weights(aes_m(value_loss(), horizon=h, prior=1e-3, **FREE), v)[-1] for h in (np.inf, 64.0))
+    long, short = (weights(aes_m(value_loss(), updates=h, prior=1e-3, **FREE), v)[-1] for h in (np.inf, 64.0))
     np.testing.assert_allclose(short, weights(aes_prior(value_loss(), prior=1e-3, **FREE), v)[-1], rtol=1e-5)
     assert long > 1.2 * short

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax.schedules import ScheduleHyper, auto_floor, budget, build
+from aesjax.schedules import auto_floor, budget, tuned_above
 from aesjax.types import Signals
 from tests.quick import quick
 
@@ -34,7 +34,7 @@ def play(schedule, **signals):
 @pytest.mark.parametrize(("share", "actions"), [(0.1, 2.0), (0.3, 6.0)])
 def test_the_weight_is_twice_the_share_of_a_quantile_of_rewards_per_action_dimension(share, actions):
     drawn = rewards()
-    weights = play(budget(share, actions, UPDATES), reward=drawn)
+    weights = play(budget(actions, UPDATES, cost=share), reward=drawn)
     want = 2 * share / actions * np.quantile(drawn, 0.9)
     np.testing.assert_allclose(weights[200:], want, rtol=0.2)
     np.testing.assert_allclose(weights[-500:].mean(), want, rtol=0.05)
@@ -52,14 +52,14 @@ def test_exploring_costs_the_share_where_values_are_quadratic():
 
 @pytest.mark.parametrize("scale", [1e-3, -1e4])
 def test_rewards_times_a_constant_are_the_weight_times_its_size(scale):
-    plain, scaled = (play(budget(0.1, 2, UPDATES), reward=rewards(length=300) * by)[1:] for by in (1.0, scale))
+    plain, scaled = (play(budget(2, UPDATES), reward=rewards(length=300) * by)[1:] for by in (1.0, scale))
     np.testing.assert_allclose(scaled, abs(scale) * plain, rtol=1e-3)
 
 
 def test_a_change_that_costs_all_reward_hardly_lowers_the_weight_soon_and_a_lasting_one_does():
     drawn = rewards()
     drawn[1000:] *= 0.05
-    weights = play(budget(0.1, 2, UPDATES), reward=drawn)
+    weights = play(budget(2, UPDATES), reward=drawn)
     assert weights[1040] > 0.9 * weights[999]  # within 2 % of the run
     assert weights[-1] < 0.5 * weights[999]
 
@@ -67,7 +67,7 @@ def test_a_change_that_costs_all_reward_hardly_lowers_the_weight_soon_and_a_last
 def test_the_first_weight_lasts_until_there_is_a_reward():
     drawn = np.zeros((50, 4), np.float32)
     drawn[30, 2] = 2.0
-    weights = play(budget(0.1, 2, UPDATES, initial=0.03), reward=drawn)
+    weights = play(budget(2, UPDATES, base=0.03), reward=drawn)
     np.testing.assert_array_equal(weights[:31], np.float32(0.03))
     np.testing.assert_allclose(weights[31], 0.2, rtol=1e-6)
 
@@ -79,12 +79,11 @@ def log_probs(*parts):
 
 def test_tuning_starts_from_its_floor_and_never_falls_below_it():
     wide = log_probs((1.0, 300))
-    weights = play(auto_floor(0.04, -1.0), log_prob=wide)
+    weights = play(tuned_above(0.04, -1.0), log_prob=wide)
     np.testing.assert_array_equal(weights, np.float32(0.04))  # to the bit: nothing of it is tuned
     moving = rewards(length=300)
     floors, lifted = (
-        play(build(name, ScheduleHyper(updates=UPDATES, action_size=2)), reward=moving, log_prob=wide)
-        for name in ("budget", "auto_floor")
+        play(schedule, reward=moving, log_prob=wide) for schedule in (budget(2, UPDATES), auto_floor(2, UPDATES, -1.0))
     )
     assert np.all(lifted >= floors)
     np.testing.assert_allclose(lifted[2:], floors[2:], rtol=0.3)  # it follows down no faster than it is tuned

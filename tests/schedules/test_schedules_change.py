@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from aesjax.schedules import ScheduleHyper, aes_c, aes_r, auto, build, value_loss
+from aesjax.schedules import aes_c, aes_r, auto, value_loss
 from aesjax.schedules.change import compensator
 from aesjax.types import Signals
+from tests.programs import built
 
 QUIET = {
     "log-normal .25": lambda rng, shape: rng.lognormal(0, 0.25, shape),
@@ -33,7 +34,8 @@ def run(schedule, streams):
     return np.asarray(weights, np.float64), state
 
 
-SHARED = aes_c(value_loss(), 1.0, 4000.0, lambda_max=np.inf)
+LOSS = value_loss(source="update")
+SHARED = aes_c(LOSS, 1.0, 4000.0, lambda_max=np.inf)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,7 @@ def test_quiet_streams_leave_the_base_bit_for_bit(ratios):
     streams = np.concatenate([draw(rng, (24, 4000)) for draw in QUIET.values()])
     raised = np.any(ratios(streams) != 1.0, axis=1)
     assert raised.mean() <= 0.05, dict(zip(QUIET, raised.reshape(5, 24).sum(1), strict=True))
-    relative = run(aes_r(value_loss(), 1.0, 4000.0, lambda_max=np.inf), streams[24:72])[0]
+    relative = run(aes_r(LOSS, 1.0, 4000.0, lambda_max=np.inf), streams[24:72])[0]
     assert relative.mean() > 1.2  # the excess of heavy tails is no drift, but aes_r takes it for one
 
 
@@ -87,7 +89,7 @@ def test_the_stated_rates_of_false_alarms():
         start = n + 2 * psi * np.sqrt(n)  # X > 0, in the sum of n exponentials
         total += stats.gamma.sf(start * (1 - 0.5 / np.sqrt(n)), n) / n  # under the tilted law
     assert total <= 1.1
-    rate = 1.1 * np.exp(-ScheduleHyper().threshold)
+    rate = 1.1 * np.exp(-aes_c.signature.defaults["threshold"])
     assert 1 / rate > 80_000
     assert 4000 * rate < 0.05
 
@@ -106,7 +108,7 @@ def test_small_rises_that_aes_r_does_not_see(ratios):
     streams = lognormal(24, 4000)
     streams[:, 2000:] *= 1.2
     ours = ratios(streams)[:, 2000:3000].max(1)
-    theirs = run(aes_r(value_loss(), 1.0, 4000.0, lambda_max=np.inf), streams)[0][:, 2000:3000].max(1)
+    theirs = run(aes_r(LOSS, 1.0, 4000.0, lambda_max=np.inf), streams)[0][:, 2000:3000].max(1)
     assert np.median(ours) > 1.1
     assert np.median(theirs) < 1.02
 
@@ -143,7 +145,7 @@ def test_outages_and_sparse_streams_are_not_evidence(ratios):
     broken[:, 1500:2500] = np.nan
     sparse = lognormal(8, 4000, seed=2) * (np.random.default_rng(5).random((8, 4000)) < 0.05)
     assert np.all(ratios(np.concatenate([outage, broken, sparse])) == 1.0)
-    relative = run(aes_r(value_loss(), 1.0, 4000.0, lambda_max=np.inf), outage)[0]
+    relative = run(aes_r(LOSS, 1.0, 4000.0, lambda_max=np.inf), outage)[0]
     assert relative[:, 2500:2600].max() < 1.05  # nor, by now, does aes_r take the end of an outage for a change
 
 
@@ -166,7 +168,7 @@ def test_wild_streams_stay_within_the_limits():
     wild = np.stack(
         [10 ** rng.uniform(-30, 30, 3000), np.r_[lognormal(1, 1500)[0] * 1e-25, 1e25 * lognormal(1, 1500)[0]]]
     )
-    ours, state = run(aes_c(value_loss(), 1.0, 3000.0, r_max=3.0, lambda_max=np.inf), wild)
+    ours, state = run(aes_c(LOSS, 1.0, 3000.0, r_max=3.0, lambda_max=np.inf), wild)
     assert np.all((ours >= 1.0) & (ours <= 3.0 * (1 + 1e-6)))
     np.testing.assert_allclose(ours[1].max(), 3.0, rtol=1e-6)
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state))
@@ -213,8 +215,8 @@ def test_location_and_scale_are_those_of_the_log_proxy_after_a_long_stream():
 
 
 def test_base_may_be_a_schedule_that_goes_on_while_proxies_are_bad():
-    base = auto(-1.0, learning_rate=0.01)
-    schedule = aes_c(value_loss(), base, 100.0)
+    base = auto(-1.0, auto_learning_rate=0.01)
+    schedule = aes_c(LOSS, base, 100.0)
     state, alone = schedule.init(), base.init()
     for v in (1.0, 0.0, np.nan, 1.1):
         signals = Signals(value_loss=jnp.float32(v), log_prob=jnp.full(4, -3.0))
@@ -227,7 +229,7 @@ def test_clip_limits_the_raised_part_and_never_the_base():
     streams = lognormal(1, 600)
     streams[:, 400:] *= 40.0
     for base, want in ((0.4, 1.0), (2.5, 2.5)):
-        weights, state = run(aes_c(value_loss(), base, 600.0, lambda_max=1.0), streams)
+        weights, state = run(aes_c(LOSS, base, 600.0, lambda_max=1.0), streams)
         assert weights.max() == want
         assert state.logs.at_max.max() <= 1.0
 
@@ -237,7 +239,7 @@ def test_double_precision_and_vmap_over_thresholds_change_nothing():
     streams[:, 400:] *= 2.0
 
     def weights(threshold):
-        schedule = build("aes_c", ScheduleHyper(base=0.05, updates=600.0, threshold=threshold), proxy="value_loss")
+        schedule = built("aes_c", base=0.05, updates=600.0, threshold=threshold, proxy="value_loss")
 
         def step(state, v):
             state = schedule.update(Signals(fresh_td_error=v[None]), state)
@@ -253,14 +255,14 @@ def test_double_precision_and_vmap_over_thresholds_change_nothing():
 
 def test_no_level_is_refused():
     with pytest.raises(ValueError, match="levels must be at least 1; got 0"):
-        aes_c(value_loss(), 1.0, 100.0, levels=0)
+        aes_c(LOSS, 1.0, 100.0, levels=0).init()
 
 
 @pytest.mark.parametrize("echo", [0.5, 1.0])
 def test_loop_through_residuals_that_grow_with_the_weight_ends(echo):
     """Residuals contain the entropy term: v = floor + echo * weight, with one change of the floor."""
     length, base = 12_000, 0.2
-    schedule = aes_c(value_loss(), base, length, lambda_max=np.inf)
+    schedule = aes_c(LOSS, base, length, lambda_max=np.inf)
     noise = np.random.default_rng(5).lognormal(0, 0.1, length)
     change = 1 + 3 * ((np.arange(length) > 4000) & (np.arange(length) < 4400))
 

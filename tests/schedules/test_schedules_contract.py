@@ -1,4 +1,4 @@
-"""The contract of every registered schedule, of `switch`, and of the hyper-parameters they share."""
+"""The contract of every registered schedule, of `switch`, and of the options they share."""
 
 import chex
 import jax
@@ -11,9 +11,8 @@ from aesjax.registry import UnknownNameError
 from aesjax.schedules import (
     PROXIES,
     SCHEDULES,
-    ScheduleHyper,
+    aes,
     auto,
-    build,
     constant_at_mean,
     fixed,
     permuted,
@@ -22,10 +21,10 @@ from aesjax.schedules import (
     switch,
 )
 from aesjax.types import Signals
+from tests.programs import RUN, built, chosen
 from tests.quick import quick
 
 NAMES = tuple(SCHEDULES)
-HYPER = ScheduleHyper(updates=64.0)
 BOUNDED = ("linear", "aes", "aes_prior", "aes_d", "aes_m")
 
 
@@ -67,7 +66,7 @@ def at(signals, t):
 @pytest.fixture(scope="module")
 def all_kinds():
     """Every schedule in one program whose kind is data, on good signals and on some that are not finite."""
-    program = quick(jax.vmap(lambda i, signals: run(build(NAMES, HYPER, index=i, proxy="td_mean"), signals), (0, None)))
+    program = quick(jax.vmap(lambda i, signals: run(built(NAMES, index=i, proxy="td_mean"), signals), (0, None)))
     good = stream()
     bad = jax.tree.map(lambda x: x.at[7].set(jnp.nan), good)
     return good, bad, *(program(jnp.arange(len(NAMES)), signals) for signals in (good, bad))
@@ -76,18 +75,19 @@ def all_kinds():
 @pytest.mark.parametrize("name", NAMES)
 def test_schedule_keeps_its_contract(all_kinds, name):
     good, bad, (states, weights), after_bad = all_kinds
-    first, row = build(name, HYPER).init(), NAMES.index(name)
+    first, row = built(name).init(), NAMES.index(name)
     assert (first.weight.shape, first.weight.dtype) == ((), jnp.float32)
     assert (first.count.dtype, int(first.count)) == (jnp.int32, 0)
     assert int(states.count[row]) == 40
     assert np.all(np.isfinite(weights[row]) & (weights[row] > 0))
     assert all(np.all(np.isfinite(leaf[row])) for leaf in jax.tree.leaves(states.logs))
     if name in BOUNDED:
-        assert np.all((weights[row] >= HYPER.lambda_min) & (weights[row] <= HYPER.lambda_max))
+        low, high = (SCHEDULES[name].signature.defaults[bound] for bound in ("lambda_min", "lambda_max"))
+        assert np.all((weights[row] >= low) & (weights[row] <= high))
         assert float(states.logs.weight_raw[row]) != 0
 
     # Alone, with nothing but what it says that it reads: the same numbers, also after signals that are not finite.
-    schedule, fields = build(name, HYPER, proxy="td_mean"), required_signals(name, "td_mean")
+    schedule, fields = built(name, proxy="td_mean"), required_signals(chosen(name, "td_mean"))
     alone = quick(lambda signals: run(schedule, only(signals, fields)))
     for signals, (several, rows) in ((good, (states, weights)), (bad, after_bad)):
         state, own = alone(signals)
@@ -101,17 +101,17 @@ def test_double_precision_changes_no_type_and_no_weight(all_kinds):
     signals, _, (_, want), _ = all_kinds
     signals = jax.tree.map(np.asarray, signals)
     with jax.enable_x64(True):
-        state, weights = quick(jax.vmap(lambda i: run(build(NAMES, HYPER, index=i, proxy="td_mean"), signals)))(
+        state, weights = quick(jax.vmap(lambda i: run(built(NAMES, index=i, proxy="td_mean"), signals)))(
             np.arange(len(NAMES), dtype=np.int32)
         )
         assert all(leaf.dtype in (np.float32, np.int32) for leaf in jax.tree.leaves((state.weight, state.logs)))
     np.testing.assert_allclose(weights, want, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if required_signals(n)])
+@pytest.mark.parametrize("name", [n for n in NAMES if required_signals(chosen(n))])
 def test_absent_signal_is_named_when_traced(name):
-    schedule = build(name, HYPER)
-    for field in required_signals(name):
+    schedule = built(name)
+    for field in required_signals(chosen(name)):
         absent = at(stream(2), 0)._replace(**{field: None})
         with pytest.raises(ValueError, match=rf"needs Signals\.{field} of shape"):
             jax.eval_shape(schedule.update, absent, schedule.init())
@@ -120,8 +120,7 @@ def test_absent_signal_is_named_when_traced(name):
 @pytest.mark.parametrize("proxy", list(PROXIES))
 @pytest.mark.parametrize("source", ["update", "fresh"])
 def test_required_signals_are_exactly_what_all_schedules_read(proxy, source):
-    schedule = build(NAMES, HYPER, index=0, proxy=proxy, source=source)
-    fields = required_signals(NAMES, proxy, source)
+    schedule, fields = built(NAMES, proxy=proxy, source=source), required_signals(chosen(NAMES, proxy, source))
     now = at(stream(2), 0)
     jax.eval_shape(schedule.update, only(now, fields), schedule.init())
     for field in fields:
@@ -131,7 +130,7 @@ def test_required_signals_are_exactly_what_all_schedules_read(proxy, source):
 
 @pytest.mark.parametrize("name", [n for n, spec in SCHEDULES.items() if n not in ("fixed", "oracle", "aes_r_auto")])
 def test_non_finite_signal_keeps_the_whole_state(name):
-    schedule = build(name, HYPER, proxy="td_mean")
+    schedule = built(name, proxy="td_mean")
     update = jax.jit(schedule.update)
     state = schedule.init()
     for t in range(3):
@@ -141,7 +140,7 @@ def test_non_finite_signal_keeps_the_whole_state(name):
         after = update(broken, state)
         if name == "aes_r":  # its windows forget, so a raised weight falls: without a valid proxy there is no excess
             assert np.all(after.inner.bank <= state.inner.bank)
-            assert HYPER.base <= after.weight <= state.weight
+            assert RUN["base"] <= after.weight <= state.weight
             raised = {"weight_raw": state.logs.weight_raw, "at_max": state.logs.at_max}
             logs, inner = after.logs._replace(**raised), after.inner._replace(bank=state.inner.bank)
             after = after._replace(weight=state.weight, logs=logs, inner=inner)
@@ -158,16 +157,24 @@ KNOBS = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_turning_a_knob_moves_the_weight_exactly_where_the_registry_says_so(name):
-    assert set(KNOBS) == set(ScheduleHyper._fields) - {"own"}
-    signals = stream(1200)  # long enough for the warm-up of aes_c's second level
-    plain = ScheduleHyper(updates=8.0, window=0.9, prior=0.5, lambda_max=4.0)
-    turned = [plain, *(plain._replace(**{k: v}) for k, v in KNOBS.items())]
+def test_every_option_moves_the_weight_and_is_data(name):
+    """One program, traced once, in which each option is turned in its turn."""
+    traced = []
+    signals, options = stream(1200), SCHEDULES[name].options  # long enough for the warm-up of aes_c's second level
+    plain = {"updates": 8.0, "window": 0.9, "prior": 0.5, "lambda_max": 4.0, "q": 0.9}
+    plain = {option: {**SCHEDULES[name].signature.defaults, **RUN, **plain}[option] for option in options}
+    turned = [plain, *({**plain, option: KNOBS[option]} for option in options)]
     stacked = jax.tree.map(lambda *xs: jnp.asarray(xs, jnp.float32), *turned)
-    weights = jax.jit(jax.vmap(lambda h: (build(name, h).init().weight, run(build(name, h), signals)[1])))(stacked)
-    weights = np.concatenate([np.asarray(weights[0])[:, None], weights[1]], axis=1)
-    moved = {k for k, row in zip(KNOBS, weights[1:], strict=True) if np.max(np.abs(row - weights[0])) > 1e-7}
-    assert moved == set(SCHEDULES[name].hyper)
+
+    def weights(numbers):
+        traced.append(name)
+        schedule = built(name, **numbers)
+        return schedule.init().weight, run(schedule, signals)[1]
+
+    first, after = jax.jit(jax.vmap(weights))(stacked)
+    rows = np.concatenate([np.asarray(first)[:, None], after], axis=1)
+    still = [option for option, row in zip(options, rows[1:], strict=True) if np.max(np.abs(row - rows[0])) <= 1e-7]
+    assert (still, traced) == ([], [name])
 
 
 # --- single schedules -----------------------------------------------------------------------------------------------
@@ -195,7 +202,7 @@ def test_auto_is_adam_on_the_temperature_loss():
     for logp in log_prob:
         log_alpha, opt = step(log_alpha, opt, logp)
         want.append(float(jnp.exp(log_alpha)))
-    _, weights = run(auto(target, learning_rate=3e-2), Signals(log_prob=log_prob))
+    _, weights = run(auto(target, auto_learning_rate=3e-2), Signals(log_prob=log_prob))
     np.testing.assert_allclose(weights, want, rtol=1e-5)
 
 
@@ -234,51 +241,19 @@ def test_switch_takes_plain_schedules_and_refuses_a_wrong_index():
         switch((), 0)
 
 
-def test_hyper_parameters_are_data_one_program_runs_them_all():
-    rows = [
-        ScheduleHyper(q=q, beta=b, kappa=k, lambda_min=low, lambda_max=high)
-        for q, b, k, low, high in [
-            (0.9, 0.95, 1.0, 1e-4, 1.0),
-            (0.5, 0.0, 0.3, 0.05, 0.1),
-            (1.0, 0.5, 2.0, 0.0, np.inf),
-        ]
-    ]
+def test_options_mapped_over_give_each_run_its_own_numbers():
+    bounds = [(0.9, 0.95, 1.0, 1e-4, 1.0), (0.5, 0.0, 0.3, 0.05, 0.1), (1.0, 0.5, 2.0, 0.0, np.inf)]
+    rows = [dict(zip(("q", "beta", "kappa", "lambda_min", "lambda_max"), row, strict=True)) for row in bounds]
     signals = stream()
-
-    @jax.jit
-    @chex.assert_max_traces(n=1)
-    def sweep(hyper):
-        return jax.vmap(lambda h: run(build("aes", h), signals)[1])(hyper)
-
     stacked = jax.tree.map(lambda *xs: jnp.asarray(xs, jnp.float32), *rows)
-    weights = sweep(stacked)
-    sweep(jax.tree.map(lambda x: x * jnp.float32(0.5), stacked))
-    for row, hyper in zip(weights, rows, strict=True):
-        np.testing.assert_allclose(row, run(build("aes", hyper), signals)[1], rtol=2e-6)
+    weights = jax.jit(jax.vmap(lambda numbers: run(built("aes", **numbers), signals)[1]))(stacked)
+    for row, numbers in zip(weights, rows, strict=True):
+        np.testing.assert_allclose(row, run(aes(**numbers), signals)[1], rtol=2e-6)
     assert np.ptp(weights, axis=0).max() > 0.1
 
 
 def test_unknown_names_say_what_was_meant():
     with pytest.raises(UnknownNameError, match="unknown schedule 'aes-r'; did you mean 'aes_r'"):
-        build(("fixed", "aes-r"), HYPER, index=0)
-    with pytest.raises(ValueError, match="needs an index to choose among 2 schedules: fixed, aes"):
-        build(("fixed", "aes"), HYPER)
+        required_signals(chosen(("fixed", "aes-r")))
     with pytest.raises(ValueError, match="at least one schedule"):
-        build((), HYPER)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "allowed"),
-    [
-        ("q", 1.5, "in \\[0, 1\\]"),
-        ("beta", 1.0, "in \\[0, 1\\)"),
-        ("kappa", 0.0, "positive and finite"),
-        ("base", np.nan, "finite and at least 0"),
-        ("updates", np.inf, "finite"),
-        ("window", 20.0, "a share of the updates"),
-        ("lambda_min", 2.0, "not exceed lambda_max"),
-    ],
-)
-def test_wrong_hyper_parameter_is_named_with_its_value(field, value, allowed):
-    with pytest.raises(ValueError, match=f"ScheduleHyper.{field} must .*{allowed}.*; got {value}"):
-        build("aes", ScheduleHyper()._replace(**{field: value}))
+        built(())

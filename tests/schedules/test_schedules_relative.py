@@ -8,13 +8,14 @@ import pytest
 from aesjax.schedules import aes_r, auto, oracle, value_loss
 from aesjax.types import Signals
 
+LOSS = value_loss(source="update")
 CHANGES = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 def ratios(proxies, base=0.05, updates=None, **options):
     """weight / base after each proxy; (T,) or (streams, T) in, the same out."""
     proxies = jnp.asarray(proxies, jnp.float32)
-    schedule = aes_r(value_loss(), base, updates or proxies.shape[-1], lambda_max=np.inf, **options)
+    schedule = aes_r(LOSS, base, updates or proxies.shape[-1], lambda_max=np.inf, **options)
 
     def run(stream):
         def step(state, v):
@@ -105,7 +106,7 @@ def test_without_excess_the_weight_is_the_base_bit_for_bit():
 def test_loop_through_residuals_that_grow_with_the_weight_is_stable(gain, echo):
     """Residuals contain the entropy term: v = floor + echo * weight, with one change of the floor."""
     length, base = 20_000, 0.2
-    schedule = aes_r(value_loss(), base, length, gain=gain, lambda_max=np.inf)
+    schedule = aes_r(LOSS, base, length, gain=gain, lambda_max=np.inf)
     noise = np.random.default_rng(5).lognormal(0, 0.1, length)
     change = 1 + 3 * ((np.arange(length) > 10_000) & (np.arange(length) < 10_400))
 
@@ -121,8 +122,8 @@ def test_loop_through_residuals_that_grow_with_the_weight_is_stable(gain, echo):
 
 
 def test_base_may_be_a_schedule_that_goes_on_while_proxies_are_bad():
-    base = auto(-1.0, learning_rate=0.01)
-    schedule = aes_r(value_loss(), base, 100.0, margin=0.3, lambda_max=np.inf)
+    base = auto(-1.0, auto_learning_rate=0.01)
+    schedule = aes_r(LOSS, base, 100.0, margin=0.3, lambda_max=np.inf)
     state, alone = schedule.init(), base.init()
     for v in (1.0, 1.0, np.nan, 1.0):
         signals = Signals(value_loss=jnp.float32(v), log_prob=jnp.full(4, -3.0))
@@ -135,7 +136,7 @@ def test_clip_limits_the_raised_part_and_never_the_base():
     v = np.r_[np.ones(500), np.full(500, 40.0)]
 
     def final(base, lambda_max):
-        schedule = aes_r(value_loss(), base, 1000.0, lambda_max=lambda_max)
+        schedule = aes_r(LOSS, base, 1000.0, lambda_max=lambda_max)
 
         def step(state, x):
             return schedule.update(Signals(value_loss=x), state), None
@@ -148,7 +149,7 @@ def test_clip_limits_the_raised_part_and_never_the_base():
 
 
 def test_oracle_rises_with_the_true_drift_and_forgets_it():
-    schedule = oracle(0.05, 10_000.0, gain=16.0, r_max=5.0, lambda_max=np.inf)
+    schedule = oracle(0.05, 10_000.0, oracle_gain=16.0, r_max=5.0, lambda_max=np.inf)
     drift = np.zeros(3000, np.float32)
     drift[1000] = 0.5
 
