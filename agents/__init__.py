@@ -1,63 +1,18 @@
-"""Maximum-entropy carriers (losses and one update each) and what they share: replay, networks, the run loop."""
+"""Maximum-entropy carriers (losses and one update each), their run loop, and `make_train`."""
 
-from aesjax.registry import Registry
-from agents import meow, ppo, sac, sql
+from agents.carriers import CARRIERS
 from agents.common.carrier import Carrier, OnPolicyCarrier, Transition, UpdateOut
 from agents.common.spec import CarrierSpec
+from agents.train import make_train
 from envs.world import World
 
-__all__ = ["CARRIERS", "Carrier", "CarrierSpec", "OnPolicyCarrier", "Transition", "UpdateOut", "World"]
-
-CARRIERS = Registry(
-    "carrier",
-    sac=CarrierSpec(
-        "SAC",
-        sac.make,
-        sac.SacConfig,
-        sac.SacHyper,
-        sac.check,
-        baseline="auto",
-        meaning=("hidden", "layer_norm", "gamma"),
-    ),
-    ppo=CarrierSpec(
-        "PPO",
-        ppo.make,
-        ppo.PpoConfig,
-        ppo.PpoHyper,
-        ppo.check,
-        baseline="fixed",
-        absent={
-            "fresh_critic_drift": "its newest transitions are its update batch, take source 'update'",
-        },
-        unturned={"window": "it keeps no replay: every rollout is new, and is dropped once it has been learned from"},
-        meaning=(
-            *("hidden", "activation", "shared", "layer_norm", "log_std_bounds", "normalise_obs", "normalise_reward"),
-            *("normalise_value", "gamma", "reward_scale"),
-        ),
-        episodic=("discounted",),
-    ),
-    sql=CarrierSpec(
-        "SQL",
-        sql.make,
-        sql.SqlConfig,
-        sql.SqlHyper,
-        sql.check,
-        baseline="fixed",
-        absent={
-            "log_prob": "it reads log_prob, and SQL's sampler is implicit: it has no density",
-        },
-        meaning=("hidden", "layer_norm", "gamma", "reward_scale"),
-    ),
-    meow=CarrierSpec(
-        "MEow",
-        meow.make,
-        meow.MeowConfig,
-        meow.MeowHyper,
-        meow.check,
-        baseline="fixed",
-        meaning=(
-            *("flow_hidden", "shift_hidden", "layer_norm", "log_sigma_min", "log_sigma_max", "shift_units"),
-            *("gamma", "reference_weight"),
-        ),
-    ),
-)
+__all__ = [
+    "CARRIERS",
+    "Carrier",
+    "CarrierSpec",
+    "OnPolicyCarrier",
+    "Transition",
+    "UpdateOut",
+    "World",
+    "make_train",
+]

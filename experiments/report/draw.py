@@ -68,7 +68,7 @@ def draw(plot: Plot, dpi: int = 140) -> Picture:
     if legend:
         from matplotlib.lines import Line2D
 
-        handles = [Line2D([], [], **_stroke(look, 2.0)) for look in legend.values()]
+        handles = [Line2D([], [], **stroke(look, 2.0)) for look in legend.values()]
         canvas.legend(handles, list(legend), loc="lower center", ncols=across, fontsize=8, frameon=False,
                       handlelength=3.0)  # fmt: skip
     return canvas_to_files(canvas, dpi)
@@ -87,7 +87,8 @@ def canvas_to_files(canvas, dpi: int) -> Picture:
     return Picture(rendered.getvalue(), vector.getvalue(), width, height)
 
 
-def _stroke(look: Look, width: float | None = None) -> dict:
+def stroke(look: Look, width: float | None = None) -> dict:
+    """Colour, dash and width of a line, as matplotlib takes them."""
     dash = DASHES[look.dash]
     return {"color": look.colour, "ls": (0, dash) if dash else "-", "lw": width or look.width}
 
@@ -111,7 +112,7 @@ def _panel(axis, panel: Panel, plot: Plot) -> None:
         look = plot.looks[line.name]
         if line.y is None:
             for values in line.seeds.values():
-                axis.plot(line.x, values, **_stroke(look, 0.8), alpha=0.6)
+                axis.plot(line.x, values, **stroke(look, 0.8), alpha=0.6)
             continue
         if len(panel.lines) <= 4 and len(line.seeds) > 1 and plot.kind == "curves":
             for values in line.seeds.values():
@@ -119,7 +120,7 @@ def _panel(axis, panel: Panel, plot: Plot) -> None:
         if line.low is not None and line.high is not None:
             step = "post" if row.steps else None
             axis.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.13, lw=0, step=step)
-        axis.plot(line.x, line.y, **_stroke(look), **drawing)
+        axis.plot(line.x, line.y, **stroke(look), **drawing)
     if row.log:
         axis.set_yscale("log")
         _log_labels(axis)

@@ -13,7 +13,7 @@ from aesjax import adaptations, schedules
 from aesjax.adaptations import AdaptationData, Supply
 from aesjax.schedules import PROXIES, SCHEDULES
 from aesjax.types import DriftResponse, EntropySchedule, Program
-from agents import CARRIERS, Carrier, OnPolicyCarrier
+from agents import CARRIERS, Carrier, OnPolicyCarrier, train
 from agents.common import LoopConfig, Run, make_program
 from agents.common.episodes import random_returns
 from agents.common.loop import stream_stride
@@ -61,19 +61,16 @@ def carrier_of(config: StudyConfig, carrier: str, world: World) -> Carrier | OnP
     return spec.make(world.obs_size, world.action_size, spec.config(**static))
 
 
-def _updates(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier) -> int:
+def updates_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier) -> int:
     """Gradient steps of a run, which are the ticks of its schedule."""
-    steps = config.vector_steps(carrier)
-    if isinstance(built, OnPolicyCarrier):
-        return steps // built.rollout * built.epochs * built.minibatches
-    return steps - config.warmup_of(carrier) // config.envs_of(carrier)
+    num = config.envs_of(carrier)
+    return train.updates_of(built, config.vector_steps(carrier), config.warmup_of(carrier) // num)
 
 
 def facts_of(config: StudyConfig, carrier: str, updates: int, action_size: int) -> dict[str, float]:
     """The numbers of one carrier's runs that schedules ask for by name."""
     own = config.settings[carrier]
-    facts = {"base": own["base"], "target_entropy": -float(action_size), "action_size": float(action_size)}
-    return {**facts, "updates": float(updates), **own["schedule"]}
+    return {**train.facts_of(CARRIERS[carrier], updates, action_size, own["base"]), **own["schedule"]}
 
 
 class Numbers(NamedTuple):
@@ -116,13 +113,9 @@ def adaptation_of(both: Common, arm: Arm, numbers: Numbers) -> AdaptationData:
 
 
 def supply_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier) -> Supply:
-    """What one carrier's runs have to draw batches from."""
-    if isinstance(built, OnPolicyCarrier):
-        return Supply()
-    num, newest = config.envs_of(carrier), LoopConfig.fresh_window
-    floor = min(max(built.batch_size, 4 * newest), config.replay_capacity)
-    stored = min(config.warmup_of(carrier) + num, config.replay_capacity)
-    return Supply(stored, num, config.replay_capacity, floor)
+    """The transitions from which one carrier's runs draw batches."""
+    sizes = LoopConfig(config.envs_of(carrier), config.chunk(carrier), capacity=config.replay_capacity, fresh=False)
+    return train.supply_of(built, sizes, config.warmup_of(carrier))
 
 
 def check(config: StudyConfig) -> None:
@@ -139,7 +132,7 @@ def check(config: StudyConfig) -> None:
         world = world_of(config, carrier)
         for pattern in config.patterns:
             world.check_pattern(pattern)
-        updates = _updates(config, carrier, carrier_of(config, carrier, world))
+        updates = updates_of(config, carrier, carrier_of(config, carrier, world))
         facts = facts_of(config, carrier, updates, world.action_size)
         arms = arms_of(config, carrier)
         check_names(arms)
@@ -172,7 +165,7 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
     ]
     record += [key for key in both.proxies if key not in record]
     on_policy = isinstance(built, OnPolicyCarrier)
-    updates = _updates(config, carrier, built)
+    updates = updates_of(config, carrier, built)
     sizes = LoopConfig(
         num_envs=num,
         chunk=config.chunk(carrier),

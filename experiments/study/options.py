@@ -8,6 +8,7 @@ from typing import Any
 
 import envs
 from agents import CARRIERS
+from agents.train import as_task, fit_rollout
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, Preset, frozen
 from experiments.study.config import LONGEST, StudyConfig
@@ -142,7 +143,8 @@ def _task(study: StudyOptions) -> tuple[str, dict[str, Any]]:
         options["channels"] = tuple(name.strip() for name in names if name.strip())
     if isinstance(study.task, envs.Task) and study.task.name in envs.TASKS and study.task.options:
         return study.task.name, {**study.task.options, **options}
-    return name_of("task", study.task), options
+    task = study.task if isinstance(study.task, str) else as_task(study.task)
+    return name_of("task", task), options
 
 
 def _methods(given: Any) -> tuple[Method, ...]:
@@ -201,18 +203,8 @@ def _sized(sizes: Preset, settings: Mapping[str, Any], steps: int | None) -> tup
         raise ValueError(f"--steps may be at most {LONGEST * fewest // multiple * multiple} here; got {horizon}")
     for own in settings.values():
         if "rollout" in own["config"]:  # whole rollouts between evaluations, at most as long as the preset's
-            _fit_rollout(own["config"], horizon // own["num_envs"] // sizes.evaluations, own["num_envs"])
+            fit_rollout(own["config"], horizon // own["num_envs"] // sizes.evaluations, own["num_envs"])
     return horizon, copies
-
-
-def _fit_rollout(config: dict[str, Any], chunk: int, num_envs: int) -> None:
-    """The longest rollout up to the preset's that divides ``chunk``, in equal minibatches of about the same size."""
-    rows = config["rollout"] * num_envs / config["minibatches"]
-    config["rollout"] = max(n for n in range(1, config["rollout"] + 1) if chunk % n == 0)
-    size = config["rollout"] * num_envs
-    if size % config["minibatches"]:
-        divisors = [n for n in range(1, size + 1) if size % n == 0]
-        config["minibatches"] = min(divisors, key=lambda n: abs(n - size / rows))
 
 
 def _used(task: str, methods: Sequence[Method], patterns: Sequence[str], proxy: str) -> list[tuple[str, str]]:

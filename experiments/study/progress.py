@@ -40,10 +40,12 @@ def _bracket(weight: float) -> str:
 class Progress:
     """A live display on a terminal, plain lines elsewhere. Use as a context manager and pass `tick` to the driver."""
 
-    def __init__(self, plan: Plan, num_runs: int, waves: int, title: str, stream: TextIO | None = None):
-        self.stream = stream or sys.stdout
+    def __init__(
+        self, plan: Plan, num_runs: int, waves: int, title: str, stream: TextIO | None = None, quiet: bool = False
+    ):
+        self.stream, self.quiet = stream or sys.stdout, quiet
         self.plan, self.num_runs, self.waves, self.title = plan, num_runs, waves, title
-        self.live = self.stream.isatty()
+        self.live = self.stream.isatty() and not quiet
         self._began = self._line_at = time.monotonic()
         self._work: int | None = None  # chunks done when the rate began (a resumed run does not start at 0)
         self._compiled = False  # the training step, too
@@ -113,4 +115,5 @@ class Progress:
         self._display.update(Group(self._bar, table))
 
     def _print(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+        if not self.quiet:
+            print(text, file=self.stream, flush=True)

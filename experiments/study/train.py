@@ -54,12 +54,14 @@ def train(
     prepared: Sequence[Prepared] | None = None,
     checkpoint_seconds: float = 30.0,
     command: str = "",
+    quiet: bool = False,
 ) -> Outcome:
     """Train everything that is not trained yet, write curves, streams and manifest, and let go of the folder.
 
     Args:
       prepared: as `prepare` gives it, where that was done before the folder was claimed.
-      command: what makes these results again, for the manifest.
+      command: the command that makes these results again, for the manifest.
+      quiet: show no progress.
 
     Raises:
       Refused: no checkpoint can be trusted.
@@ -70,7 +72,7 @@ def train(
     """
     with study.owner, _bridged(study.config.build_task()) as simulator:
         prepared = prepare(study.config) if prepared is None else prepared
-        return _train(study, prepared, checkpoint_seconds, simulator, command)
+        return _train(study, prepared, checkpoint_seconds, simulator, command, quiet)
 
 
 @contextmanager
@@ -102,6 +104,7 @@ def _train(
     checkpoint_seconds: float,
     simulator: Any,
     command: str,
+    quiet: bool,
 ) -> Outcome:
     import polars as pl
 
@@ -120,7 +123,7 @@ def _train(
         # What lives in another simulator cannot be drawn anyway.
         keep = keep_moments(directory, config, part) if simulator is None else None
         start = time.monotonic()
-        with Progress(plan, len(part.labels), waves.count, title) as progress:
+        with Progress(plan, len(part.labels), waves.count, title, quiet=quiet) as progress:
 
             def moments(*seen: Any, keep: Any = keep, shown: Progress = progress) -> None:
                 try:

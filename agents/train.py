@@ -1,0 +1,244 @@
+"""`make_train`: the training of one run as one pure function, to be jitted and mapped over from outside."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import envs
+from aesjax import adaptations, schedules
+from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationData, AdaptationFactory, Supply, signal_of
+from aesjax.registry import hint, lookup
+from aesjax.schedules import Choice, DriftProxy, Schedule, ScheduleData, as_schedule
+from aesjax.types import STREAM, Array, Program
+from agents.carriers import CARRIERS
+from agents.common import LoopConfig, Run, make_program
+from agents.common.carrier import Carrier, OnPolicyCarrier
+from agents.common.spec import CarrierSpec
+from envs.world import World
+
+Train = Callable[..., tuple[Any, dict[str, Array]]]
+
+
+def make_train(
+    task: Any,
+    carrier: str | CarrierSpec = "sac",
+    *,
+    pattern: str = "steady",
+    steps: int = 20_000,
+    evaluations: int = 50,
+    episodes: int = 10,
+    segments: int = 5,
+    num_envs: int | None = None,
+    replay: int | None = None,
+    warmup: int | None = None,
+    base: float | None = None,
+    adaptations: Sequence[str | Adaptation | AdaptationFactory] = (),
+    **settings: Any,
+) -> Train:
+    """The training of one run of ``carrier`` on ``task``, as a pure function.
+
+    ``state, curves = train(seed, schedule)`` trains one run; jit it, and map it over seeds and over numbers of the
+    schedule. ``state.agent`` is the trained agent. ``curves`` maps columns as those of a study (``return_mean``,
+    ``entropy_weight``, ``proxy``, ...) to arrays (evaluations + 1,), NaN where a column has no value at step 0;
+    ``step`` counts environment steps. A study with equal settings has equal curves.
+
+    Args:
+      task: a registered name, an `envs.Task`, a gymnax environment or a Brax environment.
+      carrier: a registered name, or a carrier of your own.
+      pattern: drift pattern; the drift sample is that of the seed.
+      steps: environment steps, over all parallel environments: a multiple of ``num_envs * evaluations``.
+      evaluations: after the one at step 0.
+      episodes: per evaluation.
+      segments: between changes of the drift.
+      num_envs: parallel environments; by default 4, on-policy 8.
+      replay: transitions in the replay; by default a twentieth of ``steps``.
+      warmup: environment steps with random actions; by default a hundredth of ``steps``, at least 128.
+      base: the carrier's own entropy weight, reward per nat, from which schedules start.
+      adaptations: what else the schedule's signal adjusts, such as ``recent(share=0.1)``.
+      **settings: fields of the carrier's config and hyper, such as ``hidden=(64, 64)``, ``learning_rate=1e-3``.
+
+    Raises:
+      ValueError, UnknownNameError: a setting that does not exist, or sizes that do not divide.
+
+    >>> train = make_train("toy", "sac", steps=2_000, evaluations=10, hidden=(32, 32))
+    >>> state, curves = jax.eval_shape(train, 0)
+    >>> curves["return_mean"].shape
+    (11,)
+    """
+    spec = carrier if isinstance(carrier, CarrierSpec) else lookup("carrier", CARRIERS, carrier)
+    config, hyper = _settings(spec, settings)
+    num = num_envs or (8 if "rollout" in config else 4)
+    if steps % (num * evaluations):
+        raise ValueError(f"steps must be a multiple of {num} environments times {evaluations} evaluations; got {steps}")
+    total = steps // num
+    if "rollout" in config:
+        fit_rollout(config, total // evaluations, num)
+    world = World(as_task(task), total, segments)
+    world.check_pattern(pattern)
+    built = spec.make(world.obs_size, world.action_size, spec.config(**config))
+    on_policy = isinstance(built, OnPolicyCarrier)
+    random = max(steps // 100 if warmup is None else warmup, 128) // num
+    sizes = LoopConfig(
+        num_envs=num,
+        chunk=total // evaluations,
+        warmup=0 if on_policy else random,
+        capacity=0 if on_policy else max((steps // 20 if replay is None else replay) // num, 1) * num,
+        episodes=episodes,
+    )
+    updates = updates_of(built, total, sizes.warmup)
+    facts = facts_of(spec, updates, world.action_size, base)
+    chosen = [part if isinstance(part, Adaptation) else Adaptation(_adaptation(part), {}) for part in adaptations]
+
+    def train(seed: Any, schedule: Any = None) -> tuple[Any, dict[str, Array]]:
+        """Train one run; returns its final state and its curves."""
+        own: Any = schedules.SCHEDULES[spec.baseline] if schedule is None else schedule
+        factory: Any = own
+        own = as_schedule(factory)() if callable(own) else own
+        data, program = _program(world, built, sizes, own, facts, chosen)
+        run = Run(
+            seed=jnp.asarray(seed).astype(jnp.uint32),
+            drift=world.drift(pattern, seed),
+            schedule=data[0],
+            hyper=jax.tree.map(jnp.float32, hyper),
+            coupling=jnp.float32(0),
+            response=data[1],
+        )
+
+        def interval(state: Any, at: Array) -> tuple[Any, dict[str, Array]]:
+            state, metrics = program.chunk(state, run, at * sizes.chunk)
+            return state, program.evaluate(state, run, (at + 1) * sizes.chunk) | metrics
+
+        state = program.init(run)
+        first = program.evaluate(state, run, jnp.int32(0))
+        state, later = jax.lax.scan(interval, state, jnp.arange(evaluations, dtype=jnp.int32))
+        curves = {"step": jnp.arange(evaluations + 1) * (steps // evaluations)}
+        for name, values in later.items():
+            if not name.startswith(STREAM):
+                before = first[name] if name in first else jnp.full(values.shape[1:], jnp.nan)
+                curves[name] = jnp.concatenate([before[None].astype(values.dtype), values])
+        return state, curves
+
+    return train
+
+
+def _program(
+    world: World, built: Any, sizes: LoopConfig, schedule: Any, facts: dict[str, float], chosen: list[Adaptation]
+) -> tuple[tuple[Any, Any], Program]:
+    """The data of a run with this schedule and these adaptations, and its program."""
+    if not isinstance(schedule, Schedule):
+        raise ValueError(f"a schedule is an object such as aes(kappa=0.3); got {type(schedule).__name__}")
+    proxy = schedule.proxy if isinstance(schedule.proxy, DriftProxy) else schedules.td_quantile()
+    choice = Choice(schedule.factory, proxy.factory, proxy.source)
+    options = {choice.name: choice.factory.filled(facts, schedule.options)}
+    own = ScheduleData(jnp.int32(0), proxy.q, options)
+    read = schedules.required_signals(choice)
+    names, adapted, signals = [each.factory.name for each in chosen], None, []
+    if chosen:
+        if any(each.factory.uses_signal for each in chosen):
+            relative = choice.factory.relative
+            signals = [choice if relative else choice._replace(schedule=signal_of(choice.name, None))]
+            read |= schedules.required_signals(signals)
+        driven = {each.name: options.get(each.name, each.factory.filled(facts, {})) for each in signals}
+        given = {each.factory.name: {**each.factory.options, **each.given} for each in chosen}
+        on = dict.fromkeys(names, jnp.float32(1))
+        adapted = AdaptationData(own._replace(options=driven), on, given, facts["updates"])
+    on_policy = isinstance(built, OnPolicyCarrier)
+    fresh = bool({"fresh_td_error", "fresh_critic_drift"} & set(read)) and not on_policy
+    levers = {each.factory.lever for each in chosen}
+    config = dataclasses.replace(sizes, fresh=fresh, refresh="refresh" in levers)
+    config = dataclasses.replace(config, recycle=any(each.factory.units for each in chosen))
+    supply = supply_of(built, sizes, sizes.warmup * sizes.num_envs)
+    program = make_program(
+        world,
+        built,
+        lambda run: schedules.build(choice, run.schedule, static=schedule.static),
+        config,
+        (lambda run: adaptations.build(names, signals, run.response, supply)) if chosen else None,
+    )
+    return (jax.tree.map(jnp.asarray, own), jax.tree.map(jnp.asarray, adapted)), program
+
+
+def _adaptation(part: Any) -> AdaptationFactory:
+    return part if isinstance(part, AdaptationFactory) else lookup("adaptation", ADAPTATIONS, part)
+
+
+def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Static structure, complete, and traced floats of a carrier.
+
+    Raises:
+      ValueError: naming a setting that it does not have, and the nearest one.
+    """
+    fields = {field.name: field.default for field in dataclasses.fields(spec.config)}
+    known = (*fields, *spec.hyper._fields)
+    for name in settings:
+        if name not in known:
+            near = hint(name, known)
+            raise ValueError(f"carrier {spec.label} has no setting '{name}'{near} settings: {', '.join(known)}")
+    config = fields | {name: value for name, value in settings.items() if name in fields}
+    hyper = spec.hyper()._replace(**{name: value for name, value in settings.items() if name in spec.hyper._fields})
+    return config, hyper
+
+
+def facts_of(spec: CarrierSpec, updates: int, action_size: int, base: float | None = None) -> dict[str, float]:
+    """The numbers of a run that schedules ask for by name."""
+    weight = spec.weight if base is None else base
+    size = float(action_size)
+    return {"base": weight, "target_entropy": -size, "action_size": size, "updates": float(updates)}
+
+
+def updates_of(built: Carrier | OnPolicyCarrier, steps: int, warmup: int) -> int:
+    """Gradient steps of a run, which are the ticks of its schedule.
+
+    Args:
+      steps, warmup: vector steps of a run, and those of them without learning.
+    """
+    if isinstance(built, OnPolicyCarrier):
+        return steps // built.rollout * built.epochs * built.minibatches
+    return steps - warmup
+
+
+def supply_of(built: Carrier | OnPolicyCarrier, sizes: LoopConfig, warmup: int) -> Supply:
+    """The transitions from which a run draws its batches.
+
+    Args:
+      warmup: environment steps without learning.
+    """
+    if isinstance(built, OnPolicyCarrier):
+        return Supply()
+    floor = min(max(built.batch_size, 4 * LoopConfig.fresh_window), sizes.capacity)
+    stored = min(warmup + sizes.num_envs, sizes.capacity)
+    return Supply(stored, sizes.num_envs, sizes.capacity, floor)
+
+
+def fit_rollout(config: dict[str, Any], chunk: int, num_envs: int) -> None:
+    """Set the longest rollout up to the given one that divides ``chunk``, in equal minibatches of about its size."""
+    rows = config["rollout"] * num_envs / config["minibatches"]
+    config["rollout"] = max(n for n in range(1, config["rollout"] + 1) if chunk % n == 0)
+    size = config["rollout"] * num_envs
+    if size % config["minibatches"]:
+        divisors = [n for n in range(1, size + 1) if size % n == 0]
+        config["minibatches"] = min(divisors, key=lambda n: abs(n - size / rows))
+
+
+def as_task(task: Any) -> envs.Task:
+    """A task from a registered name, a task, or a gymnax or Brax environment.
+
+    Raises:
+      ValueError, UnknownNameError: it is none of them.
+    """
+    if isinstance(task, envs.Task):
+        return task
+    if isinstance(task, str):
+        return envs.make(task)
+    if hasattr(task, "step_env") and hasattr(task, "default_params"):
+        from envs.adapters.gymnax import from_gymnax
+
+        return from_gymnax(task)
+    if hasattr(task, "sys") and hasattr(task, "observation_size"):
+        from envs.adapters.brax import from_brax
+
+        return from_brax(task, type(task).__name__.lower(), channels=())
+    raise ValueError(f"a task is a name, an envs.Task, or a gymnax or Brax environment; got {type(task).__name__}")

@@ -1,0 +1,127 @@
+"""The policy of a trained run: act with it, evaluate it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aesjax.registry import Registry
+from aesjax.seeding import stream
+from agents import Carrier, OnPolicyCarrier
+from agents.common.episodes import episode_returns
+from envs.drift import change_points
+from envs.world import World
+from experiments.study.build import Part, build_part, carrier_of, world_of
+from experiments.study.config import StudyConfig
+from experiments.study.moments import evaluation_at, load_moment
+from experiments.study.snapshots import Snapshot, load_agent
+
+END, NOMINAL = "end", "nominal"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The policy of one run at one step: a function from observations to actions in [-1, 1]."""
+
+    method: str
+    pattern: str
+    seed: int
+    step: int  # environment steps it was trained
+    world: World = field(repr=False)
+    carrier: Carrier | OnPolicyCarrier = field(repr=False)
+    agent: Any = field(repr=False)
+    drift: Any = field(repr=False)  # of its run
+
+    @classmethod
+    def load(
+        cls, directory: Path, config: StudyConfig, method: str, pattern: str, seed: int, at: int | str
+    ) -> "Policy":
+        """The policy that a study stored.
+
+        Raises:
+          UnknownNameError, ValueError: there is no such run, or no policy of that step.
+        """
+        parts = {label["method"]: part for part in _parts(config) for label in part.labels}
+        part = Registry("method of this study", **parts)[method]
+        runs = {
+            (label["pattern"], label["seed"]): i for i, label in enumerate(part.labels) if label["method"] == method
+        }
+        if (pattern, seed) not in runs:
+            known = ", ".join(f"{p} with seed {s}" for p, s in runs)
+            raise ValueError(f"the study has no run of {method} on '{pattern}' with seed {seed}; there are {known}")
+        run = runs[pattern, seed]
+        snapshot = _snapshot(directory, config, part, run, at)
+        world = world_of(config, part.carrier)
+        drift = jax.tree.map(lambda leaf: jnp.asarray(leaf[run]), part.runs.drift)
+        carrier = carrier_of(config, part.carrier, world)
+        return cls(method, pattern, seed, snapshot.step, world, carrier, snapshot.agent, drift)
+
+    def __call__(self, obs: Any, key: Any = None) -> jax.Array:
+        """Actions (A,) or (N, A) in [-1, 1] for observations (O,) or (N, O): the policy's mode, or a sample with a key.
+
+        Raises:
+          ValueError: observations of another size.
+        """
+        obs = jnp.asarray(obs, jnp.float32)
+        size = self.world.obs_size
+        if obs.ndim not in (1, 2) or obs.shape[-1] != size:
+            raise ValueError(f"observations of task '{self.world.name}' are ({size},) or (N, {size}); got {obs.shape}")
+        batch = obs[None] if obs.ndim == 1 else obs
+        action = self._mode(batch) if key is None else self._sample(batch, key)
+        return action[0] if obs.ndim == 1 else action
+
+    @cached_property
+    def _mode(self) -> Any:
+        return jax.jit(lambda obs: self.carrier.act_deterministic(self.agent, obs))
+
+    @cached_property
+    def _sample(self) -> Any:
+        def sample(obs: Any, key: Any) -> Any:
+            seen = self.carrier.view(self.agent, obs) if isinstance(self.carrier, OnPolicyCarrier) else obs
+            return jnp.clip(self.carrier.act(self.agent, seen, key), -1.0, 1.0)
+
+        return jax.jit(sample)
+
+    def evaluate(self, drift: str | Sequence[float] = END, episodes: int = 10, seed: int = 0) -> np.ndarray:
+        """Returns (episodes,) of complete episodes under a drift that stands still, with deterministic actions.
+
+        Args:
+          drift: "end" of its run, "nominal", or one value per coordinate of the drifting parameters, in task units.
+          seed: of the initial states.
+
+        Raises:
+          ValueError: drift values of another number, or not finite.
+        """
+        world = self.world
+        if isinstance(drift, str):
+            named = {END: self.drift, NOMINAL: None}
+            held = Registry("drift", **named)[drift]
+            held = world.drift("steady", 0) if held is None else held
+        else:
+            held = world.held(drift)
+        values, _ = world.path(held, jnp.array([world.total - 1], jnp.int32))
+        key = stream(jax.random.key(seed), "evaluation")
+        act = lambda obs, key: self.carrier.act_deterministic(self.agent, obs)  # noqa: E731
+        run = jax.jit(lambda key: episode_returns(world, act, world.params_of(values[0]), key, episodes))
+        return np.asarray(run(key))
+
+
+def _parts(config: StudyConfig) -> list[Part]:
+    return [build_part(config, carrier) for carrier in config.carriers]
+
+
+def _snapshot(directory: Path, config: StudyConfig, part: Part, run: int, at: int | str) -> Snapshot:
+    if at == END:
+        return load_agent(directory, config, part, run)
+    num = config.envs_of(part.carrier)
+    points = [point * num for point in change_points(config.vector_steps(part.carrier), config.segments)]
+    if at in points:
+        found = load_moment(directory, config, part, run, evaluation_at(config, part.carrier, int(at) // num))
+        if found is not None:
+            return found
+    raise ValueError(f"policies are stored at the end and at steps {', '.join(map(str, points))}; got {at!r}")

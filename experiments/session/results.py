@@ -1,0 +1,229 @@
+"""`Results`: a finished study as data frames, comparisons, pictures and policies."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aesjax.registry import Registry
+from experiments.measure import bootstrap_interval, holm, paired_differences, t_interval
+from experiments.measure.comparisons import LOWER_IS_BETTER, PAIRED
+from experiments.measure.patterns import STEADY
+from experiments.measure.runs import run_metrics
+from experiments.measure.stats import SMALL, Interval, paired_t_p
+from experiments.measure.study import RecordedStudy, load_study
+from experiments.measure.summary import summarise
+from experiments.session.policy import Policy
+from experiments.study import store
+from experiments.study.config import StudyConfig
+from experiments.study.folder import StudyFolder, open_study
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.figure import Figure
+
+#: Short names of metrics.
+METRICS = {
+    "nauc": "nauc_task_safe",
+    "drop_ratio": "drop_run_safe",
+    "recovery": "recovery_robust",
+    "return": "mean_return",
+}
+
+
+class Results:
+    """A finished study. In a notebook it shows its verdicts.
+
+    Frames are `polars.DataFrame`s: ``curves`` has a row per run and evaluation, ``streams`` a row per run with the
+    recorded proxies as lists, ``metrics`` a row per metric of a run, of a method and of a comparison.
+    """
+
+    def __init__(self, study: StudyFolder):
+        self._study = study
+
+    @classmethod
+    def open(cls, directory: str | Path) -> "Results":
+        """The finished study in a folder; every file is checked against its checksum.
+
+        Raises:
+          ValueError: there is none, it has not ended, or it is damaged.
+        """
+        return cls(open_study(Path(directory), ended=True))
+
+    @property
+    def directory(self) -> Path:
+        """The folder of the study."""
+        return self._study.directory
+
+    @property
+    def config(self) -> StudyConfig:
+        """The complete configuration."""
+        return self._study.config
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """Versions, commit, device, wall time, and the status of every run."""
+        return self._study.ended.manifest
+
+    @property
+    def methods(self) -> list[str]:
+        """Names of the methods, in table order."""
+        return self._recorded.methods()
+
+    @property
+    def diverged(self) -> list[tuple[str, str, int]]:
+        """Method, pattern and seed of the runs that diverged."""
+        return sorted(self._study.runs("diverged"))
+
+    @cached_property
+    def curves(self) -> "pl.DataFrame":
+        """One row per run and evaluation."""
+        return self._study.rows(store.CURVES)
+
+    @cached_property
+    def streams(self) -> "pl.DataFrame":
+        """One row per run, its recorded proxies as lists."""
+        return self._study.rows(store.STREAMS)
+
+    @cached_property
+    def metrics(self) -> "pl.DataFrame":
+        """All metrics with intervals, as `docs/metrics.md` defines them."""
+        return summarise(self.curves, self._study.ended.config, self.manifest)
+
+    @cached_property
+    def _recorded(self) -> RecordedStudy:
+        return load_study(self.curves, self._study.ended.config, self.manifest)
+
+    def _named(self, method: str) -> str:
+        """A method of the study; a name without its setting is that of the method's first setting.
+
+        Raises:
+          UnknownNameError: there is none.
+        """
+        known = self.methods
+        variants = [name for name in known if name.startswith(f"{method}[")]
+        name = method if method in known or not variants else variants[0]
+        Registry("method of this study", **dict.fromkeys(known))[name]
+        return name
+
+    def compare(
+        self, method: str, opponent: str, metric: str = "nauc", patterns: Sequence[str] | None = None
+    ) -> "pl.DataFrame":
+        """Paired differences of two methods at equal seeds, a row per pattern.
+
+        Columns: pattern, pairs, difference (method minus opponent), low and high (95 % interval: Student's t below ten
+        pairs, else bootstrap), p (paired t test), p_holm (over the patterns of this comparison), and outcome: better
+        or worse where p_holm < 0.05, else "not significant".
+
+        Args:
+          method, opponent: a name without its setting, "SAC+AES" for "SAC+AES[kappa=0.1]", is the first setting.
+          metric: "nauc", "drop_ratio", "recovery", "return", or a name of `docs/metrics.md`.
+          patterns: by default all.
+
+        Raises:
+          UnknownNameError: the study has no such method or pattern, or no such metric is compared.
+        """
+        import polars as pl
+
+        study, name = self._recorded, METRICS.get(metric, metric)
+        Registry("metric", **dict.fromkeys([*METRICS, *PAIRED]))[metric]
+        method, opponent = self._named(method), self._named(opponent)
+        present = list(dict.fromkeys(key.pattern for key in study.runs))
+        for pattern in patterns or ():
+            Registry("pattern of this study", **dict.fromkeys(present))[pattern]
+        rows = []
+        for pattern in patterns or present:
+            if pattern == STEADY and name.startswith("drop"):
+                continue  # zero by definition
+            values = [[self._value(study, name, one, pattern, s) for s in study.seeds()] for one in (method, opponent)]
+            d = paired_differences(*map(np.atleast_2d, values))
+            d = d[np.isfinite(d)]
+            rows.append((pattern, len(d), *_interval(d), paired_t_p(d)))
+        adjusted = holm([row[-1] for row in rows])
+        lower = name in LOWER_IS_BETTER
+        outcomes = [_outcome(row[2], p, lower) for row, p in zip(rows, adjusted, strict=True)]
+        names = ("pattern", "pairs", "difference", "low", "high", "p")
+        frame = pl.DataFrame(rows, schema=names, orient="row")
+        return frame.with_columns(p_holm=pl.Series(adjusted), outcome=pl.Series(outcomes, dtype=pl.String))
+
+    def _value(self, study: RecordedStudy, metric: str, method: str, pattern: str, seed: int) -> float:
+        for key in study.runs:
+            if (key.method, key.pattern, key.seed) == (method, pattern, seed):
+                return run_metrics(study, key)[metric].value
+        return float("nan")
+
+    def plot(
+        self, column: str = "return_mean", pattern: str | None = None, methods: Sequence[str] | None = None
+    ) -> "Figure":
+        """Mean of a column of ``curves`` over seeds with its range, and dashed lines where the drift changes.
+
+        Args:
+          column: "return_mean", "entropy_weight", "proxy" or another column of ``curves``.
+          pattern: by default the first with drift.
+          methods: by default all.
+
+        Raises:
+          UnknownNameError: the study has no such column, pattern or method.
+        """
+        from experiments.report.sketch import sketch
+
+        study, curves = self._recorded, self.curves
+        present = list(dict.fromkeys(curves["pattern"]))
+        chosen: str = pattern or next((name for name in present if name != STEADY), present[0])
+        Registry("pattern of this study", **dict.fromkeys(present))[chosen]
+        Registry("column of curves", **dict.fromkeys(curves.columns))[column]
+        shown = [self._named(one) for one in methods or study.methods()]
+        return sketch(study, curves.filter(pattern=chosen), column, chosen, shown)
+
+    def policy(self, method: str, pattern: str, seed: int, at: int | str = "end") -> Policy:
+        """The policy of a run.
+
+        Args:
+          at: "end", or the environment step of a change of the drift, whose policies are stored.
+
+        Raises:
+          UnknownNameError, ValueError: the study has no such run, or no policy of that step.
+        """
+        return Policy.load(self.directory, self.config, self._named(method), pattern, seed, at)
+
+    def report(self) -> Path:
+        """Write the report and return the path of its page."""
+        from experiments.report import write_report
+
+        return write_report(self.directory)
+
+    @cached_property
+    def verdicts(self) -> list[str]:
+        """One sentence per method and opponent: better, worse or undecided, per pattern, after Holm's correction."""
+        from experiments.measure.opponents import asides_of
+        from experiments.report.cells import Lookup
+        from experiments.report.verdicts import verdicts
+
+        study = self._recorded
+        look = Lookup(self.metrics, study.patterns, self.manifest.get("inert"), asides_of(study))
+        return [verdict.sentence for verdict in verdicts(look)]
+
+    def __repr__(self) -> str:
+        config = self.config
+        runs = len(self.manifest.get("runs", ()))
+        return f"Results({str(self.directory)!r}): {runs} runs of {config.steps:,} steps on {config.task}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        lines = self.verdicts or ["no method has an opponent to be compared with"]
+        return f"<p>{escape(repr(self))}</p><ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+
+
+def _interval(d: np.ndarray) -> Interval:
+    if len(d) < SMALL:
+        return t_interval(d)
+    return bootstrap_interval(np.random.default_rng(0), [d[None]])
+
+
+def _outcome(difference: float, p: float, lower_is_better: bool) -> str:
+    if not p < 0.05:
+        return "not significant"
+    return "better" if (difference < 0) == lower_is_better else "worse"

@@ -1,0 +1,187 @@
+"""`Study`: the options of a study, and everything that can be done with them."""
+
+import dataclasses
+import json
+import shlex
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from experiments.session.results import Results
+from experiments.study import store
+from experiments.study.build import check
+from experiments.study.config import StudyConfig
+from experiments.study.devices import start_jax
+from experiments.study.folder import begun, claim
+from experiments.study.forecast import forecast, lines_of
+from experiments.study.options import StudyOptions
+from experiments.study.prepare import prepare
+from experiments.study.results import open_results
+from experiments.study.strings import text_of
+from experiments.study.train import train
+
+
+@dataclasses.dataclass(frozen=True)
+class Study(StudyOptions):
+    """A study: methods, drift patterns and seeds on one task, trained as one compiled program.
+
+    Its fields are those of `experiments.study.options.StudyOptions`, which documents them. Nothing is trained or
+    checked before `run`, `forecast` or `config`.
+
+    >>> Study("toy", ["sac", "sac+aes"], patterns="abrupt", seeds=2).command()
+    'aesjax run --patterns abrupt --seeds 1,2 --schedules baseline,aes'
+    """
+
+    start: Any = None
+
+    @property
+    def config(self) -> StudyConfig:
+        """The complete configuration, as `config.json` holds it.
+
+        Raises:
+          ValueError, UnknownNameError: the study cannot be trained; one sentence that says why.
+        """
+        given = self.start.directory if isinstance(self.start, Results) else self.start
+        config = StudyOptions(**{**_given(self), "start": given}).resolve()
+        check(config)
+        return config
+
+    def run(self, out: str | Path | None = None, *, devices: int | None = None, quiet: bool = False) -> Results:
+        """Train the study, or what of it is not trained yet.
+
+        Args:
+          out: folder of the results. A finished study in it is opened, an interrupted one continued, another one
+            refused. None: a new temporary folder.
+          devices: CPU devices, one per core by default; JAX must not have started with another number.
+          quiet: show no progress.
+
+        Raises:
+          ValueError: the study cannot be trained, or ``out`` holds something else.
+          Interrupted: a signal asked to stop; the study is continued by the same call.
+        """
+        start_jax(devices)
+        config = self.config
+        place = Path(tempfile.mkdtemp(prefix="aesjax-")) if out is None else Path(out)
+        if (place / store.MANIFEST).exists():
+            return _opened(place, config)
+        prepared = prepare(config)
+        resume = (place / store.CONFIG).exists()
+        if resume:
+            _refuse_other(place, begun(place).to_json(), config)
+        study = claim(config, place, resume=resume)
+        try:
+            command = self.command(out="DIR")
+        except ValueError:  # only a file or Python can describe it
+            command = ""
+        train(study, prepared=prepared, command=command, quiet=quiet)
+        return Results.open(place)
+
+    def forecast(self, seconds: float = 10.0) -> str:
+        """Runs, memory and the time that a trial of about ``seconds`` suggests; nothing is trained or written."""
+        start_jax(None)
+        config = self.config
+        return "\n".join(lines_of(config, forecast(config, prepare(config), seconds)))
+
+    def command(self, out: str | Path | None = None) -> str:
+        """The command line of the same study.
+
+        Raises:
+          ValueError: its methods differ between carriers, which the command line cannot say; `to_toml` can.
+        """
+        words = ["aesjax", "run"]
+        for name, value in self._texts().items():
+            if name == "methods":
+                words += _methods_in_words(value)
+            elif name == "sweep":
+                words += [word for item in value for word in ("--sweep", item)]
+            else:
+                option = "--" + {"start": "warm_start"}.get(name, name).replace("_", "-")
+                words += [option] if value is True else [option, str(value)]
+        return shlex.join([*words, *([] if out is None else ["--out", str(out)])])
+
+    def to_toml(self) -> str:
+        """The study as the text of a TOML file, for `Study.from_file` and ``aesjax run --config``."""
+        # A string or list of strings in JSON is one in TOML.
+        lines = [f"{name} = {json.dumps(value)}" for name, value in self._texts().items()]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Study":
+        """The study in a TOML or JSON file, of the options that differ from their defaults.
+
+        Raises:
+          ValueError: it cannot be read, or names something that is no option.
+        """
+        path = Path(path)
+        data = store.read_bytes(path)
+        try:
+            given = store.json_from(path, data) if path.suffix == ".json" else tomllib.loads(data.decode())
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ValueError(f"{path} cannot be read as TOML: {error}") from None
+        known = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(given, dict) or (odd := sorted(set(given) - known)):
+            what = f"'{odd[0]}' is no option of a study" if isinstance(given, dict) else "it is no table"
+            raise ValueError(f"{path}: {what}; options: {', '.join(sorted(known))}")
+        return cls(**given)
+
+    def _texts(self) -> dict[str, Any]:
+        """The options that differ from their defaults, as strings and lists of strings."""
+        config, texts = self.config, {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name == "task":
+                value = config.task
+            elif field.name == "methods":
+                value = [f"{method.carrier}+{text_of(method)}" for method in config.methods]
+            elif field.name in ("patterns", "seeds") and not isinstance(value, str):
+                value = ",".join(map(str, getattr(config, field.name)))
+            elif field.name == "sweep":
+                value = [f"{name}={','.join(f'{v:g}' for v in axis)}" for name, axis in config.sweep.items()]
+            elif field.name == "proxy":
+                value = config.proxy
+            elif field.name == "channels" and value is not None and not isinstance(value, str):
+                value = ",".join(value)
+            elif field.name == "start" and isinstance(value, Results):
+                value = str(value.directory)
+            elif isinstance(value, Path):
+                value = str(value)
+            if value not in (field.default, [], None):
+                texts[field.name] = value
+        task = config.build_task()
+        if isinstance(self.task, type(task)):  # its options are part of the object
+            plain = StudyOptions(config.task).resolve().options
+            options = {name: value for name, value in config.options.items() if plain.get(name) != value}
+            texts |= {n: ",".join(v) if isinstance(v, list | tuple) else v for n, v in options.items()}
+        return texts
+
+
+def _given(study: Study) -> dict[str, Any]:
+    return {field.name: getattr(study, field.name) for field in dataclasses.fields(study)}
+
+
+def _methods_in_words(texts: list[str]) -> list[str]:
+    by_carrier: dict[str, list[str]] = {}
+    for text in texts:
+        carrier, _, schedule = text.partition("+")
+        by_carrier.setdefault(carrier, []).append(schedule)
+    first = next(iter(by_carrier.values()))
+    if any(own != first for own in by_carrier.values()):
+        raise ValueError("methods that differ between carriers need a file: to_toml, and aesjax run --config")
+    words = ["--schedules", ",".join(first)]
+    return words if list(by_carrier) == ["sac"] else ["--carriers", ",".join(by_carrier), *words]
+
+
+def _opened(place: Path, config: StudyConfig) -> Results:
+    _refuse_other(place, open_results(place).config, config)
+    return Results.open(place)
+
+
+def _refuse_other(place: Path, stored: Any, config: StudyConfig) -> None:
+    """Refuse a folder that holds another study.
+
+    Raises:
+      ValueError: naming the fields that differ.
+    """
+    if differing := store.differing_fields(dict(stored), config.to_json()):
+        raise ValueError(f"{place} holds another study ({'; '.join(differing)}); choose another folder")
