@@ -9,14 +9,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from aesjax import adaptations as responses
-from aesjax.adaptations import RESPONSES, ResponseHyper, Supply
-from aesjax.schedules import PROXIES, Choice, ScheduleHyper, build, required_signals
+from aesjax import adaptations
+from aesjax.adaptations import ADAPTATIONS, AdaptationData, Supply
+from aesjax.schedules import PROXIES, Choice, build, required_signals
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
 from envs import make
 from envs.world import World
 from experiments.study import checkpoint
+from tests.programs import data_of, floats
 from tests.quick import quick
 
 TOTAL = 80
@@ -29,50 +30,46 @@ def choices_of(name):
     return [c for c in dict.fromkeys(everything) if not set(required_signals(c)) & set(CARRIERS[name].absent)]
 
 
-def responses_of(name):
-    """One response for each lever that the carrier has, and the one that refreshes single units."""
-    first = {spec.lever: response for response, spec in reversed(list(RESPONSES.items()))}
-    return [*(response for lever, response in first.items() if lever not in CARRIERS[name].unturned), "redo"]
-
-
-def floats(tree):
-    return jax.tree.map(jnp.float32, tree)
+def adaptations_of(name):
+    """One adaptation for each lever that the carrier has, and the one that refreshes single units."""
+    first = {spec.lever: adaptation for adaptation, spec in reversed(list(ADAPTATIONS.items()))}
+    return [*(adaptation for lever, adaptation in first.items() if lever not in CARRIERS[name].unturned), "redo"]
 
 
 @pytest.fixture(scope="module", params=list(CARRIERS))
 def trained(request):
-    """Schedules and responses on one carrier after one chunk of an abruptly drifting toy task, a run for each."""
+    """Schedules and adaptations on one carrier after one chunk of an abruptly drifting toy task, a run for each."""
     name = request.param
     world = World(make("toy"), TOTAL)
     carrier = toy_carrier(name, world)
-    choices = choices_of(name)
+    choices, oracle = choices_of(name), Choice("oracle")
+    fixed = choices.index(Choice("fixed"))
     off_policy = not isinstance(carrier, OnPolicyCarrier)
     every = {"coupling": True, "refresh": True, "recycle": True, "plasticity": True}
     config = LoopConfig(4, 40, 8, 200, fresh_window=32, fresh=off_policy, **every)
-    usable, supply = responses_of(name), Supply(36, 4, 200, 16) if off_policy else Supply()
+    usable, supply = adaptations_of(name), Supply(36, 4, 200, 16) if off_policy else Supply()
     loop = make_program(
         world,
         carrier,
-        lambda run: build(choices, run.schedule_hyper, run.schedule),
+        lambda run: build(choices, run.schedule),
         config,
-        lambda run: responses.build(usable, (Choice("oracle"),), run.schedule_hyper, run.response, supply),
+        lambda run: adaptations.build(usable, [oracle], run.response, supply),
     )
-    rule = ScheduleHyper(base=0.1, target_entropy=-2.0, updates=100.0)
-    clamped = rule._replace(lambda_min=0.1, lambda_max=0.1)
+    numbers = {"base": 0.1, "updates": 100.0}
 
-    def run(index, rule, coupling=0.0, response=None):
-        hyper = floats(CARRIERS[name].hyper())
-        drift = world.drift("abrupt", 1)
-        on = {r: float(r == response) for r in usable}
-        options = {r: dict(RESPONSES[r].options) for r in usable}
+    def run(index, coupling=0.0, adaptation=None, **bounds):
+        on = {r: float(r == adaptation) for r in usable}
+        options = {r: dict(ADAPTATIONS[r].options) for r in usable}
         options["redo"] = {"dormant": 1.0, "cycle": 8.0}  # within these few updates, units below their layer's mean
-        data = floats(ResponseHyper(0, on, options))
-        return Run(jnp.uint32(1), drift, jnp.int32(index), floats(rule), hyper, jnp.float32(coupling), data)
+        data = AdaptationData(data_of([oracle], **numbers), *floats((on, options, numbers["updates"])))
+        schedule = data_of(choices, index=index, **numbers, **bounds)
+        hyper = floats(CARRIERS[name].hyper())
+        return Run(jnp.uint32(1), world.drift("abrupt", 1), schedule, hyper, jnp.float32(coupling), data)
 
-    runs = [run(i, rule) for i in range(len(choices))]
-    runs += [run(choices.index(Choice("fixed")), rule), run(choices.index(Choice("aes")), clamped)]
-    runs += [run(choices.index(Choice("aes")), rule, coupling=1.0)]
-    runs += [run(choices.index(Choice("fixed")), rule, response=response) for response in usable]
+    runs = [run(i) for i in range(len(choices))]
+    runs += [run(fixed), run(choices.index(Choice("aes")), lambda_min=0.1, lambda_max=0.1)]
+    runs += [run(choices.index(Choice("aes")), coupling=1.0)]
+    runs += [run(fixed, adaptation=adaptation) for adaptation in usable]
     runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
     start = quick(jax.vmap(loop.init))(runs)
     chunk = quick(jax.vmap(loop.chunk, (0, 0, None)))
@@ -140,17 +137,17 @@ def test_coupling_changes_the_updates_but_not_the_first(trained):
     assert any(not np.array_equal(x, y) for x, y in pairs)
 
 
-def test_every_response_turns_its_lever_and_trains_another_agent(trained):
+def test_every_adaptation_turns_its_lever_and_trains_another_agent(trained):
     name, _, choices, states, logs, _ = trained
-    plain, usable = choices.index(Choice("fixed")), responses_of(name)
-    for index, response in enumerate(usable, len(choices) + 3):
+    plain, usable = choices.index(Choice("fixed")), adaptations_of(name)
+    for index, adaptation in enumerate(usable, len(choices) + 3):
         pairs = zip(leaves(states[2].agent, plain), leaves(states[2].agent, index), strict=True)
-        assert any(not np.array_equal(x, y) for x, y in pairs), response
+        assert any(not np.array_equal(x, y) for x, y in pairs), adaptation
         column, neutral = {"window": ("window_share", 1), "refresh": ("refreshes", 0), "rate": ("rate_factor", 1)}[
-            RESPONSES[response].lever
+            ADAPTATIONS[adaptation].lever
         ]
-        assert logs[column][plain] == neutral, response
-        assert logs[column][index] != neutral, response
+        assert logs[column][plain] == neutral, adaptation
+        assert logs[column][index] != neutral, adaptation
     assert np.all(np.asarray(logs["response_ratio"])[plain] > 1.0)  # measured in every run
 
 

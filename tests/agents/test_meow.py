@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from aesjax import schedules
-from aesjax.schedules import ScheduleHyper
+from aesjax.schedules import Choice
 from agents import meow
 from agents.common import LoopConfig, Run, make_off_policy
 from agents.common.carrier import Transition
 from agents.common.flow import ConditionalFlow, dropout_masks
+from tests.programs import data_of, floats
 from tests.quick import quick
 
 S, A, B = 3, 2, 16
@@ -261,14 +262,12 @@ def test_meow_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
     plain = config(flow_hidden=(16, 16), shift_hidden=(8,), batch_size=64, log_sigma_min=-4.0, dropout=0.0)
     carrier = meow.make(1, 1, plain)
     settings = LoopConfig(4, 600, 100, 2000, fresh=False)
-    loop = make_off_policy(bandit, carrier, lambda run: schedules.build(("fixed",), run.schedule_hyper), settings)
-    floats = lambda tree: jax.tree.map(jnp.float32, tree)  # noqa: E731
+    loop = make_off_policy(bandit, carrier, lambda run: schedules.build(Choice("fixed"), run.schedule), settings)
     runs = [
         Run(
             jnp.uint32(seed),
             (),
-            jnp.int32(0),
-            floats(ScheduleHyper(base=weight, target_entropy=-1.0, updates=1000.0)),
+            data_of([Choice("fixed")], base=weight),
             floats(meow.MeowHyper(3e-3, 0.97, 0.01, weight)),
         )
         for weight in weights

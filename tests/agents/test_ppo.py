@@ -8,21 +8,18 @@ import numpy as np
 import pytest
 
 from aesjax import schedules
-from aesjax.schedules import ScheduleHyper
+from aesjax.schedules import Choice
 from agents import ppo
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Rollout
 from agents.common.gae import advantages, td_errors
 from agents.common.normalize import denormalise, empty, merge, normalise
 from agents.common.on_policy import minibatches
+from tests.programs import data_of, floats
 from tests.quick import quick
 
 S, A, T, N = 3, 2, 6, 4
 HYPER = ppo.PpoHyper(learning_rate=1e-3, gamma=0.9, gae_lambda=0.8)
-
-
-def floats(tree):
-    return jax.tree.map(jnp.float32, tree)
 
 
 def initial(carrier):
@@ -276,21 +273,21 @@ def test_minibatches_do_not_follow_time():
     assert abs(np.mean(of_row[..., 1:] == of_row[..., :-1]) - 63 / 255) < 0.02
 
 
-def loop_of(world, names=("aes",), **options):
+def loop_of(world, **options):
     config = ppo.PpoConfig(rollout=5, epochs=2, minibatches=2, hidden=(8,), **options)
     carrier = ppo.make(world.obs_size, world.action_size, config)
     return make_program(
-        world, carrier, lambda r: schedules.build(names, r.schedule_hyper, r.schedule), LoopConfig(4, 20, fresh=False)
+        world, carrier, lambda r: schedules.build(Choice("aes"), r.schedule), LoopConfig(4, 20, fresh=False)
     )
 
 
-def run_of(world, weight=0.05, seed=0, hyper=HYPER, **rule):
-    rule = ScheduleHyper(base=weight, target_entropy=-1.0, updates=1000.0, **rule)
-    return Run(jnp.uint32(seed), (), jnp.int32(0), floats(rule), floats(hyper), jnp.float32(0.0))
+def run_of(weight=0.05, seed=0, hyper=HYPER, name="aes"):
+    rule = data_of([Choice(name)], base=weight, updates=1000.0)
+    return Run(jnp.uint32(seed), (), rule, floats(hyper), jnp.float32(0.0))
 
 
 def test_one_proxy_per_rollout_and_one_tick_per_minibatch(bandit, monkeypatch):
-    loop, run = loop_of(bandit), run_of(bandit)
+    loop, run = loop_of(bandit), run_of()
     calls = []
     original = schedules.proxies.quantile
     monkeypatch.setattr(schedules.proxies, "quantile", lambda *a: (calls.append(a[0].shape), original(*a))[1])
@@ -305,10 +302,10 @@ def test_one_proxy_per_rollout_and_one_tick_per_minibatch(bandit, monkeypatch):
 def test_a_rollout_must_fit_between_evaluations(bandit):
     carrier = ppo.make(1, 1, ppo.PpoConfig(rollout=7, minibatches=2))
     with pytest.raises(ValueError, match=r"20 vector steps .* multiple of the rollout 7"):
-        make_program(bandit, carrier, lambda r: schedules.build("fixed", r.schedule_hyper), LoopConfig(4, 20))
+        make_program(bandit, carrier, lambda r: schedules.build(Choice("fixed"), r.schedule), LoopConfig(4, 20))
     carrier = ppo.make(1, 1, ppo.PpoConfig(rollout=5, minibatches=3))
     with pytest.raises(ValueError, match="20 transitions cannot be cut into 3"):
-        make_program(bandit, carrier, lambda r: schedules.build("fixed", r.schedule_hyper), LoopConfig(4, 20))
+        make_program(bandit, carrier, lambda r: schedules.build(Choice("fixed"), r.schedule), LoopConfig(4, 20))
 
 
 def test_bandit_policy_is_the_maximum_entropy_one_at_three_weights(bandit):
@@ -320,10 +317,10 @@ def test_bandit_policy_is_the_maximum_entropy_one_at_three_weights(bandit):
     )  # fmt: skip
     carrier = ppo.make(1, 1, config)
     loop = make_program(
-        bandit, carrier, lambda r: schedules.build("fixed", r.schedule_hyper), LoopConfig(16, 64 * 40, fresh=False)
+        bandit, carrier, lambda r: schedules.build(Choice("fixed"), r.schedule), LoopConfig(16, 64 * 40, fresh=False)
     )
     hyper = ppo.PpoHyper(learning_rate=1e-3)
-    runs = [run_of(bandit, weight, seed, hyper) for weight in weights for seed in range(2)]
+    runs = [run_of(weight, seed, hyper, "fixed") for weight in weights for seed in range(2)]
     runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
     state, chunk, late = quick(jax.vmap(loop.init))(runs), jax.jit(jax.vmap(loop.chunk, (0, 0, None))), []
     for index in range(6):

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from aesjax import schedules
-from aesjax.schedules import ScheduleHyper
+from aesjax.schedules import Choice
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Rollout
+from tests.programs import data_of, floats
 from tests.quick import quick
 
 GAMMA = 0.5
@@ -114,14 +115,11 @@ def test_values_are_learned_where_they_are_known(name):
     loop = make_program(
         world,
         carrier,
-        lambda run: schedules.build("fixed", run.schedule_hyper),
+        lambda run: schedules.build(Choice("fixed"), run.schedule),
         LoopConfig(4, 1000, 32, 2000, fresh=False),
     )
-    floats = lambda tree: jax.tree.map(jnp.float32, tree)  # noqa: E731
-    rule = floats(ScheduleHyper(base=0.01, target_entropy=-1.0, updates=1000.0))
-    runs = [
-        Run(jnp.uint32(p), jnp.int32(p), jnp.int32(0), rule, floats(hyper_of(name)), jnp.float32(0)) for p in range(4)
-    ]
+    rule = data_of([Choice("fixed")], base=0.01)
+    runs = [Run(jnp.uint32(p), jnp.int32(p), rule, floats(hyper_of(name)), jnp.float32(0)) for p in range(4)]
     runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
     state = quick(jax.vmap(loop.init))(runs)
     state, _ = jax.jit(jax.vmap(loop.chunk, (0, 0, None)))(state, runs, jnp.int32(0))

@@ -7,35 +7,31 @@ import numpy as np
 import pytest
 
 from aesjax import schedules
-from aesjax.schedules import ScheduleHyper
+from aesjax.schedules import Choice
 from aesjax.types import EntropySchedule
 from agents import sac
 from agents.common import LoopConfig, Run, buffer, make_off_policy
 from agents.common.episodes import episode_returns
 from envs import make
 from envs.world import World
+from tests.programs import data_of, floats
 from tests.quick import quick
 
 HYPER = sac.SacHyper(1e-3, 1e-3, 0.97, 0.01)
 
 
-def floats(tree):
-    return jax.tree.map(jnp.float32, tree)
-
-
-def run_of(world, weight=0.1, seed=0, pattern="steady", **rule):
+def run_of(world, weight=0.1, seed=0, pattern="steady", name="fixed"):
     drift = world.drift(pattern, seed) if isinstance(world, World) else ()
-    hyper = ScheduleHyper(base=weight, target_entropy=-float(world.action_size), updates=1000.0, **rule)
-    return Run(jnp.uint32(seed), drift, jnp.int32(0), floats(hyper), floats(HYPER))
+    return Run(jnp.uint32(seed), drift, data_of([Choice(name)], base=weight, updates=1000.0), floats(HYPER))
 
 
-def loop_of(world, names=("fixed",), hidden=(16, 16), batch=32, **options):
+def loop_of(world, name="fixed", hidden=(16, 16), batch=32, **options):
     settings = {"num_envs": 4, "chunk": 20, "warmup": 8, "capacity": 400, "fresh_window": 32} | options
     carrier = sac.make(world.obs_size, world.action_size, sac.SacConfig(hidden, batch))
-    source = "fresh" if settings.get("fresh", True) else "update"
+    choice = Choice(name, source="fresh" if settings.get("fresh", True) else "update")
 
     def schedule_of(run):
-        return schedules.build(names, run.schedule_hyper, run.schedule, source=source)
+        return schedules.build(choice, run.schedule)
 
     return make_off_policy(world, carrier, schedule_of, LoopConfig(**settings))
 
@@ -48,7 +44,7 @@ def toy():
 @pytest.fixture(scope="module")
 def trained(toy):
     """One toy run after 20 vector steps, 8 of them warm-up, and after 60."""
-    loop, run = loop_of(toy, ("aes",)), run_of(toy, pattern="abrupt")
+    loop, run = loop_of(toy, "aes"), run_of(toy, pattern="abrupt", name="aes")
     chunk = jax.jit(loop.chunk)
     states, logs = [quick(loop.init)(run)], []
     for index in range(3):
@@ -151,7 +147,7 @@ def test_a_fixed_weight_is_the_plain_algorithm_bit_for_bit(toy, plain_fixed):
     (init, chunk), run = plain_fixed, run_of(toy, weight=0.3)
 
     def constant(run):
-        state = schedules.build(("fixed",), run.schedule_hyper, run.schedule).init()
+        state = schedules.build(Choice("fixed"), run.schedule).init()
         return EntropySchedule(lambda: state, lambda signals, state: state)
 
     carrier = sac.make(2, 2, sac.SacConfig((4, 4), 32))
@@ -198,7 +194,7 @@ def test_sac_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
     loop = make_off_policy(
         bandit,
         carrier,
-        lambda run: schedules.build(("fixed",), run.schedule_hyper),
+        lambda run: schedules.build(Choice("fixed"), run.schedule),
         LoopConfig(4, 750, 100, 2000, fresh=False),
     )
     runs = [run_of(bandit, weight, seed) for weight in weights for seed in range(seeds)]

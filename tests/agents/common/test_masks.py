@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from aesjax import schedules
-from aesjax.schedules import ScheduleHyper
+from aesjax.schedules import Choice
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, buffer, make_program, masks
 from agents.common.normalize import empty, merge
 from envs import make
 from envs.bridge.phantom import Phantom
 from envs.world import World
+from tests.programs import data_of, floats
 from tests.quick import quick
 
 N, LIMIT = 4, 50  # the toy task's
@@ -55,12 +56,9 @@ def program(world, carrier):
     on = isinstance(built, OnPolicyCarrier)
     config = LoopConfig(N, 60, warmup=0 if on else 8, capacity=0 if on else 400, episodes=2, fresh_window=32)
 
-    def schedule_of(run):
-        return schedules.build(("aes",), run.schedule_hyper, run.schedule, source="fresh")
-
-    hyper = ScheduleHyper(base=0.1, target_entropy=-2.0, updates=100.0)
-    run = Run(jnp.uint32(0), world.drift("abrupt", 0), jnp.int32(0), *jax.tree.map(jnp.float32, (hyper, spec.hyper())))
-    return make_program(world, built, schedule_of, config), run
+    aes = Choice("aes", source="fresh")
+    run = Run(jnp.uint32(0), world.drift("abrupt", 0), data_of([aes], base=0.1), floats(spec.hyper()))
+    return make_program(world, built, lambda run: schedules.build(aes, run.schedule), config), run
 
 
 @pytest.fixture(scope="module", params=["sac", "ppo"])
