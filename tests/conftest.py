@@ -97,18 +97,19 @@ def pytest_collection_modifyitems(items):
 def registries(monkeypatch, tmp_path):
     """Whatever a test registers, and each module of its folder, is forgotten afterwards."""
     import envs
-    from aesjax.adaptations import RESPONSES
+    from aesjax.adaptations import ADAPTATIONS
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
     from experiments.study import plugins
 
-    for registry in (SCHEDULES, RESPONSES, PROXIES, CARRIERS):
+    for registry in (SCHEDULES, ADAPTATIONS, PROXIES, CARRIERS):
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    kept = [(registry, dict(registry)) for registry in (envs.TASKS, envs.PATTERNS)]
+    others = [(registry, dict(registry)) for registry in (envs.TASKS, envs.PATTERNS)]
     monkeypatch.setattr(plugins, "_ORIGINS", {})
+    monkeypatch.setattr(plugins, "_MADE", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield
-    for registry, before in kept:
+    for registry, before in others:
         registry.clear()
         registry.update(before)
     for name, module in list(sys.modules.items()):

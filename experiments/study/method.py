@@ -1,7 +1,7 @@
 """A method: an agent, the schedule of its entropy weight, and what else the drift signal adjusts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +43,7 @@ class Method:
     signal: str | None = None  # schedule whose ratio drives the adaptations; None: the default
     label: str | None = None  # in tables instead of the schedule's
     control: Control | None = None  # then the schedule is `fixed`, and not used
+    typed: str | None = field(default=None, compare=False, repr=False)  # the string it was parsed from, if any
 
     def __init__(
         self,
@@ -115,9 +116,10 @@ class Method:
             "signal": None if signal is None else name_of("schedule", signal),
             "label": label,
             "control": control,
+            "typed": None,
         }
-        for field, value in fields.items():
-            object.__setattr__(self, field, value)
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
         self._check(given)
 
     def _check(self, given: Mapping[str, Any]) -> None:
@@ -126,7 +128,8 @@ class Method:
         if self.signal is not None:
             signal_of(BASELINE, self.signal)
             if not any(ADAPTATIONS[name].uses_signal for name in self.adaptations):
-                raise ValueError(f"signal '{self.signal}' drives adaptations, and {self} has none that reads one")
+                rule = "+".join((self.schedule, *self.adaptations))
+                raise ValueError(f"signal '{self.signal}' drives adaptations, and '{rule}' has none that reads one")
         reads = self.options
         for option in given:
             if option not in reads:
@@ -167,14 +170,14 @@ class Method:
 
     def without_values(self) -> "Method":
         """The same method with every option at its default."""
-        return replace_fields(self, values=())
+        return replace_fields(self, values=(), typed=None)
 
 
 def replace_fields(method: Method, **fields: Any) -> Method:
     """``method`` with other fields, which are taken as they are."""
     new = object.__new__(Method)
-    for field in Method.__dataclass_fields__:
-        object.__setattr__(new, field, fields.get(field, getattr(method, field)))
+    for name in Method.__dataclass_fields__:
+        object.__setattr__(new, name, fields.get(name, getattr(method, name)))
     return new
 
 

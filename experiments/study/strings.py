@@ -12,7 +12,7 @@ from typing import Any
 from aesjax.adaptations import ADAPTATIONS, CONTROLS
 from aesjax.schedules import SCHEDULES
 from agents import CARRIERS
-from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, single
+from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, replace_fields, single
 from experiments.study.plugins import KINDS, find
 
 LARGEST_SEED = 2**32 - 1
@@ -53,18 +53,21 @@ def parse_method(text: str, carrier: str) -> Method:
     coupling = numbers.pop(COUPLING, 0.0)
     if coupling not in (0.0, 1.0):
         raise ValueError(f"option 'coupling' is 0 or 1; got '{chosen[COUPLING]}' in '{text}'")
-    return Method(
+    method = Method(
         carrier, schedule, adaptations,
         label=label, signal=signal, coupling=bool(coupling), proxy=proxy, source=source, options=numbers,
     )  # fmt: skip
+    return replace_fields(method, typed=text)
 
 
 def text_of(method: Method) -> str:
-    """The string that stands for a method, without its carrier; the inverse of `parse_method`.
+    """The string that stands for a method, without its carrier; the inverse of `parse_method`, to the letter.
 
     >>> text_of(parse_method("aes_c+recent+refresh:threshold=3", "sac"))
     'aes_c+recent+refresh:threshold=3'
     """
+    if method.typed is not None:
+        return method.typed
     if method.control is not None:
         name, of, blocks = method.control
         return f"{name}{'' if blocks == BLOCKS else f':blocks={blocks}'}:of={text_of(of)}"
@@ -72,7 +75,7 @@ def text_of(method: Method) -> str:
     words += [f"{option}={_number(value)}" for option, value in method.values if "." not in option]
     parts = [":".join(words)]
     for name in method.adaptations:
-        own = [f"{o.partition('.')[2]}={_number(v)}" for o, v in method.values if o.partition(".")[0] == name]
+        own = [f"{o.rpartition('.')[2]}={_number(v)}" for o, v in method.values if o.rpartition(".")[0] == name]
         parts.append(":".join([name, *own]))
     return "+".join(parts)
 
@@ -224,7 +227,8 @@ def _control(text: str, carrier: str) -> Method:
     blocks = single(f"option 'blocks' of control '{name}'", options.get("blocks", BLOCKS))
     if blocks < 2 or blocks % 1:
         raise ValueError(f"option 'blocks' of control '{name}' is a whole number, at least 2; got {blocks:g}")
-    return Method(carrier, "fixed", control=Control(name, parse_method(of, carrier), int(blocks)))
+    method = Method(carrier, "fixed", control=Control(name, parse_method(of, carrier), int(blocks)))
+    return replace_fields(method, typed=text)
 
 
 def _split(text: str, registered: Collection[str]) -> tuple[str, list[str]]:

@@ -9,16 +9,15 @@ import jax
 import pytest
 
 from experiments.study.build import build_part
-from experiments.study.config import make_config
 from experiments.study.sweep import compile_program, step_array
+from tests.experiments.configs import config_of
 
 CHUNK = 132  # 32 vector steps of warm-up and 100 updates; also the first change point
 
 
 def small_config(**options):
     """The quick preset with a horizon of five chunks of `CHUNK`."""
-    defaults = {"task": "toy", "carriers": "sac", "schedules": "baseline,aes,aes_r", "patterns": "all", "seeds": "1:5"}
-    config = make_config(**(defaults | options))
+    config = config_of(**({"schedules": "baseline,aes,aes_r", "patterns": "all", "seeds": 5} | options))
     return dataclasses.replace(config, steps=5 * CHUNK * 4, evaluations=5, replay_capacity=400, warmup=128)
 
 

@@ -12,9 +12,9 @@ import envs
 from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
 from experiments.study import train
-from experiments.study.config import make_config
 from experiments.study.folder import claim
 from experiments.study.lock import Owner
+from tests.experiments.configs import config_of
 from tests.refusals import refused, sentence
 
 
@@ -123,7 +123,7 @@ def test_what_a_killed_study_left_before_it_began_is_no_obstacle(tmp_path):
     """Its configuration, half of another one and a lock that nobody holds."""
     for name, text in (("config.json", "{}"), (".config.json.partial", "{"), (".lock", "{}")):
         (tmp_path / name).write_text(text)
-    config = make_config(task="toy", carriers="ppo", schedules="fixed", patterns="steady", seeds="1", steps=1600)
+    config = config_of("ppo", "fixed", steps=1600)
     claim(config, tmp_path, resume=False).owner.release()
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
     assert json.loads((tmp_path / "config.json").read_text()) == config.to_json()
@@ -145,7 +145,7 @@ def test_what_a_killed_study_left_before_it_began_is_no_obstacle(tmp_path):
     ],
 )
 def test_a_configuration_of_wrong_kinds_is_refused_in_one_sentence(tmp_path, capsys, name, value):
-    config = make_config(task="toy", carriers="sac", schedules="aes", patterns="abrupt", seeds="1:2", steps=2000)
+    config = config_of(schedules="aes", patterns="abrupt", seeds=2, steps=2000)
     (tmp_path / "config.json").write_text(json.dumps(config.to_json() | {name: value}))
     assert main(["calibrate", str(tmp_path)]) == 2
     text = sentence(capsys)
@@ -159,9 +159,7 @@ def test_resuming_nothing_is_refused(tmp_path, capsys):
 
 
 def test_resuming_with_another_configuration_names_the_fields(tmp_path, capsys):
-    config = make_config(
-        task="toy", carriers="sac", schedules="aes", patterns="abrupt", seeds="1:2", steps=2000, preset="quick"
-    )
+    config = config_of(schedules="aes", patterns="abrupt", seeds=2, steps=2000)
     (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
     words = ["--schedules", "aes", "--patterns", "abrupt", "--seeds", "1:3", "--steps", "4000", "--resume"]
     assert run("--out", tmp_path, *words) == 2

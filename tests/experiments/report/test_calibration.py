@@ -16,7 +16,7 @@ from aesjax.types import STREAM
 from envs import drift
 from experiments.cli import main
 from experiments.study import checkpoint, checksums, store
-from experiments.study.config import make_config
+from tests.experiments.configs import config_of
 from tests.experiments.report.pages import reseal
 from tests.refusals import refused
 
@@ -25,8 +25,7 @@ WARMUP = 32  # vector steps
 
 
 def made_config(**options):
-    defaults = {"task": "toy", "carriers": "sac", "schedules": "baseline", "patterns": ",".join(PATTERNS)}
-    return make_config(**(defaults | {"seeds": "1:10", "steps": 4000} | options))
+    return config_of(**({"patterns": PATTERNS, "seeds": SEEDS, "steps": 4000} | options))
 
 
 def true_changes(config):

@@ -10,9 +10,9 @@ import pytest
 
 from experiments.cli import main
 from experiments.study import checksums
-from experiments.study.config import make_config
 from experiments.study.folder import claim
 from experiments.study.train import train
+from tests.experiments.configs import config_of
 from tests.refusals import refused
 
 STEPS, EVALUATIONS = 3200, 50
@@ -29,7 +29,7 @@ def study(tmp_path_factory):
     """PPO on a small network, which compiles fastest; the README's and the command line's tests replay SAC."""
     directory = tmp_path_factory.mktemp("replay") / "study"
     names = "aes:lambda_max=2,aes:kappa=0.3:lambda_max=0.4,aes_r,fixed+refresh:threshold=1.05+rate"
-    config = make_config(task="toy", carriers="ppo", schedules=names, patterns="abrupt", seeds="1:2", steps=STEPS)
+    config = config_of("ppo", names, patterns="abrupt", seeds=2, steps=STEPS)
     own = config.settings["ppo"]
     settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
     config = dataclasses.replace(config, evaluations=EVALUATIONS, episodes=1, settings=settings)

@@ -16,9 +16,10 @@ from envs.world import World
 from experiments.report import video, video_output
 from experiments.study import checkpoint, moments, store
 from experiments.study.build import build_part, carrier_of
-from experiments.study.config import config_from_json, make_config
+from experiments.study.config import config_from_json
 from experiments.study.folder import claim
 from experiments.study.sweep import compile_program
+from tests.experiments.configs import config_of
 
 STEPS = 3200
 
@@ -28,7 +29,7 @@ def trained(tmp_path_factory):
     """What training leaves, without the training, which other tests compile: agents that differ from run to run."""
     directory = tmp_path_factory.mktemp("video") / "study"
     names = {"patterns": "steady,abrupt", "schedules": "aes,aes_r", "seeds": "3:4"}
-    config = make_config(task="toy", carriers="ppo", steps=STEPS, **names)
+    config = config_of("ppo", steps=STEPS, **names)
     own = config.settings["ppo"]
     settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
     config = dataclasses.replace(config, evaluations=5, episodes=1, settings=settings)

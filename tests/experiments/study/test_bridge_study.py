@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from aesjax import schedules
-from aesjax.schedules import ScheduleHyper
+from aesjax.schedules import Choice
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
 from envs.bridge import build
@@ -20,11 +20,12 @@ from envs.bridge.env import BridgeEnv
 from envs.bridge.transport import Rows
 from envs.world import World
 from experiments.cli import main
-from experiments.study.config import make_config
 from experiments.study.folder import claim
 from experiments.study.store import read_rows
 from experiments.study.train import Stopped, train
 from tests.envs.bridge.common import ROOT, reference, short, torch
+from tests.experiments.configs import config_of
+from tests.programs import data_of, floats
 from tests.quick import quick
 
 torch()
@@ -46,12 +47,9 @@ def trained(world, carrier, chunks=3):
     on = isinstance(built, OnPolicyCarrier)
     config = LoopConfig(N, 20, warmup=0 if on else 8, capacity=0 if on else 160, episodes=3, fresh_window=32)
 
-    def schedule_of(run):
-        return schedules.build(("aes",), run.schedule_hyper, run.schedule, source="fresh")
-
-    hyper = ScheduleHyper(base=0.1, target_entropy=-8.0, updates=100.0)
-    run = Run(jnp.uint32(0), world.drift("abrupt", 0), jnp.int32(0), *jax.tree.map(jnp.float32, (hyper, spec.hyper())))
-    loop = make_program(world, built, schedule_of, config)
+    aes = Choice("aes", source="fresh")
+    run = Run(jnp.uint32(0), world.drift("abrupt", 0), data_of([aes], base=0.1), floats(spec.hyper()))
+    loop = make_program(world, built, lambda run: schedules.build(aes, run.schedule), config)
     state, chunk, evaluate, found = quick(loop.init)(run), quick(loop.chunk), quick(loop.evaluate), []
     for index in range(chunks):
         state, metrics = chunk(state, run, jnp.int32(20 * index))
@@ -150,15 +148,9 @@ def test_agents_train_through_a_worker_as_on_the_native_task_under_drift(carrier
 def study(tmp_path, monkeypatch):
     fate = tmp_path / "fate"
     monkeypatch.setenv("FATE", str(fate))
-    config = make_config(
-        task="bridge:tests.envs.bridge.points:mortal",
-        carriers="sac",
-        schedules="aes_r",
-        patterns="abrupt",
-        seeds="1:2",
-        options={"timeout": 8.0},
-    )
-    return dataclasses.replace(config, steps=3200, evaluations=10, replay_capacity=800), tmp_path / "study", fate
+    config = config_of("sac", "aes_r", task="bridge:tests.envs.bridge.points:mortal", patterns="abrupt", seeds=2)
+    sizes = {"steps": 3200, "evaluations": 10, "replay_capacity": 800, "options": config.options | {"timeout": 8.0}}
+    return dataclasses.replace(config, **sizes), tmp_path / "study", fate
 
 
 @pytest.mark.slow

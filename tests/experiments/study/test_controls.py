@@ -9,10 +9,11 @@ import pytest
 
 from experiments.study import plugins
 from experiments.study.build import build_part
-from experiments.study.config import config_from_json, make_config
+from experiments.study.config import config_from_json
 from experiments.study.controls import records_of
 from experiments.study.folder import claim
 from experiments.study.train import train
+from tests.experiments.configs import config_of
 from tests.refusals import refused
 
 STEPS, EVALUATIONS = 3200, 50
@@ -21,7 +22,7 @@ SCHEDULES = ("baseline", "aes_r:gain=4", RESPONDING)
 
 
 def small(schedules, **options):
-    config = make_config(task="toy", carriers="ppo", schedules=schedules, patterns="abrupt", steps=STEPS, **options)
+    config = config_of("ppo", schedules, patterns="abrupt", steps=STEPS, **options)
     own = config.settings["ppo"]
     settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
     return dataclasses.replace(config, evaluations=EVALUATIONS, episodes=1, settings=settings)
@@ -145,10 +146,10 @@ def test_a_record_that_was_changed_is_refused(study, tmp_path):
 
 
 MINE = '''
-from aesjax import EntropySchedule, declare
+from aesjax import EntropySchedule, as_schedule
 from aesjax.schedules.rule import start
 
-@declare(label="HALF")
+@as_schedule(label="HALF")
 def half(*, base):
     """Half the base."""
     return EntropySchedule(lambda: start(0.5 * base), lambda signals, state: state._replace(count=state.count + 1))

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 
 from experiments.cli import main
-from experiments.study.config import make_config
 from experiments.study.forecast import Forecast, Seconds, _shortened, forecast, lines_of
 from experiments.study.prepare import prepare
+from tests.experiments.configs import config_of
 from tests.experiments.conftest import small_config
 from tests.refusals import refused
 
@@ -45,12 +45,11 @@ def test_times_are_measured_and_add_up(trial):
     [
         ({}, 50, 1),  # short already
         ({"preset": "paper"}, 50, 5),
-        ({"carriers": "ppo", "task": "hopper", "preset": "mujoco-paper", "options": {"engine": "mujoco"}}, None, None),
+        ({"carriers": "ppo", "task": "hopper", "preset": "mujoco-paper", "engine": "mujoco"}, None, None),
     ],
 )
 def test_the_trial_takes_short_chunks_of_whole_rollouts(options, steps, pieces):
-    common = {"task": "toy", "carriers": "sac", "schedules": "baseline", "patterns": "steady", "seeds": "1"}
-    config = make_config(**common | options)
+    config = config_of(**options)
     carrier = config.carriers[0]
     short, count = _shortened(config, carrier)
     assert short.chunk(carrier) * count == config.chunk(carrier)

@@ -7,18 +7,15 @@ import polars as pl
 import pytest
 
 import envs
-from experiments.study.config import make_config
 from experiments.study.folder import claim
 from experiments.study.train import train
+from tests.experiments.configs import config_of
 
 
 @pytest.mark.learning
 @pytest.mark.parametrize("carrier", ["sac", pytest.param("ppo", marks=pytest.mark.slow)])
 def test_ninety_per_cent_of_the_optimum_on_the_steady_task(carrier, tmp_path):
-    config = make_config(
-        task="toy", carriers=carrier, schedules="baseline", patterns="steady", seeds="1:3", preset="paper", steps=24_000
-    )
-    config = dataclasses.replace(config, evaluations=10)
+    config = dataclasses.replace(config_of(carrier, seeds=3, preset="paper", steps=24_000), evaluations=10)
     outcome = train(claim(config, tmp_path / "study", resume=False))
     curves = pl.read_parquet(outcome.curves)
     best = float(envs.optimal_return("toy")(jnp.zeros((1, 2)))[0])

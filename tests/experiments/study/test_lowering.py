@@ -9,8 +9,8 @@ import envs
 from agents import CARRIERS
 from envs import isaac, mujoco
 from experiments.study.build import build_part
-from experiments.study.config import make_config
 from experiments.study.sweep import compile_program, step_array
+from tests.experiments.configs import config_of
 
 SLOW = pytest.mark.slow
 EVERYTHING = "baseline,aes,aes_r+window+refresh:strength=0.5+rate"
@@ -38,8 +38,7 @@ STUDIES = [
 
 def traced(task, carrier, schedules, **options):
     """The three executables of two runs, traced: name -> what can be lowered."""
-    study = {"task": task, "carriers": carrier, "schedules": schedules, "patterns": "abrupt", "seeds": "1"}
-    part = build_part(make_config(**study, options=options), carrier)
+    part = build_part(config_of(carrier, schedules, task=task, patterns="abrupt", **options), carrier)
     executables = compile_program(part.program, jax.devices()[:1])
     state = jax.eval_shape(executables.init, part.runs)
     rest = (state, part.runs, step_array(0))

@@ -1,36 +1,151 @@
-"""What a study compares: the grammar of `--schedules`, the names in tables, and the studies of the paper."""
+"""Methods of a study: objects and the strings that stand for them, names in tables, and the studies of the paper."""
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 
+import envs
+from aesjax import aes, aes_r, auto, td_mean, td_quantile
+from aesjax.adaptations import recent, shrink, window
 from agents import CARRIERS
+from experiments.study.arms import arms_of
 from experiments.study.build import build_part, check
-from experiments.study.config import config_from_json, make_config
-from experiments.study.entries import parse_entry
-from experiments.study.methods import methods_of
+from experiments.study.config import config_from_json
+from experiments.study.method import Control, Method, replace_fields
 from experiments.study.named import STUDIES
+from experiments.study.options import StudyOptions
+from experiments.study.strings import parse_method, parse_method_with_carrier, text_of
+from tests.experiments.configs import config_of
 
-
-def config_of(carriers="sac", schedules="baseline,aes", **options):
-    defaults = {"task": "toy", "patterns": "steady", "seeds": "1"}
-    return make_config(carriers=carriers, schedules=schedules, **(defaults | options))
+RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 
 
 def names(config, carrier):
-    return [method.name for method in methods_of(config, carrier)]
+    return [arm.name for arm in arms_of(config, carrier)]
 
 
 def study_config(name):
-    study = STUDIES[name]
-    options = {k: v for k, v in study._asdict().items() if k != "summary"}
-    return make_config(task="toy", **options)
+    return config_of(**{k: v for k, v in STUDIES[name]._asdict().items() if k != "summary"})
 
 
-def test_an_entry_carries_its_own_proxy_source_and_numbers():
-    entry = parse_entry("aes:proxy=td_mean:source=fresh:lambda_max=inf:coupling=1")
-    assert (entry.schedule, entry.proxy, entry.source) == ("aes", "td_mean", "fresh")
-    assert dict(entry.values) == {"lambda_max": math.inf, "coupling": 1.0}
+def recorded():
+    """Carrier and string of every method that a recorded study has."""
+    for file in sorted(RESULTS.glob("*/config.json")):
+        stored = json.loads(file.read_text())
+        for carrier in stored["carriers"]:
+            listed = stored["schedules"] if isinstance(stored["schedules"], list) else stored["schedules"][carrier]
+            yield from ((carrier, text) for text in listed)
+
+
+def test_every_recorded_method_is_written_as_it_was_typed_and_means_the_same_in_normal_form():
+    """Tables name controls by it, and checkpoints know their study by it."""
+    pairs = sorted(set(recorded()))
+    assert len(pairs) > 150
+    assert {"1e-4" in text for _, text in pairs} == {"+recent+refresh" in text for _, text in pairs} == {True, False}
+    for carrier, text in pairs:
+        method = parse_method(text, carrier)
+        assert text_of(method) == text
+        plain = replace_fields(method, typed=None)
+        assert plain == method
+        assert parse_method(text_of(plain), carrier) == method
+        assert text_of(parse_method(text_of(plain), carrier)) == text_of(plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        ("sac", Method("sac")),
+        ("ppo+fixed:base=0.02", Method("ppo", "fixed", options={"base": 0.02})),
+        (
+            "sac+aes:proxy=td_mean:source=fresh:lambda_max=inf:coupling=1",
+            Method("sac", aes(td_mean(source="fresh"), lambda_max=math.inf), coupling=True),
+        ),
+        ("sac+aes:proxy=td_quantile:q=0.5", Method("sac", aes(q=0.5))),
+        ("sac+aes_r:label=mine", Method("sac", aes_r, label="mine")),
+        ("sac+recent", Method("sac", adaptations=recent)),
+        (
+            "sac+fixed:base=1e+0:signal=oracle+refresh:strength=5e-1:actor=0+window",
+            Method("sac", "fixed", [window, shrink(strength=0.5, actor=0)], signal="oracle", options={"base": 1}),
+        ),
+        (
+            "ppo+permuted:blocks=40:of=aes+rate",
+            Method("ppo", "fixed", control=Control("permuted", Method("ppo", "aes", "rate"), 40)),
+        ),
+    ],
+)
+def test_a_string_stands_for_an_object(text, method):
+    parsed = parse_method_with_carrier(text)
+    assert parsed == method
+    assert hash(parsed) == hash(method)
+    assert parse_method(text_of(method), method.carrier) == method
+    assert parsed.on("sql") == parse_method_with_carrier("+".join(["sql", *text.split("+", 1)[1:]]))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda: Method("sca"), KeyError, "unknown carrier 'sca'; did you mean 'sac'"),
+        (
+            lambda: Method("sac", aes(), options={"gain": 3}),
+            ValueError,
+            "schedule 'aes' has no option 'gain'; allowed:",
+        ),
+        (
+            lambda: Method("sac", options={"base": 3}),
+            ValueError,
+            "schedule 'baseline' has no option 'base'; allowed: none",
+        ),
+        (lambda: Method("sac", aes_r(base=auto(-1.0))), ValueError, "option 'base' of schedule 'aes_r' takes a number"),
+        (lambda: Method("sac", aes(kappa=1e-45)), ValueError, "number that single precision can hold"),
+        (lambda: Method("sac", "aes", [window, "window"]), ValueError, "adaptation 'window' is given twice"),
+        (lambda: Method("sac", aes_r(levels=3)), ValueError, "'levels' of schedule 'aes_r' is part of its structure"),
+        (lambda: StudyOptions(methods=[]).resolve(), ValueError, "a study needs at least one method"),
+        (
+            lambda: StudyOptions(methods=[aes]).resolve(),
+            ValueError,
+            "a method is a Method or a string such as 'sac\\+aes'",
+        ),
+        (
+            lambda: StudyOptions(methods=["sac", Method("sac")]).resolve(),
+            ValueError,
+            "the methods name something twice",
+        ),
+        (lambda: StudyOptions(source="replay").resolve(), ValueError, "source must be one of update, fresh"),
+        (lambda: StudyOptions(seeds=0).resolve(), ValueError, "seeds must be at least 1"),
+    ],
+)
+def test_an_object_that_is_none_is_refused_with_what_is_allowed(make, error, says):
+    with pytest.raises(error, match=says):
+        make()
+
+
+def test_a_study_takes_objects_and_the_strings_that_stand_for_them():
+    typed = StudyOptions(
+        task="hopper",
+        preset="mujoco-quick",
+        engine="mujoco",
+        methods=["sac", "ppo+aes:kappa=0.3", "sac+aes_r+recent:share=0.1"],
+        patterns="steady,abrupt",
+        seeds="1:3",
+        sweep=["gain=1,2"],
+        channels="body_mass,leg_gain",
+    )
+    objects = StudyOptions(
+        task=envs.make("hopper", engine="mujoco", channels=("body_mass", "leg_gain")),
+        preset="mujoco-quick",
+        methods=(Method("sac"), Method("ppo", aes(kappa=0.3)), Method("sac", aes_r(), recent(share=0.1))),
+        patterns=["steady", "abrupt"],
+        seeds=range(1, 4),
+        sweep={"gain": (1, 2.0)},
+        proxy=td_quantile,
+    )
+    stored = typed.resolve().to_json()
+    assert objects.resolve().to_json() == stored
+    assert stored["schedules"] == {"sac": ["baseline", "aes_r+recent:share=0.1"], "ppo": ["aes:kappa=0.3"]}
+    assert config_from_json(stored).to_json() == stored
+    assert StudyOptions(methods="sac", seeds=2).resolve().to_json() == config_of(seeds=[1, 2], patterns="all").to_json()
 
 
 @pytest.mark.parametrize(
@@ -45,29 +160,23 @@ def test_an_entry_carries_its_own_proxy_source_and_numbers():
         ("aes:kappa", r"an option of a schedule is NAME=VALUE.* got 'kappa'"),
         ("aes:kappa=1:kappa=2", "each given once; got 'kappa=2'"),
         ("aes:coupling=2", "option 'coupling' is 0 or 1"),
-        ("aes+windw", "unknown response 'windw'; did you mean 'window'"),
-        ("aes+window:size=3", "response 'window' has no option 'size'; allowed: power"),
-        ("aes+window:power=-1", "option 'power' of response 'window' must be finite and at least 0; got -1"),
-        ("aes+refresh:strength=2", r"option 'strength' of response 'refresh' must be in \[0, 1\]; got 2"),
-        ("aes+window+window", "response 'window' is given twice"),
-        ("aes:signal=oracle", "option 'signal' says what drives responses, and 'aes:signal=oracle' has none"),
-        ("aes:signal=oracle+reset", "has none that reads a signal"),
+        ("aes+windw", "unknown adaptation 'windw'; did you mean 'window'"),
+        ("aes+window:size=3", "adaptation 'window' has no option 'size'; allowed: power"),
+        ("aes+window:power=-1", "option 'power' of adaptation 'window' must be finite and at least 0; got -1"),
+        ("aes+refresh:strength=2", r"option 'strength' of adaptation 'refresh' must be in \[0, 1\]; got 2"),
+        ("aes+window+window", "adaptation 'window' is given twice"),
+        ("aes:signal=oracle", "signal 'oracle' drives adaptations, and 'aes' has none that reads one"),
+        ("aes:signal=oracle+reset", "and 'aes\\+reset' has none that reads one"),
         ("aes:signal=auto+window", "schedule 'auto' has no ratio .*; signals: aes_r, aes_c, oracle"),
         ("fixed:kappa=1+window", "schedule 'fixed' has no option 'kappa'; allowed: .*gain"),
     ],
 )
-def test_a_wrong_entry_is_refused_with_what_is_allowed(text, message):
+def test_a_wrong_string_is_refused_with_what_is_allowed(text, message):
     with pytest.raises((ValueError, KeyError), match=message):
-        parse_entry(text)
+        parse_method(text, "sac")
 
 
-def test_an_entry_carries_its_responses_and_what_drives_them():
-    entry = parse_entry("fixed:base=1e+0:signal=oracle+refresh:strength=5e-1:actor=0+window")
-    assert (entry.schedule, entry.signal, entry.responses) == ("fixed", "oracle", ("window", "refresh"))
-    assert dict(entry.values) == {"base": 1.0, "refresh.strength": 0.5, "refresh.actor": 0.0}
-
-
-def test_methods_are_named_by_their_responses_and_swept_like_schedules():
+def test_methods_are_named_by_their_adaptations_and_swept_like_schedules():
     config = config_of(
         schedules="baseline+window,fixed:gain=4+window,aes_r+window+rate:power=0.5,fixed:signal=oracle+window,oracle+forget",
         sweep=("window.power=1,2",),
@@ -83,11 +192,11 @@ def test_methods_are_named_by_their_responses_and_swept_like_schedules():
         "SAC+fixed+window[signal=oracle]",
         "SAC+oracle+forget",
     ]
-    drivers = {m.rule: m.signal.schedule for m in methods_of(config, "sac")}
+    drivers = {m.rule: m.signal.schedule for m in arms_of(config, "sac")}
     assert drivers["auto+window"] == drivers["aes_r+window+rate"] == "aes_r"
     assert drivers["oracle+forget"] == "oracle"
     check(config)
-    assert config_from_json(config.to_json()).schedules == config.schedules
+    assert config_from_json(config.to_json()).methods == config.methods
 
 
 def test_methods_are_named_by_what_differs_from_the_preset():
@@ -107,7 +216,7 @@ def test_a_baseline_that_is_fixed_is_not_trained_twice():
     assert names(config, "ppo") == ["PPO", "PPO+AES"]
 
 
-def test_an_axis_multiplies_what_an_entry_leaves_open():
+def test_an_axis_multiplies_what_a_method_leaves_open():
     config = config_of(schedules="aes,aes:kappa=2", sweep=("kappa=0.5,1", "beta=0.9"))
     assert names(config, "sac") == [
         "SAC+AES[kappa=0.5,beta=0.9]",
@@ -121,7 +230,7 @@ def test_an_axis_multiplies_what_an_entry_leaves_open():
     [
         ("sql", "auto", "schedule 'auto' cannot be used with carrier 'sql': .*no density"),
         ("sql", "aes_r_auto", "schedule 'aes_r_auto' cannot be used with carrier 'sql'"),
-        ("ppo", "aes_r+window", "response 'window' cannot be used with carrier 'ppo': it keeps no replay"),
+        ("ppo", "aes_r+window", "adaptation 'window' cannot be used with carrier 'ppo': it keeps no replay"),
         ("ppo", "fixed:proxy=critic_drift+rate", "proxy 'critic_drift' cannot be used with carrier 'ppo'"),
         ("ppo", "aes:proxy=critic_drift:source=fresh", "proxy 'critic_drift' cannot be used with carrier 'ppo'"),
     ],
@@ -132,7 +241,7 @@ def test_a_schedule_that_a_carrier_cannot_feed_is_refused_with_the_reason(carrie
 
 
 def test_carriers_with_other_numbers_of_environments_share_horizon_and_drift():
-    config = config_of("sac,ppo", patterns="abrupt")
+    config = config_of("sac,ppo", "baseline,aes", patterns="abrupt")
     assert (config.vector_steps("sac"), config.vector_steps("ppo")) == (5000, 2500)
     assert (config.chunk("sac"), config.chunk("ppo")) == (50, 25)
     assert config.settings["ppo"]["config"]["rollout"] == 25  # what fits between two evaluations
@@ -160,4 +269,4 @@ def test_every_study_can_be_trained_as_it_is(name):
     config = study_config(name)
     check(config)
     for carrier in config.carriers:
-        assert methods_of(config, carrier)[0].name == CARRIERS[carrier].label
+        assert arms_of(config, carrier)[0].name == CARRIERS[carrier].label

@@ -14,18 +14,18 @@ from agents import CARRIERS
 from envs.mujoco import TASKS
 from experiments.presets import PRESETS
 from experiments.study.build import build_part, check
-from experiments.study.config import config_from_json, make_config
+from experiments.study.config import config_from_json
 from experiments.study.driver import Interrupted, Plan, run_sweep
 from experiments.study.sweep import Waves, compile_program
 from experiments.study.train import _statuses
+from tests.experiments.configs import config_of
 from tests.refusals import refused
 
 CHUNK = 64
 
 
 def study(task="hopper", **options):
-    defaults = {"carriers": "sac", "schedules": "baseline", "patterns": "abrupt", "seeds": "1:2"}
-    return make_config(task=task, **(defaults | {"options": {"engine": "mujoco"}} | options))
+    return config_of(task=task, **({"patterns": "abrupt", "seeds": 2, "engine": "mujoco"} | options))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -63,7 +63,7 @@ def test_the_paper_preset_has_the_published_numbers():
 
 
 def test_the_options_of_the_task_are_part_of_the_configuration():
-    config = study("ant", options={"engine": "mujoco", "observation": "v4", "channels": ("geom_friction",)})
+    config = study("ant", observation="v4", channels=["geom_friction"])
     task = config_from_json(config.to_json()).build_task()
     assert [channel.name for channel in task.channels] == ["geom_friction"]
     assert task.env.spec.obs_size == 27

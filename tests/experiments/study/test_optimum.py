@@ -6,21 +6,20 @@ import pytest
 import envs
 from envs.world import World
 from experiments.study.build import optimum_of
-from experiments.study.config import make_config
+from tests.experiments.configs import config_of
 
 
-def config_of(**options):
-    given = {"task": "toy", "carriers": "sac", "schedules": "baseline", "steps": 4000, "patterns": "steady,abrupt"}
-    return make_config(**(given | {"seeds": "1:3"} | options))
+def study(**options):
+    return config_of(**({"steps": 4000, "patterns": "steady,abrupt", "seeds": 3} | options))
 
 
 @pytest.fixture(scope="module")
 def optimum():
-    return optimum_of(config_of())
+    return optimum_of(study())
 
 
 def test_every_seed_has_the_optimum_of_its_own_drift(optimum):
-    config = config_of()
+    config = study()
     assert set(optimum["abrupt"]) == {"1", "2", "3"}
     paths = np.array([optimum["abrupt"][s] for s in "123"])
     assert paths.shape == (3, config.evaluations + 1)

@@ -9,38 +9,44 @@ from pathlib import Path
 import pytest
 
 import envs
-from aesjax.adaptations import RESPONSES
+from aesjax import EntropySchedule, as_schedule, fixed
+from aesjax.adaptations import ADAPTATIONS
 from aesjax.registry import UnknownNameError
 from aesjax.schedules import PROXIES, SCHEDULES
+from aesjax.schedules.rule import start
 from agents import CARRIERS
 from experiments.cli import main
 from experiments.study import plugins
+from experiments.study.arms import arms_of
 from experiments.study.build import check
-from experiments.study.config import config_from_json, make_config
-from experiments.study.entries import parse_entry
-from experiments.study.methods import methods_of
+from experiments.study.config import config_from_json
+from experiments.study.method import Method
+from experiments.study.options import StudyOptions
+from experiments.study.strings import parse_method
+from tests.experiments.configs import config_of
 from tests.refusals import refused
 
 MODULE = '''
 import jax.numpy as jnp
-from aesjax import EntropySchedule, declare, schedules
+from aesjax import EntropySchedule, as_schedule, fixed
+from aesjax.adaptations import as_adaptation
 from aesjax.schedules.rule import start
-from aesjax.adaptations import RESPONSES
+from aesjax.types import Levers
 from agents import CARRIERS
 from envs import make
 from envs.patterns import Pattern
 
-@declare(label="HALF")
+@as_schedule(label="HALF")
 def half(*, base, share=0.5):
     """A share of the base."""
     return EntropySchedule(lambda: start(share * base), lambda signals, state: state._replace(count=state.count + 1))
 
-@declare(needs=["log_prob"])
+@as_schedule(needs=["log_prob"])
 def picky(*, gain=1.0):
-    return schedules.fixed(gain)
+    return fixed(gain)
 
 def named_like_a_setting(*, gamma=0.5):
-    return schedules.fixed(gamma)
+    return fixed(gamma)
 
 def td_max():
     return lambda signals: jnp.max(jnp.abs(signals.td_error))
@@ -52,8 +58,10 @@ def hold(channel, leg):
 HOLD = Pattern(hold, jumps=True, holds=True)
 CARRIER = CARRIERS["sac"]._replace(label="SAK", weight=0.07)
 
-SLOW = RESPONSES["rate"]._replace(summary="slow")
-BRAKE = SLOW._replace(lever="brake")
+@as_adaptation(lever="rate")
+def slow(now, memory, *, power=1.0):
+    """Slow."""
+    return Levers(rate=now.ratio**-power), memory
 
 def line():
     return make("toy")._replace(name="line", description="the toy by another name")
@@ -70,15 +78,7 @@ def outside(tmp_path, monkeypatch, request, registries):
 
 
 def study(**words):
-    given = {
-        "task": "toy",
-        "carriers": "sac",
-        "schedules": "baseline",
-        "patterns": "steady",
-        "seeds": "1",
-        "steps": 400,
-    }
-    return make_config(**(given | words))
+    return config_of(**({"steps": 400} | words))
 
 
 def offer(folder, module, version="1.2"):
@@ -98,7 +98,7 @@ def offer(folder, module, version="1.2"):
 @pytest.mark.parametrize(
     ("kind", "attribute"),
     [("schedule", "half"), ("proxy", "td_max"), ("pattern", "HOLD"), ("pattern", "hold"), ("carrier", "CARRIER"),
-     ("task", "line"), ("response", "SLOW")],
+     ("task", "line"), ("adaptation", "slow")],
 )  # fmt: skip
 def test_every_kind_is_found_by_module_and_attribute(outside, kind, attribute):
     name = f"{outside}:{attribute}"
@@ -109,33 +109,29 @@ def test_every_kind_is_found_by_module_and_attribute(outside, kind, attribute):
     assert plugins.find(kind, name) is entry  # once
 
 
-def test_a_colon_in_an_entry_separates_names_from_options(outside):
-    entry = parse_entry(f"{outside}:half:share=0.25:coupling=1")
-    assert (entry.schedule, entry.values) == (f"{outside}:half", (("share", 0.25), ("coupling", 1.0)))
-    assert parse_entry(f"aes:proxy={outside}:td_max:kappa=2").proxy == f"{outside}:td_max"
-    with pytest.raises(ValueError, match="an option of a schedule is NAME=VALUE"):
-        parse_entry("aes:kappa")
+def test_a_colon_in_a_method_separates_names_from_options(outside):
+    method = parse_method(f"{outside}:half:share=0.25:coupling=1", "sac")
+    assert (method.schedule, method.values) == (f"{outside}:half", (("share", 0.25), ("coupling", 1.0)))
+    assert parse_method(f"aes:proxy={outside}:td_max:kappa=2", "sac").proxy == f"{outside}:td_max"
 
 
-def test_a_response_from_elsewhere_has_options_and_stands_in_the_configuration(outside):
-    entry = parse_entry(f"aes_r+window+{outside}:SLOW:power=0.5")
-    assert entry.responses == ("window", f"{outside}:SLOW")
-    both = f"aes_r+{outside}:SLOW:power=0.5,aes_r+{outside}:SLOW"
-    config = study(schedules=both, sweep=(f"{outside}:SLOW.power=0.5,2",))
-    assert config.plugins["response"][f"{outside}:SLOW"]["object"] == f"{outside}:SLOW"
-    assert methods_of(config, "sac")[0].name == f"SAC+AES-R+{outside}:SLOW[{outside}:SLOW.power=0.5]"
+def test_an_adaptation_from_elsewhere_has_options_and_stands_in_the_configuration(outside):
+    name = f"{outside}:slow"
+    assert parse_method(f"aes_r+window+{name}:power=0.5", "sac").adaptations == ("window", name)
+    config = study(schedules=f"aes_r+{name}:power=0.5,aes_r+{name}", sweep=(f"{name}.power=0.5,2",))
+    assert config.plugins["adaptation"][name]["object"] == name
+    assert arms_of(config, "sac")[0].name == f"SAC+AES-R+{name}[{name}.power=0.5]"
     check(config)
-    for attribute, says in (("BRAKE", "turns 'brake'; levers: window, refresh, rate"), ("HOLD", "must be a Resp")):
-        with pytest.raises(ValueError, match=says):
-            parse_entry(f"aes_r+{outside}:{attribute}")
+    with pytest.raises(ValueError, match="must be of type AdaptationFactory; got Pattern"):
+        parse_method(f"aes_r+{outside}:HOLD", "sac")
 
 
-def test_the_response_that_the_documentation_shows_works(outside):
+def test_the_adaptation_that_the_documentation_shows_works(outside):
     text = (Path(__file__).parents[3] / "docs" / "responses.md").read_text()
     name, body = re.search(r"```python\n# (\S+)\n(.*?)```", text, flags=re.DOTALL).groups()
     Path(name).write_text(body)
-    typed = re.search(r"aes_r\+halving:SLOWER\S*", text).group()
-    assert methods_of(study(schedules=typed), "sac")[0].values == (("halving:SLOWER.factor", 0.3),)
+    shown = re.search(r"aes_r\+halving:slower\S*", text).group()
+    assert arms_of(study(schedules=shown), "sac")[0].values == (("halving:slower.factor", 0.3),)
     sys.modules.pop("halving")
 
 
@@ -150,7 +146,7 @@ def test_the_response_that_the_documentation_shows_works(outside):
         ("{m}:half:share=much", "takes a number; got 'much'"),
         ("{m}:HOLD", "schedule '{m}:HOLD'"),
         ("{m}.py:half", "type '{m}:half', without .py"),
-        ("{m}:JNP", "SLOW, half, hold, line, named_like_a_setting, picky, td_max"),  # neither jnp nor declare
+        ("{m}:JNP", "half, hold, line, named_like_a_setting, picky, slow, td_max"),  # neither jnp nor fixed
         ("half", "one of your own is typed as module:name"),
     ],
 )
@@ -170,16 +166,16 @@ def test_two_methods_of_one_name_are_refused(outside, tmp_path):
 def test_a_file_edited_since_the_study_began_is_no_resume(outside, tmp_path, capsys):
     words = ["--schedules", f"{outside}:half", "--patterns", "steady", "--seeds", "1", "--steps", "400", "--no-report"]
     config = study(schedules=f"{outside}:half")
-    told = config.plugins["schedule"][f"{outside}:half"]
+    origin = config.plugins["schedule"][f"{outside}:half"]
     folder = tmp_path / "out"
     folder.mkdir()
     stored = config.to_json()
-    stored["plugins"] = {"schedule": {f"{outside}:half": told | {"sha256": "00" * 32}}}
+    stored["plugins"] = {"schedule": {f"{outside}:half": origin | {"sha256": "00" * 32}}}
     (folder / "config.json").write_text(json.dumps(stored))
     for typed in (words, ["--no-report"]):
         said = refused(capsys, "run", *typed, "--out", folder, "--resume")
         assert f"--resume: the file of schedule '{outside}:half' was edited since the study began" in said
-    assert config_from_json(stored).schedules == (f"{outside}:half",)  # what is finished can be read all the same
+    assert config_from_json(stored).methods == config.methods  # what is finished can be read all the same
 
 
 def test_a_module_that_cannot_be_imported_is_not_our_traceback(outside, tmp_path, capsys):
@@ -203,7 +199,7 @@ def test_a_configuration_says_where_things_came_from_and_finds_them_again(outsid
     assert set(config.plugins) == {"schedule", "pattern", "carrier", "proxy"}
     assert config.settings[f"{outside}:CARRIER"]["base"] == 0.07
     text = json.dumps(config.to_json())
-    for registry in (SCHEDULES, RESPONSES, PROXIES, CARRIERS):
+    for registry in (SCHEDULES, ADAPTATIONS, PROXIES, CARRIERS):
         registry._entries.pop(f"{outside}:half", None)
     envs.PATTERNS.pop(f"{outside}:HOLD")
     assert config_from_json(json.loads(text)).fingerprint() == config.fingerprint()
@@ -223,7 +219,7 @@ def test_installed_packages_offer_names(outside, tmp_path, capsys):
     assert set(plugins.offered("schedule")) == {"half", "lost"}
     config = study(task="line", schedules="half")
     assert config.plugins["schedule"]["half"] == {"object": f"{outside}:half", "package": "theirs", "version": "1.2"}
-    assert [method.name for method in methods_of(config, "sac")] == ["SAC+HALF"]
+    assert [arm.name for arm in arms_of(config, "sac")] == ["SAC+HALF"]
     with pytest.raises(UnknownNameError, match="did you mean 'half'"):
         plugins.find("schedule", "halve")
     assert main(["list"]) == 0
@@ -236,3 +232,70 @@ def test_installed_packages_offer_names(outside, tmp_path, capsys):
     (info / "entry_points.txt").write_text("")
     config_from_json(config.to_json())
     assert "half" in SCHEDULES
+
+
+def of_a_cell(share=0.5, summary="Half."):
+    """A schedule as a notebook cell defines it: of a module without a file."""
+    body = f'''
+def own(*, base, share={share}):
+    """{summary}"""
+    return EntropySchedule(lambda: start(share * base), lambda signals, state: state._replace(count=state.count + 1))
+'''
+    cell = {"__name__": "__main__", "EntropySchedule": EntropySchedule, "start": start}
+    exec(body, cell)
+    return cell["own"]
+
+
+def test_an_object_is_registered_under_its_own_name_once(registries):
+    """One that is defined again, as by a cell that was run again, takes the place of the first."""
+    own = of_a_cell()
+    method = Method("sac", as_schedule(own, label="OWN"))
+    assert (method.schedule, SCHEDULES["own"].label) == ("own", "OWN")
+    assert Method("sac", SCHEDULES["own"]) == method
+    assert plugins.name_of("schedule", own) == plugins.name_of("schedule", own) == "own"
+    origin = plugins.origin_of("schedule", "own")
+    assert (origin.object, origin.sentence) == (None, "a script or notebook")
+    again = of_a_cell(0.25)
+    assert plugins.name_of("schedule", again) == "own"
+    assert SCHEDULES["own"].make is again
+    with pytest.raises(ValueError, match="another schedule is called 'fixed'; give yours another name"):
+        plugins.name_of("schedule", as_schedule(own, name="fixed"))
+    with pytest.raises(ValueError, match="has no name that could be typed; give it one"):
+        plugins.name_of("schedule", lambda: fixed.make(0.1))
+    with pytest.raises(ValueError, match="its label 'AES-R' is that of 'aes_r'; declare another"):
+        plugins.name_of("schedule", as_schedule(own, name="other", label="AES-R"))
+
+
+def half_of_this_module(*, base):
+    return fixed.make(0.5 * base)
+
+
+def test_an_object_of_a_module_is_found_again_where_it_lives(registries):
+    name = plugins.name_of("schedule", half_of_this_module)
+    assert plugins.origin_of("schedule", name).object == f"{__name__}:{name}"
+    stored = StudyOptions(methods=Method("sac", half_of_this_module), steps=400).resolve().to_json()
+    SCHEDULES.remove(name)
+    assert config_from_json(stored).to_json() == stored
+    assert SCHEDULES[name].make is half_of_this_module
+
+
+def test_an_object_that_no_module_holds_must_be_defined_again_as_it_was(registries, monkeypatch):
+    sources = {}
+    monkeypatch.setattr(plugins, "_source", lambda made: sources[made])
+
+    def define(share):
+        own = of_a_cell(share)
+        sources[own] = f"half, {share}"
+        return own
+
+    stored = StudyOptions(methods=Method("sac", define(0.5)), steps=400).resolve().to_json()
+    origin = stored["plugins"]["schedule"]["own"]
+    assert (origin["object"], origin["source"]) == (None, "half, 0.5")
+    plugins.name_of("schedule", define(0.25))
+    with pytest.raises(ValueError, match="schedule 'own' as it was before it was edited; name the new one otherwise"):
+        config_from_json(stored)
+    plugins.name_of("schedule", define(0.5))
+    assert config_from_json(stored).to_json() == stored
+    plugins._ORIGINS.clear()
+    with pytest.raises(ValueError, match="which a script or notebook defined; run the study there again, or save its"):
+        config_from_json(stored)

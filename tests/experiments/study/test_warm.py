@@ -17,7 +17,7 @@ import pytest
 from experiments.cli import main
 from experiments.study import checksums
 from experiments.study.build import build_part
-from experiments.study.config import config_from_json, make_config
+from experiments.study.config import config_from_json
 from experiments.study.driver import Interrupted
 from experiments.study.folder import claim
 from experiments.study.progress import Progress
@@ -25,6 +25,7 @@ from experiments.study.snapshots import load_agent
 from experiments.study.sweep import compile_program, take
 from experiments.study.train import train
 from experiments.study.warm import read, warm_of
+from tests.experiments.configs import config_of
 from tests.refusals import refused
 
 STEPS, EVALUATIONS = 1680, 10  # 210 vector steps of PPO: not a multiple of an episode's 50
@@ -33,8 +34,7 @@ ARMS = "baseline,auto,aes_r,auto:auto_initial=0.5"
 
 def small(carrier="ppo", **options):
     """PPO on a small network compiles fastest; the task has no oracle, whose solution is not what is tested."""
-    defaults = {"task": "toy_multigoal_classic", "schedules": "baseline", "patterns": "steady", "seeds": "1:2"}
-    config = make_config(carriers=carrier, **(defaults | options))
+    config = config_of(carrier, **({"task": "toy_multigoal_classic", "seeds": 2} | options))
     sizes = {"ppo": {"rollout": 7, "hidden": (8,)}, "sac": {"hidden": (8,), "batch_size": 16}}[carrier]
     own = config.settings[carrier]
     settings = {carrier: own | {"config": own["config"] | sizes}}
@@ -44,7 +44,7 @@ def small(carrier="ppo", **options):
 
 def arms(directory, **options):
     """A drift study of one seed more than there are agents."""
-    return small(schedules=ARMS, patterns="steady,abrupt", seeds="1:3", warm_start=directory, **options)
+    return small(schedules=ARMS, patterns="steady,abrupt", seeds="1:3", start=directory, **options)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import pytest
 
 from experiments.study import store
 from experiments.study.build import build_part
-from experiments.study.config import make_config
 from experiments.study.warm import nature_of, read, warm_of
+from tests.experiments.configs import config_of
 
 KEPT = sorted(Path(__file__).resolve().parents[3].glob("experiments/warm/*/warm.json"))
 #: The least of their returns; random actions get -295 on HalfCheetah and 19 on Hopper.
@@ -30,15 +30,10 @@ def test_there_are_five_for_both_carriers_of_both_tasks():
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.parent.name)
 def test_kept_agents_begin_a_study_of_their_task(path):
     for carrier in store.read_json(path)["carriers"]:
-        config = make_config(
-            task=path.parent.name,
-            carriers=carrier,
-            schedules="baseline,fixed",
-            patterns="abrupt",
-            seeds="1:2",
-            preset="mujoco-warm",
-            warm_start=path.parent,
-        )
+        config = config_of(
+            carrier, "baseline,fixed", task=path.parent.name, patterns="abrupt", seeds=2, preset="mujoco-warm",
+            start=path.parent,
+        )  # fmt: skip
         agents = read(path.parent, carrier)
         assert agents.nature == nature_of(config, carrier)
         assert all(run["return_mean"] > LEAST[path.parent.name, carrier] for run in agents.runs)
