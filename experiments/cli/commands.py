@@ -6,6 +6,7 @@ Nothing here starts JAX before the number of devices is set.
 import dataclasses
 import sys
 from functools import partial
+from importlib import metadata
 from typing import Annotated, get_args
 
 import tyro
@@ -26,11 +27,11 @@ from experiments.cli import (
     verify,
     video,
 )
-from experiments.cli.errors import WRONG, guarded, say
+from experiments.cli.errors import DONE, WRONG, guarded, say
 
 _Command = (
-    Annotated[run.Run, tyro.conf.subcommand("run")]
-    | Annotated[submit.Submit, tyro.conf.subcommand("submit")]
+    Annotated[run.RunOptions, tyro.conf.subcommand("run")]
+    | Annotated[submit.SubmitOptions, tyro.conf.subcommand("submit")]
     | Annotated[status.Status, tyro.conf.subcommand("status")]
     | Annotated[join.Join, tyro.conf.subcommand("join")]
     | Annotated[report.Report, tyro.conf.subcommand("report")]
@@ -45,8 +46,8 @@ _Command = (
     | Annotated[bench.Bench, tyro.conf.subcommand("bench")]
 )
 _EXECUTE = {
-    run.Run: run.execute,
-    submit.Submit: submit.execute,
+    run.RunOptions: run.execute,
+    submit.SubmitOptions: submit.execute,
     status.Status: status.execute,
     join.Join: join.execute,
     report.Report: report.execute,
@@ -66,6 +67,9 @@ _NAMES = [get_args(part)[1].name for part in get_args(_Command)]
 def command(argv: list[str] | None = None) -> int:
     """Run what was typed; returns the exit code."""
     typed = sys.argv[1:] if argv is None else argv
+    if typed[:1] == ["--version"]:
+        print(f"aesjax {metadata.version('aesjax')}")
+        return DONE
     if typed and not typed[0].startswith("-") and typed[0] not in _NAMES:
         from aesjax.registry import hint
 

@@ -23,7 +23,8 @@ class Report:
 def execute(options: Report) -> int:
     """Merge if several folders are given, and write the report."""
     from experiments.report import write_report
-    from experiments.report.tensorboard import write_tensorboard
+    from experiments.report.folder import load
+    from experiments.report.live import write_tensorboard
     from experiments.study.merge import merge_studies
 
     with refusing():
@@ -34,6 +35,7 @@ def execute(options: Report) -> int:
             raise ValueError("--out and several folders belong together: they are merged into it")
         folder = folders[0] if out is None else merge_studies(folders, out)
         if options.tensorboard is not None:
-            print(f"tensorboard: {write_tensorboard(folder, options.tensorboard)} runs in {options.tensorboard}")
+            count = write_tensorboard(load(folder).curves, options.tensorboard)
+            print(f"tensorboard: {count} runs in {options.tensorboard}")
         print(f"report: {write_report(folder)}")
     return DONE

@@ -11,7 +11,8 @@ import tyro
 
 from experiments.cli.errors import DONE, INTERRUPTED, WRONG, refusing, say
 from experiments.cli.join import join_and_report
-from experiments.cli.run import Run, configured, words_of
+from experiments.cli.options import ALL, Run, flat, grouped, typed
+from experiments.cli.run import configured
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
@@ -25,22 +26,13 @@ _LEFT = ("resume", "out", "part", "devices", "report")  # what the parts are not
 
 
 @dataclass
-class Submit(Run):
-    """Train a study in parts that do not depend on each other, as one array job of SLURM or on this machine's devices,
-    and make one study of them. Takes the options of `aesjax run`."""
+class OwnOptions:
+    """Options of `aesjax submit` alone."""
 
-    out: Path
-    """Folder of the study, with a folder of every part in it; must be new or empty unless --resume is given."""
     cluster: str | None = None
     """slurm, or local: processes on this machine, one per GPU where it has some."""
     parts: int | None = None
     """How many parts."""
-    together: int | None = 8
-    """Runs that go through the program together, at most. Their numbers depend on it, if only in the last bit, and not
-    on the number of parts. Every part trains on one device; on an accelerator more runs together are faster."""
-    resume: bool = False
-    """Train the parts again that have not ended and that nobody trains; needs --out alone. What is given of
-    --partition, --time, --gres, --mem, --cpus and --sbatch replaces what was asked before."""
     partition: str | None = None
     """SLURM's partition."""
     time: int | None = None
@@ -56,15 +48,39 @@ class Submit(Run):
     """Any other option of sbatch, NAME=VALUE; may be given several times."""
 
 
-def execute(options: Submit) -> int:
+_ABOUT = """Train a study in parts that do not depend on each other, as one array job of SLURM or on this machine's
+devices, and make one study of them. Takes the options of `aesjax run`."""
+_TOGETHER = ALL["together"]._replace(default=8)
+_RESUME = ALL["resume"]._replace(
+    help="Train the parts again that have not ended and that nobody trains; needs --out alone. The given ones of "
+    "--partition, --time, --gres, --mem, --cpus and --sbatch replace those given before."
+)
+_ALLOWED = {name: option for name, option in ALL.items() if name not in ("devices", "part", "dry_run", "config")}
+SubmitOptions: Any = grouped(
+    "SubmitOptions", _ABOUT, {**_ALLOWED, "together": _TOGETHER, "resume": _RESUME}, more=OwnOptions
+)
+
+
+Submit: Any = dataclasses.make_dataclass(
+    "Submit",
+    [("together", Any, dataclasses.field(default=_TOGETHER.default))]
+    + [(field.name, Any, dataclasses.field(default=field.default)) for field in dataclasses.fields(OwnOptions)],
+    bases=(Run,),
+)
+
+
+def execute(parsed: Any) -> int:
     """Write the plan and have its parts trained."""
     from experiments.study import parts
     from experiments.study.lock import Owner
 
+    options = flat(parsed, Submit)
     # The parts may be started from another folder.
-    paths = {name: getattr(options, name) for name in ("controls_from", "warm_start", "sim_python")}
+    paths = {name: getattr(options, name) for name in ("controls_from", "start", "sim_python")}
     options = dataclasses.replace(options, **{n: None if p is None else p.absolute() for n, p in paths.items()})
     with refusing():
+        if options.out is None:
+            raise ValueError("--out, the folder of the study, is needed")
         start_jax(None, options.compiled)
         if options.resume:
             plan = _resumed(options)
@@ -89,20 +105,18 @@ def execute(options: Submit) -> int:
     return DONE
 
 
-def _planned(options: Submit) -> "StudyPlan":
+def _planned(options: Any) -> "StudyPlan":
     from experiments.study.parts import make_plan
 
     if options.cluster is None or options.parts is None:
         raise ValueError(f"give --cluster ({' or '.join(_CLUSTERS)}) and --parts, how many there shall be")
-    if options.dry_run:
-        raise ValueError("--dry-run is for one program, not for parts; leave it out")
     asked = _asked(options)
     _check(asked)
     config = configured(options)
     return make_plan(config, options.parts, _words(options), report=options.report, cluster=asked)
 
 
-def _asked(options: Submit) -> dict[str, Any]:
+def _asked(options: Any) -> dict[str, Any]:
     """What is asked of the cluster, plain JSON; only what was typed."""
     given = {name: getattr(options, name) for name in _OWN}
     asked = {name: value for name, value in given.items() if value not in (None, ())}
@@ -126,13 +140,12 @@ def _check(asked: dict[str, Any]) -> None:
         check_slurm()
 
 
-def _words(options: Submit) -> list[str]:
-    """What every part is told."""
-    fields = {field.name: getattr(options, field.name) for field in dataclasses.fields(Run)}
-    return words_of(Run(**fields), besides=_LEFT)
+def _words(options: Any) -> list[str]:
+    """The options of every part."""
+    return typed(options, besides=_LEFT)
 
 
-def _resumed(options: Submit) -> "StudyPlan":
+def _resumed(options: Any) -> "StudyPlan":
     """The plan in the folder, with what is now asked of the cluster.
 
     Raises:

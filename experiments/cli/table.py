@@ -4,13 +4,14 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
 from experiments.cli.errors import DIVERGED, DONE, Refusal, refusing
-from experiments.cli.run import Run, configured
-from experiments.cli.run import execute as run
+from experiments.cli.options import flat
+from experiments.cli.run import RunOptions, configured
+from experiments.cli.run import train as run
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _train(sizes: "Options", studies: Sequence["Study"], rest: Sequence[str], re
             more = ["--warm-start", str(sizes.out / study.warm.name), *more]
         words = [*study.words, *more, "--out", str(folder)]
         words += ["--resume"] if resume and folder.exists() and not (folder / store.MANIFEST).exists() else []
-        asked = tyro.cli(Run, prog="aesjax run", args=words)
+        asked = flat(tyro.cli(RunOptions, prog="aesjax run", args=words))
         if (folder / store.MANIFEST).exists():
             _check(folder, asked)
             continue
@@ -96,7 +97,7 @@ def _train(sizes: "Options", studies: Sequence["Study"], rest: Sequence[str], re
     return worst
 
 
-def _check(folder: Path, asked: Run) -> None:
+def _check(folder: Path, asked: Any) -> None:
     """Refuse a finished study that is not, or does not contain, the one that was asked for."""
     from experiments.study import store
 

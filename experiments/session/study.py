@@ -33,8 +33,6 @@ class Study(StudyOptions):
     'aesjax run --patterns abrupt --seeds 1,2 --schedules baseline,aes'
     """
 
-    start: Any = None
-
     @property
     def config(self) -> StudyConfig:
         """The complete configuration, as `config.json` holds it.

@@ -73,6 +73,20 @@ def arms_of(config: StudyConfig, carrier: str) -> list[Arm]:
     return list(arms.values())
 
 
+def merged_arms(config: StudyConfig) -> list[str]:
+    """A sentence for every method that is trained under the name of another one, because both are equal."""
+    lines = []
+    for carrier in config.carriers:
+        first: dict[Any, str] = {}
+        for method in config.methods_of(carrier):
+            if not any(name in _reads(method) for name in config.sweep):
+                arm = _arm(config, method, dict(method.values))
+                other = first.setdefault((arm.rule, arm.control, arm.variant), arm.name)
+                if other != arm.name:
+                    lines.append(f"{arm.name} is equal to {other} and trains once, under that name")
+    return lines
+
+
 def _arm(config: StudyConfig, method: Method, given: dict[str, float]) -> Arm:
     schedule, carrier = method.own_schedule, method.carrier
     choice, signal = Choice(schedule, method.proxy or config.proxy, method.source or config.source), None

@@ -9,7 +9,7 @@ from experiments.study import checkpoint, lock, store
 from experiments.study.build import check
 from experiments.study.config import StudyConfig, config_from_json
 from experiments.study.lock import Owner
-from experiments.study.plugins import edited
+from experiments.study.plugins import edited, origins_of
 from experiments.study.results import Results, Run, open_results
 
 if TYPE_CHECKING:
@@ -166,8 +166,9 @@ def _check_begun(directory: Path) -> None:
 def _check_own(config: StudyConfig, directory: Path) -> None:
     """Refuse a folder that does not hold this very study, or whose checkpoints are all damaged."""
     known = begun(directory)
-    if told := edited(known.plugins, config.plugins):
-        raise ValueError(f"--resume: {told}; put back what it was, or begin another study")
+    names = [(kind, name) for kind, entries in known.plugins.items() for name in entries]
+    if difference := edited(known.plugins, origins_of(names)):
+        raise ValueError(f"--resume: {difference}; put back what it was, or begin another study")
     differing = store.differing_fields(known.to_json(), config.to_json())
     if differing:
         raise ValueError(

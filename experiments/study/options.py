@@ -12,6 +12,7 @@ from agents.train import as_task, fit_rollout
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, Preset, frozen
 from experiments.study.config import LONGEST, StudyConfig
+from experiments.study.declared import OPTIONS
 from experiments.study.method import BASELINE, SOURCES, Method
 from experiments.study.plugins import find, name_of, origins_of
 from experiments.study.schema import parse_part
@@ -28,50 +29,36 @@ from experiments.study.strings import (
 
 @dataclasses.dataclass(frozen=True)
 class StudyOptions:
-    """A study as it is asked for; `resolve` turns it into a complete, checked configuration.
+    """A study as it is requested; `resolve` turns it into a complete, checked configuration.
 
     Args:
       task: a registered name, an `envs.Task`, or a gymnax or Brax environment.
       methods: `Method`s, or strings such as "sac", "sac+aes" and "ppo+aes_c+refresh:threshold=3".
-      patterns: registered drift patterns, or "all".
-      seeds: a number n for 1 to n, a sequence, or a string such as "1:5".
-      steps: environment steps of a run; None: the preset's.
-      preset: sizes, "quick" or "paper".
-      sweep: hyper-parameter -> values; all combinations train in the same program.
-      proxy: drift proxy of the schedules that use one.
-      source: "update" or "fresh", where the proxy reads; None: each schedule's own.
-      drift_seed: one drift sample for all seeds; None: each training seed has its own.
-      engine, observation, variant, channels: options of the task's builder; None: its defaults.
-      controls_from: folder of the finished study whose runs the controls among the methods play.
-      start: folder of a finished study, or of exported agents, whose agents the runs begin with.
-      layer_norm: normalise the hidden layers of every carrier's critic.
-      plasticity: log dormant units, effective rank and norms of the networks.
-      counterfactual: evaluate every policy under drift values that are not in force, too.
-      together: runs that go through the program together, at most, on one device; None: as many as fit, on all devices.
-      part: "K/N", which of the parts of the study this is.
+      patterns, seeds, sweep, channels: as at the shell, or sequences; a number n of seeds means 1 to n; a mapping from
+        hyper-parameter to values.
     """
 
-    task: Any = "toy"
+    task: Any = OPTIONS["task"].default
     methods: Sequence[Method | str] | Method | str = ("sac", "sac+aes", "sac+aes_r")
-    patterns: str | Iterable[str] = "all"
-    seeds: str | int | Iterable[int] = 5
-    steps: int | None = None
-    preset: str = "quick"
-    sweep: Mapping[str, Sequence[float]] | Sequence[str] = ()
-    proxy: Any = "td_quantile"
-    source: str | None = None
-    drift_seed: int | None = None
-    engine: str | None = None
-    observation: str | None = None
-    variant: str | None = None
-    channels: str | Sequence[str] | None = None
-    controls_from: Path | str | None = None
-    start: Path | str | None = None
-    layer_norm: bool = False
-    plasticity: bool = False
-    counterfactual: bool = False
-    together: int | None = None
-    part: str | None = None
+    patterns: str | Iterable[str] = OPTIONS["patterns"].default
+    seeds: str | int | Iterable[int] = OPTIONS["seeds"].default
+    steps: int | None = OPTIONS["steps"].default
+    preset: str = OPTIONS["preset"].default
+    sweep: Mapping[str, Sequence[float]] | Sequence[str] = OPTIONS["sweep"].default
+    proxy: Any = OPTIONS["proxy"].default
+    source: str | None = OPTIONS["source"].default
+    drift_seed: int | None = OPTIONS["drift_seed"].default
+    engine: str | None = OPTIONS["engine"].default
+    observation: str | None = OPTIONS["observation"].default
+    variant: str | None = OPTIONS["variant"].default
+    channels: str | Sequence[str] | None = OPTIONS["channels"].default
+    controls_from: Path | str | None = OPTIONS["controls_from"].default
+    start: Any = OPTIONS["start"].default  # a folder
+    layer_norm: bool = OPTIONS["layer_norm"].default
+    plasticity: bool = OPTIONS["plasticity"].default
+    counterfactual: bool = OPTIONS["counterfactual"].default
+    together: int | None = OPTIONS["together"].default
+    part: str | None = OPTIONS["part"].default
 
     def resolve(self) -> StudyConfig:
         """The complete configuration: the preset's numbers, and what was given.
@@ -216,3 +203,8 @@ def _used(task: str, methods: Sequence[Method], patterns: Sequence[str], proxy: 
         used += [("schedule", name) for name in (method.schedule, method.signal) if name not in (None, BASELINE)]
         used += [("proxy", method.proxy)] if method.proxy is not None else []
     return list(dict.fromkeys(used))
+
+
+StudyOptions.__doc__ = (StudyOptions.__doc__ or "") + "".join(
+    f"  {name}: {option.help}\n    " for name, option in OPTIONS.items() if name != "task"
+)

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,7 @@ def train(
     checkpoint_seconds: float = 30.0,
     command: str = "",
     quiet: bool = False,
+    on_rows: "Callable[[pl.DataFrame], None] | None" = None,
 ) -> Outcome:
     """Train everything that is not trained yet, write curves, streams and manifest, and let go of the folder.
 
@@ -62,6 +63,7 @@ def train(
       prepared: as `prepare` gives it, where that was done before the folder was claimed.
       command: the command that makes these results again, for the manifest.
       quiet: show no progress.
+      on_rows: called with the rows of every evaluation, one per run.
 
     Raises:
       Refused: no checkpoint can be trusted.
@@ -72,7 +74,7 @@ def train(
     """
     with study.owner, _bridged(study.config.build_task()) as simulator:
         prepared = prepare(study.config) if prepared is None else prepared
-        return _train(study, prepared, checkpoint_seconds, simulator, command, quiet)
+        return _train(study, prepared, checkpoint_seconds, simulator, command, quiet, on_rows)
 
 
 @contextmanager
@@ -105,6 +107,7 @@ def _train(
     simulator: Any,
     command: str,
     quiet: bool,
+    on_rows: "Callable[[pl.DataFrame], None] | None",
 ) -> Outcome:
     import polars as pl
 
@@ -135,6 +138,8 @@ def _train(
             def tick(tick: Tick, shown: Progress = progress) -> None:
                 study.owner.check()
                 shown.tick(tick)
+                if on_rows is not None:
+                    on_rows(tick.rows)
 
             try:
                 rows = run_sweep(
