@@ -1,22 +1,101 @@
 """`aesjax list`: every name that may be typed"""
 
+import hashlib
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
-from experiments.cli.errors import DONE
+import tyro
+
+from experiments.cli.errors import DONE, refusing
 from experiments.study.devices import LARGEST_CACHE, cache_folder
+
+KINDS = (
+    *("tasks", "simulators", "carriers", "schedules", "adaptations", "controls", "proxies", "studies", "patterns"),
+    *("tables", "presets", "programs"),
+)
+_PACKAGES = ("aesjax", "agents", "envs", "experiments")
+_GROUPS = tuple(f"aesjax.{name}" for name in ("schedules", "adaptations", "proxies", "tasks", "patterns", "carriers"))
+_Names = dict[str, dict[str, str]]  # kind -> name -> one line about it
 
 
 @dataclass
 class List:
-    """Print tasks, simulators, carriers, schedules, adaptations, controls, proxies, studies, patterns, tables and
-    presets, and where compiled programs are stored."""
+    """Print the names that may be typed, each with one line about it: tasks, simulators, carriers, schedules,
+    adaptations, controls, proxies, studies, patterns, tables, presets, and where compiled programs are stored."""
+
+    kind: tyro.conf.Positional[str | None] = None
+    """One of the kinds above; by default all."""
+    json: bool = False
+    """Print an object: kind, name, line."""
 
 
 def execute(options: List) -> int:
     """Print one section per kind of name."""
-    del options
+    with refusing():
+        if options.kind not in (None, *KINDS):
+            from aesjax.registry import UnknownNameError, unknown  # imports JAX
+
+            raise UnknownNameError(unknown("kind of name", KINDS, options.kind))
+        names = names_of_all()
+        chosen = names if options.kind is None else {options.kind: names[options.kind]}
+        if options.json:
+            print(json.dumps(chosen, indent=1))
+            return DONE
+        for title, lines in chosen.items():
+            print(f"{title}:")
+            width = max(map(len, lines), default=0)
+            for name, text in lines.items():
+                print(f"  {name:<{width}}  {text}".rstrip())
+    return DONE
+
+
+def names_of_all() -> _Names:
+    """Every name with its line.
+
+    Collecting them imports JAX and every task, so the result is stored beside the compiled programs under a digest of
+    the sources and of the installed packages that offer plug-ins; a stored one that does not fit is not used.
+    """
+    path = cache_folder().parent / f"names-{_digest()}.json"
+    try:
+        stored = json.loads(path.read_text())
+        if list(stored) == list(KINDS) and all(
+            isinstance(line, str) for own in stored.values() for line in own.values()
+        ):
+            return stored
+    except (OSError, ValueError, AttributeError, RecursionError):
+        pass
+    names = _collected()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for older in path.parent.glob("names-*.json"):
+            older.unlink(missing_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}")
+        partial.write_text(json.dumps(names))
+        os.replace(partial, path)
+    except OSError:  # nothing is lost but time
+        pass
+    return names
+
+
+def _digest() -> str:
+    """Of everything that the names depend on: our files by size and time of change, and who offers plug-ins."""
+    root = Path(__file__).resolve().parents[2]
+    parts = [str(cache_folder())]
+    for package in _PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            status = path.stat()
+            parts.append(f"{path}{status.st_size}{status.st_mtime_ns}")
+    for group in _GROUPS:
+        parts += sorted(f"{p.name}{p.value}{p.dist and p.dist.version}" for p in metadata.entry_points(group=group))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _collected() -> _Names:
     import envs
     from aesjax.adaptations import ADAPTATIONS, CONTROLS
     from aesjax.schedules import PROXIES, SCHEDULES
@@ -24,52 +103,42 @@ def execute(options: List) -> int:
     from experiments.paper.tables import TABLES
     from experiments.presets import PRESETS
     from experiments.study.named import STUDIES
-    from experiments.study.plugins import KINDS
 
-    unusable = {kind: _plug_in(kind) for kind in KINDS}
-    for title, kind, entries in (
-        ("tasks", "task", {name: _about(name) for name in envs.TASKS}),
-        ("simulators", "simulator", _simulators()),
-        ("carriers", "carrier", {n: f"{spec.label}; baseline = {spec.baseline}" for n, spec in CARRIERS.items()}),
-        ("schedules", "schedule", {"baseline": "the carrier's own weight"} | _summaries(SCHEDULES)),
-        ("adaptations", "adaptation", {f"+{name}": text for name, text in _summaries(ADAPTATIONS).items()}),
-        ("controls", "control", {f"{name}:of=...": text for name, text in _summaries(CONTROLS).items()}),
-        ("proxies", "proxy", _summaries(PROXIES)),
-        ("studies", "study", _summaries(STUDIES)),
-        ("patterns", "pattern", _summaries(envs.PATTERNS)),
-        ("tables", "table", _summaries(TABLES)),
-    ):
-        _section(
-            title, {name: _with_origin(kind, name, text) for name, text in entries.items()} | unusable.get(kind, {})
-        )
-    _section(
-        "presets",
-        {
-            f"{task}/{name}": f"{preset.steps:,} steps, {preset.evaluations} evaluations of {preset.episodes} episodes"
-            for task, presets in PRESETS.items()
-            for name, preset in presets.items()
-        }
-        | {"any other task": "quick and paper, sized by the length of its episodes"},
-    )
-    _section("compiled programs", {str(cache_folder()): f"JAX's cache, at most {LARGEST_CACHE >> 20} MiB"})
-    return DONE
-
-
-def _section(title: str, lines: dict[str, str]) -> None:
-    print(f"{title}:")
-    width = max(map(len, lines))
-    for name, text in lines.items():
-        print(f"  {name:<{width}}  {text}".rstrip())
+    unusable = {kind: _plug_in(kind) for kind in ("schedule", "adaptation", "proxy", "task", "pattern", "carrier")}
+    sections = {
+        "tasks": ("task", {name: _about(name) for name in envs.TASKS}),
+        "simulators": ("simulator", _simulators()),
+        "carriers": ("carrier", {n: f"{spec.label}; baseline = {spec.baseline}" for n, spec in CARRIERS.items()}),
+        "schedules": ("schedule", {"baseline": "the carrier's own weight"} | _summaries(SCHEDULES)),
+        "adaptations": ("adaptation", {f"+{name}": text for name, text in _summaries(ADAPTATIONS).items()}),
+        "controls": ("control", {f"{name}:of=...": text for name, text in _summaries(CONTROLS).items()}),
+        "proxies": ("proxy", _summaries(PROXIES)),
+        "studies": ("study", _summaries(STUDIES)),
+        "patterns": ("pattern", _summaries(envs.PATTERNS)),
+        "tables": ("table", _summaries(TABLES)),
+    }
+    presets = {
+        f"{task}/{name}": f"{preset.steps:,} steps, {preset.evaluations} evaluations of {preset.episodes} episodes"
+        for task, presets in PRESETS.items()
+        for name, preset in presets.items()
+    }
+    return {
+        title: {name: _with_origin(kind, name, text) for name, text in lines.items()} | unusable.get(kind, {})
+        for title, (kind, lines) in sections.items()
+    } | {
+        "presets": presets | {"any other task": "quick and paper, sized by the length of its episodes"},
+        "programs": {str(cache_folder()): f"JAX's cache of compiled programs, at most {LARGEST_CACHE >> 20} MiB"},
+    }
 
 
 def _simulators() -> dict[str, str]:
-    """What ``bridge:`` can address; no simulator is asked."""
+    """Names that ``bridge:`` can address; no simulator is started."""
     from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX
 
     return {f"{PREFIX}{name}": f"Isaac Gym's, which {own} follows" for name, own in GYM_TASKS.items()} | {
         f"{PREFIX}Isaac-...": f"Isaac Lab's: any of its ids, such as {', '.join(LAB_TASKS)}",
         f"{PREFIX}{NATIVE}TASK": "a task from above on the surface of Isaac Gym, to try the bridge",
-        f"{PREFIX}MODULE:FUNCTION": "what that function of num_envs and seed returns, on the surface of either",
+        f"{PREFIX}MODULE:FUNCTION": "the environment that this function of num_envs and seed returns",
     }
 
 
@@ -87,10 +156,10 @@ def _summaries(registry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _plug_in(kind: str) -> dict[str, str]:
-    """Plug in all that installed packages offer; what cannot be used, with the reason."""
-    unusable = {}
+    """Plug in all that installed packages offer; the names that cannot be used, with the reason."""
     from experiments.study.plugins import find, offered
 
+    unusable = {}
     for name in offered(kind):
         try:
             find(kind, name)
