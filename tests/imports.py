@@ -16,7 +16,7 @@ APART = ROOT / "experiments" / "bench" / "workers"
 #: A room is a folder or a module directly in the package; `__init__` is the package's own front door.
 FLOORS: dict[str, tuple[str, ...]] = {
     "aesjax": ("registry seeding types factory", "schedules", "adaptations", "__init__"),
-    "agents": ("common", "sac ppo meow", "sql", "__init__"),
+    "agents": ("common", "sac ppo meow", "sql", "carriers", "train", "__init__"),
     "envs": (
         "core",
         "patterns",
@@ -29,7 +29,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "render",
         "adapters bridge",
     ),
-    "experiments": ("measure presets", "study", "report theory", "paper bench", "cli", "scripts", "__init__"),
+    "experiments": ("measure presets", "study", "report theory", "paper bench session", "cli", "scripts", "__init__"),
 }
 
 

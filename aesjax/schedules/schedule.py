@@ -27,6 +27,7 @@ _RANGES = {
     "updates": Range(1.0, text="finite and at least 1"),
     "q": SHARE,
 }
+_CLIP = {"lambda_min": 1e-4, "lambda_max": 1.0}  # the paper's, where neither a schedule nor its run has another one
 _RANK_1 = ("td_error", "log_prob", "fresh_td_error", "reward")
 _TRIALS = (1.0, 1.0, 10.0, 1.0)  # errors for which any schedule must give a weight
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -96,7 +97,8 @@ class ScheduleFactory:
           ValueError: one has no value.
         """
         names = (*self.signature.required, *self.signature.defaults)
-        values = {**self.signature.defaults, **{name: run[name] for name in names if name in run}}
+        known = {**_CLIP, **self.signature.defaults, **run}
+        values = {name: known[name] for name in names if name in known}
         values |= {name: given[name] for name in names if name in given}
         if missing := [name for name in names if name not in values]:
             example = ", ".join(f"{name}=..." for name in missing)

@@ -151,6 +151,9 @@ def test_numbers_of_a_run_fill_what_was_not_given():
     run = {"base": 0.1, "updates": 10.0, "action_size": 2.0, "gain": 3.0}
     assert tiny.filled(run, {}) == {"base": 0.1, "updates": 10.0, "gain": 3.0}
     assert tiny.filled(run, {"gain": 1.0, "base": 0.3, "else": 1.0}) == {"base": 0.3, "updates": 10.0, "gain": 1.0}
+    clipped = as_schedule(lambda *, lambda_min, lambda_max=2.0: None, name="clipped")
+    assert clipped.filled({}, {}) == {"lambda_min": 1e-4, "lambda_max": 2.0}  # the paper's, unless it has its own
+    assert clipped.filled({"lambda_max": 0.1}, {"lambda_min": 0.0}) == {"lambda_min": 0.0, "lambda_max": 0.1}
     assert tiny.for_run(**run).options == {"base": 0.1, "updates": 10.0, "gain": 3.0}
 
 
