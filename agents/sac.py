@@ -99,116 +99,194 @@ def actor_loss(log_prob: Array, q: Array, *, entropy_weight: Array) -> Array:
     return jnp.mean(entropy_weight * log_prob - jnp.min(q, 0))
 
 
+class Networks(NamedTuple):
+    """Static parts of an agent: modules without parameters, and sizes."""
+
+    actor: GaussianActor
+    critic: TwinCritic
+    obs_size: int
+    action_size: int
+    config: SacConfig
+
+    def policy(self, actor: Any, obs: Array) -> Gaussian:
+        """The distribution of actions (B, A) under parameters ``actor``."""
+        return cast(Gaussian, self.actor.apply(actor, obs))
+
+    def sample(self, actor: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
+        """Actions (B, A) from standard normal ``noise`` (B, A), and their log-densities (B,)."""
+        return self.policy(actor, obs).sample_and_log_prob(noise, self.config.eps_logdet)
+
+    def value(self, critic: Any, obs: Array, action: Array) -> Array:
+        """Values (2, B) of both critics."""
+        return cast(Array, self.critic.apply(critic, obs, action))
+
+    def noise(self, key: Array, *count: int) -> Array:
+        """Standard normal noise (..., A)."""
+        return jax.random.normal(key, (*count, self.action_size))
+
+
+_ADAM = adam()
+
+
+def init(nets: Networks, key: Array) -> SacState:
+    """A new agent."""
+    key_actor, key_critic = jax.random.split(key)
+    obs, action = jnp.zeros((1, nets.obs_size)), jnp.zeros((1, nets.action_size))
+    actor = nets.actor.init(key_actor, obs)
+    critic = nets.critic.init(key_critic, obs, action)
+    # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
+    target = jax.tree.map(jnp.copy, critic)
+    return SacState(actor, critic, target, _ADAM.init(actor), _ADAM.init(critic))
+
+
+def act(nets: Networks, state: SacState, obs: Array, key: Array) -> Array:
+    """Sampled actions (N, A) for observations (N, S)."""
+    return nets.sample(state.actor, obs, nets.noise(key, obs.shape[0]))[0]
+
+
+def act_deterministic(nets: Networks, state: SacState, obs: Array) -> Array:
+    """The policy's modes (N, A)."""
+    return nets.policy(state.actor, obs).mode()
+
+
+def entropy(nets: Networks, state: SacState, obs: Array, key: Array) -> Array:
+    """Mean () over observations (B, S) of one sample of ``-log pi`` each, in nats."""
+    return -jnp.mean(nets.sample(state.actor, obs, nets.noise(key, obs.shape[0]))[1])
+
+
+def q_value(
+    nets: Networks, state: SacState, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: Any = None
+) -> Array:
+    """Values (2, B) of both critics; no argument but the first four is used."""
+    del entropy_weight, hyper  # other carriers need them
+    return nets.value(state.critic, obs, action)
+
+
+def _target(nets: Networks, state: SacState, batch: Transition, noise: Array, entropy_weight: Array, gamma: Any):
+    action, log_prob = nets.sample(state.actor, batch.next_obs, noise)
+    next_q = nets.value(state.target, batch.next_obs, action)
+    return soft_target(batch.reward, batch.terminated, next_q, log_prob, entropy_weight=entropy_weight, gamma=gamma)
+
+
+def td_error(
+    nets: Networks, state: SacState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SacHyper
+) -> Array:
+    """Residuals (2B,) of a batch under the current parameters, reward."""
+    noise = jax.random.normal(key, batch.action.shape)
+    target = _target(nets, state, batch, noise, entropy_weight, hyper.gamma)
+    return critic_loss(nets.value(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
+
+
+def critic_step(
+    nets: Networks, state: SacState, batch: Transition, noise: Array, *, entropy_weight: Array, hyper: SacHyper
+) -> tuple[Any, Any, Array, Array, Any]:
+    """One gradient step of both critics: parameters, optimiser state, loss (), residuals (2, B), gradients."""
+    target = _target(nets, state, batch, noise, entropy_weight, hyper.gamma)
+
+    def loss_fn(params: Any) -> tuple[Array, Array]:
+        return critic_loss(nets.value(params, batch.obs, batch.action), target)
+
+    (loss, error), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.critic)
+    rate, decay = hyper.critic_learning_rate, hyper.weight_decay
+    critic, opt = descend(state.critic, grads, state.critic_opt, rate, decay=decay)
+    return critic, opt, loss, error, grads
+
+
+def actor_step(
+    nets: Networks,
+    carry: tuple[Any, Any],
+    noise: Array,
+    *,
+    critic: Any,
+    obs: Array,
+    entropy_weight: Array,
+    hyper: SacHyper,
+) -> tuple[tuple[Any, Any], Array]:
+    """One gradient step of the actor: its parameters and optimiser state, and the loss ()."""
+    actor, opt = carry
+
+    def loss_fn(params: Any) -> Array:
+        action, log_prob = nets.sample(params, obs, noise)
+        return actor_loss(log_prob, nets.value(critic, obs, action), entropy_weight=entropy_weight)
+
+    loss, grads = jax.value_and_grad(loss_fn)(actor)
+    return descend(actor, grads, opt, hyper.learning_rate, decay=hyper.weight_decay), loss
+
+
+def update(
+    nets: Networks,
+    state: SacState,
+    batch: Transition,
+    key: Array,
+    step: Array,
+    *,
+    entropy_weight: Array,
+    hyper: SacHyper,
+) -> UpdateOut:
+    """One gradient step: critics, actor, target.
+
+    Args:
+      step: () int32, which every ``actor_delay``-th time the actor's turn is.
+      entropy_weight: () reward per nat; it enters the critics' target and the actor's loss.
+    """
+    delay = nets.config.actor_delay
+    # One draw for the target, the temperature's sample and every actor step.
+    noise = jax.random.normal(key, (2 + delay, *batch.action.shape))
+    critic, critic_opt, value_loss, error, grads = critic_step(
+        nets, state, batch, noise[0], entropy_weight=entropy_weight, hyper=hyper
+    )
+
+    one_step = partial(actor_step, nets, critic=critic, obs=batch.obs, entropy_weight=entropy_weight, hyper=hyper)
+    before = (state.actor, state.actor_opt)
+    if delay == 1:
+        (actor, actor_opt), loss = one_step(before, noise[2])
+    else:
+
+        def repeated(before):
+            after, losses = jax.lax.scan(one_step, before, noise[2:])
+            return after, losses[-1]
+
+        # `step` is common to all runs of a program, so this stays a branch under vmap.
+        none = jnp.zeros((), batch.reward.dtype)
+        (actor, actor_opt), loss = jax.lax.cond(step % delay == 0, repeated, lambda x: (x, none), before)
+    target = polyak(state.target, critic, hyper.tau)
+    signals = Signals(
+        td_error=error.reshape(-1),
+        value_loss=jax.lax.stop_gradient(value_loss),
+        critic_drift=optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic)),
+        # Fresh actions of the policy just updated, as the reference's temperature step draws them.
+        log_prob=jax.lax.stop_gradient(nets.sample(actor, batch.obs, noise[1])[1]),
+    )
+    metrics = {
+        "critic_loss": value_loss,
+        "actor_loss": loss,  # 0 where a delayed actor was not due
+        "grad_norm": optax.tree.norm(grads),  # of the critics; so the others
+    }
+    return UpdateOut(SacState(actor, critic, target, actor_opt, critic_opt), signals, metrics)
+
+
+def _probe(nets: Networks, state: SacState, obs: Array, action: Array) -> dict[str, Probe]:
+    critic = Probe(state.critic, hidden(nets.critic, state.critic, obs, action))
+    return {"critic": critic, "actor": Probe(state.actor, hidden(nets.actor, state.actor, obs))}
+
+
 def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Carrier:
     """SAC for observations of size S and normalised actions of size A.
 
     >>> carrier = make(2, 2, SacConfig(hidden=(64, 64), batch_size=128))
     """
-    actor_net = GaussianActor(config.hidden, action_size)
-    critic_net = TwinCritic(config.hidden, config.layer_norm)
-    optimiser = adam()
-
-    def policy(params: Any, obs: Array) -> Gaussian:
-        return cast(Gaussian, actor_net.apply(params, obs))
-
-    def value(params: Any, obs: Array, action: Array) -> Array:
-        return cast(Array, critic_net.apply(params, obs, action))
-
-    def init(key: Array) -> SacState:
-        key_actor, key_critic = jax.random.split(key)
-        obs, action = jnp.zeros((1, obs_size)), jnp.zeros((1, action_size))
-        actor = actor_net.init(key_actor, obs)
-        critic = critic_net.init(key_critic, obs, action)
-        # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
-        target = jax.tree.map(jnp.copy, critic)
-        return SacState(actor, critic, target, optimiser.init(actor), optimiser.init(critic))
-
-    def act(state: SacState, obs: Array, key: Array) -> Array:
-        return sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], action_size)))[0]
-
-    def act_deterministic(state: SacState, obs: Array) -> Array:
-        return policy(state.actor, obs).mode()
-
-    def entropy(state: SacState, obs: Array, key: Array) -> Array:
-        """One sample of ``-log pi`` per observation."""
-        return -jnp.mean(sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], action_size)))[1])
-
-    def sample(actor: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
-        return policy(actor, obs).sample_and_log_prob(noise, config.eps_logdet)
-
-    def target_of(state: SacState, batch: Transition, noise: Array, entropy_weight: Array, gamma: Any):
-        action, log_prob = sample(state.actor, batch.next_obs, noise)
-        next_q = value(state.target, batch.next_obs, action)
-        return soft_target(batch.reward, batch.terminated, next_q, log_prob, entropy_weight=entropy_weight, gamma=gamma)
-
-    def td_error(state: SacState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SacHyper) -> Array:
-        noise = jax.random.normal(key, batch.action.shape)
-        target = target_of(state, batch, noise, entropy_weight, hyper.gamma)
-        return critic_loss(value(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
-
-    def q_value(state: SacState, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: Any = None) -> Array:
-        del entropy_weight, hyper  # other carriers need them
-        return value(state.critic, obs, action)
-
-    def actor_step(carry: tuple[Any, Any], noise: Array, *, critic: Any, obs: Array, weight: Array, hyper: SacHyper):
-        actor, opt = carry
-
-        def loss_fn(params: Any) -> Array:
-            action, log_prob = sample(params, obs, noise)
-            return actor_loss(log_prob, value(critic, obs, action), entropy_weight=weight)
-
-        loss, grads = jax.value_and_grad(loss_fn)(actor)
-        return descend(actor, grads, opt, hyper.learning_rate, decay=hyper.weight_decay), loss
-
-    def update(
-        state: SacState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SacHyper
-    ) -> UpdateOut:
-        # One draw for the target, the temperature's sample and every actor step.
-        noise = jax.random.normal(key, (2 + config.actor_delay, *batch.action.shape))
-        target = target_of(state, batch, noise[0], entropy_weight, hyper.gamma)
-
-        def critic_loss_fn(params: Any) -> tuple[Array, Array]:
-            return critic_loss(value(params, batch.obs, batch.action), target)
-
-        (value_loss, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
-        rate, decay = hyper.critic_learning_rate, hyper.weight_decay
-        critic, critic_opt = descend(state.critic, grads, state.critic_opt, rate, decay=decay)
-
-        one_step = partial(actor_step, critic=critic, obs=batch.obs, weight=entropy_weight, hyper=hyper)
-        before = (state.actor, state.actor_opt)
-        if config.actor_delay == 1:
-            (actor, actor_opt), loss = one_step(before, noise[2])
-        else:
-
-            def repeated(before):
-                after, losses = jax.lax.scan(one_step, before, noise[2:])
-                return after, losses[-1]
-
-            # `step` is common to all runs of a program, so this stays a branch under vmap.
-            due = step % config.actor_delay == 0
-            none = jnp.zeros((), batch.reward.dtype)
-            (actor, actor_opt), loss = jax.lax.cond(due, repeated, lambda x: (x, none), before)
-        new_target = polyak(state.target, critic, hyper.tau)
-        new = SacState(actor, critic, new_target, actor_opt, critic_opt)
-        signals = Signals(
-            td_error=error.reshape(-1),
-            value_loss=jax.lax.stop_gradient(value_loss),
-            critic_drift=optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic)),
-            # Fresh actions of the policy just updated, as the reference's temperature step draws them.
-            log_prob=jax.lax.stop_gradient(sample(actor, batch.obs, noise[1])[1]),
-        )
-        metrics = {
-            "critic_loss": value_loss,
-            "actor_loss": loss,  # 0 where a delayed actor was not due
-            "grad_norm": optax.tree.norm(grads),  # of the critics; so the others
-        }
-        return UpdateOut(new, signals, metrics)
-
-    def probe(state: SacState, obs: Array, action: Array) -> dict[str, Probe]:
-        critic = Probe(state.critic, hidden(critic_net, state.critic, obs, action))
-        return {"critic": critic, "actor": Probe(state.actor, hidden(actor_net, state.actor, obs))}
-
+    actor, critic = GaussianActor(config.hidden, action_size), TwinCritic(config.hidden, config.layer_norm)
+    nets = Networks(actor, critic, obs_size, action_size, config)
     return Carrier(
-        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh_networks, probe,
-        recycle_networks(actor_net, critic_net),
-    )  # fmt: skip
+        init=partial(init, nets),
+        act=partial(act, nets),
+        act_deterministic=partial(act_deterministic, nets),
+        entropy=partial(entropy, nets),
+        update=partial(update, nets),
+        td_error=partial(td_error, nets),
+        q_value=partial(q_value, nets),
+        batch_size=config.batch_size,
+        refresh=refresh_networks,
+        probe=partial(_probe, nets),
+        recycle=recycle_networks(actor, critic),
+    )

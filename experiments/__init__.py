@@ -1,11 +1,32 @@
 """The laboratory: `Study`, `Method` and `Results` for scripts and notebooks, and the command line on top of them."""
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from experiments.session import Control, Method, Policy, Results, Study
 
 __all__ = ["Control", "Method", "Policy", "Results", "Study"]
+
+
+def _check_neighbours() -> None:
+    """Refuse a foreign package of the same name as one of ours, which a folder beside a script may be.
+
+    Raises:
+      ImportError: naming its folder, and the remedy.
+    """
+    ours = Path(__file__).resolve().parents[1]
+    for name in ("agents", "envs"):
+        spec = find_spec(name)
+        places = [] if spec is None else [Path(place).resolve() for place in spec.submodule_search_locations or ()]
+        if places and ours / name not in places:
+            raise ImportError(
+                f"'{places[0]}' hides aesjax's package '{name}': rename that folder, or start Python in another one"
+            )
+
+
+_check_neighbours()
 
 
 def __getattr__(name: str) -> Any:
