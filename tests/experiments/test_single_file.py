@@ -71,7 +71,7 @@ def test_a_short_run_ends_in_a_picture_and_one_line(tmp_path, capsys):
     [
         (["--pattern", "abrubt"], "unknown pattern 'abrubt'; did you mean 'abrupt'? registered: "),
         (["--schedule", "aes-r"], "unknown schedule 'aes-r'; did you mean 'aes_r'? registered: "),
-        (["--weight", "-1"], "ScheduleHyper.base must be finite and at least 0"),
+        (["--weight", "-1"], "option 'base' of schedule 'aes_r' must be finite and at least 0; got -1"),
         (["--steps", "1001"], "--seeds must be positive and --steps a positive multiple of 200"),
         (["--seeds", "0"], "--seeds must be positive and --steps a positive multiple of 200"),
     ],

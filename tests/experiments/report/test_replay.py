@@ -123,7 +123,7 @@ def test_nothing_is_overwritten(study, replayed, capsys):
         (["--schedules", "aes:q=0.5"], ["quantile was measured while training", "q cannot be varied"]),
         (["--schedules", "aes:coupling=1"], ["coupling", "takes training"]),
         (["--schedules", "fixed:signal=oracle+rate"], ["of its signal 'oracle'", "true drift"]),
-        (["--schedules", "fixed+window"], ["response 'window' cannot be used with carrier 'ppo'", "no replay"]),
+        (["--schedules", "fixed+window"], ["adaptation 'window' cannot be used with carrier 'ppo'", "no replay"]),
         (["--schedules", "permuted:of=aes"], ["control 'permuted' plays a record"]),
         (["--schedules", "aes", "--methods", "PPO+AESR"], ["unknown method 'PPO+AESR'", "'PPO+AES-R'?"]),
     ],

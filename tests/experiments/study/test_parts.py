@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.study.methods import group_size, num_groups, share
+from experiments.study.arms import group_size, num_groups, share
 from experiments.study.sweep import waves_of_groups
 
 STUDIES = st.dictionaries(st.sampled_from(["sac", "ppo", "sql", "meow"]), st.integers(1, 90), min_size=1)

@@ -4,18 +4,19 @@ import jax
 import numpy as np
 import pytest
 
-from aesjax.schedules import Choice, ScheduleHyper, build
+from aesjax.schedules import Choice, build
 from aesjax.types import Signals
 from experiments.study.rescore import Replayed, at_evaluations, first_update, replay
+from tests.programs import data_of
 
 KEY = "td_quantile/update"
 AES = Choice("aes", source="update")
 
 
-def hypers(runs, **fields):
-    """(R,) each; a field may be a list of one value per run."""
-    values = ScheduleHyper(updates=200.0)._replace(**fields)
-    return ScheduleHyper(*(np.broadcast_to(np.float32(v), (runs,)) for v in values))
+def data_of_runs(choice, runs, **numbers):
+    """(R,) each; a number may be a list of one value per run."""
+    own = [{name: np.broadcast_to(value, runs)[run] for name, value in numbers.items()} for run in range(runs)]
+    return jax.tree.map(lambda *x: np.stack(x), *(data_of([choice], updates=200.0, **each) for each in own))
 
 
 def streams(runs=3, samples=60, seed=0):
@@ -27,10 +28,10 @@ def streams(runs=3, samples=60, seed=0):
 @pytest.mark.parametrize("name", ["linear", "aes_m", "aes_r"])  # no memory, a bank of means, a median
 def test_a_replay_is_the_schedule_update_by_update(name):
     choice, values = Choice(name, source="update"), streams(2, 40)
-    hyper = hypers(2, gain=[1.0, 2.0], kappa=[0.3, 1.0], base=[0.05, 0.2])
-    result = replay(choice, hyper, values)
+    data = data_of_runs(choice, 2, gain=[1.0, 2.0], kappa=[0.3, 1.0], base=[0.05, 0.2])
+    result = replay(choice, data, values)
     for run in range(2):
-        schedule = build(choice, jax.tree.map(lambda x: x[run], hyper))  # noqa: B023
+        schedule = build(choice, jax.tree.map(lambda x: x[run], data))  # noqa: B023
         state, update = schedule.init(), jax.jit(schedule.update)
         np.testing.assert_allclose(result.initial[run], state.weight, rtol=1e-6)
         for i, value in enumerate(values[run]):
@@ -40,9 +41,9 @@ def test_a_replay_is_the_schedule_update_by_update(name):
 
 
 def test_a_sample_of_many_updates_counts_as_that_many():
-    values, hyper = streams(2, 12), hypers(2, lambda_max=0.5)
-    coarse = replay(AES, hyper, values, stride=5)
-    fine = replay(AES, hyper, np.repeat(values, 5, axis=1))
+    values, data = streams(2, 12), data_of_runs(AES, 2, lambda_max=0.5)
+    coarse = replay(AES, data, values, stride=5)
+    fine = replay(AES, data, np.repeat(values, 5, axis=1))
     np.testing.assert_allclose(coarse.weight, fine.weight[:, 4::5], rtol=1e-5)
     np.testing.assert_allclose(coarse.at_max, fine.at_max.reshape(2, 12, 5).mean(-1), atol=1e-6)
     assert 0.0 < coarse.at_max.mean() < 1.0

@@ -114,7 +114,7 @@ def measure(x):
     out["M, held bank"] = held.regret.sum(), bounds.prior_bound(arms, x.floor, x.c, x.spread, proxy, relaxing=math.e)
 
     game = dominated(x.game)
-    discounted = run(x, aes_d(learners.drift_proxy, x.window, kappa=kappa, **FREE), game=game)
+    discounted = run(x, aes_d(learners.drift_proxy, x.window, window=1.0, kappa=kappa, **FREE), game=game)
     out["D"] = (
         discounted.regret.sum(),
         bounds.discounted_bound(arms, x.floor, x.c, x.spread, x.window, discounted.weight, game.proxy),
