@@ -8,6 +8,7 @@ from aesjax.schedules.combine import switch
 from aesjax.schedules.controls import constant_at_mean, overridden, permuted, playback
 from aesjax.schedules.cost import budget
 from aesjax.schedules.floor import auto_floor, tuned_above
+from aesjax.schedules.fresh import FreshResiduals, FreshState, fresh_residuals
 from aesjax.schedules.order import order_statistic, quantile
 from aesjax.schedules.proxies import (
     PROXIES,
@@ -30,6 +31,8 @@ __all__ = [
     "AnySchedule",
     "Choice",
     "DriftProxy",
+    "FreshResiduals",
+    "FreshState",
     "ProxyFactory",
     "Schedule",
     "ScheduleData",
@@ -51,6 +54,7 @@ __all__ = [
     "constant_at_mean",
     "critic_drift",
     "fixed",
+    "fresh_residuals",
     "linear",
     "oracle",
     "order_statistic",

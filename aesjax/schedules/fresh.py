@@ -1,0 +1,91 @@
+"""The residuals of the newest transitions, in a ring that an agent carries: the source of `Signals.fresh_td_error`."""
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from aesjax.types import Array
+
+
+class FreshState(NamedTuple):
+    """A ring of residuals; a leaf of the caller's scan carry. C = critics, W = size."""
+
+    rows: Array  # (C, W) float32, residuals at the arrival of their transitions, 0 in unused places; reward
+    position: Array  # () int32, the place of the next residual
+    filled: Array  # () int32, places in use
+
+    @property
+    def td_error(self) -> Array:
+        """The residuals as `Signals.fresh_td_error` takes them, (C * W,) float32; reward.
+
+        A ring that is not full repeats what has arrived: of m residuals each occurs W / m times, rounded up or down.
+        Where m divides W, means and inverse-CDF quantiles are those of the m residuals; elsewhere some of them count
+        once more than others. An empty ring is all 0, which `aes_r` and `aes_c` take for no observation.
+        """
+        size = self.rows.shape[-1]
+        return self.rows[:, jnp.arange(size) % jnp.maximum(self.filled, 1)].reshape(-1)
+
+
+class FreshResiduals(NamedTuple):
+    """A pair of pure functions, like `EntropySchedule`; both are safe under ``jit``, ``vmap`` and ``scan``."""
+
+    init: Callable[[], FreshState]
+    update: Callable[[FreshState, Array], FreshState]
+
+
+def fresh_residuals(size: int, critics: int = 1) -> FreshResiduals:
+    """A ring of the residuals of the newest transitions, for `aes_r`, `aes_c` and every proxy with source "fresh".
+
+    ``state = update(state, td_error)`` writes the residuals of the n transitions that have just arrived over the oldest
+    ones. ``td_error`` has shape (n,) or (critics, n), with 1 <= n <= size, in reward; n may differ between calls. Take
+    the residuals at their arrival, before a gradient step has seen the transitions: a change of the environment shows
+    there first. ``state.td_error`` is what goes into `Signals.fresh_td_error`.
+
+    Args:
+      size: static number of transitions; 128 in this package's agents.
+      critics: static number of residuals per transition, 2 for twin critics. With more than one, ``td_error`` must have
+        shape (critics, n).
+
+    Raises:
+      ValueError: ``size`` or ``critics`` is no whole number of at least 1; from ``update``, another shape of
+        ``td_error``.
+
+    >>> ring = fresh_residuals(4)
+    >>> state = ring.update(ring.init(), jnp.array([1.0, -2.0]))
+    >>> print(state.td_error)
+    [ 1. -2.  1. -2.]
+    """
+    size, critics = _at_least_1("size", size), _at_least_1("critics", critics)
+
+    def init() -> FreshState:
+        return FreshState(jnp.zeros((critics, size), jnp.float32), jnp.int32(0), jnp.int32(0))
+
+    def update(state: FreshState, td_error: Array) -> FreshState:
+        new = jnp.asarray(td_error, jnp.float32)
+        number = new.shape[-1] if new.ndim else 0
+        shapes = [(critics, number), *[(number,)] * (critics == 1)]
+        if new.shape not in shapes or not 1 <= number <= size:
+            allowed = "(n,) or (1, n)" if critics == 1 else f"({critics}, n)"
+            raise ValueError(
+                f"fresh_residuals: td_error must have shape {allowed} with n from 1 to {size}; got {new.shape}"
+            )
+        places = (state.position + jnp.arange(number)) % size
+        return FreshState(
+            rows=state.rows.at[:, places].set(new.reshape(critics, number)),
+            position=(state.position + number) % size,
+            filled=jnp.minimum(state.filled + number, size),
+        )
+
+    return FreshResiduals(init, update)
+
+
+def _at_least_1(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ValueError(f"fresh_residuals: {name} must be a whole number of at least 1; got {value!r}")
+    return number

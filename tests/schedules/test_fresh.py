@@ -1,0 +1,154 @@
+"""The ring of fresh residuals: the ring of the off-policy loop, statistics before it is full, and refusals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import aesjax
+from aesjax import Signals, aes_c, aes_r, fresh_residuals
+from aesjax.schedules import td_mean, td_quantile
+
+SIZE, CRITICS = 12, 2
+
+
+def stream(steps, number, seed=0):
+    return jax.random.normal(jax.random.key(seed), (steps, CRITICS, number))
+
+
+def through(ring, errors):
+    """What a schedule would read after each step of a scan."""
+
+    def step(state, error):
+        state = ring.update(state, error)
+        return state, state.td_error
+
+    return jax.lax.scan(step, ring.init(), errors)
+
+
+def off_policy(errors):
+    """The flat rows after each step, as `agents.common.off_policy` writes them."""
+    number = errors.shape[-1]
+
+    def step(rows, now):
+        at, error = now
+        slot = (at % (SIZE // number)) * number
+        rows = jax.lax.dynamic_update_slice(rows, error, (jnp.zeros_like(slot), slot))
+        return rows, rows.reshape(-1)
+
+    return jax.lax.scan(step, jnp.zeros((CRITICS, SIZE)), (jnp.arange(len(errors)), errors))[1]
+
+
+@pytest.mark.parametrize("number", [1, 3, 12])
+def test_once_full_it_is_the_ring_of_the_off_policy_loop_bit_for_bit(number):
+    errors = stream(40, number)
+    _, read = through(fresh_residuals(SIZE, CRITICS), errors)
+    full = SIZE // number - 1
+    assert read.shape == (40, CRITICS * SIZE)
+    np.testing.assert_array_equal(read[full:], off_policy(errors)[full:])
+
+
+def test_a_schedule_gives_the_weights_that_it_gives_from_that_ring():
+    errors = stream(200, 1) * jnp.where(jnp.arange(200) < 120, 1.0, 30.0)[:, None, None]
+    schedule = aes_r(base=0.05, updates=200)
+
+    def weights(rows):
+        def step(state, fresh):
+            state = schedule.update(Signals(fresh_td_error=fresh), state)
+            return state, state.weight
+
+        return jax.lax.scan(step, schedule.init(), rows)[1]
+
+    ours, theirs = (
+        jax.jit(weights)(rows[SIZE:]) for rows in (through(fresh_residuals(SIZE, 2), errors)[1], off_policy(errors))
+    )
+    np.testing.assert_array_equal(ours, theirs)
+    assert ours.max() > 0.1
+
+
+@pytest.mark.parametrize("arrived", [1, 2, 3, 4, 6, 12])
+def test_before_it_is_full_its_statistics_are_those_of_what_has_arrived(arrived):
+    errors = stream(1, arrived)[0]
+    ring = fresh_residuals(SIZE, CRITICS)
+    read = Signals(fresh_td_error=ring.update(ring.init(), errors).td_error)
+    np.testing.assert_allclose(td_mean(source="fresh")(read), jnp.mean(jnp.abs(errors)), rtol=1e-6)
+    np.testing.assert_allclose(td_quantile(1.0, source="fresh")(read), jnp.max(jnp.abs(errors)))
+    repeated = np.repeat(np.sort(np.abs(errors).ravel()), SIZE // arrived)
+    np.testing.assert_array_equal(np.sort(np.abs(read.fresh_td_error)), repeated)
+
+
+@pytest.mark.parametrize("arrived", range(1, SIZE))
+def test_each_arrived_residual_occurs_as_often_as_any_other_to_one(arrived):
+    ring = fresh_residuals(SIZE)
+    read = ring.update(ring.init(), jnp.arange(1.0, arrived + 1)).td_error
+    values, counts = np.unique(read, return_counts=True)
+    np.testing.assert_array_equal(values, np.arange(1, arrived + 1))
+    assert set(counts) <= {SIZE // arrived, -(-SIZE // arrived)}
+
+
+def test_numbers_that_do_not_divide_its_size_overwrite_the_oldest():
+    ring = fresh_residuals(5)
+    state = ring.init()
+    for first, number in ((0, 3), (3, 4), (7, 1), (8, 2)):
+        state = ring.update(state, jnp.arange(first, first + number))
+    assert sorted(state.td_error) == [5, 6, 7, 8, 9]
+    assert state.td_error.dtype == jnp.float32
+    assert (int(state.position), int(state.filled)) == (0, 5)
+
+
+def test_one_critic_takes_a_vector_or_one_row():
+    ring = fresh_residuals(4)
+    flat, row = (ring.update(ring.init(), error) for error in (jnp.ones(3), jnp.ones((1, 3))))
+    jax.tree.map(np.testing.assert_array_equal, flat, row)
+    assert flat.td_error.shape == (4,)
+
+
+def test_under_vmap_every_run_has_its_own():
+    errors = jnp.stack([stream(20, 4, seed) for seed in range(3)])
+    ring = fresh_residuals(SIZE, CRITICS)
+    stacked = jax.jit(jax.vmap(lambda e: through(ring, e)))(errors)
+    for run in range(3):
+        alone = through(ring, errors[run])
+        jax.tree.map(np.testing.assert_array_equal, jax.tree.map(lambda x, run=run: x[run], stacked), alone)
+
+
+def test_an_empty_ring_is_no_observation():
+    empty = Signals(fresh_td_error=fresh_residuals(SIZE).init().td_error)
+    for schedule in (aes_r(base=0.05, updates=100), aes_c(base=0.05, updates=100)):
+        state = jax.jit(schedule.update)(empty, schedule.init())
+        assert state.weight == np.float32(0.05)
+        before, after = (s.inner._replace(base=None) for s in (schedule.init(), state))
+        jax.tree.map(np.testing.assert_array_equal, before, after)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.0, "8", None])
+def test_a_size_that_is_no_whole_number_of_at_least_1_is_refused(size):
+    with pytest.raises(ValueError) as refused:
+        fresh_residuals(size)
+    assert str(refused.value) == f"fresh_residuals: size must be a whole number of at least 1; got {size!r}"
+    with pytest.raises(ValueError, match="critics must be a whole number of at least 1"):
+        fresh_residuals(8, size)
+
+
+@pytest.mark.parametrize(
+    ("critics", "shape", "allowed"),
+    [
+        (1, (), r"\(n,\) or \(1, n\)"),
+        (1, (0,), r"\(n,\) or \(1, n\)"),
+        (1, (9,), r"\(n,\) or \(1, n\)"),
+        (1, (2, 4), r"\(n,\) or \(1, n\)"),
+        (2, (), r"\(2, n\)"),
+        (2, (4,), r"\(2, n\)"),
+        (2, (4, 2), r"\(2, n\)"),
+        (2, (2, 9), r"\(2, n\)"),
+    ],
+)
+def test_residuals_of_another_shape_are_refused_when_traced(critics, shape, allowed):
+    ring = fresh_residuals(8, critics)
+    with pytest.raises(ValueError, match=f"td_error must have shape {allowed} with n from 1 to 8; got") as refused:
+        jax.eval_shape(ring.update, ring.init(), jax.ShapeDtypeStruct(shape, jnp.float32))
+    assert str(refused.value).endswith(str(shape))
+
+
+def test_it_is_public():
+    assert aesjax.fresh_residuals is fresh_residuals
