@@ -102,7 +102,8 @@ class Group:
     def _has(self, carrier: str, variant: str, spec: Spec) -> bool:
         """Whether a variant has the options asked for and no others; one that it does not tell is the default."""
         told = dict(part.split("=", 1) for part in variant.split(",") if "=" in part)
-        own = {"q": 0.9, "base": 0.2, **SCHEDULES[spec.rule.partition("+")[0]].signature.defaults}
+        known = SCHEDULES.get(spec.rule.partition("+")[0])  # none: a baseline or a control
+        own = {"q": 0.9, "base": 0.2, **(known.signature.defaults if known else {})}
         own |= self.schedules.get(carrier.lower(), {})
         for name, wanted in spec.options:
             default = own.get(name, "")

@@ -101,6 +101,21 @@ def run(directory: Path, schedules: str, methods: str | None, out: Path) -> str:
     return render_markdown(page)
 
 
+def weights_of(directory: Path, methods: Sequence[Method]) -> "pl.DataFrame":
+    """The weights that ``methods`` would have given on the recorded proxies of their carriers' runs, as `WEIGHTS` is.
+
+    Raises:
+      ValueError, UnknownNameError: one cannot be replayed; one sentence that says why.
+    """
+    import polars as pl
+
+    study, frames = load(directory), []
+    for method in methods:
+        for request in _requests(study, method.carrier, [method], lenient=False):
+            frames.append(_replayed(study, method.carrier, request)[1])
+    return pl.concat(frames, how="diagonal")
+
+
 def _requests(study: Recorded, carrier: str, methods: Sequence[Method], lenient: bool) -> list[Request]:
     """The replays on one carrier.
 

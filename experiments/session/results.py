@@ -19,6 +19,7 @@ from experiments.session.policy import Policy
 from experiments.study import store
 from experiments.study.config import StudyConfig
 from experiments.study.folder import StudyFolder, open_study
+from experiments.study.method import Method
 
 if TYPE_CHECKING:
     import polars as pl
@@ -176,6 +177,19 @@ class Results:
         Registry("column of curves", **dict.fromkeys(curves.columns))[column]
         shown = [self._named(one) for one in methods or study.methods()]
         return sketch(study, curves.filter(pattern=chosen), column, chosen, shown)
+
+    def replay(self, *methods: Method) -> "pl.DataFrame":
+        """The weights that other methods would have given on the recorded proxies, without training.
+
+        A row per recorded run: its labels, ``replayed`` (the method), ``weight`` after every sample as a list, and
+        ``updates_per_sample``.
+
+        Raises:
+          ValueError: a method cannot be replayed, because the study recorded no proxy or signal that it reads.
+        """
+        from experiments.report.replay import weights_of
+
+        return weights_of(self.directory, methods)
 
     def policy(self, method: str, pattern: str, seed: int, at: int | str = "end") -> Policy:
         """The policy of a run.
