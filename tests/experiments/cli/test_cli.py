@@ -40,7 +40,7 @@ def run(*words):
         (["--seeds", "5:1"], ["low to high", "'5:1'"]),
         (["--seeds", "1,1"], ["every seed may be given once", "'1,1'"]),
         (["--sweep", "kapa=1,2"], ["unknown hyper-parameter 'kapa'", "kappa"]),
-        (["--sweep", "kappa=a"], ["NAME=VALUE,VALUE", "'kappa=a'"]),
+        (["--sweep", "kappa=a"], ["NAME=VALUE,VALUE", "'kappa' takes a number; got 'a'"]),
         (["--sweep", "kappa=-1"], ["kappa", "-1"]),
         (["--sweep", "gamma=1.5"], ["gamma must lie in [0, 1]", "got 1.5"]),
         (["--sweep", "learning_rate=nan"], ["learning_rate must be", "got nan"]),

@@ -3,13 +3,16 @@
 import dataclasses
 import json
 import shlex
-from pathlib import Path
 
 import pytest
 import tyro
 
 from experiments.cli import main
-from experiments.cli.run import RUNTIME, Run, configured, described
+from experiments.cli.options import Run, command, flat
+from experiments.cli.run import RunOptions, configured
+from experiments.study.config import config_from_json
+from experiments.study.declared import OPTIONS, RUNTIME, SHELL
+from experiments.study.options import StudyOptions
 from tests.refusals import sentence
 
 STUDIES = [
@@ -28,24 +31,29 @@ STUDIES = [
 
 
 @pytest.mark.parametrize("words", STUDIES)
-def test_what_a_configuration_tells_gives_it_again(words):
-    typed = tyro.cli(Run, args=["--out", "study", *shlex.split(words)])
-    config = configured(typed)
-    again = Run(out=Path("study"), **described(config))
-    assert configured(again) == config
-    assert described(configured(again)) == described(config)
+def test_a_configuration_and_its_command_give_it_again(words):
+    options = flat(tyro.cli(RunOptions, args=["--out", "study", *shlex.split(words)]))
+    stored = configured(options).to_json()
+    assert config_from_json(json.loads(json.dumps(stored))).to_json() == stored
+    again = flat(tyro.cli(RunOptions, args=shlex.split(command(options))[2:]))
+    assert again == options
+    assert configured(again).to_json() == stored
 
 
-def test_every_option_either_says_which_study_or_how_it_is_trained():
-    """A new option is known to `described` or to `RUNTIME`, or a study would go on without it."""
-    told = set(described(configured(Run(out=Path("study"))))) | {"engine", "observation", "variant", "channels"}
-    assert told | {*RUNTIME, "study"} == {field.name for field in dataclasses.fields(Run)}
-    assert not told & set(RUNTIME)
+def test_every_option_of_a_study_is_one_of_the_command_line():
+    """Declared once, with one default; methods are carriers and schedules there."""
+    fields = {field.name: field.default for field in dataclasses.fields(StudyOptions)}
+    assert set(fields) - set(OPTIONS) == {"methods"}
+    assert {field.name for field in dataclasses.fields(Run)} == {*OPTIONS, *SHELL, *RUNTIME}
+    assert not set(RUNTIME) & set(fields)
+    plain = configured(Run()).to_json()
+    assert plain == StudyOptions(**{name: option.default for name, option in OPTIONS.items()}).resolve().to_json()
+    assert plain == StudyOptions().resolve().to_json()
 
 
 def test_a_study_of_a_changed_preset_is_not_continued_as_another_one(tmp_path, capsys):
     config = configured(Run(out=tmp_path)).to_json()
     config["episodes"] += 1
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert main(["run", "--resume", "--out", str(tmp_path)]) == 2
+    assert main(["run", "--resume", "--out", str(tmp_path), "--seeds", "1:5"]) == 2
     assert "has another configuration (episodes: " in sentence(capsys)

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 from experiments.cli import main
+from experiments.cli.options import Run
+from experiments.cli.run import configured
 from experiments.study.build import build_part
 from experiments.study.folder import open_study
 from experiments.study.parts import begin, make_plan
@@ -76,8 +78,6 @@ def test_a_part_that_does_not_exist_is_refused(tmp_path, capsys, words, parts):
 @pytest.fixture
 def planned(tmp_path):
     """A study of which no part has begun."""
-    from experiments.cli.run import Run, configured
-
     out = tmp_path / "study"
     options = Run(out=out, task="toy_multigoal_classic", patterns="abrupt", schedules="aes_r", seeds="1:4", together=2)
     begin(out, make_plan(configured(options), 2, ["--seeds", "1:4"], report=False, cluster={"name": "local"}))

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from experiments.report.tensorboard import write_tensorboard
+from experiments.report.live import write_tensorboard
 from tests.experiments.measure.synthetic import make_curves
-from tests.experiments.report.pages import save
 
 
 def events(folder):
@@ -25,7 +24,7 @@ def events(folder):
 
 def test_every_logged_number_of_every_run_is_there(tmp_path):
     curves = make_curves(("SAC", "SAC+AES[kappa=0.3]"), ("steady", "abrupt"), [1, 2], every=5_000)
-    assert write_tensorboard(save(tmp_path / "study", curves), tmp_path / "events") == 8
+    assert write_tensorboard(curves, tmp_path / "events") == 8
     folders = sorted(
         p.parent.relative_to(tmp_path / "events").as_posix() for p in (tmp_path / "events").rglob("*tfevents*")
     )
@@ -42,6 +41,7 @@ def test_every_logged_number_of_every_run_is_there(tmp_path):
 
 
 def test_a_folder_in_use_is_left_alone(tmp_path):
-    study = save(tmp_path / "study", make_curves(("SAC",), ("steady",), [1], every=20_000))
-    with pytest.raises(ValueError, match="is not an empty folder"):
-        write_tensorboard(study, study)
+    (tmp_path / "note").write_text("mine")
+    with pytest.raises(ValueError, match=r"--tensorboard .* is not an empty folder"):
+        write_tensorboard(make_curves(("SAC",), ("steady",), [1], every=20_000), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["note"]
