@@ -39,7 +39,6 @@ LOCAL = ["--cluster", "local", "--parts", "2"]
         (["--cluster", "slrum", "--parts", "2"], ["unknown cluster 'slrum'", "did you mean 'slurm'?"]),
         (["--cluster", "local", "--parts", "5"], ["4 groups of at most 2 runs", "1 to 4 parts; got 5"]),
         (["--cluster", "local", "--parts", "0"], ["1 to 4 parts; got 0"]),
-        ([*LOCAL, "--part", "1/2"], ["--part is one part", "--parts"]),
         ([*LOCAL, "--together", "0"], ["--together must be between 1", "got 0"]),
         ([*LOCAL, "--cpus", "0"], ["--cpus must be at least 1; got 0"]),
         ([*LOCAL, "--time", "0"], ["--time must be at least a minute", "got 0"]),
