@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 import envs
 from aesjax import adaptations, schedules
-from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationData, AdaptationFactory, Supply, signal_of
+from aesjax.adaptations import ADAPTATIONS, DEFAULT_SIGNAL, Adaptation, AdaptationData, AdaptationFactory, Supply
 from aesjax.registry import hint, lookup
 from aesjax.schedules import Choice, DriftProxy, Schedule, ScheduleData, as_schedule
 from aesjax.types import STREAM, Array, Program
@@ -139,7 +139,7 @@ def _program(
     if chosen:
         if any(each.factory.uses_signal for each in chosen):
             relative = choice.factory.relative
-            signals = [choice if relative else choice._replace(schedule=signal_of(choice.name, None))]
+            signals = [choice if relative else choice._replace(schedule=DEFAULT_SIGNAL)]
             read |= schedules.required_signals(signals)
         driven = {each.name: options.get(each.name, each.factory.filled(facts, {})) for each in signals}
         given = {each.factory.name: {**each.factory.options, **each.given} for each in chosen}
@@ -237,7 +237,7 @@ def as_task(task: Any) -> envs.Task:
         from envs.adapters.gymnax import from_gymnax
 
         return from_gymnax(task)
-    if hasattr(task, "sys") and hasattr(task, "observation_size"):
+    if any(base.__module__.startswith("brax.envs") for base in type(task).__mro__):
         from envs.adapters.brax import from_brax
 
         return from_brax(task, type(task).__name__.lower(), channels=())

@@ -30,7 +30,7 @@ class Study(StudyOptions):
     checked before `run`, `forecast` or `config`.
 
     >>> Study("toy", ["sac", "sac+aes"], patterns="abrupt", seeds=2).command()
-    'aesjax run --patterns abrupt --seeds 1,2 --schedules baseline,aes'
+    'aesjax run --schedules baseline,aes --patterns abrupt --seeds 1,2'
     """
 
     @property

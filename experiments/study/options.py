@@ -128,8 +128,10 @@ def _task(study: StudyOptions) -> tuple[str, dict[str, Any]]:
     if study.channels is not None:
         names = study.channels.split(",") if isinstance(study.channels, str) else study.channels
         options["channels"] = tuple(name.strip() for name in names if name.strip())
-    if isinstance(study.task, envs.Task) and study.task.name in envs.TASKS and study.task.options:
-        return study.task.name, {**study.task.options, **options}
+    if isinstance(study.task, envs.Task) and study.task.name in envs.TASKS:
+        registered = envs.make(study.task.name, **study.task.options)
+        if registered is study.task or (study.task.options and registered.options == study.task.options):
+            return study.task.name, {**study.task.options, **options}
     task = study.task if isinstance(study.task, str) else as_task(study.task)
     return name_of("task", task), options
 

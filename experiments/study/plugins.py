@@ -114,11 +114,9 @@ def name_of(kind: str, entry: Any) -> str:
     module, attribute = getattr(entry, "__module__", None), getattr(entry, "__qualname__", None)
     made = entry.make if isinstance(entry, ScheduleFactory) else entry
     module, attribute = getattr(made, "__module__", module), getattr(made, "__qualname__", attribute)
-    name = getattr(entry, "name", None) or attribute or type(entry).__name__
+    name = getattr(entry, "name", None) or str(attribute or type(entry).__name__).rpartition(".")[2]
     if not re.fullmatch(r"[A-Za-z_][\w.]*", name.rpartition(":")[2]):
-        raise ValueError(
-            f"{kind} '{name}' has no name that could be typed; give it one, as in as_schedule(f, name='mine')"
-        )
+        raise ValueError(f"{kind} '{name}' needs a name that can be typed, as in as_schedule(f, name='mine')")
     file = getattr(sys.modules.get(module or ""), "__file__", None)
     if module not in (None, "__main__") and file and "<" not in str(attribute):
         origin = Origin(f"{module}:{attribute}", None, None, _digest(Path(file)))

@@ -1,0 +1,103 @@
+"""`make_train`: one run as a pure function, mapped over seeds and numbers of a schedule; equal to a study's run."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aesjax import EntropySchedule, aes, aes_r, fixed
+from aesjax.adaptations import recent, shrink
+from aesjax.registry import UnknownNameError
+from aesjax.schedules.rule import start
+from agents import make_train
+from experiments import Method, Study
+
+SMALL = {"steps": 800, "evaluations": 4, "episodes": 2, "hidden": (16, 16)}
+
+
+def test_a_run_is_jitted_and_mapped_over_seeds_and_options():
+    train = make_train("toy", "sac", pattern="abrupt", **SMALL)
+    state, curves = jax.jit(train)(1, aes(kappa=0.3))
+    assert {name: values.shape[0] for name, values in curves.items()} == dict.fromkeys(curves, 5)
+    np.testing.assert_array_equal(curves["step"], [0, 200, 400, 600, 800])
+    assert np.isnan(curves["critic_loss"][0])
+    assert state.agent.actor is not None
+    over = jax.jit(jax.vmap(lambda seed, kappa: train(seed, aes(kappa=kappa))[1]["entropy_weight"]))
+    weights = over(jnp.array([1, 1]), jnp.array([0.3, 0.1]))
+    np.testing.assert_allclose(weights[0, 1:], curves["entropy_weight"][1:], rtol=0.02)
+    assert np.all(weights[1, 1:] < weights[0, 1:])
+
+
+@pytest.mark.parametrize("carrier", ["sac", "ppo"])
+def test_a_study_with_equal_settings_has_equal_curves(carrier):
+    """Up to rounding, which two programs do not share and which learning amplifies: the first evaluations."""
+    study = Study("toy", f"{carrier}+aes_r", patterns="abrupt", seeds=2, steps=1600)
+    results, config = study.run(quiet=True), study.config
+    own = config.settings[carrier]
+    train = make_train(
+        "toy",
+        carrier,
+        pattern="abrupt",
+        steps=config.steps,
+        evaluations=config.evaluations,
+        episodes=config.episodes,
+        num_envs=own["num_envs"],
+        replay=config.replay_capacity,
+        warmup=config.warmup,
+        base=own["base"],
+        **own["config"],
+        **own["hyper"],
+    )
+    _, curves = jax.jit(train)(2, aes_r(**own["schedule"]))
+    rows = results.curves.filter(seed=2).sort("step")
+    first = 25 if carrier == "sac" else 3
+    for column in ("step", "return_mean", "entropy_weight", "proxy", "critic_loss", "policy_entropy"):
+        np.testing.assert_allclose(curves[column][:first], rows[column].to_numpy()[:first], rtol=2e-3, err_msg=column)
+
+
+def test_adaptations_and_own_schedules_and_the_carriers_own():
+    def held(*, base, factor=2.0):
+        return EntropySchedule(lambda: start(base * factor), lambda signals, state: state)
+
+    train = make_train("toy", "sac", base=0.05, adaptations=["recent", shrink(threshold=1.0)], **SMALL)
+    own = jax.jit(lambda seed: train(seed, held)[1])(1)
+    np.testing.assert_allclose(own["entropy_weight"], 0.1)
+    assert "refreshes" in own
+    assert "window_share" in jax.eval_shape(train, 1, aes_r())[1]
+    plain = make_train("toy", "ppo", adaptations=[], **SMALL)
+    assert "window_share" not in jax.eval_shape(plain, 1)[1]
+    assert "window_share" in jax.eval_shape(make_train("toy", "sac", adaptations=[recent(share=0.5)], **SMALL), 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ({"hiden": (8,)}, "has no setting 'hiden'; did you mean 'hidden'"),
+        ({"steps": 801}, "must be a multiple of 4 environments times 4 evaluations; got 801"),
+        ({"pattern": "abrubt"}, "did you mean 'abrupt'"),
+    ],
+)
+def test_wrong_settings_are_refused(words, text):
+    with pytest.raises((ValueError, UnknownNameError), match=text):
+        make_train("toy", "sac", **{**SMALL, **words})
+    with pytest.raises(ValueError, match=r"a task is a name, an envs\.Task"):
+        make_train(3)
+    with pytest.raises(ValueError, match=r"an object such as aes\(kappa=0.3\); got float"):
+        jax.eval_shape(lambda: make_train("toy", **SMALL)(1, 0.3))
+
+
+def test_brax_environments_are_tasks():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import brax.envs
+    train = make_train(brax.envs.get_environment("fast"), "ppo", steps=64, evaluations=2, episodes=1, num_envs=2)
+    _, curves = jax.eval_shape(train, 0, fixed(0.01))
+    assert curves["return_mean"].shape == (3,)
+
+
+def test_a_method_of_a_study_and_a_schedule_of_a_run_are_one_object():
+    schedule = aes(kappa=0.3)
+    assert Method("sac", schedule).values == (("kappa", 0.3),)
+    assert jax.eval_shape(make_train("toy", **SMALL), 0, schedule)[1]["return_mean"].shape == (5,)

@@ -1,0 +1,170 @@
+"""A study as an object: trained once, continued, compared, drawn, acted with, described as a command and as a file."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+import pytest
+
+import envs
+from aesjax import EntropySchedule, aes
+from aesjax.adaptations import shrink
+from aesjax.registry import UnknownNameError
+from aesjax.schedules.rule import start
+from envs.toy.multigoal import TASK
+from experiments import Method, Results, Study
+from experiments.study.config import config_from_json
+from tests.imports import ROOT
+
+
+def burst(proxy, *, base, decay=0.9):
+    """A weight that follows the newest error."""
+
+    def update(signals, state):
+        weight = jnp.clip(decay * state.weight + 0.01 * (1.0 - decay) * proxy(signals), 1e-4, 1.0)
+        return state._replace(weight=weight, count=state.count + 1)
+
+    return EntropySchedule(lambda: start(base), update)
+
+
+SIZES = {"patterns": ["steady", "abrupt"], "seeds": 2, "steps": 1600}
+
+
+@pytest.fixture(scope="module")
+def study():
+    methods = ["sac", "sac+aes", Method("sac", aes(kappa=0.3)), Method("ppo", burst, label="BURST")]
+    methods.append(Method("sac", "aes_c", ["recent", shrink(strength=0.5)]))
+    return Study("toy", methods=methods, preset="quick", sweep={"kappa": [0.1, 0.3]}, **SIZES)
+
+
+@pytest.fixture(scope="module")
+def results(study, tmp_path_factory):
+    return study.run(out=tmp_path_factory.mktemp("session") / "a", quiet=True)
+
+
+def test_a_finished_study_is_opened_and_another_one_refused(study, results):
+    assert study.run(out=results.directory).curves.equals(results.curves)
+    assert Results.open(results.directory).methods == results.methods
+    with pytest.raises(ValueError, match=r"holds another study .*steps: 1600 -> 4000"):
+        Study("toy", methods=study.methods, **{**SIZES, "steps": 4000}).run(out=results.directory)
+
+
+def test_frames_have_a_row_per_run_and_evaluation(results):
+    runs = 5 * 2 * 2
+    assert results.curves.height == runs * 101
+    assert results.streams.height == runs
+    assert set(results.metrics["level"]) == {"run", "method"}
+    assert results.methods[-1] == "PPO+BURST"
+    assert "SAC+AES-C+refresh+recent" in results.methods
+
+
+def test_a_comparison_is_the_reports_own(results):
+    frame = results.compare("SAC+AES", "SAC", metric="return")
+    assert frame.columns == ["pattern", "pairs", "difference", "low", "high", "p", "p_holm", "outcome"]
+    reported = results.metrics.filter(level="method", method="SAC+AES[kappa=0.1]", metric="paired:mean_return")
+    for row in frame.to_dicts():
+        (own,) = reported.filter(pl.col("task").is_not_null(), pattern=row["pattern"]).to_dicts()
+        np.testing.assert_allclose(
+            [row[n] for n in ("difference", "low", "high")], [own[n] for n in ("value", "low", "high")]
+        )
+    assert frame["p_holm"].to_list() >= frame["p"].to_list()
+    for wrong in ("SAC+AESS", "PPO"):
+        with pytest.raises(UnknownNameError, match="unknown method of this study"):
+            results.compare(wrong, "SAC")
+
+
+def test_a_plot_marks_the_changes(results):
+    for column in ("return_mean", "entropy_weight", "proxy"):
+        (axes,) = results.plot(column, pattern="abrupt", methods=["SAC", "SAC+AES"]).axes
+        lines = [line for line in axes.get_lines() if len(line.get_xdata()) == 101]
+        assert [line.get_label() for line in lines] == ["SAC", "SAC+AES[kappa=0.1]"]
+        assert sum(len(set(line.get_xdata())) == 1 for line in axes.get_lines()) == 4
+
+
+def test_a_policy_acts_and_is_evaluated(results):
+    policy = results.policy("SAC+AES", pattern="abrupt", seed=1, at="end")
+    obs = jnp.zeros((3, 2))
+    np.testing.assert_array_equal(policy(obs), policy(obs))
+    assert policy(obs[0]).shape == (2,)
+    assert not np.allclose(policy(obs), policy(obs, key=jax.random.key(0)))
+    # The last evaluation of the training had the same drift and other initial states.
+    row = results.curves.filter(method=policy.method, pattern="abrupt", seed=1, step=1600).row(0, named=True)
+    assert abs(policy.evaluate(drift="end", episodes=64).mean() - row["return_mean"]) < 4 * row["return_std"]
+    assert policy.evaluate(drift=[1.0, 0.0], episodes=2).shape == (2,)
+    earlier = results.policy("PPO+BURST", pattern="abrupt", seed=1, at=320)
+    assert earlier.step == 320
+    assert earlier(obs, key=jax.random.key(0)).shape == (3, 2)
+    with pytest.raises(ValueError, match=r"stored at the end and at steps 320, .*; got 401"):
+        results.policy("SAC", pattern="abrupt", seed=1, at=401)
+    with pytest.raises(ValueError, match=r"are \(2,\) or \(N, 2\); got \(3,\)"):
+        policy(jnp.zeros(3))
+
+
+def test_replays_take_methods(results):
+    frame = results.replay(Method("sac", aes(kappa=0.3)), Method("ppo", burst))
+    assert set(frame["replayed"]) == {"aes:kappa=0.3", "burst"}
+    own = frame.filter(replayed="aes:kappa=0.3", method="SAC+AES[kappa=0.3]", pattern="abrupt", seed=1)
+    trained = results.curves.filter(method="SAC+AES[kappa=0.3]", pattern="abrupt", seed=1, step=1600)
+    np.testing.assert_allclose(own["weight"][0][-1], trained["entropy_weight"][0], rtol=1e-5)
+
+
+def test_agents_of_a_study_begin_another(results):
+    config = Study("toy", methods="sac", patterns="steady", seeds=2, steps=1600, start=results).config
+    assert config.warm_start["from"] == str(results.directory)
+
+
+def test_a_report_and_the_verdicts_of_a_notebook(results):
+    assert results.report() == results.directory / "report" / "index.html"
+    assert "SAC+AES[kappa=0.1] against SAC" in results._repr_html_()
+
+
+def test_a_study_is_its_command_and_its_file(tmp_path):
+    study = Study("hopper", ["sac", "sac+aes:kappa=0.3"], channels=["body_mass"], engine="mjx", seeds=[1, 4])
+    words = "--task hopper --schedules baseline,aes:kappa=0.3 --seeds 1,4 --engine mjx --channels body_mass --out x"
+    assert study.command(out="x") == f"aesjax run {words}"
+    for name in ("a.toml", "a.json"):
+        text = study.to_toml() if name.endswith("toml") else '{"task": "hopper", "methods": ["ppo"]}'
+        (tmp_path / name).write_text(text)
+        again = Study.from_file(tmp_path / name).config
+        assert again == (study.config if name.endswith("toml") else Study("hopper", "ppo").config)
+    (tmp_path / "bad.toml").write_text("sedes = 3")
+    with pytest.raises(ValueError, match="'sedes' is no option of a study; options: "):
+        Study.from_file(tmp_path / "bad.toml")
+
+
+def test_objects_and_strings_describe_equal_studies():
+    objects = Study(TASK, [Method("sac", aes(kappa=0.3), "recent")], patterns=["abrupt"], seeds=3)
+    strings = Study("toy", "sac+aes:kappa=0.3+recent", patterns="abrupt", seeds="1:3")
+    assert objects.config == strings.config
+    task = envs.make("hopper", engine="mjx", channels=("body_mass",))
+    options = {"engine": "mjx", "channels": "body_mass"}
+    assert Study(task, "sac").config == Study("hopper", "sac", **options).config
+
+
+def test_a_schedule_of_a_cell_is_recorded_with_its_source(study):
+    def pulse(proxy, *, base):
+        return burst(proxy, base=base)
+
+    config = Study("toy", Method("sac", pulse)).config
+    stored = config.to_json()
+    assert "def pulse(proxy, *, base):" in stored["plugins"]["schedule"]["pulse"]["source"]
+    assert config_from_json(stored).to_json() == stored  # this process has defined it
+    stored["plugins"]["schedule"]["pulse"]["sha256"] = "0" * 64
+    with pytest.raises(ValueError, match="schedule 'pulse' as it was before it was edited"):
+        config_from_json(stored)
+
+
+@pytest.mark.parametrize("name", ["agents", "envs"])
+def test_a_foreign_folder_that_hides_a_package_is_named(name, tmp_path):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").touch()
+    (tmp_path / "script.py").write_text("import experiments\n")
+    environment = {"PYTHONPATH": str(ROOT)}
+    process = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True, env=environment, check=False
+    )
+    (line,) = [line for line in process.stderr.splitlines() if line.startswith("ImportError")]
+    assert line.endswith(f"hides aesjax's package '{name}': rename that folder, or start Python in another one")
