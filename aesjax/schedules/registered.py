@@ -1,6 +1,7 @@
 """The registered schedules, and `build`: several of them as one schedule whose kind is data."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from aesjax.registry import Registry
@@ -10,7 +11,7 @@ from aesjax.schedules.change import aes_c
 from aesjax.schedules.combine import switch
 from aesjax.schedules.cost import budget
 from aesjax.schedules.floor import auto_floor
-from aesjax.schedules.proxies import PROXIES
+from aesjax.schedules.proxies import PROXIES, DriftProxy, ProxyFactory
 from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
 from aesjax.schedules.schedule import ScheduleFactory
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
@@ -25,19 +26,42 @@ SCHEDULES: Registry[ScheduleFactory] = Registry("schedule", **{factory.name: fac
 class Choice(NamedTuple):
     """A registered schedule and what its proxy is: the structure of one kind of run."""
 
-    schedule: str
-    proxy: str = "td_quantile"
+    schedule: Any  # its name, or a factory
+    proxy: Any = "td_quantile"  # likewise
     source: str | None = None  # "update" or "fresh"; None: the schedule's default
 
     @property
     def factory(self) -> ScheduleFactory:
-        """The registered schedule."""
-        return SCHEDULES[self.schedule]
+        """The schedule.
+
+        Raises:
+          UnknownNameError: it is not registered.
+        """
+        return SCHEDULES[self.schedule] if isinstance(self.schedule, str) else self.schedule
+
+    @property
+    def name(self) -> str:
+        """The schedule's name."""
+        return self.factory.name
+
+    @property
+    def measured(self) -> ProxyFactory:
+        """The proxy.
+
+        Raises:
+          UnknownNameError: it is not registered.
+        """
+        return PROXIES[self.proxy] if isinstance(self.proxy, str) else self.proxy
+
+    @property
+    def place(self) -> str:
+        """Where the proxy reads, "update" or "fresh"."""
+        return self.factory.source if self.source is None else self.source
 
     @property
     def key(self) -> str:
         """Name of the proxy's value among the measured ones, such as "td_quantile/fresh"."""
-        return f"{self.proxy}/{self.factory.source if self.source is None else self.source}"
+        return f"{self.measured.name}/{self.place}"
 
 
 class ScheduleData(NamedTuple):
@@ -48,7 +72,12 @@ class ScheduleData(NamedTuple):
     options: Mapping[str, Mapping[str, Any]]  # schedule -> option -> value, of all schedules of the program
 
 
-def build(choices: Sequence[Choice] | Choice, data: ScheduleData, record: Sequence[str] = ()) -> EntropySchedule:
+def build(
+    choices: Sequence[Choice] | Choice,
+    data: ScheduleData,
+    record: Sequence[str] = (),
+    static: Mapping[str, Any] = MappingProxyType({}),
+) -> EntropySchedule:
     """The chosen schedule, or a `switch` over several, each with its proxy.
 
     A proxy that several schedules share is computed once: order statistics are nearly all of a schedule's cost and
@@ -58,6 +87,7 @@ def build(choices: Sequence[Choice] | Choice, data: ScheduleData, record: Sequen
     Args:
       choices: one or more; ``data.index`` chooses among several.
       data: complete options, may be traced.
+      static: arguments of a single schedule that are no options.
       record: further proxies to measure, such as "td_quantile/update", although no schedule reads them.
 
     Raises:
@@ -67,9 +97,9 @@ def build(choices: Sequence[Choice] | Choice, data: ScheduleData, record: Sequen
     0.1
     """
     choices = _choices(choices)
-    wanted = {**_sources(choices), **{key: _proxy_of(key) for key in record}}
-    proxies = {key: PROXIES[name](data.q, where) for key, (name, where) in wanted.items()}
-    members = [c.factory.build(data.options[c.schedule], _reader(c, proxies)) for c in choices]
+    proxies = {c.key: c.measured(data.q, c.place) for c in choices if c.factory.uses_proxy}
+    proxies |= {key: _proxy_of(key, data.q) for key in record}
+    members = [c.factory.build(data.options[c.name], _reader(c, proxies), **static) for c in choices]
     whole = members[0] if len(members) == 1 else switch(members, data.index)
 
     def measure(signals: Signals) -> Signals:
@@ -93,8 +123,9 @@ def required_signals(choices: Sequence[Choice] | Choice) -> dict[str, str]:
     """
     choices = _choices(choices)
     read = {field: f"schedule '{c.schedule}'" for c in choices for field in sorted(c.factory.needs)}
-    for name, where in _sources(choices).values():
-        read.setdefault(PROXIES[name].fields[where], f"proxy '{name}'")
+    for c in choices:
+        if c.factory.uses_proxy:
+            read.setdefault(c.measured(source=c.place).field, f"proxy '{c.measured.name}'")
     return read
 
 
@@ -103,22 +134,14 @@ def _choices(choices: Sequence[Choice] | Choice) -> tuple[Choice, ...]:
     if not items:
         raise ValueError(f"at least one schedule is needed; registered: {', '.join(SCHEDULES)}.")
     for choice in items:
-        for registry, name in ((SCHEDULES, choice.schedule), (PROXIES, choice.proxy)):
-            registry[name]  # an unknown one raises
+        _ = choice.key  # an unknown name raises
     return items
 
 
-def _proxy_of(key: str) -> tuple[str, str]:
-    """Proxy and source of a key such as "td_quantile/update"."""
+def _proxy_of(key: str, q: Any) -> DriftProxy:
+    """The proxy of a key such as "td_quantile/update"."""
     name, _, where = key.partition("/")
-    fields = PROXIES[name].fields
-    if where not in fields:
-        raise ValueError(f"proxy '{name}' has no source '{where}'; sources: {', '.join(fields)}")
-    return name, where
-
-
-def _sources(choices: Sequence[Choice]) -> dict[str, tuple[str, str]]:
-    return {c.key: _proxy_of(c.key) for c in choices if c.factory.uses_proxy}
+    return PROXIES[name](q, where)
 
 
 def _reader(choice: Choice, proxies: Mapping[str, Proxy]) -> Proxy:

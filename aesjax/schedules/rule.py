@@ -91,7 +91,7 @@ def base_update(
     base: Array | float | EntropySchedule, signals: Signals, state: Any
 ) -> tuple[Array, ScheduleState | None]:
     """The modulated weight after one update, and its state."""
-    if hasattr(base, "update"):
+    if hasattr(base, "init"):
         state = base.update(signals, state)  # type: ignore
         return state.weight, state
     return jnp.asarray(base, jnp.float32), None

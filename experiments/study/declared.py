@@ -160,7 +160,7 @@ RUNTIME: dict[str, Option] = {
     "out": Option(
         None,
         OUTPUT,
-        "Folder for the results; must be new or empty unless --resume is given. By default runs/DATE- TIME-TASK.",
+        "Folder for the results; must be new or empty unless --resume is given. By default runs/DATE-TIME-TASK.",
         Path,
         "DIR",
     ),

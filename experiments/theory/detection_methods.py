@@ -99,12 +99,12 @@ def ratios(make: Callable[[jax.Array], AnySchedule], logs: np.ndarray, settings:
 
 def _schedule(kind: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     def alarms(logs: np.ndarray, settings: np.ndarray) -> np.ndarray:
-        length = float(logs.shape[1])
+        length, proxy = float(logs.shape[1]), value_loss(source="update")
         if kind == "aes_r":  # its alarm: the ratio leaves a limit behind
-            one = ratios(lambda _: aes_r(value_loss(), 1.0, length, lambda_max=np.inf), logs, np.zeros(1))
+            one = ratios(lambda _: aes_r(proxy, 1.0, length, lambda_max=np.inf), logs, np.zeros(1))
             up = one > settings[:, None, None]
         else:
-            up = ratios(lambda h: aes_c(value_loss(), 1.0, length, threshold=h, lambda_max=np.inf), logs, settings) > 1
+            up = ratios(lambda h: aes_c(proxy, 1.0, length, threshold=h, lambda_max=np.inf), logs, settings) > 1
         return up & ~np.concatenate([np.zeros_like(up[..., :1]), up[..., :-1]], axis=-1)
 
     return alarms

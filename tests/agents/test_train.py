@@ -63,7 +63,7 @@ def test_adaptations_and_own_schedules_and_the_carriers_own():
 
     train = make_train("toy", "sac", base=0.05, adaptations=["recent", shrink(threshold=1.0)], **SMALL)
     own = jax.jit(lambda seed: train(seed, held)[1])(1)
-    np.testing.assert_allclose(own["entropy_weight"], 0.1)
+    np.testing.assert_allclose(own["entropy_weight"][1:], 0.1)
     assert "refreshes" in own
     assert "window_share" in jax.eval_shape(train, 1, aes_r())[1]
     plain = make_train("toy", "ppo", adaptations=[], **SMALL)
@@ -92,7 +92,7 @@ def test_brax_environments_are_tasks():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import brax.envs
-    train = make_train(brax.envs.get_environment("fast"), "ppo", steps=64, evaluations=2, episodes=1, num_envs=2)
+    train = make_train(brax.envs.get_environment("fast"), "ppo", steps=80, evaluations=2, episodes=1, num_envs=2)
     _, curves = jax.eval_shape(train, 0, fixed(0.01))
     assert curves["return_mean"].shape == (3,)
 
