@@ -12,8 +12,9 @@ from experiments.study.folder import claim
 from experiments.study.train import train
 
 
+@pytest.mark.slow
 @pytest.mark.learning
-@pytest.mark.parametrize("carrier", ["sac", pytest.param("ppo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("carrier", ["sac", "ppo"])
 def test_ninety_per_cent_of_the_optimum_on_the_steady_task(carrier, tmp_path):
     config = make_config(
         task="toy", carriers=carrier, schedules="baseline", patterns="steady", seeds="1:3", preset="paper", steps=24_000
