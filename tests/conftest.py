@@ -71,7 +71,8 @@ def pytest_configure(config):
 def share_compilations(config):
     """Keep compiled programs in the virtual environment for later runs, pytest's workers and processes of tests.
 
-    A folder named in the environment is used instead. Programs of another jaxlib are never read.
+    A folder named in the environment is used instead. Programs of another jaxlib are never read. Python's bytecode is
+    kept there, too, even where the environment says that none be written: a start reads some thousand modules.
     """
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         folder = Path(sys.prefix) / "compiled-tests"
@@ -81,6 +82,11 @@ def share_compilations(config):
         for outdated in set(folder.glob("*")) - {current}:
             shutil.rmtree(outdated, ignore_errors=True)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(current)
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(
+        Path(os.environ["JAX_COMPILATION_CACHE_DIR"], "python")
+    )
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     settings = {"min_compile_time_secs": 0.0, "min_entry_size_bytes": -1}  # everything
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     for name, value in settings.items():

@@ -4,6 +4,7 @@
 """
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
                 yield inner if inner in known else node.module
 
 
+@functools.cache
 def arrows() -> dict[str, set[str]]:
     """Module -> modules of this checkout that it imports, inside functions and for type checkers too."""
     known = sources()

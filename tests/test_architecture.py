@@ -59,35 +59,47 @@ def test_a_circle_and_an_arrow_up_would_be_seen():
         floor("experiments.attic")
 
 
-def modules_after(statement):
-    code = f"{statement}; import sys; print(' '.join(sorted(m.split('.')[0] for m in sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    return set(result.stdout.split())
+def run(code):
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-@pytest.mark.parametrize("statement", ["import envs, experiments.measure"])
-def test_importing_the_method_is_light(statement):
-    heavy = {"mujoco", "brax", "polars", "matplotlib", "orbax", "scipy", "gymnasium", "torch", "tyro", "rich", "jinja2"}
-    baseline = modules_after("import jax, optax")
-    assert not (modules_after(statement) - baseline) & heavy
+def test_importing_tasks_and_measures_is_light_and_starts_no_device():
+    run("""
+import sys, jax, optax
+before = set(sys.modules)
+import envs
+jax.config.update("jax_platforms", "cpu")
+envs.make("toy"), envs.make("toy_multigoal_classic"), envs.pattern_index("mixed")
+jax.config.update("jax_num_cpu_devices", 3)
+apart = {"agents", "experiments"} & set(sys.modules)
+assert not apart, apart
+assert jax.device_count() == 3
+import experiments.measure
+heavy = "mujoco brax polars matplotlib orbax scipy gymnasium torch tyro rich jinja2".split()
+heavy = set(heavy) & {name.split(".")[0] for name in set(sys.modules) - before}
+assert not heavy, heavy
+""")
 
 
 def test_help_and_wrong_arguments_are_answered_without_jax():
-    assert not modules_after("import experiments.cli.commands") & {"jax", "flax", "mujoco", "polars", "matplotlib"}
+    run("""
+import sys, experiments.cli.commands
+heavy = {"jax", "flax", "mujoco", "polars", "matplotlib"} & set(sys.modules)
+assert not heavy, heavy
+""")
 
 
-def test_training_starts_without_what_one_carrier_alone_needs():
+def test_importing_everything_changes_no_setting_of_jax_and_leaves_out_what_one_carrier_alone_needs():
     """distrax, and with it TensorFlow Probability, is a third of all imports; only MEow uses it."""
-    assert not modules_after("import experiments.study.train") & {"distrax", "tensorflow_probability"}
-
-
-def test_importing_a_package_changes_no_global_setting_of_jax():
-    code = (
-        "import jax; before = dict(jax.config.values);"
-        "import aesjax, agents, envs, experiments.cli, experiments.study.train;"
-        "changed = {k for k, v in jax.config.values.items() if before.get(k, v) != v}; assert not changed, changed"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    run("""
+import sys, jax
+before = dict(jax.config.values)
+import aesjax, agents, envs, experiments.cli, experiments.study.train
+changed = {k for k, v in jax.config.values.items() if before.get(k, v) != v}
+assert not changed, changed
+unused = {"distrax", "tensorflow_probability"} & set(sys.modules)
+assert not unused, unused
+""")
 
 
 def test_packages_are_those_of_this_checkout():

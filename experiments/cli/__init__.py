@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 
+from experiments.study.stop import interrupt
+
 __all__ = ["entry", "main"]
 
 
@@ -35,10 +37,10 @@ def entry() -> None:
     takes a tenth of a start.
     """
     gc.set_threshold(200_000, 10, 10)
-    for name in ("SIGTERM", "SIGHUP"):  # an orderly end, with the clean-up of what is being written
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # an orderly end, with the clean-up of what is being written
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
+        if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, interrupt)
     code = main()
     if code == 130:
         try:

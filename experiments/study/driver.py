@@ -141,7 +141,8 @@ def run_sweep(
                 step = chunk * plan.chunk_steps
                 metrics = executables.evaluate(state, data, step_array(step)) | metrics
                 frames.append(_frame(names, jax.device_get(metrics), step * plan.num_envs))
-                if chunk > 0 and stop is None:  # compiled and trained: from here on a signal would lose work
+                # Compiled and trained: from here on a signal would lose work.
+                if stop is None and (chunk > 0 or StopFlag.requested):
                     stop = stack.enter_context(StopFlag())
                 on_tick(Tick(wave, chunk, frames[-1]))
                 on_chunk(wave, chunk, names, state)

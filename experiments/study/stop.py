@@ -11,11 +11,14 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP
 class StopFlag:
     """Catches signals inside a ``with`` block: the first one sets ``asked``, the second one ends the process.
 
-    Outside the main thread nothing is caught. A signal that is ignored on entry (`nohup`) stays ignored.
+    Outside the main thread nothing is caught. A signal that is ignored on entry (`nohup`) stays ignored. Where
+    `interrupt` was called before and its exception did not end the program, ``asked`` is set from the start.
     """
 
+    requested = False
+
     def __init__(self) -> None:
-        self.asked = False
+        self.asked = StopFlag.requested
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> "StopFlag":
@@ -36,3 +39,13 @@ class StopFlag:
         with suppress(OSError, ValueError):  # the terminal may have hung up
             cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # which the progress display hides
             print(f"{cursor}aesjax: stopping at the next checkpoint; again to stop now", file=sys.stderr, flush=True)
+
+
+def interrupt(number: int, frame: object) -> None:
+    """Handles signals where no `StopFlag` does: by an exception, and a note of it in case that a library catches it.
+
+    Raises:
+      KeyboardInterrupt: always.
+    """
+    StopFlag.requested = True
+    raise KeyboardInterrupt

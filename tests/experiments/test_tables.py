@@ -79,7 +79,10 @@ def configured(folder):
     return json.loads((folder / "config.json").read_text())
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in ("ema", "clip", "fixed_grid") else n for n in STUDIES],
+)
 def test_a_table_trains_the_studies_that_it_needs(name, trained, tmp_path, capsys):
     """And says in a sentence that their results are not there, where nothing was trained."""
     words, studies = STUDIES[name]

@@ -143,6 +143,7 @@ def test_time_runs_out_on_the_last_but_one_step_of_the_reference(task):
     assert obs.shape == (13,)
 
 
+@pytest.mark.slow
 def test_mjx_flies_as_the_c_engine(task):
     actions = random_actions(task, 20, N)
     theirs, (obs, reward, terminated) = run(task, actions), mjx_run(task, actions)

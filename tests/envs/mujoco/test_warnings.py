@@ -19,7 +19,7 @@ LOADS = {
 }
 
 
-@pytest.mark.parametrize("whose", LOADS)
+@pytest.mark.parametrize("whose", ["ours", *(pytest.param(x, marks=pytest.mark.slow) for x in LOADS if x != "ours")])
 def test_compiling_half_cheetah_prints_nothing_and_writes_no_log(whose, tmp_path):
     code = f"import os; os.chdir({str(tmp_path)!r})\n{LOADS[whose]}"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)

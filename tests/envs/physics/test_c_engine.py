@@ -296,6 +296,7 @@ def test_wrong_options_are_named():
         envs.make("toy", engine="mjx")
 
 
+@pytest.mark.slow
 def test_a_missing_mujoco_is_one_sentence():
     code = (
         "import sys; sys.modules['mujoco'] = None\n"

@@ -19,7 +19,7 @@ from tests.envs.physics.arm import GRAVITY, KD, KP, WEIGHT, Arm, ArmParams, arm_
 
 ROOT = Path(envs.__file__).parents[1]
 N, STEPS = 3, 6
-#: MJX compiles for long; that it gives the numbers of the C engine is always checked.
+#: MJX compiles for long; that it gives the numbers of the C engine is always checked on Hopper, in `test_mjx_engine`.
 ENGINES = ("mujoco", pytest.param("mjx", marks=pytest.mark.slow))
 DRIFTS = [(1.0, 1.0), (0.6, 1.0), (1.0, 2.5), (1.4, 0.5)]  # gravity, joint damping
 
@@ -135,6 +135,7 @@ def drifted():
     )
 
 
+@pytest.mark.slow
 def test_mjx_gives_the_numbers_of_the_c_engine():
     params, seen = drifted(), []
     for name in ("mujoco", "mjx"):

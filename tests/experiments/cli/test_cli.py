@@ -193,7 +193,7 @@ def test_list_prints_every_registered_name(capsys):
     assert all(name in text for name in LAB_TASKS)
 
 
-@pytest.mark.parametrize("lines", [0, 1])
+@pytest.mark.parametrize("lines", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_reader_that_stops_early_ends_the_list_quietly(lines):
     command = [sys.executable, "-m", "experiments.cli", "list"]
     with subprocess.Popen(

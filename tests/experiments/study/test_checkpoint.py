@@ -148,6 +148,7 @@ for chunk in range(4):
 """
 
 
+@pytest.mark.slow
 def test_writes_under_way_when_one_fails_leave_nothing_behind_and_are_not_heard(tmp_path):
     command = [sys.executable, "-c", FULL, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)

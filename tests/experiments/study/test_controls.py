@@ -156,6 +156,7 @@ def half(*, base):
 '''
 
 
+@pytest.mark.slow
 def test_a_schedule_edited_since_it_was_trained_is_not_played(tmp_path, monkeypatch, registries):
     """The replay would give weights that no run of the record had."""
     monkeypatch.chdir(tmp_path)

@@ -12,8 +12,9 @@ from experiments.study.train import train
 from tests.experiments.configs import config_of
 
 
+@pytest.mark.slow
 @pytest.mark.learning
-@pytest.mark.parametrize("carrier", ["sac", pytest.param("ppo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("carrier", ["sac", "ppo"])
 def test_ninety_per_cent_of_the_optimum_on_the_steady_task(carrier, tmp_path):
     config = dataclasses.replace(config_of(carrier, seeds=3, preset="paper", steps=24_000), evaluations=10)
     outcome = train(claim(config, tmp_path / "study", resume=False))

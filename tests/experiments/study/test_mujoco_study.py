@@ -107,6 +107,7 @@ def trained(part, executables, folder, resume=False, stop_at=None):
     return run_sweep(executables, part.program, part.runs, part.labels, Waves(2, 1, 1), plan, **where)
 
 
+@pytest.mark.slow
 def test_a_stopped_study_resumes_to_the_same_numbers_and_logs_what_drifts(tmp_path):
     part = build_part(small_study(), "sac")
     program = (part, compile_program(part.program))

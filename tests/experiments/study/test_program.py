@@ -24,7 +24,7 @@ def largest_difference(a, b):
 
 
 def test_the_whole_sweep_is_one_executable_for_training_and_one_for_evaluation(sweep):
-    assert len(sweep.labels) == 4 * 5 * 5  # baseline, two kappas of aes, aes_r; five patterns; five seeds
+    assert len(sweep.labels) == 4 * 5 * 2  # baseline, two kappas of aes, aes_r; five patterns; two seeds
     assert sum(count for name, count in sweep.compiled.items() if "chunk" in name or "evaluate" in name) <= 2
     assert sum(sweep.compiled.values()) <= 4  # and at most trivial host conversions beside them
 
@@ -41,8 +41,8 @@ def test_two_seeds_differ_and_methods_of_one_seed_start_equal(sweep):
 @pytest.mark.parametrize("pattern", ["abrupt", "mixed"])
 def test_a_drifting_run_is_the_steady_one_bit_for_bit_until_its_first_drift(sweep, pattern):
     for method in ("SAC", "SAC+AES", "SAC+AES-R"):
-        steady = rows(sweep, method=method, pattern="steady", seed=3)[0]
-        drifting = rows(sweep, method=method, pattern=pattern, seed=3)[0]
+        steady = rows(sweep, method=method, pattern="steady", seed=1)[0]
+        drifting = rows(sweep, method=method, pattern=pattern, seed=1)[0]
         before = [one(sweep.states[1], index) for index in (steady, drifting)]
         assert largest_difference(*before) == 0.0
         after = [one(sweep.states[2].agent, index) for index in (steady, drifting)]
@@ -61,8 +61,8 @@ def test_an_evaluation_at_a_change_point_sees_the_new_environment(sweep):
 
 
 def test_a_run_alone_is_the_run_inside_the_program(sweep):
-    index = rows(sweep, method="SAC+AES-R", pattern="abrupt", seed=4)[0]
-    config = small_config(schedules="aes_r", patterns="abrupt", seeds="4")
+    index = rows(sweep, method="SAC+AES-R", pattern="abrupt", seed=2)[0]
+    config = small_config(schedules="aes_r", patterns="abrupt", seeds="2")
     part = build_part(config, "sac")
     executables = compile_program(part.program, jax.devices()[:1])
     data = executables.place(take(part.runs, [0]))

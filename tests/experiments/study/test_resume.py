@@ -104,7 +104,6 @@ def test_a_killed_study_with_contacts_resumes_to_the_same_curves(tmp_path, monke
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_truncated_checkpoint_is_passed_over_for_the_one_before_and_named(whole, killed, tmp_path):
     folder = copy_of(killed, tmp_path)
     names = checkpoints(folder)

@@ -3,6 +3,7 @@ refused by name.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import shutil
@@ -78,9 +79,11 @@ def exported(trained):
     return out
 
 
-def first_states(config, carrier="ppo"):
-    """Labels, and the states that all runs begin with."""
-    part = build_part(config, carrier)
+@functools.cache
+def first_states(directory):
+    """Labels, and the states that all runs of a study begin with that starts from this folder's agents."""
+    config = arms(directory)
+    part = build_part(config, "ppo")
     warm = warm_of(config, part)
     executables = compile_program(part.program, jax.local_devices()[:1])
     members = list(range(len(part.labels)))
@@ -93,7 +96,7 @@ def curves(directory):
 
 
 def test_runs_begin_with_the_agent_of_their_seed_and_nothing_else(trained):
-    labels, fresh, states = first_states(arms(trained))
+    labels, fresh, states = first_states(trained)
     source = small()
     part = build_part(source, "ppo")
     ended = {part.labels[i]["seed"]: load_agent(trained, source, part, i).agent for i in range(2)}
@@ -122,7 +125,7 @@ def test_all_arms_of_a_seed_begin_alike_and_only_tuning_knows_the_weight_it_ende
     for seed in (1, 2):
         mine = rows.filter(step=0, seed=seed)["return_mean"][0]
         assert mine != cold[seed]["return_mean"]
-    labels, _, states = first_states(arms(trained))
+    labels, _, states = first_states(trained)
     weights = {}
     for label, weight in zip(labels, states.schedule.weight, strict=True):
         weights.setdefault(label["method"], set()).add(float(weight))
@@ -175,9 +178,9 @@ def test_exported_agents_are_the_same_but_for_adam(trained, exported):
         assert leaf.dtype == np.float32
         np.testing.assert_array_equal(leaf, whole.leaves[name])
     assert "trained" not in (exported / "warm.json").read_text()  # no path of this machine
-    _, _, states = first_states(arms(exported))
+    _, _, states = first_states(exported)
     assert np.all(states.agent.opt.count == 0)
-    _, _, before = first_states(arms(trained))
+    _, _, before = first_states(trained)
     jax.tree.map(np.testing.assert_array_equal, states.agent.params, before.agent.params)
 
 
