@@ -204,7 +204,7 @@ def make_off_policy(
         inputs, more = (steps, step_keys(key, steps, 6), values, changes), {}
         if config.refresh:
             length = next(n for n in range(_BLOCK, 0, -1) if config.chunk % n == 0)
-            inputs = jax.tree.map(lambda x: x.reshape(-1, length, *x.shape[1:]), inputs)
+            inputs = jax.tree.map(lambda x: x.reshape(config.chunk // length, length, *x.shape[1:]), inputs)
             state, (outputs, done) = jax.lax.scan(block, state, inputs)
             logs, measured, learned = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), outputs)
             more = {"refreshes": jnp.sum(done)}

@@ -182,7 +182,7 @@ def make_on_policy(
             return state, (jax.tree.map(jnp.sum, finished) | logs, measured, refreshes, looks)
 
         def in_rollouts(x: Array) -> Array:
-            return x.reshape(-1, length, *x.shape[1:])
+            return x.reshape(config.chunk // length, length, *x.shape[1:])  # sizes may be zero
 
         inputs = jax.tree.map(in_rollouts, (steps, step_keys(key, steps, 2), values, changes))
         state, (logs, measured, refreshes, looks) = jax.lax.scan(one_rollout, state, inputs)
