@@ -5,6 +5,7 @@ with other values share one program. Schedules, proxies and adaptations, of this
 in this way alone.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -129,6 +130,14 @@ def check_options(kind: str, name: str, ranges: Mapping[str, Range], options: Ma
             raise ValueError(
                 f"option 'lambda_min' of {kind} '{name}' must not exceed lambda_max ({_text(high)}); got {_text(low)}"
             )
+
+
+def resemble(factory: Any, make: Callable[..., Any]) -> None:
+    """Give a frozen factory the name, documentation and signature of its function, for `help` and notebooks."""
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        if hasattr(make, name):
+            object.__setattr__(factory, name, getattr(make, name))
+    object.__setattr__(factory, "__wrapped__", make)
 
 
 def first_line(make: Callable[..., Any]) -> str:

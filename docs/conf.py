@@ -134,8 +134,19 @@ def included(app, relative_path, parent, content):
     content[0] = led(content[0], ROOT)
 
 
+def show_functions():
+    """Document the function of every factory in its place: signature, options and docstring are the function's."""
+    from aesjax.adaptations import ADAPTATIONS
+    from aesjax.schedules import PROXIES, SCHEDULES
+
+    for factory in (*SCHEDULES.values(), *PROXIES.values(), *ADAPTATIONS.values()):
+        make = factory.__wrapped__
+        setattr(import_module(make.__module__), make.__name__, make)
+
+
 def setup(app):
-    """Connect what is above."""
+    """Connect the functions above."""
+    show_functions()
     app.connect("autodoc-process-docstring", keep, priority=100)
     app.connect("autodoc-process-docstring", document_fields, priority=800)
     app.connect("autodoc-process-docstring", as_written, priority=900)

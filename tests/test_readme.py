@@ -28,6 +28,17 @@ def test_the_plug_in_example_raises_the_weight_when_the_best_arm_moves(capsys):
     assert len(capsys.readouterr().out.split()) == 3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
+def test_the_studies_in_python_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scope, code = {}, blocks(ROOT / page, "python")
+    for block in code[1:] if page == "README.md" else code:
+        exec(compile(block, page, "exec"), scope)
+    assert scope["results"].methods[:2] == ["SAC", "SAC+AES"]
+    assert page == "README.md" or scope["returns"].shape == (2, 5)
+
+
 def test_the_theory_example_repairs_the_start(capsys):
     exec(compile(blocks(ROOT / "docs" / "theory.md", "python")[0], "theory.md", "exec"), {})
     paper, prior, maximal = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines())

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from aesjax.factory import FINITE, SHARE, Options, Range, check_options, first_line, options_of, ranges_of
+from aesjax.factory import FINITE, SHARE, Options, Range, check_options, first_line, options_of, ranges_of, resemble
 from aesjax.registry import Registry, unknown
 from aesjax.types import Array, Levers
 
@@ -75,6 +75,9 @@ class AdaptationFactory:
     units: bool  # single units of the networks begin anew, not all
     signature: Options = field(repr=False)
     ranges: Mapping[str, Range] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        resemble(self, self.adjust)
 
     @property
     def options(self) -> Mapping[str, float]:

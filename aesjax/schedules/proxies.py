@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from aesjax.factory import SHARE, check_options, first_line, options_of
+from aesjax.factory import SHARE, check_options, first_line, options_of, resemble
 from aesjax.registry import Registry
 from aesjax.schedules.order import quantile
 from aesjax.schedules.rule import read_signal
@@ -31,6 +31,9 @@ class ProxyFactory:
     label: str  # in tables
     summary: str = field(repr=False)  # one line for listings
     takes: frozenset[str]  # "q", "source"
+
+    def __post_init__(self) -> None:
+        resemble(self, self.make)
 
     def __call__(self, q: Array | float = 0.9, source: str | None = None) -> "DriftProxy":
         """The proxy at quantile level ``q``, which others than `td_quantile` ignore.

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.factory import SHARE, Options, Range, check_options, first_line, options_of, ranges_of
+from aesjax.factory import SHARE, Options, Range, check_options, first_line, options_of, ranges_of, resemble
 from aesjax.registry import unknown
 from aesjax.schedules.proxies import DriftProxy, td_quantile
 from aesjax.types import EntropySchedule, Proxy, ScheduleState, Signals
@@ -49,6 +49,9 @@ class ScheduleFactory:
     signature: Options = field(repr=False)
     ranges: Mapping[str, Range] = field(repr=False)
     uses_proxy: bool
+
+    def __post_init__(self) -> None:
+        resemble(self, self.make)
 
     @property
     def options(self) -> tuple[str, ...]:
