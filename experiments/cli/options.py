@@ -9,7 +9,7 @@ import tyro
 
 from experiments.study.declared import CLUSTER, OPTIONS, OUTPUT, RUNTIME, SHELL, SIZES, TASK, WHAT, Option
 
-ALL: dict[str, Option] = {**SHELL, **OPTIONS, **RUNTIME}
+ALL: dict[str, Option] = {"out": RUNTIME["out"], **SHELL, **OPTIONS, **RUNTIME}
 _FLAGS = {"start": "warm_start"}  # where the shell's word is another one
 _GROUPS = (WHAT, SIZES, TASK, OUTPUT, CLUSTER)
 

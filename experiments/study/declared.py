@@ -19,24 +19,17 @@ class Option(NamedTuple):
     metavar: str = "NAME"
 
 
-#: In the order of the Python signature. At the shell ``methods`` are --carriers and --schedules.
+#: In the order in which commands show them. At the shell ``methods`` are --carriers and --schedules.
 OPTIONS: dict[str, Option] = {
+    "patterns": Option("all", WHAT, "Drift patterns, comma-separated, or all.", metavar="NAMES"),
+    "seeds": Option("1:5", WHAT, "Training seeds: 1:5 (both ends included), 1,2,7, or a mix.", metavar="SEEDS"),
+    "preset": Option("quick", SIZES, "Sizes: quick (minutes) or paper; mujoco-warm for --warm-start."),
     "task": Option(
         "toy",
         TASK,
         "Task; see `aesjax list tasks`. bridge:NAME is one of an installed Isaac Gym or Isaac Lab.",
     ),
-    "patterns": Option("all", WHAT, "Drift patterns, comma-separated, or all.", metavar="NAMES"),
-    "seeds": Option("1:5", WHAT, "Training seeds: 1:5 (both ends included), 1,2,7, or a mix.", metavar="SEEDS"),
     "steps": Option(None, SIZES, "Environment steps of a run; by default the preset's.", int, "N"),
-    "preset": Option("quick", SIZES, "Sizes: quick (minutes) or paper; mujoco-warm for --warm-start."),
-    "sweep": Option(
-        (),
-        WHAT,
-        "Hyper-parameter axis NAME=V1,V2,...; may be given several times. All values train in one program.",
-        tuple,
-        "NAME=V1,V2",
-    ),
     "proxy": Option("td_quantile", WHAT, "Drift proxy of the schedules that use one."),
     "source": Option(
         None,
@@ -50,6 +43,13 @@ OPTIONS: dict[str, Option] = {
         "One drift sample for all seeds; by default each training seed has its own.",
         int,
         "N",
+    ),
+    "sweep": Option(
+        (),
+        WHAT,
+        "Hyper-parameter axis NAME=V1,V2,...; may be given several times. All values train in one program.",
+        tuple,
+        "NAME=V1,V2",
     ),
     "engine": Option(
         None,

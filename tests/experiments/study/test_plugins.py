@@ -260,7 +260,7 @@ def test_an_object_is_registered_under_its_own_name_once(registries):
     assert SCHEDULES["own"].make is again
     with pytest.raises(ValueError, match="another schedule is called 'fixed'; give yours another name"):
         plugins.name_of("schedule", as_schedule(own, name="fixed"))
-    with pytest.raises(ValueError, match="has no name that could be typed; give it one"):
+    with pytest.raises(ValueError, match="needs a name that can be typed"):
         plugins.name_of("schedule", lambda: fixed.make(0.1))
     with pytest.raises(ValueError, match="its label 'AES-R' is that of 'aes_r'; declare another"):
         plugins.name_of("schedule", as_schedule(own, name="other", label="AES-R"))
