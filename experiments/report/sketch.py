@@ -37,5 +37,5 @@ def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str
     canvas.set_xlabel(axis.label)
     canvas.set_ylabel(column.replace("_", " "))
     canvas.set_title(f"{task}, {pattern}, {len(rows['seed'].unique())} seeds: mean and range", fontsize=10, loc="left")
-    canvas.legend(fontsize=8, frameon=False)
+    figure.legend(loc="outside lower center", ncols=min(len(methods), 4), fontsize=8, frameon=False)
     return figure
