@@ -18,8 +18,10 @@ from experiments.measure.summary import summarise
 from experiments.session.policy import Policy
 from experiments.study import store
 from experiments.study.config import StudyConfig
-from experiments.study.folder import StudyFolder, open_study
+from experiments.study.folder import open_study
 from experiments.study.method import Method
+from experiments.study.results import Results as Files
+from experiments.study.results import open_results
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,8 +43,8 @@ class Results:
     recorded proxies as lists, ``metrics`` a row per metric of a run, of a method and of a comparison.
     """
 
-    def __init__(self, study: StudyFolder):
-        self._study = study
+    def __init__(self, files: Files):
+        self._files = files
 
     @classmethod
     def open(cls, directory: str | Path) -> "Results":
@@ -51,22 +53,26 @@ class Results:
         Raises:
           ValueError: there is none, it has not ended, or it is damaged.
         """
-        return cls(open_study(Path(directory), ended=True))
+        return cls(open_results(Path(directory)))
 
     @property
     def directory(self) -> Path:
         """The folder of the study."""
-        return self._study.directory
+        return self._files.directory
 
-    @property
+    @cached_property
     def config(self) -> StudyConfig:
-        """The complete configuration."""
-        return self._study.config
+        """The complete configuration.
+
+        Raises:
+          ValueError: it uses an object of a script or notebook that this process has not defined.
+        """
+        return open_study(self.directory, ended=True).config
 
     @property
     def manifest(self) -> Mapping[str, Any]:
         """Versions, commit, device, wall time, and the status of every run."""
-        return self._study.ended.manifest
+        return self._files.manifest
 
     @property
     def methods(self) -> list[str]:
@@ -76,26 +82,26 @@ class Results:
     @property
     def diverged(self) -> list[tuple[str, str, int]]:
         """Method, pattern and seed of the runs that diverged."""
-        return sorted(self._study.runs("diverged"))
+        return sorted(self._files.runs("diverged"))
 
     @cached_property
     def curves(self) -> "pl.DataFrame":
         """One row per run and evaluation."""
-        return self._study.rows(store.CURVES)
+        return self._files.rows(store.CURVES)
 
     @cached_property
     def streams(self) -> "pl.DataFrame":
         """One row per run, its recorded proxies as lists."""
-        return self._study.rows(store.STREAMS)
+        return self._files.rows(store.STREAMS)
 
     @cached_property
     def metrics(self) -> "pl.DataFrame":
         """All metrics with intervals, as `docs/metrics.md` defines them."""
-        return summarise(self.curves, self._study.ended.config, self.manifest)
+        return summarise(self.curves, self._files.config, self.manifest)
 
     @cached_property
     def _recorded(self) -> RecordedStudy:
-        return load_study(self.curves, self._study.ended.config, self.manifest)
+        return load_study(self.curves, self._files.config, self.manifest)
 
     def _named(self, method: str) -> str:
         """A method of the study; a name without its setting is that of the method's first setting.
@@ -220,9 +226,8 @@ class Results:
         return [verdict.sentence for verdict in verdicts(look)]
 
     def __repr__(self) -> str:
-        config = self.config
-        runs = len(self.manifest.get("runs", ()))
-        return f"Results({str(self.directory)!r}): {runs} runs of {config.steps:,} steps on {config.task}"
+        config, runs = self._files.config, len(self.manifest.get("runs", ()))
+        return f"Results({str(self.directory)!r}): {runs} runs of {config['steps']:,} steps on {config['task']}"
 
     def _repr_html_(self) -> str:
         from html import escape

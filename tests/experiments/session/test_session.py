@@ -61,6 +61,12 @@ def test_frames_have_a_row_per_run_and_evaluation(results):
     assert "SAC+AES-C+refresh+recent" in results.methods
 
 
+def test_results_open_where_a_schedule_is_not_defined(results):
+    code = f"from experiments import Results; print(Results.open({str(results.directory)!r}).curves.height)"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert int(process.stdout) == results.curves.height
+
+
 def test_a_comparison_is_the_reports_own(results):
     frame = results.compare("SAC+AES", "SAC", metric="return")
     assert frame.columns == ["pattern", "pairs", "difference", "low", "high", "p", "p_holm", "outcome"]
