@@ -40,7 +40,7 @@ $(TORCH): $(STAMP) requirements-torch.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements-torch.lock
 	@touch $@
 
-# What the site is built with and notebooks run in.
+# Tools of the site and of notebooks, and gymnax, whose adapter is tested.
 $(DOCS): $(STAMP) requirements-docs.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements-docs.lock
 	@touch $@

@@ -4,7 +4,7 @@ import traceback
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -193,10 +193,9 @@ def _is_schedule(value: Any) -> bool:
     return isinstance(value, AnySchedule)
 
 
-@overload
-def as_schedule(make: _Make, /, *, name: str | None = None) -> ScheduleFactory: ...
-@overload
 def as_schedule(
+    make: Any = None,
+    /,
     *,
     name: str | None = None,
     label: str | None = None,
@@ -206,8 +205,7 @@ def as_schedule(
     ranges: Mapping[str, Any] | None = None,
     relative: bool = False,
     static: Collection[str] = (),
-) -> Callable[[_Make], ScheduleFactory]: ...
-def as_schedule(make: Any = None, /, **about: Any) -> Any:
+) -> Any:
     """Turn a function that returns an `EntropySchedule` into a schedule's factory; also a decorator.
 
     Of the function's parameters ``proxy`` is the drift proxy, those named in `FACTS` are numbers of the run, and every
@@ -232,44 +230,32 @@ def as_schedule(make: Any = None, /, **about: Any) -> Any:
     >>> calm.options
     ('base', 'decay', 'q')
     """
-    if make is None:
-        return lambda made: _factory(made, **about)
-    return make if isinstance(make, ScheduleFactory) else _factory(make, **about)
+    if isinstance(make, ScheduleFactory):
+        return make
 
+    def factory(made: Any) -> ScheduleFactory:
+        own = str(name or getattr(made, "__name__", type(made).__name__))
+        signature = options_of("schedule", own, made, static, FACTS)
+        known = tuple(field for field in Signals._fields if field != "measured")
+        for read in needs:
+            if read not in known:
+                raise ValueError(f"schedule '{own}': Signals has no field '{read}'; fields: {', '.join(known)}")
+        if source not in _SOURCES:
+            raise ValueError(f"schedule '{own}': unknown source '{source}'; sources: {', '.join(_SOURCES)}")
+        return ScheduleFactory(
+            name=own,
+            make=made,
+            label=label or own.rpartition(":")[2],
+            summary=summary or first_line(made),
+            needs=frozenset(needs),
+            source=source,
+            relative=relative,
+            signature=signature,
+            ranges=ranges_of("schedule", own, ranges, signature),
+            uses_proxy="proxy" in signature.others,
+        )
 
-def _factory(
-    make: Any,
-    *,
-    name: str | None = None,
-    label: str | None = None,
-    summary: str | None = None,
-    needs: Collection[str] = (),
-    source: str = "update",
-    ranges: Mapping[str, Any] | None = None,
-    relative: bool = False,
-    static: Collection[str] = (),
-) -> ScheduleFactory:
-    name = str(name or getattr(make, "__name__", type(make).__name__))
-    signature = options_of("schedule", name, make, static, FACTS)
-    known = tuple(field for field in Signals._fields if field != "measured")
-    for read in needs:
-        if read not in known:
-            raise ValueError(f"schedule '{name}': Signals has no field '{read}'; fields: {', '.join(known)}")
-    if source not in _SOURCES:
-        raise ValueError(f"schedule '{name}': unknown source '{source}'; sources: {', '.join(_SOURCES)}")
-    own = ranges_of("schedule", name, ranges, signature)
-    return ScheduleFactory(
-        name=name,
-        make=make,
-        label=label or name.rpartition(":")[2],
-        summary=summary or first_line(make),
-        needs=frozenset(needs),
-        source=source,
-        relative=relative,
-        signature=signature,
-        ranges=own,
-        uses_proxy="proxy" in signature.others,
-    )
+    return factory if make is None else factory(make)
 
 
 def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftProxy) -> None:

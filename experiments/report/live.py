@@ -21,7 +21,7 @@ _Log = Callable[[dict[str, float], int], None]  # numbers of one run by column, 
 
 @contextmanager
 def writers(tensorboard: Path | None, wandb: str | None) -> Iterator[OnRows | None]:
-    """What is to be called with the rows of every evaluation; None where nothing is logged.
+    """A function that logs the rows of an evaluation; None where nothing is logged.
 
     Args:
       tensorboard: a new or empty folder; a run is the folder ``TASK/METHOD/PATTERN/seed-N`` in it.
@@ -81,7 +81,7 @@ def _tensorboard(out: Path, stack: ExitStack) -> Callable[[dict[str, Any]], _Log
 
 def _wandb(project: str, stack: ExitStack) -> Callable[[dict[str, Any]], _Log]:
     try:
-        import wandb
+        import wandb  # type: ignore
     except ModuleNotFoundError:
         raise ModuleNotFoundError("--wandb needs wandb; install it with pip install 'aesjax[wandb]'") from None
 

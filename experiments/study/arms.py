@@ -213,7 +213,7 @@ def _default(config: StudyConfig, carrier: str, schedules: Sequence[str], name: 
 
 
 class Common(NamedTuple):
-    """What the arms of one program have in common: the structure that all its runs share."""
+    """The structure that all runs of one program share."""
 
     kinds: tuple[Choice, ...]  # their schedules
     adaptations: tuple[str, ...]
@@ -294,7 +294,7 @@ def common(arms: Sequence[Arm]) -> Common:
     )
 
 
-# What XLA computes depends, in the last bit, on how many runs go through a program together and on its number of
+# The last bit of a result depends on how many runs go through a program together and on its number of
 # devices. So the runs of a carrier are divided into *groups* by the study alone; a group goes through the program
 # together, on one device. A part of a study is a number of neighbouring groups, which one process trains in order.
 

@@ -168,10 +168,6 @@ class Method:
             control = control._replace(of=control.of.on(carrier))
         return replace_fields(self, carrier=name_of("carrier", carrier), control=control)
 
-    def without_values(self) -> "Method":
-        """The same method with every option at its default."""
-        return replace_fields(self, values=(), typed=None)
-
 
 def replace_fields(method: Method, **fields: Any) -> Method:
     """``method`` with other fields, which are taken as they are."""

@@ -217,8 +217,8 @@ def origin_of(kind: str, name: str) -> Origin | None:
 def edited(then: Origins, now: Origins) -> str:
     """One sentence about a module whose file is not what a study began with; empty where all are."""
     for kind, names in then.items():
-        for name, told in names.items():
-            mine, theirs = now.get(kind, {}).get(name, {}).get("sha256"), told.get("sha256")
+        for name, stored in names.items():
+            mine, theirs = now.get(kind, {}).get(name, {}).get("sha256"), stored.get("sha256")
             if mine and theirs and mine != theirs:
                 return (
                     f"the file of {kind} '{name}' was edited since the study began (SHA-256 {theirs[:12]} then, "
@@ -234,11 +234,11 @@ def restore(origins: Origins) -> None:
       ValueError: something is not there any more; one sentence that says what and where it came from.
     """
     for kind, names in origins.items():
-        for name, told in names.items():
-            if told["object"] is None:
-                _check_defined(kind, name, told)
+        for name, stored in names.items():
+            if stored["object"] is None:
+                _check_defined(kind, name, stored)
                 continue
-            origin = Origin(str(told["object"]), told["package"], told["version"])
+            origin = Origin(str(stored["object"]), stored["package"], stored["version"])
             try:
                 find(kind, name)
             except (KeyError, ValueError) as error:

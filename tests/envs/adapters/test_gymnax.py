@@ -1,0 +1,55 @@
+"""Gymnax environments as tasks: their own steps, the drift of a parameter, and a training."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aesjax import fixed
+from aesjax.registry import UnknownNameError
+from agents import make_train
+from envs.adapters.gymnax import from_gymnax
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def gymnax():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("gymnax", reason="`make test-all` installs it")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_steps_are_the_environments_own_and_a_parameter_drifts(gymnax):
+    env, params = gymnax.make("Pendulum-v1")
+    task = from_gymnax(env, channels={"g": (5.0, 15.0)})
+    assert task.env.spec == (3, 1, 200)
+    drifted = task.apply_drift(task.params, jnp.array([12.0]))
+    assert float(drifted.g) == 12.0
+    obs, state = task.env.reset(jax.random.key(0), drifted)
+    for action in (0.3, -2.0):
+        key = jax.random.key(1)
+        theirs = env.step_env(key, state, jnp.array([2.0 * max(action, -1.0)]), params.replace(g=12.0))
+        obs, state, reward, terminated, truncated, _ = task.env.step(key, state, jnp.array([action]), drifted)
+        np.testing.assert_allclose(obs, theirs[0], rtol=1e-6)
+        np.testing.assert_allclose(reward, theirs[2], rtol=1e-6)
+        assert not terminated
+        assert not truncated
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_agent_trains_on_it_and_what_does_not_fit_is_refused(gymnax):
+    env, _ = gymnax.make("Pendulum-v1")
+    task = from_gymnax(env, channels={"g": (5.0, 15.0)})
+    train = make_train(task, "sac", pattern="abrupt", steps=800, evaluations=4, episodes=2, hidden=(16, 16))
+    _, curves = jax.jit(train)(1, fixed(0.1))
+    assert np.isfinite(curves["return_mean"]).all()
+    assert len(set(np.asarray(curves["drift_value"]).tolist())) > 2
+    assert jax.eval_shape(make_train(env, "sac", steps=800, evaluations=4), 1)[1]["return_mean"].shape == (5,)
+    with pytest.raises(UnknownNameError, match="unknown parameter of Pendulum 'gg'; did you mean 'g'"):
+        from_gymnax(env, channels={"gg": (0.0, 1.0)})
+    with pytest.raises(ValueError, match="only environments with continuous actions"):
+        from_gymnax(gymnax.make("CartPole-v1")[0])
