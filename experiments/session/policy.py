@@ -16,6 +16,7 @@ from agents import Carrier, OnPolicyCarrier
 from agents.common.episodes import episode_returns
 from envs.drift import change_points
 from envs.world import World
+from experiments.study.arms import arms_of
 from experiments.study.build import Part, build_part, carrier_of, world_of
 from experiments.study.config import StudyConfig
 from experiments.study.moments import evaluation_at, load_moment
@@ -46,8 +47,8 @@ class Policy:
         Raises:
           UnknownNameError, ValueError: there is no such run, or no policy of that step.
         """
-        parts = {label["method"]: part for part in _parts(config) for label in part.labels}
-        part = Registry("method of this study", **parts)[method]
+        carriers = {arm.name: carrier for carrier in config.carriers for arm in arms_of(config, carrier)}
+        part = build_part(config, Registry("method of this study", **carriers)[method])
         runs = {
             (label["pattern"], label["seed"]): i for i, label in enumerate(part.labels) if label["method"] == method
         }
@@ -109,10 +110,6 @@ class Policy:
         act = lambda obs, key: self.carrier.act_deterministic(self.agent, obs)  # noqa: E731
         run = jax.jit(lambda key: episode_returns(world, act, world.params_of(values[0]), key, episodes))
         return np.asarray(run(key))
-
-
-def _parts(config: StudyConfig) -> list[Part]:
-    return [build_part(config, carrier) for carrier in config.carriers]
 
 
 def _snapshot(directory: Path, config: StudyConfig, part: Part, run: int, at: int | str) -> Snapshot:

@@ -9,12 +9,13 @@ import numpy as np
 
 from aesjax.registry import Registry
 from experiments.measure import bootstrap_interval, holm, paired_differences, t_interval
-from experiments.measure.comparisons import LOWER_IS_BETTER, PAIRED
+from experiments.measure.comparisons import PAIRED
 from experiments.measure.patterns import STEADY
 from experiments.measure.runs import run_metrics
 from experiments.measure.stats import SMALL, Interval, paired_t_p
 from experiments.measure.study import RecordedStudy, load_study
 from experiments.measure.summary import summarise
+from experiments.report.verdicts import outcome_of
 from experiments.session.policy import Policy
 from experiments.study import store
 from experiments.study.config import StudyConfig
@@ -149,8 +150,7 @@ class Results:
             d = d[np.isfinite(d)]
             rows.append((pattern, len(d), *_interval(d), paired_t_p(d)))
         adjusted = holm([row[-1] for row in rows])
-        lower = name in LOWER_IS_BETTER
-        outcomes = [_outcome(row[2], p, lower) for row, p in zip(rows, adjusted, strict=True)]
+        outcomes = [_outcome(row[2], p, name) for row, p in zip(rows, adjusted, strict=True)]
         names = ("pattern", "pairs", "difference", "low", "high", "p")
         frame = pl.DataFrame(rows, schema=names, orient="row")
         return frame.with_columns(p_holm=pl.Series(adjusted), outcome=pl.Series(outcomes, dtype=pl.String))
@@ -242,7 +242,6 @@ def _interval(d: np.ndarray) -> Interval:
     return bootstrap_interval(np.random.default_rng(0), [d[None]])
 
 
-def _outcome(difference: float, p: float, lower_is_better: bool) -> str:
-    if not p < 0.05:
-        return "not significant"
-    return "better" if (difference < 0) == lower_is_better else "worse"
+def _outcome(difference: float, p: float, metric: str) -> str:
+    outcome = outcome_of(difference, p, metric)
+    return "not significant" if outcome == "undecided" else outcome
