@@ -104,7 +104,7 @@ def make_train(
             schedule=data[0],
             hyper=jax.tree.map(jnp.float32, hyper),
             coupling=jnp.float32(0),
-            response=data[1],
+            adaptation=data[1],
         )
 
         def interval(state: Any, at: Array) -> tuple[Any, dict[str, Array]]:
@@ -156,7 +156,7 @@ def _program(
         built,
         lambda run: schedules.build(choice, run.schedule, static=schedule.static),
         config,
-        (lambda run: adaptations.build(names, signals, run.response, supply)) if chosen else None,
+        (lambda run: adaptations.build(names, signals, run.adaptation, supply)) if chosen else None,
     )
     return (jax.tree.map(jnp.asarray, own), jax.tree.map(jnp.asarray, adapted)), program
 

@@ -62,12 +62,12 @@ class Run(NamedTuple):
     schedule: Any  # its schedule as data, `aesjax.schedules.ScheduleData`
     hyper: Any  # the carrier's traced floats
     coupling: Any = 0.0  # () float32; 1: learning rates follow the entropy weight, see `Coupling`
-    response: Any = None  # its drift responses beyond the entropy weight; None: no run of the program has any
+    adaptation: Any = None  # its adaptations beyond the entropy weight; None: no run of the program has any
     played: Any = None  # the record that it plays instead; None: no run of the program plays one
 
 
 ScheduleOf = Callable[[Run], EntropySchedule]
-ResponseOf = Callable[[Run], DriftResponse]
+AdaptationOf = Callable[[Run], DriftResponse]
 
 
 class Health(NamedTuple):

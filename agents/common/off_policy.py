@@ -11,13 +11,13 @@ import jax.numpy as jnp
 from aesjax.seeding import stream
 from aesjax.types import Array, Program, ScheduleState
 from agents.common import buffer, masks
-from agents.common.adapting import check_responses, levers_of, plasticity_of, refreshed, response_logs
+from agents.common.adapting import adaptation_logs, check_adaptations, levers_of, plasticity_of, refreshed
 from agents.common.carrier import Carrier, Transition
 from agents.common.loop import (
+    AdaptationOf,
     Coupling,
     Health,
     LoopConfig,
-    ResponseOf,
     Run,
     ScheduleOf,
     chunk_metrics,
@@ -47,7 +47,7 @@ class RunState(NamedTuple):
     fresh_ring: masks.Ring | None  # where they continue, in a world whose copies do not always count
     episode_return: Array  # (N,) of the training episodes under way
     health: Health
-    response: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
+    adaptation: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
 
 
 def make_off_policy(
@@ -55,16 +55,16 @@ def make_off_policy(
     carrier: Carrier,
     schedule_of: ScheduleOf,
     config: LoopConfig,
-    response_of: ResponseOf | None = None,
+    adaptation_of: AdaptationOf | None = None,
 ) -> Program:
     """One run of SAC, SQL or MEow as a program that `experiments.study.sweep` can stack.
 
     Order inside vector step t: act, environment step, store, residuals of the newest transitions, one gradient
-    step with ``lambda_{t-1}``, then the schedule turns that step's signals into ``lambda_t``, and the responses turn
+    step with ``lambda_{t-1}``, then the schedule turns that step's signals into ``lambda_t``, and the adaptations turn
     them into the levers of step t + 1. A refresh that is due waits for the end of a block of at most `_BLOCK` steps:
     under `vmap` drawing fresh networks cannot hide behind a condition.
     """
-    check_responses(carrier, response_of, config)
+    check_adaptations(carrier, adaptation_of, config)
     num = config.num_envs
     s, a = world.obs_size, world.action_size
 
@@ -82,7 +82,7 @@ def make_off_policy(
             fresh_ring=masks.start() if config.fresh and masked else None,
             episode_return=jnp.zeros(num),
             health=Health.good(),
-            response=None if response_of is None else response_of(run).init(),
+            adaptation=None if adaptation_of is None else adaptation_of(run).init(),
         )
 
     def sample(replay: buffer.Replay, key: Array, step: Array, newest: Array | None = None) -> Array:
@@ -110,7 +110,7 @@ def make_off_policy(
 
     def learn(state: RunState, run: Run, step: Array, keys: Array, newest: Transition, stored: Any, change: Array):
         key_batch, key_update = keys
-        schedule, levers = schedule_of(run), levers_of(state.response)
+        schedule, levers = schedule_of(run), levers_of(state.adaptation)
         rows = sample(state.replay, key_batch, step, levers.window)
         hyper, coupling = run.hyper, state.coupling
         if config.coupling:
@@ -139,10 +139,10 @@ def make_off_policy(
         )
         ticked = schedule.update(signals, state.schedule)
         health = examine(state.health, out, ticked.weight, step)
-        logs = update_logs(out, ticked.logs, config) | response_logs(state.response)
-        response = None if response_of is None else response_of(run).update(signals, state.response)
+        logs = update_logs(out, ticked.logs, config) | adaptation_logs(state.adaptation)
+        adaptation = None if adaptation_of is None else adaptation_of(run).update(signals, state.adaptation)
         state = state._replace(
-            agent=out.state, schedule=ticked, coupling=coupling, health=health, response=response, replay=None
+            agent=out.state, schedule=ticked, coupling=coupling, health=health, adaptation=adaptation, replay=None
         )
         return state, logs, dict(signals.measured or {}), jnp.ones(())
 
@@ -198,8 +198,8 @@ def make_off_policy(
             if config.recycle:
                 rows = buffer.unpack(sample(state.replay, stream(last, "recycle"), now[0][-1]), s, a)
                 seen = (rows.obs, rows.action)
-            agent, response, done = refreshed(carrier, state.agent, fresh, state.response, seen)
-            return state._replace(agent=agent, response=response), (logs, done)
+            agent, adaptation, done = refreshed(carrier, state.agent, fresh, state.adaptation, seen)
+            return state._replace(agent=agent, adaptation=adaptation), (logs, done)
 
         inputs, more = (steps, step_keys(key, steps, 6), values, changes), {}
         if config.refresh:

@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from aesjax.seeding import stream
 from aesjax.types import Array, Program, ScheduleState, Signals
 from agents.common import masks
-from agents.common.adapting import check_responses, levers_of, plasticity_of, refreshed, response_logs
+from agents.common.adapting import adaptation_logs, check_adaptations, levers_of, plasticity_of, refreshed
 from agents.common.carrier import OnPolicyCarrier, Rollout
 from agents.common.loop import (
+    AdaptationOf,
     Coupling,
     Health,
     LoopConfig,
-    ResponseOf,
     Run,
     ScheduleOf,
     chunk_metrics,
@@ -41,7 +41,7 @@ class RunState(NamedTuple):
     coupling: Coupling
     episode_return: Array  # (N,) of the training episodes under way
     health: Health
-    response: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
+    adaptation: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
 
 
 def minibatches(key: Array, size: int, epochs: int, count: int) -> Array:
@@ -65,15 +65,15 @@ def make_on_policy(
     carrier: OnPolicyCarrier,
     schedule_of: ScheduleOf,
     config: LoopConfig,
-    response_of: ResponseOf | None = None,
+    adaptation_of: AdaptationOf | None = None,
 ) -> Program:
     """One run of PPO as a program that `experiments.study.sweep` can stack.
 
     Order: T vector steps with the current policy, residuals of the whole rollout and from them the proxy, then
     epochs x minibatches gradient steps, each with ``lambda_{t-1}`` and followed by one tick of the schedule and of the
-    responses. A refresh that is due waits for the end of the rollout's last epoch.
+    adaptations. A refresh that is due waits for the end of the rollout's last epoch.
     """
-    check_responses(carrier, response_of, config)
+    check_adaptations(carrier, adaptation_of, config)
     num, length = config.num_envs, carrier.rollout
     size = num * length
     if config.chunk % length:
@@ -92,7 +92,7 @@ def make_on_policy(
             coupling=Coupling.start(),
             episode_return=jnp.zeros(num),
             health=Health.good(),
-            response=None if response_of is None else response_of(run).init(),
+            adaptation=None if adaptation_of is None else adaptation_of(run).init(),
         )
 
     def collect(state: RunState, run: Run, words: Array, values: Array):
@@ -127,7 +127,7 @@ def make_on_policy(
             hyper, coupling = run.hyper, state.coupling
             if config.coupling:
                 hyper, coupling = coupling.apply(hyper, state.schedule.weight, run.coupling)
-            levers = levers_of(state.response)
+            levers = levers_of(state.adaptation)
             if levers.rate is not None:
                 hyper = scaled_rates(hyper, levers.rate)
             batch = jax.tree.map(lambda x: x[index], rows)
@@ -142,9 +142,11 @@ def make_on_policy(
             )
             after = schedule.update(signals, state.schedule)
             health = examine(state.health, out, after.weight, step)
-            logs = update_logs(out, after.logs, config) | response_logs(state.response)
-            response = None if response_of is None else response_of(run).update(signals, state.response)
-            state = state._replace(agent=out.state, schedule=after, coupling=coupling, health=health, response=response)
+            logs = update_logs(out, after.logs, config) | adaptation_logs(state.adaptation)
+            adaptation = None if adaptation_of is None else adaptation_of(run).update(signals, state.adaptation)
+            state = state._replace(
+                agent=out.state, schedule=after, coupling=coupling, health=health, adaptation=adaptation
+            )
             return state, (logs, dict(signals.measured or {}), out.metrics)
 
         def epoch(state: RunState, indices: Array):
@@ -173,8 +175,8 @@ def make_on_policy(
                 flat = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (rollout.obs, rollout.action))
             if config.refresh:
                 fresh = carrier.init(stream(jax.random.fold_in(key, steps[-1]), "refresh"), num)
-                agent, response, done = refreshed(carrier, state.agent, fresh, state.response, flat)
-                state, refreshes = state._replace(agent=agent, response=response), {"refreshes": done}
+                agent, adaptation, done = refreshed(carrier, state.agent, fresh, state.adaptation, flat)
+                state, refreshes = state._replace(agent=agent, adaptation=adaptation), {"refreshes": done}
             looks = {}
             if config.plasticity:
                 assert flat is not None

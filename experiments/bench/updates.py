@@ -135,7 +135,7 @@ def _ours(rule: str, case: Setting, runs: int, devices: list[Any]) -> Timer:
         carrier,
         lambda run: schedules.build(choice, run.schedule),
         config,
-        (lambda run: adaptations.build(levers, [choice], run.response, supply)) if levers else None,
+        (lambda run: adaptations.build(levers, [choice], run.adaptation, supply)) if levers else None,
     )
     fields = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "gamma": 0.97, "tau": 0.01}
     hyper = spec.hyper()._replace(**{k: v for k, v in fields.items() if k in spec.hyper._fields})

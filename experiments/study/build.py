@@ -189,10 +189,10 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
             return own
         return schedules.overridden(own, run.played.weight, run.played.stride, run.played.on)
 
-    def response_of(run: Run) -> DriftResponse:
-        return adaptations.build(both.adaptations, both.signals, run.response, supply, run.played)
+    def adapted(run: Run) -> DriftResponse:
+        return adaptations.build(both.adaptations, both.signals, run.adaptation, supply, run.played)
 
-    loop = make_program(world, built, schedule_of, sizes, response_of if both.turned else None)
+    loop = make_program(world, built, schedule_of, sizes, adapted if both.turned else None)
 
     drift = jax.jit(world.drift, static_argnums=0)
     runs, labels = [], []
@@ -215,7 +215,7 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
                         schedule=both.schedule(arm.choice, numbers.options, numbers.q),
                         hyper=numbers.hyper,
                         coupling=np.float32(arm.coupling),
-                        response=adaptation_of(both, arm, numbers) if both.turned else None,
+                        adaptation=adaptation_of(both, arm, numbers) if both.turned else None,
                         played=both.played(records.get((arm.name, pattern, seed)), length),
                     )
                 )

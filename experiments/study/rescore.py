@@ -248,7 +248,7 @@ def replay(
 
     def one(own: ScheduleData, run: Any, measured: dict[str, jax.Array]) -> tuple[Any, ...]:
         schedule = build(choice, own)
-        response = None if adapted is None else adapted.build(run)
+        adaptation = None if adapted is None else adapted.build(run)
         zero = jnp.zeros(())
 
         def sample(states: Any, measured: dict[str, jax.Array]):
@@ -257,17 +257,17 @@ def replay(
             def update(_: Any, carry: Any):
                 (state, turned), low, high, due = carry
                 state = schedule.update(signals, state)
-                if response is not None:
-                    turned, now = _done(response.update(signals, turned))
+                if adaptation is not None:
+                    turned, now = _done(adaptation.update(signals, turned))
                     due = jax.tree.map(jnp.maximum, due, now)
                 return (state, turned), low + state.logs.at_min, high + state.logs.at_max, due
 
-            due = {} if response is None else _done(states[1])[1]
+            due = {} if adaptation is None else _done(states[1])[1]
             states, low, high, due = jax.lax.fori_loop(0, stride, update, (states, zero, zero, due))
-            levers = Levers() if response is None else _as_logged(states[1], due)
+            levers = Levers() if adaptation is None else _as_logged(states[1], due)
             return states, (states[0].weight, low / stride, high / stride, levers)
 
-        states = (schedule.init(), None if response is None else response.init())
+        states = (schedule.init(), None if adaptation is None else adaptation.init())
         _, logs = jax.lax.scan(sample, states, measured)
         return states[0].weight, *logs
 
@@ -277,7 +277,7 @@ def replay(
 
 
 def _done(state: Any) -> tuple[Any, dict[str, jax.Array]]:
-    """A response's state after its due refresh, and that refresh."""
+    """An adaptation's state after its due refresh, and that refresh."""
     due = {k: v for k, v in state.levers._asdict().items() if k.startswith("refresh") and v is not None}
     return state._replace(levers=state.levers._replace(**jax.tree.map(jnp.zeros_like, due))), due
 

@@ -1,7 +1,7 @@
 """Trained agents that the runs of a study begin with: `--warm-start DIR`, a finished study or agents exported from one.
 
 The agent is taken over: parameters, targets, optimiser moments, running statistics of observations and rewards. All
-else begins again, alike in every arm: environments, replay, schedule, responses and the drift, whose clock is at 0.
+else begins again, alike in every arm: environments, replay, schedule, adaptations and the drift, whose clock is at 0.
 One exception concerns the tuning of a temperature: `auto` starts from the entropy weight at the end of the agent's
 training, unless ``auto_initial`` is typed.
 """

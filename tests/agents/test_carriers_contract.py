@@ -57,7 +57,7 @@ def trained(request):
         carrier,
         lambda run: build(choices, run.schedule),
         config,
-        lambda run: adaptations.build(usable, [oracle], run.response, supply),
+        lambda run: adaptations.build(usable, [oracle], run.adaptation, supply),
     )
     numbers = {"base": 0.1, "updates": 100.0}
 
