@@ -1,59 +1,133 @@
-"""What both loops do for adaptations: read the levers, log them, refresh the parameters when that is due, and
-measure what networks have become."""
+"""The adaptations of a run as wrappers: each takes a plain function of a loop and returns one that also adapts.
 
-from typing import Any
+A loop composes the wrappers that its program uses before it trains; the functions inside do not know of them. A state
+is a loop's `RunState`, of which `coupling` and `adaptation` belong to this module.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from aesjax.types import Array, Levers, ResponseState
+from aesjax.schedules.rule import Mean, running_mean
+from aesjax.seeding import stream
+from aesjax.types import Array
 from agents.common.carrier import Carrier, OnPolicyCarrier
-from agents.common.loop import AdaptationOf, LoopConfig
+from agents.common.loop import AdaptationOf, LoopConfig, Run
 from agents.common.plasticity import measures
 
-
-def levers_of(adaptation: ResponseState | None) -> Levers:
-    """What is turned in the step about to run; nothing where the program has no adaptations."""
-    return Levers() if adaptation is None else adaptation.levers
+_Plain = Callable[..., Any]
 
 
-def adaptation_logs(adaptation: ResponseState | None) -> dict[str, Array]:
-    """What one update under ``adaptation`` adds to the sums of its chunk: the levers that are there."""
-    if adaptation is None:
-        return {}
-    levers, logs = adaptation.levers, {"response_ratio": adaptation.ratio}
-    if levers.window is not None:  # as a share of what is stored
-        logs["window_share"] = jnp.minimum(levers.window, adaptation.stored) / adaptation.stored
-    if levers.rate is not None:
-        logs["rate_factor"] = levers.rate
-    return logs
+class Coupling(NamedTuple):
+    """The paper's coupling ``eta_t = c lambda_t`` for deep carriers, where it has no definition of its own.
+
+    Our reading: every learning rate of the carrier is multiplied by ``lambda_t / mean_{s<=t} lambda_s``, so that its
+    average stays what the carrier's settings say. Scaling the rate is scaling the optimiser's update.
+    """
+
+    mean: Mean
+    count: Array  # () int32
 
 
-def refreshed(
-    carrier: Carrier | OnPolicyCarrier,
-    agent: Any,
-    fresh: Any,
-    adaptation: ResponseState,
-    seen: tuple[Array, Array] | None = None,
-) -> tuple[Any, ResponseState, Array]:
-    """Do the refresh that is due: the agent, the adaptation with nothing due, and whether there was one, () float32.
+def _scaled(hyper: Any, factor: Array) -> Any:
+    """``hyper`` with its ``*learning_rate`` fields multiplied by ``factor``."""
+    rates = {name: getattr(hyper, name) * factor for name in hyper._fields if name.endswith("learning_rate")}
+    return hyper._replace(**rates)
+
+
+def started(init: _Plain, adaptation_of: AdaptationOf | None, config: LoopConfig) -> _Plain:
+    """`init` with the state of the adaptations."""
+
+    def adapted(run: Run) -> Any:
+        coupling = Coupling(Mean(jnp.zeros(()), jnp.zeros(())), jnp.int32(0)) if config.coupling else None
+        adaptation = None if adaptation_of is None else adaptation_of(run).init()
+        return init(run)._replace(coupling=coupling, adaptation=adaptation)
+
+    return adapted
+
+
+def windowed(sample: _Plain) -> _Plain:
+    """`sample` from the newest transitions only, as many as the adaptations allow."""
+    return lambda state, key, step: sample(state, key, step, state.adaptation.levers.window)
+
+
+def rated(update: _Plain) -> _Plain:
+    """`update` with the learning rates that the adaptations choose."""
+
+    def adapted(state: Any, run: Run, *batch: Any) -> Any:
+        rate = state.adaptation.levers.rate
+        return update(state, run if rate is None else run._replace(hyper=_scaled(run.hyper, rate)), *batch)
+
+    return adapted
+
+
+def coupled(update: _Plain) -> _Plain:
+    """`update` with learning rates that follow the entropy weight in the runs that couple them: `Coupling`."""
+
+    def adapted(state: Any, run: Run, *batch: Any) -> Any:
+        weight, count = state.schedule.weight, state.coupling.count + 1
+        mean = running_mean(state.coupling.mean, weight, count)
+        # A weight of zero from the start (a carrier without entropy bonus) has nothing to couple to.
+        ratio = jnp.where(mean.value > 0, weight / jnp.where(mean.value > 0, mean.value, 1.0), 1.0)
+        hyper = _scaled(run.hyper, jnp.where(run.coupling > 0, ratio, 1.0))
+        return update(state._replace(coupling=Coupling(mean, count)), run._replace(hyper=hyper), *batch)
+
+    return adapted
+
+
+def adjusted(tick: _Plain, adaptation_of: AdaptationOf) -> _Plain:
+    """`tick` that also adjusts the adaptations by the update's signals, and logs those that were in force."""
+
+    def adapted(state: Any, run: Run, signals: Any, *more: Any) -> Any:
+        state, logs = tick(state, run, signals, *more)
+        before, levers = state.adaptation, state.adaptation.levers
+        logs |= {"response_ratio": before.ratio}
+        if levers.window is not None:  # as a share of what is stored
+            logs |= {"window_share": jnp.minimum(levers.window, before.stored) / before.stored}
+        if levers.rate is not None:
+            logs |= {"rate_factor": levers.rate}
+        return state._replace(adaptation=adaptation_of(run).update(signals, before)), logs
+
+    return adapted
+
+
+def refreshing(part: _Plain, carrier: Any, init: _Plain, look: _Plain | None) -> _Plain:
+    """`part` of a run, then the refresh of parameters that is due.
 
     Args:
-      fresh: an agent just initialised.
-      seen: observations (B, S) and actions (B, A) on which units are asleep or not; None: no unit is ever recycled.
+      init: key -> an agent just initialised.
+      look: state, key, last step, what else `part` reads -> observations (B, S) and actions (B, A) on which units are
+        asleep or not; None: no unit is ever recycled.
     """
-    assert carrier.refresh is not None  # checked when the program is made
-    levers = adaptation.levers
-    assert levers.refresh is not None
-    moved = carrier.refresh(agent, fresh, levers.refresh, levers.refresh_actor)
-    due, done = levers.refresh > 0, {"refresh": 0.0, "refresh_actor": 0.0}
-    if seen is not None and levers.refresh_units is not None:
-        assert carrier.recycle is not None
-        moved = carrier.recycle(moved, fresh, *seen, levers.refresh_units)
-        due, done = due | (levers.refresh_units > 0), done | {"refresh_units": 0.0}
-    agent = jax.tree.map(lambda new, old: jnp.where(due, new, old), moved, agent)
-    levers = levers._replace(**{name: jnp.float32(zero) for name, zero in done.items()})
-    return agent, adaptation._replace(levers=levers), due.astype(jnp.float32)
+
+    def adapted(state: Any, run: Run, key: Array, steps: Array, *data: Any) -> Any:
+        state, outputs, more = part(state, run, key, steps, *data)
+        last, levers = jax.random.fold_in(key, steps[-1]), state.adaptation.levers
+        fresh, done = init(stream(last, "refresh")), {"refresh": 0.0, "refresh_actor": 0.0}
+        moved, due = carrier.refresh(state.agent, fresh, levers.refresh, levers.refresh_actor), levers.refresh > 0
+        if look is not None and levers.refresh_units is not None:
+            seen = look(state, stream(last, "recycle"), steps[-1], *data)
+            moved = carrier.recycle(moved, fresh, *seen, levers.refresh_units)
+            due, done = due | (levers.refresh_units > 0), done | {"refresh_units": 0.0}
+        agent = jax.tree.map(lambda new, old: jnp.where(due, new, old), moved, state.agent)
+        levers = levers._replace(**{name: jnp.float32(zero) for name, zero in done.items()})
+        state = state._replace(agent=agent, adaptation=state.adaptation._replace(levers=levers))
+        return state, outputs, more | {"refreshes": due.astype(jnp.float32)}
+
+    return adapted
+
+
+def measuring(part: _Plain, carrier: Any, look: _Plain) -> _Plain:
+    """`part` of a run, then the plasticity of its agent, measured on what `look` returns (as in `refreshing`)."""
+
+    def adapted(state: Any, run: Run, key: Array, steps: Array, *data: Any) -> Any:
+        state, outputs, more = part(state, run, key, steps, *data)
+        seen = look(state, stream(key, "plasticity"), steps[-1], *data)
+        return state, outputs, more | measures(carrier.probe(state.agent, *seen))
+
+    return adapted
 
 
 def check_adaptations(
@@ -70,9 +144,3 @@ def check_adaptations(
         raise ValueError("a refresh of parameters needs a carrier with a function `refresh`, and adaptations that ask")
     if config.recycle and carrier.recycle is None:
         raise ValueError("recycling units needs a carrier with a function `recycle`")
-
-
-def plasticity_of(carrier: Carrier | OnPolicyCarrier, agent: Any, obs: Array, action: Array) -> dict[str, Array]:
-    """The measures of an agent's networks on observations (B, S) and actions (B, A)."""
-    assert carrier.probe is not None  # checked when the program is made
-    return measures(carrier.probe(agent, obs, action))

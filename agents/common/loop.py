@@ -2,21 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from aesjax.schedules.rule import Mean, running_mean
 from aesjax.seeding import stream
-from aesjax.types import STREAM, Array, DriftResponse, EntropySchedule
+from aesjax.types import STREAM, Array, DriftResponse, EntropySchedule, Signals
 from agents.common.carrier import Carrier, OnPolicyCarrier, UpdateOut
 from agents.common.episodes import episode_returns
 from agents.common.masks import kept
 from envs.world import World
 
 REASONS = ("critic loss not finite", "actor loss not finite", "entropy weight not finite")
-Hyper = TypeVar("Hyper")
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class Run(NamedTuple):
     drift: Any  # the world's data: pattern and realisation
     schedule: Any  # its schedule as data, `aesjax.schedules.ScheduleData`
     hyper: Any  # the carrier's traced floats
-    coupling: Any = 0.0  # () float32; 1: learning rates follow the entropy weight, see `Coupling`
+    coupling: Any = 0.0  # () float32; 1: learning rates follow the entropy weight, see `adapting.Coupling`
     adaptation: Any = None  # its adaptations beyond the entropy weight; None: no run of the program has any
     played: Any = None  # the record that it plays instead; None: no run of the program plays one
 
@@ -88,38 +86,6 @@ def examine(health: Health, out: UpdateOut, weight: Array, step: Array) -> Healt
     first = (health.diverged_at < 0) & jnp.any(bad)
     reason = jnp.sum(bad * jnp.array([1, 2, 4]))
     return Health(jnp.where(first, step, health.diverged_at), jnp.where(first, reason, health.reason))
-
-
-class Coupling(NamedTuple):
-    """The paper's coupling ``eta_t = c lambda_t`` for deep carriers, where it has no definition of its own.
-
-    Our reading: every learning rate of the carrier is multiplied by ``lambda_t / mean_{s<=t} lambda_s``, so that its
-    average stays what the carrier's settings say. Scaling the rate is scaling the optimiser's update.
-    """
-
-    mean: Mean
-    count: Array  # () int32
-
-    @staticmethod
-    def start() -> "Coupling":
-        """Before the first update."""
-        zero = jnp.zeros(())
-        return Coupling(Mean(zero, zero), jnp.int32(0))
-
-    def apply(self, hyper: Hyper, weight: Array, strength: Array) -> tuple[Hyper, "Coupling"]:
-        """``hyper`` with its ``*learning_rate`` fields scaled by the ratio to the power ``strength`` (0 or 1)."""
-        count = self.count + 1
-        mean = running_mean(self.mean, weight, count)
-        # A weight of zero from the start (a carrier without entropy bonus) has nothing to couple to.
-        ratio = jnp.where(mean.value > 0, weight / jnp.where(mean.value > 0, mean.value, 1.0), 1.0)
-        return scaled_rates(hyper, jnp.where(strength > 0, ratio, 1.0)), Coupling(mean, count)
-
-
-def scaled_rates(hyper: Hyper, factor: Array) -> Hyper:
-    """``hyper`` with its ``*learning_rate`` fields multiplied by ``factor``."""
-    fields: Any = hyper
-    rates = {name: getattr(fields, name) * factor for name in fields._fields if name.endswith("learning_rate")}
-    return fields._replace(**rates)
 
 
 def reset_world(world: World, run: Run, num: int) -> tuple[Array, Any, Array]:
@@ -224,14 +190,46 @@ def chunk_metrics(
     )
 
 
-def update_logs(out: UpdateOut, logs: Any, config: LoopConfig) -> dict[str, Array]:
-    """What one update adds to the sums of its chunk."""
-    return {
-        "critic_loss": out.metrics["critic_loss"],
-        "proxy": logs.proxy,
-        "at_min": logs.at_min,
-        "at_max": logs.at_max,
-    } | ({"grad_norm": out.metrics["grad_norm"]} if config.plasticity else {})
+def make_update(carrier: Carrier | OnPolicyCarrier) -> Callable[..., Any]:
+    """The carrier's gradient step on a state: the state after it, and the carrier's `UpdateOut`."""
+
+    def update(state: Any, run: Run, *batch: Any) -> tuple[Any, UpdateOut]:
+        out = carrier.update(state.agent, *batch, entropy_weight=state.schedule.weight, hyper=run.hyper)
+        return state._replace(agent=out.state), out
+
+    return update
+
+
+def make_tick(schedule_of: ScheduleOf, config: LoopConfig) -> Callable[..., Any]:
+    """The schedule's step after an update that ended with ``out``, and what the update adds to its chunk's sums."""
+
+    def tick(state: Any, run: Run, signals: Signals, out: UpdateOut, step: Array) -> tuple[Any, dict[str, Array]]:
+        schedule = schedule_of(run).update(signals, state.schedule)
+        logs = {"critic_loss": out.metrics["critic_loss"]}
+        logs |= {name: getattr(schedule.logs, name) for name in ("proxy", "at_min", "at_max")}
+        logs |= {"grad_norm": out.metrics["grad_norm"]} if config.plasticity else {}
+        return state._replace(schedule=schedule, health=examine(state.health, out, schedule.weight, step)), logs
+
+    return tick
+
+
+def in_parts(part: Callable[..., Any], length: int) -> Callable[..., Any]:
+    """A `part` of ``length`` vector steps, done again and again over inputs with a leading axis of steps.
+
+    Its outputs are joined; of the rest it reports, refreshes are counted and the latest of all other values is kept.
+    """
+
+    def parts(state: Any, run: Run, key: Array, *inputs: Any) -> Any:
+        def body(state: Any, now: Any) -> Any:
+            state, *outputs = part(state, run, key, *now)
+            return state, outputs
+
+        cut = jax.tree.map(lambda x: x.reshape(x.shape[0] // length, length, *x.shape[1:]), inputs)  # sizes may be 0
+        state, (outputs, more) = jax.lax.scan(body, state, cut)
+        outputs = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), outputs)
+        return state, outputs, {name: jnp.sum(x) if name == "refreshes" else x[-1] for name, x in more.items()}
+
+    return parts
 
 
 def stream_stride(length: int, samples: int) -> int:

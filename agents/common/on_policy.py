@@ -9,25 +9,9 @@ import jax.numpy as jnp
 
 from aesjax.seeding import stream
 from aesjax.types import Array, Program, ScheduleState, Signals
-from agents.common import masks
-from agents.common.adapting import adaptation_logs, check_adaptations, levers_of, plasticity_of, refreshed
+from agents.common import adapting, loop, masks
 from agents.common.carrier import OnPolicyCarrier, Rollout
-from agents.common.loop import (
-    AdaptationOf,
-    Coupling,
-    Health,
-    LoopConfig,
-    Run,
-    ScheduleOf,
-    chunk_metrics,
-    evaluation,
-    examine,
-    finished_episodes,
-    reset_world,
-    scaled_rates,
-    step_keys,
-    update_logs,
-)
+from agents.common.loop import AdaptationOf, LoopConfig, Run, ScheduleOf
 from envs.world import World
 
 
@@ -38,9 +22,9 @@ class RunState(NamedTuple):
     env: Any
     obs: Array  # (N, S) raw
     schedule: ScheduleState
-    coupling: Coupling
     episode_return: Array  # (N,) of the training episodes under way
-    health: Health
+    health: loop.Health
+    coupling: Any = None  # of learning rates to the entropy weight; None: no run has any
     adaptation: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
 
 
@@ -73,7 +57,7 @@ def make_on_policy(
     epochs x minibatches gradient steps, each with ``lambda_{t-1}`` and followed by one tick of the schedule and of the
     adaptations. A refresh that is due waits for the end of the rollout's last epoch.
     """
-    check_adaptations(carrier, adaptation_of, config)
+    adapting.check_adaptations(carrier, adaptation_of, config)
     num, length = config.num_envs, carrier.rollout
     size = num * length
     if config.chunk % length:
@@ -83,16 +67,14 @@ def make_on_policy(
     ticks = carrier.epochs * carrier.minibatches
 
     def init(run: Run) -> RunState:
-        obs, env, key = reset_world(world, run, num)
+        obs, env, key = loop.reset_world(world, run, num)
         return RunState(
             agent=carrier.init(stream(key, "network"), num),
             env=env,
             obs=obs,
             schedule=schedule_of(run).init(),
-            coupling=Coupling.start(),
             episode_return=jnp.zeros(num),
-            health=Health.good(),
-            adaptation=None if adaptation_of is None else adaptation_of(run).init(),
+            health=loop.Health.good(),
         )
 
     def collect(state: RunState, run: Run, words: Array, values: Array):
@@ -108,14 +90,14 @@ def make_on_policy(
         mask = world.mask(env)
         valid = None if mask is None else mask.valid
         agent, scaled = carrier.scale_reward(agent, reward, done, run.hyper, *(() if valid is None else (valid,)))
-        total, finished = finished_episodes(state.episode_return, reward, done, valid)
+        total, finished = loop.finished_episodes(state.episode_return, reward, done, valid)
         row = Rollout(seen, action, scaled, terminated, truncated, carrier.view(agent, final_obs))
         if valid is not None:  # a row that does not count ends what went before
             row = masks.kept(valid, row)._replace(truncated=jnp.where(valid, truncated, 1.0), valid=valid)
         return state._replace(agent=agent, env=env, obs=obs, episode_return=total), (row, finished)
 
-    def learn(state: RunState, run: Run, key: Array, rollout: Rollout, drift_change: Array, step: Array):
-        schedule = schedule_of(run)
+    def epochs(state: RunState, run: Run, key: Array, steps: Array, rollout: Rollout, drift_change: Array):
+        schedule, step = schedule_of(run), steps[-1]
         agent, rows, residuals = carrier.prepare(state.agent, rollout, run.hyper)
         residuals = masks.compact(residuals, None if rollout.valid is None else rollout.valid.reshape(-1))
         state = state._replace(agent=agent)
@@ -124,14 +106,7 @@ def make_on_policy(
         whole = schedule.measure(Signals(td_error=residuals, fresh_td_error=residuals))
 
         def minibatch(state: RunState, index: Array):
-            hyper, coupling = run.hyper, state.coupling
-            if config.coupling:
-                hyper, coupling = coupling.apply(hyper, state.schedule.weight, run.coupling)
-            levers = levers_of(state.adaptation)
-            if levers.rate is not None:
-                hyper = scaled_rates(hyper, levers.rate)
-            batch = jax.tree.map(lambda x: x[index], rows)
-            out = carrier.update(state.agent, batch, entropy_weight=state.schedule.weight, hyper=hyper)
+            state, out = update(state, run, jax.tree.map(lambda x: x[index], rows))
             signals = schedule.measure(
                 out.signals._replace(
                     td_error=residuals,
@@ -140,13 +115,7 @@ def make_on_policy(
                     true_drift=drift_change / ticks,  # spread over the ticks of the rollout in which it happened
                 )
             )
-            after = schedule.update(signals, state.schedule)
-            health = examine(state.health, out, after.weight, step)
-            logs = update_logs(out, after.logs, config) | adaptation_logs(state.adaptation)
-            adaptation = None if adaptation_of is None else adaptation_of(run).update(signals, state.adaptation)
-            state = state._replace(
-                agent=out.state, schedule=after, coupling=coupling, health=health, adaptation=adaptation
-            )
+            state, logs = tick(state, run, signals, out, step)
             return state, (logs, dict(signals.measured or {}), out.metrics)
 
         def epoch(state: RunState, indices: Array):
@@ -154,45 +123,40 @@ def make_on_policy(
             agent = carrier.end_epoch(state.agent, jax.tree.map(jnp.mean, metrics), run.hyper)
             return state._replace(agent=agent), (logs, measured)
 
-        order = minibatches(key, size, carrier.epochs, carrier.minibatches)
+        key_order = stream(jax.random.fold_in(key, step), "minibatches")
+        order = minibatches(key_order, size, carrier.epochs, carrier.minibatches)
         state, (logs, measured) = jax.lax.scan(epoch, state, order)
-        return state, jax.tree.map(jnp.sum, logs), jax.tree.map(jnp.ravel, measured)
+        return state, (jax.tree.map(jnp.sum, logs), jax.tree.map(jnp.ravel, measured)), {}
+
+    def look(state: RunState, key: Array, step: Array, rollout: Rollout, *_: Any) -> tuple[Array, Array]:
+        del state, key, step
+        return jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (rollout.obs, rollout.action))
+
+    update, tick, learn = loop.make_update(carrier), loop.make_tick(schedule_of, config), epochs
+    if adaptation_of is not None:
+        update, tick = adapting.rated(update), adapting.adjusted(tick, adaptation_of)
+    if config.coupling:
+        update = adapting.coupled(update)
+    if config.refresh:
+        init_agent, seen = lambda key: carrier.init(key, num), look if config.recycle else None
+        learn = adapting.refreshing(learn, carrier, init_agent, seen)
+    if config.plasticity:
+        learn = adapting.measuring(learn, carrier, look)
+
+    def one_rollout(state: RunState, run: Run, key: Array, steps: Array, words: Array, values: Array, changes: Array):
+        state, (rollout, finished) = jax.lax.scan(lambda state, at: collect(state, run, *at), state, (words, values))
+        state, (logs, measured), more = learn(state, run, key, steps, rollout, jnp.sum(changes))
+        return state, (jax.tree.map(jnp.sum, finished) | logs, measured), more
 
     def chunk(state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
         steps = step + jnp.arange(config.chunk, dtype=jnp.int32)
         key = stream(jax.random.key(run.seed), "train")
-        values, changes = world.path(run.drift, steps)
-
-        def one_rollout(state: RunState, now: Any):
-            steps, words, values, changes = now
-            state, (rollout, finished) = jax.lax.scan(
-                lambda state, at: collect(state, run, *at), state, (words, values)
-            )
-            key_order = stream(jax.random.fold_in(key, steps[-1]), "minibatches")
-            state, logs, measured = learn(state, run, key_order, rollout, jnp.sum(changes), steps[-1])
-            refreshes, flat = {}, None
-            if config.recycle or config.plasticity:
-                flat = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (rollout.obs, rollout.action))
-            if config.refresh:
-                fresh = carrier.init(stream(jax.random.fold_in(key, steps[-1]), "refresh"), num)
-                agent, adaptation, done = refreshed(carrier, state.agent, fresh, state.adaptation, flat)
-                state, refreshes = state._replace(agent=agent, adaptation=adaptation), {"refreshes": done}
-            looks = {}
-            if config.plasticity:
-                assert flat is not None
-                looks = plasticity_of(carrier, state.agent, *flat)
-            return state, (jax.tree.map(jnp.sum, finished) | logs, measured, refreshes, looks)
-
-        def in_rollouts(x: Array) -> Array:
-            return x.reshape(config.chunk // length, length, *x.shape[1:])  # sizes may be zero
-
-        inputs = jax.tree.map(in_rollouts, (steps, step_keys(key, steps, 2), values, changes))
-        state, (logs, measured, refreshes, looks) = jax.lax.scan(one_rollout, state, inputs)
+        inputs = (steps, loop.step_keys(key, steps, 2), *world.path(run.drift, steps))
+        state, (logs, measured), more = loop.in_parts(one_rollout, length)(state, run, key, *inputs)
         updates = jnp.float32(ticks * (config.chunk // length))
-        streams = {name: value.reshape(-1) for name, value in measured.items()}
-        metrics = chunk_metrics(world, state, jax.tree.map(jnp.sum, logs), updates, streams, config)
+        metrics = loop.chunk_metrics(world, state, jax.tree.map(jnp.sum, logs), updates, measured, config)
         key_entropy = stream(jax.random.fold_in(key, steps[-1]), "entropy")
-        more = jax.tree.map(jnp.sum, refreshes) | jax.tree.map(lambda x: x[-1], looks)
-        return state, metrics | more | {"policy_entropy": carrier.entropy(state.agent, state.obs, key_entropy)}
+        entropy = carrier.entropy(state.agent, state.obs, key_entropy)
+        return state, metrics | more | {"policy_entropy": entropy}
 
-    return Program(init, chunk, evaluation(world, carrier, config))
+    return Program(adapting.started(init, adaptation_of, config), chunk, loop.evaluation(world, carrier, config))

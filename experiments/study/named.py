@@ -56,7 +56,7 @@ STUDIES: Registry[NamedStudy] = Registry(
     default=NamedStudy("sac", "baseline,aes,aes_r", "SAC by itself, with AES and with AES-R"),
     toy_table=NamedStudy(_EVERY, "baseline,aes,aes_r", "the paper's main tables: four carriers", preset="paper"),
     # The rows of the paper's table, whose AES couples the learning rate to the weight:
-    # `agents.common.loop.Coupling`.
+    # `agents.common.adapting.Coupling`.
     ablation=NamedStudy(
         _EVERY,
         "baseline,fixed,aes:coupling=1,linear,aes,"
