@@ -4,6 +4,7 @@ Usage: python experiments/single_file_sac.py --pattern abrupt --schedule aes_r -
 
 import sys
 from collections import namedtuple
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,12 +26,9 @@ NUM_ENVS, BATCH, HIDDEN = 4, 128, 64  # one gradient step per step of all NUM_EN
 ADAM, GAMMA, TAU = optax.adam(1e-3), 0.97, 0.01
 REPLAY, WARMUP = 0.05, 0.01  # shares of the run; a long replay hides from the agent that the task has changed
 FRESH, EVALUATIONS, EPISODES = 128, 50, 10  # newest residuals kept; evaluations of a run, episodes in each
-ACTOR = nn.Sequential([nn.Dense(HIDDEN), nn.relu, nn.Dense(HIDDEN), nn.relu, nn.Dense(2 * ACTIONS)])
-CRITIC = nn.Sequential([nn.Dense(HIDDEN), nn.relu, nn.Dense(HIDDEN), nn.relu, nn.Dense(1), jnp.ravel])
-q_values = jax.vmap(lambda critic, x: jnp.asarray(CRITIC.apply(critic, x)), (0, None))  # of two critics, (2, B)
 Transition = namedtuple("Transition", "obs action reward terminated next_obs")  # next_obs: before any reset
-Params = namedtuple("Params", "actor critic")
-Run = namedtuple("Run", "obs env replay fresh params target adam schedule")  # the carry of the scan
+Agent = namedtuple("Agent", "actor critic target actor_adam critic_adam")  # critic, target: two networks, stacked
+Run = namedtuple("Run", "obs env replay fresh agent schedule")  # the carry of the scan
 
 
 class Options(NamedTuple):
@@ -44,33 +42,53 @@ class Options(NamedTuple):
     out: Path = Path("single_file_sac.png")  # the plot
 
 
-def sample(actor, obs, key=None):
-    """Actions (B, A) of the tanh-Gaussian policy and their log-densities (B,); the policy's mode without a key."""
+def dense(inputs, outputs):
+    """A layer whose weights and biases start uniform in +-1/sqrt(inputs)."""
+    start = partial(jr.uniform, minval=-(inputs**-0.5), maxval=inputs**-0.5)
+    return nn.Dense(outputs, kernel_init=start, bias_init=start)
+
+
+ACTOR = nn.Sequential([dense(OBS, HIDDEN), nn.relu, dense(HIDDEN, HIDDEN), nn.relu, dense(HIDDEN, 2 * ACTIONS)])
+CRITIC = nn.Sequential([dense(OBS + ACTIONS, HIDDEN), nn.relu, dense(HIDDEN, HIDDEN), nn.relu, dense(HIDDEN, 1)])
+q_values = jax.vmap(lambda critic, *x: jnp.asarray(CRITIC.apply(critic, jnp.hstack(x)))[:, 0], (0, None, None))
+
+
+def sample(actor, obs, noise):
+    """Actions (B, A) of the tanh-Gaussian policy from normal noise, and their log-densities (B,); noise 0: the mode."""
     mean, raw = jnp.split(jnp.asarray(ACTOR.apply(actor, obs)), 2, axis=-1)
-    log_std = jnp.clip(raw, -5.0, 2.0)  # starts near 0, so that the agent looks around before it settles
-    noise = jnp.zeros_like(mean) if key is None else jr.normal(key, mean.shape)
+    log_std = -5.0 + 3.5 * (jnp.tanh(raw) + 1.0)  # within -5 and 2
     u = mean + jnp.exp(log_std) * noise
     log_slope = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))  # of tanh at u
     return jnp.tanh(u), jnp.sum(-0.5 * (noise**2 + jnp.log(2.0 * jnp.pi)) - log_std - log_slope, axis=-1)
 
 
-def residuals(params, target, batch, weight, key):
+def residuals(agent, batch, weight, noise):
     """Temporal-difference errors (2, B) of both critics; the entropy weight's first place is the soft target."""
-    action, log_prob = sample(params.actor, batch.next_obs, key)
-    value = jnp.min(q_values(target, jnp.hstack([batch.next_obs, action])), axis=0) - weight * log_prob
+    action, log_prob = sample(agent.actor, batch.next_obs, noise)
+    value = jnp.min(q_values(agent.target, batch.next_obs, action), axis=0) - weight * log_prob
     soft_target = jax.lax.stop_gradient(batch.reward + GAMMA * (1.0 - batch.terminated) * value)
-    return soft_target[None] - q_values(params.critic, jnp.hstack([batch.obs, batch.action]))
+    return soft_target[None] - q_values(agent.critic, batch.obs, batch.action)
 
 
-def loss(params, target, batch, weight, key):
-    """Loss of critics and actor, and what the schedule may read; the weight's second place is the actor's loss."""
-    key_target, key_actor = jr.split(key)
-    td_error = residuals(params, target, batch, weight, key_target)
-    critic_loss = jnp.sum(jnp.mean(td_error**2, axis=1))
-    action, log_prob = sample(params.actor, batch.obs, key_actor)
-    q = q_values(jax.lax.stop_gradient(params.critic), jnp.hstack([batch.obs, action]))  # not the actor's to train
-    actor_loss = jnp.mean(weight * log_prob - jnp.min(q, axis=0))
-    return critic_loss + actor_loss, (td_error.ravel(), log_prob)
+def learn(agent, batch, weight, key):
+    """One step of the critics, then of the actor against the new critics; the agent, and the schedule's signals."""
+    noise = jr.normal(key, (3, *batch.action.shape))  # of the soft target, the schedule's sample and the actor's loss
+
+    def critic_loss(critic):
+        td_error = residuals(agent._replace(critic=critic), batch, weight, noise[0])
+        return jnp.sum(jnp.mean(td_error**2, axis=1)), td_error.ravel()
+
+    def actor_loss(actor):  # the weight's second place
+        action, log_prob = sample(actor, batch.obs, noise[2])
+        return jnp.mean(weight * log_prob - jnp.min(q_values(critic, batch.obs, action), axis=0))
+
+    grads, td_error = jax.grad(critic_loss, has_aux=True)(agent.critic)
+    change, critic_adam = ADAM.update(grads, agent.critic_adam)
+    critic = optax.apply_updates(agent.critic, change)
+    change, actor_adam = ADAM.update(jax.grad(actor_loss)(agent.actor), agent.actor_adam)
+    actor = optax.apply_updates(agent.actor, change)
+    signals = Signals(td_error, log_prob=sample(actor, batch.obs, noise[1])[1])
+    return Agent(actor, critic, optax.incremental_update(critic, agent.target, TAU), actor_adam, critic_adam), signals
 
 
 def evaluate(actor, env, clock, key):
@@ -80,7 +98,7 @@ def evaluate(actor, env, clock, key):
     def step(carry, time):
         obs, state, alive = carry
         keys = jr.split(jr.fold_in(key, time), EPISODES)
-        action, _ = sample(actor, obs)
+        action, _ = sample(actor, obs, 0.0)
         obs, state, reward, terminated, *_ = jax.vmap(TASK.env.step, (0, 0, 0, None))(keys, state, action, task_params)
         return (obs, state, alive * (1.0 - terminated)), alive * reward
 
@@ -99,36 +117,34 @@ def train(options, seed):
 
     def one_step(run, _):
         clock, weight = run.env.clock, run.schedule.weight  # a lag of one: earlier steps have decided this weight
-        key_random, key_policy, key_env, key_fresh, key_rows, key_loss = jr.split(jr.fold_in(key_steps, clock), 6)
+        key_random, key_noise, key_env, key_rows, key_learn = jr.split(jr.fold_in(key_steps, clock), 5)
         # Act, store what happened, and note how much it surprises the critics.
         random = jr.uniform(key_random, (NUM_ENVS, ACTIONS), minval=-1.0, maxval=1.0)
-        action = jnp.where(clock < warmup, random, sample(run.params.actor, run.obs, key_policy)[0])
+        noise = jr.normal(key_noise, (2, NUM_ENVS, ACTIONS))
+        action = jnp.where(clock < warmup, random, sample(run.agent.actor, run.obs, noise[0])[0])
         obs, env_state, reward, terminated, _, info = env.step(key_env, run.env, action)
         newest = Transition(run.obs, action, reward, terminated.astype(float), info["final_observation"])
         replay = jax.tree.map(lambda ring, row: ring.at[clock % slots].set(row), run.replay, newest)
-        fresh = jnp.hstack([run.fresh[:, NUM_ENVS:], residuals(run.params, run.target, newest, weight, key_fresh)])
+        fresh = jnp.hstack([run.fresh[:, NUM_ENVS:], residuals(run.agent, newest, weight, noise[1])])
         # Learn from a batch and decide the next weight; `true_drift` is for the reference schedule `oracle` alone.
         rows = jr.randint(key_rows, (BATCH,), 0, jnp.minimum(clock + 1, slots) * NUM_ENVS)
         batch = jax.tree.map(lambda ring: ring[rows // NUM_ENVS, rows % NUM_ENVS], replay)
-        grads, (td_error, log_prob) = jax.grad(loss, has_aux=True)(run.params, run.target, batch, weight, key_loss)
-        change, adam = ADAM.update(grads, run.adam)
-        params = jax.tree.map(jnp.add, run.params, change)
-        target = optax.incremental_update(params.critic, run.target, TAU)
-        signals = Signals(td_error, log_prob=log_prob, fresh_td_error=fresh.ravel(), reward=reward)
-        signals = signals._replace(true_drift=info["drift"].change)
-        learned = (params, target, adam, schedule.update(signals, run.schedule))  # but not in the warm-up:
-        learned = jax.tree.map(lambda new, old: jnp.where(clock < warmup, old, new), learned, run[-4:])
+        agent, signals = learn(run.agent, batch, weight, key_learn)
+        signals = signals._replace(fresh_td_error=fresh.ravel(), reward=reward, true_drift=info["drift"].change)
+        learned = (agent, schedule.update(signals, run.schedule))  # but not in the warm-up:
+        learned = jax.tree.map(lambda new, old: jnp.where(clock < warmup, old, new), learned, run[-2:])
         return Run(obs, env_state, replay, fresh, *learned), weight
 
     def until_evaluation(run, _):
         run, weights = jax.lax.scan(one_step, run, length=total // EVALUATIONS)
-        return run, (evaluate(run.params.actor, env, run.env.clock, key_test), weights)
+        return run, (evaluate(run.agent.actor, env, run.env.clock, key_test), weights)
 
     key_env, key_actor, key_critic, key_steps, key_test = jr.split(jr.key(seed), 5)
     critic = jax.vmap(CRITIC.init, (0, None))(jr.split(key_critic), jnp.zeros((1, OBS + ACTIONS)))
-    params = Params(ACTOR.init(key_actor, jnp.zeros((1, OBS))), critic)
+    actor = ACTOR.init(key_actor, jnp.zeros((1, OBS)))
+    agent = Agent(actor, critic, critic, ADAM.init(actor), ADAM.init(critic))
     replay = Transition(*(jnp.zeros((slots, NUM_ENVS, *shape)) for shape in [(OBS,), (ACTIONS,), (), (), (OBS,)]))
-    run = Run(*env.reset(key_env), replay, jnp.zeros((2, FRESH)), params, critic, ADAM.init(params), schedule.init())
+    run = Run(*env.reset(key_env), replay, jnp.zeros((2, FRESH)), agent, schedule.init())
     _, (returns, weights) = jax.lax.scan(until_evaluation, run, length=EVALUATIONS)
     return returns, weights.ravel(), env.truth_at(total).values
 

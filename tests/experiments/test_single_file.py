@@ -1,4 +1,4 @@
-"""The single-file script: on its own, as short as it says, and it learns."""
+"""The single-file script: it learns, its gradient step is that of `agents.sac`, and wrong options are refused."""
 
 from functools import cache
 
@@ -9,6 +9,8 @@ import pytest
 from PIL import Image
 
 import envs
+from agents import sac
+from agents.common.carrier import Transition
 from experiments import single_file_sac as script
 
 SHORT = 2000  # environment steps
@@ -40,6 +42,34 @@ def test_the_weight_of_aes_r_answers_a_change_of_the_task():
     np.testing.assert_allclose(abrupt[:, :change], steady[:, :change], rtol=0.02)
     after = slice(change, change + change // 5)
     assert np.all(abrupt[:, after].max(1) > 1.3 * steady[:, after].max(1))
+
+
+def test_its_gradient_steps_and_initial_networks_are_those_of_the_carrier():
+    sizes, rng = (script.OBS, script.ACTIONS), np.random.default_rng(0)
+    carrier = sac.make(*sizes, sac.SacConfig((script.HIDDEN, script.HIDDEN), script.BATCH))
+    hyper = sac.SacHyper(1e-3, 1e-3, script.GAMMA, script.TAU)
+    state, keys = carrier.init(jax.random.key(1)), jax.random.split(jax.random.key(2), 3)
+    actor = script.ACTOR.init(keys[0], jnp.zeros((1, script.OBS)))
+    critic = jax.vmap(script.CRITIC.init, (0, None))(keys[1:], jnp.zeros((1, sum(sizes))))
+    agent = script.Agent(actor, critic, critic, script.ADAM.init(actor), script.ADAM.init(critic))
+    for own, theirs in zip(jax.tree.leaves(agent[:3]), jax.tree.leaves(state[:3]), strict=True):
+        assert own.shape == theirs.shape
+        if own.size > 50:  # draws of one law, uniform between the same bounds
+            np.testing.assert_allclose(np.abs(own).max(), np.abs(theirs).max(), rtol=0.1)
+    agent = jax.tree.unflatten(jax.tree.structure(agent), jax.tree.leaves(state))
+    learn, update = jax.jit(script.learn), jax.jit(carrier.update)
+    for step, key in enumerate(jax.random.split(jax.random.key(3), 6)):
+        obs, action, reward, next_obs = (
+            rng.standard_normal((script.BATCH, *shape)).astype(np.float32) for shape in [(2,), (2,), (), (2,)]
+        )
+        batch = Transition(obs, np.tanh(action), reward, (reward > 1.0).astype(np.float32), next_obs)
+        weight = jnp.float32(0.05 + 0.1 * step)
+        agent, signals = learn(agent, batch, weight, jax.random.clone(key))
+        state, reported, _ = update(state, batch, key, jnp.int32(step), entropy_weight=weight, hyper=hyper)
+        for own, theirs in zip(jax.tree.leaves(agent[:3]), jax.tree.leaves(state[:3]), strict=True):
+            np.testing.assert_allclose(own, theirs, rtol=0, atol=1e-6)
+        for name in ("td_error", "log_prob"):
+            np.testing.assert_allclose(getattr(signals, name), getattr(reported, name), rtol=0, atol=1e-4)
 
 
 def test_the_weight_is_that_of_the_schedule_with_a_lag_of_one():
