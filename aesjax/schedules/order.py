@@ -1,7 +1,9 @@
 """Exact order statistics and quantiles without a sort, safe under ``jit``, ``vmap`` and ``scan``."""
 
 from collections.abc import Callable
+from functools import partial
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -68,6 +70,9 @@ def quantile(x: Array, q: Array | float) -> Array:
     return low * (1.0 - share) + high * share + poison
 
 
+# Compiled once per length also outside a compiled function, where every loop would be compiled again; inside one,
+# ``inline`` leaves that program as it was.
+@partial(jax.jit, inline=True)
 def neighbours(x: Array, k: Array) -> tuple[Array, Array]:
     """The ``k``-th and ``k+1``-th smallest of (N,) ``x``, from one set of counts; ``k`` in [0, N - 2].
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from aesjax import Signals, aes_c, aes_r
 from aesjax.schedules import order_statistic, quantile
 from aesjax.schedules.order import _all_pairs, _radix_select
 
@@ -85,3 +86,15 @@ def test_quantile_compiles_without_sort_and_without_branch():
     text = jax.jit(jax.vmap(quantile)).lower(jnp.zeros((25, 512)), jnp.zeros(25)).compile().as_text()
     assert " sort(" not in text
     assert "conditional(" not in text
+
+
+@pytest.mark.parametrize("schedule", [aes_r(base=0.05, updates=100), aes_c(base=0.05, updates=100)])
+def test_a_repeated_update_outside_jit_compiles_nothing(schedule, caplog):
+    signals = Signals(td_error=np.ones(60, np.float32), fresh_td_error=np.ones(60, np.float32))
+    with jax.log_compiles():
+        first = schedule.update(signals, schedule.init())
+        assert "Finished XLA compilation" in caplog.text
+        schedule.update(signals, schedule.update(signals, first))
+        caplog.clear()
+        schedule.update(signals, first)
+    assert "Finished XLA compilation" not in caplog.text
