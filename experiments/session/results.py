@@ -1,5 +1,6 @@
 """`Results`: a finished study as data frames, comparisons, pictures and policies."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -105,16 +106,21 @@ class Results:
         return load_study(self.curves, self._files.config, self.manifest)
 
     def _named(self, method: str) -> str:
-        """A method of the study; a name without its setting is that of the method's first setting.
+        """A method of the study. A name without its setting is the setting with the method's own values.
+
+        If the study has no such setting, the name is the first one in table order; several of them cause a warning.
 
         Raises:
           UnknownNameError: there is none.
         """
         known = self.methods
-        variants = [name for name in known if name.startswith(f"{method}[")]
-        name = method if method in known or not variants else variants[0]
-        Registry("method of this study", **dict.fromkeys(known))[name]
-        return name
+        settings = [name for name in known if name.startswith(f"{method}[")]
+        if method in known or not settings:
+            return Registry("method of this study", **{name: name for name in known})[method]
+        if len(settings) > 1:
+            text = f"'{method}' is not one method of this study but {', '.join(settings)}; used is {settings[0]}"
+            warnings.warn(text, stacklevel=3)
+        return settings[0]
 
     def compare(
         self, method: str, opponent: str, metric: str = "nauc", patterns: Sequence[str] | None = None
@@ -126,7 +132,8 @@ class Results:
         or worse where p_holm < 0.05, else "not significant".
 
         Args:
-          method, opponent: a name without its setting, "SAC+AES" for "SAC+AES[kappa=0.1]", is the first setting.
+          method, opponent: "SAC+AES[kappa=0.1]", or "SAC+AES" without its setting: the setting with the method's own
+            values, and if a sweep has left that out, the first one. A warning then names all settings.
           metric: "nauc", "drop_ratio", "recovery", "return", or a name of `docs/metrics.md`.
           patterns: by default all.
 
@@ -169,7 +176,7 @@ class Results:
         Args:
           column: "return_mean", "entropy_weight", "proxy" or another column of ``curves``.
           pattern: by default the first with drift.
-          methods: by default all.
+          methods: with or without their settings, as in `compare`; by default all.
 
         Raises:
           UnknownNameError: the study has no such column, pattern or method.
@@ -201,6 +208,7 @@ class Results:
         """The policy of a run.
 
         Args:
+          method: with or without its setting, as in `compare`.
           at: "end", or the environment step of a change of the drift, whose policies are stored.
 
         Raises:

@@ -68,7 +68,7 @@ def test_results_open_where_a_schedule_is_not_defined(results):
 
 
 def test_a_comparison_is_the_reports_own(results):
-    frame = results.compare("SAC+AES", "SAC", metric="return")
+    frame = results.compare("SAC+AES[kappa=0.1]", "SAC", metric="return")
     assert frame.columns == ["pattern", "pairs", "difference", "low", "high", "p", "p_holm", "outcome"]
     reported = results.metrics.filter(level="method", method="SAC+AES[kappa=0.1]", metric="paired:mean_return")
     for row in frame.to_dicts():
@@ -82,16 +82,27 @@ def test_a_comparison_is_the_reports_own(results):
             results.compare(wrong, "SAC")
 
 
+def test_a_name_without_its_setting_is_the_first_one_and_all_are_named(results):
+    settings = r"'SAC\+AES' .* SAC\+AES\[kappa=0.1\], SAC\+AES\[kappa=0.3\]; used is SAC\+AES\[kappa=0.1\]"
+    with pytest.warns(UserWarning, match=settings):
+        frame = results.compare("SAC+AES", "SAC", metric="nauc")
+    assert frame.equals(results.compare("SAC+AES[kappa=0.1]", "SAC", metric="nauc"))
+    with pytest.warns(UserWarning, match=settings):
+        policy = results.policy("SAC+AES", pattern="abrupt", seed=1, at="end")
+    named = results.policy("SAC+AES[kappa=0.1]", pattern="abrupt", seed=1, at="end")
+    np.testing.assert_array_equal(policy([0.5, -0.5]), named([0.5, -0.5]))
+
+
 def test_a_plot_marks_the_changes(results):
     for column in ("return_mean", "entropy_weight", "proxy"):
-        (axes,) = results.plot(column, pattern="abrupt", methods=["SAC", "SAC+AES"]).axes
+        (axes,) = results.plot(column, pattern="abrupt", methods=["SAC", "SAC+AES[kappa=0.1]"]).axes
         lines = [line for line in axes.get_lines() if len(line.get_xdata()) == 101]
         assert [line.get_label() for line in lines] == ["SAC", "SAC+AES[kappa=0.1]"]
         assert sum(len(set(line.get_xdata())) == 1 for line in axes.get_lines()) == 4
 
 
 def test_a_policy_acts_and_is_evaluated(results):
-    policy = results.policy("SAC+AES", pattern="abrupt", seed=1, at="end")
+    policy = results.policy("SAC+AES[kappa=0.1]", pattern="abrupt", seed=1, at="end")
     obs = jnp.zeros((3, 2))
     np.testing.assert_array_equal(policy(obs), policy(obs))
     assert policy(obs[0]).shape == (2,)
