@@ -1,5 +1,6 @@
 """A study as an object: trained once, continued, compared, drawn, acted with, described as a command and as a file."""
 
+import json
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import polars as pl
 import pytest
 
 import envs
-from aesjax import EntropySchedule, aes
+from aesjax import EntropySchedule, aes, fixed
 from aesjax.adaptations import shrink
 from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
@@ -30,6 +31,8 @@ def burst(proxy, *, base, decay=0.9):
     return EntropySchedule(lambda: start(base), update)
 
 
+SAC = (Method("sac", aes()), "sac+aes_r", Method("sac", "aes_c", ["recent", shrink(threshold=3)]))
+BOUNDS = ((1e-5, 2), (1e-4, 1), (1e-5, 1), (1e-5, 0.5), (1e-4, 0.5))
 SIZES = {"patterns": ["steady", "abrupt"], "seeds": 2, "steps": 1600}
 
 
@@ -159,6 +162,40 @@ def test_objects_and_strings_describe_equal_studies():
     task = envs.make("hopper", engine="mjx", channels=("body_mass",))
     options = {"engine": "mjx", "channels": "body_mass"}
     assert Study(task, "sac").config == Study("hopper", "sac", **options).config
+
+
+KEPT = {
+    "toy-quick": Study("toy", ["sac", *SAC], patterns="steady,abrupt", seeds=3, steps=2400),
+    "sensitivity-q-toy-sac": Study(
+        "toy", ["sac", *(Method("sac", "aes", options={"q": q}) for q in (0.5, 0.7, 0.8, 0.9, 0.95))], seeds=5
+    ),
+    "responses-toy-sac-threshold": Study(
+        "toy",
+        [Method("sac", "aes_c", [*also, shrink(threshold=3)]) for also in ([], ["recent"])],
+        seeds=range(1, 11),
+        preset="paper",
+        steps=40_000,
+    ),
+    "sensitivity-clip-toy-ppo": Study(
+        "toy",
+        ["ppo", *(Method("ppo", aes(lambda_min=low, lambda_max=high)) for low, high in BOUNDS)],
+        seeds=5,
+    ),
+    "responses-isaac-ant-ppo": Study(
+        envs.make("isaac_ant"),
+        ["ppo", "ppo+aes", "ppo+aes_r", Method("ppo", fixed(base=0.1))],
+        patterns=["steady", "abrupt", "periodic"],
+        seeds=5,
+        preset="isaac-quick",
+        steps=512_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_typed_study_has_the_configuration_of_a_kept_one(name):
+    stored = json.loads((ROOT / "experiments" / "results" / name / "config.json").read_text())
+    assert config_from_json(KEPT[name].config.to_json()) == config_from_json(stored)
 
 
 def test_a_schedule_of_a_cell_is_recorded_with_its_source(study):
