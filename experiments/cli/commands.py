@@ -67,6 +67,11 @@ _NAMES = [get_args(part)[1].name for part in get_args(_Command)]
 def command(argv: list[str] | None = None) -> int:
     """Run what was typed; returns the exit code."""
     typed = sys.argv[1:] if argv is None else argv
+    if typed[:1] == ["--plugins"] and len(typed) > 2:
+        from experiments.study.plugins import trust
+
+        trust(typed[1])
+        argv = typed = typed[2:]
     if typed[:1] == ["--version"]:
         print(f"aesjax {metadata.version('aesjax')}")
         return DONE
@@ -75,7 +80,9 @@ def command(argv: list[str] | None = None) -> int:
 
         say(f"unknown command '{typed[0]}'{hint(typed[0], _NAMES)} commands: {', '.join(_NAMES)}")
         return WRONG
-    about = "Drift-aware exploration in JAX."
+    about = (
+        "Drift-aware exploration in JAX. Before the command, --plugins MODULE,... lets studies import these modules."
+    )
     if typed[:1] == ["table"]:  # what it does not know are options of `aesjax run`
         options, rest = tyro.cli(
             _Command,  # type: ignore

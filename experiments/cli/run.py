@@ -39,6 +39,7 @@ def train(options: Any) -> int:
     from experiments.study.folder import begun, check_place, claim
     from experiments.study.forecast import forecast, lines_of
     from experiments.study.lock import LostError
+    from experiments.study.plugins import modules_of
     from experiments.study.prepare import prepare
 
     with refusing(), ExitStack() as stack:
@@ -68,7 +69,7 @@ def train(options: Any) -> int:
         on_rows = stack.enter_context(writers(options.tensorboard, options.wandb))
         study = claim(config, options.out, resume=options.resume)
         release = stack.pop_all()
-    on = f"Continue with:\n  {again(options)}"
+    on = f"Continue with:\n  {again(options, modules_of(config.plugins))}"
     with release, study.owner:
         if STEADY not in config.patterns and not config.part:
             print(
@@ -142,7 +143,8 @@ def configured(options: Any) -> "StudyConfig":
     return StudyOptions(**given, methods=parse_methods(chosen["schedules"], carriers)).resolve()
 
 
-def again(options: Any) -> str:
+def again(options: Any, modules: str = "") -> str:
     """The command that continues this one; the folder holds the configuration of its study."""
     which = {field.name for field in dataclasses.fields(options)} - set(RUNTIME)
-    return command(options, {*which, "resume"}) + " --resume"
+    words = command(options, {*which, "resume"}) + " --resume"
+    return words.replace("aesjax", f"aesjax --plugins {shlex.quote(modules)}", 1) if modules else words

@@ -1,6 +1,7 @@
 """`aesjax submit`: a study in parts, on a cluster or on the devices of this machine"""
 
 import dataclasses
+import os
 import shlex
 import sys
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import tyro
 from experiments.cli.errors import DONE, INTERRUPTED, WRONG, refusing, say
 from experiments.cli.join import join_and_report
 from experiments.cli.options import ALL, Run, flat, grouped, typed
-from experiments.cli.run import configured
+from experiments.cli.run import RunOptions, configured
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
@@ -151,10 +152,17 @@ def _resumed(options: Any) -> "StudyPlan":
     Raises:
       ValueError: there is none, or something else was typed than it says.
     """
+    from envs.bridge.names import PYTHON
     from experiments.study import store
     from experiments.study.parts import read_plan
+    from experiments.study.plugins import restored
 
     plan = read_plan(options.out)
+    words = flat(tyro.cli(RunOptions, args=list(plan.words)))
+    with restored(plan.config.plugins):
+        same = configured(words).to_json() == plan.config.to_json()
+    if not same or str(words.sim_python) not in ("None", os.environ.get(PYTHON)):
+        raise ValueError(f"--resume: the words of {store.PLAN} name another study, or another Python than {PYTHON}")
     if options.parts not in (None, plan.parts):
         raise ValueError(f"--resume: the study in {options.out} has {plan.parts} parts, not {options.parts}")
     if _words(options) not in (_words(Submit(out=options.out)), list(plan.words)):
@@ -180,6 +188,9 @@ def _parameters(asked: dict[str, Any]) -> dict[str, Any]:
     Raises:
       ValueError: an option of another form.
     """
+    for name, value in asked.items():
+        if not all(str(text).isprintable() for text in (value if isinstance(value, list) else [value])):
+            raise ValueError(f"--{name} must be one line of printable characters; got {value!r}")
     more = {"requeue": True, **({"mem": asked["mem"]} if "mem" in asked else {})}
     for item in asked.get("sbatch", ()):
         name, equals, value = item.lstrip("-").partition("=")
@@ -197,11 +208,13 @@ def _to_slurm(out: Path, plan: "StudyPlan", numbers: list[int]) -> "StudyPlan":
     """Submit the parts ``numbers`` as one array job; the plan with their jobs."""
     from experiments.study.cluster import SlurmTask, submit_slurm
     from experiments.study.parts import AESJAX
+    from experiments.study.plugins import modules_of
 
     if not numbers:
         print("every part is done, queued or under way")
         return plan
-    after = (*AESJAX, "join", str(out))
+    modules = modules_of(plan.config.plugins)
+    after = (*AESJAX, *(("--plugins", modules) if modules else ()), "join", str(out))
     tasks = [SlurmTask(plan.task(out, number), plan.results(out), after) for number in numbers]
     python = f"{shlex.quote(sys.executable)} -P"  # what lies in the working folder is not taken for our packages
     jobs = submit_slurm(tasks, out / "slurm", _parameters(dict(plan.cluster)), python)

@@ -3,7 +3,7 @@
 import csv
 import re
 from collections.abc import Iterable
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Decimal, getcontext
 from importlib import resources
 from typing import Any
 
@@ -21,6 +21,8 @@ def round_half_up(value: Decimal | str | float, places: int) -> Decimal:
     Decimal('15.73')
     """
     exact = value if isinstance(value, Decimal) else Decimal(str(value))
+    if exact.adjusted() + places >= getcontext().prec:  # it has no such digits
+        return exact
     return exact.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_UP)
 
 

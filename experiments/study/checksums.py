@@ -48,11 +48,11 @@ def check_sum(path: Path, sum_path: Path) -> bytes:
     """
     data = store.read_bytes(path)
     try:
-        recorded = sum_path.read_bytes()
-    except FileNotFoundError:
+        recorded = store.read_bytes(sum_path)
+    except ValueError:
+        if sum_path.exists():
+            raise
         raise ValueError(f"{path} has no checksum: there is no {sum_path.name} beside it") from None
-    except OSError as error:
-        raise ValueError(f"{sum_path} cannot be read: {error.strerror or error}") from None
     if recorded != f"{store.sha256_of(data)}  {path.name}\n".encode():
         raise ValueError(f"{path} was changed or damaged: it does not match its checksum in {sum_path.name}")
     return data

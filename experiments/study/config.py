@@ -8,9 +8,9 @@ from typing import Any
 
 import envs
 from experiments.study.method import Method
-from experiments.study.plugins import Origins, restore
+from experiments.study.plugins import Origins, restored
 from experiments.study.schema import check_shape
-from experiments.study.strings import parse_method, parse_methods, text_of
+from experiments.study.strings import parse_methods, text_of
 
 FORMAT = 3
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
@@ -99,15 +99,36 @@ class StudyConfig:
 
     def fingerprint(self) -> str:
         """Short hash of the whole configuration."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+        return fingerprint_of(self.to_json())
+
+
+def fingerprint_of(data: Mapping[str, Any]) -> str:
+    """Short hash of a configuration as JSON."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def config_from_json(data: Any) -> StudyConfig:
     """The configuration stored in a `config.json`.
 
     Raises:
-      ValueError: it is not one, or of another format.
+      ValueError: as `check_stored`, or it needs a plug-in that is not trusted.
     """
+    check_stored(data)
+    values = dict(data)
+    carriers, schedules = values.pop("carriers"), values.pop("schedules")
+    with restored(values.get("plugins", {})):
+        if isinstance(schedules, list):
+            values["methods"] = parse_methods(schedules, carriers)
+        else:
+            values["methods"] = tuple(m for carrier in carriers for m in parse_methods(schedules[carrier], [carrier]))
+    for name in ("patterns", "seeds"):
+        values[name] = tuple(values[name])
+    values["sweep"] = {name: tuple(axis) for name, axis in values["sweep"].items()}
+    return StudyConfig(**values)
+
+
+def check_stored(data: Any) -> None:
+    """Check format, fields and shape of a `config.json` (ValueError); runs no code that it names."""
     if not isinstance(data, dict) or "format" not in data:
         raise ValueError("it is not the configuration of a study")
     if data["format"] != FORMAT:
@@ -116,14 +137,3 @@ def config_from_json(data: Any) -> StudyConfig:
     if odd := sorted({*OPTIONAL, *data} ^ fields):
         raise ValueError(f"its fields differ from what this version writes: {', '.join(odd)}")
     check_shape(data)
-    values = dict(data)
-    restore(values.get("plugins", {}))
-    carriers, schedules = values.pop("carriers"), values.pop("schedules")
-    if isinstance(schedules, list):
-        values["methods"] = parse_methods(schedules, carriers)
-    else:
-        values["methods"] = tuple(parse_method(text, carrier) for carrier in carriers for text in schedules[carrier])
-    for name in ("patterns", "seeds"):
-        values[name] = tuple(values[name])
-    values["sweep"] = {name: tuple(axis) for name, axis in values["sweep"].items()}
-    return StudyConfig(**values)

@@ -64,6 +64,7 @@ def open_study(directory: Path, *, ended: bool = False) -> StudyFolder:
     path, manifest = directory / store.CONFIG, directory / store.MANIFEST
     if not path.exists():
         raise ValueError(f"{directory} holds no study: there is no {store.CONFIG}")
+    store.check_links(directory)
     there = manifest.exists() or manifest.is_symlink()  # a link that leads nowhere is a manifest that cannot be read
     results = open_results(directory) if ended or there else None
     data = store.read_json(path) if results is None else results.config
@@ -148,6 +149,7 @@ def begun(directory: Path) -> StudyConfig:
       ValueError: there is none, it is made of parts, or it cannot be used.
     """
     _check_begun(directory)
+    store.check_links(directory)
     path = directory / store.CONFIG
     try:
         return _config(path, store.read_json(path))

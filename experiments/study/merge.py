@@ -49,7 +49,6 @@ def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
 
     studies = [open_results(folder) for folder in directories]
     configs, manifests = [study.config for study in studies], [study.manifest for study in studies]
-    frames = [study.rows(store.CURVES) for study in studies]
     steps: dict[str, Any] = {}
     for folder, config in zip(directories, configs, strict=True):
         for name in ("task", "steps", "segments"):
@@ -61,6 +60,7 @@ def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
         for task, horizon in own.items():
             if steps.setdefault(task, horizon) != horizon:
                 raise ValueError(f"{folder} trained {task} for {horizon} steps, another study for {steps[task]}")
+    frames = [study.rows(store.CURVES) for study in studies]
     patterns = _patterns(directories, manifests)
     rows = pl.concat(_without_repeats(directories, frames), how="diagonal_relaxed")
     alike = {k: v for k, v in configs[0].items() if all(config.get(k) == v for config in configs)}

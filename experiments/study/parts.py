@@ -101,6 +101,7 @@ def read_plan(directory: Path) -> StudyPlan:
     path = directory / store.PLAN
     if not path.exists():
         raise ValueError(f"{directory} holds no study in parts: there is no {store.PLAN}")
+    store.check_links(directory)
     data = store.read_json(path)
     try:
         if data["format"] != _FORMAT:

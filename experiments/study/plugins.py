@@ -4,18 +4,21 @@ A name is looked up among what is registered, then among the entry points of ins
 ``aesjax.schedules``, ``aesjax.adaptations``, ``aesjax.proxies``, ``aesjax.tasks``, ``aesjax.patterns``,
 ``aesjax.carriers``), then, if it has the form ``module:attribute``, where Python finds modules and in the current
 directory. Nothing is imported before its name is used. An object itself, of a script or a notebook cell, is registered
-under its own name. The origin of everything a study used is written into its configuration, and found again when it is
-resumed or replayed.
+under its own name. The origin of everything a study used is written into its configuration. A configuration that is
+read imports nothing by itself: only entry points of installed packages and modules passed to `trust`.
 """
 
 import dataclasses
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -93,6 +96,8 @@ KINDS: dict[str, _Kind] = {
     "carrier": _Kind("aesjax.carriers", CARRIERS, _of_type("carrier", CarrierSpec)),
 }
 _ORIGINS: dict[tuple[str, str], Origin] = {}  # (kind, name) of everything that was plugged in
+_TRUSTED: set[str] = set()  # modules that a configuration may import
+_READ: ContextVar[Origins | None] = ContextVar("read", default=None)  # plug-ins of the configuration being read
 
 
 def name_of(kind: str, entry: Any) -> str:
@@ -227,6 +232,48 @@ def edited(then: Origins, now: Origins) -> str:
     return ""
 
 
+def trust(modules: str) -> None:
+    """Let stored configurations import these modules, a comma between two."""
+    _TRUSTED.update(modules.split(","))
+
+
+def modules_of(origins: Origins) -> str:
+    """The modules among the origins, as `trust` takes them."""
+    stored = [str(o["object"]) for names in origins.values() for o in names.values() if not o["package"]]
+    return ",".join(sorted({place.partition(":")[0] for place in stored if ":" in place}))
+
+
+@contextmanager
+def restored(origins: Origins) -> Iterator[None]:
+    """`restore`; names that are parsed in the block import only installed entry points and trusted modules."""
+    token = _READ.set(origins)
+    try:
+        restore(origins)
+        yield
+    finally:
+        _READ.reset(token)
+
+
+def _check_trusted(kind: str, name: str, place: str) -> None:
+    """Refuse to import a module that a configuration names and nobody trusts, or that was edited since."""
+    origins, point, known = _READ.get(), _entry_points(KINDS[kind].group).get(name), _ORIGINS.get((kind, name))
+    if point and (point.dist is None or Path(str(point.dist.locate_file(""))).resolve() == Path.cwd()):
+        point = None  # a folder that Python started in is not installed
+    if origins is None or place in (point and point.value, known and known.object):
+        return
+    module, stored = place.partition(":")[0], origins.get(kind, {}).get(name, {})
+    if module not in _TRUSTED:
+        raise ValueError(
+            f"the study uses {kind} '{name}' of {place}, SHA-256 {str(stored.get('sha256'))[:12]}; "
+            f"to run that code, type aesjax --plugins {module} before the command"
+        )
+    spec = importlib.util.find_spec(module)
+    if spec is not None and spec.has_location:
+        now = {kind: {name: {"sha256": _digest(Path(str(spec.origin)))}}}
+        if difference := edited({kind: {name: stored}}, now):
+            raise ValueError(difference)
+
+
 def restore(origins: Origins) -> None:
     """Plug in everything that a study used, as its configuration tells.
 
@@ -240,18 +287,15 @@ def restore(origins: Origins) -> None:
                 continue
             origin = Origin(str(stored["object"]), stored["package"], stored["version"])
             try:
-                find(kind, name)
-            except (KeyError, ValueError) as error:
-                reason = error
-            else:
-                _check_same(kind, name, origin)
-                continue
-            try:  # its package may have stopped offering the name, but still hold the object
-                _plug_in(kind, name, origin)
-            except ValueError:
+                try:
+                    find(kind, name)
+                except UnknownNameError:  # its package may have stopped offering the name, but still hold the object
+                    _plug_in(kind, name, origin)
+            except ValueError as error:
                 raise ValueError(
-                    f"the study uses {kind} '{name}', which came from {origin.sentence} and cannot be found: {reason}"
+                    f"the study uses {kind} '{name}', which came from {origin.sentence} and cannot be used: {error}"
                 ) from None
+            _check_same(kind, name, origin)
 
 
 def _check_defined(kind: str, name: str, stored: Mapping[str, Any]) -> None:
@@ -294,6 +338,7 @@ def _imported(kind: str, name: str, place: str) -> Any:
     module, _, attribute = place.partition(":")
     if os.getcwd() not in sys.path:  # the console script does not look here by itself
         sys.path.append(os.getcwd())
+    _check_trusted(kind, name, place)
     refuse = partial(_refused, kind, name)
     try:
         found = importlib.import_module(module)

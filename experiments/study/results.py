@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Run = tuple[str, str, int]  # method, pattern, seed
 MOST_SEGMENTS = 10_000
 _LABELS = ("task", "method", "pattern", "seed")
+_TEXT = ("family", "task", "method", "pattern", "carrier", "schedule", "variant")
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     store.CURVES: ("family", *_LABELS, "step", "return_mean"),
     store.STREAMS: (*_LABELS, "carrier"),
@@ -55,13 +56,32 @@ class Results(NamedTuple):
         _check_rows(path, rows, _COLUMNS[name])
         if rows.is_empty():
             raise ValueError(f"{path} holds no rows")
-        known = {(run["task"], run["method"], run["pattern"], run["seed"]) for run in self.manifest.get("runs", ())}
-        if known and (strange := sorted(set(rows.select(_LABELS).unique().iter_rows()) - known)):
-            task, method, pattern, seed = strange[0]
-            raise ValueError(
-                f"{path} holds a run that is not in {store.MANIFEST}: {method} on '{task}', {pattern}, seed {seed}"
-            )
+        self._check_runs(path, rows)
         return rows
+
+    def _check_runs(self, path: Path, rows: "pl.DataFrame") -> None:
+        """Refuse rows that are not those of the manifest's runs, or contradict the configuration."""
+        listed = [(*(run[name] for name in _LABELS), run["status"]) for run in self.manifest.get("runs", ())]
+        known, there = {run[:-1] for run in listed}, set(rows.select(_LABELS).unique().iter_rows())
+        keys = rows.select(name for name in (*_LABELS, "step") if name in rows.columns)
+        for runs, fault in (
+            (there - known if listed else (), f"holds a run that is not in {store.MANIFEST}"),
+            ({run[:-1] for run in listed if run[-1] == "finished"} - there, "lacks a run that has finished"),
+            ([run[:4] for run in keys.filter(keys.is_duplicated()).iter_rows()], "holds a run twice"),
+            (known if len(known) < len(listed) else (), f"has a {store.MANIFEST} that lists a run twice"),
+        ):
+            if runs:
+                task, method, pattern, seed = min(runs)
+                raise ValueError(f"{path} {fault}: {method} on '{task}', {pattern}, seed {seed}")
+        told = [("seeds", set(rows["seed"])), ("patterns", set(rows["pattern"]))]
+        wrong = [name for name, values in told if values - set(self.config.get(name, values))]
+        for task, own in rows.group_by("task") if "step" in rows.columns else ():
+            steps, points = self.config["steps"], own["step"].unique().sort()
+            horizon = steps.get(task[0]) if isinstance(steps, dict) else steps
+            wrong += ["steps"] if (points[0], points[-1]) != (0, horizon) else []
+            wrong += ["evaluations"] if self.config.get("evaluations", len(points) - 1) != len(points) - 1 else []
+        if wrong:
+            raise ValueError(f"{path} contradicts '{wrong[0]}' of {store.CONFIG}")
 
     def runs(self, status: str) -> set[Run]:
         """The runs with this status, ``finished`` or ``diverged``."""
@@ -79,6 +99,7 @@ def open_results(directory: Path) -> Results:
         raise ValueError(f"{directory} holds no study: there is no {store.CONFIG}")
     if not manifest.exists():
         raise ValueError(f"the study in {directory} is not finished: there is no {store.MANIFEST}; --resume its run")
+    store.check_links(directory)
     told = store.json_from(manifest, checksums.check_sum(manifest, directory / checksums.SUM))
     _check_manifest(manifest, told)
     results = Results(directory, {}, told)
@@ -130,6 +151,11 @@ def _check_config(path: Path, data: Any) -> None:
     steps = data.get("steps")
     horizons = list(steps.values()) if isinstance(steps, dict) else [steps]
     _require(bool(horizons) and all(map(is_count, horizons)), path, "'steps'", "a positive whole number", steps)
+    schedules = data.get("schedules")
+    lists = list(schedules.values()) if isinstance(schedules, dict) else [schedules]
+    for own in (data.get("carriers"), data.get("patterns"), data.get("seeds"), *lists):
+        fine = own is None or (_is_list(own) and len(set(map(repr, own))) == len(own))
+        _require(fine, path, "a list", "of different names or numbers", own)
     segments = data.get("segments")
     fine = is_count(segments) and segments <= MOST_SEGMENTS
     _require(fine, path, "'segments'", f"a whole number from 1 to {MOST_SEGMENTS}", segments)
@@ -151,20 +177,29 @@ def _check_config(path: Path, data: Any) -> None:
 
 
 def _check_rows(path: Path, rows: "pl.DataFrame", columns: tuple[str, ...]) -> None:
-    if absent := [name for name in columns if name not in rows.columns]:
-        raise ValueError(f"{path} lacks the column '{absent[0]}'; is it another file of a study?")
-    for name in columns:
-        kind = rows.schema[name]
-        wanted = "whole numbers" if name in ("seed", "step") else "numbers" if name == "return_mean" else "text"
-        fine = {"whole numbers": kind.is_integer(), "numbers": kind.is_numeric(), "text": kind == _text()}[wanted]
-        if not fine:
-            raise ValueError(f"{path}: column '{name}' must hold {wanted}; it holds {kind}")
-
-
-def _text() -> Any:
+    """Refuse a missing column, one of another type, and gaps where every row has a value."""
     import polars as pl
 
-    return pl.String
+    if absent := [name for name in columns if name not in rows.columns]:
+        raise ValueError(f"{path} lacks the column '{absent[0]}'; is it another file of a study?")
+    for name, kind in rows.schema.items():
+        wanted, fine = "numbers", kind.is_integer() or kind.is_float() or kind == pl.Null
+        if name in _TEXT:
+            wanted, fine = "text", kind == pl.String
+        elif name in ("seed", "step"):
+            wanted, fine = "whole numbers", kind.is_integer()
+        elif "step" not in columns:
+            wanted, fine = (
+                "lists of numbers, as many in every run of a carrier",
+                kind in (pl.List(pl.Float32), pl.List(pl.Float64)),
+            )
+            sizes = pl.col(name).list.len().drop_nulls().unique().alias("sizes")
+            own = rows.group_by("task", "carrier").agg(sizes)["sizes"] if fine else ()
+            fine = fine and all(len(each) < 2 and 0 not in each for each in own)
+        if not fine:
+            raise ValueError(f"{path}: column '{name}' must hold {wanted}; it holds {kind}")
+        if name in columns and rows[name].null_count():
+            raise ValueError(f"{path}: column '{name}' must have a value in every row")
 
 
 def _require(fine: bool, path: Path, what: str, wanted: str, value: Any) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
@@ -24,6 +25,7 @@ CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.
 STREAMS = "streams.parquet"
 PLAN, PARTS, TASKS = "plan.json", "parts", "tasks"  # of a study in parts: file, and folders
 AGENTS, MOMENTS = "agents", "moments"  # folders: agents at the end, and policies at changes
+STDOUT = ("-", "/dev/stdout")  # names of standard output
 PARTIAL = "partial-"  # prefix of a checkpoint that is being written
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
 
@@ -34,18 +36,25 @@ class Unwritable(OSError):
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path beside ``path`` to write to, which takes its place in one rename when the block ends without an error.
+    """A new file beside ``path`` to write to, which takes its place in one rename when the block ends without an error.
+
+    A device or a pipe is written to itself.
 
     Raises:
       Unwritable: it cannot be written; nothing is left and what was there before is unchanged.
     """
-    partial = path.with_name(f".{path.name}.partial")
+    device = path.exists() and not path.is_file() and not path.is_dir()
+    partial = path if device else path.with_name(f".{path.name}.partial")
     try:
+        if not device:  # a link that lies there is not followed
+            partial.unlink(missing_ok=True)
+            partial.touch(exist_ok=False)
         yield partial
-        os.replace(partial, path)
+        if not device:
+            os.replace(partial, path)
     except BaseException as error:
         with suppress(OSError):
-            partial.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True) if not device else None
         if isinstance(error, OSError):
             raise Unwritable(f"{path} cannot be written: {reason(error)}") from None
         raise
@@ -74,6 +83,22 @@ def write_json(path: Path, data: Any) -> None:
     write_text(path, json.dumps(data, indent=1) + "\n")
 
 
+def write_output(path: Path, text: str) -> None:
+    """Write UTF-8 where a person asked for it: atomically into a file, or to standard output."""
+    if str(path) in STDOUT:
+        sys.stdout.write(text)
+    else:
+        write_text(path, text)
+
+
+def check_links(directory: Path) -> None:
+    """Refuse a folder of a study with a link in it, through which files elsewhere would be read or written."""
+    for folder, folders, files in os.walk(directory):
+        for path in (Path(folder, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                raise ValueError(f"{path} is a link; a study holds its own files, put a copy in its place")
+
+
 def check_new(folder: Path, option: str) -> None:
     """Refuse a place for results in which there is something.
 
@@ -96,6 +121,8 @@ def read_bytes(path: Path) -> bytes:
       ValueError: it is missing or cannot be read; one sentence that names it.
     """
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise OSError("it is no regular file")
         return path.read_bytes()
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None
