@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from experiments.cli import main
-from experiments.cli.options import Run
+from experiments.cli.options import Run, typed
 from experiments.cli.run import configured
 from experiments.study.build import build_part
 from experiments.study.folder import open_study
@@ -79,7 +79,10 @@ def planned(tmp_path):
     """A study of which no part has begun."""
     out = tmp_path / "study"
     options = Run(out=out, task="toy_multigoal_classic", patterns="abrupt", schedules="aes_r", seeds="1:4", together=2)
-    begin(out, make_plan(configured(options), 2, ["--seeds", "1:4"], report=False, cluster={"name": "local"}))
+    begin(
+        out,
+        make_plan(configured(options), 2, typed(options, besides=("out",)), report=False, cluster={"name": "local"}),
+    )
     return out
 
 
