@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from experiments.report.cells import Table
 from experiments.report.draw import Picture
 from experiments.report.forest import Forest
-from experiments.report.looks import BASELINE, DASHES, PALETTE, PALETTE_DARK, REFERENCE_INK, Look
+from experiments.report.looks import BASELINE, DASHES, MANY, PALETTE, PALETTE_DARK, REFERENCE_INK, Look
 from experiments.report.markdown import escaped
 from experiments.report.payload import payload
 from experiments.report.plots import Plot
@@ -104,6 +104,11 @@ class Page:
         return [(key, name) for key, name in _SECTIONS if key in there]
 
     @property
+    def many(self) -> bool:
+        """Whether it shows so many methods that what is not significant is folded."""
+        return len(self.looks) >= MANY
+
+    @property
     def plots(self) -> list[Plot]:
         """The plots of all groups."""
         return [figure.plot for group in self.groups for figure in group.figures]
@@ -148,6 +153,8 @@ def answers_of(verdicts: Sequence[Verdict], looks: Mapping[str, Look]) -> tuple[
         if verdict.metric == main:
             lines.setdefault(verdict.method, []).append(verdict)
     found = [Answer(method, looks[method], tuple(own)) for method, own in lines.items()]
+    if len(found) >= MANY:
+        found.sort(key=lambda answer: not any(v.better or v.worse for v in answer.lines))
     return found, [v.sentence for v in verdicts if v.metric != main], METRIC_NAMES.get(main, main)
 
 
