@@ -109,34 +109,28 @@ class Forest:
 
     def gain(self, row: Row) -> float:
         """The mean difference of a row over its patterns; positive is better."""
-        mean = float(np.mean([c.value for c in row.comparisons if c is not None]))
-        return -mean if self.lower_is_better else mean
+        return (1 - 2 * self.lower_is_better) * float(np.mean([c.value for c in row.comparisons if c is not None]))
 
     @property
     def ordered(self) -> "Forest":
         """The rows with most significant comparisons first, then by gain."""
-        count = lambda row: sum(c.decided for c in row.comparisons if c is not None)  # noqa: E731
-        return replace(self, rows=tuple(sorted(self.rows, key=lambda row: (-count(row), -self.gain(row)))))
 
-    def part(self, start: int, stop: int | None = None) -> "Forest":
-        """Some of the rows on the same scale."""
-        return replace(self, rows=self.rows[start:stop])
+        def key(row: Row) -> tuple[int, float]:
+            return sum(c.decided for c in row.comparisons if c is not None), self.gain(row)
+
+        return replace(self, rows=tuple(sorted(self.rows, key=key, reverse=True)))
 
     @property
     def conclusion(self) -> str:
         """The outcome of all comparisons in a sentence."""
-        all_of = [c for row in self.rows for c in row.comparisons if c is not None]
+        shown = [c for row in self.rows for c in row.comparisons if c is not None]
+        text = f"{sum(c.decided for c in shown)} of {len(shown)} comparisons with {self.opponent} in {self.metric} are "
+        text += f"significant ({self.tally}); "
         best = max(self.rows, key=self.gain)
-        own = [c for c in best.comparisons if c is not None]
-        found = (
-            f"{sum(c.decided for c in all_of)} of {len(all_of)} comparisons with {self.opponent} in {self.metric} are "
-        )
-        found += f"significant ({self.tally}); "
         if self.gain(best) <= 0:
-            return f"{found}no method is above {self.opponent} on average."
-        side = "lowest" if self.lower_is_better else "highest"
-        where = f"significant under {sum(c.decided for c in own)} of {len(own)} patterns"
-        return f"{found}{side} on average is {best.method}, {where}."
+            return f"{text}no method is above {self.opponent} on average."
+        own = [c.decided for c in best.comparisons if c is not None]
+        return f"{text}best on average is {best.method}, significant under {sum(own)} of {len(own)} patterns."
 
     @property
     def tally(self) -> str:

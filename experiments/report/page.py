@@ -104,11 +104,6 @@ class Page:
         return [(key, name) for key, name in _SECTIONS if key in there]
 
     @property
-    def many(self) -> bool:
-        """Whether it shows so many methods that what is not significant is folded."""
-        return len(self.looks) >= MANY
-
-    @property
     def plots(self) -> list[Plot]:
         """The plots of all groups."""
         return [figure.plot for group in self.groups for figure in group.figures]
@@ -170,6 +165,7 @@ def render_html(page: Page) -> str:
         .get_template("page.html")
         .render(
             page=page,
+            many=len(page.looks) >= MANY,
             inks=inks,
             dashes=DASHES,
             script=_asset("page.js"),

@@ -58,10 +58,10 @@ def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
     forests = [forest for forest in drawn if forest is not None]
     conclusion, strong = "", []
     if len(look.methods) >= MANY and forests:
-        conclusion, strong = forests[0].conclusion, sorted(forests[0].rows, key=forests[0].gain)[-3:]
-        forests = [forest.ordered for forest in forests]
-    colours = looks(look.methods, [row.method for row in strong])
-    plots = plots_of(study, loaded.curves, manifest, [row.method for row in strong])
+        conclusion, forests = forests[0].conclusion, [forest.ordered for forest in forests]
+        strong = [row.method for row in sorted(forests[0].rows, key=forests[0].gain)[-3:]]
+    colours = looks(look.methods, strong)
+    plots = plots_of(study, loaded.curves, manifest, strong)
     answers, others, metric = answers_of(found, colours)
     dpi = 140 if len(plots) <= 20 and len(look.methods) <= 8 else 80  # keeps the page below 3 MB
     figures = [Figure(plot, draw(plot, dpi)) for plot in plots]

@@ -94,7 +94,9 @@ def test_controls_are_opponents_and_no_methods(with_controls):
     against = {v.against for v in found if v.method == "SAC+AES-R"}
     assert against == {"SAC", "best constant", "constant at mean"}
     assert all(
-        {*v.better, *v.worse, *v.hint, *v.undecided} == {"steady", "abrupt"} for v in found if v.metric == "nauc_task_safe"
+        {*v.better, *v.worse, *v.hint, *v.undecided} == {"steady", "abrupt"}
+        for v in found
+        if v.metric == "nauc_task_safe"
     )
     assert {v.against for v in found if v.method == "SAC"} == {"best constant"}
     later = [v for v in found if v.metric == "later_return"]
