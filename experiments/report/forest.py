@@ -86,10 +86,6 @@ class Forest:
         """Where a value lies on the scale, 0 to 1; what lies outside is put on its end."""
         return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 
-    def is_outside(self, value: float) -> bool:
-        """Whether a value lies beyond an end of the scale."""
-        return not self.low <= value <= self.high
-
     def printed(self, c: Comparison) -> str:
         """A mean difference with its sign, to the digits that the differences of this forest need."""
         largest = max(abs(x.value) for row in self.rows for x in row.comparisons if x is not None)
@@ -114,11 +110,9 @@ class Forest:
     @property
     def ordered(self) -> "Forest":
         """The rows with most significant comparisons first, then by gain."""
-
-        def key(row: Row) -> tuple[int, float]:
-            return sum(c.decided for c in row.comparisons if c is not None), self.gain(row)
-
-        return replace(self, rows=tuple(sorted(self.rows, key=key, reverse=True)))
+        rows = sorted(self.rows, key=self.gain, reverse=True)
+        rows.sort(key=lambda row: -sum(c.decided for c in row.comparisons if c is not None))
+        return replace(self, rows=tuple(rows))
 
     @property
     def conclusion(self) -> str:
@@ -127,10 +121,10 @@ class Forest:
         text = f"{sum(c.decided for c in shown)} of {len(shown)} comparisons with {self.opponent} in {self.metric} are "
         text += f"significant ({self.tally}); "
         best = max(self.rows, key=self.gain)
-        if self.gain(best) <= 0:
-            return f"{text}no method is above {self.opponent} on average."
         own = [c.decided for c in best.comparisons if c is not None]
-        return f"{text}best on average is {best.method}, significant under {sum(own)} of {len(own)} patterns."
+        if self.gain(best) > 0:
+            return f"{text}best on average is {best.method}, significant under {sum(own)} of {len(own)} patterns."
+        return f"{text}no method is above {self.opponent} on average."
 
     @property
     def tally(self) -> str:

@@ -72,7 +72,5 @@ def looks(methods: Sequence[str], strong: Collection[str] = ()) -> dict[str, Loo
     inks, strokes = len(PALETTE), len(DASHES) - 1
     # After a full round of colours the strokes move on by one, so that no two of the first forty look the same.
     chosen = {kind: Look(i % inks, 1 + (i + i // inks) % strokes) for i, kind in enumerate(kinds)}
-    found = {m: chosen.get(kind_of(m), Look(-1)) for m in methods}
-    if len(found) < MANY:
-        return found
-    return {m: look._replace(strong=look.ink < 0 or m in strong) for m, look in found.items()}
+    few = len(methods) < MANY
+    return {m: chosen.get(kind_of(m), Look(-1))._replace(strong=few or m in strong or not kind_of(m)) for m in methods}

@@ -75,7 +75,6 @@ class Page:
     asked: str = ""  # what the answers are about
     answers: Sequence[Answer] = ()
     others: Sequence[str] = ()  # verdicts in further metrics, as sentences
-    remarks: Sequence[str] = ()  # what else to look at before believing a mean
     forests: Sequence[Forest] = ()  # the first is open, the others (against further opponents) fold out
     forest_looks: Mapping[str, Look] = field(default_factory=dict)  # of its rows
     looks: Mapping[str, Look] = field(default_factory=dict)  # of the lines that can be switched on and off

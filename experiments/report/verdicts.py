@@ -108,11 +108,7 @@ def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | Non
 
 
 def outcome_of(difference: float, p: float, metric: str, pairs: int) -> str:
-    """``better``, ``worse``, ``hint`` or ``undecided``, the one rule of pages, tables, `Results.compare` and the audit.
-
-    A comparison is undecided unless the adjusted p-value is below 5 %; with fewer than `DECIDING` pairs of runs such a
-    p-value is a hint.
-    """
+    """``undecided`` unless the adjusted p-value is below 5 %, then a ``hint`` of few pairs, ``better`` or ``worse``."""
     if not p < _LEVEL:
         return "undecided"
     if pairs < DECIDING:
