@@ -148,7 +148,7 @@ def answers_of(verdicts: Sequence[Verdict], looks: Mapping[str, Look]) -> tuple[
             lines.setdefault(verdict.method, []).append(verdict)
     found = [Answer(method, looks[method], tuple(own)) for method, own in lines.items()]
     if len(found) >= MANY:
-        found.sort(key=lambda answer: not any(v.better or v.worse for v in answer.lines))
+        found.sort(key=lambda answer: not any(v.better or v.worse or v.hint for v in answer.lines))
     return found, [v.sentence for v in verdicts if v.metric != main], METRIC_NAMES.get(main, main)
 
 
