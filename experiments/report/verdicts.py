@@ -19,8 +19,7 @@ METRIC_NAMES = {
     "recovery": "literal recovery",
 }
 _LEVEL = 0.05  # of the adjusted p-value below which a comparison is decided
-#: Pairs of runs below which a comparison is a hint at most.
-DECIDING = 5
+DECIDING = 5  # pairs of runs below which a comparison is a hint at most
 #: The first of these that the study has is what a verdict is about.
 MAIN = ("nauc_task_safe", "mean_return")
 _LATER = "later_return"  # judged against every opponent, too
