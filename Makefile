@@ -9,7 +9,7 @@ DOCS := $(VENV)/.docs
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: run test test-theory test-all setup lint docs lock clean
+.PHONY: run test test-theory test-all setup own lint docs lock clean
 
 run: setup
 	@$(BIN)/aesjax run --preset quick --out $(OUT)
@@ -27,7 +27,20 @@ test-all: setup $(TORCH) $(DOCS)
 
 setup: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml
+# An environment with another checkout installed stays as it is: setup would point its installation here.
+own:
+	@test ! -x $(BIN)/python || $(BIN)/python -I -c "$$OTHER"
+
+define OTHER
+import importlib.util, pathlib, sys
+spec = importlib.util.find_spec("aesjax")
+place = spec and spec.origin and pathlib.Path(spec.origin).parents[1]
+if place and not place.samefile(".") and not place.is_relative_to(sys.prefix):
+    sys.exit(f"VENV=$(VENV) has the aesjax of {place} installed, which make would replace; give another VENV")
+endef
+export OTHER
+
+$(STAMP): requirements.lock pyproject.toml | own
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aesjax needs Python 3.11 or newer")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
@@ -55,10 +68,10 @@ lint: setup
 	$(BIN)/pyright
 
 # Newest versions that pyproject.toml allows, written down without addresses.
-lock:
+lock: own
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[lab,dev]'
 	$(BIN)/pip freeze --exclude-editable | grep -v '^-e' > requirements.lock
 
-clean:
+clean: own
 	rm -rf $(VENV) build *.egg-info

@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -125,3 +127,22 @@ def test_every_make_target_it_names_exists():
     assert len(targets) >= 4
     for target in map("".join, targets):
         assert f"\n{target}:" in makefile
+
+
+@pytest.mark.parametrize("target", ["docs", "test"])
+@pytest.mark.parametrize("gone", [False, True], ids=["another checkout", "a checkout that is gone"])
+def test_make_leaves_the_environment_of_another_checkout_alone(tmp_path, target, gone):
+    other, place = tmp_path / "other checkout", tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+    [packages] = place.glob("lib/python*/site-packages")
+    (packages / "__editable__.aesjax.pth").write_text(f"{other}\n")
+    if not gone:
+        (other / "aesjax").mkdir(parents=True)
+        (other / "aesjax" / "__init__.py").touch()
+    before = sorted(place.rglob("*"))
+    # Of a checkout that is gone nothing is installed here, only the check runs.
+    words = ["make", "-C", ROOT, "own" if gone else target, f"VENV={place}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == gone
+    assert (f"has the aesjax of {other} installed" in done.stderr) != gone
+    assert sorted(place.rglob("*")) == before

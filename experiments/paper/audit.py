@@ -20,6 +20,7 @@ from experiments.paper.judge import (
 from experiments.paper.measured import FEWEST, Measured
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.report.page import Page
+from experiments.report.verdicts import DECIDING
 
 _READING = (
     "Arrows lead from the second method to the first, as the claim names them; behind them the paired difference with "
@@ -29,8 +30,8 @@ _READING = (
 )
 _LIMITS = (
     "A claim about all families needs results of all of them; a family by itself is judged on what there is of it.",
-    f"A cell needs {FEWEST} pairs of runs with equal seeds. Few seeds decide little: undecided is not refuted, but it "
-    "is not reproduced either.",
+    f"A cell needs {FEWEST} pairs of runs with equal seeds. Fewer than {DECIDING} are a hint and settle nothing; "
+    "undecided is not refuted, but it is not reproduced either.",
     "The paper states neither horizon, nor change points, nor the spread over seeds: directions are compared, not "
     "digits.",
     "Runs are pooled only within equal task, preset, horizon, sizes and settings; of several such groups the fullest "

@@ -16,9 +16,10 @@ from experiments.paper.measured import (
     measure,
     missing,
 )
+from experiments.report.verdicts import DECIDING
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
-BETTER, WORSE, UNDECIDED = "better", "worse", "undecided"  # answers to questions of ours
+BETTER, WORSE, HINT, UNDECIDED = "better", "worse", "hint", "undecided"  # answers to questions of ours
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
     """The verdict on a claim.
 
     On all its cells together it needs all of them; only a claim about every cell falls with a single one. A family is
-    judged on what there is of it. Nothing with fewer than `FEWEST` pairs of runs counts.
+    judged on what there is of it. Nothing with fewer than `FEWEST` pairs of runs counts, and fewer than `DECIDING`
+    settle no claim.
     """
     if claim.untestable:
         return Finding(claim, Part("all", NOT_TESTABLE, claim.untestable), ())
@@ -124,8 +126,9 @@ def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
     cells = f"{m.better} better, {m.worse} worse, {m.undecided} undecided of {m.units}"
     words = {"claimed": "the difference is on the claimed side", "other": "the difference goes the other way"}
     pooled = words.get(side, "the interval holds zero" if known else f"fewer than {FEWEST} common seeds")
+    few = m.fewest < DECIDING
     if claim.kind == "question":
-        return {"claimed": BETTER, "other": WORSE, "": UNDECIDED}[side], cells
+        return HINT if few and side else {"claimed": BETTER, "other": WORSE, "": UNDECIDED}[side], cells
     holds = {
         "mean": side == "claimed",
         "every": m.better == m.units,
@@ -133,6 +136,8 @@ def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
         "never_worse": m.worse == 0,
     }[claim.kind]
     why = {"mean": pooled, "most": f"{cells}; {pooled}"}.get(claim.kind, cells)
+    if few:
+        return NOT_TESTABLE, f"{why}; fewer than {DECIDING} pairs are a hint at most"
     return (REPRODUCED if holds else NOT_REPRODUCED), why
 
 

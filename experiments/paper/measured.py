@@ -11,9 +11,9 @@ import numpy as np
 from experiments.measure import stats
 from experiments.measure.curves import nan_mean
 from experiments.paper.evidence import CARRIERS, PATTERNS, TASKS, Evidence, Group, Spec, Values
+from experiments.report.verdicts import outcome_of
 
 FEWEST = 3  # pairs of runs below which a cell says nothing
-_LEVEL = 0.05  # of the p-value after Holm's correction
 NAN = float("nan")
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
 #: (task, carrier, pattern)
@@ -176,7 +176,8 @@ def measure(
     ]
     outcomes = _outcomes(found, unit, sign)
     low, high = (end if math.isfinite(end) else None for end in interval[1:])
-    better, worse, undecided = (outcomes.count(kind) for kind in ("better", "worse", "undecided"))
+    better, worse = outcomes.count("better"), outcomes.count("worse")
+    undecided = len(outcomes) - better - worse  # hints, too
     fewest = min(len(atom.difference) for atom in found)
     return Measured(interval.value, low, high, (levels[0], levels[1]), better, worse, undecided, fewest)
 
@@ -207,7 +208,7 @@ def _by_seed(columns: Sequence[Mapping[int, float]]) -> Values:
 
 
 def _outcomes(found: Sequence[Atom], unit: Sequence[str], sign: int) -> list[str]:
-    """Per unit ``better``, ``worse`` or ``undecided``: a paired t test over seeds, corrected over all units."""
+    """Per unit an outcome of `outcome_of`: a paired t test over seeds, corrected over all units."""
     units: dict[tuple[str, ...], list[Values]] = {}
     for atom in found:
         names = {"family": FAMILY_OF[atom.task], **atom._asdict()}
@@ -215,8 +216,7 @@ def _outcomes(found: Sequence[Atom], unit: Sequence[str], sign: int) -> list[str
     means = [np.array(list(_by_seed(columns).values())) for columns in units.values()]
     adjusted = stats.holm([stats.paired_t_p(apart) for apart in means])
     return [
-        ("better" if sign * np.mean(apart) > 0 else "worse") if p < _LEVEL else "undecided"
-        for apart, p in zip(means, adjusted, strict=True)
+        outcome_of(sign * float(np.mean(apart)), p, "", len(apart)) for apart, p in zip(means, adjusted, strict=True)
     ]
 
 

@@ -8,7 +8,8 @@ from experiments.measure.comparisons import LOWER_IS_BETTER
 from experiments.measure.patterns import STEADY
 from experiments.measure.tables import paper_recovery, round_half_up
 from experiments.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number, reasons
-from experiments.report.verdicts import METRIC_NAMES, opponent_of, outcome_of
+from experiments.report.looks import MANY
+from experiments.report.verdicts import METRIC_NAMES, SIGNS, opponent_of, outcome_of
 
 
 def recovery_table(look: Lookup) -> Table:
@@ -116,9 +117,9 @@ def paired_table(look: Lookup) -> Table:
         "paired",
         "Paired differences at equal seeds",
         "Method minus opponent at equal seed: the carrier's baseline, and where the study has them constants and the "
-        "method's own controls; what Holm's correction leaves below 5 % is marked ▲ if the method is "
-        "better and ▼ if it is worse (for DropRatio, recovery and deficit area lower is better, so ▲ stands beside a "
-        "negative difference); P is the probability that the method is better.",
+        "method's own controls; what Holm's correction leaves below 5 % is marked ▲ if the method is better, ▼ if it "
+        "is worse and ◇, a hint, if the pairs are fewer than five (for DropRatio, recovery and deficit area lower is "
+        "better, so ▲ stands beside a negative difference); P is the probability that the method is better.",
         [
             *("method", "opponent", "pairs", "mean difference", "IQM difference"),
             *("P(better)", "P(better), paired", "p (Holm)"),
@@ -136,6 +137,8 @@ def paired_table(look: Lookup) -> Table:
                 asked = [(m, kind) for m in look.methods for kind in ("", *look.opponents)]
                 rows = [_paired_row(look, scope, m, pattern, metric, kind) for m, kind in asked]
                 if rows := [r for r in rows if r]:
+                    if len(look.methods) >= MANY:  # significant ones first
+                        rows.sort(key=lambda row: row[3].kind in ("", "hint"))
                     side = "lower" if metric in LOWER_IS_BETTER else "higher"
                     table.groups.append((f"{scope[2]} · {METRIC_NAMES[metric]} ({side} is better) · {pattern}", rows))
     table.notes = [
@@ -164,7 +167,8 @@ def _paired_row(look: Lookup, scope, method, pattern, metric, kind) -> list[Cell
 
 
 def _marked(row: dict[str, Any], p: dict[str, Any] | None, metric: str, places: int) -> Cell:
-    plain, found = cell(row, places), outcome_of(row["value"], p["value"] if p else math.nan, metric)
+    plain = cell(row, places)
+    found = outcome_of(row["value"], p["value"] if p else math.nan, metric, row["n_valid"])
     if found == "undecided":
         return plain
-    return Cell(("▲ " if found == "better" else "▼ ") + plain.text, plain.interval, found)
+    return Cell(f"{SIGNS[found]} {plain.text}", plain.interval, found)

@@ -120,10 +120,10 @@ def _panel(axis, panel: Panel, plot: Plot) -> None:
         if len(panel.lines) <= 4 and len(line.seeds) > 1 and plot.kind == "curves":
             for values in line.seeds.values():
                 axis.plot(line.x, values, color=look.colour, lw=0.5, alpha=0.25)
-        if line.low is not None and line.high is not None:
+        if look.strong and line.low is not None and line.high is not None:
             step = "post" if row.steps else None
             axis.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.13, lw=0, step=step)
-        axis.plot(line.x, line.y, **stroke(look), **drawing)
+        axis.plot(line.x, line.y, **stroke(look), **drawing, alpha=1.0 if look.strong else 0.5)
     if row.log:
         axis.set_yscale("log")
         _log_labels(axis)

@@ -1,7 +1,7 @@
 """The plots of a study, per task and pattern: learning curves, the drift with the weight and proxy that respond to it,
 and all of them around a change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -95,7 +95,9 @@ class _Part(NamedTuple):
         )
 
 
-def plots_of(study: RecordedStudy, curves: "pl.DataFrame", manifest: Mapping[str, Any]) -> list[Plot]:
+def plots_of(
+    study: RecordedStudy, curves: "pl.DataFrame", manifest: Mapping[str, Any], strong: Collection[str] = ()
+) -> list[Plot]:
     """All plots of a study: those of one task and pattern follow one another.
 
     Args:
@@ -103,8 +105,9 @@ def plots_of(study: RecordedStudy, curves: "pl.DataFrame", manifest: Mapping[str
       curves: one row per evaluation.
       manifest: ``oracle``, the optimal return by pattern or by task and pattern, a number or a list over training, or
         a map from seed to such a list; it may be absent.
+      strong: emphasised methods, as in `looks`.
     """
-    look, plots = looks(study.methods()), []
+    look, plots = looks(study.methods(), strong), []
     for task in dict.fromkeys(key.task for key in study.runs):
         rows = curves.filter(task=task)
         seen = set(rows["pattern"])

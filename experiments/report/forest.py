@@ -12,13 +12,10 @@ from experiments.measure.patterns import STEADY
 from experiments.report.cells import Lookup, number
 from experiments.report.draw import Picture, canvas_to_files
 from experiments.report.looks import BASELINE, looks
-from experiments.report.verdicts import METRIC_NAMES, opponent_of, outcome_of
+from experiments.report.verdicts import METRIC_NAMES, SIGNS, opponent_of, outcome_of
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-_SIGNS = {"better": "▲", "worse": "▼", "undecided": "○"}
 
 
 class Point(NamedTuple):
@@ -38,14 +35,19 @@ class Comparison(NamedTuple):
     pairs: int
     runs: int  # of the method, paired or not
     p: float  # after Holm; NaN if there is none
-    outcome: str  # "better", "worse" or "undecided"
+    outcome: str  # "better", "worse", "hint" or "undecided"
     points: tuple[Point, ...]
     opponent: str = ""  # by name, where the row's is only a kind
 
     @property
+    def decided(self) -> bool:
+        """Whether it is significant."""
+        return self.outcome in ("better", "worse")
+
+    @property
     def sign(self) -> str:
         """One character for the outcome."""
-        return _SIGNS[self.outcome]
+        return SIGNS[self.outcome]
 
     @property
     def words(self) -> str:
@@ -84,10 +86,6 @@ class Forest:
         """Where a value lies on the scale, 0 to 1; what lies outside is put on its end."""
         return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 
-    def is_outside(self, value: float) -> bool:
-        """Whether a value lies beyond an end of the scale."""
-        return not self.low <= value <= self.high
-
     def printed(self, c: Comparison) -> str:
         """A mean difference with its sign, to the digits that the differences of this forest need."""
         largest = max(abs(x.value) for row in self.rows for x in row.comparisons if x is not None)
@@ -105,11 +103,34 @@ class Forest:
         names = {row.against for row in self.rows}
         return names.pop() if len(names) == 1 else "baseline"
 
+    def gain(self, row: Row) -> float:
+        """The mean difference of a row over its patterns; positive is better."""
+        return (1 - 2 * self.lower_is_better) * float(np.mean([c.value for c in row.comparisons if c is not None]))
+
+    @property
+    def ordered(self) -> "Forest":
+        """The rows with most significant comparisons first, then by gain."""
+        rows = sorted(self.rows, key=self.gain, reverse=True)
+        rows.sort(key=lambda row: -sum(c.decided for c in row.comparisons if c is not None))
+        return replace(self, rows=tuple(rows))
+
+    @property
+    def conclusion(self) -> str:
+        """The outcome of all comparisons in a sentence."""
+        shown = [c for row in self.rows for c in row.comparisons if c is not None]
+        text = f"{sum(c.decided for c in shown)} of {len(shown)} comparisons with {self.opponent} in {self.metric} are "
+        text += f"significant ({self.tally}); "
+        best = max(self.rows, key=self.gain)
+        own = [c.decided for c in best.comparisons if c is not None]
+        if self.gain(best) > 0:
+            return f"{text}best on average is {best.method}, significant under {sum(own)} of {len(own)} patterns."
+        return f"{text}no method is above {self.opponent} on average."
+
     @property
     def tally(self) -> str:
         """How many comparisons came out which way."""
         outcomes = [c.outcome for row in self.rows for c in row.comparisons if c is not None]
-        return ", ".join(f"{outcomes.count(o)} {o}" for o in _SIGNS if o in outcomes)
+        return ", ".join(f"{outcomes.count(o)} {o}" for o in SIGNS if o in outcomes)
 
     @property
     def alt(self) -> str:
@@ -196,7 +217,7 @@ def _comparison(
         row["n_valid"],
         row["n_total"],
         p,
-        outcome_of(row["value"], p, metric),
+        outcome_of(row["value"], p, metric, row["n_valid"]),
         tuple(points),
         opponent_of(row) if kind else "",
     )
@@ -261,5 +282,5 @@ def _draw_comparison(axis, c: Comparison, place: int, colour: str) -> None:
         axis.plot([c.low, c.high], [place, place], color=colour, lw=2.0, solid_capstyle="butt")
     offsets = np.linspace(-0.16, 0.16, len(c.points)) if len(c.points) > 1 else np.zeros(len(c.points))
     axis.plot([p.value for p in c.points], place + offsets, "o", ms=3.2, mfc="none", mec=colour, mew=0.8, alpha=0.8)
-    filled = {"mfc": colour} if c.outcome != "undecided" else {"mfc": "#ffffff"}
-    axis.plot([c.value], [place], "D", ms=5.5, mec=BASELINE if c.outcome != "undecided" else colour, **filled)
+    edge, face = (BASELINE, colour) if c.decided else (colour, "#ffffff")
+    axis.plot([c.value], [place], "D", ms=5.5, mec=edge, mfc=face)

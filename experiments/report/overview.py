@@ -79,6 +79,8 @@ def facts(
         lines.append(("wall time", _duration(float(wall))))
     if manifest.get("commit"):
         lines.append(("commit", str(manifest["commit"])[:12]))
+    if manifest.get("command"):
+        lines.append(("command", str(manifest["command"])))
     return lines
 
 

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from experiments.report.cells import Table
 from experiments.report.draw import Picture
 from experiments.report.forest import Forest
-from experiments.report.looks import BASELINE, DASHES, PALETTE, PALETTE_DARK, REFERENCE_INK, Look
+from experiments.report.looks import BASELINE, DASHES, MANY, PALETTE, PALETTE_DARK, REFERENCE_INK, Look
 from experiments.report.markdown import escaped
 from experiments.report.payload import payload
 from experiments.report.plots import Plot
@@ -75,7 +75,6 @@ class Page:
     asked: str = ""  # what the answers are about
     answers: Sequence[Answer] = ()
     others: Sequence[str] = ()  # verdicts in further metrics, as sentences
-    remarks: Sequence[str] = ()  # what else to look at before believing a mean
     forests: Sequence[Forest] = ()  # the first is open, the others (against further opponents) fold out
     forest_looks: Mapping[str, Look] = field(default_factory=dict)  # of its rows
     looks: Mapping[str, Look] = field(default_factory=dict)  # of the lines that can be switched on and off
@@ -148,6 +147,8 @@ def answers_of(verdicts: Sequence[Verdict], looks: Mapping[str, Look]) -> tuple[
         if verdict.metric == main:
             lines.setdefault(verdict.method, []).append(verdict)
     found = [Answer(method, looks[method], tuple(own)) for method, own in lines.items()]
+    if len(found) >= MANY:
+        found.sort(key=lambda answer: not any(v.better or v.worse or v.hint for v in answer.lines))
     return found, [v.sentence for v in verdicts if v.metric != main], METRIC_NAMES.get(main, main)
 
 
@@ -163,6 +164,7 @@ def render_html(page: Page) -> str:
         .get_template("page.html")
         .render(
             page=page,
+            many=len(page.looks) >= MANY,
             inks=inks,
             dashes=DASHES,
             script=_asset("page.js"),

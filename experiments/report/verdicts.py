@@ -1,4 +1,4 @@
-"""The answer of a study: per method, which patterns are better, worse or undecided, after correction for many tests."""
+"""The answer of a study: per method, which patterns are better, worse, hints or undecided, after Holm's correction."""
 
 import math
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ METRIC_NAMES = {
     "recovery": "literal recovery",
 }
 _LEVEL = 0.05  # of the adjusted p-value below which a comparison is decided
+DECIDING = 5  # pairs of runs below which a comparison is a hint at most
 #: The first of these that the study has is what a verdict is about.
 MAIN = ("nauc_task_safe", "mean_return")
 _LATER = "later_return"  # judged against every opponent, too
@@ -26,14 +27,18 @@ _LATER = "later_return"  # judged against every opponent, too
 _BESIDE = (_LATER, "drop_run_safe", "recovery_robust", "deficit_area")
 
 
+SIGNS = {"better": "▲", "worse": "▼", "hint": "◇", "undecided": "○"}
+
+
 class Verdict(NamedTuple):
-    """One method against one opponent in one metric; every pattern compared is in exactly one of the three tuples."""
+    """One method against one opponent in one metric; every pattern compared is in exactly one of the four tuples."""
 
     method: str
     against: str  # the carrier's baseline by name, or "best constant", "constant at mean", "permuted", "playback"
     metric: str  # as in the tidy frame
     better: tuple[str, ...]  # patterns
     worse: tuple[str, ...]
+    hint: tuple[str, ...]  # p is below 5 % but the pairs are fewer than `DECIDING`
     undecided: tuple[str, ...]
     n: int  # pairs of runs in the comparison that has fewest
     sentence: str
@@ -43,8 +48,9 @@ def verdicts(look: Lookup) -> list[Verdict]:
     """Verdicts in the order of the study's methods, against the baseline first, the main metric first.
 
     A comparison is decided where the p-value of the paired t test, adjusted by Holm within its metric and kind of
-    opponent over all methods and patterns of the study (constants and controls by themselves), is below 5 %. Families
-    are never pooled: in a study of several a pattern stands with its family's name.
+    opponent over all methods and patterns of the study (constants and controls by themselves), is below 5 %; with
+    fewer than `DECIDING` pairs it is a hint. Families are never pooled: in a study of several a pattern stands with its
+    family's name.
     """
     main = next((metric for metric in MAIN if _asked(look, metric)), None)
     if main is None:
@@ -78,7 +84,7 @@ def _judged(look: Lookup, method: str) -> bool:
 
 def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | None:
     """One line; None where nothing was compared."""
-    groups: dict[str, list[str]] = {"better": [], "worse": [], "undecided": []}
+    groups: dict[str, list[str]] = {"better": [], "worse": [], "hint": [], "undecided": []}
     pairs, against = [], kind.replace("_", " ")
     for family in look.tasks:
         for pattern in look.patterns:
@@ -89,22 +95,23 @@ def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | Non
             if difference is None or not math.isfinite(difference["value"]):
                 continue
             p = look.get(scope, method, pattern, _key("p_holm", metric, kind))
-            groups[outcome_of(difference["value"], p["value"] if p else math.nan, metric)].append(
-                pattern if len(look.tasks) == 1 else f"{family} {pattern}"
-            )
+            outcome = outcome_of(difference["value"], p["value"] if p else math.nan, metric, difference["n_valid"])
+            groups[outcome].append(pattern if len(look.tasks) == 1 else f"{family} {pattern}")
             pairs.append(difference["n_valid"])
             against = against or opponent_of(difference)
     if not pairs:
         return None
-    better, worse, undecided = (tuple(names) for names in groups.values())
+    better, worse, hint, undecided = (tuple(names) for names in groups.values())
     sentence = _sentence(method, against, metric, groups, min(pairs))
-    return Verdict(method, against, metric, better, worse, undecided, min(pairs), sentence)
+    return Verdict(method, against, metric, better, worse, hint, undecided, min(pairs), sentence)
 
 
-def outcome_of(difference: float, p: float, metric: str) -> str:
-    """``better``, ``worse`` or ``undecided``: decided where the adjusted p-value is below 5 %; NaN decides nothing."""
+def outcome_of(difference: float, p: float, metric: str, pairs: int) -> str:
+    """``undecided`` unless the adjusted p-value is below 5 %, then a ``hint`` of few pairs, ``better`` or ``worse``."""
     if not p < _LEVEL:
         return "undecided"
+    if pairs < DECIDING:
+        return "hint"
     return "better" if (difference < 0) == (metric in LOWER_IS_BETTER) else "worse"
 
 

@@ -13,7 +13,7 @@ from experiments.report.draw import draw
 from experiments.report.figures import plots_of
 from experiments.report.folder import Loaded, load, write_folder
 from experiments.report.forest import draw_forest, forest_of
-from experiments.report.looks import looks
+from experiments.report.looks import MANY, looks
 from experiments.report.page import Figure, Page, answers_of, groups_of, settings_text
 from experiments.report.tables import build_tables
 from experiments.report.verdicts import verdicts
@@ -53,11 +53,16 @@ def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
     """The page of a study."""
     study, config, manifest = loaded.study, loaded.config, loaded.manifest
     look = Lookup(frame, study.patterns, manifest.get("inert"), asides_of(study))
-    colours, found = looks(look.methods), verdicts(look)
-    answers, others, metric = answers_of(found, colours)
+    found = verdicts(look)
     drawn = [forest_of(look, frame, found[0].metric, kind) for kind in ("", *look.opponents)] if found else []
     forests = [forest for forest in drawn if forest is not None]
-    plots = plots_of(study, loaded.curves, manifest)
+    conclusion, strong = "", []
+    if len(look.methods) >= MANY and forests:
+        conclusion, forests = forests[0].conclusion, [forest.ordered for forest in forests]
+        strong = [row.method for row in sorted(forests[0].rows, key=forests[0].gain)[-3:]]
+    colours = looks(look.methods, strong)
+    plots = plots_of(study, loaded.curves, manifest, strong)
+    answers, others, metric = answers_of(found, colours)
     dpi = 140 if len(plots) <= 20 and len(look.methods) <= 8 else 80  # keeps the page below 3 MB
     figures = [Figure(plot, draw(plot, dpi)) for plot in plots]
     status, problems = overview.status(study, manifest)
@@ -67,8 +72,10 @@ def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
         subtitle=_subtitle(study, look, dict(facts)),
         status=status,
         problems=problems,
+        conclusion=conclusion,
         asked=f"{metric[:1].upper()}{metric[1:]}{_MEANINGS.get(metric, '')}, of each method against its opponents on "
-        "equal seeds; decided at 5 % after Holm's correction, opponent by opponent, over all methods and patterns.",
+        "equal seeds; decided at 5 % after Holm's correction, opponent by opponent, over all methods and patterns; "
+        "fewer than five pairs give a hint.",
         answers=answers,
         others=others,
         forests=forests,

@@ -129,7 +129,7 @@ class Results:
 
         Columns: pattern, pairs, difference (method minus opponent), low and high (95 % interval: Student's t below ten
         pairs, else bootstrap), p (paired t test), p_holm (over the patterns of this comparison), and outcome: better
-        or worse where p_holm < 0.05, else "not significant".
+        or worse where p_holm < 0.05, or "hint" below five pairs, else "not significant".
 
         Args:
           method, opponent: "SAC+AES[kappa=0.1]", or "SAC+AES" without its setting: the setting with the method's own
@@ -157,7 +157,7 @@ class Results:
             d = d[np.isfinite(d)]
             rows.append((pattern, len(d), *_interval(d), paired_t_p(d)))
         adjusted = holm([row[-1] for row in rows])
-        outcomes = [_outcome(row[2], p, name) for row, p in zip(rows, adjusted, strict=True)]
+        outcomes = [_outcome(row[2], p, name, row[1]) for row, p in zip(rows, adjusted, strict=True)]
         names = ("pattern", "pairs", "difference", "low", "high", "p")
         frame = pl.DataFrame(rows, schema=names, orient="row")
         return frame.with_columns(p_holm=pl.Series(adjusted), outcome=pl.Series(outcomes, dtype=pl.String))
@@ -224,7 +224,7 @@ class Results:
 
     @cached_property
     def verdicts(self) -> list[str]:
-        """One sentence per method and opponent: better, worse or undecided, per pattern, after Holm's correction."""
+        """One sentence per method and opponent: better, worse, hint or undecided, per pattern, after Holm."""
         from experiments.measure.opponents import asides_of
         from experiments.report.cells import Lookup
         from experiments.report.verdicts import verdicts
@@ -250,6 +250,6 @@ def _interval(d: np.ndarray) -> Interval:
     return bootstrap_interval(np.random.default_rng(0), [d[None]])
 
 
-def _outcome(difference: float, p: float, metric: str) -> str:
-    outcome = outcome_of(difference, p, metric)
+def _outcome(difference: float, p: float, metric: str, pairs: int) -> str:
+    outcome = outcome_of(difference, p, metric, pairs)
     return "not significant" if outcome == "undecided" else outcome

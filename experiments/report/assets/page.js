@@ -6,6 +6,14 @@
   const plots = holder ? JSON.parse(holder.textContent).plots : {};
   const state = { hidden: new Set(), seed: "", zoom: "" };
   const mounted = new Map(); // figure element -> its charts
+  const toggles = [...document.querySelectorAll(".toggle")];
+  const crowd = 10; // lines from which only the emphasised ones have a band
+  const groups = new Map(); // the charts that share cursor and zoom: those of a task and pattern over equal axes
+  const groupOf = (figure, plot) => {
+    const key = [...document.querySelectorAll(".plots")].indexOf(figure.parentElement) + plot.x.label;
+    if (!groups.has(key)) groups.set(key, { key, charts: new Set(), view: null, busy: false });
+    return groups.get(key);
+  };
 
   const colour = (ink) =>
     getComputedStyle(root).getPropertyValue({ "-1": "--ink-base", "-2": "--ink-ref" }[ink] || `--ink${ink}`).trim();
@@ -32,11 +40,13 @@
   // What a line contributes in the present state: [label, look, values, x, alpha, weight, band] each.
   const parts = (plot, panel) => {
     const found = [];
+    const crowded = toggles.length - state.hidden.size >= crowd;
     for (const line of panel.lines) {
       if (state.hidden.has(line.name)) continue;
       const look = plot.looks[line.name];
+      const calm = crowded && !look.strong;
       const x = plot.grids[line.x];
-      const add = (values, extra) => found.push({ name: line.name, look, x, values, ...extra });
+      const add = (values, extra) => found.push({ name: line.name, look, x, values, calm, ...extra });
       const own = line.seeds || {};
       const single = state.seed && state.seed !== "*";
       if (single && own[state.seed]) add(own[state.seed], { told: true });
@@ -45,14 +55,14 @@
         for (const values of Object.values(own)) add(values, { faint: true, alone: !line.y });
         if (line.y) add(line.y, { told: true });
       } else {
-        if (line.low) {
+        if (line.low && !calm) {
           add(line.high, { edge: true });
           add(line.low, { edge: true, closes: true });
         }
         add(line.y, { told: true });
       }
     }
-    return found;
+    return found.sort((a, b) => b.calm - a.calm); // emphasised lines lie on top
   };
 
   const marks = (plot) => (chart) => {
@@ -75,19 +85,24 @@
 
   const tip = make("div", "tip");
   tip.hidden = true;
-  document.body.append(tip);
+  const said = make("div", "said");
+  said.setAttribute("aria-live", "polite");
+  document.body.append(tip, said);
   const tell = (plot, row, shown) => (chart) => {
     const { idx, left, top } = chart.cursor;
     if (!chart.aesjaxOver || idx === null || idx === undefined || left < 0) return;
     tip.replaceChildren(make("div", "", `${plot.x.label}: ${position(plot.x, chart.data[0][idx])}`));
     const told = shown.map((part, i) => [part, chart.data[i + 1][idx]]).filter(([part, value]) => part.told && value !== null && value !== undefined);
-    told.sort((a, b) => b[1] - a[1]);
-    for (const [part, value] of told) {
+    const away = ([, value]) => Math.abs(chart.valToPos(value, "y") - top);
+    const near = [...told].sort((a, b) => away(a) - away(b)).slice(0, 8).sort((a, b) => b[1] - a[1]);
+    for (const [part, value] of near) {
       const line = make("div");
       line.style.color = colour(part.look.ink);
       line.append(make("b", "", short(value)), part.name);
       tip.append(line);
     }
+    if (near.length < told.length) tip.append(make("div", "", `and ${told.length - near.length} more`));
+    if (chart.aesjaxKeys) said.textContent = [tip.firstChild.textContent, ...near.map(([part, value]) => `${part.name} ${short(value)}`)].join(", ");
     tip.hidden = false;
     const box = chart.over.getBoundingClientRect();
     const width = tip.offsetWidth;
@@ -113,7 +128,7 @@
       const ink = colour(part.look.ink);
       return {
         label: part.name,
-        stroke: part.edge ? "transparent" : part.faint ? ink + (part.alone ? "b0" : "66") : ink,
+        stroke: part.edge ? "transparent" : part.faint ? ink + (part.alone ? "b0" : "66") : part.calm ? ink + "80" : ink,
         width: part.edge ? 0 : part.faint ? 0.8 : part.look.width + 0.2,
         dash: part.edge ? undefined : part.look.dash.map((length) => length * 1.6),
         points: { show: part.values.length < 2 },
@@ -132,14 +147,17 @@
       if (key !== "x" || group.busy) return;
       group.busy = true;
       const { min, max } = chart.scales.x;
+      group.view = [min, max];
       for (const other of group.charts) if (other !== chart) other.setScale("x", { min, max });
       group.busy = false;
     };
-    const [low, high] = range(plot);
+    const [low, high] = group.view || range(plot);
+    const lowest = !plot.panels.some((other) => other.column === panel.column && other.row > panel.row);
+    const titled = (label) => ({ label, labelSize: 17, labelGap: 0, labelFont: "11px system-ui, sans-serif" });
     const chart = new uPlot(
       {
         width: Math.max(160, place.clientWidth),
-        height: Math.round(row.height * 80 + 28),
+        height: Math.round(row.height * 80 + 28 + 17 * lowest),
         legend: { show: false },
         cursor: { sync: { key: group.key }, drag: { x: true, y: false }, points: { size: 6 } },
         scales: {
@@ -147,8 +165,8 @@
           y: row.log ? { distr: 3 } : { range: (_, min, max) => (min === null ? [0, 1] : min === max ? [min - 1, max + 1] : uPlot.rangeNum(min, max, 0.08, false)) },
         },
         axes: [
-          { stroke: text, grid, ticks: { show: false }, size: 24, space: 60, font: "11px system-ui, sans-serif", values: (_, ticks) => ticks.map((tick) => position(plot.x, tick)) },
-          { stroke: text, grid, ticks: { show: false }, size: 46, space: 28, font: "11px system-ui, sans-serif", values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) },
+          { stroke: text, grid, ticks: { show: false }, size: 24, space: 60, ...(lowest ? titled(plot.x.label) : {}), font: "11px system-ui, sans-serif", values: (_, ticks) => ticks.map((tick) => position(plot.x, tick)) },
+          { stroke: text, grid, ticks: { show: false }, size: 46, space: 28, ...titled(row.label), font: "11px system-ui, sans-serif", values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) },
         ],
         series: [{}, ...series],
         bands,
@@ -157,7 +175,10 @@
       uPlot.join(tables),
       place,
     );
-    chart.over.addEventListener("mouseenter", () => (chart.aesjaxOver = true));
+    chart.over.addEventListener("mouseenter", () => {
+      chart.aesjaxOver = true;
+      chart.aesjaxKeys = false;
+    });
     chart.over.addEventListener("mouseleave", () => {
       chart.aesjaxOver = false;
       tip.hidden = true;
@@ -180,7 +201,7 @@
       const x = chart.data[0];
       const now = chart.cursor.idx ?? (way > 0 ? -1 : x.length);
       const next = Math.min(x.length - 1, Math.max(0, now + way));
-      chart.aesjaxOver = true;
+      chart.aesjaxOver = chart.aesjaxKeys = true;
       chart.setCursor({ left: chart.valToPos(x[next], "x"), top: 10 });
     };
     place.onblur = () => {
@@ -197,28 +218,31 @@
     live.style.setProperty("--columns", Math.max(1, plot.columns.length));
     figure.insertBefore(live, figure.querySelector(".still"));
     figure.querySelector(".still").classList.add("off");
-    const group = { key: figure.dataset.plot, charts: [], busy: false };
+    const group = groupOf(figure, plot);
     const ordered = [...plot.panels].sort((a, b) => a.row - b.row || a.column - b.column);
     const places = ordered.map((panel) => {
       const row = plot.rows[panel.row];
       const place = make("div", "panel");
       const head = make("h4", "", [row.title, plot.columns.length > 1 ? plot.columns[panel.column] : ""].filter(Boolean).join(" · "));
-      if (plot.rows.length > 1) head.append(" ", make("small", "", row.label));
       place.append(head);
       place.setAttribute("role", "group");
       place.setAttribute("aria-label", `${head.textContent} ${row.label}; arrow keys read values`);
       live.append(place);
       return place;
     });
-    ordered.forEach((panel, i) => {
+    const charts = ordered.map((panel, i) => {
       const chart = chartOf(plot, panel, places[i], group);
-      group.charts.push(chart);
+      group.charts.add(chart);
       steer(places[i], chart);
+      return chart;
     });
-    mounted.set(figure, group.charts);
+    mounted.set(figure, charts);
   };
   const unmount = (figure) => {
-    for (const chart of mounted.get(figure) || []) chart.destroy();
+    for (const chart of mounted.get(figure) || []) {
+      groups.forEach((group) => group.charts.delete(chart));
+      chart.destroy();
+    }
     mounted.delete(figure);
     figure.querySelector(".live")?.remove();
     figure.querySelector(".still").classList.remove("off");
@@ -257,18 +281,39 @@
     });
   }
 
-  for (const button of document.querySelectorAll(".toggle")) {
+  const press = (button, on) => {
+    button.setAttribute("aria-pressed", String(on));
+    state.hidden[on ? "delete" : "add"](button.dataset.name);
+  };
+  const changed = () => {
+    const count = document.getElementById("count");
+    if (count) count.textContent = `${toggles.length - state.hidden.size} of ${toggles.length}`;
+    redraw();
+  };
+  for (const button of toggles) {
     button.addEventListener("click", () => {
-      const name = button.dataset.name;
-      const hide = button.getAttribute("aria-pressed") === "true";
-      button.setAttribute("aria-pressed", String(!hide));
-      state.hidden[hide ? "add" : "delete"](name);
-      redraw();
+      press(button, button.getAttribute("aria-pressed") !== "true");
+      changed();
+    });
+  }
+  document.getElementById("filter")?.addEventListener("input", (event) => {
+    const text = event.target.value.trim().toLowerCase();
+    for (const button of toggles) button.hidden = !button.dataset.name.toLowerCase().includes(text);
+  });
+  for (const button of document.querySelectorAll(".set")) {
+    button.addEventListener("click", () => {
+      const set = button.dataset.set;
+      for (const toggle of toggles) {
+        if (set === "only") press(toggle, !toggle.hidden);
+        else if (!toggle.hidden) press(toggle, set === "all");
+      }
+      changed();
     });
   }
   for (const name of ["seed", "zoom"]) {
     document.getElementById(name)?.addEventListener("change", (event) => {
       state[name] = event.target.value;
+      if (name === "zoom") groups.forEach((group) => (group.view = null));
       redraw();
     });
   }
@@ -289,6 +334,7 @@
     heads.forEach((head, column) => {
       const button = make("button", "", head.textContent);
       button.type = "button";
+      button.title = head.title;
       head.replaceChildren(button);
       button.addEventListener("click", () => {
         const next = { ascending: "descending", descending: "none" }[head.ariaSort] || "ascending";
@@ -303,5 +349,12 @@
       });
     });
   }
+  // A printed page has no folds.
+  let folds = [];
+  addEventListener("beforeprint", () => {
+    folds = [...document.querySelectorAll("details.more:not([open])")];
+    for (const fold of folds) fold.open = true;
+  });
+  addEventListener("afterprint", () => folds.forEach((fold) => (fold.open = false)));
   root.classList.add("ready");
 })();

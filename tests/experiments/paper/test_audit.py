@@ -37,7 +37,7 @@ def whole(tmp_path_factory):
     for family, tasks in TASKS.items():
         for task in tasks:
             frames = [
-                make_curves([carrier, f"{carrier}+AES"], seeds=range(1, 4), task=task, family=family, every=5_000)
+                make_curves([carrier, f"{carrier}+AES"], seeds=range(1, 6), task=task, family=family, every=5_000)
                 for carrier in CARRIERS
             ]
             configure(save(root / task, pl.concat(frames)), task=task)
@@ -93,6 +93,14 @@ def test_a_claim_about_every_cell_falls_with_one(tmp_path):
     assert verdict("D1", mixed).whole.verdict == NOT_REPRODUCED
     fine = save(tmp_path / "fine", pl.concat([better, make_curves(["SAC"], patterns=("steady",))]))
     assert verdict("D1", fine).whole.verdict == NOT_TESTABLE
+
+
+def test_four_pairs_are_a_hint_and_settle_no_claim(tmp_path):
+    few = save(tmp_path / "few", make_curves(["SAC", "SAC+AES"], seeds=range(1, 5), gain=0.3))
+    part = verdict("A1", few).families[0]
+    assert part.verdict == NOT_TESTABLE
+    assert part.measured.fewest == 4
+    assert part.measured.better == part.measured.worse == 0
 
 
 def test_two_seeds_decide_nothing(tmp_path):

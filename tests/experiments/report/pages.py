@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from experiments.study import checksums
 from tests.experiments.measure.synthetic import config, manifest
 
-VOID = {"meta", "img", "br", "hr", "line", "wbr"}
+VOID = {"meta", "img", "input", "br", "hr", "line", "wbr"}
 
 
 class Page(HTMLParser):

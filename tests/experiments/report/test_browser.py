@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -41,17 +42,27 @@ def troubled(tmp_path_factory):
     return write_report(folder, replicates=60)
 
 
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory):
+    """Fourteen methods, of which the last differs from SAC."""
+    methods = ("SAC", *(f"SAC+m{i}" for i in range(13)))
+    curves = make_curves(methods, ("steady", "abrupt"), range(1, 6), every=2_000, gain=0.0)
+    noise = np.random.default_rng(0).normal(0, 1, curves.height) + 9 * (curves["method"] == "SAC+m12").to_numpy()
+    curves = curves.with_columns(return_mean=pl.col("return_mean") + noise)
+    return write_report(save(tmp_path_factory.mktemp("crowded") / "study", curves, command="aesjax run"), replicates=60)
+
+
 @pytest.fixture
 def opened(browser, troubled):
     """Opens the page; every error that the browser reports fails the test in the end."""
     contexts, errors = [], []
 
-    def open_page(size=DESK, **options):
+    def open_page(size=DESK, report=troubled, **options):
         contexts.append(browser.new_context(viewport=size, **options))
         page = contexts[-1].new_page()
         page.on("console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else 0)
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(troubled.as_uri())
+        page.goto(report.as_uri())
         return page
 
     yield open_page
@@ -200,6 +211,97 @@ def test_without_scripts_pictures_and_tables_are_there_and_no_dead_switch(opened
     assert page.query_selector("#table-main").is_visible()
     assert page.query_selector(".forest .mean").is_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_many_methods_are_folded_behind_the_significant_ones(opened, crowded, size):
+    page = opened(size, crowded)
+    scroll_through(page)
+    assert overflow(page) == 0
+    assert "2 of 26 comparisons with SAC in safe nAUC are significant" in page.inner_text(".conclusion")
+    assert "best on average is SAC+m12" in page.inner_text(".conclusion")
+    rows = [row for row in page.query_selector_all(".forest tbody tr") if row.is_visible()]
+    assert rows[0].get_attribute("data-method") == "SAC+m12"
+    assert len(rows) == 8
+    assert not page.locator("#table-main").is_visible()
+    page.locator("#main summary").click()
+    assert page.locator("#table-main").is_visible()
+
+
+def test_a_filter_picks_lines_and_the_tooltip_names_the_nearest_eight(opened, crowded):
+    page = opened(report=crowded)
+    scroll_through(page)
+    lines = "document.querySelector('#curves_toy_abrupt .panel').dataset.lines.split(',')"
+    panel = page.locator("#curves_toy_abrupt .panel").first
+    panel.locator(".u-over").hover(position={"x": 200, "y": 60})
+    assert page.inner_text(".tip").count("SAC") == 8
+    assert "and 6 more" in page.inner_text(".tip")
+    page.locator(".fold summary").click()
+    page.fill("#filter", "M1")
+    assert page.locator(".toggle:visible").count() == 4
+    page.get_by_role("button", name="only").click()
+    assert page.evaluate(lines) == ["SAC+m1", "SAC+m10", "SAC+m11", "SAC+m12"]
+    page.get_by_role("button", name="none").click()
+    assert page.evaluate(lines) == [""]
+    page.fill("#filter", "")
+    page.get_by_role("button", name="all", exact=True).click()
+    assert len(page.evaluate(lines)) == 14
+
+
+def test_one_cursor_and_one_zoom_hold_for_all_figures_of_a_pattern(opened):
+    page = opened()
+    scroll_through(page)
+    other = page.locator("#signals_toy_abrupt .panel").last
+    before = other.locator("canvas").screenshot()
+    over = page.locator("#curves_toy_abrupt .u-over").first
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 40, steps=3)
+    page.mouse.up()
+    page.wait_for_timeout(100)
+    assert other.locator("canvas").screenshot() != before
+    other.locator(".u-over").hover(position={"x": 2, "y": 20})
+    assert re.search(r"environment steps: 2\dk", page.inner_text(".tip"))
+    shown = "document.querySelector('#curves_toy_abrupt .u-cursor-x').style.transform"
+    first = page.evaluate(shown)
+    other.locator(".u-over").hover(position={"x": 90, "y": 20})
+    assert page.evaluate(shown) != first
+
+
+def test_readings_of_the_keyboard_are_announced(opened):
+    page = opened()
+    page.locator("#curves_toy_abrupt").scroll_into_view_if_needed()
+    said = page.locator("[aria-live]")
+    panel = page.locator("#curves_toy_abrupt .panel").first
+    panel.locator(".u-over").hover(position={"x": 200, "y": 60})
+    assert said.inner_text() == ""
+    panel.press("ArrowRight")
+    assert re.search(r"environment steps: \d.*SAC\+AES \d", said.inner_text())
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_targets_are_large_enough_and_headings_are_defined(opened, crowded, size):
+    page = opened(size, crowded)
+    page.locator(".fold summary").click()
+    for target in page.query_selector_all("button, select, input, summary, nav a, .files a"):
+        if target.is_visible():
+            box = target.bounding_box()
+            assert min(box["width"], box["height"]) >= 24, target.inner_text()
+    assert "95 %" in page.locator("#table-main th", has_text="recovery").get_attribute("title")
+
+
+def test_printed_tables_fit_the_page_and_are_not_folded(opened, crowded):
+    paper = {"width": 718, "height": 1000}  # A4 with margins of a centimetre
+    page = opened(paper, crowded)
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("#table-recovery").bounding_box()["width"] <= paper["width"]
+    assert overflow(page) == 0
+    assert page.locator("#facts", has_text="aesjax run").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert not page.locator("#table-recovery").is_visible()
 
 
 @pytest.mark.slow

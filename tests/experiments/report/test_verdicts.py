@@ -7,9 +7,12 @@ from experiments.measure import describe, summarise
 from experiments.measure.opponents import asides_of
 from experiments.measure.study import load_study
 from experiments.report.cells import Lookup
+from experiments.report.compare import paired_table
 from experiments.report.verdicts import verdicts
+from experiments.session.results import Results
 from tests.experiments.measure.synthetic import config, make_curves, manifest
 from tests.experiments.measure.test_opponents import curves as with_controls
+from tests.experiments.report.pages import save
 
 FEW = 100
 assert with_controls  # a fixture
@@ -44,6 +47,21 @@ def test_one_methods_wins_and_anothers_losses_are_two_lines():
     )
 
 
+def test_fewer_than_five_pairs_are_a_hint_in_verdicts_tables_and_comparisons(tmp_path):
+    for seeds, outcome in ((range(1, 5), "hint"), (range(1, 6), "better")):
+        curves = make_curves(("SAC", "SAC+AES"), ("abrupt",), seeds, every=2_000, gain=0.0)
+        curves = shifted(curves, "SAC+AES", 3.0)
+        look = look_of(curves)
+        (found,) = [v for v in verdicts(look) if v.metric == "mean_return"]
+        assert getattr(found, outcome) == ("abrupt",)
+        assert f"{outcome} on abrupt" in found.sentence
+        cells = [row[3] for title, rows in paired_table(look).groups if "mean return (" in title for row in rows]
+        assert [c.kind for c in cells] == [outcome]
+        results = Results.open(save(tmp_path / outcome, curves))
+        assert list(results.compare("SAC+AES", "SAC", metric="return")["outcome"]) == [outcome]
+        assert results.verdicts == [v.sentence for v in verdicts(look)]
+
+
 def test_what_the_correction_takes_away_is_undecided():
     """A difference with p of about 0.03 alone, among ten."""
     methods = ("SAC", *(f"SAC+m{i}" for i in range(10)))
@@ -76,9 +94,11 @@ def test_controls_are_opponents_and_no_methods(with_controls):
     against = {v.against for v in found if v.method == "SAC+AES-R"}
     assert against == {"SAC", "best constant", "constant at mean"}
     assert all(
-        {*v.better, *v.worse, *v.undecided} == {"steady", "abrupt"} for v in found if v.metric == "nauc_task_safe"
+        {*v.better, *v.worse, *v.hint, *v.undecided} == {"steady", "abrupt"}
+        for v in found
+        if v.metric == "nauc_task_safe"
     )
     assert {v.against for v in found if v.method == "SAC"} == {"best constant"}
     later = [v for v in found if v.metric == "later_return"]
     assert {v.against for v in later} == {"SAC", "best constant", "constant at mean", "permuted"}
-    assert all({*v.better, *v.worse, *v.undecided} == {"abrupt"} for v in later)  # nothing changes on steady
+    assert all({*v.better, *v.worse, *v.hint, *v.undecided} == {"abrupt"} for v in later)  # nothing changes on steady

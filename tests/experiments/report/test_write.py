@@ -75,6 +75,15 @@ def test_every_table_is_there_in_the_page_and_in_markdown(big):
         assert f"| {method} |" in markdown
 
 
+def test_from_ten_methods_on_a_sentence_counts_what_is_significant(big, small):
+    frame = pl.read_parquet(big.parent / "metrics.parquet").filter(pl.col("task").is_null(), level="method")
+    compared = frame.filter(pl.col("metric") == "paired:nauc_task_safe", pl.col("value").is_finite()).height
+    text = (big.parent / "tables.md").read_text()
+    assert f"0 of {compared} comparisons with" in text  # three seeds give hints at most
+    assert "| ▲" not in text
+    assert "comparisons with" not in write_report(small, replicates=FEW).read_text()
+
+
 def test_a_diverged_run_is_named_with_step_and_reason_and_counted(big):
     text = big.read_text()
     total = len(METHODS) * len(PATTERNS) * 3
