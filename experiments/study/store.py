@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
-STREAMS = "streams.parquet"
-PLAN, PARTS, TASKS = "plan.json", "parts", "tasks"  # of a study in parts: file, and folders
+STREAMS, MESSAGES = "streams.parquet", "messages.txt"
+PLAN, PARTS, TASKS, SLURM = "plan.json", "parts", "tasks", "slurm"  # of a study in parts: file, and folders
 AGENTS, MOMENTS = "agents", "moments"  # folders: agents at the end, and policies at changes
 PARTIAL = "partial-"  # prefix of a checkpoint that is being written
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
@@ -42,6 +42,7 @@ def replacing(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.partial")
     try:
         yield partial
+        sync(partial)
         os.replace(partial, path)
     except BaseException as error:
         with suppress(OSError):
@@ -49,6 +50,15 @@ def replacing(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             raise Unwritable(f"{path} cannot be written: {reason(error)}") from None
         raise
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk, so that a rename never outlives what it names."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def reason(error: BaseException) -> str:
