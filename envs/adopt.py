@@ -1,7 +1,9 @@
 """Tasks and patterns of other packages: checked before they are registered."""
 
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import jax
@@ -10,6 +12,7 @@ import jax.numpy as jnp
 from envs.core import Channel, Task
 from envs.patterns import Leg, Pattern
 
+_LONGEST = 300  # characters of an error that is quoted
 _CHANNELS = (Channel("scalar", 0.0, 2.0, 1.0), Channel("planar", -1.0, 1.0, 0.0, size=2, kind="planar"))
 
 
@@ -19,9 +22,27 @@ def adopt_task(name: str, plugin: Any) -> Task | Callable[..., Task]:
     Raises:
       ValueError: it is neither.
     """
-    if not isinstance(plugin, Task) and not callable(plugin):
+    if isinstance(plugin, Task):
+        return plugin
+    if not callable(plugin):
         raise ValueError(f"task '{name}' must be a Task or a function that builds one; got {type(plugin).__name__}")
-    return cast(Task | Callable[..., Task], plugin)
+
+    @functools.wraps(plugin)
+    def build(**options: Any) -> Task:
+        with trying(f"task '{name}' cannot be built"):
+            return cast(Task, plugin(**options))
+
+    return build
+
+
+@contextmanager
+def trying(what: str) -> Iterator[None]:
+    """Raise a ValueError that begins with ``what`` instead of whatever code from elsewhere raises in the block."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ValueError(f"{what}: {kind}{' '.join(str(error).split())[:_LONGEST]}") from None
 
 
 def adopt_pattern(name: str, plugin: Any) -> Pattern:
@@ -35,13 +56,10 @@ def adopt_pattern(name: str, plugin: Any) -> Pattern:
         raise ValueError(f"pattern '{name}' must be a Pattern or a function; got {type(plugin).__name__}")
     for channel in _CHANNELS:
         numbers = jnp.zeros(channel.size)
-        try:
+        with trying(f"pattern '{name}' does not work on a {channel.kind} channel"):
             value = jax.eval_shape(
                 lambda c=channel, n=numbers: pattern.value(c, Leg(jnp.int32(0), jnp.float32(0), n, n, n, 5))
             )
-        except Exception as error:  # whatever a stranger's code raises
-            text = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ValueError(f"pattern '{name}' does not work on a {channel.kind} channel: {text}") from None
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         if shape != (channel.size,) or dtype != jnp.float32:
             raise ValueError(

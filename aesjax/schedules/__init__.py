@@ -22,7 +22,7 @@ from aesjax.schedules.proxies import (
 )
 from aesjax.schedules.registered import SCHEDULES, Choice, ScheduleData, build, required_signals
 from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
-from aesjax.schedules.schedule import FACTS, AnySchedule, Schedule, ScheduleFactory, as_schedule, verify
+from aesjax.schedules.schedule import FACTS, AnySchedule, Schedule, ScheduleFactory, as_schedule, verify, verify_proxy
 
 __all__ = [
     "FACTS",
@@ -69,4 +69,5 @@ __all__ = [
     "tuned_above",
     "value_loss",
     "verify",
+    "verify_proxy",
 ]

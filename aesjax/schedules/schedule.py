@@ -13,6 +13,7 @@ import numpy as np
 from aesjax.factory import SHARE, Options, Range, check_options, first_line, options_of, ranges_of, resemble
 from aesjax.registry import unknown
 from aesjax.schedules.proxies import DriftProxy, td_quantile
+from aesjax.schedules.rule import start
 from aesjax.types import EntropySchedule, Proxy, ScheduleState, Signals
 
 #: Numbers of a run that a schedule may ask for by naming a parameter so; a carrier or its preset knows them.
@@ -295,7 +296,7 @@ def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftPro
 
     try:
         before, after = jax.eval_shape(run)
-    except Exception as error:  # whatever a stranger's code raises
+    except (Exception, SystemExit) as error:  # whatever a stranger's code raises
         raise ValueError(
             f"schedule '{name}' (it declares that it reads {read}) does not work: {_raised(error)}"
         ) from None
@@ -321,7 +322,20 @@ def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftPro
             )
 
 
-def _raised(error: Exception) -> str:
+def verify_proxy(proxy: DriftProxy) -> None:
+    """Try a proxy, as `verify` tries a schedule whose weight it is: its value must be finite and at least 0.
+
+    Raises:
+      ValueError: it does not work.
+    """
+
+    def weight(proxy: Proxy) -> EntropySchedule:
+        return EntropySchedule(lambda: start(1.0), lambda signals, state: state._replace(weight=proxy(signals)))
+
+    verify(as_schedule(weight, name=f"proxy {proxy.factory.name} as a weight"), {}, proxy)
+
+
+def _raised(error: BaseException) -> str:
     """An error of a stranger's code in one line, and where."""
     text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if isinstance(error, jax.errors.TracerBoolConversionError):

@@ -104,7 +104,7 @@ class Worker:
         self.timeout, self.sequence, self.num = timeout, 0, num_envs
         self._drift: dict[str, float] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="aesjax-bridge-")
-        self._printed = open(Path(self._folder.name) / "printed", "w+b")  # noqa: SIM115
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             said = self._meet(script, first_timeout)
             if said.get("protocol") != PROTOCOL:
@@ -151,6 +151,7 @@ class Worker:
             self._end = weakref.finalize(self, _end, self._process)
             self._wait(listener, patience, patience)
             self._connection, _ = listener.accept()
+        self._folder.cleanup()  # before we can be killed and leave it
         return self._receive(patience)
 
     def drift(self, values: Mapping[str, float]) -> Mapping[str, float]:

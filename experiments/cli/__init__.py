@@ -5,7 +5,8 @@ import os
 import signal
 import sys
 
-from experiments.study.stop import interrupt
+from experiments.cli.errors import guard_streams
+from experiments.study.stop import end_with_parent, interrupt
 
 __all__ = ["entry", "main"]
 
@@ -41,6 +42,8 @@ def entry() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(number, interrupt)
+    end_with_parent()
+    guard_streams()
     code = main()
     if code == 130:
         try:

@@ -3,7 +3,9 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TextIO
 
 LONGEST = 1200  # characters of a refusal
 DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
@@ -23,6 +25,54 @@ def _one_line(text: str) -> str:
 def say(text: str) -> None:
     """A line on stderr, marked as ours."""
     print(f"aesjax: {text}", file=sys.stderr, flush=True)
+
+
+class Output:
+    """A standard stream that never ends a study: if it cannot be written, the rest goes into ``place``.
+
+    Without a place, before a study has its folder, standard output that cannot be written ends the command.
+    """
+
+    place: Path | None = None  # a file in the folder of the study
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text and return its length."""
+        self._try(self._stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        self._try(self._stream.flush)
+
+    def _try(self, act: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            act(*arguments)
+        except OSError as error:
+            for place in filter(None, (Output.place, Path(os.devnull))):
+                with suppress(OSError):
+                    file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
+                    os.dup2(file, self._stream.fileno())
+                    os.close(file)
+                    self._stream.flush()  # the buffer still holds what could not be written
+                    break
+            if Output.place is None and self._stream is sys.__stdout__:
+                if isinstance(error, BrokenPipeError):
+                    raise
+                raise Refusal(f"the output cannot be written: {error.strerror}") from None
+
+
+def guard_streams() -> None:
+    """Give standard output and error an `Output` that prints any text in any locale."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: SIM115 -- None where it was closed
+        stream.reconfigure(errors="backslashreplace")
+        setattr(sys, name, Output(stream))
 
 
 @contextmanager
@@ -59,6 +109,5 @@ def guarded(command: Callable[[], int]) -> int:
         say(_one_line(str(refusal)))
         return WRONG
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's own flush at exit
         return DONE
     return code

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, WRONG, Refusal, refusing, say
+from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, WRONG, Output, Refusal, refusing, say
 from experiments.cli.options import ALL, command, flat, grouped, typed
 from experiments.study.declared import RUNTIME
 from experiments.study.devices import start_jax
@@ -35,6 +35,7 @@ def train(options: Any) -> int:
     from experiments.study import train as training
     from experiments.study.arms import merged_arms
     from experiments.study.build import check
+    from experiments.study.checkpoint import recorded_devices
     from experiments.study.driver import Interrupted
     from experiments.study.folder import begun, check_place, claim
     from experiments.study.forecast import forecast, lines_of
@@ -57,7 +58,7 @@ def train(options: Any) -> int:
             if options.resume:
                 raise ValueError("--resume continues the study in --out; name its folder")
             options = dataclasses.replace(options, out=_new_folder(options.task))
-        start_jax(options.devices, options.compiled)
+        start_jax(options.devices, options.compiled, recorded_devices(options.out) if options.resume else 0)
         alone = options.resume and not typed(options, besides=RUNTIME)
         config = begun(options.out) if alone else configured(options)
         check(config)
@@ -69,6 +70,7 @@ def train(options: Any) -> int:
         on_rows = stack.enter_context(writers(options.tensorboard, options.wandb))
         study = claim(config, options.out, resume=options.resume)
         release = stack.pop_all()
+    Output.place = options.out.absolute() / store.MESSAGES
     on = f"Continue with:\n  {again(options, modules_of(config.plugins))}"
     with release, study.owner:
         if STEADY not in config.patterns and not config.part:
@@ -78,6 +80,8 @@ def train(options: Any) -> int:
             )
         for line in merged_arms(config):
             print(line, flush=True)
+        if options.resume and (options.out / store.MANIFEST).exists():
+            print("the training has ended; nothing is trained again", flush=True)
         try:
             outcome = training.train(
                 study,
@@ -96,7 +100,7 @@ def train(options: Any) -> int:
             say(f"interrupted; {str(where) or 'the latest checkpoint, if there is one, is unchanged'}. {on}")
             return INTERRUPTED
         except (store.Unwritable, LostError) as error:
-            say(f"{error}\nThe latest checkpoint is unchanged. {on}")
+            say(f"{error}\nThe latest checkpoint, if there is one, is unchanged. {on}")
             return WRONG
     if options.report:
         from experiments.report import write_report

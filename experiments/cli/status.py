@@ -19,7 +19,6 @@ class Status:
 def execute(options: Status) -> int:
     """Print a line for each part, then the last words of those that stand."""
     from experiments.study import store
-    from experiments.study.cluster import LOG
     from experiments.study.parts import read_plan, statuses
 
     with refusing():
@@ -36,9 +35,10 @@ def execute(options: Status) -> int:
         more = f"  {part.diverged} diverged" if part.diverged else ""
         more += f"  job {part.job}" if part.job else ""
         print(f"  part {part.number}  {part.state:<{width}}  {part.runs} runs  {100 * part.done:5.1f} %{more}")
-    standing = [part for part in parts if part.last]
+    standing = [part for part in parts if part.state.startswith(("failed", "interrupted", "lost"))]
     for part in standing:
-        print(f"part {part.number}, the last lines of {plan.task(options.directory, part.number).folder / LOG}:")
+        if part.last:
+            print(f"part {part.number}, the last lines of {part.log}:")
         print(*(f"  | {line}" for line in part.last), sep="\n")
     if standing:
         print(f"train them again:  aesjax submit --resume --out {options.directory}")

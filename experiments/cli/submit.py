@@ -3,7 +3,9 @@
 import dataclasses
 import os
 import shlex
+import shutil
 import sys
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _CLUSTERS = ("slurm", "local")
 _OWN = ("partition", "time", "gres", "mem", "cpus", "sbatch")  # what is asked of a cluster
+_SET = ("array", "error", "ntasks", "open-mode", "output", "signal", "wrap")  # options of sbatch that are ours
 _LEFT = ("resume", "out", "part", "devices", "report")  # what the parts are not told, or in other words
 
 
@@ -72,7 +75,7 @@ Submit: Any = dataclasses.make_dataclass(
 
 def execute(parsed: Any) -> int:
     """Write the plan and have its parts trained."""
-    from experiments.study import parts
+    from experiments.study import parts, store
     from experiments.study.lock import Owner
 
     options = flat(parsed, Submit)
@@ -83,19 +86,28 @@ def execute(parsed: Any) -> int:
         if options.out is None:
             raise ValueError("--out, the folder of the study, is needed")
         start_jax(None, options.compiled)
+        out, new = options.out.absolute(), not options.out.exists()
         if options.resume:
             plan = _resumed(options)
         else:
             plan = _planned(options)
             parts.begin(options.out, plan)
-        out = options.out.absolute()
-        with Owner(out):
+        with ExitStack() as stack:
+            if new:
+                stack.callback(_remove_if_empty, out)
+            stack.enter_context(Owner(out))
             numbers = _left(out, plan)
-            parts.write_plan(out, plan)
             if plan.cluster["name"] == "slurm":
-                plan = _to_slurm(out, plan, numbers)
+                try:
+                    plan = _to_slurm(out, plan, numbers)
+                except ValueError:
+                    if not options.resume:
+                        shutil.rmtree(out / store.SLURM, ignore_errors=True)
+                        (out / store.PLAN).unlink()
+                    raise
                 parts.write_plan(out, plan)
             else:
+                parts.write_plan(out, plan)
                 code = _here(options.out, plan, numbers)
                 if code is not None:
                     return code
@@ -104,6 +116,11 @@ def execute(parsed: Any) -> int:
         else:
             print(f"progress:  aesjax status {options.out}")
     return DONE
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _planned(options: Any) -> "StudyPlan":
@@ -123,10 +140,15 @@ def _asked(options: Any) -> dict[str, Any]:
     asked = {name: value for name, value in given.items() if value not in (None, ())}
     if "sbatch" in asked:
         asked["sbatch"] = list(asked["sbatch"])
+    from experiments.study.cluster import NOTICE, SHORTEST
+
     if options.cpus is not None and options.cpus < 1:
         raise ValueError(f"--cpus must be at least 1; got {options.cpus}")
-    if options.time is not None and options.time < 1:
-        raise ValueError(f"--time must be at least a minute; got {options.time}")
+    if options.time is not None and options.time < SHORTEST:
+        raise ValueError(
+            f"--time must be at least {SHORTEST} minutes, of which a part needs about one to start and the last "
+            f"{NOTICE} s for its checkpoint; got {options.time}"
+        )
     return {"name": options.cluster, **asked}
 
 
@@ -196,6 +218,8 @@ def _parameters(asked: dict[str, Any]) -> dict[str, Any]:
         name, equals, value = item.lstrip("-").partition("=")
         if not name:
             raise ValueError(f"--sbatch must look like account=mine; got '{item}'")
+        if name in _SET:
+            raise ValueError(f"--sbatch {name}: aesjax submit sets it, because every part is one task of one array job")
         more[name] = value if equals else True
     named = {name: asked[name] for name in ("partition", "gres") if name in asked}
     time, cpus = asked.get("time", 60), asked.get("cpus", 1)
@@ -206,6 +230,7 @@ def _parameters(asked: dict[str, Any]) -> dict[str, Any]:
 
 def _to_slurm(out: Path, plan: "StudyPlan", numbers: list[int]) -> "StudyPlan":
     """Submit the parts ``numbers`` as one array job; the plan with their jobs."""
+    from experiments.study import store
     from experiments.study.cluster import SlurmTask, submit_slurm
     from experiments.study.parts import AESJAX
     from experiments.study.plugins import modules_of
@@ -217,7 +242,7 @@ def _to_slurm(out: Path, plan: "StudyPlan", numbers: list[int]) -> "StudyPlan":
     after = (*AESJAX, *(("--plugins", modules) if modules else ()), "join", str(out))
     tasks = [SlurmTask(plan.task(out, number), plan.results(out), after) for number in numbers]
     python = f"{shlex.quote(sys.executable)} -P"  # what lies in the working folder is not taken for our packages
-    jobs = submit_slurm(tasks, out / "slurm", _parameters(dict(plan.cluster)), python)
+    jobs = submit_slurm(tasks, out / store.SLURM, _parameters(dict(plan.cluster)), python)
     print(f"job {jobs[0].partition('_')[0]}: parts {', '.join(map(str, numbers))} of {plan.parts}")
     return dataclasses.replace(plan, jobs={**plan.jobs, **dict(zip(map(str, numbers), jobs, strict=True))})
 

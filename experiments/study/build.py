@@ -139,6 +139,8 @@ def check(config: StudyConfig) -> None:
         for arm in arms:
             check_usable(arm)
             numbers = numbers_of(config, arm, facts, ())
+            if origin_of("proxy", arm.choice.proxy) is not None:
+                schedules.verify_proxy(PROXIES[arm.choice.proxy](numbers.q, arm.choice.source))
             for name in arm.schedules:
                 if origin_of("schedule", name) is not None:
                     proxy = PROXIES[arm.choice.proxy](numbers.q, arm.choice.source).at(SCHEDULES[name].source)

@@ -38,6 +38,7 @@ class Saved(NamedTuple):
     state: Any  # pytree of NumPy arrays with a leading run axis
     rows: "pl.DataFrame"  # all rows up to here, finished waves included
     notes: list[str]  # checkpoints that were passed over, and why
+    devices: int | None = None  # that it was trained on; None: not recorded
 
 
 def _digests(folder: Path) -> dict[str, str]:
@@ -63,7 +64,14 @@ def _folders(directory: Path) -> list[Path]:
 
 
 def save(
-    directory: Path, study: str, wave: int, chunk: int, state: Any, rows: "pl.DataFrame", runs: int | None = None
+    directory: Path,
+    study: str,
+    wave: int,
+    chunk: int,
+    state: Any,
+    rows: "pl.DataFrame",
+    runs: int | None = None,
+    devices: int | None = None,
 ) -> None:
     """Write a checkpoint and drop all but the newest two.
 
@@ -71,6 +79,7 @@ def save(
       study: fingerprint of the study's configuration; a checkpoint of another study is refused when loading.
       state: pytree of arrays with a leading run axis; fetched to the host here.
       runs: the first so many of them are kept; None: all.
+      devices: that they train on, whose number changes last bits.
 
     Raises:
       Unwritable: it cannot be written; those before it are unchanged and nothing of it is left.
@@ -87,7 +96,10 @@ def save(
         write_state(partial.absolute() / "state", host)
         store.write_rows(partial / "rows.parquet", rows)
         seal = {"study": study, "wave": wave, "chunk": chunk, "rows": rows.height, "files": _digests(partial)}
+        seal |= {} if devices is None else {"devices": devices}
         store.write_text(partial / _SEAL, json.dumps({**seal, "digest": _digest(seal)}))
+        for path in (*partial.rglob("*"), partial):
+            store.sync(path)
         final = directory / name
         shutil.rmtree(final, ignore_errors=True)
         os.rename(partial, final)
@@ -170,7 +182,7 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
                 seal = f"it cannot be restored: {store.reason(error)}"
             else:
                 if rows.height == seal["rows"]:
-                    return Saved(seal["wave"], seal["chunk"], state, rows, notes)
+                    return Saved(seal["wave"], seal["chunk"], state, rows, notes, seal.get("devices"))
                 seal = f"it holds {rows.height} rows, its seal tells of {seal['rows']}"
         notes.append(_passed_over(folder, seal))
     _refuse(directory, notes)
@@ -195,9 +207,18 @@ def newest_rows(directory: Path, study: str) -> "pl.DataFrame | None":
 
 def newest_height(directory: Path) -> int:
     """How many rows the newest checkpoint tells of, whether or not it can be trusted; 0 where there is none."""
+    return _sealed_count(directory, "rows")
+
+
+def recorded_devices(study: Path) -> int:
+    """Number of devices that the study in a folder trains on, by its checkpoints; 0 where none records it."""
+    return max((_sealed_count(place, "devices") for place in (study / store.CHECKPOINTS).glob("*")), default=0)
+
+
+def _sealed_count(directory: Path, name: str) -> int:
     for folder in _folders(directory):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads((folder / _SEAL).read_bytes())["rows"])
+            return int(json.loads((folder / _SEAL).read_bytes())[name])
     return 0
 
 

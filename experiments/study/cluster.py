@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.study import lock, store
+from experiments.study.stop import PARENT
 
 LOG, EXIT = "log.txt", "exit"  # in a task's folder: what it said, and the code that it ended with
 _POLL = 0.2  # seconds
 _PATIENCE = 90.0  # seconds for the process that had the task before to end
-_NOTICE = 90  # seconds before its end that SLURM tells a task
+NOTICE = 90  # seconds before its end that SLURM tells a task
+SHORTEST = 3  # minutes of a job: to start, and the notice
 INTERRUPTED = 130  # the exit code of a command that a signal ended in an orderly way
 _LINGER = 600.0  # seconds
 _LAST_WORDS = 60.0  # of them for the task's last checkpoint
@@ -64,7 +66,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **(env or {})},
+                env={**os.environ, **(env or {}), PARENT: str(os.getpid())},
                 start_new_session=apart,
             )
 
@@ -225,7 +227,7 @@ def submit_slurm(tasks: Sequence[SlurmTask], folder: Path, parameters: Mapping[s
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     executor = submitit.SlurmExecutor(folder, max_num_timeout=_MOST_TIME_OUTS, python=python)
-    executor.update_parameters(**{"signal_delay_s": _NOTICE, "array_parallelism": len(tasks), **parameters})
+    executor.update_parameters(**{"signal_delay_s": NOTICE, "array_parallelism": len(tasks), **parameters})
     try:
         return [str(job.job_id) for job in executor.submit_array(tasks)]
     except (FailedJobError, FailedSubmissionError) as error:
@@ -233,13 +235,16 @@ def submit_slurm(tasks: Sequence[SlurmTask], folder: Path, parameters: Mapping[s
 
 
 def queue_states(jobs: Sequence[str]) -> dict[str, str]:
-    """Job id -> SLURM's word for it, of those that are waiting or running; nothing where SLURM does not answer."""
+    """Job id -> SLURM's word for it, empty where its queue no longer knows it; nothing where SLURM does not answer."""
     if not jobs or shutil.which("squeue") is None:
         return {}
     arrays = ",".join(dict.fromkeys(job.partition("_")[0] for job in jobs))
     command = ["squeue", "--noheader", "--array", "--jobs", arrays, "--format", "%i %T"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.SubprocessError):
         return {}
-    return dict(line.split(maxsplit=1) for line in told.splitlines() if len(line.split()) == 2)
+    if answer.returncode and "Invalid job id" not in answer.stderr:  # as SLURM calls jobs that ended some time ago
+        return {}
+    known = dict(line.split(maxsplit=1) for line in answer.stdout.splitlines() if len(line.split()) == 2)
+    return {job: known.get(job, "") for job in jobs}

@@ -37,13 +37,14 @@ def _processor() -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:12]
 
 
-def start_jax(devices: int | None, compiled: bool = True) -> None:
+def start_jax(devices: int | None, compiled: bool = True, recorded: int = 0) -> None:
     """Set up JAX before it starts: the number of CPU devices and the cache of compiled programs.
 
     Args:
       devices: CPU devices; None: one per usable core.
       compiled: keep compiled programs for later processes, in `cache_folder`. `JAX_ENABLE_COMPILATION_CACHE=false`
         switches this off as well.
+      recorded: devices that a resumed study began with, instead of one per usable core.
 
     Raises:
       ValueError: a number of devices that the machine does not have.
@@ -64,7 +65,7 @@ def start_jax(devices: int | None, compiled: bool = True) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start reads seventy small ones, too
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     try:
-        jax.config.update("jax_num_cpu_devices", cores if devices is None else devices)
+        jax.config.update("jax_num_cpu_devices", devices or recorded or cores)
     except RuntimeError:  # JAX runs already (a notebook, a test): the devices there are will do
         if devices is not None and devices != len(jax.local_devices()):
             there = len(jax.local_devices())

@@ -114,10 +114,11 @@ def run_sweep(
         if directory is None:
             return "no checkpoints are written"
         try:
-            checkpoint.save(directory, study, wave, chunk, state, frames[0])
+            checkpoint.save(directory, study, wave, chunk, state, frames[0], devices=len(executables.devices))
         except store.Unwritable as error:
-            on_note(f"{error}; the one before it stands")
-            return f"{error}; the one before it, if there is one, stands"
+            before = "the one before it is unchanged" if checkpoint.newest_height(directory) else "there is no other"
+            on_note(f"{error}; {before}")
+            return f"{error}; {before}"
         return "a checkpoint is written"
 
     with ExitStack() as stack:
@@ -168,6 +169,11 @@ def _load(executables: Executables, program: Program, runs: Any, waves: Waves, d
     saved = checkpoint.load_newest(directory, study, like)
     # What is stored is restored whatever shape is asked for.
     if saved is not None and saved.state is not None:
+        if saved.devices not in (None, now := len(executables.devices)):
+            raise checkpoint.CheckpointError(
+                f"the runs in {directory} began with --devices {saved.devices}, on which their numbers depend; this "
+                f"process has {now}: continue without --devices, in a process of its own"
+            )
         stored, wanted = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (saved.state, like))
         if stored != wanted:
             raise checkpoint.CheckpointError(

@@ -1,6 +1,7 @@
 """Sizes of a study, and the time that a short trial suggests, before anything of it is written."""
 
 import dataclasses
+import resource
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 
 from experiments.study.build import build_part, floor_of, optimum_of
 from experiments.study.config import StudyConfig
-from experiments.study.prepare import Prepared
+from experiments.study.prepare import Prepared, results_bytes
 from experiments.study.sweep import compile_program, memory_budget, state_bytes, step_array, take
 
 _LEAST = 32  # vector steps of a trial interval, at least; fewer would show what a call costs
@@ -133,6 +134,12 @@ def lines_of(config: StudyConfig, shares: Sequence[Forecast]) -> list[str]:
                 f"  time: {t.start:.1f} s to start; a wave is {s.chunks} times {t.chunk:.3g} s of "
                 f"training and {s.chunks + 1} evaluations of {t.evaluation:.3g} s: {s.total:.0f} s"
             )
+    process, results = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10, results_bytes(config)
+    saved = max(s.width * s.state for s in shares)  # once more on the host, for a checkpoint
+    lines += [
+        f"memory in all: about {_mib(process + saved + results)}: {_mib(process)} of the process in this trial, "
+        f"{_mib(saved)} for a checkpoint, {_mib(results)} of results"
+    ]
     where = f"{len(devices)} {devices[0].platform} device{'s' * (len(devices) > 1)}"
     if any(share.seconds is None for share in shares):
         return [*lines, f"no time is estimated: {config.task} runs in another simulator, which was not started"]

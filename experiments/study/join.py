@@ -54,12 +54,16 @@ def _ended(directory: Path, plan: StudyPlan) -> range:
 def _opened(directory: Path, plan: StudyPlan, number: int) -> Results:
     """Open a part, checked to be this part of this study with every file whole."""
     place = plan.place(directory, number)
-    part = open_results(place)
+    remedy = f"remove {place} and train it again: aesjax submit --resume --out {directory}"
+    try:
+        part = open_results(place)
+    except ValueError as error:
+        raise ValueError(f"{error}; {remedy}") from None
     differing = store.differing_fields(plan.part(number).to_json(), dict(part.config))
     if differing:
         raise ValueError(f"{place} is not part {number} of this study ({'; '.join(differing)})")
     if faults := checksums.faults(place, part.manifest):
-        raise ValueError(f"{place}: {'; '.join(faults)}")
+        raise ValueError(f"{place}: {'; '.join(faults)}; {remedy}")
     expected, told = sum(map(len, plan.runs(number).values())), len(part.manifest.get("runs", ()))
     if told != expected:
         raise ValueError(f"{place} holds {told} runs; part {number} of this study has {expected}")

@@ -1,6 +1,7 @@
 """A study in parts: its plan, how each part is started, and how far it is."""
 
 import dataclasses
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -127,7 +128,8 @@ class PartStatus(NamedTuple):
     done: float  # share of its evaluations, at its newest checkpoint
     diverged: int  # runs
     job: str  # SLURM's number of it and its word for it; empty where it knows none
-    last: list[str]  # what it said last, where that matters
+    log: Path  # its own, or the scheduler's of a job that ended early
+    last: list[str]  # the log's last lines, where they matter
 
 
 def statuses(directory: Path, plan: StudyPlan) -> list[PartStatus]:
@@ -146,7 +148,7 @@ def _status(directory: Path, plan: StudyPlan, number: int, told: Mapping[str, st
         diverged = 0
         with suppress(ValueError, TypeError, KeyError, AttributeError):
             diverged = sum(run["status"] == "diverged" for run in store.read_json(task.result)["runs"])
-        return PartStatus(number, total, "done", 1.0, diverged, "", [])
+        return PartStatus(number, total, "done", 1.0, diverged, "", task.folder / LOG, [])
     state = "waiting"
     if lock.in_use(place):
         state = "running"
@@ -156,7 +158,10 @@ def _status(directory: Path, plan: StudyPlan, number: int, told: Mapping[str, st
         state = _ending(task.folder / EXIT)
     elif task.begun.exists() or (task.folder / LOG).exists():
         state = "lost"
-    last = _last_lines(task.folder / LOG) if state.startswith(("failed", "interrupted", "lost")) else []
+    log = task.folder / LOG
+    if told.get(job) == "" and state not in ("running", "interrupted"):
+        state, log = _early_end(directory, plan, job, state, log)
+    last = _last_lines(log) if state.startswith(("failed", "interrupted", "lost")) else []
     rows = {c: checkpoint.newest_height(place / store.CHECKPOINTS / c) for c in runs}
     later, seen = False, 0
     for carrier in reversed(runs):  # one after another: where the next has begun, one is done
@@ -164,7 +169,17 @@ def _status(directory: Path, plan: StudyPlan, number: int, told: Mapping[str, st
         seen += whole if later else min(rows[carrier], whole)
         later = later or rows[carrier] > 0
     done = seen / (total * (plan.config.evaluations + 1))
-    return PartStatus(number, total, state, done, 0, f"{job} {queued}".strip() if queued else "", last)
+    return PartStatus(number, total, state, done, 0, f"{job} {queued}".strip() if queued else "", log, last)
+
+
+def _early_end(directory: Path, plan: StudyPlan, job: str, state: str, log: Path) -> tuple[str, Path]:
+    """State and log of a part that is not done and whose job has left the queue: the scheduler's, if they say more."""
+    errors = [path for path in (directory / store.SLURM).glob(f"{job}_*_log.err") if path.stat().st_size]
+    newest = max(errors, key=lambda path: path.stat().st_mtime, default=log)
+    if re.search(r"out of memory|oom.kill", "\n".join(_last_lines(newest, _LAST_BYTES)), re.IGNORECASE):
+        memory = plan.cluster.get("mem") or "the partition's default"
+        return f"failed (out of memory; --mem was {memory})", newest
+    return (state, log) if state.startswith("failed") else (f"failed (the queue no longer has job {job})", newest)
 
 
 def _ending(path: Path) -> str:
@@ -178,7 +193,7 @@ def _ending(path: Path) -> str:
     return f"failed (signal {-code})" if code < 0 else f"failed (exit code {code})"
 
 
-def _last_lines(path: Path) -> list[str]:
+def _last_lines(path: Path, count: int = _LAST_LINES) -> list[str]:
     """The last lines of a log, however long it is."""
     try:
         with open(path, "rb") as file:
@@ -188,4 +203,4 @@ def _last_lines(path: Path) -> list[str]:
     except OSError:
         return []
     lines = ["".join(c for c in line if c.isprintable()) for line in text.splitlines()]
-    return [line for line in lines if line.strip()][-_LAST_LINES:]
+    return [line for line in lines if line.strip()][-count:]

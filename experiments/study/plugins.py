@@ -347,7 +347,7 @@ def _imported(kind: str, name: str, place: str) -> Any:
         looked = "; looked where Python looks and in the current directory" if error.name == module else ""
         typed = f"; type '{module[:-3]}:{attribute}', without .py" if module.endswith(".py") else ""
         raise refuse(missing + looked + typed) from None
-    except Exception as error:  # whatever a stranger's module raises while it is imported
+    except (Exception, SystemExit) as error:  # whatever a stranger's module raises while it is imported
         raise refuse(f"importing '{module}' failed with {type(error).__name__}: {error}") from None
     for part in attribute.split("."):
         if not part or not hasattr(found, part):

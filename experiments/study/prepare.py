@@ -6,16 +6,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from agents.common import LoopConfig
+from envs.adopt import trying
+from envs.world import World
 from experiments.study.arms import group_size, runs_of
-from experiments.study.build import Part, build_part
+from experiments.study.build import Part, build_part, floor_of, world_of
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
+from experiments.study.plugins import origin_of
 from experiments.study.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes, waves_of_groups
 from experiments.study.warm import Warm, warm_of
 
 _MOST_RUNS = 200_000  # their labels and data alone take minutes to make
+_PLACES = 201  # of a run at which a pattern is tried
 _ROW_BYTES = 400  # of one evaluation in memory, with room for what is logged
 _STREAM_BYTES = 2 * 4 * LoopConfig.stream_samples  # of the recorded streams of one run and evaluation, at most
 
@@ -36,6 +42,7 @@ def prepare(config: StudyConfig) -> list[Prepared]:
       ValueError: a record or trained agents do not fit, or the runs or their results need more memory than there is.
     """
     _check_size(config)
+    _try_plugins(config)
     return [_prepared(config, carrier) for carrier in runs_of(config)]
 
 
@@ -57,18 +64,66 @@ def _prepared(config: StudyConfig, carrier: str) -> Prepared:
     return Prepared(part, warm, devices, waves)
 
 
+def _try_plugins(config: StudyConfig) -> None:
+    """Refuse a task or pattern from elsewhere that does not work."""
+    world = world_of(config, config.carriers[0])
+    if origin_of("task", config.task) is not None and not getattr(world.task.env, "exclusive", False):
+        with trying(f"task '{config.task}' does not work"):
+            _try_task(world)
+            floor_of(config)
+    for pattern in config.patterns:
+        if origin_of("pattern", pattern) is not None:
+            with trying(f"pattern '{pattern}' does not work"):
+                _try_pattern(pattern, world)
+
+
+def _try_task(world: World) -> None:
+    """Refuse an environment whose first step has another shape than a task's, or a number that is not finite."""
+
+    @jax.jit
+    def rows(first: jax.Array, second: jax.Array) -> tuple[jax.Array, ...]:
+        params = world.params_at(world.drift("steady", 0), 0)
+        start, state = world.reset(first, 2, params)
+        obs, _, *flags, last = world.step(second, state, jnp.zeros((2, world.action_size)), params)
+        return start, obs, last, *flags
+
+    names = ("first observation", "observation", "last observation", "reward", "terminated", "truncated")
+    for name, value in zip(names, rows(*jax.random.split(jax.random.key(0))), strict=True):
+        wanted = (world.obs_size,) if "observation" in name else ()
+        if value.shape[1:] != wanted or not np.isfinite(value).all():
+            raise ValueError(f"its {name} must be finite, of shape {wanted}; got {value[0]} of {value.shape[1:]}")
+
+
+def _try_pattern(name: str, world: World) -> None:
+    """Refuse a pattern that leaves the range of a channel in a run, or one and a half radii of a planar one."""
+    steps = jnp.linspace(0, world.total, _PLACES).astype(jnp.int32)
+    values = np.asarray(jax.jit(lambda: world.path(world.drift(name, 0), steps)[0])())
+    columns = [channel for channel in world.task.channels for _ in range(channel.size)]
+    for channel, column in zip(columns, values.T, strict=True):
+        slack = (0.25 if channel.kind == "planar" else 1e-5) * (channel.high - channel.low)
+        if not ((column >= channel.low - slack) & (column <= channel.high + slack)).all():
+            raise ValueError(
+                f"'{channel.name}' must stay between {channel.low:g} and {channel.high:g}; got {column.min():g} to "
+                f"{column.max():g}"
+            )
+
+
+def results_bytes(config: StudyConfig) -> int:
+    """Memory of the results of a study, at most."""
+    return sum(map(len, runs_of(config).values())) * (_ROW_BYTES + _STREAM_BYTES) * (config.evaluations + 1)
+
+
 def _check_size(config: StudyConfig) -> None:
     """Refuse studies whose results alone would not fit into the machine.
 
     Raises:
       ValueError: with what is asked for and what is possible.
     """
-    runs = sum(map(len, runs_of(config).values()))
+    runs, needed = sum(map(len, runs_of(config).values())), results_bytes(config)
     if runs > _MOST_RUNS:
         raise ValueError(
             f"the study has {runs:,} runs; at most {_MOST_RUNS:,} go into one: give fewer seeds or methods"
         )
-    needed = runs * (_ROW_BYTES + _STREAM_BYTES) * (config.evaluations + 1)
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > free:
         raise ValueError(

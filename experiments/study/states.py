@@ -56,7 +56,8 @@ def _refused(path: Path, state: Any) -> OSError | None:
 
     try:
         with ocp.PyTreeCheckpointer() as writer:
-            writer.save(path, state)
+            # Orbax refuses arrays of size zero; of those the leading axis is written.
+            writer.save(path, jax.tree.map(lambda x: x if np.size(x) else np.zeros(x.shape[:1], x.dtype), state))
     except OSError as error:
         return OSError(*error.args)
     except (ValueError, RuntimeError) as error:
@@ -108,4 +109,5 @@ def read_state(path: Path, like: Any) -> Any:
 
     arguments = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), like)
     with ocp.PyTreeCheckpointer() as reader:
-        return reader.restore(path, item=like, restore_args=arguments)
+        state = reader.restore(path, item=like, restore_args=arguments)
+    return jax.tree.map(lambda x, y: x if np.size(y) else np.zeros(x.shape + y.shape[1:], x.dtype), state, like)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
-STREAMS = "streams.parquet"
-PLAN, PARTS, TASKS = "plan.json", "parts", "tasks"  # of a study in parts: file, and folders
+STREAMS, MESSAGES = "streams.parquet", "messages.txt"
+PLAN, PARTS, TASKS, SLURM = "plan.json", "parts", "tasks", "slurm"  # of a study in parts: file, and folders
 AGENTS, MOMENTS = "agents", "moments"  # folders: agents at the end, and policies at changes
 STDOUT = ("-", "/dev/stdout")  # names of standard output
 PARTIAL = "partial-"  # prefix of a checkpoint that is being written
@@ -51,13 +51,24 @@ def replacing(path: Path) -> Iterator[Path]:
             partial.touch(exist_ok=False)
         yield partial
         if not device:
+            sync(partial)
             os.replace(partial, path)
     except BaseException as error:
         with suppress(OSError):
-            partial.unlink(missing_ok=True) if not device else None
+            if not device:
+                partial.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise Unwritable(f"{path} cannot be written: {reason(error)}") from None
         raise
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk, so that a rename never outlives what it names."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def reason(error: BaseException) -> str:

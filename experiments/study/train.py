@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from experiments.study.folder import Claim
 from experiments.study.moments import keep_moments
 from experiments.study.prepare import Prepared, prepare
 from experiments.study.progress import Progress
+from experiments.study.results import open_results
 from experiments.study.snapshots import save_agents
 from experiments.study.sweep import compile_program
 
@@ -59,6 +60,8 @@ def train(
 ) -> Outcome:
     """Train everything that is not trained yet, write curves, streams and manifest, and let go of the folder.
 
+    A resumed study whose training has ended stays as it is.
+
     Args:
       prepared: as `prepare` gives it, where that was done before the folder was claimed.
       command: the command that makes these results again, for the manifest.
@@ -66,15 +69,23 @@ def train(
       on_rows: called with the rows of every evaluation, one per run.
 
     Raises:
-      Refused: no checkpoint can be trusted.
+      Refused: no checkpoint can be trusted, or the results of an ended training are damaged.
       Interrupted: a signal asked to stop.
       Stopped: the simulator of a bridged task did.
       Unwritable: results cannot be written; what was checkpointed can be continued.
       LostError: the folder is gone, or another process took it over.
     """
-    with study.owner, _bridged(study.config.build_task()) as simulator:
-        prepared = prepare(study.config) if prepared is None else prepared
-        return _train(study, prepared, checkpoint_seconds, simulator, command, quiet, on_rows)
+    with study.owner:
+        if study.resume and (study.directory / store.MANIFEST).exists():
+            try:
+                results = open_results(study.directory)
+                results.check(store.CURVES)
+            except ValueError as error:
+                raise Refused(f"--resume: {error}; remove its {store.MANIFEST} to train it again") from None
+            return _outcome(study.directory, results.manifest["runs"])
+        with _bridged(study.config.build_task()) as simulator:
+            prepared = prepare(study.config) if prepared is None else prepared
+            return _train(study, prepared, checkpoint_seconds, simulator, command, quiet, on_rows)
 
 
 @contextmanager
@@ -172,20 +183,14 @@ def _train(
         frames.append(rows)
         recordings.append(recorded)
         statuses += _statuses(rows, num_envs)
-    path = directory / store.CURVES
-    lines = [
-        f"{s['method']}, {s['pattern']}, seed {s['seed']} diverged at step {s['diverged_at']}: {s['reason']}"
-        for s in statuses
-        if s["status"] == "diverged"
-    ]
-    outcome = Outcome(path, lines, sum(s.get("simulation_faults", 0) for s in statuses))
+    outcome = _outcome(directory, statuses)
     rows = pl.concat(frames, how="diagonal")
     study.owner.check()
     store.write_rows(directory / store.STREAMS, pl.concat(recordings, how="diagonal"))
     curves = rows.drop("diverged_at", "reason").with_columns(n_episodes=pl.lit(config.episodes))
     first = [*LEADING, *(name for name in curves.columns if name.startswith("drift_") and name not in LEADING)]
     curves = curves.select(*first, pl.exclude(first))
-    store.write_rows(path, curves)
+    store.write_rows(outcome.curves, curves)
     checksums.write_manifest(
         directory,
         store.environment()
@@ -204,6 +209,15 @@ def _train(
         | ({"warm_start": {**config.warm_start, "agents": begun}} if begun else {}),
     )
     return outcome
+
+
+def _outcome(directory: Path, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
+    lines = [
+        f"{s['method']}, {s['pattern']}, seed {s['seed']} diverged at step {s['diverged_at']}: {s['reason']}"
+        for s in statuses
+        if s["status"] == "diverged"
+    ]
+    return Outcome(directory / store.CURVES, lines, sum(s.get("simulation_faults", 0) for s in statuses))
 
 
 def _inert(config: StudyConfig) -> dict[str, list[str]]:

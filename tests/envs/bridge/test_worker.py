@@ -34,6 +34,15 @@ def opened(factory, **options):
     return worker
 
 
+def test_a_run_that_is_killed_has_no_folder_to_leave(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    worker = opened("common:short_ant")
+    try:
+        assert not list(tmp_path.iterdir())
+    finally:
+        worker.close()
+
+
 @pytest.mark.parametrize(
     ("factory", "build", "steps", "final"),
     [("common:short_ant", short_ant, 60, False), pytest.param("common:short_ant", short_ant, 1000, False, marks=SLOW),

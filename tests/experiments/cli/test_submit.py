@@ -3,6 +3,7 @@
 The processes here run one program, which the first compiles for all of them (see `tests/conftest.py`).
 """
 
+import dataclasses
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from experiments.cli.options import Run, typed
 from experiments.cli.run import configured
 from experiments.study.build import build_part
 from experiments.study.folder import open_study
-from experiments.study.parts import begin, make_plan
+from experiments.study.parts import begin, make_plan, read_plan, write_plan
 from experiments.study.snapshots import load_agent
 from tests.refusals import sentence
 from tests.waiting import wait_until
@@ -41,7 +42,9 @@ LOCAL = ["--cluster", "local", "--parts", "2"]
         (["--cluster", "local", "--parts", "0"], ["1 to 4 parts; got 0"]),
         ([*LOCAL, "--together", "0"], ["--together must be between 1", "got 0"]),
         ([*LOCAL, "--cpus", "0"], ["--cpus must be at least 1; got 0"]),
-        ([*LOCAL, "--time", "0"], ["--time must be at least a minute", "got 0"]),
+        ([*LOCAL, "--time", "0"], ["--time must be at least 3 minutes", "got 0"]),
+        ([*LOCAL, "--time", "2"], ["--time must be at least 3 minutes", "last 90 s", "got 2"]),
+        ([*LOCAL, "--sbatch", "array=0-3"], ["--sbatch array: aesjax submit sets it"]),
         ([*LOCAL, "--sbatch", "=x"], ["--sbatch must look like account=mine", "'=x'"]),
         ([*LOCAL, "--carriers", "sak"], ["unknown carrier 'sak'", "did you mean 'sac'?"]),
     ],
@@ -105,6 +108,76 @@ def test_a_folder_with_parts_is_neither_begun_again_nor_resumed_as_a_study(plann
     assert "has 2 parts, not 3" in sentence(capsys)
     assert main(["submit", "--out", str(planned), "--resume", *STUDY]) == 2
     assert "is another one (schedules: " in sentence(capsys)
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """Commands in place of SLURM's: sbatch refuses, squeue knows no job."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in (("srun", ""), ("sbatch", "echo 'invalid partition' >&2; exit 1"), ("squeue", "echo")):
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    return folder
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_submission_that_slurm_refuses_leaves_nothing(tmp_path, slurm, there):
+    out = tmp_path / "study"
+    if there:
+        out.mkdir()
+    done = finish("submit", "--out", out, *STUDY, "--cluster", "slurm", "--parts", "2")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("aesjax: --cluster slurm: sbatch refused the job")
+    assert out.exists() == there
+    assert not there or not list(out.iterdir())
+
+
+OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "state"),
+    [
+        (OOM, None, "failed (out of memory; --mem was 2G)"),
+        (OOM, -9, "failed (out of memory; --mem was 2G)"),
+        ("slurmstepd: error: *** JOB 12 CANCELLED ***\n", None, "failed (the queue no longer has job 12_0)"),
+        (None, None, "failed (the queue no longer has job 12_0)"),
+        (None, 2, "failed (exit code 2)"),
+    ],
+)
+def test_a_job_that_slurm_ended_early_has_failed_and_its_error_file_is_quoted(
+    planned, slurm, capsys, error, exit_code, state
+):
+    plan = read_plan(planned)
+    write_plan(planned, dataclasses.replace(plan, cluster={"name": "slurm", "mem": "2G"}, jobs={"1": "12_0"}))
+    if error is not None:
+        (planned / "slurm").mkdir()
+        (planned / "slurm" / "12_0_0_log.err").write_text(error)
+    if exit_code is not None:
+        (planned / "tasks" / "1").mkdir(parents=True)
+        (planned / "tasks" / "1" / "exit").write_text(f"{exit_code}\n")
+    assert main(["status", str(planned)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith(f"  part 1  {state}  ")
+    assert lines[2].startswith("  part 2  waiting")  # of which there is no job
+    assert lines[-1] == f"train them again:  aesjax submit --resume --out {planned}"
+    assert (error is None) or f"  | {error.strip()}" in lines
+    (slurm / "squeue").write_text("#!/bin/sh\necho 'cannot contact the controller' >&2; exit 1\n")
+    assert main(["status", str(planned)]) == 0
+    assert ("waiting" in capsys.readouterr().out.splitlines()[1]) == (exit_code is None)
+
+
+def test_parts_end_when_the_process_that_submitted_them_is_killed(tmp_path):
+    out = tmp_path / "study"
+    words = [*STUDY, "--steps", "4000000", "--cluster", "local", "--parts", "1", "--out", out]
+    process = subprocess.Popen(command("submit", *words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until((out / "parts" / "1" / ".lock").exists, 120)
+    part = int((out / "parts" / "1" / ".lock").read_text().split()[1])
+    process.kill()
+    process.wait()
+    wait_until(lambda: not Path(f"/proc/{part}").exists(), 120)
 
 
 # --- trained
@@ -202,5 +275,5 @@ def test_what_cannot_be_joined_is_named_and_nothing_is_written(whole, killed, tm
     damaged = next(Path(out / "parts" / "1" / "agents").rglob("rows.parquet"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     assert main(["join", str(out)]) == 2
-    assert "rows.parquet was changed or damaged" in sentence(capsys)
+    assert f"rows.parquet was changed or damaged; remove {out / 'parts' / '1'} and train it again: " in sentence(capsys)
     assert not {"config.json", "manifest.json", "curves.parquet", "agents"} & {path.name for path in out.iterdir()}

@@ -1,6 +1,7 @@
 """A checkpoint is trusted whole or not at all, down to the bits of its own seal."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,31 @@ def test_what_is_saved_is_what_is_loaded(two):
     np.testing.assert_array_equal(saved.state["weights"], STATE["weights"])
     assert checkpoint.check(two, STUDY) == []
     assert checkpoint.newest_rows(two, STUDY).height == 39
+
+
+def test_arrays_of_size_zero_are_saved_and_take_their_shapes_from_the_program(tmp_path):
+    state = {"step": np.arange(2), "nothing": np.zeros((2, 0, 3), np.float32), "empty": np.zeros((2, 0), np.int32)}
+    save(tmp_path, STUDY, 0, 1, state, rows(1))
+    one = {name: leaf[:1] for name, leaf in state.items()}  # a reader of one run knows no number of runs
+    for like in (state, one):
+        saved = load_newest(tmp_path, STUDY, like)
+        for name, leaf in state.items():
+            np.testing.assert_array_equal(saved.state[name], leaf, strict=True)
+
+
+def test_all_of_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    synced, sync = set(), store.sync
+    monkeypatch.setattr(store, "sync", lambda path: (sync(path), synced.add(path.name)))
+    rename = os.rename
+
+    def renamed(source, target):
+        if str(source).endswith("partial-0000000001"):  # not orbax's own
+            assert {path.name for path in (source, *source.rglob("*"))} <= synced
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", renamed)
+    save(tmp_path, STUDY, 0, 1, STATE, rows(1))
+    assert [path.name for path in tmp_path.iterdir()] == ["0000000001"]
 
 
 @pytest.mark.slow

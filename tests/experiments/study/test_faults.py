@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import pytest
 
 from experiments.cli import main
@@ -22,6 +24,12 @@ from tests.waiting import wait_until
 STUDY = "--task toy_multigoal_classic --schedules baseline,aes --patterns abrupt --seeds 1".split()
 STUDY += "--steps 2000 --devices 1 --no-report".split()
 RESULTS = ("curves.parquet", "streams.parquet")
+
+
+@pytest.fixture(autouse=True)
+def started():
+    """JAX, with the devices of the suite and not with those of a study that is resumed in this process."""
+    assert len(jax.devices()) == 2
 
 
 def start(out, *words, before="", largest_file=resource.RLIM_INFINITY, **options):
@@ -64,7 +72,7 @@ def copied(finished, tmp_path):
 
 def checkpointed(folder):
     """Whether a checkpoint was written after training began."""
-    return lambda: any(path.parent.name[3:] > "0000000" for path in folder.glob("checkpoints/*/*/seal.json"))
+    return lambda: any(path.parent.name[3:] > "0000000" for path in folder.glob("checkpoints/*/[0-9]*/seal.json"))
 
 
 def resumed(folder):
@@ -99,6 +107,27 @@ def test_the_first_signal_saves_a_checkpoint(finished, tmp_path, number):
     assert "--resume" in err
     assert checkpointed(folder)()
     assert not (folder / LOCK).exists()
+
+
+@pytest.mark.slow
+def test_two_signals_of_a_scheduler_within_a_second_are_one(tmp_path):
+    folder = tmp_path / "stopped"
+    process = start(folder, "--steps", "400000", "--checkpoint-seconds", "0")
+    wait_until(checkpointed(folder), 120)
+    process.send_signal(signal.SIGTERM)
+    assert "again to stop now" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    code, err = finish(process)
+    assert code == 130
+    assert "a checkpoint is written" in err
+
+
+def test_signals_end_the_process_a_second_after_the_first():
+    code = "import os, signal, time; from experiments.study.stop import StopFlag; flag = StopFlag()\nwith flag:\n"
+    code += " os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGTERM); assert flag.asked\n"
+    code += " print(1, flush=True); time.sleep(1.5); os.kill(os.getpid(), signal.SIGTERM); print(2)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "1\n")
 
 
 @pytest.mark.slow
@@ -154,6 +183,64 @@ def test_an_interrupt_that_a_library_caught_stops_the_study_before_it_is_trained
     (seal,) = stopped.glob("checkpoints/*/*/seal.json")
     assert json.loads(seal.read_text())["chunk"] == 0
     assert not (stopped / LOCK).exists()
+
+
+def test_a_study_is_resumed_on_as_many_devices_as_it_began_on(finished, stopped, tmp_path, capsys):
+    """Which its numbers depend on; the machine's default is another number."""
+    folder = shutil.copytree(stopped, tmp_path / "copied")
+    assert main(["run", "--out", str(folder), "--resume", "--no-report", "--quiet"]) == 2
+    assert "began with --devices 1, on which their numbers depend; this process has 2" in sentence(capsys)
+    words = [sys.executable, "-m", "experiments.cli", "run", "--out", str(folder), "--resume", "--no-report"]
+    subprocess.run(words, capture_output=True, timeout=120, check=True)
+    assert json.loads((folder / "manifest.json").read_text())["num_devices"] == 1
+    assert results(folder) == results(finished)
+
+
+def test_a_study_that_has_ended_is_not_trained_again(copied, capsys):
+    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.is_file()}
+    words = ["run", "--out", str(copied), "--resume", "--no-report"]
+    assert main(words) == 0
+    assert "nothing is trained again" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.is_file()} == before
+    (copied / "curves.parquet").write_bytes(b"PAR1")
+    assert main(words) == 2
+    assert "curves.parquet was changed or damaged" in capsys.readouterr().err
+
+
+# --- output that cannot be written
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "| head -n 1",
+        pytest.param("> /dev/full", marks=pytest.mark.slow),
+        pytest.param(">&-", marks=pytest.mark.slow),
+        pytest.param("2>&1 | true", marks=pytest.mark.slow),
+    ],
+)
+def test_output_that_nobody_takes_ends_no_study(finished, tmp_path, words):
+    folder = tmp_path / "unheard"
+    run = [sys.executable, "-m", "experiments.cli", "run", "--out", str(folder), *STUDY]
+    script = f"set -o pipefail; {shlex.join(run)} {words}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert results(folder) == results(finished)
+    if words != ">&-":
+        assert "100.0 %" in (folder / "messages.txt").read_text()
+
+
+def test_a_study_is_trained_in_an_ascii_locale(finished, tmp_path):
+    folder = tmp_path / "stüdy"
+    assert finish(start(folder, env={**os.environ, "PYTHONIOENCODING": "ascii"})) == (0, "")
+    assert results(folder) == results(finished)
+
+
+def test_a_listing_on_a_full_disk_is_refused_in_one_sentence():
+    words = [sys.executable, "-m", "experiments.cli", "list"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, "aesjax: the output cannot be written: No space left on device\n")
 
 
 # --- two processes, one folder

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.cli import main
 from experiments.study.forecast import Forecast, Seconds, _shortened, forecast, lines_of
-from experiments.study.prepare import prepare
+from experiments.study.prepare import prepare, results_bytes
 from tests.experiments.configs import config_of
 from tests.experiments.conftest import small_config
 from tests.refusals import refused
@@ -30,6 +30,15 @@ def test_sizes_are_those_of_the_study(trial):
     assert (share.waves, share.width) == prepared[0].waves[1::-1]
     assert share.replay == config.replay_capacity * (2 * 2 + 2 + 2) * 4
     assert share.state > share.replay
+
+
+def test_the_memory_in_all_counts_the_process_and_the_results(trial):
+    config, _, shares = trial
+    line = next(line for line in lines_of(config, shares) if line.startswith("memory in all"))
+    whole, process, saved, results = (float(n.replace(",", "")) for n in re.findall(r"([\d.,]+) MiB", line))
+    assert whole == pytest.approx(process + saved + results, rel=1e-3)
+    assert process > 100.0  # JAX alone
+    assert results == pytest.approx(results_bytes(config) / 2**20, rel=1e-3)
 
 
 def test_times_are_measured_and_add_up(trial):

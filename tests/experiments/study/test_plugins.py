@@ -186,6 +186,93 @@ def test_a_module_that_cannot_be_imported_is_not_our_traceback(outside, tmp_path
         assert not (tmp_path / "out").exists()
 
 
+FAULTY = """
+import sys
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from envs.core import Channel, EnvSpec, Task
+
+class State(NamedTuple):
+    x: jax.Array
+    time: jax.Array
+
+class Point:
+    spec = EnvSpec(1, 1, 20)
+
+    def __init__(self, reward, observed):
+        self.reward, self.observed = reward, observed
+
+    def reset(self, key, params):
+        x = jax.random.uniform(key)
+        return self.observed(x), State(x, jnp.int32(0))
+
+    def step(self, key, state, action, params):
+        x, time = state.x + 0.1 * action[0], state.time + 1
+        return self.observed(x), State(x, time), self.reward(x), jnp.zeros((), bool), time >= 20, {}
+
+def point(reward=lambda x: -x**2, observed=lambda x: x[None]):
+    channel = Channel("offset", -1.0, 1.0, 0.0)
+    return Task("point", "mine", Point(reward, observed), 0.0, (channel,), lambda p, v: v[0], True, "a point")
+
+def raising(x):
+    raise RuntimeError("no such joint")
+
+def leaving(*_):
+    sys.exit("gone")
+
+raises, exits = point(raising), point(leaving)
+shape, wide = point(lambda x: x[None]), point(observed=lambda x: jnp.stack([x, x]))
+infinite, nan = point(observed=lambda x: x[None] / 0.0), point(lambda x: jnp.where(x > 1.0, jnp.nan, 0.0))
+def far(channel, leg): return jnp.full((channel.size,), 3.0 * channel.high, jnp.float32)
+def lost(channel, leg): return jnp.full((channel.size,), jnp.nan, jnp.float32)
+def vector(): return lambda signals: jnp.abs(signals.td_error)
+def negative(): return lambda signals: -jnp.mean(jnp.abs(signals.td_error))
+def missing(): return lambda signals: jnp.nan
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "text"),
+    [
+        ("--task", "raises", "does not work: RuntimeError: no such joint"),
+        ("--task", "exits", "does not work: SystemExit: gone"),
+        ("--task", "leaving", "cannot be built: SystemExit: gone"),
+        ("--task", "shape", "its reward must be finite, of shape ()"),
+        ("--task", "wide", "its first observation must be finite, of shape (1,)"),
+        ("--task", "infinite", "its first observation must be finite"),
+        ("--task", "nan", "the random policy's return on '{m}:nan' is not finite"),
+        ("--patterns", "far", "'goal_offset' must stay between -0.5 and 0.5; got 1.5 to 1.5"),
+        ("--patterns", "lost", "got nan to nan"),
+        ("--patterns", "leaving", "does not work on a scalar channel: SystemExit: gone"),
+        ("--proxy", "vector", "as a weight': state.weight"),
+        ("--proxy", "negative", "after update 1, of errors between 1 and 10, is -1"),
+        ("--proxy", "missing", "is nan"),
+        ("--proxy", "leaving", "gone"),
+        ("--schedules", "leaving", "gone"),
+    ],
+)
+def test_faulty_tasks_patterns_and_proxies_are_refused_before_the_folder_is_made(
+    tmp_path, monkeypatch, capsys, registries, option, name, text
+):
+    monkeypatch.chdir(tmp_path)
+    module = f"faulty_{option[2:]}_{name}"
+    (tmp_path / f"{module}.py").write_text(FAULTY)
+    words = ["--patterns", "steady", "--schedules", "aes", "--seeds", "1", "--steps", "400", option, f"{module}:{name}"]
+    said = refused(capsys, "run", "--out", tmp_path / "out", *words)
+    assert text.format(m=module) in said
+    assert f"{module}:{name}" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_module_that_ends_python_is_refused(tmp_path, monkeypatch, capsys, registries):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ends_python.py").write_text("raise SystemExit(0)")
+    said = refused(capsys, "run", "--out", tmp_path / "out", "--task", "ends_python:task")
+    assert "importing 'ends_python' failed with SystemExit" in said
+
+
 def test_needs_are_checked_against_the_carrier_and_names_against_its_settings(outside):
     with pytest.raises(ValueError, match="cannot be used with carrier 'sql': it reads log_prob"):
         check(study(carriers="sql", schedules=f"{outside}:picky"))
