@@ -7,7 +7,7 @@ from typing import Any
 from envs.isaac import frames
 from envs.isaac.locomotion import Constants, Walker
 
-NEAR_LIMIT, LIMIT_COST = 0.98, 0.25  # the cost of a joint grows from 0 there to this at its limit
+NEAR_LIMIT = 0.98  # the cost of a joint grows from 0 there to `Constants.limit_cost` at its limit
 _SPIN = 100.0  # rad/s, the torso's largest angular velocity
 
 _GYM = Constants(
@@ -21,6 +21,7 @@ _GYM = Constants(
     force_scale=0.01,
     wrapped=True,
     joint_forces=True,
+    limit_cost=0.25,
 )
 # The successor goes through the tree level by level: waist, shoulders, pelvis, elbows, hips, knees, ankles.
 _BY_LEVEL = (0, 1, 15, 16, 18, 19, 2, 17, 20, 3, 5, 4, 9, 11, 10, 6, 12, 7, 8, 13, 14)
@@ -53,7 +54,7 @@ class Humanoid(Walker):
     def limit_cost(self, xp: ModuleType, share: Any) -> Any:
         """Joints near either end of their ranges, in proportion to the strength of their motors."""
         beyond = xp.maximum(xp.abs(share) - NEAR_LIMIT, 0.0) / (1.0 - NEAR_LIMIT)
-        return LIMIT_COST * xp.sum(self.energy() * beyond, axis=-1)
+        return self.table.limit_cost * xp.sum(self.energy() * beyond, axis=-1)
 
     def settle(self, xp: ModuleType, qpos: Any, qvel: Any) -> Any:
         """The reference's bound on the angular velocity."""

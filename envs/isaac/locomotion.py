@@ -35,6 +35,7 @@ class Constants(NamedTuple):
     force_scale: float  # of all observed forces
     wrapped: bool  # observed angles lie in (-pi, pi], not as the reference's Euler angles fall
     joint_forces: bool  # whether motors' and passive forces of the joints are observed
+    limit_cost: float  # of a joint at its limit
     timestep: float = 0.0083  # s
     power: float = 1.0  # torque at full action, as a share of the motors' gears
     foot_sensor: str = "contact"  # one of `FOOT_SENSORS`
@@ -59,7 +60,7 @@ class Walker(IsaacTask):
     table: Constants
     feet: tuple[str, ...]  # bodies, in the order in which they are observed
 
-    time_limit, substeps = 999, 2
+    length, substeps = 1000, 2
     held = True
     memory_size = 2  # m, where the torso was a step before, x and y
 
