@@ -102,9 +102,7 @@ def raised(kind: str, text: str, traceback: str = "") -> SimBridgeError:
     if isinstance(found, type) and issubclass(found, SimBridgeError):
         error = found(text)
     else:
-        error = SimBridgeError(f"the simulator failed with {kind}: {text}")
-    if traceback:
-        error.add_note(f"In the simulator's process:\n{traceback}")
+        error = SimBridgeError(f"the simulator failed with {kind}: {text}. In its process:\n{traceback}")
     return error
 
 

@@ -118,6 +118,7 @@ def build(task, num_envs, seed, options):
     try:
         if ":" in task:
             module, _, function = task.partition(":")
+            sys.path.append(os.getcwd())  # last, so that nothing there hides what is installed
             return getattr(importlib.import_module(module), function)(num_envs=num_envs, seed=seed, **options)
         return (build_lab if task.startswith("Isaac-") else build_gym)(task, num_envs, seed, options)
     except Exception as error:
@@ -165,9 +166,7 @@ class Server:
 
     def restart(self, slot, seed, sequence):
         """Fresh episodes; their observations go to a slot."""
-        obs, live = self.simulation.restart(seed)
-        self.slots[slot]["obs"].copy_(obs)
-        self.slots[slot]["live"].copy_(live)
+        self._store(self.slots[slot], zip(("obs", "live"), self.simulation.restart(seed)))
         self.sequence = sequence
         return {"slot": slot, "sequence": sequence}
 
@@ -177,7 +176,13 @@ class Server:
             raise Refused("ProtocolVersionError", "step %d follows step %d" % (sequence, self.sequence))
         arrays = self.slots[slot]
         rows = self.simulation.step(arrays["actions"].to(self.simulation.device, copy=True))
-        for name, value in zip(FIELDS, rows):
+        self._store(arrays, zip(FIELDS, rows))
+        self.sequence = sequence
+        return {"slot": slot, "sequence": sequence}
+
+    @staticmethod
+    def _store(arrays, rows):
+        for name, value in rows:
             if tuple(value.shape) != tuple(arrays[name].shape):
                 text = "%s must have shape %s; got %s" % (name, tuple(arrays[name].shape), tuple(value.shape))
                 raise Refused("ShapeMismatchError", text)
@@ -185,8 +190,6 @@ class Server:
                 text = "%s must be float32, as there is no silent cast; got %s" % (name, str(value.dtype)[6:])
                 raise Refused("DtypeError", text)
             arrays[name].copy_(value)  # waits for the device
-        self.sequence = sequence
-        return {"slot": slot, "sequence": sequence}
 
 
 def receive(connection):
