@@ -69,31 +69,16 @@ def build(
 
 
 @cache
-def _started(
-    name: str,
-    python: str,
-    sim_device: str,
-    on_inert: str,
-    mode: str,
-    quantum: float | None,
-    timeout: float,
-    final: bool,
-) -> tuple[Callable[[int], Worker], dict[str, Any], str]:
+def _started(name: str, *simulator: Any) -> tuple[Callable[[int], Worker], dict[str, Any], str]:
     """A function of the number of environments that starts a simulation, what it is, and its own name for the task."""
+    python, sim_device, on_inert, mode, quantum, timeout, final = simulator
     target, label, options = _target(name.removeprefix(PREFIX), sim_device)
     surface = {"final": final, "mode": mode} | ({} if quantum is None else {"quantum": quantum})
-    start = partial(
-        Worker,
-        target,
-        python=python,
-        options=options,
-        simulation=surface,
-        on_inert=on_inert,
-        label=label,
-        timeout=timeout,
-    )
+    own = {"python": python, "options": options, "simulation": surface, "on_inert": on_inert, "timeout": timeout}
+    start = partial(Worker, target, label=label, **own)
     first = start(2)
     try:
+        first.drift({channel: ends[1] for channel, ends in (first.about["channels"] or {}).items()})
         first.restart(0)
         first.step(np.zeros((2, first.about["action_size"]), np.float32))
     finally:

@@ -6,7 +6,7 @@ variant ``gym_faithful`` has the reference's law.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
@@ -152,10 +152,7 @@ class AllegroHand(IsaacTask):
     def _observe(self, xp: ModuleType, physics: Physics, goal: Any, action: Any) -> Any:
         layout, qpos, qvel = self.table.observation, physics.qpos, physics.qvel
         q, moves = qpos[..., 19:], layout != "full_no_vel"
-
-        def shown(rotation: Any) -> Any:
-            return frames.to_xyzw(xp, rotation) if self.table.scalar_last else rotation
-
+        shown = partial(frames.to_xyzw, xp) if self.table.scalar_last else xp.asarray
         parts = [frames.unscale(qpos[..., :16], self.low, self.high)]
         if moves:
             parts += [0.2 * qvel[..., :16]]

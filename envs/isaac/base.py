@@ -30,9 +30,8 @@ def load(xml: str) -> Any:
 class IsaacTask(PhysicsTask):
     """A task of the Isaac family by the definitions of Isaac Gym; subclasses set the rest of `PhysicsTask`.
 
-    An episode ends where the reference's counter reaches its length minus one. The counter is 0 at the first
-    observation, or 1 where the reference resets before the physics (``resets_first``, and always in ``omni``): an
-    episode has one or two transitions less than its length.
+    An episode ends where the reference's counter reaches its length minus one. It is 0 at the first observation, or 1
+    where the reference resets before the physics: `resets_first`, and always in ``omni``.
     """
 
     xml: str

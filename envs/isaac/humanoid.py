@@ -36,9 +36,8 @@ class Humanoid(Walker):
     shoulder and the elbow of the right arm and of the left; 22.5 N m (ankles) to 135 N m (hip y) at most. Observation
     (108,), (87,) without the forces in the joints in ``omni``, which also has another order of joints and feet.
 
-    An episode starts from the first of `draws` joint positions in which no two bodies of a contact pair overlap, or, if
-    they do in all, from the pose without noise. The reference starts from the first draw, in which the legs are in each
-    other in a quarter of all cases, and relies on PhysX to part them slowly; MuJoCo would throw them apart.
+    An episode starts from the first of `draws` joint positions in which no legs overlap, or else from the pose without
+    noise. In a quarter of the reference's starts they do; PhysX parts them slowly, MuJoCo would throw them apart.
     """
 
     xml = "humanoid.xml"
@@ -93,14 +92,12 @@ class Humanoid(Walker):
                 place = place - frames.rotate(xp, turn, anchor)
             frame[body] = place, turn
 
-        def end(which: int, side: int) -> Any:
-            points = []
-            for geom, point in zip(self._pairs[side], self._ends[which, side], strict=True):
-                place, turn = frame[int(model.geom_bodyid[geom])]
-                points.append(place + frames.rotate(xp, turn, fixed(point)))
-            return xp.stack(points, axis=-2)
+        def world(geom: int, point: Any) -> Any:
+            place, turn = frame[int(model.geom_bodyid[geom])]
+            return place + frames.rotate(xp, turn, fixed(point))
 
-        distance = frames.apart(xp, end(0, 0), end(1, 0), end(0, 1), end(1, 1))
+        sides = [zip(self._pairs[i], self._ends[j, i], strict=True) for i in (0, 1) for j in (0, 1)]
+        distance = frames.apart(xp, *(xp.stack([world(*each) for each in side], axis=-2) for side in sides))
         thick = np.asarray(model.geom_size[self._pairs, 0].sum(axis=0), q.dtype)
         return xp.min(distance - xp.broadcast_to(thick, distance.shape), axis=-1)
 

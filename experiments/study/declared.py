@@ -30,9 +30,7 @@ OPTIONS: dict[str, Option] = {
         "Task; see `aesjax list tasks`. bridge:NAME is one of an installed Isaac Gym or Isaac Lab.",
     ),
     "steps": Option(None, SIZES, "Environment steps of a run; by default the preset's.", int, "N"),
-    "num_envs": Option(
-        None, SIZES, "Parallel environments of a run of any carrier; by default the preset's.", int, "N"
-    ),
+    "num_envs": Option(None, SIZES, "Parallel environments of a run; by default the preset's.", int, "N"),
     "proxy": Option("td_quantile", WHAT, "Drift proxy of the schedules that use one."),
     "source": Option(
         None,

@@ -212,9 +212,8 @@ class LabDrift:
             write(damping=scale * self.damping[name])
             view = getattr(asset, "root_view", None) or asset.root_physx_view
             held = view.get_dof_dampings().numpy() if hasattr(view, "get_dof_dampings") else asset.data.joint_damping
-            # Sorted, as the view may have another order of joints.
-            pair = [torch.as_tensor(_tensor(x)).cpu().sort(dim=1)[0] for x in (scale * self.damping[name], held)]
-            _check_tensors(*pair)
+            have = torch.as_tensor(_tensor(held)).cpu().sort(dim=1)[0]  # the view may order joints otherwise
+            _check_tensors((scale * self.damping[name]).cpu().sort(dim=1)[0], have)
         for actuator, nominal in self.actuators:
             # In place, because Isaac Lab 3 reads tensors that it handed out; of an implicit one it is the simulator's.
             actuator.damping[:] = scale * nominal

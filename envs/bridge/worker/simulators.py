@@ -38,10 +38,7 @@ def _seed(env, seed):
 
 
 class VecTask:
-    """An Isaac Gym task, or one's own on its surface, of tensors or NumPy arrays.
-
-    The observation of a last step is the true one; the step after it is a phantom.
-    """
+    """An Isaac Gym task, or one's own. The observation of a last step is the true one; the next step is a phantom."""
 
     lost = final = False
 

@@ -166,22 +166,17 @@ class Server:
 
     def restart(self, slot, seed, sequence):
         """Fresh episodes; their observations go to a slot."""
-        self._store(self.slots[slot], zip(("obs", "live"), self.simulation.restart(seed)))
-        self.sequence = sequence
-        return {"slot": slot, "sequence": sequence}
+        return self._answer(slot, sequence, zip(("obs", "live"), self.simulation.restart(seed)))
 
     def step(self, slot, sequence):
         """One step under the actions in a slot; what it led to goes to the same slot."""
         if sequence != self.sequence + 1:
             raise Refused("ProtocolVersionError", "step %d follows step %d" % (sequence, self.sequence))
-        arrays = self.slots[slot]
-        rows = self.simulation.step(arrays["actions"].to(self.simulation.device, copy=True))
-        self._store(arrays, zip(FIELDS, rows))
-        self.sequence = sequence
-        return {"slot": slot, "sequence": sequence}
+        actions = self.slots[slot]["actions"].to(self.simulation.device, copy=True)
+        return self._answer(slot, sequence, zip(FIELDS, self.simulation.step(actions)))
 
-    @staticmethod
-    def _store(arrays, rows):
+    def _answer(self, slot, sequence, rows):
+        arrays = self.slots[slot]
         for name, value in rows:
             if tuple(value.shape) != tuple(arrays[name].shape):
                 text = "%s must have shape %s; got %s" % (name, tuple(arrays[name].shape), tuple(value.shape))
@@ -190,6 +185,8 @@ class Server:
                 text = "%s must be float32, as there is no silent cast; got %s" % (name, str(value.dtype)[6:])
                 raise Refused("DtypeError", text)
             arrays[name].copy_(value)  # waits for the device
+        self.sequence = sequence
+        return {"slot": slot, "sequence": sequence}
 
 
 def receive(connection):
