@@ -81,7 +81,6 @@ class Anymal(IsaacTask):
         self.com = self.model.body_ipos[1]
         self.low, self.high = self.model.jnt_range[1:].T
         self.order = np.arange(12).reshape(4, 3).ravel("F" if table.by_level else "C")  # of the model's joints
-        self._motors = np.argsort(self.order)
         self.guarded, self._extents = _shapes(self.model)
 
     def noise(self, key: Any) -> Any:
@@ -106,7 +105,7 @@ class Anymal(IsaacTask):
 
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
         """Targets of the servos, rad."""
-        return Drive(self._target(xp, memory, xp.clip(action, -1.0, 1.0)[..., self._motors]))
+        return Drive(self._target(xp, memory, xp.clip(action, -1.0, 1.0)[..., np.argsort(self.order)]))
 
     def outcome(
         self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: IsaacParams

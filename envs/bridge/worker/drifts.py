@@ -159,8 +159,8 @@ class OwnDrift:
         self.set, self.channels = getattr(env, "apply_drift", None), dict(getattr(env, "drift_channels", {}))
         for name, ends in self.channels.items():
             if not (name.isidentifier() and len(ends) == 3 and ends[0] <= ends[1] <= ends[2] and ends[0] < ends[2]):
-                text = "drift_channels must map names to (lowest, nominal, highest); got %r: %r"
-                raise Fault("SimBridgeError", text % (name, ends))
+                text = "drift_channels maps names to (lowest, nominal, highest); got %r: %r" % (name, ends)
+                raise Fault("SimBridgeError", text)
         if callable(self.set) != bool(self.channels):
             raise Fault("SimBridgeError", "apply_drift and drift_channels go together; one of them is missing")
         self.nominal = {name: float(ends[1]) for name, ends in self.channels.items()}
