@@ -8,25 +8,28 @@ Importing this imports neither PyTorch nor a simulator.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections import namedtuple
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
+
 from aesjax.registry import hint
 from envs.bridge import errors
-from envs.bridge.env import BridgeEnv, BridgeParams
+from envs.bridge.env import BridgeEnv
 from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX, PYTHON, native_of
 from envs.bridge.transport import Worker
 from envs.core import Task
 from envs.isaac import CHANNELS
-from envs.physics.channels import channels_of, chosen, set_by_name
+from envs.physics.channels import Range, channels_of, chosen, set_by_name
 
 __all__ = ["GYM_TASKS", "LAB_TASKS", "NATIVE", "build", "native_of"]
 
 
 def build(
     name: str,
-    channels: tuple[str, ...] = tuple(CHANNELS),
+    channels: Sequence[str] | None = None,
     python: str | None = None,
     sim_device: str = "cuda:0",
     on_inert: str = "warn",
@@ -39,10 +42,10 @@ def build(
 
     ``name`` is ``bridge:`` and a name of `GYM_TASKS`, an id of Isaac Lab (``Isaac-...``), ``native:`` and a task of our
     own, or ``MODULE:FUNCTION`` of the simulator's interpreter that takes ``num_envs`` and ``seed`` and returns an
-    environment on the surface of either simulator. The simulation is started here, to see what it is.
+    environment on the surface of either simulator. The simulation is started here, to see what it is, and makes a step.
 
     Args:
-      channels: what drifts, of gravity and joint_damping.
+      channels: what drifts, of gravity and joint_damping, or of ``drift_channels``; by default all.
       python: the simulator's interpreter; by default that of the environment variable ``AESJAX_ISAAC_PYTHON``, else
         the one that runs this.
       sim_device: torch's name of the simulator's device.
@@ -58,45 +61,46 @@ def build(
     """
     if on_inert not in ("warn", "error"):
         raise errors.SimBridgeError(f"on_inert must be warn or error; got '{on_inert}'")
+    if not 0.0 < timeout < float("inf"):
+        raise errors.SimBridgeError(f"timeout must be a positive number of seconds; got {timeout:g}")
     interpreter = os.path.expanduser(python or os.environ.get(PYTHON) or sys.executable)
-    return _build(name, chosen(channels, CHANNELS), interpreter, sim_device, on_inert, mode, quantum, timeout, final)
+    asked = None if channels is None else tuple(channels)
+    return _build(name, asked, interpreter, sim_device, on_inert, mode, quantum, timeout, final)
 
 
 @cache
-def _build(
-    name: str,
-    channels: Sequence[str],
-    python: str,
-    sim_device: str,
-    on_inert: str,
-    mode: str,
-    quantum: float | None,
-    timeout: float,
-    final: bool,
-) -> Task:
+def _started(name: str, *simulator: Any) -> tuple[Callable[[int], Worker], dict[str, Any], str]:
+    """A function of the number of environments that starts a simulation, what it is, and its own name for the task."""
+    python, sim_device, on_inert, mode, quantum, timeout, final = simulator
     target, label, options = _target(name.removeprefix(PREFIX), sim_device)
     surface = {"final": final, "mode": mode} | ({} if quantum is None else {"quantum": quantum})
-    start = partial(
-        Worker,
-        target,
-        python=python,
-        options=options,
-        simulation=surface,
-        on_inert=on_inert,
-        label=label,
-        timeout=timeout,
-    )
+    own = {"python": python, "options": options, "simulation": surface, "on_inert": on_inert, "timeout": timeout}
+    start = partial(Worker, target, label=label, **own)
     first = start(2)
-    about = first.about
-    first.close()
-    drifting = channels_of(name, channels, CHANNELS)
+    try:
+        first.drift({channel: ends[1] for channel, ends in (first.about["channels"] or {}).items()})
+        first.restart(0)
+        first.step(np.zeros((2, first.about["action_size"]), np.float32))
+    finally:
+        first.close()
+    return start, first.about, label
+
+
+@cache
+def _build(name: str, channels: tuple[str, ...] | None, *simulator: Any) -> Task:
+    start, about, label = _started(name, *simulator)
+    _, sim_device, on_inert, mode, quantum, timeout, final = simulator
+    own = about["channels"]
+    known = CHANNELS if own is None else {n: Range(low, high, at, low, high) for n, (low, at, high) in own.items()}
+    channels = chosen(channels or known, known) if channels or known else ()
+    drifting = channels_of(name, channels, known)
     given = {"channels": channels, "sim_device": sim_device, "on_inert": on_inert, "mode": mode, "timeout": timeout}
     given |= ({} if quantum is None else {"quantum": quantum}) | ({"final": True} if final else {})
     return Task(
         name=name,
         family="isaac",
         env=BridgeEnv(start, about),
-        params=BridgeParams(),
+        params=namedtuple("BridgeParams", known)(*(np.float32(each.nominal) for each in known.values())),
         channels=drifting,
         apply_drift=set_by_name(drifting),
         negative_returns=True,

@@ -21,13 +21,6 @@ from envs.physics.host import Packed, on_host
 Array = jax.Array
 
 
-class BridgeParams(NamedTuple):
-    """What may drift, as factors on what the simulator has; () each."""
-
-    gravity: Any = np.float32(1.0)
-    joint_damping: Any = np.float32(1.0)
-
-
 class BridgeState(NamedTuple):
     """One copy; stack along a leading axis."""
 
@@ -80,7 +73,7 @@ class BridgeEnv:
     exclusive = True  # one run at a time
 
     def __init__(self, start: Callable[[int], Simulation], about: Any) -> None:
-        self.about, self._open = about, start
+        self.about, self._open, self._names = about, start, tuple(about["nominal"])  # of the parameters
         self.spec = EnvSpec(about["obs_size"], about["action_size"], about["time_limit"])
         self.failure: Exception | None = None  # what a callback raised, which JAX reports in its own words
         self._running: dict[int, _Running] = {}
@@ -89,7 +82,7 @@ class BridgeEnv:
         self._on_start = on_host(self._guarded(self._host_start), s + 1)
         self._on_step = on_host(self._guarded(self._host_step), 2 * s + 6)
 
-    def reset(self, key: Array, params: BridgeParams) -> tuple[Array, BridgeState]:
+    def reset(self, key: Array, params: Any) -> tuple[Array, BridgeState]:
         """The beginning of fresh episodes in all copies; their seed is the first copy's key."""
         words = jnp.concatenate(
             [jax.random.key_data(key).astype(jnp.uint32), Packed.traced(None, self._params(params))]
@@ -140,8 +133,8 @@ class BridgeEnv:
             self._apart.close()
 
     @staticmethod
-    def _params(params: BridgeParams) -> Array:
-        return jnp.stack([jnp.asarray(value, jnp.float32) for value in params])
+    def _params(params: Any) -> Array:
+        return jnp.stack([jnp.asarray(value, jnp.float32) for value in params]) if params else jnp.zeros(0)
 
     # Host side, (n, words) in and out. A record: two words of key, or one of the sequence, then factors and action.
 
@@ -170,11 +163,11 @@ class BridgeEnv:
                 f"factors differ between the copies of a simulation ({np.unique(factors, axis=0).tolist()}), "
                 "but its gravity is one number; runs of other drifts take turns"
             )
-        running.simulation.drift(dict(zip(BridgeParams._fields, map(float, factors[0]), strict=True)))
+        running.simulation.drift(dict(zip(self._names, map(float, factors[0]), strict=True)))
 
     def _host_start(self, words: np.ndarray) -> np.ndarray:
         running = self._simulation(words.shape[0])
-        self._drift(running, words[:, -2:].view(np.float32))
+        self._drift(running, words[:, 2:].view(np.float32))
         running.obs, live = running.simulation.restart(int(words[0, 0]))
         running.obs, running.sequence, running.answer = running.obs.copy(), 0, None
         return np.concatenate([running.obs, live[:, None]], 1, dtype=np.float32).view(np.uint32)
@@ -188,11 +181,12 @@ class BridgeEnv:
         if running.answer is not None and running.sequence == number + 1:
             return running.answer  # asked again
         floats = np.ascontiguousarray(words[:, 1:]).view(np.float32)
-        self._drift(running, floats[:, :2])
+        factors, actions = np.split(floats, [len(self._names)], axis=1)
+        self._drift(running, factors)
         if running.sequence is None:
             running.answer = self._begun(running, number)
         elif running.sequence == number:
-            running.answer = self._stepped(running, np.ascontiguousarray(floats[:, 2:]))
+            running.answer = self._stepped(running, np.ascontiguousarray(actions))
         else:
             raise errors.ProtocolVersionError(
                 f"step {number} is asked of a simulation that stands at {running.sequence}"

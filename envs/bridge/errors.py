@@ -100,12 +100,8 @@ def raised(kind: str, text: str, traceback: str = "") -> SimBridgeError:
     """The error that the simulator's side calls ``kind``; a name that is none of ours is reported as it is."""
     found = globals().get(kind)
     if isinstance(found, type) and issubclass(found, SimBridgeError):
-        error = found(text)
-    else:
-        error = SimBridgeError(f"the simulator failed with {kind}: {text}")
-    if traceback:
-        error.add_note(f"In the simulator's process:\n{traceback}")
-    return error
+        return found(text)
+    return SimBridgeError(f"the simulator failed with {kind}: {text}. In its process:\n{traceback}")
 
 
 def torch():

@@ -96,10 +96,6 @@ class FakeGym:
         """As the reference names them, roughly."""
         return ("robot", "marker")[handle]
 
-    def get_actor_dof_names(self, env: tuple[FakeSim, int], handle: int) -> list[str]:
-        """Of its joints."""
-        return [f"joint_{i}" for i in range(self.get_actor_dof_count(env, handle))]
-
     def get_actor_dof_count(self, env: tuple[FakeSim, int], handle: int) -> int:
         """Joints of an actor."""
         return 0 if handle else env[0].joints

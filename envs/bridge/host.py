@@ -127,9 +127,9 @@ class SimEnv:
         self._exported: deque[Any] = deque(maxlen=2)  # actions that torch may still be reading
         self._pointers: dict[str, int] = {}
 
-    def drift(self, gravity: float = 1.0, joint_damping: float = 1.0) -> None:
-        """Factors in force from the next step on."""
-        self.simulation.drift({"gravity": gravity, "joint_damping": joint_damping})
+    def drift(self, gravity: float = 1.0, joint_damping: float = 1.0, **own: float) -> None:
+        """Factors in force from the next step on, or the values of all channels of an environment of one's own."""
+        self.simulation.drift(own or {"gravity": gravity, "joint_damping": joint_damping})
 
     def reset(self, seed: int = 0) -> jax.Array:
         """Observations (N, O) of fresh episodes in all copies."""

@@ -6,7 +6,7 @@ variant ``gym_faithful`` has the reference's law.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
@@ -34,9 +34,9 @@ SIZES = {"full_state": 88, "full": 72, "full_no_vel": 50}
 class AllegroTable(NamedTuple):
     """Constants of a variant."""
 
-    length: int = 600  # steps, the reference's maxEpisodeLength
     timestep: float = 0.008335  # seconds of a sub-step
     observation: str = "full_state"  # one of `SIZES`
+    scalar_last: bool = True  # order of the observed quaternions
     settled: bool = True  # start from the library instead of the reference's law
 
 
@@ -70,17 +70,16 @@ class AllegroHand(IsaacTask):
     constants: Mapping[str, AllegroTable] = {
         "gym": AllegroTable(),
         "gym_faithful": AllegroTable(settled=False),
-        "omni": AllegroTable(timestep=1 / 120, observation="full"),
+        "omni": AllegroTable(timestep=1 / 120, observation="full", scalar_last=False),
     }
     own = MappingProxyType({"observation": tuple(SIZES)})
     table: AllegroTable
-    action_size, substeps = 16, 4
+    action_size, substeps, length, resets_first = 16, 4, 600, True
     memory_size = 2 * GOALS + 1  # the goals as pairs of turns, and how many have been reached
 
     def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
         super().__init__(variant, time_limit, **own)
         self.model = drives.timed(self.model, self.table.timestep)
-        self.time_limit = self.table.length - 1 if time_limit is None else time_limit
         self.obs_size = SIZES[self.table.observation]
         self.low, self.high = self.model.jnt_range[:16].T
         self.reach = drives.lead(self.model, _SPEED)
@@ -153,15 +152,16 @@ class AllegroHand(IsaacTask):
     def _observe(self, xp: ModuleType, physics: Physics, goal: Any, action: Any) -> Any:
         layout, qpos, qvel = self.table.observation, physics.qpos, physics.qvel
         q, moves = qpos[..., 19:], layout != "full_no_vel"
+        shown = partial(frames.to_xyzw, xp) if self.table.scalar_last else xp.asarray
         parts = [frames.unscale(qpos[..., :16], self.low, self.high)]
         if moves:
             parts += [0.2 * qvel[..., :16]]
         if layout == "full_state":
             parts += [xp.zeros_like(action)]
-        parts += [qpos[..., 16:19], frames.to_xyzw(xp, q)]
+        parts += [qpos[..., 16:19], shown(q)]
         if moves:
             parts += [qvel[..., 16:19], 0.2 * frames.rotate(xp, q, qvel[..., 19:])]
         place = xp.broadcast_to(np.asarray(GOAL, qpos.dtype), (*qpos.shape[:-1], 3))
         between = frames.multiply(xp, q, frames.conjugate(xp, goal))
-        parts += [place, frames.to_xyzw(xp, goal), frames.to_xyzw(xp, between), action]
+        parts += [place, shown(goal), shown(between), action]
         return xp.clip(xp.concatenate(parts, axis=-1), -_CLIP, _CLIP)

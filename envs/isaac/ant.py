@@ -6,7 +6,7 @@ from typing import Any
 
 from envs.isaac.locomotion import Constants, Walker
 
-NEAR_LIMIT, LIMIT_COST = 0.99, 0.1
+NEAR_LIMIT = 0.99
 
 _GYM = Constants(
     height=0.44,
@@ -19,6 +19,7 @@ _GYM = Constants(
     force_scale=0.1,
     wrapped=False,
     joint_forces=False,
+    limit_cost=0.1,
 )
 
 
@@ -34,10 +35,12 @@ class Ant(Walker):
     description = "Ant (Isaac Gym): four legs run to a far target"
     constants: Mapping[str, Constants] = {
         "gym": _GYM,
-        "omni": _GYM._replace(timestep=1 / 120, height=0.5, power=0.5, wrapped=True, foot_sensor="joint"),
+        "omni": _GYM._replace(
+            timestep=1 / 120, height=0.5, power=0.5, wrapped=True, foot_sensor="joint", limit_cost=1.0
+        ),
     }
     feet = ("front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot")
 
     def limit_cost(self, xp: ModuleType, share: Any) -> Any:
         """Joints at the upper ends of their ranges; the reference does not look at the lower ends."""
-        return LIMIT_COST * xp.sum(share > NEAR_LIMIT, axis=-1)
+        return self.table.limit_cost * xp.sum(share > NEAR_LIMIT, axis=-1)

@@ -44,6 +44,7 @@ class AnymalTable(NamedTuple):
     hips: float = 0.0  # of the hips' distance from the stance
     fall: float | None = None  # height of the base below which it has fallen, metres; None: a touch of the ground
     fall_reward: float | None = None  # instead of all others on a fall
+    by_level: bool = False  # observed and acted on: all HAA, then all HFE, then all KFE, not leg by leg
     true_gravity_obs: bool = False  # observe the downward direction in the base's frame, not turned forward
 
 
@@ -60,7 +61,7 @@ class Anymal(IsaacTask):
     constants: Mapping[str, AnymalTable] = {
         "gym": AnymalTable(2500, 0.005, 4, 85.0, 2.0, 80.0, 0.5, False, (0.5, 1.5), torque=-2.5e-5),
         "omni": AnymalTable(3000, 1 / 240, 4, 400.0, 40.0, 1000.0, 13.5, True, (1.0, 1.0), torque=0.0)._replace(
-            vertical=-0.03, acceleration=-0.0003, rate=-0.006, hips=-0.06, fall=0.51, fall_reward=-1.0
+            vertical=-0.03, acceleration=-0.0003, rate=-0.006, hips=-0.06, fall=0.51, fall_reward=-1.0, by_level=True
         ),
     }
     own = MappingProxyType({"true_gravity_obs": (False, True)})
@@ -73,13 +74,13 @@ class Anymal(IsaacTask):
         super().__init__(variant, time_limit, **own)
         table = self.table
         self.model = drives.tuned(drives.timed(self.model, table.timestep), table.kp, table.kd, table.effort)
-        self.time_limit = table.length - 1 if time_limit is None else time_limit
         self.substeps, self.dt = table.substeps, table.timestep * table.substeps
         # The command (3); where an action is judged by what was before: target, action and joint velocity (12 each).
         self.memory_size = 39 if table.incremental else 3
         self.negative_returns = table.fall_reward is not None
         self.com = self.model.body_ipos[1]
         self.low, self.high = self.model.jnt_range[1:].T
+        self.order = np.arange(12).reshape(4, 3).ravel("F" if table.by_level else "C")  # of the model's joints
         self.guarded, self._extents = _shapes(self.model)
 
     def noise(self, key: Any) -> Any:
@@ -104,7 +105,7 @@ class Anymal(IsaacTask):
 
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
         """Targets of the servos, rad."""
-        return Drive(self._target(xp, memory, xp.clip(action, -1.0, 1.0)))
+        return Drive(self._target(xp, memory, xp.clip(action, -1.0, 1.0)[..., np.argsort(self.order)]))
 
     def outcome(
         self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: IsaacParams
@@ -152,8 +153,8 @@ class Anymal(IsaacTask):
             0.25 * angular,
             turned(xp, physics.qpos[..., 3:7], down),
             memory[..., :3] * np.array([2.0, 2.0, 0.25]),
-            physics.qpos[..., 7:] - DEFAULT,
-            0.05 * physics.qvel[..., 6:],
+            (physics.qpos[..., 7:] - DEFAULT)[..., self.order],
+            0.05 * physics.qvel[..., 6:][..., self.order],
             action,
         ]
         return xp.clip(xp.concatenate(parts, axis=-1), -_CLIP, _CLIP)

@@ -30,13 +30,15 @@ def load(xml: str) -> Any:
 class IsaacTask(PhysicsTask):
     """A task of the Isaac family by the definitions of Isaac Gym; subclasses set the rest of `PhysicsTask`.
 
-    An episode has one transition less than the reference's ``maxEpisodeLength`` says: it ends where its counter, which
-    is 0 at the first observation, reaches that length minus one.
+    An episode ends where the reference's counter reaches its length minus one. It is 0 at the first observation, or 1
+    where the reference resets before the physics: `resets_first`, and always in ``omni``.
     """
 
     xml: str
     description: str
     negative_returns: bool = False
+    length: int  # steps, the reference's maxEpisodeLength, where the table of the variant has none
+    resets_first: bool = False  # whether Isaac Gym resets the task before it moves
     inert: tuple[str, ...] = ()  # channels of `IsaacParams` that change nothing in this task
     constants: Mapping[str, NamedTuple]  # variant -> its table
     #: Fields of the table that an option of the same name may set -> what it may be; None: any number from 0 on.
@@ -55,5 +57,5 @@ class IsaacTask(PhysicsTask):
                 raise ValueError(f"{option} of {self.name} must be one of {choices}; got '{value}'")
         self.model = load(self.xml)
         self.variant, self.table = variant, self.constants[variant]._replace(**own)
-        if time_limit is not None:
-            self.time_limit = time_limit
+        length = getattr(self.table, "length", None) or self.length
+        self.time_limit = length - 1 - (self.resets_first or variant == "omni") if time_limit is None else time_limit

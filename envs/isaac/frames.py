@@ -107,6 +107,16 @@ def progress(xp: ModuleType, before: Any, now: Any, target: Any, dt: float) -> A
     return xp.sum((now - before) * (2.0 * target - now - before), axis=-1) / distances / dt
 
 
+def apart(xp: ModuleType, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Distance (...,) between the segments from ``a`` to ``b`` and from ``c`` to ``d``, (..., 3) each."""
+    u, v, r = b - a, d - c, a - c
+    uu, vv, uv, ur, vr = (xp.sum(x * y, axis=-1) for x, y in ((u, u), (v, v), (u, v), (u, r), (v, r)))
+    s = xp.clip((uv * vr - ur * vv) / xp.maximum(uu * vv - uv * uv, 1e-12), 0.0, 1.0)
+    t = xp.clip((uv * s + vr) / vv, 0.0, 1.0)
+    s = xp.clip((uv * t - ur) / uu, 0.0, 1.0)
+    return xp.sqrt(xp.sum((r + s[..., None] * u - t[..., None] * v) ** 2, axis=-1))
+
+
 def unscale(q: Any, low: Any, high: Any) -> Any:
     """Joint positions as shares of their range, -1 at ``low`` and 1 at ``high``."""
     return (2.0 * q - low - high) / (high - low)

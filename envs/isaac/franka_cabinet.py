@@ -76,7 +76,6 @@ class FrankaCabinet(IsaacTask):
     def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
         super().__init__(variant, time_limit, **own)
         self.model = drives.timed(self.model, self.table.timestep)
-        self.time_limit = self.table.length - 1 if time_limit is None else time_limit
         self.low, self.high = self.model.jnt_range[1:].T
         self.reach = drives.lead(self.model, _FASTEST)
         self.inert = () if self.table.arm_gravity else ("gravity",)

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from envs.isaac import frames
 from envs.isaac.locomotion import Constants, Walker
 
-NEAR_LIMIT, LIMIT_COST = 0.98, 0.25  # the cost of a joint grows from 0 there to this at its limit
+NEAR_LIMIT = 0.98  # the cost of a joint grows from 0 there to `Constants.limit_cost` at its limit
 _SPIN = 100.0  # rad/s, the torso's largest angular velocity
 
 _GYM = Constants(
@@ -21,6 +23,7 @@ _GYM = Constants(
     force_scale=0.01,
     wrapped=True,
     joint_forces=True,
+    limit_cost=0.25,
 )
 # The successor goes through the tree level by level: waist, shoulders, pelvis, elbows, hips, knees, ankles.
 _BY_LEVEL = (0, 1, 15, 16, 18, 19, 2, 17, 20, 3, 5, 4, 9, 11, 10, 6, 12, 7, 8, 13, 14)
@@ -32,6 +35,9 @@ class Humanoid(Walker):
     Action (21,): abdomen z, y, x; hip x, z, y, knee, ankle y, x of the right leg and of the left; two axes of the
     shoulder and the elbow of the right arm and of the left; 22.5 N m (ankles) to 135 N m (hip y) at most. Observation
     (108,), (87,) without the forces in the joints in ``omni``, which also has another order of joints and feet.
+
+    An episode starts from the first of `draws` joint positions in which no legs overlap, or else from the pose without
+    noise. In a quarter of the reference's starts they do; PhysX parts them slowly, MuJoCo would throw them apart.
     """
 
     xml = "humanoid.xml"
@@ -41,10 +47,16 @@ class Humanoid(Walker):
         "gym": _GYM,
         "omni": _GYM._replace(timestep=1 / 120, foot_sensor="joint", joint_forces=False, order=_BY_LEVEL),
     }
+    draws = 8
 
     def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
         self.feet = ("right_foot", "left_foot") if variant == "gym" else ("left_foot", "right_foot")
         super().__init__(variant, time_limit, **own)
+        model = self.model
+        self._pairs = np.stack([model.pair_geom1, model.pair_geom2])  # (2, P) geometries of the legs, all capsules
+        turns, along = model.geom_quat[self._pairs], np.broadcast_to([0.0, 0.0, 1.0], (*self._pairs.shape, 3))
+        reach = model.geom_size[self._pairs, 1, None] * frames.rotate(np, turns, along)
+        self._ends = model.geom_pos[self._pairs] + np.array([-1, 1])[:, None, None, None] * reach  # in the bodies
 
     def energy(self) -> Any:
         """In proportion to the strength of the joint's motor."""
@@ -53,7 +65,41 @@ class Humanoid(Walker):
     def limit_cost(self, xp: ModuleType, share: Any) -> Any:
         """Joints near either end of their ranges, in proportion to the strength of their motors."""
         beyond = xp.maximum(xp.abs(share) - NEAR_LIMIT, 0.0) / (1.0 - NEAR_LIMIT)
-        return LIMIT_COST * xp.sum(self.energy() * beyond, axis=-1)
+        return self.table.limit_cost * xp.sum(self.energy() * beyond, axis=-1)
+
+    def choose(self, xp: ModuleType, q: Any) -> Any:
+        """The first draw whose legs are apart, or the pose without noise."""
+        calm = np.clip(0.0, *self.model.jnt_range[1:].T).astype(q.dtype)
+        q = xp.concatenate([q, xp.broadcast_to(calm, q[..., :1, :].shape)], axis=-2)
+        first = xp.argmax(self.gap(xp, q) > 0.0, axis=-1)
+        return xp.take_along_axis(q, first[..., None, None], axis=-2)[..., 0, :]
+
+    def gap(self, xp: ModuleType, q: Any) -> Any:
+        """(...,) metres between the nearest bodies of a contact pair at ``q`` (..., A); negative where they overlap."""
+        model, pelvis, still = self.model, self.model.body("pelvis").id, xp.zeros_like(q[..., :3])
+
+        def fixed(vector: Any) -> Any:
+            return xp.broadcast_to(np.asarray(vector, q.dtype), still.shape)
+
+        frame = {pelvis: (still, xp.concatenate([xp.ones_like(q[..., :1]), still], axis=-1))}
+        for body in range(pelvis + 1, model.body("left_foot").id + 1):
+            place, turn = frame[int(model.body_parentid[body])]
+            place = place + frames.rotate(xp, turn, fixed(model.body_pos[body]))
+            for joint in model.body_jntadr[body] + np.arange(model.body_jntnum[body]):
+                half, anchor = 0.5 * q[..., joint - 1 : joint], fixed(model.jnt_pos[joint])  # joint 0 is the root's
+                spin = xp.concatenate([xp.cos(half), xp.sin(half) * fixed(model.jnt_axis[joint])], axis=-1)
+                place, turn = place + frames.rotate(xp, turn, anchor), frames.multiply(xp, turn, spin)
+                place = place - frames.rotate(xp, turn, anchor)
+            frame[body] = place, turn
+
+        def world(geom: int, point: Any) -> Any:
+            place, turn = frame[int(model.geom_bodyid[geom])]
+            return place + frames.rotate(xp, turn, fixed(point))
+
+        sides = [zip(self._pairs[i], self._ends[j, i], strict=True) for i in (0, 1) for j in (0, 1)]
+        distance = frames.apart(xp, *(xp.stack([world(*each) for each in side], axis=-2) for side in sides))
+        thick = np.asarray(model.geom_size[self._pairs, 0].sum(axis=0), q.dtype)
+        return xp.min(distance - xp.broadcast_to(thick, distance.shape), axis=-1)
 
     def settle(self, xp: ModuleType, qpos: Any, qvel: Any) -> Any:
         """The reference's bound on the angular velocity."""

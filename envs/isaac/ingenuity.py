@@ -70,17 +70,17 @@ class Ingenuity(IsaacTask):
     Action (6,): for the lower and the upper rotor the sideways share in x and y, and the thrust. Observation (13,),
     clipped at +-5: way to the target / 3, quaternion, linear velocity / 2, angular velocity / pi, world axes.
 
-    The target changes every 500 steps, first in the observation after that step. It may change to where the copter is
-    too far off, and then the episode ends: 15 % of all changes. With ``retarget_safe`` that does not happen to a copter
-    near its target. The rotors' visible spin has no effect, the joints of the reference have neither range nor damping,
-    and nothing is left that `joint_damping` could change, unless there is ``rotational_drag``.
+    The target changes with step 500, 1000 and 1500, first in the observation after that step. It may change to where
+    the copter is too far off, and then the episode ends: 15 % of all changes. With ``retarget_safe`` that does not
+    happen to a copter near its target. The rotors' visible spin has no effect, the joints of the reference have neither
+    range nor damping, and nothing is left that `joint_damping` could change, unless there is ``rotational_drag``.
     """
 
     xml = "ingenuity.xml"
     description = "Ingenuity (Isaac Gym): a copter on Mars flies to changing targets"
     name = "isaac_ingenuity"
     constants: Mapping[str, Constants] = {"gym": _GYM, "omni": _OMNI}
-    obs_size, action_size, time_limit, substeps = 13, 6, 1999, 2
+    obs_size, action_size, substeps, length, resets_first = 13, 6, 2, 2000, True
     own = MappingProxyType({"rotational_drag": None, "retarget_safe": (False, True)})
     table: Constants
 
@@ -88,8 +88,8 @@ class Ingenuity(IsaacTask):
         super().__init__(variant, time_limit, **own)
         self.inert = () if self.table.rotational_drag else ("joint_damping",)
         self._draws = DRAWS if self.table.retarget_safe else 1
-        self._targets = (self.time_limit - 1) // _PERIOD + 1
-        self.memory_size = 3 * self._targets + 1  # all targets of an episode, then the steps so far
+        self._targets = self.time_limit // _PERIOD + 1
+        self.memory_size = 3 * self._targets + 1  # all targets of an episode, then the reference's counter
         self._com = self.model.body_ipos[1].copy()
 
     def noise(self, key: Any) -> Any:
@@ -107,7 +107,7 @@ class Ingenuity(IsaacTask):
         draws = xp.reshape(noise[..., 3:], (*lead, self._targets, self._draws, 3))
         flat, height = table.targets * (2.0 * draws[..., :2] - 1.0), 1.0 + draws[..., 2:]
         targets = self._reachable(xp, where, xp.concatenate([flat, height], axis=-1))
-        memory = xp.concatenate([xp.reshape(targets, (*lead, -1)), xp.zeros((*lead, 1), noise.dtype)], axis=-1)
+        memory = xp.concatenate([xp.reshape(targets, (*lead, -1)), xp.ones((*lead, 1), noise.dtype)], axis=-1)
         qpos = xp.concatenate([where, upright], axis=-1)
         return Start(qpos, xp.zeros((*lead, 6), noise.dtype), memory)
 

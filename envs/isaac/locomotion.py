@@ -35,6 +35,7 @@ class Constants(NamedTuple):
     force_scale: float  # of all observed forces
     wrapped: bool  # observed angles lie in (-pi, pi], not as the reference's Euler angles fall
     joint_forces: bool  # whether motors' and passive forces of the joints are observed
+    limit_cost: float  # of a joint at its limit
     timestep: float = 0.0083  # s
     power: float = 1.0  # torque at full action, as a share of the motors' gears
     foot_sensor: str = "contact"  # one of `FOOT_SENSORS`
@@ -59,7 +60,8 @@ class Walker(IsaacTask):
     table: Constants
     feet: tuple[str, ...]  # bodies, in the order in which they are observed
 
-    time_limit, substeps = 999, 2
+    length, substeps = 1000, 2
+    draws = 1  # of a start's joint positions, of which `choose` takes one
     held = True
     memory_size = 2  # m, where the torso was a step before, x and y
 
@@ -94,20 +96,25 @@ class Walker(IsaacTask):
         return np.ones(self.action_size)
 
     def noise(self, key: Any) -> Any:
-        """(2 A,) uniform on [-1, 1)."""
+        """((D + 1) A,) uniform on [-1, 1), of D draws of the joints' positions and one of their velocities."""
         import jax
 
-        return jax.random.uniform(key, (2 * self.action_size,), minval=-1.0)
+        return jax.random.uniform(key, ((self.draws + 1) * self.action_size,), minval=-1.0)
+
+    def choose(self, xp: ModuleType, q: Any) -> Any:
+        """(..., A) one of the draws ``q`` (..., D, A), rad, in the model's order."""
+        return q[..., 0, :]
 
     def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
         """Upright at rest, with noise on joints that are where their ranges come nearest to 0."""
         lead, joints = noise.shape[:-1], self.action_size
-        low, high = self.model.jnt_range[1:].T.astype(noise.dtype)
-        q = xp.clip(np.clip(0.0, low, high) + POSITION_NOISE * noise[..., :joints], low, high)
+        draws = xp.reshape(noise[..., :-joints], (*lead, self.draws, joints))
+        low, high = (np.broadcast_to(ends, draws.shape) for ends in self.model.jnt_range[1:].T.astype(noise.dtype))
+        q = self.choose(xp, xp.clip(np.clip(0.0, low, high) + POSITION_NOISE * draws, low, high))
         root = np.array([0.0, 0.0, self.table.height, 1.0, 0.0, 0.0, 0.0], noise.dtype)
         qpos = xp.concatenate([xp.broadcast_to(root, (*lead, 7)), q], axis=-1)
         still = xp.zeros((*lead, 6), noise.dtype)
-        qvel = xp.concatenate([still, VELOCITY_NOISE * noise[..., joints:]], axis=-1)
+        qvel = xp.concatenate([still, VELOCITY_NOISE * noise[..., -joints:]], axis=-1)
         return Start(qpos, qvel, qpos[..., :2])
 
     def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: IsaacParams) -> tuple[Any, Any]:

@@ -176,6 +176,7 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
         capacity=0 if on_policy else config.replay_capacity,
         episodes=config.episodes,
         fresh=fresh and not on_policy,
+        fresh_window=-(-LoopConfig.fresh_window // num) * num,
         coupling=both.coupling,
         refresh="refresh" in both.turned,
         recycle="units" in both.turned,

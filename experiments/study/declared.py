@@ -30,6 +30,7 @@ OPTIONS: dict[str, Option] = {
         "Task; see `aesjax list tasks`. bridge:NAME is one of an installed Isaac Gym or Isaac Lab.",
     ),
     "steps": Option(None, SIZES, "Environment steps of a run; by default the preset's.", int, "N"),
+    "num_envs": Option(None, SIZES, "Parallel environments of a run; by default the preset's.", int, "N"),
     "proxy": Option("td_quantile", WHAT, "Drift proxy of the schedules that use one."),
     "source": Option(
         None,
@@ -76,6 +77,7 @@ OPTIONS: dict[str, Option] = {
         "joint_damping (the default both).",
         metavar="NAMES",
     ),
+    "timeout": Option(None, TASK, "Seconds for a step of a bridged task's simulator; 120 by default.", float, "S"),
     "controls_from": Option(
         None,
         WHAT,

@@ -43,6 +43,7 @@ class StudyOptions:
     patterns: str | Iterable[str] = OPTIONS["patterns"].default
     seeds: str | int | Iterable[int] = OPTIONS["seeds"].default
     steps: int | None = OPTIONS["steps"].default
+    num_envs: int | None = OPTIONS["num_envs"].default
     preset: str = OPTIONS["preset"].default
     sweep: Mapping[str, Sequence[float]] | Sequence[str] = OPTIONS["sweep"].default
     proxy: Any = OPTIONS["proxy"].default
@@ -52,6 +53,7 @@ class StudyOptions:
     observation: str | None = OPTIONS["observation"].default
     variant: str | None = OPTIONS["variant"].default
     channels: str | Sequence[str] | None = OPTIONS["channels"].default
+    timeout: float | None = OPTIONS["timeout"].default
     controls_from: Path | str | None = OPTIONS["controls_from"].default
     start: Any = OPTIONS["start"].default  # a folder
     layer_norm: bool = OPTIONS["layer_norm"].default
@@ -82,7 +84,7 @@ class StudyOptions:
             raise ValueError(f"--drift-seed must be between 0 and {LARGEST_SEED}; got {self.drift_seed}")
         axes, patterns = parse_sweep(self.sweep), parse_names("pattern", "--patterns", self.patterns)
         check_sweep(axes, methods)
-        settings = {carrier: _settings(carrier, sizes, self.layer_norm) for carrier in carriers}
+        settings = {carrier: _settings(carrier, sizes, self.layer_norm, self.num_envs) for carrier in carriers}
         steps, copies = _sized(sizes, settings, self.steps)
 
         def in_envs(count: float) -> int:
@@ -100,7 +102,7 @@ class StudyOptions:
             segments=sizes.segments,
             replay_capacity=in_envs(min(sizes.replay or sizes.replay_fraction * steps, steps)),
             # At least the window of newest transitions that fresh proxies read.
-            warmup=in_envs(max(sizes.warmup or sizes.warmup_fraction * steps, 128)),
+            warmup=max(in_envs(sizes.warmup or sizes.warmup_fraction * steps), -(-128 // copies) * copies),
             proxy=proxy,
             source=self.source,
             drift_seed=self.drift_seed,
@@ -123,7 +125,7 @@ def _path(place: Path | str | None) -> Path | None:
 
 def _task(study: StudyOptions) -> tuple[str, dict[str, Any]]:
     """Name of the task and the options of its builder that are not left at their defaults."""
-    given = {name: getattr(study, name) for name in ("engine", "observation", "variant")}
+    given = {name: getattr(study, name) for name in ("engine", "observation", "variant", "timeout")}
     options = {name: value for name, value in given.items() if value is not None}
     if study.channels is not None:
         names = study.channels.split(",") if isinstance(study.channels, str) else study.channels
@@ -154,8 +156,10 @@ def _methods(given: Any) -> tuple[Method, ...]:
     return tuple(methods)
 
 
-def _settings(carrier: str, sizes: Preset, layer_norm: bool) -> dict[str, Any]:
+def _settings(carrier: str, sizes: Preset, layer_norm: bool, num_envs: int | None) -> dict[str, Any]:
     """One carrier's settings in a preset, plain data."""
+    if num_envs is not None and num_envs < 1:
+        raise ValueError(f"--num-envs must be at least 1; got {num_envs}")
     own = sizes.carriers.get(carrier) or CarrierSettings(CARRIERS[carrier].weight, frozen(), frozen())
     config = dict(own.config)
     if layer_norm:
@@ -163,7 +167,7 @@ def _settings(carrier: str, sizes: Preset, layer_norm: bool) -> dict[str, Any]:
             raise ValueError(f"--layer-norm: carrier '{carrier}' has no such setting")
         config["layer_norm"] = True
     settings = {
-        "num_envs": own.num_envs or sizes.num_envs,
+        "num_envs": num_envs or own.num_envs or sizes.num_envs,
         "base": own.base,
         "config": config,
         "hyper": dict(own.hyper),

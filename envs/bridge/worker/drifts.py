@@ -152,18 +152,37 @@ def _check_read_back(channel, wanted, got):
         raise Fault("DriftNotAppliedError", text % (channel, wanted, got, READ_BACK))
 
 
+class OwnDrift:
+    """The channels of an environment of one's own: ``drift_channels`` and ``apply_drift``, or none."""
+
+    def __init__(self, env):
+        self.set, self.channels = getattr(env, "apply_drift", None), dict(getattr(env, "drift_channels", {}))
+        for name, ends in self.channels.items():
+            if not (name.isidentifier() and len(ends) == 3 and ends[0] <= ends[1] <= ends[2] and ends[0] < ends[2]):
+                text = "drift_channels maps names to (lowest, nominal, highest); got %r: %r" % (name, ends)
+                raise Fault("SimBridgeError", text)
+        if callable(self.set) != bool(self.channels):
+            raise Fault("SimBridgeError", "apply_drift and drift_channels go together; one of them is missing")
+        self.nominal = {name: float(ends[1]) for name, ends in self.channels.items()}
+
+    def apply(self, values, resetting):
+        """Hand all values to the environment."""
+        if self.channels:
+            self.set(dict(values))
+        return dict(values)
+
+
 class LabDrift:
-    """The same for Isaac Lab: joints by a method of each articulation, and its explicit actuators as well."""
+    """The same for Isaac Lab; of explicit actuators, at whose joints the simulator has no damping, the gain drifts."""
 
     def __init__(self, env):
         self.sim, self.assets = env.sim, dict(env.scene.articulations)
         self.gravity = tuple(float(g) for g in env.sim.cfg.gravity)
-        self.damping = {name: a.data.default_joint_damping.clone() for name, a in self.assets.items()}
-        self.actuators = {}
-        for asset in self.assets.values():
-            for actuator in asset.actuators.values():
-                self.actuators[id(actuator)] = (actuator, actuator.damping.clone())
-        nominal = list(self.damping.values()) + [pair[1] for pair in self.actuators.values()]
+        self.damping = {name: _tensor(a.data.joint_damping).clone() for name, a in self.assets.items()}
+        every = [actuator for a in self.assets.values() for actuator in a.actuators.values()]
+        self.learned = [actuator for actuator in every if "Net" in type(actuator).__name__]
+        self.actuators = [(actuator, actuator.damping.clone()) for actuator in every]
+        nominal = list(self.damping.values()) + [pair[1] for pair in self.actuators]
         largest = max([float(d.abs().max()) for d in nominal if d.numel()] or [0.0])
         self.nominal = {"gravity": self.gravity[2], "joint_damping": largest}
         self.scale = {"gravity": 1.0, "joint_damping": 1.0}
@@ -178,14 +197,35 @@ class LabDrift:
             for want, have in zip(wanted, list(view.get_gravity())):
                 _check_read_back("gravity", want, have)
             self.scale["gravity"] = values["gravity"]
-        scale = values["joint_damping"]
-        if scale != self.scale["joint_damping"]:
-            for actuator, nominal in self.actuators.values():
-                if "Net" in type(actuator).__name__:
-                    text = "joint_damping: the learned actuator %s has no damping to scale; nominal %g"
-                    raise Fault("DriftNotSupportedError", text % (type(actuator).__name__, float(nominal.abs().max())))
-                actuator.damping = scale * nominal
-            for name, asset in self.assets.items():
-                asset.write_joint_damping_to_sim(scale * self.damping[name])
-            self.scale["joint_damping"] = scale
+        if values["joint_damping"] != self.scale["joint_damping"]:
+            for actuator in self.learned:
+                text = "joint_damping: the learned actuator %s has no damping to scale; nominal %g"
+                raise Fault("DriftNotSupportedError", text % (type(actuator).__name__, self.nominal["joint_damping"]))
+            self.set_damping(values["joint_damping"])
+            self.scale["joint_damping"] = values["joint_damping"]
         return dict(self.scale)
+
+    def set_damping(self, scale):
+        """Set the joints' damping to ``scale`` times what it was, and read back simulator and actuators."""
+        for name, asset in self.assets.items():
+            write = getattr(asset, "write_joint_damping_to_sim_index", None) or asset.write_joint_damping_to_sim
+            write(damping=scale * self.damping[name])
+            view = getattr(asset, "root_view", None) or asset.root_physx_view
+            held = view.get_dof_dampings().numpy() if hasattr(view, "get_dof_dampings") else asset.data.joint_damping
+            have = torch.as_tensor(_tensor(held)).cpu().sort(dim=1)[0]  # the view may order joints otherwise
+            _check_tensors((scale * self.damping[name]).cpu().sort(dim=1)[0], have)
+        for actuator, nominal in self.actuators:
+            # In place, because Isaac Lab 3 reads tensors that it handed out; of an implicit one it is the simulator's.
+            actuator.damping[:] = scale * nominal
+            _check_tensors(scale * nominal, actuator.damping)
+
+
+def _tensor(value):
+    """The tensor that an array of Isaac Lab is, or, from version 3 on, has."""
+    return getattr(value, "torch", value)
+
+
+def _check_tensors(wanted, got):
+    if wanted.numel():
+        i = int(((wanted - got).abs() / wanted.abs().clamp(min=1e-9)).argmax())
+        _check_read_back("joint_damping", float(wanted.flatten()[i]), float(got.flatten()[i]))

@@ -38,17 +38,18 @@ def _seed(env, seed):
 
 
 class VecTask:
-    """An Isaac Gym task. The observation of a last step is the true one; the step after it is a phantom."""
+    """An Isaac Gym task, or one's own. The observation of a last step is the true one; the next step is a phantom."""
 
     lost = final = False
 
     def __init__(self, env, task="", mode="immediate", quantum=drifts.QUANTUM):
         self.env, self.task = env, task
         self.num, self.obs_size, self.action_size = env.num_envs, env.num_obs, env.num_acts
-        self.time_limit, self.device = int(env.max_episode_length), str(env.rl_device)
-        self.drift = drifts.GymDrift(env, mode, quantum)
-        self.pending = torch.ones(self.num, dtype=torch.bool, device=env.rl_device)
-        self.zero = torch.zeros((self.num, self.action_size), device=env.rl_device)
+        self.time_limit, self.device = int(env.max_episode_length), str(getattr(env, "rl_device", "cpu"))
+        simulator = hasattr(env, "gym") and not hasattr(env, "apply_drift")
+        self.drift = drifts.GymDrift(env, mode, quantum) if simulator else drifts.OwnDrift(env)
+        self.pending = torch.ones(self.num, dtype=torch.bool, device=self.device)
+        self.zero = torch.zeros((self.num, self.action_size), device=self.device)
 
     def restart(self, seed):
         """Observation (N, O) of fresh episodes, and live (N,); by a phantom step, as there is no other way to begin."""
@@ -57,22 +58,32 @@ class VecTask:
 
     def _begin(self):
         self.env.reset_buf[:] = 1
-        observations, _, reset, _ = self.env.step(self.zero)
+        obs, _, reset, _ = self._stepped(self.zero)
         self.pending = reset != 0
-        return _clone(observations["obs"]), ~self.pending
+        return obs, ~self.pending
+
+    def _stepped(self, actions):
+        rows = self.env.step(actions)
+        if not (isinstance(rows, tuple) and len(rows) == 4 and isinstance(rows[0], dict) and "obs" in rows[0]):
+            got = [type(row).__name__ for row in rows] if isinstance(rows, tuple) else type(rows).__name__
+            text = "step must return ({'obs': observation (N, O)}, reward (N,), reset (N,), extras); got %s"
+            raise Fault("SimBridgeError", text % got)
+        obs, reward, reset = (torch.as_tensor(row) for row in (rows[0]["obs"], rows[1], rows[2]))
+        return _clone(obs), _clone(reward), reset, rows[3]
 
     def step(self, actions):
         """Observation (N, O), reward (N,), and (N,) bool: terminated, truncated, valid, live; all clones.
 
         Live are the copies whose next step will count.
         """
-        observations, reward, reset, extras = self.env.step(actions)
-        obs, done, valid = _clone(observations["obs"]), reset != 0, ~self.pending
-        truncated = done & extras["time_outs"].bool() if "time_outs" in extras else torch.zeros_like(done)
+        obs, reward, reset, extras = self._stepped(actions)
+        done, valid = reset != 0, ~self.pending
+        late = extras["time_outs"] if "time_outs" in extras else torch.zeros_like(done)
+        truncated = done & torch.as_tensor(late).bool()
         if self.task in FAILED:
             truncated = truncated & ~FAILED[self.task](obs)
         self.pending = done.clone()
-        return obs, _clone(reward), done & ~truncated & valid, truncated & valid, valid, ~done
+        return obs, reward, done & ~truncated & valid, truncated & valid, valid, ~done
 
     def ending(self):
         """Copies (N,) that begin an episode with the next step, for `drifts.GymDrift.apply`."""
@@ -80,6 +91,8 @@ class VecTask:
 
     def disturbs(self):
         """Whether setting joint damping moves the state; ends all episodes."""
+        if isinstance(self.drift, drifts.OwnDrift):
+            return False
         self._begin()
 
         def step():
@@ -144,19 +157,22 @@ class Lab:
         return np.ones(self.num, bool)
 
     def disturbs(self):
-        """Nothing is known to."""
+        """Nothing is known to; joint damping is set a hundredth lower, read back, and set to what it was."""
+        for scale in () if self.drift.learned else (0.99, 1.0):
+            self.drift.set_damping(scale)
         return False
 
 
 def describe(simulation, on_inert="warn"):
     """What the other side must know of a simulation before it uses it."""
     drift, task = simulation.drift, simulation.task
-    inert = [c for c in sorted(drift.nominal) if not drift.nominal[c] or c in INERT.get(task, ())]
+    own = getattr(drift, "channels", None)
+    inert = [c for c in sorted(drift.nominal) if own is None and (not drift.nominal[c] or c in INERT.get(task, ()))]
     if inert and on_inert == "error":
         text = "%s of task '%s' would change nothing (nominal %g); allow it with on_inert='warn'"
         raise Fault("DriftNotSupportedError", text % (inert[0], task, drift.nominal[inert[0]]))
     names = ("num", "obs_size", "action_size", "time_limit", "device", "lost", "final")
-    about = {name: getattr(simulation, name) for name in names}
+    about = dict({name: getattr(simulation, name) for name in names}, channels=own)
     actors = [(a[0], len(a[1])) for a in getattr(drift, "actors", [])]
     return dict(about, nominal=drift.nominal, inert=inert, actors=actors, damping_disturbs_state=simulation.disturbs())
 

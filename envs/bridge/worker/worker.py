@@ -118,6 +118,7 @@ def build(task, num_envs, seed, options):
     try:
         if ":" in task:
             module, _, function = task.partition(":")
+            sys.path.append(os.getcwd())  # last, so that nothing there hides what is installed
             return getattr(importlib.import_module(module), function)(num_envs=num_envs, seed=seed, **options)
         return (build_lab if task.startswith("Isaac-") else build_gym)(task, num_envs, seed, options)
     except Exception as error:
@@ -165,19 +166,18 @@ class Server:
 
     def restart(self, slot, seed, sequence):
         """Fresh episodes; their observations go to a slot."""
-        obs, live = self.simulation.restart(seed)
-        self.slots[slot]["obs"].copy_(obs)
-        self.slots[slot]["live"].copy_(live)
-        self.sequence = sequence
-        return {"slot": slot, "sequence": sequence}
+        return self._answer(slot, sequence, zip(("obs", "live"), self.simulation.restart(seed)))
 
     def step(self, slot, sequence):
         """One step under the actions in a slot; what it led to goes to the same slot."""
         if sequence != self.sequence + 1:
             raise Refused("ProtocolVersionError", "step %d follows step %d" % (sequence, self.sequence))
+        actions = self.slots[slot]["actions"].to(self.simulation.device, copy=True)
+        return self._answer(slot, sequence, zip(FIELDS, self.simulation.step(actions)))
+
+    def _answer(self, slot, sequence, rows):
         arrays = self.slots[slot]
-        rows = self.simulation.step(arrays["actions"].to(self.simulation.device, copy=True))
-        for name, value in zip(FIELDS, rows):
+        for name, value in rows:
             if tuple(value.shape) != tuple(arrays[name].shape):
                 text = "%s must have shape %s; got %s" % (name, tuple(arrays[name].shape), tuple(value.shape))
                 raise Refused("ShapeMismatchError", text)

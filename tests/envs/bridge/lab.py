@@ -21,7 +21,13 @@ class TorchLabTask:
     """
 
     def __init__(
-        self, task: str | Task = "isaac_ant", num_envs: int = 16, seed: int = 0, learned: bool = False
+        self,
+        task: str | Task = "isaac_ant",
+        num_envs: int = 16,
+        seed: int = 0,
+        actuator: str = "ImplicitActuator",
+        version: int = 2,
+        deaf: bool = False,
     ) -> None:
         torch = self.torch = errors.torch()
         self.native = make(task) if isinstance(task, str) else task
@@ -29,14 +35,25 @@ class TorchLabTask:
         self.num_envs, self.device, self.max_episode_length = num_envs, "cpu", spec.time_limit
         self.single_observation_space = {"policy": Box(spec.obs_size, np.inf)}
         self.single_action_space = Box(spec.action_size, np.inf)
-        self.gravity, self.damping = [0.0, 0.0, -9.81], torch.full((num_envs, spec.action_size), 0.1)
-        actuator = type("ActuatorNetLSTM" if learned else "ImplicitActuator", (), {})()
-        actuator.damping = torch.full((num_envs, spec.action_size), 0.1)
+        gain = torch.full((num_envs, spec.action_size), 0.1)
+        self.explicit, self.deaf = actuator != "ImplicitActuator", deaf
+        self.gravity, self.damping = [0.0, 0.0, -9.81], 0.0 * gain if self.explicit else gain.clone()
+        self.legs: Any = type(actuator, (), {})()
+        self.legs.damping = gain.clone()
+        proxy = (
+            SimpleNamespace if version == 3 else lambda torch: torch
+        )  # data of version 3 have tensors, and no clone()
         robot = SimpleNamespace(
-            data=SimpleNamespace(default_joint_damping=self.damping.clone()),
-            actuators={"legs": actuator},
-            write_joint_damping_to_sim=self._set_damping,
+            data=SimpleNamespace(
+                joint_damping=proxy(torch=self.damping.clone()), default_joint_damping=proxy(torch=gain)
+            ),
+            actuators={"legs": self.legs},
         )
+        view = SimpleNamespace(get_dof_dampings=lambda: self.damping)
+        if version == 3:
+            robot.write_joint_damping_to_sim_index, robot.root_view = self._set_damping, view
+        else:
+            robot.write_joint_damping_to_sim, robot.root_physx_view = self._set_damping, view
         self.scene = SimpleNamespace(articulations={"robot": robot})
         view = SimpleNamespace(set_gravity=self._set_gravity, get_gravity=lambda: list(self.gravity))
         self.sim = SimpleNamespace(cfg=SimpleNamespace(gravity=tuple(self.gravity)), physics_sim_view=view)
@@ -83,10 +100,12 @@ class TorchLabTask:
         self.gravity = list(gravity)
 
     def _set_damping(self, damping: Any) -> None:
-        self.damping = damping
+        if not self.deaf:
+            self.damping = damping
 
     def _params(self) -> Any:
-        factors = self.gravity[2] / -9.81, float(self.damping[0, 0]) / float(np.float32(0.1))
+        damping = float(self.damping[0, 0]) + self.explicit * float(self.legs.damping[0, 0])
+        factors = self.gravity[2] / -9.81, damping / float(np.float32(0.1))
         return self.native.params._replace(gravity=np.float32(factors[0]), joint_damping=np.float32(factors[1]))
 
     def _traced_start(self, seed: Any, params: Any) -> tuple[Any, Any]:

@@ -89,15 +89,25 @@ def test_channels_that_change_nothing_are_told_or_refused():
         simulated("isaac_ingenuity", "Ingenuity", on_inert="error")
 
 
-def test_isaac_labs_calls():
-    env = TorchLabTask(short(), N)
-    sim = SimEnv(InProcess(env))
-    for scale in (0.8, 1.2):
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("actuator", ["ImplicitActuator", "DCMotor"])
+def test_isaac_labs_damping_acts_once_whoever_exerts_it(actuator, version):
+    """The simulator for implicit actuators, the actuator's own gain for explicit ones; and it goes back."""
+    env = TorchLabTask(short(), N, actuator=actuator, version=version)
+    handed_out, sim = env.legs.damping, SimEnv(InProcess(env))
+    assert sim.about["nominal"]["joint_damping"] == pytest.approx(0.1)
+    for scale in (0.8, 1.2, 1.0):
         sim.drift(scale, scale)
         assert env.gravity[2] == pytest.approx(-9.81 * scale)
-        assert float(env.damping[0, 0]) == pytest.approx(0.1 * scale)
-        assert float(env.scene.articulations["robot"].actuators["legs"].damping[0, 0]) == pytest.approx(0.1 * scale)
-    learned = SimEnv(InProcess(TorchLabTask(short(), N, learned=True)))
+        assert env._params().joint_damping == pytest.approx(scale)
+        assert float(env.damping.max()) == pytest.approx(0.1 * scale * (actuator == "ImplicitActuator"))
+        assert float(handed_out[0, 0]) == pytest.approx(0.1 * scale)
+
+
+def test_isaac_labs_damping_is_read_back_at_the_start_and_learned_actuators_have_none():
+    with pytest.raises(errors.DriftNotAppliedError, match=r"joint_damping was set to 0\.099 and reads back as 0\.1"):
+        InProcess(TorchLabTask(short(), N, deaf=True))
+    learned = SimEnv(InProcess(TorchLabTask(short(), N, actuator="ActuatorNetLSTM")))
     learned.drift(0.9, 1.0)
     with pytest.raises(errors.DriftNotSupportedError, match=r"ActuatorNetLSTM.*nominal 0\.1"):
         learned.drift(0.9, 1.1)

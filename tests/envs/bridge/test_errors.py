@@ -11,7 +11,7 @@ import pytest
 
 import envs
 from envs.bridge import build, errors
-from envs.bridge.env import BridgeEnv, BridgeParams
+from envs.bridge.env import BridgeEnv
 from envs.bridge.transport import SCRIPT, Worker
 from tests.envs.bridge.common import short
 from tests.envs.bridge.common import torch as installed
@@ -121,7 +121,7 @@ def test_a_lab_module_before_the_app():
 def test_anything_else_is_reported_with_the_workers_traceback(monkeypatch, tmp_path):
     with pytest.raises(errors.SimBridgeError, match="the simulator failed with ZeroDivisionError: division") as caught:
         started(monkeypatch, tmp_path, {"isaacgym": "1 / 0\n"})
-    assert "import isaacgym" in caught.value.__notes__[0]
+    assert "import isaacgym" in str(caught.value)
 
 
 def test_an_interpreter_that_is_none(tmp_path):
@@ -198,9 +198,8 @@ def test_a_simulation_has_one_run_and_one_drift():
     words[1, 0] = 5
     with pytest.raises(errors.ProtocolVersionError, match="runs must take turns"):
         env._host_step(words)
-    one = BridgeParams(*np.ones(2, np.float32))
     words = np.zeros((2, 4), np.uint32)
-    words[:, -2:] = np.array(one, np.float32).view(np.uint32)
+    words[:, -2:] = np.ones(2, np.float32).view(np.uint32)
     env._host_start(words)
     words = np.concatenate([np.full((2, 1), 7, np.uint32), words[:, -2:], np.zeros((2, 8), np.uint32)], 1)
     with pytest.raises(errors.ProtocolVersionError, match="step 7 is asked of a simulation that stands at 0"):

@@ -167,8 +167,8 @@ def test_the_omni_variant_moves_targets_and_judges_by_what_was_before():
     np.testing.assert_array_equal(Anymal().model.actuator_biasprm[0, :3], [0.0, -85.0, -2.0])
     stepped, action = Stepped(task, 2), 0.5 * actions_of(task, 3, 2)
     np.testing.assert_allclose(stepped.qpos[:, 7:], [DEFAULT] * 2)
-    first = stepped.step(action[0])
-    np.testing.assert_allclose(stepped.memory[:, 3:15], np.clip(DEFAULT + 13.5 / 60 * action[0], task.low, task.high))
+    first, moved = stepped.step(action[0]), action[0].reshape(2, 3, 4).swapaxes(1, 2).reshape(2, 12)  # leg by leg
+    np.testing.assert_allclose(stepped.memory[:, 3:15], np.clip(DEFAULT + 13.5 / 60 * moved, task.low, task.high))
     speeds = stepped.qvel[:, 6:].copy()
     second = stepped.step(action[1])
     np.testing.assert_array_equal(stepped.memory[:, 15:27], action[1])

@@ -1,12 +1,16 @@
 """Humanoid against its definition, written down a second time."""
 
+import copy
+
+import jax.numpy as jnp
+import mujoco
 import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
 import envs
 from envs.isaac.humanoid import Humanoid
-from tests.envs.isaac.common import mjx_run, params_of, random_actions, run
+from tests.envs.isaac.common import mjx_run, noise_of, params_of, random_actions, run, starts
 from tests.envs.isaac.walker import physics_of, root_numbers, wrench_of
 
 N = 8
@@ -95,6 +99,40 @@ def test_falls_below_its_height_for_minus_one(task, height, fallen):
     assert (found.reward[0] == -1.0) == fallen
 
 
+def test_no_start_has_legs_in_each_other_so_zero_action_gains_no_energy(task):
+    """MuJoCo parts what overlaps with up to a kilojoule; what remains is the integrator's."""
+    model, start = copy.copy(task.model), starts(task, 300)
+    model.opt.enableflags |= mujoco.mjtEnableBit.mjENBL_ENERGY
+    data = mujoco.MjData(model)
+    first = np.clip(np.clip(0, LOW, HIGH) + 0.2 * noise_of(task, 300, 3)[:, :21], LOW, HIGH)
+    overlap = task.gap(np, first) < 0.0
+    assert 0.15 < overlap.mean() < 0.3
+    np.testing.assert_array_equal(start.qpos[~overlap, 7:], first[~overlap])
+    np.testing.assert_allclose(task.gap(jnp, jnp.float32(first)), task.gap(np, first), atol=1e-5)
+    for qpos, qvel, drawn in zip(start.qpos, start.qvel, first, strict=True):
+        data.qpos[:], data.qpos[7:] = qpos, drawn
+        mujoco.mj_forward(model, data)
+        nearest = min(mujoco.mj_geomDistance(model, data, *pair, 1.0, None) for pair in task._pairs.T)
+        assert task.gap(np, drawn) == pytest.approx(nearest, abs=1e-6)
+        mujoco.mj_resetData(model, data)
+        data.qpos[:], data.qvel[:] = qpos, qvel
+        mujoco.mj_forward(model, data)
+        before, energy = sum(data.energy), []
+        for _ in range(10):  # in the air
+            mujoco.mj_step(model, data)
+            mujoco.mj_energyPos(model, data)
+            mujoco.mj_energyVel(model, data)
+            energy.append(sum(data.energy))
+        assert max(energy) - before < 2.0
+
+
+def test_a_start_whose_draws_all_overlap_is_the_pose_without_noise(task):
+    drawn = np.tile(np.where(np.isin(np.arange(21), [3, 9]), 0.2, 0.0), (1, 8, 1))  # both legs inwards
+    assert (task.gap(np, drawn) < 0).all()
+    np.testing.assert_array_equal(task.choose(np, drawn)[0], np.clip(0.0, LOW, HIGH))
+    np.testing.assert_array_equal(task.choose(jnp, jnp.float32(drawn))[0], np.float32(np.clip(0.0, LOW, HIGH)))
+
+
 @pytest.mark.parametrize("drift", [{"gravity": 1.2}, {"joint_damping": 1.3}])
 def test_both_channels_change_the_walk(task, drift):
     actions = random_actions(task, 20, N)
@@ -109,7 +147,6 @@ def test_time_runs_out_on_the_last_but_one_step_of_the_reference(task):
 
 @pytest.mark.slow
 def test_mjx_moves_as_the_c_engine(task):
-    """A start may put the legs into each other, and then 4 iterations of either solver are not its last word."""
     actions = 0.5 * random_actions(task, 20, N)
     theirs, (obs, reward, terminated) = run(task, actions), mjx_run(task, actions)
     difference = np.abs(obs - theirs.obs)

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.study.build import build_part
+from experiments.study.build import build_part, check
+from experiments.study.options import StudyOptions
 from experiments.study.sweep import compile_program, step_array, take
 from tests.experiments.conftest import CHUNK, small_config
 
@@ -86,3 +87,12 @@ def test_the_logs_say_what_each_schedule_did(sweep):
     assert np.all(last["diverged_at"] == -1)
     assert np.all(np.isfinite(last["train_return"]))
     assert CHUNK * 4 > 500
+
+
+@pytest.mark.parametrize("num_envs", [96, 256])
+def test_any_number_of_environments_fits_the_newest_transitions_that_fresh_proxies_read(num_envs):
+    config = StudyOptions(task="toy", methods=("sac+aes_r",), num_envs=num_envs, steps=200 * num_envs).resolve()
+    check(config)
+    build_part(config, "sac")
+    assert config.envs_of("sac") == num_envs
+    assert config.warmup % num_envs == 0
