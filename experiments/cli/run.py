@@ -71,7 +71,7 @@ def train(options: Any) -> int:
         study = claim(config, options.out, resume=options.resume)
         release = stack.pop_all()
     Output.place = options.out.absolute() / store.MESSAGES
-    on = f"Continue with:\n  {again(options, modules_of(config.plugins))}"
+    on = f"Continue with:\n  {again(options, modules_of(config.task, config.plugins))}"
     with release, study.owner:
         if STEADY not in config.patterns and not config.part:
             print(

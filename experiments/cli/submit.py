@@ -238,7 +238,7 @@ def _to_slurm(out: Path, plan: "StudyPlan", numbers: list[int]) -> "StudyPlan":
     if not numbers:
         print("every part is done, queued or under way")
         return plan
-    modules = modules_of(plan.config.plugins)
+    modules = modules_of(plan.config.task, plan.config.plugins)
     after = (*AESJAX, *(("--plugins", modules) if modules else ()), "join", str(out))
     tasks = [SlurmTask(plan.task(out, number), plan.results(out), after) for number in numbers]
     python = f"{shlex.quote(sys.executable)} -P"  # what lies in the working folder is not taken for our packages

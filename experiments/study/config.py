@@ -8,7 +8,7 @@ from typing import Any
 
 import envs
 from experiments.study.method import Method
-from experiments.study.plugins import Origins, restored
+from experiments.study.plugins import Origins, check_bridged, restored
 from experiments.study.schema import check_shape
 from experiments.study.strings import parse_methods, text_of
 
@@ -114,6 +114,7 @@ def config_from_json(data: Any) -> StudyConfig:
       ValueError: as `check_stored`, or it needs a plug-in that is not trusted.
     """
     check_stored(data)
+    check_bridged(data["task"])
     values = dict(data)
     carriers, schedules = values.pop("carriers"), values.pop("schedules")
     with restored(values.get("plugins", {})):

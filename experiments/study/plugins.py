@@ -30,6 +30,7 @@ from aesjax.registry import Registry, UnknownNameError, unknown
 from aesjax.schedules import PROXIES, SCHEDULES, ScheduleFactory, as_proxy, as_schedule
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task
+from envs.bridge.names import NATIVE
 
 Origins = Mapping[str, Mapping[str, Mapping[str, str | None]]]  # kind -> name -> origin, as a configuration has it
 
@@ -237,10 +238,30 @@ def trust(modules: str) -> None:
     _TRUSTED.update(modules.split(","))
 
 
-def modules_of(origins: Origins) -> str:
-    """The modules among the origins, as `trust` takes them."""
+def modules_of(task: str, origins: Origins) -> str:
+    """The modules of a study that no package offers, as `trust` takes them."""
     stored = [str(o["object"]) for names in origins.values() for o in names.values() if not o["package"]]
-    return ",".join(sorted({place.partition(":")[0] for place in stored if ":" in place}))
+    return ",".join(sorted({place.partition(":")[0] for place in [*stored, _bridged(task)] if ":" in place}))
+
+
+def _bridged(task: str) -> str:
+    """``module:function`` of a simulator's environment of one's own; empty for other tasks."""
+    place = task.removeprefix(envs.BRIDGE)
+    return "" if place == task or place.startswith(NATIVE) else place
+
+
+def check_bridged(task: str) -> None:
+    """Refuse a stored task whose simulation would run a module that nobody trusts.
+
+    Raises:
+      ValueError: naming the module and the option that trusts it.
+    """
+    module, _, function = _bridged(task).partition(":")
+    if function and module not in _TRUSTED:
+        raise ValueError(
+            f"the study's task runs {module}:{function}; to run that code, type aesjax --plugins {module} "
+            "before the command"
+        )
 
 
 @contextmanager

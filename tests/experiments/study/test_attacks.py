@@ -28,6 +28,7 @@ ATTACKS = {
     "package of the folder": {"schedules": ["x"], "plugins": ENTRY_POINT},
     "plug-in": {"schedules": ["evil:x"], "plugins": PLUGINS},
     "bare name": {"schedules": ["evil:x"]},
+    "simulator": {"task": "bridge:evil:x"},
     "another kind": {"plugins": {"task": {"toy_evil": {"object": "evil:x", "package": "numpy", "version": "1"}}}},
 }
 COMMANDS = {
