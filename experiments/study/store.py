@@ -25,7 +25,19 @@ STREAMS = "streams.parquet"
 PLAN, PARTS, TASKS = "plan.json", "parts", "tasks"  # of a study in parts: file, and folders
 AGENTS, MOMENTS = "agents", "moments"  # folders: agents at the end, and policies at changes
 PARTIAL = "partial-"  # prefix of a checkpoint that is being written
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
+_PACKAGES = (
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "distrax",
+    "orbax-checkpoint",
+    "numpy",
+    "polars",
+    "mujoco",
+    "mujoco-mjx",
+    "warp-lang",
+)
 
 
 class Unwritable(OSError):
