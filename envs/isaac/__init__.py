@@ -40,7 +40,7 @@ def build(
     """One of the six tasks.
 
     Args:
-      engine: ``mujoco`` (C), ``mjx``, or ``auto``: C on a CPU, MJX on an accelerator.
+      engine: ``mujoco`` (C), ``mjx``, ``warp``, or ``auto`` (`envs.physics.engine_name`).
       variant: ``gym`` or ``omni``, the constants of Isaac Gym or of its successor; the hand has ``gym_faithful``, too.
       channels: what drifts, of `CHANNELS`, each perhaps with a range of its own, ``gravity=0.5:1.5``.
       time_limit: steps of an episode; by default the reference's.

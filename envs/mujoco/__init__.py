@@ -1,4 +1,4 @@
-"""The MuJoCo family: Gymnasium's five locomotion tasks, drifting, on MuJoCo's C engine or on MJX.
+"""The MuJoCo family: Gymnasium's five locomotion tasks, drifting, on MuJoCo's C engine, MJX or MuJoCo Warp.
 
 >>> import envs
 >>> envs.make("hopper", channels=("body_mass",)).env.spec.obs_size
@@ -40,7 +40,7 @@ def build(
     """One of the five tasks.
 
     Args:
-      engine: ``mujoco`` (C), ``mjx``, or ``auto``: C on a CPU, MJX on an accelerator.
+      engine: ``mujoco`` (C), ``mjx``, ``warp``, or ``auto`` (`envs.physics.engine_name`).
       observation: what is observed; models, rewards and endings are Gymnasium's v5 either way. ``v5``, or in Ant and
         Humanoid ``v4``: Ant without contact forces, Humanoid with the rows of the world's body and the root's motors.
       channels: what drifts, of `CHANNELS`, each perhaps with a range of its own (``body_mass=0.5:1.5``), and `SETS` of

@@ -1,10 +1,12 @@
-"""MuJoCo for any task: what a physics task is, and two engines that run one without knowing it.
+"""MuJoCo for any task: what a physics task is, and the engines that run one without knowing it.
 
 A task is a `PhysicsTask`: a compiled model, named parameters, and a few functions on arrays, written once for NumPy and
-for JAX. ``envs.physics.c_engine.CEnv`` runs it on MuJoCo's C engine, ``envs.physics.mjx_engine.MjxEnv`` on MJX; `build`
-takes the one that suits the device. Importing this package imports neither.
+for JAX. ``envs.physics.c_engine.CEnv`` runs it on MuJoCo's C engine, ``envs.physics.mjx_engine.MjxEnv`` on MJX or on
+MuJoCo Warp; `build` takes the one that suits the device. Importing this package imports none of them.
 """
 
+import warnings
+from importlib.util import find_spec
 from typing import Any
 
 from envs.physics.fields import FACTORS, Factor, Field
@@ -25,11 +27,14 @@ __all__ = [
     "engine_name",
 ]
 
-ENGINES = ("auto", "mujoco", "mjx")
+ENGINES = ("auto", "mujoco", "mjx", "warp")
 
 
 def engine_name(name: str) -> str:
-    """``auto`` is ``mujoco``, the C engine, where JAX computes on a CPU, and ``mjx`` on an accelerator.
+    """The engine that ``auto`` stands for on this machine; any other name is itself.
+
+    ``mujoco``, the C engine, where JAX computes on a CPU; on a CUDA device ``warp`` if Warp is installed, else ``mjx``
+    with a warning that says how to install it; ``mjx`` on other accelerators.
 
     Raises:
       ValueError: not one of `ENGINES`.
@@ -40,7 +45,14 @@ def engine_name(name: str) -> str:
         return name
     import jax
 
-    return "mujoco" if jax.default_backend() == "cpu" else "mjx"
+    if jax.default_backend() == "cpu":
+        return "mujoco"
+    if "cuda" not in jax.devices()[0].client.platform_version.lower():
+        return "mjx"
+    if find_spec("warp") is None:
+        warnings.warn("engine mjx; warp is faster on CUDA devices: pip install 'aesjax[warp]'", stacklevel=2)
+        return "mjx"
+    return "warp"
 
 
 def build(task: PhysicsTask, engine: str = "auto") -> Any:
@@ -48,12 +60,14 @@ def build(task: PhysicsTask, engine: str = "auto") -> Any:
 
     Raises:
       ValueError, KeyError: an unknown engine, or a task that contradicts itself (`envs.physics.protocol.check`).
-      ModuleNotFoundError: MuJoCo is not installed.
+      ModuleNotFoundError: MuJoCo, or for ``warp`` Warp, is not installed; the text says what to install.
     """
-    if engine_name(engine) == "mjx":
+    if (name := engine_name(engine)) != "mujoco":
         from envs.physics.mjx_engine import MjxEnv
+        from envs.physics.mjx_stepper import Stepper
+        from envs.physics.warp_stepper import WarpStepper
 
-        return MjxEnv(task)
+        return MjxEnv(task, WarpStepper if name == "warp" else Stepper)
     from envs.physics.c_engine import CEnv
 
     return CEnv(task)

@@ -7,6 +7,7 @@ locomotion tasks: from equal states, one control step of random actions differs 
 its state rounded to float32, differs by 6e-4 by then, and MJX's own step by 5e-3.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import chex
@@ -41,10 +42,10 @@ class MjxEnv:
     and its last good observation as successor; ``state.faults`` counts it.
     """
 
-    def __init__(self, task: PhysicsTask) -> None:
+    def __init__(self, task: PhysicsTask, stepper: Callable[[PhysicsTask], Stepper] = Stepper) -> None:
         check(task)
         self.task = task
-        self.stepper = Stepper(task)
+        self.stepper = stepper(task)
         self.spec = EnvSpec(task.obs_size, task.action_size, task.time_limit)
 
     def reset(self, key: _Array, params: Any) -> tuple[_Array, MjxState]:
@@ -63,7 +64,7 @@ class MjxEnv:
         chex.assert_shape(action, (self.spec.action_size,))
         task, params = self.task, _float32(params)
         with as_mjx_needs():
-            physics, drive, warmstart = self.stepper.advance(
+            physics, drive, warmstart, full = self.stepper.advance(
                 state.qpos,
                 state.qvel,
                 state.warmstart,
@@ -74,6 +75,7 @@ class MjxEnv:
         self._expect("outcome", obs, memory)
         numbers = jnp.concatenate([physics.qpos, physics.qvel, warmstart])
         good = jnp.all(jnp.abs(numbers) < _TOO_LARGE) & jnp.all(jnp.isfinite(obs)) & jnp.isfinite(reward)
+        good &= ~full
         qpos, memory = task.recentred(jnp, physics.qpos, memory)
         time = state.time + 1
         after = MjxState(qpos, physics.qvel, warmstart, memory, obs, time, state.faults)

@@ -83,14 +83,18 @@ class Stepper:
         self._model = jax.device_get(self.mjx.io.put_model(compiled, impl="jax"))
         self._blank = jax.device_get(self.mjx.io.make_data(compiled, impl="jax"))
 
-    def scaled(self, params: Any) -> Any:
-        """MJX's model under the drift in force."""
+    def scaled_fields(self, params: Any) -> dict[str, Array]:
+        """Fields of the model that the drift in force changes."""
         fields: dict[str, Any] = {}
         for name, derived in self.derived.items():
             fields |= derived(getattr(params, name))
         for name, factor in self.task.scales.items():
             fields |= scaled_fields(self.compiled, factor, getattr(params, name))
-        model = jax.tree.map(jnp.asarray, self._model)
+        return fields
+
+    def scaled(self, params: Any) -> Any:
+        """MJX's model under the drift in force."""
+        model, fields = jax.tree.map(jnp.asarray, self._model), self.scaled_fields(params)
         return model.tree_replace(fields) if fields else model
 
     def _data(self, **fields: Array) -> Any:
@@ -103,12 +107,15 @@ class Stepper:
         smooth, m = self.mjx.smooth, jax.tree.map(jnp.asarray, self._model)
         d = smooth.kinematics(m, self._data(qpos=qpos, qvel=qvel))
         d = smooth.com_vel(m, smooth.com_pos(m, d))
-        return Physics(qpos=qpos, qvel=qvel, **{name: _field(d, name) for name in self.task.start_fields})
+        return Physics(qpos=qpos, qvel=qvel, **{name: field_of(d, name) for name in self.task.start_fields})
 
     def advance(
         self, qpos: Array, qvel: Array, warmstart: Array, params: Any, control: Callable[[Physics], Drive]
-    ) -> tuple[Physics, Drive, Array]:
-        """One control step: its physics, its last drive, and the solver's next starting point (nv,)."""
+    ) -> tuple[Physics, Drive, Array, Array]:
+        """One control step: its physics, its last drive, the solver's next starting point (nv,), and ``full``.
+
+        ``full``: () bool, the engine had no room for a contact or constraint; never here.
+        """
         task, m = self.task, self.scaled(params)
         d = self._data(qpos=qpos, qvel=qvel, qacc_warmstart=warmstart)
         drive = control(Physics(qpos=qpos, qvel=qvel))
@@ -127,8 +134,8 @@ class Stepper:
             d = self.mjx.forward.fwd_velocity(m, self._placed(m, d))
         if any(name in FORCES for name in task.fields):
             d = self.mjx.smooth.rne_postconstraint(m, d)
-        fields = {name: _field(d, name) for name in task.fields}
-        return Physics(qpos=d.qpos, qvel=d.qvel, **fields), drive, d.qacc_warmstart
+        fields = {name: field_of(d, name) for name in task.fields}
+        return Physics(qpos=d.qpos, qvel=d.qvel, **fields), drive, d.qacc_warmstart, jnp.bool_(False)
 
     def _integrated(self, m: Any, d: Any, substeps: int) -> Any:
         """``substeps`` of MuJoCo's under what drives ``d``."""
@@ -214,7 +221,7 @@ def _driven(d: Any, drive: Drive) -> Any:
     return d.replace(**{name: jnp.asarray(value, jnp.float32) for name, value in applied.items()})
 
 
-def _field(d: Any, name: str) -> Array:
+def field_of(d: Any, name: str) -> Array:
     """A data field by MuJoCo's name; MJX keeps some of them, by engine, in a part of their own."""
     public = {field.name for field in dataclasses.fields(d)}
     return getattr(d if name in public else d._impl, name)

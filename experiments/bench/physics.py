@@ -35,7 +35,7 @@ from experiments.study.options import StudyOptions
 _FAMILIES = {"mujoco": tuple(mujoco.TASKS), "isaac": tuple(isaac.TASKS)}
 SBX = ("torch==2.13.0",), ("sbx-rl", "imageio", "packaging")
 _GYMNASIUM_ENVS = 8
-_MJX_ENVS = 16  # of its own on a CPU, where more only take longer
+_MJX_ENVS = 16  # of MJX and Warp on a CPU, where more only take longer
 _LENGTH = 50  # control steps per call
 _SEEDS = {"sac": 5, "ppo": 16}  # runs stacked in training, of MuJoCo tasks
 
@@ -162,7 +162,7 @@ def measured(
     contestants: dict[str, Timer] = {}
     carriers = ("ppo",) if name in isaac.TASKS else tuple(_SEEDS)
     for engine in engines:
-        small = engine == "mjx" and jax.default_backend() == "cpu"
+        small = engine != "mujoco" and jax.default_backend() == "cpu"
         if beside or not small:
             contestants[engine] = jitted(name, engine, _MJX_ENVS if small else copies)
         if beside and training and not small:
@@ -175,7 +175,7 @@ def measured(
             case = {"algorithm": carrier, "task": mujoco.TASKS[name].gymnasium_id}
             contestants[f"sbx_{carrier}"] = sbx.timer(case, TARGET_SECONDS)
     turns = take_turns(contestants, rounds)
-    pairs = [("mjx", "mujoco"), ("mujoco", "gymnasium"), ("mjx", "gymnasium")]
+    pairs = [("warp", "mjx"), ("mjx", "mujoco"), ("mujoco", "gymnasium"), ("mjx", "gymnasium")]
     pairs += [(f"{carrier}_on_mujoco", f"sbx_{carrier}") for carrier in _SEEDS]
     ratios = {f"{a}_over_{b}": ratio(turns, a, b) for a, b in pairs if a in contestants and b in contestants}
     medians = {who: statistics.median(entry[who] for entry in turns) for who in contestants}

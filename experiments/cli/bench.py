@@ -24,7 +24,7 @@ class Bench:
     physics: str | None = None
     """Instead: comma-separated physics tasks, or mujoco, isaac or all, timed by themselves and inside SAC and PPO."""
     engines: str = "mujoco"
-    """With --physics: mujoco, mjx, or both."""
+    """With --physics: comma-separated engines: mujoco, mjx, warp."""
     envs: str = "128"
     """With --physics: comma-separated numbers of copies stepped together, multiples of the number of devices."""
     training: bool = True
@@ -33,6 +33,10 @@ class Bench:
     """With --physics and training: also SBX's SAC and PPO (needs PyTorch), in a virtual environment of their own."""
     rejax: bool = False
     """Also measure rejax's SAC and PPO, in a virtual environment of its own made in a temporary folder."""
+    gpu: bool = False
+    """Instead: everything an accelerator is asked for, most important first, until --minutes are up; needs --out."""
+    minutes: float = 9.5
+    """With --gpu: the longest that the call may take."""
     devices: int | None = None
     """Devices to use; on a CPU one per core by default."""
 
@@ -41,7 +45,15 @@ def execute(options: Bench) -> int:
     """Measure and, if asked, write the record."""
     with refusing():
         start_jax(options.devices)
-        if options.physics is None:
+        if options.gpu:
+            from experiments.bench import accelerator
+            from experiments.bench.timing import check_record
+
+            if options.out is None:
+                raise ValueError("--gpu writes its record after every measurement; name it with --out")
+            check_record(options.out)
+            accelerator.measure(accelerator.full(), options.out, options.minutes)
+        elif options.physics is None:
             from experiments.bench import updates
 
             updates.run(

@@ -55,7 +55,7 @@ OPTIONS: dict[str, Option] = {
     "engine": Option(
         None,
         TASK,
-        "Physics of a MuJoCo or Isaac task: mujoco (C), mjx, or auto (C on a CPU, MJX on an accelerator).",
+        "Physics of a MuJoCo or Isaac task: mujoco (C), mjx, warp, or auto (C on a CPU, Warp on CUDA, else MJX).",
     ),
     "observation": Option(
         None,

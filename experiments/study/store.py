@@ -27,7 +27,19 @@ PLAN, PARTS, TASKS, SLURM = "plan.json", "parts", "tasks", "slurm"  # of a study
 AGENTS, MOMENTS = "agents", "moments"  # folders: agents at the end, and policies at changes
 STDOUT = ("-", "/dev/stdout")  # names of standard output
 PARTIAL = "partial-"  # prefix of a checkpoint that is being written
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "distrax", "orbax-checkpoint", "numpy", "polars", "mujoco", "mujoco-mjx")
+_PACKAGES = (
+    "jax",
+    "jaxlib",
+    "flax",
+    "optax",
+    "distrax",
+    "orbax-checkpoint",
+    "numpy",
+    "polars",
+    "mujoco",
+    "mujoco-mjx",
+    "warp-lang",
+)
 
 
 class Unwritable(OSError):

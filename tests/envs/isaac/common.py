@@ -49,15 +49,15 @@ def random_actions(task, steps, n, seed=1):
 
 
 @functools.cache
-def mjx_of(task):
-    """The task on MJX and its compiled step of many copies."""
-    env = build(task, "mjx")
+def compiled(task, engine):
+    """The task on MJX or Warp and its compiled step of many copies."""
+    env = build(task, engine)
     return env, jax.jit(jax.vmap(env.step, in_axes=(None, 0, 0, None)))
 
 
-def mjx_run(task, actions, seed=0, gravity=1.0, joint_damping=1.0):
-    """`run` on MJX, from the same starts: obs, reward and terminated (steps, n, ...)."""
-    env, step = mjx_of(task)
+def mjx_run(task, actions, seed=0, gravity=1.0, joint_damping=1.0, engine="mjx"):
+    """`run` on MJX or Warp, from the same starts: obs, reward and terminated (steps, n, ...)."""
+    env, step = compiled(task, engine)
     params = IsaacParams(jnp.float32(gravity), jnp.float32(joint_damping))
     keys = jax.random.split(jax.random.key(seed), actions.shape[1])
     _, state = jax.vmap(env.reset, in_axes=(0, None))(keys, params)

@@ -48,7 +48,7 @@ def test_what_does_not_exist_is_refused():
         envs.make("isaac_ant", foot_sensor="n")
     with pytest.raises(ValueError, match="rotational_drag of isaac_ingenuity must be a number from 0 on; got -1"):
         envs.make("isaac_ingenuity", rotational_drag=-1)
-    with pytest.raises(ValueError, match="engine must be one of auto, mujoco, mjx; got 'physx'"):
+    with pytest.raises(ValueError, match="engine must be one of auto, mujoco, mjx, warp; got 'physx'"):
         envs.make("isaac_ant", engine="physx")
 
 

@@ -279,7 +279,7 @@ def test_starts_have_gymnasiums_noise():
 
 def test_wrong_options_are_named():
     for options, text in (
-        ({"engine": "bullet"}, "engine must be one of auto, mujoco, mjx; got 'bullet'"),
+        ({"engine": "bullet"}, "engine must be one of auto, mujoco, mjx, warp; got 'bullet'"),
         ({"observation": "v3"}, "observation must be one of v5, v4; got 'v3'"),
         ({"channels": ("body_mas",)}, "did you mean 'body_mass'"),
         ({"channels": ()}, "one or more different names"),

@@ -20,7 +20,7 @@ from tests.envs.physics.arm import GRAVITY, KD, KP, WEIGHT, Arm, ArmParams, arm_
 ROOT = Path(envs.__file__).parents[1]
 N, STEPS = 3, 6
 #: MJX compiles for long; that it gives the numbers of the C engine is always checked on Hopper, in `test_mjx_engine`.
-ENGINES = ("mujoco", pytest.param("mjx", marks=pytest.mark.slow))
+ENGINES = ("mujoco", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mjx", "warp")))
 DRIFTS = [(1.0, 1.0), (0.6, 1.0), (1.0, 2.5), (1.4, 0.5)]  # gravity, joint damping
 
 

@@ -4,6 +4,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from agents import CARRIERS
+from envs import isaac, mujoco
 from experiments.bench import accelerator
 from tests.pages import ROOT
 
@@ -25,11 +29,26 @@ measure(cases, Path({str(out)!r}), 0.05)
     assert done.returncode == 0, done.stderr
     record = json.loads(out.read_text())
     assert record["ended"] == "out of time"
-    assert record["cases"] == [{"case": "bad", "error": "MemoryError: no room"}, {"case": "good", "value": 1}]
+    results = [{name: case.get(name) for name in ("case", "error", "value")} for case in record["cases"]]
+    bad = {"case": "bad", "error": "MemoryError: no room", "value": None}
+    assert results == [bad, {"case": "good", "error": None, "value": 1}]
     assert record["left_out"] == ["hangs", "never"]
 
 
-def test_the_full_call_has_every_carrier_and_every_physics_task():
-    names = {name.partition(",")[0] for name, _ in accelerator.full()}
-    assert {"sac", "ppo", "sql", "meow", "hopper", "humanoid", "isaac_ant", "isaac_franka_cabinet"} <= names
-    assert len(names) == 15
+def test_the_full_call_has_every_carrier_every_task_and_both_engines():
+    names = [name for name, _ in accelerator.full()]
+    assert {name.partition(",")[0] for name in names} == {*CARRIERS, *mujoco.TASKS, *isaac.TASKS}
+    assert "humanoid, warp, 16384 environments" in names
+    assert "isaac_ant, mjx, 1024 environments" in names
+
+
+@pytest.mark.slow
+def test_its_cases_run(tmp_path):
+    pytest.importorskip("warp", reason="an extra, which `make test-all` installs")
+    out = tmp_path / "record.json"
+    cases = accelerator.full(runs=(2,), copies=(2,), tasks="hopper")
+    accelerator.measure([case for case in cases if case[0].startswith(("sac", "hopper, warp"))], out, 9.0)
+    record = json.loads(out.read_text())
+    assert record["ended"] == "complete"
+    assert [case["case"] for case in record["cases"]] == ["sac, 2 runs", "hopper, warp, 2 environments"]
+    assert not [case["error"] for case in record["cases"] if "error" in case]

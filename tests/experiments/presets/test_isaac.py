@@ -1,4 +1,4 @@
-"""The presets of the Isaac family: they build, fit together, and say what their sources say."""
+"""The presets of the Isaac family, and those for an accelerator: they build, fit together, and equal their sources."""
 
 import math
 
@@ -7,16 +7,16 @@ import pytest
 from agents import CARRIERS
 from experiments.presets import PRESETS
 from experiments.presets.isaac import ISAAC
+from experiments.presets.mujoco import MUJOCO
 from experiments.presets.ppo_profiles import PROFILES
 
-NAMES = ("quick", "paper")
+PAIRS = [(task, f"isaac-{name}") for task in ISAAC for name in ("quick", "paper")]
+PAIRS += [(task, "mujoco-gpu") for task in MUJOCO]
 
 
-@pytest.mark.parametrize("task", ISAAC)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("task", "name"), PAIRS)
 def test_carriers_build_and_sizes_fit(task, name):
     preset = PRESETS[task][name]
-    assert preset is PRESETS[task][f"isaac-{name}"]
     assert set(preset.carriers) == set(CARRIERS)
     copies = {carrier: own.num_envs or preset.num_envs for carrier, own in preset.carriers.items()}
     assert preset.steps % (math.lcm(*copies.values()) * preset.evaluations) == 0

@@ -68,6 +68,13 @@ def test_every_program_lowers_for_cuda_without_its_host(task, carrier, schedules
         assert not asks_its_host(text), name
 
 
+@pytest.mark.slow
+def test_a_program_on_warp_lowers_for_cuda_without_its_host():
+    pytest.importorskip("warp", reason="an extra, which `make test-all` installs")
+    for name, stage in traced("hopper", "ppo", "aes", engine="warp").items():
+        assert not asks_its_host(lowered(stage, "cuda")), name
+
+
 def test_the_table_leaves_no_carrier_and_no_task_out():
     rows = [getattr(row, "values", row) for row in STUDIES]
     assert {task for task, *_ in rows} == {task for task in envs.TASKS if not task.startswith(envs.BRIDGE)}

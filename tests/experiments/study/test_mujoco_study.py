@@ -74,7 +74,7 @@ def test_the_options_of_the_task_are_part_of_the_configuration():
     ("words", "text"),
     [
         (["--task", "hoper"], "did you mean 'hopper'"),
-        (["--task", "hopper", "--engine", "bullet"], "engine must be one of auto, mujoco, mjx; got 'bullet'"),
+        (["--task", "hopper", "--engine", "bullet"], "engine must be one of auto, mujoco, mjx, warp; got 'bullet'"),
         (["--task", "hopper", "--observation", "v4"], "hopper observes the same in v4 and v5"),
         (["--task", "hopper", "--channels", "mass"], "body_mass"),
         (["--task", "hopper", "--preset", "mujoco-quik"], "did you mean 'mujoco-quick'"),

@@ -1,0 +1,82 @@
+"""MuJoCo Warp beside the C engine on every physics task: equal starts and random actions, and returns of episodes.
+
+python benchmarks/parity/engines.py --out benchmarks/parity/engines.json [--tasks hopper,isaac_ant]
+
+Without resets, over the control steps before a copy of either engine terminates. A difference is relative to
+1 + |value|. A copy has departed where its observation differs by more than `DEPARTED`: contacts of the two engines
+then differ, or a chaotic body has amplified rounding, and only distributions can be compared.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import envs
+from envs import isaac, mujoco
+from experiments.measure import t_interval
+from experiments.study import store
+
+STARTS, STEPS, DEPARTED = 16, 200, 1e-2
+
+
+def played(name: str, engine: str) -> dict[str, np.ndarray]:
+    """Observation, reward and survival (steps, starts, ...) of a task on an engine, and faults."""
+    env = envs.make(name, engine=engine).env
+    params = jax.tree.map(jnp.float32, env.task.params)
+    length = STEPS  # an episode of Hopper is over by then, most others go on
+
+    def run() -> Any:
+        _, state = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), STARTS), params)
+
+        def body(state: Any, step: Any) -> Any:
+            key = jax.random.fold_in(jax.random.key(1), step)
+            action = jax.random.uniform(key, (STARTS, env.spec.action_size), minval=-1.0)
+            obs, state, reward, terminated, *_ = jax.vmap(env.step, (None, 0, 0, None))(key, state, action, params)
+            return state, (jnp.where(step < STEPS, obs, 0.0), reward, terminated)
+
+        state, seen = jax.lax.scan(body, state, jnp.arange(length))
+        return *seen, env.faults(state)
+
+    obs, reward, terminated, faults = jax.device_get(jax.jit(run)())
+    return {"obs": obs[:STEPS], "reward": reward, "alive": np.cumsum(terminated, 0) == 0, "faults": faults}
+
+
+def compared(name: str) -> dict[str, Any]:
+    """The row of one task."""
+    ours, theirs = played(name, "warp"), played(name, "mujoco")
+    alive = (ours["alive"] & theirs["alive"])[:STEPS]
+    gap = np.max(np.abs(ours["obs"] - theirs["obs"]) / (1 + np.abs(theirs["obs"])), -1) * alive
+    rewards = np.abs(ours["reward"] - theirs["reward"])[:STEPS] * alive
+    together = np.cumsum(gap > DEPARTED, 0) == 0
+    ends = [np.where(one["alive"], one["reward"], 0.0).sum(0) for one in (ours, theirs)]
+    return {
+        "task": name,
+        "observation": {str(k): [float(np.median(gap[:k].max(0))), float(gap[:k].max())] for k in (1, 5, 20, STEPS)},
+        "departed": float(1 - together[-1].mean()),
+        "largest_before": {"observation": float((gap * together).max()), "reward": float((rewards * together).max())},
+        "returns": {n: [float(v) for v in t_interval(r)] for n, r in zip(("warp", "mujoco"), ends, strict=True)},
+        "faults": int(ours["faults"]),
+    }
+
+
+def main() -> None:
+    """Compare and write the record after every task."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tasks", default=",".join([*mujoco.TASKS, *isaac.TASKS]))
+    given = parser.parse_args()
+    rows = []
+    for name in given.tasks.split(","):
+        rows.append(compared(name))
+        print(rows[-1], flush=True)
+        store.write_json(
+            given.out, {"starts": STARTS, "steps": STEPS, "environment": store.environment(), "tasks": rows}
+        )
+
+
+if __name__ == "__main__":
+    main()

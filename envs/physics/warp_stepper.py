@@ -1,0 +1,176 @@
+"""Control steps of a physics task on MuJoCo Warp (`impl="warp"` of MJX), for all copies in one call.
+
+Warp's kernels take every world at once, and their buffers for contacts have one size for all worlds together. So the
+physics of a step is a function of whole batches: `jax.vmap` over runs and environments flattens into its leading axis.
+What a task adds (observation, reward, forces of its own) stays a function of one copy.
+"""
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs.physics.fields import physics_library
+from envs.physics.mjx_stepper import Stepper, field_of
+from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, lasting
+
+Array = jax.Array
+
+
+#: Bits of Warp's overflow flags: constraint rows, their entries, pairs and contacts. Others concern the solver's steps.
+_NO_ROOM = 0b1111
+
+
+def _graph_mode(warp: Any) -> Any:
+    """Warp's own CUDA graphs, which are captured once per set of buffers: a scan passes equal buffers in every step."""
+    modes = warp.JaxCallableGraphMode
+    return modes.JAX if jax.default_backend() == "cpu" else modes.WARP
+
+
+class Sizes(NamedTuple):
+    """Room in Warp's buffers, per world."""
+
+    contacts: int
+    rows: int  # of constraints
+
+
+def measured_sizes(model: Any, steps: int = 1000, starts: int = 4) -> Sizes:
+    """Twice the most contacts and constraint rows that the C engine has under random controls, and 16.
+
+    Args:
+      steps: physics steps from each start, long enough for a fall; controls change every fifth.
+    """
+    mujoco = physics_library()
+    rng, data = np.random.default_rng(0), mujoco.MjData(model)
+    limited = model.actuator_ctrllimited.astype(bool)
+    low, high = (np.where(limited, model.actuator_ctrlrange[:, i], sign) for i, sign in enumerate((-1.0, 1.0)))
+    contacts = rows = 0
+    for start in range(starts):
+        mujoco.mj_resetData(model, data)
+        data.qvel[:] = 0.1 * start * rng.standard_normal(model.nv)
+        for step in range(steps):
+            if step % 5 == 0:
+                data.ctrl[:] = rng.uniform(low, high)
+            mujoco.mj_step(model, data)
+            contacts, rows = max(contacts, data.ncon), max(rows, data.nefc)
+    return Sizes(2 * contacts + 16, 2 * rows + 16)
+
+
+class WarpStepper(Stepper):
+    """Control steps of ``task`` on MuJoCo Warp, without its meaning; poses at rest are `Stepper`'s.
+
+    Args:
+      sizes: room for contacts and constraints per world; by default measured.
+
+    Raises:
+      ModuleNotFoundError: Warp is not installed; the text says what to install.
+    """
+
+    def __init__(self, task: PhysicsTask, sizes: Sizes | None = None) -> None:
+        try:
+            import warp
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"engine 'warp' needs '{error.name}', which is not installed: pip install 'aesjax[warp]'",
+                name=error.name,
+            ) from None
+        warp.config.log_level = warp.LOG_ERROR  # one of its warnings is that there is no CUDA driver
+        super().__init__(task)
+        self.sizes = measured_sizes(task.model) if sizes is None else sizes
+        exact = copy.copy(self.compiled)
+        exact.opt.ls_iterations = task.model.opt.ls_iterations
+        self._parts = exact
+        model = jax.device_get(self.mjx.io.put_model(exact, impl="warp", graph_mode=_graph_mode(warp)))
+        forces = any(name in FORCES for name in task.fields)
+        # Its own warnings are printed by kernels; the flags that they stand for are read instead.
+        options = {"run_rne_postconstraint": forces, "warn_overflow": 0}
+        self._warp = model.tree_replace({f"opt._impl.{name}": value for name, value in options.items()})
+        parents, bodies = self.compiled.body_parentid, self.compiled.nbody
+        self._subtree = np.eye(bodies, dtype=np.float32)
+        for body in range(bodies - 1, 0, -1):
+            self._subtree[parents[body]] += self._subtree[body]
+        self._step = _for_batches(self._advanced)
+
+    def fields(self, params: Any) -> dict[str, Array]:
+        """Fields of the model that differ between worlds, under the drift in force."""
+        fields = self.scaled_fields(params)
+        if "body_mass" in fields:
+            fields["body_subtreemass"] = self._subtree @ fields["body_mass"]
+        return fields
+
+    def advance(
+        self, qpos: Array, qvel: Array, warmstart: Array, params: Any, control: Callable[[Physics], Drive]
+    ) -> tuple[Physics, Drive, Array, Array]:
+        """One control step: its physics, its last drive, the solver's next starting point (nv,), and ``full``.
+
+        ``full``: () bool, a buffer of Warp had no room for a contact or constraint.
+        """
+        task, fields = self.task, self.fields(params)
+        one = lasting(task)
+        step = partial(self._step, task.substeps if one else 1)
+
+        def substep(index: Any, carry: Any) -> Any:
+            qpos, qvel, warmstart, full = carry[:4]
+            drive = control(Physics(qpos=qpos, qvel=qvel))
+            applied = {k: jnp.asarray(v, jnp.float32) for k, v in drive._asdict().items() if v is not None}
+            qpos, qvel, warmstart, more, seen = step((qpos, qvel, warmstart, applied, fields))
+            return qpos, task.settle(jnp, qpos, qvel), warmstart, full | more, seen, drive
+
+        carry = substep(0, (qpos, qvel, warmstart, jnp.bool_(False)))
+        if not one:
+            carry = jax.lax.fori_loop(1, task.substeps, substep, carry)
+        qpos, qvel, warmstart, full, seen, drive = carry
+        if task.fresh:
+            m, d = self.scaled(params), self._data(qpos=qpos, qvel=qvel)
+            d = self.mjx.forward.fwd_velocity(m, self._placed(m, d))
+            seen = {name: field_of(d, name) for name in task.fields}
+        return Physics(qpos=qpos, qvel=qvel, **seen), drive, warmstart, full
+
+    def _advanced(self, substeps: int, inputs: Any) -> Any:
+        """``substeps`` of MuJoCo's of n worlds under what drives them; every leaf has the leading axis n."""
+        n = inputs[0].shape[0]
+        sizes = {"naconmax": n * self.sizes.contacts, "njmax": self.sizes.rows}
+        blank = jax.device_get(self.mjx.io.make_data(self._parts, impl="warp", **sizes))
+        model = jax.tree.map(jnp.asarray, self._warp)
+        steps = self.mjx.forward.step
+
+        def worlds(inputs: Any) -> Any:
+            qpos, qvel, warmstart, applied, fields = inputs
+            d = jax.tree.map(jnp.asarray, blank)
+            d = d.replace(qpos=qpos, qvel=qvel, qacc_warmstart=warmstart, **applied)
+            m = model.tree_replace(fields) if fields else model
+
+            def step(_: Any, carry: Any) -> Any:
+                d, full = carry
+                d = steps(m, d)
+                return d, full | (d._impl.overflow & _NO_ROOM != 0)
+
+            d, full = jax.lax.fori_loop(0, substeps, step, (d, jnp.bool_(False)))
+            seen = {name: field_of(d, name) for name in ([] if self.task.fresh else self.task.fields)}
+            return d.qpos, d.qvel, d.qacc_warmstart, full, seen
+
+        return jax.vmap(worlds)(inputs)
+
+
+def _for_batches(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of batches as a function of one copy, called once for all copies under any nesting of ``vmap``."""
+
+    def call(substeps: int, inputs: Any) -> Any:
+        @jax.custom_batching.custom_vmap
+        def batch(inputs: Any) -> Any:
+            return function(substeps, inputs)
+
+        @batch.def_vmap
+        def _(size: int, batched: Any, inputs: Any) -> Any:
+            spread = jax.tree.map(lambda x, b: x if b else jnp.broadcast_to(x, (size, *x.shape)), inputs, batched[0])
+            flat = jax.tree.map(lambda x: x.reshape(size * x.shape[1], *x.shape[2:]), spread)
+            out = jax.tree.map(lambda x: x.reshape(size, x.shape[0] // size, *x.shape[1:]), batch(flat))
+            return out, jax.tree.map(lambda _: True, out)
+
+        return jax.tree.map(lambda x: x[0], batch(jax.tree.map(lambda x: x[None], inputs)))
+
+    return call
