@@ -31,14 +31,12 @@ def test_the_plug_in_example_raises_the_weight_when_the_best_arm_moves(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
-def test_the_studies_in_python_run(page, tmp_path, monkeypatch):
+def test_the_study_in_python_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    scope, code = {}, blocks(ROOT / page, "python")
-    for block in code[1:] if page == "README.md" else code:
-        exec(compile(block, page, "exec"), scope)
+    scope = {}
+    for block in blocks(README, "python")[1:]:
+        exec(compile(block, "README.md", "exec"), scope)
     assert scope["results"].methods[:2] == ["SAC", "SAC+AES"]
-    assert page == "README.md" or scope["returns"].shape == (2, 5)
 
 
 def test_the_theory_example_repairs_the_start(capsys):
@@ -119,6 +117,37 @@ def test_what_reproduces_is_what_the_audit_found(monkeypatch):
     for name in ("claims", "questions"):
         ours, theirs = ([(c["key"], c["verdict"], c["why"]) for c in data[name]] for data in (found, record))
         assert ours == theirs
+
+
+PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
+
+
+def table(name):
+    """Rows of a table of the README: its first cell, and the others."""
+    body = TEXT.split(f"<!-- {name} -->\n")[1].split(f"<!-- /{name} -->")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()[2:]]
+    return [(row[0], row[1:]) for row in rows]
+
+
+def test_its_table_of_aes_is_the_record():
+    record = (ROOT / "benchmarks" / "toy_table.md").read_text()
+    for carrier, cells in table("aes"):
+        for pattern, cell in zip(PATTERNS, cells, strict=True):
+            start = rf"safe nAUC \(higher is better\) · {pattern} \| {carrier}\+AES \| {carrier} \| 5/5 \| [▼▲ ]*"
+            difference, below, p = re.search(start + r"(-?[\d.]+) [^\n]* \| (< )?([\d.]+) \|\n", record).groups()
+            assert cell == f"{float(difference):+.2f}" + ("*" if below or float(p) < 0.05 else "")
+
+
+def test_its_table_of_recent_data_is_the_record():
+    named = {"fixed+recent": "fixed+recent"}
+    named["aes_c+recent+refresh:threshold=3"] = "AES-C+refresh+recent[refresh.threshold=3]"
+    for label, cells in table("recent"):
+        carrier, method = label.replace("`", "").split()
+        record = json.loads((ROOT / "benchmarks" / f"responses_toy_{carrier.lower()}.json").read_text())
+        rows = record["contrasts"]["hindsight"]
+        for pattern, cell in zip(PATTERNS, cells, strict=True):
+            [own] = [r for r in rows if (r["first"], r["pattern"]) == (f"{carrier}+{named[method]}", pattern)]
+            assert cell == f"{own['difference'][0]:+.1f}" + ("*" if own["p_holm"] < 0.05 else "")
 
 
 def test_every_make_target_it_names_exists():
