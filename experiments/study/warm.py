@@ -57,7 +57,7 @@ def nature_of(config: StudyConfig, carrier: str) -> dict[str, Any]:
         json.dumps(
             {
                 "task": config.task,
-                # Where the physics is computed and what will drift is not part of the task that is learned.
+                # Where the physics is computed is not part of the task that is learned, nor what drifts unobserved.
                 "options": {k: v for k, v in config.options.items() if k not in ("engine", "channels")},
                 "altered_by": sorted(named & set(task.altering)),
                 "observation_size": task.env.spec.obs_size,
