@@ -35,6 +35,7 @@ def make_train(
     replay: int | None = None,
     warmup: int | None = None,
     base: float | None = None,
+    observe: str | None = None,
     adaptations: Sequence[str | Adaptation | AdaptationFactory] = (),
     **settings: Any,
 ) -> Train:
@@ -57,6 +58,7 @@ def make_train(
       replay: transitions in the replay; by default a twentieth of ``steps``.
       warmup: environment steps with random actions; by default a hundredth of ``steps``, at least 128.
       base: the carrier's own entropy weight, reward per nat, from which schedules start.
+      observe: "drift" appends the true drift values to the observations of policy and critics; an upper bound.
       adaptations: what else the schedule's signal adjusts, such as ``recent(share=0.1)``.
       **settings: fields of the carrier's config and hyper, such as ``hidden=(64, 64)``, ``learning_rate=1e-3``.
 
@@ -76,7 +78,7 @@ def make_train(
     total = steps // num
     if "rollout" in config:
         fit_rollout(config, total // evaluations, num)
-    world = World(as_task(task), total, segments)
+    world = World(as_task(task), total, segments, observe)
     world.check_pattern(pattern)
     built = spec.make(world.obs_size, world.action_size, spec.config(**config))
     on_policy = isinstance(built, OnPolicyCarrier)

@@ -184,6 +184,16 @@ def displacement(channels: Channels, values: Array) -> Array:
     return jnp.sqrt(jnp.sum(((values - nominal) / half) ** 2))
 
 
+def normalised(channels: Channels, values: Array) -> Array:
+    """Drift values (D,) on a common scale: -1 at the low end of a channel's range, 1 at its high end.
+
+    The coordinates of a planar channel reach -1 and 1 at its radius, beyond which `mixed` may go.
+    """
+    low = _per_coordinate(channels, lambda channel: channel.low)
+    high = _per_coordinate(channels, lambda channel: channel.high)
+    return 2.0 * (values - low) / (high - low) - 1.0
+
+
 def _per_coordinate(channels: Channels, of) -> np.ndarray:
     parts = [np.full(channel.size, of(channel), np.float32) for channel in channels]
     return np.concatenate([np.zeros(0, np.float32), *parts])

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from envs.core import Mask, Step, Task, step_with_keys
-from envs.drift import DriftTruth, Realisation, change_points, displacement, draw, truth
+from envs.drift import DriftTruth, Realisation, change_points, displacement, draw, normalised, truth
 from envs.patterns import pattern_index
 
 Array = jax.Array
@@ -22,6 +22,13 @@ class DriftData(NamedTuple):
     realisation: Realisation
 
 
+class Revealed(NamedTuple):
+    """Parameters of a task together with the drift values that a learner observes."""
+
+    params: Any
+    drift: Array  # (D,) float32, normalised
+
+
 @dataclass(frozen=True)
 class World:
     """The environments of one program: a task, its horizon in vector steps, and the number of drift segments."""
@@ -29,9 +36,14 @@ class World:
     task: Task
     total: int  # vector steps of a run, a multiple of segments
     segments: int = 5
+    observe: str | None = None  # "drift" appends the drift values in force to observations; an upper bound, no method
 
     def __post_init__(self) -> None:
         change_points(self.total, self.segments)
+        if self.observe not in (None, "drift"):
+            raise ValueError(f"the only thing to observe is drift; got '{self.observe}'")
+        if self.observe and not self.task.channels:
+            raise ValueError(f"task '{self.name}' has no drift channel, so there is no drift to observe")
 
     @property
     def name(self) -> str:
@@ -41,7 +53,8 @@ class World:
     @property
     def obs_size(self) -> int:
         """S."""
-        return self.task.env.spec.obs_size
+        drift = sum(channel.size for channel in self.task.channels) if self.observe else 0
+        return self.task.env.spec.obs_size + drift
 
     @property
     def action_size(self) -> int:
@@ -124,7 +137,21 @@ class World:
         """The task's parameters under drift values (D,)."""
         size = sum(channel.size for channel in self.task.channels)
         chex.assert_shape(values, (size,), custom_message=f"drift values of task '{self.name}', by channel")
-        return self.task.apply_drift(self.task.params, values)
+        params = self.task.apply_drift(self.task.params, values)
+        return Revealed(params, normalised(self.task.channels, values)) if self.observe else params
+
+    def seen(self, obs: Array, params: Any) -> Array:
+        """Observations (N, S) that contain the drift of ``params`` and no other, from the task's own or older ones.
+
+        Args:
+          obs: (N, O) of the task, or (N, S) under other drift values.
+          params: as of `params_of`.
+        """
+        if not self.observe:
+            return obs
+        own = obs[:, : self.task.env.spec.obs_size]
+        drift = jnp.broadcast_to(params.drift, (own.shape[0], params.drift.shape[-1]))
+        return jnp.concatenate([own, drift], axis=1)
 
     def params_at(self, drift: DriftData, step: Array | int) -> Any:
         """The task's parameters in force at vector step ``step`` ()."""
@@ -132,7 +159,9 @@ class World:
 
     def reset(self, key: Array, num: int, params: Any) -> tuple[Array, Any]:
         """Observations (num, S) and states of ``num`` new episodes."""
-        return jax.vmap(self.task.env.reset, (0, None))(jax.random.split(key, num), params)
+        own = params.params if self.observe else params
+        obs, state = jax.vmap(self.task.env.reset, (0, None))(jax.random.split(key, num), own)
+        return self.seen(obs, params), state
 
     def faults(self, state: Any) -> Array | None:
         """How often a simulator gave up on one of the copies in ``state``, () int32; None where none can."""
@@ -153,13 +182,17 @@ class World:
         """Auto-resetting step of all copies: the six values of `autoreset_step` with a leading axis N."""
         shape = (action.shape[0] if action.ndim else 0, self.action_size)
         chex.assert_shape(action, shape, custom_message=f"action of task '{self.name}': (copies, actuators)")
+        own = params.params if self.observe else params
 
         def one(words: Array, state: Any, action: Array) -> Step:
             key_step, key_reset = jax.random.wrap_key_data(words)
-            return step_with_keys(self.task.env, key_step, key_reset, state, action, params)
+            return step_with_keys(self.task.env, key_step, key_reset, state, action, own)
 
         # All keys of the step from one draw: two words are a key.
-        return jax.vmap(one)(jax.random.bits(key, (shape[0], 2, 2), jnp.uint32), state, action)
+        words = jax.random.bits(key, (shape[0], 2, 2), jnp.uint32)
+        obs, state, reward, terminated, truncated, info = jax.vmap(one)(words, state, action)
+        info |= {"final_observation": self.seen(info["final_observation"], params)}
+        return self.seen(obs, params), state, reward, terminated, truncated, info
 
     def step(self, key: Array, state: Any, action: Array, params: Any) -> tuple[Array, ...]:
         """`advance` for a training loop, which reads nothing of the info but the last observation of an episode.

@@ -72,6 +72,7 @@ def make_off_policy(
 
     def collect(state: RunState, step: Array, keys: Array, params: Any):
         key_random, key_policy, key_env = keys
+        state = state._replace(obs=world.seen(state.obs, params))
 
         def behave() -> Array:
             return carrier.act(state.agent, state.obs, key_policy)

@@ -79,11 +79,12 @@ def make_on_policy(
 
     def collect(state: RunState, run: Run, words: Array, values: Array):
         key_policy, key_env = jax.random.wrap_key_data(words)
-        mask = world.mask(state.env)
+        mask, params = world.mask(state.env), world.params_of(values)
+        state = state._replace(obs=world.seen(state.obs, params))
         agent, seen = carrier.observe(state.agent, state.obs, *(() if mask is None else (mask.live,)))
         action = carrier.act(agent, seen, key_policy)
         obs, env, reward, terminated, truncated, final_obs = world.step(
-            key_env, state.env, jnp.clip(action, -1.0, 1.0), world.params_of(values)
+            key_env, state.env, jnp.clip(action, -1.0, 1.0), params
         )
         terminated, truncated = terminated.astype(jnp.float32), truncated.astype(jnp.float32)
         done = jnp.maximum(terminated, truncated)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, WRONG, Output, Refusal, refusing, say
 from experiments.cli.options import ALL, command, flat, grouped, typed
-from experiments.study.declared import RUNTIME
+from experiments.study.declared import RUNTIME, UPPER_BOUND
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def train(options: Any) -> int:
     from experiments.study import store
     from experiments.study import train as training
     from experiments.study.arms import merged_arms
-    from experiments.study.build import check
+    from experiments.study.build import check, small_windows
     from experiments.study.checkpoint import recorded_devices
     from experiments.study.driver import Interrupted
     from experiments.study.folder import begun, check_place, claim
@@ -78,7 +78,8 @@ def train(options: Any) -> int:
                 f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too",
                 flush=True,
             )
-        for line in merged_arms(config):
+        observing = [f"policy and critics observe {UPPER_BOUND}"] if config.observe else []
+        for line in (*observing, *merged_arms(config), *small_windows(config)):
             print(line, flush=True)
         if options.resume and (options.out / store.MANIFEST).exists():
             print("the training has ended; nothing is trained again", flush=True)

@@ -8,6 +8,7 @@ import numpy as np
 from experiments.measure.patterns import STEADY, describe
 from experiments.measure.study import OFF_GRID, RecordedStudy
 from experiments.report.cells import Lookup, number
+from experiments.study.declared import UPPER_BOUND
 
 _CONFIGURED = (  # fields of the configuration and their printed names
     ("preset", "preset"),
@@ -50,6 +51,8 @@ def facts(
         ("seeds", f"{_ranges(study.seeds())} ({len(study.seeds())})"),
         ("methods", ", ".join(look.methods)),
     ]
+    lines += [("observations", f"with {UPPER_BOUND}")] if config.get("observe") else []
+    lines += [("smallest window", line) for line in manifest.get("small_windows", [])]
     warm = config.get("warm_start") or {}
     warming = "warm-up steps" if warm else "random warm-up steps"  # a trained agent acts itself
     for key, name in _CONFIGURED:

@@ -97,4 +97,5 @@ def _subtitle(study: RecordedStudy, look: Lookup, facts: Mapping[str, str]) -> s
     parts = [f"{len(names)} {what}{'s' if len(names) > 1 else ''}" for what, names in counts]
     parts += [f"{facts['steps']} steps"] if "steps" in facts else []
     parts += [f"preset {facts['preset']}"] if "preset" in facts else []
+    parts += [f"observations {facts['observations']}"] if "observations" in facts else []
     return " · ".join(parts)

@@ -71,7 +71,10 @@ class Policy:
         obs = jnp.asarray(obs, jnp.float32)
         size = self.world.obs_size
         if obs.ndim not in (1, 2) or obs.shape[-1] != size:
-            raise ValueError(f"observations of task '{self.world.name}' are ({size},) or (N, {size}); got {obs.shape}")
+            hint = ", the last ones of `envs.drift.normalised`" if self.world.observe else ""
+            raise ValueError(
+                f"observations of task '{self.world.name}' are ({size},) or (N, {size}){hint}; got {obs.shape}"
+            )
         batch = obs[None] if obs.ndim == 1 else obs
         action = self._mode(batch) if key is None else self._sample(batch, key)
         return action[0] if obs.ndim == 1 else action

@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
 def world_of(config: StudyConfig, carrier: str) -> World:
     """The world of one carrier's runs: the task, and how long its drift lasts in their vector steps."""
-    return World(config.build_task(), config.vector_steps(carrier), config.segments)
+    return World(config.build_task(), config.vector_steps(carrier), config.segments, config.observe)
 
 
 def carrier_of(config: StudyConfig, carrier: str, world: World) -> Carrier | OnPolicyCarrier:
@@ -116,6 +116,21 @@ def supply_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrie
     """The transitions from which one carrier's runs draw batches."""
     sizes = LoopConfig(config.envs_of(carrier), config.chunk(carrier), capacity=config.replay_capacity, fresh=False)
     return train.supply_of(built, sizes, config.warmup_of(carrier))
+
+
+def small_windows(config: StudyConfig) -> list[str]:
+    """A sentence for every share of `recent` that is smaller than the smallest window of its carrier's replay."""
+    lines = []
+    for carrier in config.carriers:
+        supply = supply_of(config, carrier, carrier_of(config, carrier, world_of(config, carrier)))
+        for arm in (arm for arm in arms_of(config, carrier) if "recent" in arm.adaptations):
+            share = dict(arm.values).get("recent.share", adaptations.ADAPTATIONS["recent"].options["share"])
+            if share * supply.capacity < supply.floor:
+                lines.append(
+                    f"recent: share {share:g} of {supply.capacity:g} transitions is {supply.floor:g} "
+                    f"({100 * supply.floor / supply.capacity:.0f} %), its smallest window"
+                )
+    return list(dict.fromkeys(lines))
 
 
 def check(config: StudyConfig) -> None:

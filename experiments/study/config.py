@@ -14,7 +14,7 @@ from experiments.study.strings import parse_methods, text_of
 
 FORMAT = 3
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
-OPTIONAL = ("plugins", "controls", "warm_start", "plasticity", "counterfactual", "together", "part")
+OPTIONAL = ("plugins", "controls", "warm_start", "observe", "plasticity", "counterfactual", "together", "part")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +46,7 @@ class StudyConfig:
     controls: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: of trained agents to begin with: their folder, the SHA-256 of what lists them, and whether with their replays
     warm_start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    observe: str | None = None  # "drift": its true values are part of the observations, an upper bound
     plasticity: bool = False  # measure networks before every evaluation
     counterfactual: bool = False  # evaluate under drift values that are not in force, too
     #: runs that go through the program together, at most, on one device; None: as many as fit, on all devices

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 WHAT, SIZES, TASK, OUTPUT, CLUSTER = "what is compared", "sizes", "task", "output", "cluster"
 
+#: With `--observe drift`, in notes and reports.
+UPPER_BOUND = "the true drift: an upper bound, not a method"
+
 
 class Option(NamedTuple):
     """One option."""
@@ -76,6 +79,13 @@ OPTIONS: dict[str, Option] = {
         "target_velocity, or hard, the first, second and fourth with wide ranges; Isaac: gravity, "
         "joint_damping (the default both).",
         metavar="NAMES",
+    ),
+    "observe": Option(
+        None,
+        TASK,
+        "drift: policy and critics also observe the true values of the drifting parameters, each scaled to -1 to 1 "
+        "over its range. An upper bound, not a method.",
+        metavar="drift",
     ),
     "timeout": Option(None, TASK, "Seconds for a step of a bridged task's simulator; 120 by default.", float, "S"),
     "controls_from": Option(

@@ -56,6 +56,8 @@ def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
                 raise ValueError(f"{folder / store.CONFIG} lacks '{name}'")
         if config["segments"] != configs[0]["segments"]:
             raise ValueError(f"{folder} has {config['segments']} segments, {directories[0]} {configs[0]['segments']}")
+        if config.get("observe") != configs[0].get("observe"):
+            raise ValueError(f"of {folder} and {directories[0]} one observes the true drift and is no method")
         own = config["steps"] if isinstance(config["steps"], dict) else {config["task"]: config["steps"]}
         for task, horizon in own.items():
             if steps.setdefault(task, horizon) != horizon:

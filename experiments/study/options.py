@@ -53,6 +53,7 @@ class StudyOptions:
     observation: str | None = OPTIONS["observation"].default
     variant: str | None = OPTIONS["variant"].default
     channels: str | Sequence[str] | None = OPTIONS["channels"].default
+    observe: str | None = OPTIONS["observe"].default
     timeout: float | None = OPTIONS["timeout"].default
     controls_from: Path | str | None = OPTIONS["controls_from"].default
     start: Any = OPTIONS["start"].default  # a folder
@@ -111,6 +112,7 @@ class StudyOptions:
             options=dict(built.options),
             controls=record_of(methods, _path(self.controls_from)),
             warm_start=warm_start_of(_path(self.start), carriers),
+            observe=self.observe,
             plasticity=self.plasticity,
             counterfactual=self.counterfactual,
             together=self.together,

@@ -135,6 +135,8 @@ def _check_manifest(path: Path, data: Any) -> None:
         entry = data.get(name, {})
         fine = isinstance(entry, dict) and all(map(fits, entry.values()))
         _require(fine, path, f"'{name}'", f"an object of {wanted}", entry)
+    small = data.get("small_windows", [])
+    _require(_is_list(small) and _texts(small), path, "'small_windows'", "a list of text", small)
     for carrier, part in data.get("parts", {}).items():
         for name in part.keys() & {"updates", "updates_per_stream_sample"}:  # what a replay counts with
             fine = part[name] == 0 or is_count(part[name])  # none where all steps are warm-up

@@ -92,6 +92,7 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "plugins": (_dict_of(_dict_of(_any_dict)), "kinds with names with origins"),
     "controls": (_dict_of(_text), "names with text"),
     "warm_start": (_any_dict, "an object"),
+    "observe": (lambda value: value == "drift", "'drift'"),
     "plasticity": (_flag, "true or false"),
     "counterfactual": (_flag, "true or false"),
     "together": _COUNT,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import envs
 from agents.common import REASONS
 from experiments.study import checksums, store
-from experiments.study.build import floor_of, optimum_of
+from experiments.study.build import floor_of, optimum_of, small_windows
 from experiments.study.checkpoint import CheckpointError
 from experiments.study.config import StudyConfig
 from experiments.study.driver import Plan, Tick, run_sweep
@@ -204,6 +204,7 @@ def _train(
             "patterns": {name: _facts(name) for name in config.patterns},
             "runs": statuses,
         }
+        | ({"small_windows": small} if (small := small_windows(config)) else {})
         | ({"command": command} if command else {})
         | ({} if simulator is None else {"simulator": simulator.about})
         | ({"warm_start": {**config.warm_start, "agents": begun}} if begun else {}),

@@ -52,11 +52,12 @@ def nature_of(config: StudyConfig, carrier: str) -> dict[str, Any]:
     task, spec, own = config.build_task(), CARRIERS[carrier], config.settings[carrier]
     static = spec.config(**{k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()})
     named = {channel.name for channel in task.channels}
+    seen = {"observe": {c.name: [c.low, c.high] for c in task.channels}} if config.observe else {}
     return json.loads(
         json.dumps(
             {
                 "task": config.task,
-                # Where the physics is computed and what will drift is not part of the task that is learned.
+                # Where the physics is computed is not part of the task that is learned, nor what drifts unobserved.
                 "options": {k: v for k, v in config.options.items() if k not in ("engine", "channels")},
                 "altered_by": sorted(named & set(task.altering)),
                 "observation_size": task.env.spec.obs_size,
@@ -64,6 +65,7 @@ def nature_of(config: StudyConfig, carrier: str) -> dict[str, Any]:
                 "config": dataclasses.asdict(static),
                 "hyper": {k: float(v) for k, v in spec.hyper(**own["hyper"])._asdict().items()},
             }
+            | seen
         )
     )
 
@@ -71,9 +73,9 @@ def nature_of(config: StudyConfig, carrier: str) -> dict[str, Any]:
 def _misfit(carrier: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     """In what two natures differ that may not; empty where they agree."""
     differing = [
-        f"{name.replace('_', ' ')} {json.dumps(theirs[name])}, not {json.dumps(ours[name])}"
-        for name in ("task", "options", "altered_by", "observation_size", "action_size")
-        if theirs[name] != ours[name]
+        f"{name.replace('_', ' ')} {json.dumps(theirs.get(name))}, not {json.dumps(ours.get(name))}"
+        for name in ("task", "options", "altered_by", "observation_size", "action_size", "observe")
+        if theirs.get(name) != ours.get(name)
     ]
     meaning = CARRIERS[carrier].meaning
     for group in ("config", "hyper"):

@@ -28,6 +28,9 @@ class Bandit:
     def params_of(self, values: jax.Array):
         return ()
 
+    def seen(self, obs: jax.Array, params: Any):
+        return obs
+
     def reset(self, key: jax.Array, num: int, params: Any):
         return jnp.zeros((num, 1)), ()
 

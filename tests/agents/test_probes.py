@@ -51,6 +51,9 @@ class Probes:
     def params_of(self, values: jax.Array):
         return values[0]
 
+    def seen(self, obs: jax.Array, params: Any):
+        return obs
+
     def reset(self, key: jax.Array, num: int, params: Any):
         sign = jnp.where(params == TOLD, jax.random.rademacher(key, (num,), jnp.float32), 0.0)
         obs = jnp.stack([jnp.zeros(num), sign], -1)

@@ -7,11 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import envs
 from aesjax import EntropySchedule, aes, aes_r, fixed
 from aesjax.adaptations import recent, shrink
 from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
 from agents import make_train
+from agents.common import buffer
+from envs.drift import normalised
+from envs.world import World
 from experiments import Method, Study
 
 SMALL = {"steps": 800, "evaluations": 4, "episodes": 2, "hidden": (16, 16)}
@@ -69,6 +73,25 @@ def test_adaptations_and_own_schedules_and_the_carriers_own():
     plain = make_train("toy", "ppo", adaptations=[], **SMALL)
     assert "window_share" not in jax.eval_shape(plain, 1)[1]
     assert "window_share" in jax.eval_shape(make_train("toy", "sac", adaptations=[recent(share=0.5)], **SMALL), 1)[1]
+
+
+@pytest.mark.parametrize("carrier", ["sac", "ppo"])
+def test_observed_drift_is_that_of_every_stored_transition_and_of_the_evaluation(carrier):
+    world = World(envs.make("toy"), 200 if carrier == "sac" else 100, observe="drift")
+    train = make_train("toy", carrier, pattern="abrupt", observe="drift", replay=800, **SMALL)
+    state, curves = jax.jit(train)(1)
+    assert np.isfinite(curves["return_mean"]).all()
+    values, _ = world.path(world.drift("abrupt", 1), jnp.arange(world.total))
+    drift = jax.vmap(lambda at: normalised(world.task.channels, at))(values)
+    np.testing.assert_allclose(state.obs[:, 2:], np.tile(drift[-1], (state.obs.shape[0], 1)), atol=1e-6)
+    if carrier == "sac":
+        stored = buffer.unpack(state.replay.rows, world.obs_size, world.action_size)
+        for obs in (stored.obs, stored.next_obs):
+            np.testing.assert_allclose(obs[:, 2:], np.repeat(drift, 4, axis=0), atol=1e-6)
+    blind, _ = jax.eval_shape(make_train("toy", carrier, pattern="abrupt", **SMALL), 1)
+    assert blind.obs.shape[1] == 2
+    with pytest.raises(ValueError, match="the only thing to observe is drift; got 'goal'"):
+        make_train("toy", carrier, observe="goal", **SMALL)
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,14 @@ def test_runs_without_logged_weights_or_floor_still_get_a_report(tmp_path):
     assert "the weight was not logged" in text
 
 
+def test_the_smallest_window_stands_with_what_was_run(tmp_path):
+    line = "recent: share 0.05 of 1000 transitions is 512 (51 %), its smallest window"
+    directory = save(tmp_path / "study", make_curves(SOME, ("steady",), [1], every=5_000), small_windows=[line])
+    page = write_report(directory, replicates=FEW)
+    assert line in html.unescape(page.read_text())
+    assert line in (page.parent / "tables.md").read_text()
+
+
 def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
     page = write_report(small, replicates=FEW)
     before = page.read_text()

@@ -4,14 +4,16 @@ import json
 import math
 from pathlib import Path
 
+import jax.numpy as jnp
 import pytest
 
 import envs
-from aesjax import aes, aes_r, auto, td_mean, td_quantile
-from aesjax.adaptations import recent, shrink, window
+from aesjax import adaptations, aes, aes_r, auto, td_mean, td_quantile
+from aesjax.adaptations import AdaptationData, recent, shrink, window
+from aesjax.types import Signals
 from agents import CARRIERS
 from experiments.study.arms import arms_of
-from experiments.study.build import build_part, check
+from experiments.study.build import build_part, carrier_of, check, small_windows, supply_of, world_of
 from experiments.study.config import config_from_json
 from experiments.study.method import Control, Method, replace_fields
 from experiments.study.named import STUDIES
@@ -234,6 +236,20 @@ def test_carriers_with_other_numbers_of_environments_share_horizon_and_drift():
     assert parts[1].updates == 2500 // 25 * 40
     for a, b in zip(*(part.runs.drift.realisation for part in parts), strict=True):
         assert (a == b).all()
+
+
+def test_a_share_of_recent_below_the_smallest_window_is_named_with_the_share_that_acts():
+    methods = "fixed+recent:share=0.05,fixed+recent:share=0.6,aes_r+recent:share=0.05,fixed+recent,fixed"
+    config = config_of("sac,ppo", methods)
+    assert small_windows(config) == [
+        "recent: share 0.05 of 1000 transitions is 512 (51 %), its smallest window",
+        "recent: share 0.25 of 1000 transitions is 512 (51 %), its smallest window",
+    ]
+    supply = supply_of(config, "sac", carrier_of(config, "sac", world_of(config, "sac")))
+    run = AdaptationData(None, {"recent": 1.0}, {"recent": {"share": 0.05}}, 4950.0)
+    response = adaptations.build(["recent"], [], run, supply)
+    assert response.update(Signals(), response.init()._replace(count=jnp.int32(2000))).levers.window == 512
+    assert not small_windows(config_of("sac", methods, steps=400_000))
 
 
 def test_what_a_study_measures_and_normalises_stands_in_its_configuration_only_if_it_does():

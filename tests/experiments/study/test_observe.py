@@ -1,0 +1,105 @@
+"""Studies whose agents observe the true drift: an upper bound, named as such wherever their numbers are shown."""
+
+import dataclasses
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+
+from experiments import Results, Study
+from experiments.cli import main
+from experiments.paper.evidence import gather
+from experiments.report import write_report
+from experiments.study.build import build_part
+from experiments.study.driver import Interrupted
+from experiments.study.folder import claim
+from experiments.study.merge import merge_studies
+from experiments.study.progress import Progress
+from experiments.study.train import train
+from experiments.study.warm import warm_of
+from tests.experiments.configs import config_of
+
+
+def small(**options):
+    config = config_of("ppo", **({"task": "toy_multigoal_classic", "patterns": "steady,abrupt", "seeds": 1} | options))
+    own = config.settings["ppo"]
+    settings = {"ppo": own | {"config": own["config"] | {"rollout": 7, "hidden": (8,)}}}
+    sizes = {"steps": 1680, "evaluations": 10, "episodes": 1, "warmup": 168}
+    return dataclasses.replace(config, settings=settings, **sizes)
+
+
+@pytest.fixture(scope="module")
+def observing(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("observe") / "study"
+    train(claim(small(observe="drift"), directory, resume=False))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def blind(observing):
+    train(claim(small(), observing.parent / "blind", resume=False))
+    return observing.parent / "blind"
+
+
+def test_an_interrupted_study_goes_on_to_the_same_bytes(observing, tmp_path, monkeypatch):
+    folder, tick = tmp_path / "study", Progress.tick
+
+    def interrupting(self, now):
+        tick(self, now)
+        if now.chunk == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Progress, "tick", interrupting)
+    with pytest.raises(Interrupted):
+        train(claim(small(observe="drift"), folder, resume=False))
+    monkeypatch.undo()
+    train(claim(small(observe="drift"), folder, resume=True))
+    for name in ("curves.parquet", "streams.parquet"):
+        assert (folder / name).read_bytes() == (observing / name).read_bytes()
+
+
+@pytest.mark.parametrize("at", ["end", 336])
+def test_a_policy_is_evaluated_under_its_drift_and_acts_on_observations_that_contain_one(observing, at):
+    policy = Results.open(observing).policy("PPO", pattern="abrupt", seed=1, at=at)
+    assert policy.evaluate(drift=[1.0, 0.0], episodes=2).shape == (2,)
+    assert policy(np.zeros(4)).shape == (2,)
+    with pytest.raises(ValueError, match=r"are \(4,\) or \(N, 4\), the last ones of .*; got \(2,\)"):
+        policy(np.zeros(2))
+
+
+def test_reports_name_the_bound_and_other_commands_keep_it_apart_from_methods(observing, blind, tmp_path):
+    copy = shutil.copytree(observing, tmp_path / "copy")
+    page = write_report(copy, replicates=100)
+    for text in (page.read_text(), (page.parent / "tables.md").read_text()):
+        assert "the true drift: an upper bound, not a method" in text
+    assert [group.sources for group in gather([observing.parent]).groups] == [[blind]]
+    with pytest.raises(ValueError, match="one observes the true drift and is no method"):
+        merge_studies([blind, observing], tmp_path / "merged")
+
+
+def test_agents_that_observed_something_else_are_no_start(observing, blind):
+    range_of = r'\{"goal_offset": \[-3.5, 3.5\]\}'
+    for theirs, observe, text in (
+        (observing, None, f"have observe {range_of}, not null"),
+        (blind, "drift", f"have observe null, not {range_of}"),
+    ):
+        config = small(start=theirs, observe=observe)
+        with pytest.raises(ValueError, match=text):
+            warm_of(config, build_part(config, "ppo"))
+
+
+def test_a_video_shows_what_the_policy_does_with_the_drift(observing, tmp_path):
+    out = tmp_path / "film.gif"
+    assert main(["video", str(observing), "--pattern", "abrupt", "--steps", "2", "--out", str(out)]) == 0
+    assert out.is_file()
+
+
+def test_only_a_study_that_observes_records_it():
+    assert "observe" not in small().to_json()
+    study = Study("toy", "sac", observe="drift")
+    assert study.config.to_json()["observe"] == "drift"
+    assert "--observe drift" in study.command()
+    with pytest.raises(ValueError, match="the only thing to observe is drift"):
+        _ = Study("toy", "sac", observe="goal").config
