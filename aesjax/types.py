@@ -78,6 +78,7 @@ class Levers(NamedTuple):
     refresh_actor: Array | None = None  # () float32 in [0, 1], the same of the actor; there wherever `refresh` is
     rate: Array | None = None  # () float32, factor of every learning rate
     refresh_units: Array | None = None  # () float32, units as active as that share of their layer begin anew; 0: none
+    updates: Array | None = None  # () float32 >= 1, gradient steps per vector step; a fraction: the chance of one more
 
 
 class ResponseState(NamedTuple):

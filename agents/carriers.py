@@ -25,7 +25,10 @@ CARRIERS: Registry[CarrierSpec] = Registry(
         absent={
             "fresh_critic_drift": "its newest transitions are its update batch, take source 'update'",
         },
-        unturned={"window": "it keeps no replay: every rollout is new, and is dropped once it has been learned from"},
+        unturned={
+            "window": "it keeps no replay: every rollout is new, and is dropped once it has been learned from",
+            "updates": "it takes its gradient steps after a rollout; their number is set by 'epochs' and 'minibatches'",
+        },
         meaning=(
             *("hidden", "activation", "shared", "layer_norm", "log_std_bounds", "normalise_obs", "normalise_reward"),
             *("normalise_value", "gamma", "reward_scale"),

@@ -150,8 +150,13 @@ def _program(
     on_policy = isinstance(built, OnPolicyCarrier)
     fresh = bool({"fresh_td_error", "fresh_critic_drift"} & set(read)) and not on_policy
     levers = {each.factory.lever for each in chosen}
-    config = dataclasses.replace(sizes, fresh=fresh, refresh="refresh" in levers)
-    config = dataclasses.replace(config, recycle=any(each.factory.units for each in chosen))
+    config = dataclasses.replace(
+        sizes,
+        fresh=fresh,
+        refresh="refresh" in levers,
+        recycle=any(each.factory.units for each in chosen),
+        updates=adaptations.MOST_UPDATES if "updates" in levers else 1,
+    )
     supply = supply_of(built, sizes, sizes.warmup * sizes.num_envs)
     program = make_program(
         world,

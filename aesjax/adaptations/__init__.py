@@ -5,11 +5,13 @@ from aesjax.adaptations.controls import CONTROLS, ControlSpec, Played
 from aesjax.adaptations.rules import (
     ADAPTATIONS,
     LEVERS,
+    MOST_UPDATES,
     Adaptation,
     AdaptationFactory,
     Now,
     Supply,
     as_adaptation,
+    burst,
     ere,
     forget,
     rate,
@@ -17,6 +19,7 @@ from aesjax.adaptations.rules import (
     redo,
     reset,
     shrink,
+    utd,
     window,
 )
 
@@ -25,6 +28,7 @@ __all__ = [
     "CONTROLS",
     "DEFAULT_SIGNAL",
     "LEVERS",
+    "MOST_UPDATES",
     "NEUTRAL",
     "Adaptation",
     "AdaptationData",
@@ -35,6 +39,7 @@ __all__ = [
     "Supply",
     "as_adaptation",
     "build",
+    "burst",
     "ere",
     "forget",
     "rate",
@@ -43,5 +48,6 @@ __all__ = [
     "reset",
     "shrink",
     "signal_of",
+    "utd",
     "window",
 ]

@@ -13,7 +13,7 @@ from aesjax.types import Array, DriftResponse, Levers, ResponseState, Signals
 
 DEFAULT_SIGNAL = "aes_r"
 #: Values that change nothing.
-NEUTRAL = Levers(window=jnp.inf, refresh=0.0, refresh_actor=0.0, rate=1.0, refresh_units=0.0)  # type: ignore
+NEUTRAL = Levers(window=jnp.inf, refresh=0.0, refresh_actor=0.0, rate=1.0, refresh_units=0.0, updates=1.0)  # type: ignore
 #: How two adaptations of one lever combine.
 _JOIN: dict[str, Callable[[Array, Array], Array]] = {
     "window": jnp.minimum,
@@ -21,6 +21,7 @@ _JOIN: dict[str, Callable[[Array, Array], Array]] = {
     "refresh_actor": jnp.maximum,
     "refresh_units": jnp.maximum,
     "rate": jnp.multiply,
+    "updates": jnp.maximum,
 }
 
 

@@ -10,7 +10,9 @@ from aesjax.factory import FINITE, SHARE, Options, Range, check_options, first_l
 from aesjax.registry import Registry, unknown
 from aesjax.types import Array, Levers
 
-LEVERS = ("window", "refresh", "rate")  # of an adaptation; a schedule adjusts the entropy weight
+LEVERS = ("window", "refresh", "rate", "updates")  # of an adaptation; a schedule adjusts the entropy weight
+
+MOST_UPDATES = 64  # gradient steps per vector step
 
 _NEVER = 2**30
 
@@ -158,6 +160,7 @@ _POWER = {"power": Range(0.0, text="finite and at least 0")}
 _ALARM = {"threshold": Range(1.0, text="finite and at least 1"), "rest": SHARE}
 _SHARES = {"strength": SHARE, "actor": SHARE}
 _CYCLE = {"cycle": Range(1.0, text="finite and at least 1")}
+_UPDATES = {"updates": Range(1.0, MOST_UPDATES), "span": SHARE}
 
 
 @as_adaptation(lever="window", summary="sample the newest stored / ratio^power only", ranges=_POWER)
@@ -259,6 +262,37 @@ def rate(now: Now, memory: Any, *, power: Any = 1.0) -> tuple[Levers, Any]:
     return Levers(rate=now.ratio**power), memory
 
 
+@as_adaptation(
+    lever="updates",
+    start=quiet,
+    summary="when the ratio crosses the threshold: several gradient steps per vector step for a while",
+    ranges={**_UPDATES, **_ALARM},
+)
+def burst(
+    now: Now, memory: Alarm, *, updates: Any = 4.0, span: Any = 0.1, threshold: Any = 1.5, rest: Any = 0.02
+) -> tuple[Levers, Alarm]:
+    """After a detection take ``updates`` gradient steps per vector step for ``span`` of the planned vector steps."""
+    _, memory = at_alarm(now, memory, threshold, rest)
+    return Levers(updates=jnp.where(memory.since.astype(jnp.float32) < span * now.updates, updates, 1.0)), memory
+
+
+@as_adaptation(
+    lever="updates",
+    summary="baseline: several gradient steps per vector step, always or at fixed times",
+    uses_signal=False,
+    ranges={**_UPDATES, "every": SHARE},
+)
+def utd(now: Now, memory: Any, *, updates: Any = 4.0, span: Any = 1.0, every: Any = 1.0) -> tuple[Levers, Any]:
+    """Take ``updates`` gradient steps per vector step (update-to-data ratio) in the first ``span`` of every ``every``.
+
+    Args:
+      span, every: () shares of the planned vector steps; by default all the time.
+    """
+    period = jnp.maximum(every * now.updates, 1.0).astype(jnp.int32)
+    within = (now.count % period).astype(jnp.float32) < span * now.updates
+    return Levers(updates=jnp.where(within, updates, 1.0)), memory
+
+
 ADAPTATIONS: Registry[AdaptationFactory] = Registry(
-    "adaptation", **{each.name: each for each in (window, forget, shrink, rate, recent, ere, reset, redo)}
+    "adaptation", **{each.name: each for each in (window, forget, shrink, rate, recent, ere, reset, redo, burst, utd)}
 )

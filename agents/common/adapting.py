@@ -77,6 +77,38 @@ def coupled(update: _Plain) -> _Plain:
     return adapted
 
 
+def repeated(gradient_step: _Plain, most: int) -> _Plain:
+    """`gradient_step` as often as the adaptations choose, at most ``most`` times, each on a batch of its own.
+
+    Signals and metrics are those of the last one, so that a schedule's clock counts vector steps. Under `vmap` the loop
+    ends at the largest count of the runs; a run that is done stays as it is. The first step needs no such selection.
+    """
+
+    def adapted(state: Any, run: Run, keys: Array, step: Array) -> Any:
+        # As words, because JAX's key-reuse check takes folding an index into a used key for reuse.
+        words, wanted = jax.random.key_data(keys), jnp.clip(state.adaptation.levers.updates, 1.0, most)
+
+        def keys_of(index: Any) -> Array:
+            return jax.vmap(lambda key: jax.random.fold_in(key, index))(jax.random.wrap_key_data(words))
+
+        whole = jnp.floor(wanted)
+        count = (whole + (jax.random.uniform(keys_of(0)[0]) < wanted - whole)).astype(jnp.int32)
+
+        def again(carry: Any) -> Any:
+            index, agent, coupling, _ = carry
+            now = state._replace(agent=agent, coupling=coupling)
+            now, out = gradient_step(now, run, keys_of(index), step)
+            return index + 1, now.agent, now.coupling, out._replace(state=None)
+
+        first, out = gradient_step(state, run, keys, step)
+        start = (jnp.int32(1), first.agent, first.coupling, out._replace(state=None))
+        _, agent, coupling, out = jax.lax.while_loop(lambda carry: carry[0] < count, again, start)
+        metrics = out.metrics | {"gradient_steps": count.astype(jnp.float32)}
+        return state._replace(agent=agent, coupling=coupling), out._replace(state=agent, metrics=metrics)
+
+    return adapted
+
+
 def adjusted(tick: _Plain, adaptation_of: AdaptationOf) -> _Plain:
     """`tick` that also adjusts the adaptations by the update's signals, and logs those that were in force."""
 
@@ -142,5 +174,7 @@ def check_adaptations(
         raise ValueError("measures of plasticity need a carrier with a function `probe`")
     if config.refresh and (carrier.refresh is None or adaptation_of is None):
         raise ValueError("a refresh of parameters needs a carrier with a function `refresh`, and adaptations that ask")
+    if config.updates > 1 and isinstance(carrier, OnPolicyCarrier):
+        raise ValueError("several gradient steps per vector step need a replay, which an on-policy carrier lacks")
     if config.recycle and carrier.recycle is None:
         raise ValueError("recycling units needs a carrier with a function `recycle`")

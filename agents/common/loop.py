@@ -39,6 +39,7 @@ class LoopConfig:
     stream_samples: int = 250  # at most so many samples of the measured proxies per chunk
     warm: bool = False  # the agent has been trained before: in the warm-up its own policy acts
     recycle: bool = False  # some refresh of the program is of single units
+    updates: int = 1  # most gradient steps per vector step; 1: no run of the program takes more
 
     def __post_init__(self) -> None:
         if self.capacity % self.num_envs:
@@ -173,7 +174,7 @@ def chunk_metrics(
     sums = dict(sums)
     finished, finished_return = sums.pop("finished"), sums.pop("finished_return")
     logs = state.schedule.logs
-    faults, valid = world.faults(state.env), sums.pop("valid", None)
+    faults, valid, taken = world.faults(state.env), sums.pop("valid", None), sums.pop("gradient_steps", None)
     return (
         {name: _ratio(value, updates) for name, value in sums.items()}
         | {
@@ -186,6 +187,7 @@ def chunk_metrics(
         }
         | ({} if faults is None else {"simulation_faults": faults})
         | ({} if valid is None else {"valid_fraction": valid / config.chunk})
+        | ({} if taken is None else {"gradient_steps": taken})
         | {STREAM + name: _strided(value, config.stream_samples) for name, value in streams.items()}
     )
 
@@ -208,6 +210,7 @@ def make_tick(schedule_of: ScheduleOf, config: LoopConfig) -> Callable[..., Any]
         logs = {"critic_loss": out.metrics["critic_loss"]}
         logs |= {name: getattr(schedule.logs, name) for name in ("proxy", "at_min", "at_max")}
         logs |= {"grad_norm": out.metrics["grad_norm"]} if config.plasticity else {}
+        logs |= {"gradient_steps": out.metrics["gradient_steps"]} if config.updates > 1 else {}
         return state._replace(schedule=schedule, health=examine(state.health, out, schedule.weight, step)), logs
 
     return tick

@@ -44,9 +44,9 @@ def make_off_policy(
     """One run of SAC, SQL or MEow as a program that `experiments.study.sweep` can stack.
 
     Order inside vector step t: act, environment step, store, residuals of the newest transitions, one gradient
-    step with ``lambda_{t-1}``, then the schedule turns that step's signals into ``lambda_t``, and the adaptations turn
-    them into the levers of step t + 1. A refresh that is due waits for the end of a block of at most `_BLOCK` steps:
-    under `vmap` drawing fresh networks cannot hide behind a condition.
+    step with ``lambda_{t-1}`` (or several, `adapting.repeated`), then the schedule turns the last one's signals into
+    ``lambda_t``, and the adaptations turn them into the levers of step t + 1. A refresh that is due waits for the end
+    of a block of at most `_BLOCK` steps: under `vmap` drawing fresh networks cannot hide behind a condition.
     """
     adapting.check_adaptations(carrier, adaptation_of, config)
     num = config.num_envs
@@ -103,8 +103,7 @@ def make_off_policy(
         return state._replace(fresh=fresh.T, fresh_ring=ring)
 
     def learn(state: RunState, run: Run, step: Array, keys: Array, newest: Transition, stored: Any, change: Array):
-        key_batch, key_update = keys
-        after, out = update(state, run, draw(state, key_batch, step), key_update, step)
+        after, out = improve(state, run, keys, step)
         # The compiler removes this where no schedule of the program reads it.
         new, old = (
             carrier.q_value(
@@ -126,6 +125,10 @@ def make_off_policy(
         )
         after, logs = tick(after, run, signals, out, step)
         return after._replace(replay=None), logs, dict(signals.measured or {}), jnp.ones(())
+
+    def gradient_step(state: RunState, run: Run, keys: Array, step: Array):
+        key_batch, key_update = keys
+        return update(state, run, draw(state, key_batch, step), key_update, step)
 
     def one_step(state: RunState, run: Run, step: Array, words: Array, values: Array, change: Array):
         keys = jax.random.wrap_key_data(words)
@@ -162,6 +165,7 @@ def make_off_policy(
         draw, update, tick = adapting.windowed(draw), adapting.rated(update), adapting.adjusted(tick, adaptation_of)
     if config.coupling:
         update = adapting.coupled(update)
+    improve = adapting.repeated(gradient_step, config.updates) if config.updates > 1 else gradient_step
     if config.refresh:
         block = next(n for n in range(_BLOCK, 0, -1) if config.chunk % n == 0)
         train = adapting.refreshing(train, carrier, carrier.init, look if config.recycle else None)

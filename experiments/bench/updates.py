@@ -123,6 +123,7 @@ def _ours(rule: str, case: Setting, runs: int, devices: list[Any]) -> Timer:
         REPLAY,
         fresh="fresh_td_error" in needed and not on_policy,
         refresh=any(ADAPTATIONS[name].lever == "refresh" for name in levers),
+        updates=adaptations.MOST_UPDATES if any(ADAPTATIONS[name].lever == "updates" for name in levers) else 1,
     )
     supply = Supply(32 * case.num_envs, case.num_envs, REPLAY, 4 * LoopConfig.fresh_window)
     as_array = lambda tree: jax.tree.map(np.float32, tree)  # noqa: E731

@@ -11,7 +11,7 @@ _SHARES = re.compile(
 #: Of all changes together.
 _SUMS = ("recovery", "recovery_robust", "recovery_vs_steady", "recovery_null", "recovery_robust_null")
 _POSITIVE = re.compile(
-    r"deficit_area|mean_entropy_weight|refreshes|mean_rate_factor|mean_\w+_(rank|norm)|mean_grad_norm"
+    r"deficit_area|mean_entropy_weight|refreshes|gradient_steps|mean_rate_factor|mean_\w+_(rank|norm)|mean_grad_norm"
 )
 
 

@@ -8,7 +8,7 @@ from experiments.measure import metrics
 from experiments.measure.curves import Metric, auc, final_return, later_return, mean_return, nan_mean
 from experiments.measure.patterns import STEADY
 from experiments.measure.recovery import companions, null_recovery, recovery, recovery_robust, recovery_vs_steady
-from experiments.measure.study import OPTIONAL, REFERENCE, RecordedRun, RecordedStudy, RunKey
+from experiments.measure.study import OPTIONAL, REFERENCE, SUMMED, RecordedRun, RecordedStudy, RunKey
 from experiments.measure.weights import time_mean, weight_metrics
 
 NAN = float("nan")
@@ -30,8 +30,7 @@ def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
     out |= {f"mean_{name}": time_mean(run.steps, run.logs[name]) for name in OPTIONAL if name in run.logs}
     if "mean_return_nominal" in out:  # averaged as those are, which `mean_return` is not
         out["mean_return_in_force"] = time_mean(run.steps, run.logs["return_mean"])
-    if "refreshes" in run.logs:
-        out["refreshes"] = Metric(float(np.nansum(run.logs["refreshes"])))
+    out |= {name: Metric(float(np.nansum(run.logs[name]))) for name in SUMMED if name in run.logs}
     if run.problem:  # a broken run has no metric at all, whatever could still be computed from its rows
         out = {name: Metric(NAN, run.problem) for name in out}
     return out

@@ -23,6 +23,7 @@ OPTIONAL = (
     "grad_norm",
     *(f"return_{where}" for where in ("nominal", "previous", "next", "low", "high")),
 )
+SUMMED = ("refreshes", "gradient_steps")  # likewise; their sums are
 OFF_GRID = "off_grid"  # the problem of a run without the evaluations that the task's other runs have
 REFERENCE = "SAC"  # the paper's normaliser: SAC with automatic temperature
 NAN = float("nan")
@@ -135,7 +136,7 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
         key = RunKey(family, run["task"], run["method"], run["pattern"], int(run["seed"]))
         status[key] = run.get("status", "")
     runs: dict[RunKey, RecordedRun] = {}
-    columns = (*LOGGED, *OPTIONAL, "refreshes", "return_mean")
+    columns = (*LOGGED, *OPTIONAL, *SUMMED, "return_mean")
     parts = curves.partition_by(list(RunKey._fields), as_dict=True, maintain_order=True)
     for name, rows in parts.items():
         key, rows = RunKey(*name), rows.sort("step")

@@ -45,10 +45,11 @@ _LEVERS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
     "window_share": ("mean window", nan_mean, "{:.3f}"),
     "refreshes": ("refreshes", np.nansum, "{:.2g}"),
     "rate_factor": ("mean rate factor", nan_mean, "{:.3f}"),
+    "gradient_steps": ("gradient steps", np.nansum, "{:.0f}"),
 }
 _LEVERS_TEXT = """\
 Levers of responses, where any are: the window as a share of the stored transitions, refreshes per run, the factor of
-the learning rates.
+the learning rates, gradient steps per run.
 """
 _READING = """\
 The entropy weights that each schedule would have given on the recorded proxies, beside the weight of the run that
@@ -140,14 +141,15 @@ def _replayed(study: Recorded, carrier: str, request: Request) -> tuple[list[Tra
 
     Entry i of `weight` is the weight after update (i + 1) * updates_per_sample, at environment step
     (warmup_samples + i + 1) * steps_per_sample; the levers of responses likewise: the window as a share of what is
-    stored then, the factor of the learning rates, and a refresh, with its strength, where it would fall due.
+    stored then, the factor of the learning rates, gradient steps per update, and a refresh, with its strength, where it
+    would fall due.
     """
     import polars as pl
 
     labels, config = study.streams.filter(carrier=carrier).select(LABELS), study.config
     result, skipped = replay_runs(study, carrier, request)
     samples = skipped + result.weight.shape[1]
-    logs = at_evaluations(result, skipped, config.evaluations)
+    logs = at_evaluations(result, skipped, config.evaluations, study.stride(carrier))
     steps = np.arange(1, config.evaluations + 1) * config.steps / config.evaluations
     at = np.arange(skipped + 1, samples + 1) * config.steps / samples
     name = text_of(request.method)

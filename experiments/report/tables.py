@@ -163,12 +163,14 @@ _OPTIONAL: dict[str, tuple[str, str, dict[str, tuple[str, int]]]] = {
     "levers": (
         "Levers beside the entropy weight",
         "Means over training of what responses turn: the drift ratio (1: calm), the share of the stored transitions "
-        "that batches are drawn from, the factor of the learning rates; and how often parameters were refreshed.",
+        "that batches are drawn from, the factor of the learning rates; how often parameters were "
+        "refreshed, and gradient steps per run.",
         {
             "mean_response_ratio": ("ratio", 3),
             "mean_window_share": ("window", 3),
             "refreshes": ("refreshes", 1),
             "mean_rate_factor": ("rate factor", 3),
+            "gradient_steps": ("gradient steps", 0),
         },
     ),
     "networks": (

@@ -268,9 +268,9 @@ class Common(NamedTuple):
         if record is None:
             record = Played(np.float32(0), np.int32(1), np.zeros(length, np.float32))
         names = {"window": ("window",), "refresh": ("refresh", "refresh_actor"), "rate": ("rate",)}
-        names |= {"units": ("refresh_units",)}
+        names |= {"units": ("refresh_units",), "updates": ("updates",)}
         neutral: dict[str, Any] = {
-            name: np.full(length, name in ("window", "rate"), np.float32)
+            name: np.full(length, name in ("window", "rate", "updates"), np.float32)
             for lever in sorted(self.turned)
             for name in names[lever]
         }

@@ -195,6 +195,7 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
         coupling=both.coupling,
         refresh="refresh" in both.turned,
         recycle="units" in both.turned,
+        updates=adaptations.MOST_UPDATES if "updates" in both.turned else 1,
         plasticity=config.plasticity,
         counterfactual=config.counterfactual,
     )

@@ -92,7 +92,7 @@ def _from_replay(result: Replayed, run: int, stride: int) -> Played:
     def shifted(values: Any, first: Any) -> Any:
         return np.concatenate([[first], values[run, :-1]]).astype(np.float32)
 
-    neutral = {"window": 1.0, "rate": 1.0}
+    neutral = {"window": 1.0, "rate": 1.0, "updates": 1.0}
     levers = {
         name: shifted(values, neutral[name]) if name in neutral else values[run].astype(np.float32)
         for name, values in result.levers._asdict().items()

@@ -165,7 +165,8 @@ class Adaptations(NamedTuple):
     """Adaptations to replay with a schedule.
 
     Their levers are returned as a run logs them: the window after a sample as a share of what is stored then, 1 for
-    all; a refresh, with its strength, in the sample in which it fell due; the rate factor after a sample.
+    all; a refresh, with its strength, in the sample in which it fell due; the rate factor and
+    gradient steps per update after it.
     """
 
     build: Callable[[AdaptationData], DriftResponse]
@@ -288,12 +289,13 @@ def _as_logged(state: Any, due: dict[str, jax.Array]) -> Levers:
     return state.levers._replace(window=share, **due)
 
 
-def at_evaluations(replayed: Replayed, skipped: int, evaluations: int) -> dict[str, np.ndarray]:
+def at_evaluations(replayed: Replayed, skipped: int, evaluations: int, stride: int = 1) -> dict[str, np.ndarray]:
     """The logs of a training at its evaluations after the one at step 0, (R, E) float64 each.
 
     Args:
       skipped: samples before the first update; with them the samples are a multiple of ``evaluations``.
       evaluations: E.
+      stride: updates per sample.
     """
     (runs, samples), levers = replayed.weight.shape, replayed.levers
     refreshes = [values > 0 for values in (levers.refresh, levers.refresh_units) if values is not None]
@@ -313,6 +315,7 @@ def at_evaluations(replayed: Replayed, skipped: int, evaluations: int) -> dict[s
             ("window_share", levers.window, nan_mean),
             ("refreshes", np.logical_or.reduce(refreshes) if refreshes else None, np.nansum),
             ("rate_factor", levers.rate, nan_mean),
+            ("gradient_steps", None if levers.updates is None else levers.updates * stride, np.nansum),
         )
         if value is not None
     }

@@ -99,7 +99,7 @@ def test_an_adaptation_keeps_its_contract(name, alone):
     assert spec(**spec.options) == (spec, spec.options)
     response = build([name], AES_R, data_of([name]), SUPPLY)
     first = response.init()
-    turned = {"window": {"window"}, "rate": {"rate"}, "refresh": {"refresh", "refresh_actor"}}[spec.lever]
+    turned = {"refresh", "refresh_actor"} if spec.lever == "refresh" else {spec.lever}
     turned |= {"refresh_units"} if spec.units else set()
     assert {lever for lever, value in first.levers._asdict().items() if value is not None} == turned
     for lever in turned:
@@ -192,6 +192,17 @@ def test_baselines_follow_the_clock_alone():
     assert np.all(ratio == 1.0)
 
 
+def test_more_gradient_steps_within_their_span_only(alone):
+    levers, ratio = alone["burst"]
+    at = int(np.argmax(ratio > 1.5))
+    within = (np.arange(LENGTH) >= at) & (np.arange(LENGTH) < at + 20)  # a tenth of 200 planned updates
+    np.testing.assert_array_equal(levers.updates, np.where(within, 4.0, 1.0))
+    assert np.all(alone["utd"][0].updates == 4.0)
+    periodic, _ = play(["utd"], data_of(["utd"], utd__updates=2.5, utd__every=0.2, utd__span=0.05), ())
+    within = np.arange(1, LENGTH + 1) % 40 < 10
+    np.testing.assert_array_equal(periodic.updates, np.where(within, 2.5, 1.0))
+
+
 def test_adaptations_that_turn_one_lever_agree():
     names = ["window", "recent", "rate"]
     together, ratio = play(names, data_of(names, recent__share=0.3))
@@ -202,7 +213,7 @@ def test_adaptations_that_turn_one_lever_agree():
 
 KNOBS = {
     "power": 0.5, "threshold": 1.05, "rest": 0.6, "strength": 0.25, "actor": 0.5, "share": 0.4, "eta": 0.9999,
-    "cycle": 7.0, "every": 0.07, "dormant": 0.3,
+    "cycle": 7.0, "every": 0.07, "dormant": 0.3, "updates": 2.0, "span": 0.03,
 }  # fmt: skip
 
 
@@ -221,7 +232,8 @@ def test_turning_an_option_moves_the_lever(name):
 
         return jax.lax.scan(step, (jnp.int32(0), spec.start()), ratios)[1]
 
-    usual = dict(spec.options) | ({"cycle": 60.0} if "cycle" in spec.options else {})  # shorter than what is played
+    short = {"cycle": 60.0, "span": 0.1}  # shorter than what is played
+    usual = dict(spec.options) | {option: value for option, value in short.items() if option in spec.options}
     turned = [usual, *(usual | {o: KNOBS[o]} for o in spec.options)]
     plain, *others = quick(jax.vmap(levers))(jax.tree.map(lambda *x: jnp.float32(jnp.array(x)), *turned))
     for option, other in zip(spec.options, others, strict=True):
@@ -256,7 +268,7 @@ def test_a_rule_and_its_decorator_become_a_factory():
     assert calmer(least=1.0).given == {"least": 1.0}
     with pytest.raises(ValueError, match=r"option 'least' of adaptation 'calmer' must be in \[0, 1\]; got 2"):
         calmer(least=2.0)
-    with pytest.raises(ValueError, match="adaptation 'calmer' adjusts 'pace'; levers: window, refresh, rate"):
+    with pytest.raises(ValueError, match="adaptation 'calmer' adjusts 'pace'; levers: window, refresh, rate, updates"):
         as_adaptation(lever="pace")(calmer.adjust)
     with pytest.raises(ValueError, match="parameter 'depth' of its factory has no default"):
         as_adaptation(lever="rate")(lambda now, memory, *, depth: None)

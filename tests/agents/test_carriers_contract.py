@@ -50,7 +50,8 @@ def trained(request):
     fixed = choices.index(Choice("fixed"))
     off_policy = not isinstance(carrier, OnPolicyCarrier)
     every = {"coupling": True, "refresh": True, "recycle": True, "plasticity": True}
-    config = LoopConfig(4, 40, 8, 200, fresh_window=32, fresh=off_policy, **every)
+    most = {"updates": 4} if off_policy else {}
+    config = LoopConfig(4, 40, 8, 200, fresh_window=32, fresh=off_policy, **every, **most)
     usable, supply = adaptations_of(name), Supply(36, 4, 200, 16) if off_policy else Supply()
     loop = make_program(
         world,
@@ -147,9 +148,12 @@ def test_every_adaptation_turns_its_lever_and_trains_another_agent(trained):
     for index, adaptation in enumerate(usable, len(choices) + 3):
         pairs = zip(leaves(states[2].agent, plain), leaves(states[2].agent, index), strict=True)
         assert any(not np.array_equal(x, y) for x, y in pairs), adaptation
-        column, neutral = {"window": ("window_share", 1), "refresh": ("refreshes", 0), "rate": ("rate_factor", 1)}[
-            ADAPTATIONS[adaptation].lever
-        ]
+        column, neutral = {
+            "window": ("window_share", 1),
+            "refresh": ("refreshes", 0),
+            "rate": ("rate_factor", 1),
+            "updates": ("gradient_steps", 32),
+        }[ADAPTATIONS[adaptation].lever]
         assert logs[column][plain] == neutral, adaptation
         assert logs[column][index] != neutral, adaptation
     assert np.all(np.asarray(logs["response_ratio"])[plain] > 1.0)  # measured in every run

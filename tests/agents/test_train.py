@@ -9,7 +9,7 @@ import pytest
 
 import envs
 from aesjax import EntropySchedule, aes, aes_r, fixed
-from aesjax.adaptations import recent, shrink
+from aesjax.adaptations import recent, shrink, utd
 from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
 from agents import make_train
@@ -107,6 +107,8 @@ def test_wrong_settings_are_refused(words, text):
         make_train("toy", "sac", **{**SMALL, **words})
     with pytest.raises(ValueError, match=r"a task is a name, an envs\.Task"):
         make_train(3)
+    with pytest.raises(ValueError, match="several gradient steps per vector step need a replay"):
+        jax.eval_shape(lambda: make_train("toy", "ppo", adaptations=[utd(updates=2)], **SMALL)(1))
     with pytest.raises(ValueError, match=r"an object such as aes\(kappa=0.3\); got float"):
         jax.eval_shape(lambda: make_train("toy", **SMALL)(1, 0.3))
 

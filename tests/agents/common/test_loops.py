@@ -6,12 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax import schedules
+from aesjax import adaptations, schedules
+from aesjax.adaptations import AdaptationData, Supply
 from aesjax.schedules import Choice
+from aesjax.seeding import stream
 from aesjax.types import EntropySchedule
 from agents import sac
 from agents.common import LoopConfig, Run, buffer, make_off_policy
 from agents.common.episodes import episode_returns
+from agents.common.loop import step_keys
 from envs import make
 from envs.world import World
 from tests.programs import data_of, floats
@@ -25,7 +28,7 @@ def run_of(world, weight=0.1, seed=0, pattern="steady", name="fixed"):
     return Run(jnp.uint32(seed), drift, data_of([Choice(name)], base=weight, updates=1000.0), floats(HYPER))
 
 
-def loop_of(world, name="fixed", hidden=(16, 16), batch=32, **options):
+def loop_of(world, name="fixed", hidden=(16, 16), batch=32, adapted=None, **options):
     settings = {"num_envs": 4, "chunk": 20, "warmup": 8, "capacity": 400, "fresh_window": 32} | options
     carrier = sac.make(world.obs_size, world.action_size, sac.SacConfig(hidden, batch))
     choice = Choice(name, source="fresh" if settings.get("fresh", True) else "update")
@@ -33,7 +36,7 @@ def loop_of(world, name="fixed", hidden=(16, 16), batch=32, **options):
     def schedule_of(run):
         return schedules.build(choice, run.schedule)
 
-    return make_off_policy(world, carrier, schedule_of, LoopConfig(**settings))
+    return make_off_policy(world, carrier, schedule_of, LoopConfig(**settings), adapted)
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +88,46 @@ def test_one_gradient_step_and_one_schedule_tick_per_vector_step(trained):
     _, _, states, _ = trained
     counts = [(int(s.agent.critic_opt.count), int(s.schedule.count)) for s in states]
     assert counts == [(0, 0), (12, 12), (32, 32), (52, 52)]
+
+
+def test_several_gradient_steps_are_as_many_updates_each_on_its_own_batch(toy):
+    """In one program with a run that takes one, which equals a run of a program without the adaptation."""
+
+    def adapted(run):
+        return adaptations.build(["utd"], [], run.adaptation, Supply())
+
+    def with_updates(count):
+        options = {"utd": {"updates": count, "span": 1.0, "every": 1.0}}
+        return run_of(toy)._replace(adaptation=floats(AdaptationData(data_of([]), {"utd": 1.0}, options, 1000.0)))
+
+    sizes = {"chunk": 1, "warmup": 8, "fresh": False}
+    loop, plain = loop_of(toy, adapted=adapted, updates=8, **sizes), loop_of(toy, **sizes)
+    runs = jax.tree.map(lambda *x: jnp.stack(x), with_updates(1.0), with_updates(4.0), with_updates(2.5))
+    state, alone = quick(jax.vmap(loop.init))(runs), quick(plain.init)(run_of(toy))
+    chunk, single = quick(jax.vmap(loop.chunk, (0, 0, None))), quick(plain.chunk)
+    steps, before = [], state
+    for step in map(jnp.int32, range(20)):
+        before = state
+        state, logs = chunk(state, runs, step)
+        alone, _ = single(alone, run_of(toy), step)
+        steps.append(np.asarray(logs["gradient_steps"]))
+    one, four, between = np.array(steps).T
+    assert (one[7:10].tolist(), four[7:10].tolist()) == ([0, 1, 1], [0, 1, 4])  # learning starts at step 8
+    assert set(between[9:]) == {2.0, 3.0}
+    np.testing.assert_array_equal(state.schedule.count, 12)
+    chex.assert_trees_all_close(jax.tree.map(lambda x: x[0], state.agent), alone.agent, rtol=1e-5, atol=1e-6)
+
+    carrier = sac.make(toy.obs_size, toy.action_size, sac.SacConfig((16, 16), 32))
+    agent, rows = (jax.tree.map(lambda x: x[1], part) for part in (before.agent, state.replay))
+    words = step_keys(stream(jax.random.key(jnp.uint32(0)), "train"), jnp.arange(19, 20), 6)[0, 4:]
+    update = quick(carrier.update)
+    for index in range(4):
+        keys = [jax.random.wrap_key_data(each) for each in words]
+        key_batch, key_update = keys if index == 0 else [jax.random.fold_in(key, index) for key in keys]
+        batch = buffer.unpack(buffer.sample(rows, key_batch, 32, jnp.int32(19), 4), 2, 2)
+        hyper = floats(HYPER)
+        agent = update(agent, batch, key_update, jnp.int32(19), entropy_weight=jnp.float32(0.1), hyper=hyper).state
+    chex.assert_trees_all_close(agent, jax.tree.map(lambda x: x[1], state.agent), rtol=1e-5, atol=1e-6)
 
 
 def test_stored_successors_are_true_ones_across_a_time_limit(trained):

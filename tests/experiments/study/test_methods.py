@@ -216,6 +216,7 @@ def test_an_axis_multiplies_what_a_method_leaves_open():
         ("sql", "auto", "schedule 'auto' cannot be used with carrier 'sql': .*no density"),
         ("sql", "aes_r_auto", "schedule 'aes_r_auto' cannot be used with carrier 'sql'"),
         ("ppo", "aes_r+window", "adaptation 'window' cannot be used with carrier 'ppo': it keeps no replay"),
+        ("ppo", "fixed+utd", "adaptation 'utd' cannot be used with carrier 'ppo': it takes its gradient steps after"),
         ("ppo", "fixed:proxy=critic_drift+rate", "proxy 'critic_drift' cannot be used with carrier 'ppo'"),
         ("ppo", "aes:proxy=critic_drift:source=fresh", "proxy 'critic_drift' cannot be used with carrier 'ppo'"),
     ],
