@@ -115,8 +115,7 @@ class TestAnInstalledPackage:
         assert (study / "curves.parquet").read_bytes() == before
         _, said = aesjax(work, f"aesjax replay {study} --schedules aes --out {work}/other", code=2)
         assert "the study uses" in said
-        assert "which came from mylab:" in said
-        assert "of mylab 0.1 and cannot be found" in said
+        assert "mylab:" in said
 
     def test_another_version_of_the_package_is_another_configuration(self, study, installed, tmp_path):
         import shutil
@@ -143,10 +142,10 @@ class TestAModuleInTheCurrentDirectory:
         assert (study / "report" / "index.html").exists()
         assert config(study)["plugins"]["pattern"]["mylab:SQUARE"]["package"] is None
         aesjax(tmp_path, NAMED[0] + " --resume", *SMALL)
-        said, _ = aesjax(tmp_path, "aesjax replay runs/named --schedules mylab:calm:gain=3")
+        said, _ = aesjax(tmp_path, "aesjax --plugins mylab replay runs/named --schedules mylab:calm:gain=3")
         assert "mylab:calm:gain=3" in said
         (tmp_path / "mylab.py").unlink()
-        _, said = aesjax(tmp_path, "aesjax replay runs/named --schedules aes --out other", code=2)
+        _, said = aesjax(tmp_path, "aesjax --plugins mylab replay runs/named --schedules aes --out other", code=2)
         assert "there is no module 'mylab'" in said
 
     def test_a_proxy_feeds_the_schedules_here(self, tmp_path):

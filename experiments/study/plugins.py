@@ -284,9 +284,10 @@ def _check_trusted(kind: str, name: str, place: str) -> None:
         return
     module, stored = place.partition(":")[0], origins.get(kind, {}).get(name, {})
     if module not in _TRUSTED:
+        recorded = f", SHA-256 {str(stored['sha256'])[:12]}" if stored.get("sha256") else ""
         raise ValueError(
-            f"the study uses {kind} '{name}' of {place}, SHA-256 {str(stored.get('sha256'))[:12]}; "
-            f"to run that code, type aesjax --plugins {module} before the command"
+            f"the study uses {kind} '{name}' of {place}{recorded}; to run that code, type aesjax --plugins {module} "
+            "before the command"
         )
     spec = importlib.util.find_spec(module)
     if spec is not None and spec.has_location:
