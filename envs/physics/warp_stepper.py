@@ -72,7 +72,7 @@ class WarpStepper(Stepper):
 
     def __init__(self, task: PhysicsTask, sizes: Sizes | None = None) -> None:
         try:
-            import warp
+            import warp  # pyright: ignore[reportMissingImports]
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
                 f"engine 'warp' needs '{error.name}', which is not installed: pip install 'aesjax[warp]'",
@@ -99,7 +99,7 @@ class WarpStepper(Stepper):
         """Fields of the model that differ between worlds, under the drift in force."""
         fields = self.scaled_fields(params)
         if "body_mass" in fields:
-            fields["body_subtreemass"] = self._subtree @ fields["body_mass"]
+            fields["body_subtreemass"] = jnp.asarray(self._subtree) @ fields["body_mass"]
         return fields
 
     def advance(
