@@ -184,6 +184,8 @@ def find(kind: str, name: str) -> Any:
     if name in known.registered:
         return known.registered[name]
     if kind == "task" and name.startswith(envs.BRIDGE):
+        if _READ.get() is None and _bridged(name):  # typed, not stored
+            trust(_bridged(name).partition(":")[0])
         return partial(envs.make, name)  # what it is, only a simulator knows
     points = _entry_points(known.group)
     if name in points:
