@@ -52,7 +52,6 @@ _INLINE_BYTES = 2**16
 def on_host(function: Callable[[np.ndarray], np.ndarray], out_words: int) -> Callable[[Array], Array]:
     """A host function of (n, words) uint32 as a function of arrays of any batching, called once for all of them."""
 
-    @jax.custom_batching.custom_vmap
     def call(words: Array) -> Array:
         n, width = words.shape
         rows = max(1, _INLINE_BYTES // (4 * width))
@@ -63,8 +62,21 @@ def on_host(function: Callable[[np.ndarray], np.ndarray], out_words: int) -> Cal
 
         return jax.pure_callback(whole, jax.ShapeDtypeStruct((n, out_words), jnp.uint32), *pieces)
 
+    return for_batches(call)
+
+
+def for_batches(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of arrays with one batch axis (n, ...), called once for all copies under any nesting of ``vmap``."""
+
+    @jax.custom_batching.custom_vmap
+    def call(inputs: Any) -> Any:
+        return function(inputs)
+
     @call.def_vmap
-    def _(size: int, batched: Any, words: Array) -> tuple[Array, bool]:
-        return call(words.reshape(-1, words.shape[-1])).reshape(size, -1, out_words), True
+    def _(size: int, batched: Any, inputs: Any) -> Any:
+        spread = jax.tree.map(lambda x, b: x if b else jnp.broadcast_to(x, (size, *x.shape)), inputs, batched[0])
+        out = call(jax.tree.map(lambda x: x.reshape(size * x.shape[1], *x.shape[2:]), spread))
+        out = jax.tree.map(lambda x: x.reshape(size, x.shape[0] // size, *x.shape[1:]), out)
+        return out, jax.tree.map(lambda _: True, out)
 
     return call

@@ -120,22 +120,26 @@ class Stepper:
         d = self._data(qpos=qpos, qvel=qvel, qacc_warmstart=warmstart)
         drive = control(Physics(qpos=qpos, qvel=qvel))
         if lasting(task):
-            d = self._integrated(m, _driven(d, drive), task.substeps)
+            d = self._integrated(m, d.replace(**applied(drive)), task.substeps)
         else:
 
             def substep(index: Array, carry: tuple[Any, Drive]) -> tuple[Any, Drive]:
                 d = carry[0]
                 drive = control(Physics(qpos=d.qpos, qvel=d.qvel))
-                d = self._integrated(m, _driven(d, drive), 1)
+                d = self._integrated(m, d.replace(**applied(drive)), 1)
                 return d.replace(qvel=task.settle(jnp, d.qpos, d.qvel)), drive
 
             d, drive = jax.lax.fori_loop(0, task.substeps, substep, (d, drive))
         if task.fresh:
-            d = self.mjx.forward.fwd_velocity(m, self._placed(m, d))
+            d = self.renewed(m, d)
         if any(name in FORCES for name in task.fields):
             d = self.mjx.smooth.rne_postconstraint(m, d)
         fields = {name: field_of(d, name) for name in task.fields}
         return Physics(qpos=d.qpos, qvel=d.qvel, **fields), drive, d.qacc_warmstart, jnp.bool_(False)
+
+    def renewed(self, m: Any, d: Any) -> Any:
+        """``d`` with the fields that follow from its positions and velocities."""
+        return self.mjx.forward.fwd_velocity(m, self._placed(m, d))
 
     def _integrated(self, m: Any, d: Any, substeps: int) -> Any:
         """``substeps`` of MuJoCo's under what drives ``d``."""
@@ -216,9 +220,9 @@ class Stepper:
         return jax.lax.fori_loop(0, 4 * substeps, stage, (d, d.qpos, d.qvel, nothing, nothing))[0]
 
 
-def _driven(d: Any, drive: Drive) -> Any:
-    applied = {name: value for name, value in drive._asdict().items() if value is not None}
-    return d.replace(**{name: jnp.asarray(value, jnp.float32) for name, value in applied.items()})
+def applied(drive: Drive) -> dict[str, Array]:
+    """What acts, by the names of data fields; float32."""
+    return {name: jnp.asarray(value, jnp.float32) for name, value in drive._asdict().items() if value is not None}
 
 
 def field_of(d: Any, name: str) -> Array:

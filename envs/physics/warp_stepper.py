@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from envs.physics.fields import physics_library
-from envs.physics.mjx_stepper import Stepper, field_of
+from envs.physics.host import for_batches
+from envs.physics.mjx_stepper import Stepper, applied, field_of
 from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, lasting
 
 Array = jax.Array
@@ -81,10 +82,9 @@ class WarpStepper(Stepper):
         warp.config.log_level = warp.LOG_ERROR  # one of its warnings is that there is no CUDA driver
         super().__init__(task)
         self.sizes = measured_sizes(task.model) if sizes is None else sizes
-        exact = copy.copy(self.compiled)
-        exact.opt.ls_iterations = task.model.opt.ls_iterations
-        self._parts = exact
-        model = jax.device_get(self.mjx.io.put_model(exact, impl="warp", graph_mode=_graph_mode(warp)))
+        self._exact = copy.copy(self.compiled)
+        self._exact.opt.ls_iterations = task.model.opt.ls_iterations
+        model = jax.device_get(self.mjx.io.put_model(self._exact, impl="warp", graph_mode=_graph_mode(warp)))
         forces = any(name in FORCES for name in task.fields)
         # Its own warnings are printed by kernels; the flags that they stand for are read instead.
         options = {"run_rne_postconstraint": forces, "warn_overflow": 0}
@@ -93,7 +93,6 @@ class WarpStepper(Stepper):
         self._subtree = np.eye(bodies, dtype=np.float32)
         for body in range(bodies - 1, 0, -1):
             self._subtree[parents[body]] += self._subtree[body]
-        self._step = _for_batches(self._advanced)
 
     def fields(self, params: Any) -> dict[str, Array]:
         """Fields of the model that differ between worlds, under the drift in force."""
@@ -111,13 +110,13 @@ class WarpStepper(Stepper):
         """
         task, fields = self.task, self.fields(params)
         one = lasting(task)
-        step = partial(self._step, task.substeps if one else 1)
+        step = for_batches(partial(self._advanced, task.substeps if one else 1))
 
         def substep(index: Any, carry: Any) -> Any:
             qpos, qvel, warmstart, full = carry[:4]
             drive = control(Physics(qpos=qpos, qvel=qvel))
-            applied = {k: jnp.asarray(v, jnp.float32) for k, v in drive._asdict().items() if v is not None}
-            qpos, qvel, warmstart, more, seen = step((qpos, qvel, warmstart, applied, fields))
+            each = jax.tree.map(lambda x: x[None], (qpos, qvel, warmstart, applied(drive), fields))
+            qpos, qvel, warmstart, more, seen = jax.tree.map(lambda x: x[0], step(each))
             return qpos, task.settle(jnp, qpos, qvel), warmstart, full | more, seen, drive
 
         carry = substep(0, (qpos, qvel, warmstart, jnp.bool_(False)))
@@ -125,8 +124,7 @@ class WarpStepper(Stepper):
             carry = jax.lax.fori_loop(1, task.substeps, substep, carry)
         qpos, qvel, warmstart, full, seen, drive = carry
         if task.fresh:
-            m, d = self.scaled(params), self._data(qpos=qpos, qvel=qvel)
-            d = self.mjx.forward.fwd_velocity(m, self._placed(m, d))
+            d = self.renewed(self.scaled(params), self._data(qpos=qpos, qvel=qvel))
             seen = {name: field_of(d, name) for name in task.fields}
         return Physics(qpos=qpos, qvel=qvel, **seen), drive, warmstart, full
 
@@ -134,14 +132,14 @@ class WarpStepper(Stepper):
         """``substeps`` of MuJoCo's of n worlds under what drives them; every leaf has the leading axis n."""
         n = inputs[0].shape[0]
         sizes = {"naconmax": n * self.sizes.contacts, "njmax": self.sizes.rows}
-        blank = jax.device_get(self.mjx.io.make_data(self._parts, impl="warp", **sizes))
+        blank = jax.device_get(self.mjx.io.make_data(self._exact, impl="warp", **sizes))
         model = jax.tree.map(jnp.asarray, self._warp)
         steps = self.mjx.forward.step
 
         def worlds(inputs: Any) -> Any:
-            qpos, qvel, warmstart, applied, fields = inputs
+            qpos, qvel, warmstart, forces, fields = inputs
             d = jax.tree.map(jnp.asarray, blank)
-            d = d.replace(qpos=qpos, qvel=qvel, qacc_warmstart=warmstart, **applied)
+            d = d.replace(qpos=qpos, qvel=qvel, qacc_warmstart=warmstart, **forces)
             m = model.tree_replace(fields) if fields else model
 
             def step(_: Any, carry: Any) -> Any:
@@ -154,23 +152,3 @@ class WarpStepper(Stepper):
             return d.qpos, d.qvel, d.qacc_warmstart, full, seen
 
         return jax.vmap(worlds)(inputs)
-
-
-def _for_batches(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of batches as a function of one copy, called once for all copies under any nesting of ``vmap``."""
-
-    def call(substeps: int, inputs: Any) -> Any:
-        @jax.custom_batching.custom_vmap
-        def batch(inputs: Any) -> Any:
-            return function(substeps, inputs)
-
-        @batch.def_vmap
-        def _(size: int, batched: Any, inputs: Any) -> Any:
-            spread = jax.tree.map(lambda x, b: x if b else jnp.broadcast_to(x, (size, *x.shape)), inputs, batched[0])
-            flat = jax.tree.map(lambda x: x.reshape(size * x.shape[1], *x.shape[2:]), spread)
-            out = jax.tree.map(lambda x: x.reshape(size, x.shape[0] // size, *x.shape[1:]), batch(flat))
-            return out, jax.tree.map(lambda _: True, out)
-
-        return jax.tree.map(lambda x: x[0], batch(jax.tree.map(lambda x: x[None], inputs)))
-
-    return call

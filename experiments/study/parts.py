@@ -134,16 +134,16 @@ class PartStatus(NamedTuple):
 
 def statuses(directory: Path, plan: StudyPlan) -> list[PartStatus]:
     """Of all parts, in order. Checksums are not checked here but by `join` and `verify`."""
-    told = queue_states(list(plan.jobs.values()))
-    return [_status(directory, plan, number, told) for number in range(1, plan.parts + 1)]
+    queue = queue_states(list(plan.jobs.values()))
+    return [_status(directory, plan, number, queue) for number in range(1, plan.parts + 1)]
 
 
-def _status(directory: Path, plan: StudyPlan, number: int, told: Mapping[str, str]) -> PartStatus:
+def _status(directory: Path, plan: StudyPlan, number: int, queue: Mapping[str, str]) -> PartStatus:
     task, place = plan.task(directory, number), plan.place(directory, number)
     runs = {carrier: len(own) for carrier, own in plan.runs(number).items()}
     total = sum(runs.values())
     job = plan.jobs.get(str(number), "")
-    queued = told.get(job, "")
+    queued = queue.get(job, "")
     if task.result.exists():
         diverged = 0
         with suppress(ValueError, TypeError, KeyError, AttributeError):
@@ -159,7 +159,7 @@ def _status(directory: Path, plan: StudyPlan, number: int, told: Mapping[str, st
     elif task.begun.exists() or (task.folder / LOG).exists():
         state = "lost"
     log = task.folder / LOG
-    if told.get(job) == "" and state not in ("running", "interrupted"):
+    if queue.get(job) == "" and state not in ("running", "interrupted"):
         state, log = _early_end(directory, plan, job, state, log)
     last = _last_lines(log) if state.startswith(("failed", "interrupted", "lost")) else []
     rows = {c: checkpoint.newest_height(place / store.CHECKPOINTS / c) for c in runs}

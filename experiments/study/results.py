@@ -73,8 +73,8 @@ class Results(NamedTuple):
             if runs:
                 task, method, pattern, seed = min(runs)
                 raise ValueError(f"{path} {fault}: {method} on '{task}', {pattern}, seed {seed}")
-        told = [("seeds", set(rows["seed"])), ("patterns", set(rows["pattern"]))]
-        wrong = [name for name, values in told if values - set(self.config.get(name, values))]
+        recorded = {"seeds": set(rows["seed"]), "patterns": set(rows["pattern"])}
+        wrong = [name for name, values in recorded.items() if values - set(self.config.get(name, values))]
         for task, own in rows.group_by("task") if "step" in rows.columns else ():
             steps, points = self.config["steps"], own["step"].unique().sort()
             horizon = steps.get(task[0]) if isinstance(steps, dict) else steps
