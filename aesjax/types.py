@@ -68,9 +68,9 @@ class EntropySchedule(NamedTuple):
 
 
 class Levers(NamedTuple):
-    """What a drift response turns besides the entropy weight, for the step about to run.
+    """Values that adaptations adjust besides the entropy weight, for the step about to run.
 
-    ``None``: nothing in the program turns it, and nothing is computed for it.
+    ``None``: no adaptation of the program adjusts it, and nothing is computed for it.
     """
 
     window: Array | None = None  # () float32, batches are drawn from so many newest transitions; inf: from all
@@ -81,25 +81,25 @@ class Levers(NamedTuple):
     updates: Array | None = None  # () float32 >= 1, gradient steps per vector step; a fraction: the chance of one more
 
 
-class ResponseState(NamedTuple):
-    """A response's whole memory; a leaf of the caller's scan carry."""
+class AdaptationState(NamedTuple):
+    """Memory of all adaptations of a run; a leaf of the caller's scan carry."""
 
     levers: Levers  # a due refresh stays due until the caller has done it and set it to 0
     ratio: Array  # () float32 >= 1, how much more drift there is than usual
     stored: Array  # () float32, transitions in the replay in the step about to run; 0 where there is none
     count: Array  # () int32, updates seen so far
     signal: Any  # state of what the ratio comes from
-    memory: Any  # of the single responses
+    memory: Any  # of the single adaptations
 
 
-class DriftResponse(NamedTuple):
+class DriftAdaptation(NamedTuple):
     """A pair of pure functions like `EntropySchedule`, from the same signals to `Levers`, with the same lag of one.
 
-    An entropy schedule is a response that turns one lever, the entropy weight; this is what turns the others.
+    An entropy schedule adjusts the entropy weight; an adaptation adjusts a field of `Levers`.
     """
 
-    init: Callable[[], ResponseState]
-    update: Callable[[Signals, ResponseState], ResponseState]
+    init: Callable[[], AdaptationState]
+    update: Callable[[Signals, AdaptationState], AdaptationState]
 
 
 class Proxy(Protocol):

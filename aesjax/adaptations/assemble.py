@@ -9,7 +9,7 @@ from aesjax import schedules
 from aesjax.adaptations.controls import Played
 from aesjax.adaptations.rules import ADAPTATIONS, Now, Supply
 from aesjax.schedules import SCHEDULES, Choice, ScheduleData
-from aesjax.types import Array, DriftResponse, Levers, ResponseState, Signals
+from aesjax.types import AdaptationState, Array, DriftAdaptation, Levers, Signals
 
 DEFAULT_SIGNAL = "aes_r"
 #: Values that change nothing.
@@ -54,7 +54,7 @@ def build(
     run: AdaptationData,
     supply: Supply,
     played: Played | None = None,
-) -> DriftResponse:
+) -> DriftAdaptation:
     """The named adaptations as one; ``run.on`` says which of them a run has.
 
     The ratio is the weight of a relative schedule over the base 1 without clip: scale-free, and equal to the ratio of
@@ -84,12 +84,12 @@ def build(
     neutral = Levers(**{k: jnp.float32(v) for k, v in NEUTRAL._asdict().items() if k in used})
     updates = jnp.asarray(run.updates, jnp.float32)
 
-    def init() -> ResponseState:
+    def init() -> AdaptationState:
         memory = tuple(ADAPTATIONS[name].start() for name in names)
         signalled = signal.init() if signal else ()
-        return ResponseState(neutral, jnp.float32(1), jnp.float32(supply.stored), jnp.int32(0), signalled, memory)
+        return AdaptationState(neutral, jnp.float32(1), jnp.float32(supply.stored), jnp.int32(0), signalled, memory)
 
-    def update(seen: Signals, state: ResponseState) -> ResponseState:
+    def update(seen: Signals, state: AdaptationState) -> AdaptationState:
         count = state.count + 1
         ticked = signal.update(seen, state.signal) if signal else ()
         ratio = jnp.float32(1) if signal is None else jnp.maximum(ticked.weight, 1.0)  # type: ignore
@@ -113,9 +113,9 @@ def build(
         for lever in ("refresh", "refresh_actor", "refresh_units"):  # stays due until it is done
             if values[lever] is not None:
                 values[lever] = jnp.maximum(values[lever], getattr(state.levers, lever))
-        return ResponseState(Levers(**values), ratio, stored, count, ticked, tuple(memories))
+        return AdaptationState(Levers(**values), ratio, stored, count, ticked, tuple(memories))
 
-    return DriftResponse(init, update)
+    return DriftAdaptation(init, update)
 
 
 def _unclipped(data: ScheduleData) -> ScheduleData:

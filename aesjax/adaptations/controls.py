@@ -14,7 +14,7 @@ from aesjax.types import Levers
 class Played(NamedTuple):
     """One run's record as data; entry i is in force during the updates of sample i, the last one thereafter."""
 
-    on: Any  # () float32; 0: the run listens to its own schedule and responses
+    on: Any  # () float32; 0: the run follows its own schedule and adaptations
     stride: Any  # () int32, updates per sample
     weight: Any  # (n,) float32, entropy weight; reward per nat
     levers: Levers = Levers()  # (n,) float32 each; the window as a share of what is stored, a refresh where it was due

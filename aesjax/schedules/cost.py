@@ -47,7 +47,7 @@ def budget(
     away ``lam A / 2`` of value in every step against its own mode. A weight is that cost in disguise, so it can be said
     as a share of what a step earns. The scale is the running 0.9-quantile of absolute rewards, in logarithms:
     multiplying all rewards by c multiplies the weight by c. It is no drift detector and hardly falls where a change
-    costs reward: for a factor of e it takes more than half a run. Responses are for that.
+    costs reward: for a factor of e it takes more than half a run. Adaptations are for that.
 
     Rewards with a large constant part (a bonus for being alive, a distance that never vanishes) make the weight too
     large by that; a reward that is almost always zero leaves the first weight until it is not.

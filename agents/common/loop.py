@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from aesjax.seeding import stream
-from aesjax.types import STREAM, Array, DriftResponse, EntropySchedule, Signals
+from aesjax.types import STREAM, Array, DriftAdaptation, EntropySchedule, Signals
 from agents.common.carrier import Carrier, OnPolicyCarrier, UpdateOut
 from agents.common.episodes import episode_returns
 from agents.common.masks import kept
@@ -66,7 +66,7 @@ class Run(NamedTuple):
 
 
 ScheduleOf = Callable[[Run], EntropySchedule]
-AdaptationOf = Callable[[Run], DriftResponse]
+AdaptationOf = Callable[[Run], DriftAdaptation]
 
 
 class Health(NamedTuple):

@@ -23,7 +23,7 @@ Opponents = dict[str, dict[tuple[str, str], str]]
 class _Identity(NamedTuple):
     """What a method is, whatever it is called."""
 
-    names: frozenset[str]  # schedule and responses
+    names: frozenset[str]  # schedule and adaptations
     options: frozenset[str]
 
 

@@ -55,13 +55,13 @@ BASELINE = Spec("")
 
 
 def _parts_of(rule: str) -> tuple[str, ...]:
-    """A rule without the order in which its responses were typed: ``aes_c+recent+refresh`` is ``aes_c+refresh+recent``.
+    """A rule with its adaptations in alphabetical order: ``aes_c+recent+refresh`` is ``aes_c+refresh+recent``.
 
     >>> _parts_of("permuted:of=aes_c+recent+refresh")
     ('permuted:of=aes_c', 'recent', 'refresh')
     """
-    first, *responses = rule.split("+")
-    return (first, *sorted(responses))
+    first, *adaptations = rule.split("+")
+    return (first, *sorted(adaptations))
 
 
 def _same(ours: str, theirs: str) -> bool:

@@ -224,7 +224,7 @@ def _changes(part: _Part) -> Plot | None:
     panels, rows, words = [], [], []
     for name, label, how in _RESPONSES:
         found = [
-            [x for m in methods if (x := _response(m, read(part.rows, m, name), changes, offsets, how, horizon))]
+            [x for m in methods if (x := _adaptation(m, read(part.rows, m, name), changes, offsets, how, horizon))]
             for methods in part.carriers.values()
         ]
         if any(found):
@@ -291,7 +291,7 @@ def aligned(steps: np.ndarray, values: np.ndarray, changes: np.ndarray, offsets:
     return nan_mean(found, axis=0)
 
 
-def _response(method: str, series: Series, changes, offsets, how: str, horizon: float) -> Line | None:
+def _adaptation(method: str, series: Series, changes, offsets, how: str, horizon: float) -> Line | None:
     counted = series.counted
     values = aligned(series.steps, counted.values, changes, offsets, how)
     if not np.any(np.isfinite(values)):

@@ -40,7 +40,7 @@ SUMMARY, WEIGHTS, PAGE = "summary.md", "weights.parquet", "index.html"
 _TRAINED = "trained"
 _POINTS = 1000  # of a line at most; the picture is some 1300 pixels wide
 _HEAD = ("streams of", "weight", "runs", "mean", "at lambda_min", "at lambda_max", "rise after a change")
-#: Columns of a run's curves for the levers of responses -> head in the table, how to fold, how to print.
+#: Columns of a run's curves of adaptations -> head in the table, how to fold, how to print.
 _LEVERS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
     "window_share": ("mean window", nan_mean, "{:.3f}"),
     "refreshes": ("refreshes", np.nansum, "{:.2g}"),
@@ -48,7 +48,7 @@ _LEVERS: Mapping[str, tuple[str, Callable[..., Any], str]] = {
     "gradient_steps": ("gradient steps", np.nansum, "{:.0f}"),
 }
 _LEVERS_TEXT = """\
-Levers of responses, where any are: the window as a share of the stored transitions, refreshes per run, the factor of
+Adaptations, where any are: the window as a share of the stored transitions, refreshes per run, the factor of
 the learning rates, gradient steps per run.
 """
 _READING = """\
@@ -140,7 +140,7 @@ def _replayed(study: Recorded, carrier: str, request: Request) -> tuple[list[Tra
     """One schedule on all runs of one carrier: the tracks, and the rows of `WEIGHTS`.
 
     Entry i of `weight` is the weight after update (i + 1) * updates_per_sample, at environment step
-    (warmup_samples + i + 1) * steps_per_sample; the levers of responses likewise: the window as a share of what is
+    (warmup_samples + i + 1) * steps_per_sample; those of adaptations likewise: the window as a share of what is
     stored then, the factor of the learning rates, gradient steps per update, and a refresh, with its strength, where it
     would fall due.
     """

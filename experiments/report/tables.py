@@ -162,7 +162,7 @@ def hindsight_table(look: Lookup, constants: Collection[str]) -> Table:
 _OPTIONAL: dict[str, tuple[str, str, dict[str, tuple[str, int]]]] = {
     "levers": (
         "Levers beside the entropy weight",
-        "Means over training of what responses turn: the drift ratio (1: calm), the share of the stored transitions "
+        "Means over training of adaptations: the drift ratio (1: calm), the share of the stored transitions "
         "that batches are drawn from, the factor of the learning rates; how often parameters were "
         "refreshed, and gradient steps per run.",
         {

@@ -12,7 +12,7 @@ import envs
 from aesjax import adaptations, schedules
 from aesjax.adaptations import AdaptationData, Supply
 from aesjax.schedules import PROXIES, SCHEDULES
-from aesjax.types import DriftResponse, EntropySchedule, Program
+from aesjax.types import DriftAdaptation, EntropySchedule, Program
 from agents import CARRIERS, Carrier, OnPolicyCarrier, train
 from agents.common import LoopConfig, Run, make_program
 from agents.common.episodes import random_returns
@@ -208,7 +208,7 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
             return own
         return schedules.overridden(own, run.played.weight, run.played.stride, run.played.on)
 
-    def adapted(run: Run) -> DriftResponse:
+    def adapted(run: Run) -> DriftAdaptation:
         return adaptations.build(both.adaptations, both.signals, run.adaptation, supply, run.played)
 
     loop = make_program(world, built, schedule_of, sizes, adapted if both.turned else None)

@@ -15,7 +15,7 @@ from aesjax import adaptations
 from aesjax.adaptations import AdaptationData
 from aesjax.registry import Registry
 from aesjax.schedules import SCHEDULES, Choice, ScheduleData, build
-from aesjax.types import DriftResponse, Levers, Signals
+from aesjax.types import DriftAdaptation, Levers, Signals
 from experiments.measure.curves import nan_mean
 from experiments.measure.patterns import PatternFacts, describe_runs
 from experiments.study import store
@@ -169,7 +169,7 @@ class Adaptations(NamedTuple):
     gradient steps per update after it.
     """
 
-    build: Callable[[AdaptationData], DriftResponse]
+    build: Callable[[AdaptationData], DriftAdaptation]
     runs: AdaptationData  # (R,) each
     streams: Mapping[str, np.ndarray]  # (R, n) float32, by key: the proxies that drive them
 
@@ -216,7 +216,7 @@ def _data(
         return stacked, None
     supply = supply_of(config, carrier, carrier_of(config, carrier, world_of(config, carrier)))
 
-    def build(run: AdaptationData) -> DriftResponse:
+    def build(run: AdaptationData) -> DriftAdaptation:
         return adaptations.build(both.adaptations, both.signals, run, supply)
 
     return stacked, Adaptations(build, runs, {})

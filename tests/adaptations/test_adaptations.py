@@ -62,16 +62,16 @@ def player(names, signals=AES_R, consume=False, **when):
     """
 
     def whole(run):
-        response = build(names, signals, run, SUPPLY)
+        adaptation = build(names, signals, run, SUPPLY)
 
         def step(state, now):
             if consume and state.levers.refresh is not None:
                 due = [k for k, v in state.levers._asdict().items() if k.startswith("refresh") and v is not None]
                 state = state._replace(levers=state.levers._replace(**dict.fromkeys(due, jnp.zeros(()))))
-            state = response.update(now, state)
+            state = adaptation.update(now, state)
             return state, (state.levers, state.ratio)
 
-        return jax.lax.scan(step, response.init(), stream(**when))[1]
+        return jax.lax.scan(step, adaptation.init(), stream(**when))[1]
 
     return whole
 
@@ -97,14 +97,14 @@ def test_an_adaptation_keeps_its_contract(name, alone):
     assert "\n" not in spec.summary
     assert set(spec.ranges) <= set(spec.options)
     assert spec(**spec.options) == (spec, spec.options)
-    response = build([name], AES_R, data_of([name]), SUPPLY)
-    first = response.init()
+    adaptation = build([name], AES_R, data_of([name]), SUPPLY)
+    first = adaptation.init()
     turned = {"refresh", "refresh_actor"} if spec.lever == "refresh" else {spec.lever}
     turned |= {"refresh_units"} if spec.units else set()
     assert {lever for lever, value in first.levers._asdict().items() if value is not None} == turned
     for lever in turned:
         assert getattr(first.levers, lever) == getattr(NEUTRAL, lever)
-    after = jax.eval_shape(response.update, jax.tree.map(lambda x: x[0], stream()), first)
+    after = jax.eval_shape(adaptation.update, jax.tree.map(lambda x: x[0], stream()), first)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(lambda x: (x.shape, x.dtype), first)
     assert {leaf.dtype for leaf in jax.tree.leaves(after)} <= {jnp.dtype("float32"), jnp.dtype("int32")}
     levers, _ = alone[name]

@@ -248,8 +248,8 @@ def test_a_share_of_recent_below_the_smallest_window_is_named_with_the_share_tha
     ]
     supply = supply_of(config, "sac", carrier_of(config, "sac", world_of(config, "sac")))
     run = AdaptationData(None, {"recent": 1.0}, {"recent": {"share": 0.05}}, 4950.0)
-    response = adaptations.build(["recent"], [], run, supply)
-    assert response.update(Signals(), response.init()._replace(count=jnp.int32(2000))).levers.window == 512
+    built = adaptations.build(["recent"], [], run, supply)
+    assert built.update(Signals(), built.init()._replace(count=jnp.int32(2000))).levers.window == 512
     assert not small_windows(config_of("sac", methods, steps=400_000))
 
 
