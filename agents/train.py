@@ -1,18 +1,28 @@
 """`make_train`: the training of one run as one pure function, to be jitted and mapped over from outside."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 import envs
-from aesjax import adaptations, schedules
-from aesjax.adaptations import ADAPTATIONS, DEFAULT_SIGNAL, Adaptation, AdaptationData, AdaptationFactory, Supply
+from aesjax import adaptations as adapting
+from aesjax import schedules
+from aesjax.adaptations import (
+    ADAPTATIONS,
+    DEFAULT_SIGNAL,
+    MOST_UPDATES,
+    Adaptation,
+    AdaptationData,
+    AdaptationFactory,
+    Supply,
+)
 from aesjax.registry import hint, lookup
 from aesjax.schedules import Choice, DriftProxy, Schedule, ScheduleData, as_schedule
-from aesjax.types import STREAM, Array, Program
+from aesjax.types import STREAM, Array, DriftAdaptation, EntropySchedule, Program
 from agents.carriers import CARRIERS
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Carrier, OnPolicyCarrier
@@ -82,31 +92,39 @@ def make_train(
     world.check_pattern(pattern)
     built = spec.make(world.obs_size, world.action_size, spec.config(**config))
     on_policy = isinstance(built, OnPolicyCarrier)
-    random = max(steps // 100 if warmup is None else warmup, 128) // num
+    window = in_envs(LoopConfig.fresh_window, num)
+    random = max(steps // 100 if warmup is None else warmup, window) // num
     sizes = LoopConfig(
         num_envs=num,
         chunk=total // evaluations,
         warmup=0 if on_policy else random,
         capacity=0 if on_policy else max((steps // 20 if replay is None else replay) // num, 1) * num,
         episodes=episodes,
+        fresh=False,
     )
     updates = updates_of(built, total, sizes.warmup)
     facts = facts_of(spec, updates, world.action_size, base)
     chosen = [part if isinstance(part, Adaptation) else Adaptation(_adaptation(part), {}) for part in adaptations]
+    names = [each.factory.name for each in chosen]
+    levers = {each.factory.lever for each in chosen} | {"units" for each in chosen if each.factory.units}
+    supply = supply_of(built, sizes, sizes.warmup * num)
 
     def train(seed: Any, schedule: Any = None) -> tuple[Any, dict[str, Array]]:
         """Train one run; returns its final state and its curves."""
         own: Any = schedules.SCHEDULES[spec.baseline] if schedule is None else schedule
         factory: Any = own
         own = as_schedule(factory)() if callable(own) else own
-        data, program = _program(world, built, sizes, own, facts, chosen)
+        choice, signals, data, adapted = _run_data(own, chosen, facts)
+        program = assemble(
+            world, built, sizes, [choice], names, signals, supply=supply, levers=levers, static=own.static
+        )
         run = Run(
             seed=jnp.asarray(seed).astype(jnp.uint32),
             drift=world.drift(pattern, seed),
-            schedule=data[0],
+            schedule=data,
             hyper=jax.tree.map(jnp.float32, hyper),
             coupling=jnp.float32(0),
-            adaptation=data[1],
+            adaptation=adapted,
         )
 
         def interval(state: Any, at: Array) -> tuple[Any, dict[str, Array]]:
@@ -126,46 +144,83 @@ def make_train(
     return train
 
 
-def _program(
-    world: World, built: Any, sizes: LoopConfig, schedule: Any, facts: dict[str, float], chosen: list[Adaptation]
-) -> tuple[tuple[Any, Any], Program]:
-    """The data of a run with this schedule and these adaptations, and its program."""
+def _run_data(
+    schedule: Any, chosen: Sequence[Adaptation], facts: Mapping[str, float]
+) -> tuple[Choice, list[Choice], ScheduleData, AdaptationData | None]:
+    """The schedule and the signals of a run's program, and the schedule and the adaptations of the run as data."""
     if not isinstance(schedule, Schedule):
         raise ValueError(f"a schedule is an object such as aes(kappa=0.3); got {type(schedule).__name__}")
     proxy = schedule.proxy if isinstance(schedule.proxy, DriftProxy) else schedules.td_quantile()
     choice = Choice(schedule.factory, proxy.factory, proxy.source)
     options = {choice.name: choice.factory.filled(facts, schedule.options)}
-    own = ScheduleData(jnp.int32(0), proxy.q, options)
-    read = schedules.required_signals(choice)
-    names, adapted, signals = [each.factory.name for each in chosen], None, []
+    data, adapted, signals = ScheduleData(jnp.int32(0), proxy.q, options), None, []
     if chosen:
         if any(each.factory.uses_signal for each in chosen):
-            relative = choice.factory.relative
-            signals = [choice if relative else choice._replace(schedule=DEFAULT_SIGNAL)]
-            read |= schedules.required_signals(signals)
+            signals = [choice if choice.factory.relative else choice._replace(schedule=DEFAULT_SIGNAL)]
         driven = {each.name: options.get(each.name, each.factory.filled(facts, {})) for each in signals}
         given = {each.factory.name: {**each.factory.options, **each.given} for each in chosen}
-        on = dict.fromkeys(names, jnp.float32(1))
-        adapted = AdaptationData(own._replace(options=driven), on, given, facts["updates"])
-    on_policy = isinstance(built, OnPolicyCarrier)
-    fresh = bool({"fresh_td_error", "fresh_critic_drift"} & set(read)) and not on_policy
-    levers = {each.factory.lever for each in chosen}
+        adapted = AdaptationData(data._replace(options=driven), dict.fromkeys(given, 1.0), given, facts["updates"])
+    return choice, signals, *jax.tree.map(jnp.asarray, (data, adapted))
+
+
+def reads_fresh(choices: Sequence[Choice]) -> bool:
+    """Whether schedules read residuals of the newest transitions."""
+    return bool({"fresh_td_error", "fresh_critic_drift"} & set(schedules.required_signals(choices)))
+
+
+def assemble(
+    world: World,
+    built: Carrier | OnPolicyCarrier,
+    sizes: LoopConfig,
+    kinds: Sequence[Choice],
+    names: Sequence[str] = (),
+    signals: Sequence[Choice] = (),
+    *,
+    supply: Supply,
+    levers: Collection[str],
+    record: Sequence[str] = (),
+    static: Mapping[str, Any] = MappingProxyType({}),
+) -> Program:
+    """The program of runs that share a carrier, schedules and adaptations; what differs between them is a `Run`.
+
+    Args:
+      sizes: structure without what follows from schedules and adaptations.
+      kinds: schedules of the runs.
+      names, signals: adaptations of the runs, and the schedules that drive them.
+      supply: of every run.
+      levers: that adaptations or played records adjust, of `aesjax.adaptations.LEVERS`; "units" where single units of
+        networks are refreshed.
+      record: further proxies to measure.
+      static: arguments of a single schedule that are no options.
+    """
     config = dataclasses.replace(
         sizes,
-        fresh=fresh,
+        fresh=reads_fresh((*kinds, *signals)) and not isinstance(built, OnPolicyCarrier),
+        fresh_window=in_envs(sizes.fresh_window, sizes.num_envs),
         refresh="refresh" in levers,
-        recycle=any(each.factory.units for each in chosen),
-        updates=adaptations.MOST_UPDATES if "updates" in levers else 1,
+        recycle="units" in levers,
+        updates=MOST_UPDATES if "updates" in levers else 1,
     )
-    supply = supply_of(built, sizes, sizes.warmup * sizes.num_envs)
-    program = make_program(
-        world,
-        built,
-        lambda run: schedules.build(choice, run.schedule, static=schedule.static),
-        config,
-        (lambda run: adaptations.build(names, signals, run.adaptation, supply)) if chosen else None,
-    )
-    return (jax.tree.map(jnp.asarray, own), jax.tree.map(jnp.asarray, adapted)), program
+
+    def schedule_of(run: Run) -> EntropySchedule:
+        own = schedules.build(kinds, run.schedule, record, static)
+        if run.played is None:
+            return own
+        return schedules.overridden(own, run.played.weight, run.played.stride, run.played.on)
+
+    def adaptation_of(run: Run) -> DriftAdaptation:
+        return adapting.build(names, signals, run.adaptation, supply, run.played)
+
+    return make_program(world, built, schedule_of, config, adaptation_of if levers else None)
+
+
+def in_envs(count: int, num_envs: int) -> int:
+    """``count``, rounded up to a multiple of the parallel environments.
+
+    >>> in_envs(128, 6)
+    132
+    """
+    return -(-count // num_envs) * num_envs
 
 
 def _adaptation(part: Any) -> AdaptationFactory:

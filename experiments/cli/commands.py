@@ -5,9 +5,10 @@ Nothing here starts JAX before the number of devices is set.
 
 import dataclasses
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib import metadata
-from typing import Annotated, get_args
+from typing import Annotated, Any, Union
 
 import tyro
 
@@ -29,39 +30,27 @@ from experiments.cli import (
 )
 from experiments.cli.errors import DONE, WRONG, guarded, say
 
-_Command = (
-    Annotated[run.RunOptions, tyro.conf.subcommand("run")]
-    | Annotated[submit.SubmitOptions, tyro.conf.subcommand("submit")]
-    | Annotated[status.Status, tyro.conf.subcommand("status")]
-    | Annotated[join.Join, tyro.conf.subcommand("join")]
-    | Annotated[report.Report, tyro.conf.subcommand("report")]
-    | Annotated[replay.Replay, tyro.conf.subcommand("replay")]
-    | Annotated[calibrate.Calibrate, tyro.conf.subcommand("calibrate")]
-    | Annotated[audit.Audit, tyro.conf.subcommand("audit")]
-    | Annotated[table.Table, tyro.conf.subcommand("table")]
-    | Annotated[verify.Verify, tyro.conf.subcommand("verify")]
-    | Annotated[video.Video, tyro.conf.subcommand("video")]
-    | Annotated[export.Export, tyro.conf.subcommand("export")]
-    | Annotated[listing.List, tyro.conf.subcommand("list")]
-    | Annotated[bench.Bench, tyro.conf.subcommand("bench")]
-)
-_EXECUTE = {
-    run.RunOptions: run.execute,
-    submit.SubmitOptions: submit.execute,
-    status.Status: status.execute,
-    join.Join: join.execute,
-    report.Report: report.execute,
-    replay.Replay: replay.execute,
-    calibrate.Calibrate: calibrate.execute,
-    audit.Audit: audit.execute,
-    table.Table: table.execute,
-    verify.Verify: verify.execute,
-    video.Video: video.execute,
-    export.Export: export.execute,
-    listing.List: listing.execute,
-    bench.Bench: bench.execute,
+#: Command -> the class that tyro parses, and the function that executes it.
+_COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
+    "run": (run.RunOptions, run.execute),
+    "submit": (submit.SubmitOptions, submit.execute),
+    "status": (status.Status, status.execute),
+    "join": (join.Join, join.execute),
+    "report": (report.Report, report.execute),
+    "replay": (replay.Replay, replay.execute),
+    "calibrate": (calibrate.Calibrate, calibrate.execute),
+    "audit": (audit.Audit, audit.execute),
+    "table": (table.Table, table.execute),
+    "verify": (verify.Verify, verify.execute),
+    "video": (video.Video, video.execute),
+    "export": (export.Export, export.execute),
+    "list": (listing.List, listing.execute),
+    "bench": (bench.Bench, bench.execute),
 }
-_NAMES = [get_args(part)[1].name for part in get_args(_Command)]
+_Command: Any = Union[  # noqa: UP007
+    tuple(Annotated[options, tyro.conf.subcommand(name)] for name, (options, _) in _COMMANDS.items())
+]
+_EXECUTE = dict(_COMMANDS.values())
 
 
 def command(argv: list[str] | None = None) -> int:
@@ -75,23 +64,17 @@ def command(argv: list[str] | None = None) -> int:
     if typed[:1] == ["--version"]:
         print(f"aesjax {metadata.version('aesjax')}")
         return DONE
-    if typed and not typed[0].startswith("-") and typed[0] not in _NAMES:
+    if typed and not typed[0].startswith("-") and typed[0] not in _COMMANDS:
         from aesjax.registry import hint
 
-        say(f"unknown command '{typed[0]}'{hint(typed[0], _NAMES)} commands: {', '.join(_NAMES)}")
+        say(f"unknown command '{typed[0]}'{hint(typed[0], _COMMANDS)} commands: {', '.join(_COMMANDS)}")
         return WRONG
     about = (
         "Drift-aware exploration in JAX. Before the command, --plugins MODULE,... lets studies import these modules."
     )
     if typed[:1] == ["table"]:  # what it does not know are options of `aesjax run`
-        options, rest = tyro.cli(
-            _Command,  # type: ignore
-            prog="aesjax",
-            args=argv,
-            description=about,
-            return_unknown_args=True,
-        )
+        options, rest = tyro.cli(_Command, prog="aesjax", args=argv, description=about, return_unknown_args=True)
         options = dataclasses.replace(options, rest=tuple(rest))
     else:
-        options = tyro.cli(_Command, prog="aesjax", args=argv, description=about)  # type: ignore
+        options = tyro.cli(_Command, prog="aesjax", args=argv, description=about)
     return guarded(partial(_EXECUTE[type(options)], options))

@@ -31,7 +31,7 @@ class Export:
 def execute(options: Export) -> int:
     """Write them and say how large they are."""
     from experiments.study.export import export
-    from experiments.study.strings import parse_seeds
+    from experiments.study.parser import parse
 
     with refusing():
         if options.results:
@@ -41,7 +41,7 @@ def execute(options: Export) -> int:
             return DONE
         if options.streams:
             raise ValueError("--streams is an option of --results")
-        seeds = None if options.seeds is None else parse_seeds(options.seeds)
+        seeds = None if options.seeds is None else parse({"seeds": options.seeds})["seeds"]
         if not options.folders:
             raise ValueError("give the folder of a finished study")
         size = export(options.folders, options.out, seeds=seeds, moments=options.moments)

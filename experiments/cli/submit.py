@@ -14,8 +14,7 @@ import tyro
 
 from experiments.cli.errors import DONE, INTERRUPTED, WRONG, refusing, say
 from experiments.cli.join import join_and_report
-from experiments.cli.options import ALL, Run, flat, grouped, typed
-from experiments.cli.run import RunOptions, configured
+from experiments.cli.run import ALL, Run, RunOptions, configured, flat, grouped, typed
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from experiments.cli.errors import DIVERGED, DONE, Refusal, refusing
-from experiments.cli.options import flat
-from experiments.cli.run import RunOptions, configured
+from experiments.cli.run import RunOptions, configured, flat
 from experiments.cli.run import train as run
 from experiments.study.devices import start_jax
 

@@ -18,6 +18,7 @@ from experiments.report.plots import Axis, Line, Panel, Plot, Row, file_stem, sp
 from experiments.report.series import thinned
 from experiments.study import store
 from experiments.study.method import BASELINE, Method
+from experiments.study.parser import parse, text_of
 from experiments.study.rescore import (
     LOGGED,
     Recorded,
@@ -29,7 +30,6 @@ from experiments.study.rescore import (
     replay_runs,
     request_of,
 )
-from experiments.study.strings import parse_methods, text_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -85,7 +85,7 @@ def run(directory: Path, schedules: str, methods: str | None, out: Path) -> str:
     store.check_new(out, "--out")
     study = load(directory, methods)
     carriers = [name for name in study.config.carriers if name in study.streams["carrier"]]
-    wanted = parse_methods(schedules, carriers)
+    wanted = parse({"carriers": carriers, "schedules": schedules})["methods"]
     requests = [(c, r) for c in carriers for r in _requests(study, c, wanted, lenient=schedules == "all")]
     tracks, frames = _trained(study), []
     for carrier, request in requests:

@@ -17,9 +17,9 @@ from experiments.study.devices import start_jax
 from experiments.study.folder import begun, claim
 from experiments.study.forecast import forecast, lines_of
 from experiments.study.options import StudyOptions
+from experiments.study.parser import text_of
 from experiments.study.prepare import prepare
 from experiments.study.results import open_results
-from experiments.study.strings import text_of
 from experiments.study.train import train
 
 

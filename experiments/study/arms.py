@@ -13,7 +13,7 @@ from aesjax.types import Levers
 from agents import CARRIERS
 from experiments.study.config import StudyConfig
 from experiments.study.method import ABSOLUTE, BASELINE, BLOCKS, COUPLING, Control, Method
-from experiments.study.strings import text_of
+from experiments.study.parser import text_of
 
 #: Records that controls play, by arm, pattern and seed.
 Records = Mapping[tuple[str, str, int], Played]

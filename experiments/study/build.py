@@ -12,9 +12,9 @@ import envs
 from aesjax import adaptations, schedules
 from aesjax.adaptations import AdaptationData, Supply
 from aesjax.schedules import PROXIES, SCHEDULES
-from aesjax.types import DriftAdaptation, EntropySchedule, Program
+from aesjax.types import Program
 from agents import CARRIERS, Carrier, OnPolicyCarrier, train
-from agents.common import LoopConfig, Run, make_program
+from agents.common import LoopConfig, Run
 from agents.common.episodes import random_returns
 from agents.common.loop import stream_stride
 from envs.world import World
@@ -172,8 +172,7 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
     built = carrier_of(config, carrier, world)
     arms, num = arms_of(config, carrier), config.envs_of(carrier)
     both = common(arms)
-    read = set(schedules.required_signals((*both.kinds, *both.signals)))
-    fresh = bool({"fresh_td_error", "fresh_critic_drift"} & read)
+    fresh = train.reads_fresh((*both.kinds, *both.signals))
     # Recorded in every run, so that any schedule can be replayed on it afterwards.
     record = [
         f"{config.proxy}/{source}"
@@ -190,29 +189,23 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
         warm=bool(config.warm_start),
         capacity=0 if on_policy else config.replay_capacity,
         episodes=config.episodes,
-        fresh=fresh and not on_policy,
-        fresh_window=-(-LoopConfig.fresh_window // num) * num,
+        fresh=False,
         coupling=both.coupling,
-        refresh="refresh" in both.turned,
-        recycle="units" in both.turned,
-        updates=adaptations.MOST_UPDATES if "updates" in both.turned else 1,
         plasticity=config.plasticity,
         counterfactual=config.counterfactual,
     )
     per_chunk = updates // config.evaluations if on_policy else sizes.chunk
-    supply = supply_of(config, carrier, built)
-
-    def schedule_of(run: Run) -> EntropySchedule:
-        own = schedules.build(both.kinds, run.schedule, record=record)
-        if run.played is None:
-            return own
-        return schedules.overridden(own, run.played.weight, run.played.stride, run.played.on)
-
-    def adapted(run: Run) -> DriftAdaptation:
-        return adaptations.build(both.adaptations, both.signals, run.adaptation, supply, run.played)
-
-    loop = make_program(world, built, schedule_of, sizes, adapted if both.turned else None)
-
+    program = train.assemble(
+        world,
+        built,
+        sizes,
+        both.kinds,
+        both.adaptations,
+        both.signals,
+        supply=supply_of(config, carrier, built),
+        levers=both.turned,
+        record=record,
+    )
     drift = jax.jit(world.drift, static_argnums=0)
     runs, labels = [], []
     drifts: dict[tuple[str, int], Any] = {}
@@ -250,7 +243,6 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
                         "seed": seed,
                     }
                 )
-    program = Program(loop.init, loop.chunk, loop.evaluate)
     own = runs_of(config)[carrier]  # the program is that of all runs, whichever of them are trained
     runs, labels = runs[own.start : own.stop], labels[own.start : own.stop]
     return Part(carrier, program, stack(runs), updates, stream_stride(per_chunk, sizes.stream_samples), labels)

@@ -3,14 +3,16 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import envs
 from experiments.study.method import Method
+from experiments.study.parser import LARGEST_SEED, parse, text_of
 from experiments.study.plugins import Origins, check_bridged, restored
-from experiments.study.schema import check_shape
-from experiments.study.strings import parse_methods, text_of
+from experiments.study.results import MOST_SEGMENTS, is_count
+from experiments.study.store import shortened
 
 FORMAT = 3
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
@@ -116,17 +118,8 @@ def config_from_json(data: Any) -> StudyConfig:
     """
     check_stored(data)
     check_bridged(data["task"])
-    values = dict(data)
-    carriers, schedules = values.pop("carriers"), values.pop("schedules")
-    with restored(values.get("plugins", {})):
-        if isinstance(schedules, list):
-            values["methods"] = parse_methods(schedules, carriers)
-        else:
-            values["methods"] = tuple(m for carrier in carriers for m in parse_methods(schedules[carrier], [carrier]))
-    for name in ("patterns", "seeds"):
-        values[name] = tuple(values[name])
-    values["sweep"] = {name: tuple(axis) for name, axis in values["sweep"].items()}
-    return StudyConfig(**values)
+    with restored(data.get("plugins", {})):
+        return StudyConfig(**parse(data))
 
 
 def check_stored(data: Any) -> None:
@@ -138,4 +131,116 @@ def check_stored(data: Any) -> None:
     fields = {field.name for field in dataclasses.fields(StudyConfig)} - {"methods"} | {"carriers", "schedules"}
     if odd := sorted({*OPTIONAL, *data} ^ fields):
         raise ValueError(f"its fields differ from what this version writes: {', '.join(odd)}")
-    check_shape(data)
+    _check_shape(data)
+
+
+def _seed(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST_SEED
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and not math.isnan(value)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
+
+
+def _dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+
+
+def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _any_dict(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _setting(value: Any) -> bool:
+    """One carrier's settings."""
+    parts: Mapping[str, Callable[[Any], bool]] = {
+        "num_envs": is_count,
+        "base": _number,
+        "config": _any_dict,
+        "hyper": _dict_of(_number),
+        "schedule": _dict_of(_number),
+    }
+    return (
+        isinstance(value, dict)
+        and set(parts) <= set(value) <= {*parts, "warmup"}
+        and all(fits(value[name]) for name, fits in parts.items())
+        and is_count(value.get("warmup", 1))
+    )
+
+
+def _part(value: Any) -> bool:
+    return isinstance(value, dict) and set(value) == {"number", "of"} and all(map(is_count, value.values()))
+
+
+_NAMES = (_list_of(_text), "a list of names")
+_ONE_NAME = (_text, "a name")
+_COUNT = (is_count, "a positive whole number")
+_FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "task": _ONE_NAME,
+    "preset": _ONE_NAME,
+    "proxy": _ONE_NAME,
+    "carriers": _NAMES,
+    "schedules": (
+        lambda value: _NAMES[0](value) or (isinstance(value, dict) and all(map(_NAMES[0], value.values()))),
+        "a list of names, or carriers with such lists",
+    ),
+    "patterns": _NAMES,
+    "seeds": (_list_of(_seed), f"a list of whole numbers from 0 to {LARGEST_SEED}"),
+    "steps": _COUNT,
+    "evaluations": _COUNT,
+    "episodes": _COUNT,
+    "segments": (lambda value: is_count(value) and value <= MOST_SEGMENTS, f"a whole number from 1 to {MOST_SEGMENTS}"),
+    "replay_capacity": _COUNT,
+    "warmup": _COUNT,
+    "source": (_or_none(_text), "a name or null"),
+    "drift_seed": (_or_none(_seed), f"a whole number from 0 to {LARGEST_SEED}, or null"),
+    "sweep": (_dict_of(_list_of(_number)), "names with lists of numbers"),
+    "settings": (_dict_of(_setting), "carriers with num_envs, base, config, hyper and schedule"),
+    "options": (_any_dict, "an object"),
+    "plugins": (_dict_of(_dict_of(_any_dict)), "kinds with names with origins"),
+    "controls": (_dict_of(_text), "names with text"),
+    "warm_start": (_any_dict, "an object"),
+    "observe": (lambda value: value == "drift", "'drift'"),
+    "plasticity": (_flag, "true or false"),
+    "counterfactual": (_flag, "true or false"),
+    "together": _COUNT,
+    "part": (_part, "an object of number and of, positive whole numbers"),
+}
+
+
+def _check_shape(data: Mapping[str, Any]) -> None:
+    """Refuse a configuration whose entries are not of the right kind.
+
+    Raises:
+      ValueError: naming the entry, what it holds and what it must be.
+    """
+    for name, (fits, wanted) in _FIELDS.items():
+        if name in data and not fits(data[name]):
+            raise ValueError(f"'{name}' must be {wanted}; got {shortened(data[name])}")
+    if "part" in data and "together" not in data:
+        raise ValueError("'part' needs 'together', which is missing")
+    if set(data["settings"]) != set(data["carriers"]):
+        raise ValueError(f"'settings' must be those of its carriers; got {shortened(sorted(data['settings']))}")
+    if isinstance(data["schedules"], dict) and set(data["schedules"]) != set(data["carriers"]):
+        raise ValueError(f"'schedules' must be those of its carriers; got {shortened(sorted(data['schedules']))}")
+    for carrier, own in data["settings"].items():
+        if data["steps"] % (own["num_envs"] * data["evaluations"]):
+            raise ValueError(
+                f"'steps' must be a multiple of {own['num_envs']} environments of '{carrier}' times "
+                f"{data['evaluations']} evaluations; got {data['steps']}"
+            )

@@ -14,17 +14,9 @@ from experiments.presets.preset import CarrierSettings, Preset, frozen
 from experiments.study.config import LONGEST, StudyConfig
 from experiments.study.declared import OPTIONS
 from experiments.study.method import BASELINE, SOURCES, Method
+from experiments.study.parser import LARGEST_SEED, check_sweep, parse
 from experiments.study.plugins import find, name_of, origins_of
-from experiments.study.schema import parse_part
 from experiments.study.sources import record_of, warm_start_of
-from experiments.study.strings import (
-    LARGEST_SEED,
-    check_sweep,
-    parse_method_with_carrier,
-    parse_names,
-    parse_seeds,
-    parse_sweep,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,13 +61,14 @@ class StudyOptions:
         Raises:
           ValueError, UnknownNameError: with one sentence that names the value and what is allowed.
         """
-        task, options = _task(self)
+        given = parse({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+        methods, patterns, axes = given["methods"], given["patterns"], given["sweep"]
+        task, options = _task(self.task, given)
         find("task", task)
         built = envs.make(task, **options)
         sizes = presets_of(task, built.env.spec.time_limit)[self.preset]
         if sizes.options:
             built = envs.make(task, **{**sizes.options, **options})
-        methods = _methods(self.methods)
         carriers = tuple(dict.fromkeys(method.carrier for method in methods))
         methods = tuple(method for carrier in carriers for method in methods if method.carrier == carrier)
         proxy = name_of("proxy", self.proxy)
@@ -83,7 +76,6 @@ class StudyOptions:
             raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{self.source}'")
         if self.drift_seed is not None and not 0 <= self.drift_seed <= LARGEST_SEED:
             raise ValueError(f"--drift-seed must be between 0 and {LARGEST_SEED}; got {self.drift_seed}")
-        axes, patterns = parse_sweep(self.sweep), parse_names("pattern", "--patterns", self.patterns)
         check_sweep(axes, methods)
         settings = {carrier: _settings(carrier, sizes, self.layer_norm, self.num_envs) for carrier in carriers}
         steps, copies = _sized(sizes, settings, self.steps)
@@ -96,7 +88,7 @@ class StudyOptions:
             preset=self.preset,
             methods=methods,
             patterns=patterns,
-            seeds=parse_seeds(self.seeds),
+            seeds=given["seeds"],
             steps=steps,
             evaluations=sizes.evaluations,
             episodes=sizes.episodes,
@@ -116,7 +108,7 @@ class StudyOptions:
             plasticity=self.plasticity,
             counterfactual=self.counterfactual,
             together=self.together,
-            part=parse_part(self.part, self.together),
+            part=given["part"],
             plugins=origins_of(_used(task, methods, patterns, proxy)),
         )
 
@@ -125,37 +117,15 @@ def _path(place: Path | str | None) -> Path | None:
     return None if place is None else Path(place)
 
 
-def _task(study: StudyOptions) -> tuple[str, dict[str, Any]]:
+def _task(task: Any, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Name of the task and the options of its builder that are not left at their defaults."""
-    given = {name: getattr(study, name) for name in ("engine", "observation", "variant", "timeout")}
-    options = {name: value for name, value in given.items() if value is not None}
-    if study.channels is not None:
-        names = study.channels.split(",") if isinstance(study.channels, str) else study.channels
-        options["channels"] = tuple(name.strip() for name in names if name.strip())
-    if isinstance(study.task, envs.Task) and study.task.name in envs.TASKS:
-        registered = envs.make(study.task.name, **study.task.options)
-        if registered is study.task or (study.task.options and registered.options == study.task.options):
-            return study.task.name, {**study.task.options, **options}
-    task = study.task if isinstance(study.task, str) else as_task(study.task)
-    return name_of("task", task), options
-
-
-def _methods(given: Any) -> tuple[Method, ...]:
-    """Methods as objects, each once.
-
-    Raises:
-      ValueError: there are none, or two are equal.
-    """
-    parts = [given] if isinstance(given, Method | str) else list(given)
-    methods = [parse_method_with_carrier(part) if isinstance(part, str) else part for part in parts]
-    for at, method in enumerate(methods):
-        if not isinstance(method, Method):
-            raise ValueError(f"a method is a Method or a string such as 'sac+aes'; got {type(method).__name__}")
-        if method in methods[:at]:
-            raise ValueError(f"the methods name something twice: {parts[at]}")
-    if not methods:
-        raise ValueError("a study needs at least one method")
-    return tuple(methods)
+    names = ("engine", "observation", "variant", "timeout", "channels")
+    options = {name: given[name] for name in names if given[name] is not None}
+    if isinstance(task, envs.Task) and task.name in envs.TASKS:
+        registered = envs.make(task.name, **task.options)
+        if registered is task or (task.options and registered.options == task.options):
+            return task.name, {**task.options, **options}
+    return name_of("task", task if isinstance(task, str) else as_task(task)), options
 
 
 def _settings(carrier: str, sizes: Preset, layer_norm: bool, num_envs: int | None) -> dict[str, Any]:

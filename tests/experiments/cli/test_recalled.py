@@ -8,8 +8,7 @@ import pytest
 import tyro
 
 from experiments.cli import main
-from experiments.cli.options import Run, command, flat
-from experiments.cli.run import RunOptions, configured
+from experiments.cli.run import Run, RunOptions, command, configured, flat
 from experiments.study.config import config_from_json
 from experiments.study.declared import OPTIONS, RUNTIME, SHELL
 from experiments.study.options import StudyOptions

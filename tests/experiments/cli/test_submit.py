@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from experiments.cli import main
-from experiments.cli.options import Run, typed
-from experiments.cli.run import configured
+from experiments.cli.run import Run, configured, typed
 from experiments.study.build import build_part
 from experiments.study.folder import open_study
 from experiments.study.parts import begin, make_plan, read_plan, write_plan

@@ -18,7 +18,7 @@ from experiments.study.config import config_from_json
 from experiments.study.method import Control, Method, replace_fields
 from experiments.study.named import STUDIES
 from experiments.study.options import StudyOptions
-from experiments.study.strings import parse_method, parse_method_with_carrier, text_of
+from experiments.study.parser import parse_method, parse_method_with_carrier, text_of
 from tests.experiments.configs import config_of
 
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"

@@ -22,7 +22,7 @@ from experiments.study.build import check
 from experiments.study.config import config_from_json
 from experiments.study.method import Method
 from experiments.study.options import StudyOptions
-from experiments.study.strings import parse_method
+from experiments.study.parser import parse_method
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 

@@ -1,4 +1,4 @@
-"""Strings that stand for typed objects, at the shell and in `config.json`: the one place where they are parsed.
+"""From strings to typed objects, for the shell, TOML, `config.json` and Python: `parse`, and its inverse `text_of`.
 
 A method is ``SCHEDULE[:OPTION=VALUE]...`` with ``+ADAPTATION[:OPTION=VALUE]...`` for everything else that its signal
 adjusts, and ``CARRIER+`` before it where no carriers are listed beside it.
@@ -6,7 +6,8 @@ adjusts, and ``CARRIER+`` before it where no carriers are listed beside it.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from aesjax.adaptations import ADAPTATIONS, CONTROLS
@@ -17,8 +18,38 @@ from experiments.study.plugins import KINDS, find
 
 LARGEST_SEED = 2**32 - 1
 _MOST_SEEDS = 10_000
+_MOST_TOGETHER = 100_000  # runs in one program
 _MOST_VALUES = 1000  # of all axes of a sweep together
 _TEXTS = ("proxy", "source", "signal", "label")  # options whose values are no numbers
+
+
+def parse(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a study with typed objects in place of strings; typed objects and other options stay as they are.
+
+    Args:
+      given: by name, any of them. ``carriers`` with ``schedules`` (of all carriers, or by carrier) become ``methods``.
+
+    Raises:
+      ValueError, UnknownNameError: one sentence that names the value and what is allowed.
+
+    >>> parse({"seeds": "1:3", "sweep": ["kappa=0.1,1"], "patterns": "abrupt", "steps": 4000})
+    {'seeds': (1, 2, 3), 'sweep': {'kappa': (0.1, 1.0)}, 'patterns': ('abrupt',), 'steps': 4000}
+    """
+    found = dict(given)
+    if "carriers" in found:
+        carriers = parse_names("carrier", "--carriers", found.pop("carriers"))
+        schedules: Any = found.pop("schedules")
+        found["methods"] = tuple(
+            method
+            for carrier in carriers
+            for method in parse_methods(schedules[carrier] if isinstance(schedules, Mapping) else schedules, carrier)
+        )
+    for name, parsed in _PARSERS.items():
+        if name in found:
+            found[name] = parsed(found[name])
+    if "part" in found:
+        found["part"] = parse_part(found["part"], found.get("together"))
+    return found
 
 
 def parse_method(text: str, carrier: str) -> Method:
@@ -84,8 +115,8 @@ def _number(value: float) -> str:
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
-def parse_methods(schedules: str | Sequence[str], carriers: Sequence[str]) -> tuple[Method, ...]:
-    """`--schedules` on every carrier: names, `baseline`, or all of both, each with its options.
+def parse_methods(schedules: str | Sequence[str], carrier: str) -> tuple[Method, ...]:
+    """`--schedules` on a carrier: names, `baseline`, or all of both, each with its options.
 
     Raises:
       ValueError: there are none, or one is given twice; or as `parse_method`.
@@ -94,7 +125,7 @@ def parse_methods(schedules: str | Sequence[str], carriers: Sequence[str]) -> tu
     texts = everything if schedules == "all" else _listed(schedules)
     if not texts:
         raise ValueError(f"--schedules needs at least one name; registered: {', '.join(sorted(everything))}")
-    methods = tuple(parse_method(text, carrier) for carrier in carriers for text in texts)
+    methods = tuple(parse_method(text, carrier) for text in texts)
     if len(set(texts)) != len(texts):
         raise ValueError(f"--schedules names something twice: '{','.join(texts)}'")
     return methods
@@ -203,6 +234,48 @@ def _axes(items: Sequence[str]) -> dict[str, list[str]]:
     return axes
 
 
+def parse_part(text: str | Mapping[str, int] | None, together: int | None) -> dict[str, int]:
+    """``2/4`` of `--part`, the second of four parts; nothing where it is not given.
+
+    Args:
+      together: runs that train together, at most.
+
+    Raises:
+      ValueError: another form, a ``together`` outside its range, or none for a part.
+
+    >>> parse_part("2/4", 8)
+    {'number': 2, 'of': 4}
+    """
+    if together is not None and not 1 <= together <= _MOST_TOGETHER:
+        raise ValueError(f"--together must be between 1 and {_MOST_TOGETHER}; got {together}")
+    if not isinstance(text, str):
+        return dict(text or {})
+    if together is None:
+        raise ValueError("--part needs --together, which fixes how many runs train together in every part")
+    number, _, of = text.partition("/")
+    if not number.isdecimal() or not of.isdecimal() or not 1 <= int(number) <= int(of):
+        raise ValueError(f"--part must look like 2/4, the second of four parts; got '{text}'")
+    return {"number": int(number), "of": int(of)}
+
+
+def parse_objects(given: Any) -> tuple[Method, ...]:
+    """Methods, given as objects or as strings with carriers, each once.
+
+    Raises:
+      ValueError: there are none, or two are equal.
+    """
+    parts = [given] if isinstance(given, Method | str) else list(given)
+    methods = [parse_method_with_carrier(part) if isinstance(part, str) else part for part in parts]
+    for at, method in enumerate(methods):
+        if not isinstance(method, Method):
+            raise ValueError(f"a method is a Method or a string such as 'sac+aes'; got {type(method).__name__}")
+        if method in methods[:at]:
+            raise ValueError(f"the methods name something twice: {parts[at]}")
+    if not methods:
+        raise ValueError("a study needs at least one method")
+    return tuple(methods)
+
+
 def _options(parts: Sequence[str], text: str, kind: str) -> dict[str, str]:
     chosen: dict[str, str] = {}
     for option in parts:
@@ -265,3 +338,12 @@ def check_sweep(axes: Mapping[str, Sequence[float]], methods: Sequence[Method]) 
         adaptation, _, option = name.rpartition(".")
         for value in values if adaptation else ():
             ADAPTATIONS[adaptation].check({option: value})
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "methods": parse_objects,
+    "patterns": partial(parse_names, "pattern", "--patterns"),
+    "seeds": parse_seeds,
+    "sweep": parse_sweep,
+    "channels": lambda names: None if names is None else tuple(_listed(names)),
+}
