@@ -1,7 +1,7 @@
 """Named collections whose look-up error says what was asked, what exists, and what was probably meant."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def lookup(kind: str, entries: Mapping[str, T], name: str) -> T:
     raise UnknownNameError(unknown(kind, entries, name))
 
 
-class Registry(Mapping[str, T], Generic[T]):
+class Registry(MutableMapping[str, T], Generic[T]):
     """An ordered mapping from names to entries: literal, and added to by nothing but plug-ins.
 
     >>> Registry("fruit", apple=1, pear=2)["aple"]
@@ -58,22 +58,12 @@ class Registry(Mapping[str, T], Generic[T]):
     def __getitem__(self, name: str) -> T:
         return lookup(self.kind, self._entries, name)
 
-    def add(self, name: str, entry: T) -> None:
-        """Register one more entry.
-
-        Raises:
-          ValueError: the name is taken.
-        """
+    def __setitem__(self, name: str, entry: T) -> None:
         if name in self._entries:
             raise ValueError(f"{self.kind} '{name}' is registered already")
         self._entries[name] = entry
 
-    def remove(self, name: str) -> None:
-        """Forget an entry, for another of its name.
-
-        Raises:
-          UnknownNameError: there is none.
-        """
+    def __delitem__(self, name: str) -> None:
         self[name]
         del self._entries[name]
 

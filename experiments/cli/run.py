@@ -12,7 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, WRONG, Output, Refusal, refusing, say
-from experiments.study.declared import CLUSTER, OPTIONS, OUTPUT, RUNTIME, SHELL, SIZES, TASK, UPPER_BOUND, WHAT, Option
+from experiments.study.declared import (
+    CLUSTER,
+    OPTIONS,
+    OUTPUT,
+    RUNTIME,
+    SHELL,
+    SIZES,
+    TASK,
+    UPPER_BOUND,
+    WHAT,
+    Option,
+    flag,
+    in_words,
+)
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
@@ -20,7 +33,6 @@ if TYPE_CHECKING:
 
 
 ALL: dict[str, Option] = {"out": RUNTIME["out"], **SHELL, **OPTIONS, **RUNTIME}
-_FLAGS = {"start": "warm_start"}  # where the shell's word is another one
 _GROUPS = (WHAT, SIZES, TASK, OUTPUT, CLUSTER)
 
 
@@ -52,19 +64,18 @@ def grouped(name: str, about: str, options: Mapping[str, Option], more: type | N
 
 
 def _argument(name: str, option: Option) -> tuple[str, Any, Any]:
-    flag = _FLAGS.get(name, name).replace("_", "-")
     hint = f"(default: {option.default})" if option.default not in (None, ()) else ""
     if option.type is bool:
-        kind: Any = Annotated[bool, tyro.conf.arg(name=flag, help=option.help, help_behavior_hint=hint)]
+        kind: Any = Annotated[bool, tyro.conf.arg(name=flag(name), help=option.help, help_behavior_hint=hint)]
         return name, kind, dataclasses.field(default=option.default)
     if option.type is tuple:
-        argument = tyro.conf.arg(name=flag, help=option.help, metavar=option.metavar)
+        argument = tyro.conf.arg(name=flag(name), help=option.help, metavar=option.metavar)
         kind = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], argument]
         return name, kind, dataclasses.field(default=())
     default = _absent(name, option)
     kind = Annotated[
         option.type | None if default is None else option.type,
-        tyro.conf.arg(name=flag, help=option.help, metavar=option.metavar, help_behavior_hint=hint),
+        tyro.conf.arg(name=flag(name), help=option.help, metavar=option.metavar, help_behavior_hint=hint),
     ]
     return name, kind, dataclasses.field(default=default)
 
@@ -81,19 +92,8 @@ def typed(options: Any, besides: Collection[str] = ("resume",)) -> list[str]:
     Args:
       besides: names of options that are left out.
     """
-    words = []
-    for field in dataclasses.fields(Run):
-        value = getattr(options, field.name)
-        option = "--" + _FLAGS.get(field.name, field.name).replace("_", "-")
-        if value == field.default or field.name in besides:
-            continue
-        if isinstance(value, bool):
-            words.append(option if value else option.replace("--", "--no-", 1))
-        elif field.name == "sweep":
-            words += [word for item in value for word in (option, item)]
-        else:
-            words += [option, str(value)]
-    return words
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Run) if field.name not in besides}
+    return in_words({name: value for name, value in given.items() if value != _absent(name, ALL[name])})
 
 
 def command(options: Any, besides: Collection[str] = ("resume",)) -> str:
@@ -118,7 +118,7 @@ def train(options: Any) -> int:
     from experiments.study import store
     from experiments.study import train as training
     from experiments.study.arms import merged_arms
-    from experiments.study.build import check, small_windows
+    from experiments.study.build import small_windows
     from experiments.study.checkpoint import recorded_devices
     from experiments.study.driver import Interrupted
     from experiments.study.folder import begun, check_place, claim
@@ -145,7 +145,6 @@ def train(options: Any) -> int:
         start_jax(options.devices, options.compiled, recorded_devices(options.out) if options.resume else 0)
         alone = options.resume and not typed(options, besides=RUNTIME)
         config = begun(options.out) if alone else configured(options)
-        check(config)
         prepared = prepare(config)  # refusals come before a folder is claimed
         if options.dry_run:
             check_place(options.out)
@@ -217,7 +216,6 @@ def configured(options: Any) -> "StudyConfig":
     """
     from experiments.session import Study
     from experiments.study.named import STUDIES
-    from experiments.study.options import StudyOptions
     from experiments.study.parser import parse
 
     if options.config is not None:
@@ -226,8 +224,8 @@ def configured(options: Any) -> "StudyConfig":
         return Study.from_file(options.config).config
     named = STUDIES[options.study]._asdict()
     chosen = named | {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
-    fields = {field.name for field in dataclasses.fields(StudyOptions)}
-    return StudyOptions(**{name: value for name, value in parse(chosen).items() if name in fields}).resolve()
+    fields = {field.name for field in dataclasses.fields(Study)}
+    return Study(**{name: value for name, value in parse(chosen).items() if name in fields}).config
 
 
 def again(options: Any, modules: str = "") -> str:

@@ -13,6 +13,7 @@ from experiments.study import store
 from experiments.study.build import check
 from experiments.study.checkpoint import recorded_devices
 from experiments.study.config import StudyConfig
+from experiments.study.declared import in_words
 from experiments.study.devices import start_jax
 from experiments.study.folder import begun, claim
 from experiments.study.forecast import forecast, lines_of
@@ -42,7 +43,7 @@ class Study(StudyOptions):
           ValueError, UnknownNameError: the study cannot be trained; one sentence that says why.
         """
         given = self.start.directory if isinstance(self.start, Results) else self.start
-        config = StudyOptions(**{**_given(self), "start": given}).resolve()
+        config = dataclasses.replace(self, start=given).resolve()
         check(config)
         return config
 
@@ -63,7 +64,8 @@ class Study(StudyOptions):
         config = self.config
         place = Path(tempfile.mkdtemp(prefix="aesjax-")) if out is None else Path(out)
         if (place / store.MANIFEST).exists():
-            return _opened(place, config)
+            _refuse_other(place, open_results(place).config, config)
+            return Results.open(place)
         prepared = prepare(config)
         resume = (place / store.CONFIG).exists()
         if resume:
@@ -88,16 +90,10 @@ class Study(StudyOptions):
         Raises:
           ValueError: its methods differ between carriers, which the command line cannot say; `to_toml` can.
         """
-        words = ["aesjax", "run"]
+        given: dict[str, Any] = {}
         for name, value in self._texts().items():
-            if name == "methods":
-                words += _methods_in_words(value)
-            elif name == "sweep":
-                words += [word for item in value for word in ("--sweep", item)]
-            else:
-                option = "--" + {"start": "warm_start"}.get(name, name).replace("_", "-")
-                words += [option] if value is True else [option, str(value)]
-        return shlex.join([*words, *([] if out is None else ["--out", str(out)])])
+            given |= _by_carrier(value) if name == "methods" else {name: value}
+        return shlex.join(["aesjax", "run", *in_words(given | ({} if out is None else {"out": out}))])
 
     def to_toml(self) -> str:
         """The study as the text of a TOML file, for `Study.from_file` and ``aesjax run --config``."""
@@ -141,10 +137,8 @@ class Study(StudyOptions):
                 value = config.proxy
             elif field.name == "channels" and value is not None and not isinstance(value, str):
                 value = ",".join(value)
-            elif field.name == "start" and isinstance(value, Results):
-                value = str(value.directory)
-            elif isinstance(value, Path):
-                value = str(value)
+            elif isinstance(value, Results | Path):
+                value = str(value.directory if isinstance(value, Results) else value)
             if value not in (field.default, [], None):
                 texts[field.name] = value
         task = config.build_task()
@@ -155,11 +149,8 @@ class Study(StudyOptions):
         return texts
 
 
-def _given(study: Study) -> dict[str, Any]:
-    return {field.name: getattr(study, field.name) for field in dataclasses.fields(study)}
-
-
-def _methods_in_words(texts: list[str]) -> list[str]:
+def _by_carrier(texts: list[str]) -> dict[str, str]:
+    """Methods as --carriers and --schedules."""
     by_carrier: dict[str, list[str]] = {}
     for text in texts:
         carrier, _, schedule = text.partition("+")
@@ -167,13 +158,8 @@ def _methods_in_words(texts: list[str]) -> list[str]:
     first = next(iter(by_carrier.values()))
     if any(own != first for own in by_carrier.values()):
         raise ValueError("methods that differ between carriers need a file: to_toml, and aesjax run --config")
-    words = ["--schedules", ",".join(first)]
-    return words if list(by_carrier) == ["sac"] else ["--carriers", ",".join(by_carrier), *words]
-
-
-def _opened(place: Path, config: StudyConfig) -> Results:
-    _refuse_other(place, open_results(place).config, config)
-    return Results.open(place)
+    carriers = {} if list(by_carrier) == ["sac"] else {"carriers": ",".join(by_carrier)}
+    return {**carriers, "schedules": ",".join(first)}
 
 
 def _refuse_other(place: Path, stored: Any, config: StudyConfig) -> None:

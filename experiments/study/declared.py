@@ -3,6 +3,7 @@
 Nothing here imports JAX, so that `aesjax --help` answers at once.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,9 +29,7 @@ OPTIONS: dict[str, Option] = {
     "seeds": Option("1:5", WHAT, "Training seeds: 1:5 (both ends included), 1,2,7, or a mix.", metavar="SEEDS"),
     "preset": Option("quick", SIZES, "Sizes: quick (minutes) or paper; mujoco-warm for --warm-start."),
     "task": Option(
-        "toy",
-        TASK,
-        "Task; see `aesjax list tasks`. bridge:NAME is one of an installed Isaac Gym or Isaac Lab.",
+        "toy", TASK, "Task; see `aesjax list tasks`. bridge:NAME is one of an installed Isaac Gym or Isaac Lab."
     ),
     "steps": Option(None, SIZES, "Environment steps of a run; by default the preset's.", int, "N"),
     "num_envs": Option(None, SIZES, "Parallel environments of a run; by default the preset's.", int, "N"),
@@ -42,11 +41,7 @@ OPTIONS: dict[str, Option] = {
         "each schedule's own.",
     ),
     "drift_seed": Option(
-        None,
-        WHAT,
-        "One drift sample for all seeds; by default each training seed has its own.",
-        int,
-        "N",
+        None, WHAT, "One drift sample for all seeds; by default each training seed has its own.", int, "N"
     ),
     "sweep": Option(
         (),
@@ -67,9 +62,7 @@ OPTIONS: dict[str, Option] = {
         "humanoid; of isaac_allegro_hand: full_state, full or full_no_vel.",
     ),
     "variant": Option(
-        None,
-        TASK,
-        "Constants of an Isaac task: gym, those of Isaac Gym, or omni, those of its successor.",
+        None, TASK, "Constants of an Isaac task: gym, those of Isaac Gym, or omni, those of its successor."
     ),
     "channels": Option(
         None,
@@ -89,11 +82,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "timeout": Option(None, TASK, "Seconds for a step of a bridged task's simulator; 120 by default.", float, "S"),
     "controls_from": Option(
-        None,
-        WHAT,
-        "Folder of the finished study whose runs the controls among --schedules play.",
-        Path,
-        "DIR",
+        None, WHAT, "Folder of the finished study whose runs the controls among --schedules play.", Path, "DIR"
     ),
     "start": Option(
         None,
@@ -110,10 +99,7 @@ OPTIONS: dict[str, Option] = {
         bool,
     ),
     "plasticity": Option(
-        False,
-        OUTPUT,
-        "Log at every evaluation dormant units, effective rank, norms of weights and gradients.",
-        bool,
+        False, OUTPUT, "Log at every evaluation dormant units, effective rank, norms of weights and gradients.", bool
     ),
     "counterfactual": Option(
         False,
@@ -177,10 +163,7 @@ RUNTIME: dict[str, Option] = {
         "DIR",
     ),
     "resume": Option(
-        False,
-        OUTPUT,
-        "Continue an interrupted study in --out; its options need not be typed again.",
-        bool,
+        False, OUTPUT, "Continue an interrupted study in --out; its options need not be typed again.", bool
     ),
     "dry_run": Option(
         False,
@@ -191,18 +174,9 @@ RUNTIME: dict[str, Option] = {
     "quiet": Option(False, OUTPUT, "Show no progress.", bool),
     "report": Option(True, OUTPUT, "Write the report at the end.", bool),
     "tensorboard": Option(
-        None,
-        OUTPUT,
-        "Write every logged number as TensorBoard events into this folder while training.",
-        Path,
-        "DIR",
+        None, OUTPUT, "Write every logged number as TensorBoard events into this folder while training.", Path, "DIR"
     ),
-    "wandb": Option(
-        None,
-        OUTPUT,
-        "Log every run to this Weights & Biases project while training.",
-        metavar="PROJECT",
-    ),
+    "wandb": Option(None, OUTPUT, "Log every run to this Weights & Biases project while training.", metavar="PROJECT"),
     "checkpoint_seconds": Option(30.0, OUTPUT, "Seconds between checkpoints.", float, "S"),
     "devices": Option(None, CLUSTER, "Devices to use; on a CPU one per core by default.", int, "N"),
     "compiled": Option(
@@ -219,3 +193,24 @@ RUNTIME: dict[str, Option] = {
         "FILE",
     ),
 }
+
+
+def flag(name: str) -> str:
+    """The word of an option at the shell, without hyphens before it."""
+    return {"start": "warm-start"}.get(name, name.replace("_", "-"))
+
+
+def in_words(given: Mapping[str, Any]) -> list[str]:
+    """The words of a command line that stand for options by name; an option with a sequence is given several times.
+
+    >>> in_words({"steps": 4000, "report": False, "sweep": ["kappa=0.1,1"]})
+    ['--steps', '4000', '--no-report', '--sweep', 'kappa=0.1,1']
+    """
+    words = []
+    for name, value in given.items():
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{flag(name)}")
+        else:
+            each = value if isinstance(value, list | tuple) else [value]
+            words += [word for item in each for word in (f"--{flag(name)}", str(item))]
+    return words

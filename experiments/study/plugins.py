@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import envs
 from aesjax.adaptations import ADAPTATIONS, AdaptationFactory
-from aesjax.registry import Registry, UnknownNameError, unknown
+from aesjax.registry import UnknownNameError, unknown
 from aesjax.schedules import PROXIES, SCHEDULES, ScheduleFactory, as_proxy, as_schedule
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task
@@ -133,29 +133,13 @@ def name_of(kind: str, entry: Any) -> str:
         own = _ORIGINS.get((kind, name))
         if own is None:
             raise ValueError(f"another {kind} is called '{name}'; give yours another name")
-        _remove(kind, name)  # a cell that was run again
-    _add(kind, name, KINDS[kind].check(name, entry))
+        del registered[name]  # a cell that was run again
+    registered[name] = KINDS[kind].check(name, entry)
     _ORIGINS[kind, name], _MADE[kind, name] = origin, entry
     return name
 
 
 _MADE: dict[tuple[str, str], Any] = {}  # (kind, name) -> the object that was registered under it
-
-
-def _add(kind: str, name: str, entry: Any) -> None:
-    registered = KINDS[kind].registered
-    if isinstance(registered, Registry):
-        registered.add(name, entry)
-    else:
-        registered[name] = entry
-
-
-def _remove(kind: str, name: str) -> None:
-    registered: Any = KINDS[kind].registered
-    if isinstance(registered, Registry):
-        registered.remove(name)
-    else:
-        del registered[name]
 
 
 def _source(entry: Any) -> str:
@@ -349,7 +333,7 @@ def _entry_points(group: str) -> dict[str, metadata.EntryPoint]:
 def _plug_in(kind: str, name: str, origin: Origin) -> None:
     assert origin.object is not None
     plugin = _imported(kind, name, origin.object)
-    _add(kind, name, KINDS[kind].check(name, plugin))
+    KINDS[kind].registered[name] = KINDS[kind].check(name, plugin)
     if origin.package is None:
         file = getattr(sys.modules[origin.object.partition(":")[0]], "__file__", None)
         origin = origin._replace(sha256=None if file is None else _digest(Path(file)))

@@ -213,12 +213,12 @@ def test_a_proxy_may_take_source_and_level():
 
 def test_a_registry_grows_but_nothing_in_it_is_replaced():
     fruit = Registry("fruit", apple=1)
-    fruit.add("pear", 2)
+    fruit["pear"] = 2
     assert list(fruit) == ["apple", "pear"]
     with pytest.raises(ValueError, match="fruit 'apple' is registered already"):
-        fruit.add("apple", 3)
-    fruit.remove("apple")
-    fruit.add("apple", 3)
+        fruit["apple"] = 3
+    del fruit["apple"]
+    fruit["apple"] = 3
     assert fruit["apple"] == 3
     with pytest.raises(UnknownNameError, match="unknown fruit 'plum'"):
-        fruit.remove("plum")
+        del fruit["plum"]

@@ -1,5 +1,6 @@
 """A study as an object: trained once, continued, compared, drawn, acted with, described as a command and as a file."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
 from envs.toy.multigoal import TASK
 from experiments import Method, Results, Study
+from experiments.cli import main
 from experiments.study.config import config_from_json
 from tests.imports import ROOT
 
@@ -196,6 +198,22 @@ KEPT = {
 def test_a_typed_study_has_the_configuration_of_a_kept_one(name):
     stored = json.loads((ROOT / "experiments" / "results" / name / "config.json").read_text())
     assert config_from_json(KEPT[name].config.to_json()) == config_from_json(stored)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in KEPT if "toy" in name])
+def test_a_typed_study_trains_as_the_command_line_of_a_kept_one(name, tmp_path):
+    """Cut short; the methods, patterns and settings of the command are the words of the kept configuration."""
+    stored = json.loads((ROOT / "experiments" / "results" / name / "config.json").read_text())
+    words = [word for option in ("task", "preset", "proxy") for word in (f"--{option}", stored[option])]
+    for option in ("carriers", "schedules", "patterns"):
+        words += [f"--{option}", ",".join(stored[option])]
+    words += ["--steps", "1600", "--seeds", "1:2", "--no-report", "--out", str(tmp_path / "typed")]
+    assert main(["run", *words]) == 0
+    study = dataclasses.replace(KEPT[name], steps=1600, seeds=2)
+    own = study.run(tmp_path / "objects", quiet=True).directory
+    for file in ("curves.parquet", "streams.parquet"):
+        assert (own / file).read_bytes() == (tmp_path / "typed" / file).read_bytes()
 
 
 def test_a_schedule_of_a_cell_is_recorded_with_its_source(study):

@@ -361,7 +361,7 @@ def test_an_object_of_a_module_is_found_again_where_it_lives(registries):
     name = plugins.name_of("schedule", half_of_this_module)
     assert plugins.origin_of("schedule", name).object == f"{__name__}:{name}"
     stored = StudyOptions(methods=Method("sac", half_of_this_module), steps=400).resolve().to_json()
-    SCHEDULES.remove(name)
+    del SCHEDULES[name]
     assert config_from_json(stored).to_json() == stored
     assert SCHEDULES[name].make is half_of_this_module
 
