@@ -64,20 +64,13 @@ def grouped(name: str, about: str, options: Mapping[str, Option], more: type | N
 
 
 def _argument(name: str, option: Option) -> tuple[str, Any, Any]:
-    hint = f"(default: {option.default})" if option.default not in (None, ()) else ""
-    if option.type is bool:
-        kind: Any = Annotated[bool, tyro.conf.arg(name=flag(name), help=option.help, help_behavior_hint=hint)]
-        return name, kind, dataclasses.field(default=option.default)
-    if option.type is tuple:
-        argument = tyro.conf.arg(name=flag(name), help=option.help, metavar=option.metavar)
-        kind = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], argument]
-        return name, kind, dataclasses.field(default=())
     default = _absent(name, option)
-    kind = Annotated[
-        option.type | None if default is None else option.type,
-        tyro.conf.arg(name=flag(name), help=option.help, metavar=option.metavar, help_behavior_hint=hint),
-    ]
-    return name, kind, dataclasses.field(default=default)
+    how: dict[str, Any] = {} if option.type is bool else {"metavar": option.metavar}
+    if option.type is not tuple:
+        how["help_behavior_hint"] = f"(default: {option.default})" if option.default is not None else ""
+    kind: Any = tyro.conf.UseAppendAction[tuple[str, ...]] if option.type is tuple else option.type
+    argument = tyro.conf.arg(name=flag(name), help=option.help, **how)
+    return name, Annotated[kind | None if default is None else kind, argument], dataclasses.field(default=default)
 
 
 def flat(parsed: Any, into: Any = Run) -> Any:

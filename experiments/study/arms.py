@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aesjax.adaptations import ADAPTATIONS, AdaptationData, Played, signal_of
+from aesjax.registry import hint
 from aesjax.schedules import SCHEDULES, Choice, ScheduleData, required_signals
 from aesjax.types import Levers
 from agents import CARRIERS
@@ -131,16 +132,19 @@ def _reads(method: Method) -> set[str]:
 
 
 def check_swept(config: StudyConfig) -> None:
-    """Refuse an axis of a sweep that no method of the study reads.
+    """Refuse an axis of a sweep that no method of the study reads, and a value outside the range of an adaptation.
 
     Raises:
-      ValueError: naming the axis and those that are read.
+      ValueError: naming the axis and those that are read, or the value and what is allowed.
     """
     reads = set().union(*map(_reads, config.methods))
-    if unread := [name for name in config.sweep if name not in reads]:
-        raise ValueError(
-            f"--sweep varies '{unread[0]}', which nothing in the study reads; read are: {', '.join(sorted(reads))}"
-        )
+    for name, values in config.sweep.items():
+        if name not in reads:
+            known = f"read are: {', '.join(sorted(reads))}"
+            raise ValueError(f"--sweep varies '{name}', which nothing in the study reads{hint(name, reads)} {known}")
+        adaptation, _, option = name.rpartition(".")
+        for value in values if adaptation else ():
+            ADAPTATIONS[adaptation].check({option: value})
 
 
 def check_usable(arm: Arm) -> None:

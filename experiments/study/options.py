@@ -14,7 +14,7 @@ from experiments.presets.preset import CarrierSettings, Preset, frozen
 from experiments.study.config import LONGEST, StudyConfig
 from experiments.study.declared import OPTIONS
 from experiments.study.method import BASELINE, SOURCES, Method
-from experiments.study.parser import LARGEST_SEED, check_sweep, parse
+from experiments.study.parser import LARGEST_SEED, parse
 from experiments.study.plugins import find, name_of, origins_of
 from experiments.study.sources import record_of, warm_start_of
 
@@ -76,7 +76,6 @@ class StudyOptions:
             raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{self.source}'")
         if self.drift_seed is not None and not 0 <= self.drift_seed <= LARGEST_SEED:
             raise ValueError(f"--drift-seed must be between 0 and {LARGEST_SEED}; got {self.drift_seed}")
-        check_sweep(axes, methods)
         settings = {carrier: _settings(carrier, sizes, self.layer_norm, self.num_envs) for carrier in carriers}
         steps, copies = _sized(sizes, settings, self.steps)
 

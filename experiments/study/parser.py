@@ -12,7 +12,6 @@ from typing import Any
 
 from aesjax.adaptations import ADAPTATIONS, CONTROLS
 from aesjax.schedules import SCHEDULES
-from agents import CARRIERS
 from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, replace_fields, single
 from experiments.study.plugins import KINDS, find
 
@@ -321,23 +320,6 @@ def _split(text: str, registered: Collection[str]) -> tuple[str, list[str]]:
 def _listed(names: str | Iterable[str]) -> list[str]:
     parts = names.split(",") if isinstance(names, str) else names
     return [part.strip() for part in parts if part.strip()]
-
-
-def check_sweep(axes: Mapping[str, Sequence[float]], methods: Sequence[Method]) -> None:
-    """Refuse an unknown hyper-parameter, and a value of an adaptation's option outside its range.
-
-    Raises:
-      ValueError: naming it, and those that are known.
-    """
-    known = {option for factory in SCHEDULES.values() for option in factory.options}
-    known |= {field for method in methods for field in CARRIERS[method.carrier].hyper._fields}
-    known |= {f"{name}.{option}" for name, factory in ADAPTATIONS.items() for option in factory.options}
-    for name, values in axes.items():
-        if name not in known:
-            raise ValueError(f"unknown hyper-parameter '{name}' in --sweep; known: {', '.join(sorted(known))}")
-        adaptation, _, option = name.rpartition(".")
-        for value in values if adaptation else ():
-            ADAPTATIONS[adaptation].check({option: value})
 
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {

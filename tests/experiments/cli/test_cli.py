@@ -39,7 +39,7 @@ def run(*words):
         (["--seeds", "one"], ["seeds must look like 1:5", "'one'"]),
         (["--seeds", "5:1"], ["low to high", "'5:1'"]),
         (["--seeds", "1,1"], ["every seed may be given once", "'1,1'"]),
-        (["--sweep", "kapa=1,2"], ["unknown hyper-parameter 'kapa'", "kappa"]),
+        (["--sweep", "kapa=1,2"], ["varies 'kapa', which nothing in the study reads; did you mean 'kappa'?"]),
         (["--sweep", "kappa=a"], ["NAME=VALUE,VALUE", "'kappa' takes a number; got 'a'"]),
         (["--sweep", "kappa=-1"], ["kappa", "-1"]),
         (["--sweep", "gamma=1.5"], ["gamma must lie in [0, 1]", "got 1.5"]),
