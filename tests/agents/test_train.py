@@ -70,6 +70,8 @@ def test_adaptations_and_own_schedules_and_the_carriers_own():
     np.testing.assert_allclose(own["entropy_weight"][1:], 0.1)
     assert "refreshes" in own
     assert "window_share" in jax.eval_shape(train, 1, aes_r())[1]
+    six = make_train("toy", "sac", num_envs=6, **{**SMALL, "steps": 720})  # which do not divide the fresh window
+    assert jax.eval_shape(six, 1, aes_r())[1]["return_mean"].shape == (5,)
     plain = make_train("toy", "ppo", adaptations=[], **SMALL)
     assert "window_share" not in jax.eval_shape(plain, 1)[1]
     assert "window_share" in jax.eval_shape(make_train("toy", "sac", adaptations=[recent(share=0.5)], **SMALL), 1)[1]
