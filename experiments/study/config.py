@@ -158,12 +158,8 @@ def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or fits(value)
 
 
-def _any_dict(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
 
 
 def _setting(value: Any) -> bool:
@@ -171,7 +167,7 @@ def _setting(value: Any) -> bool:
     parts: Mapping[str, Callable[[Any], bool]] = {
         "num_envs": is_count,
         "base": _number,
-        "config": _any_dict,
+        "config": _is(dict),
         "hyper": _dict_of(_number),
         "schedule": _dict_of(_number),
     }
@@ -196,7 +192,7 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "proxy": _ONE_NAME,
     "carriers": _NAMES,
     "schedules": (
-        lambda value: _NAMES[0](value) or (isinstance(value, dict) and all(map(_NAMES[0], value.values()))),
+        lambda value: _NAMES[0](value) or _dict_of(_NAMES[0])(value),
         "a list of names, or carriers with such lists",
     ),
     "patterns": _NAMES,
@@ -211,13 +207,13 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "drift_seed": (_or_none(_seed), f"a whole number from 0 to {LARGEST_SEED}, or null"),
     "sweep": (_dict_of(_list_of(_number)), "names with lists of numbers"),
     "settings": (_dict_of(_setting), "carriers with num_envs, base, config, hyper and schedule"),
-    "options": (_any_dict, "an object"),
-    "plugins": (_dict_of(_dict_of(_any_dict)), "kinds with names with origins"),
+    "options": (_is(dict), "an object"),
+    "plugins": (_dict_of(_dict_of(_is(dict))), "kinds with names with origins"),
     "controls": (_dict_of(_text), "names with text"),
-    "warm_start": (_any_dict, "an object"),
+    "warm_start": (_is(dict), "an object"),
     "observe": (lambda value: value == "drift", "'drift'"),
-    "plasticity": (_flag, "true or false"),
-    "counterfactual": (_flag, "true or false"),
+    "plasticity": (_is(bool), "true or false"),
+    "counterfactual": (_is(bool), "true or false"),
     "together": _COUNT,
     "part": (_part, "an object of number and of, positive whole numbers"),
 }

@@ -161,13 +161,6 @@ class Method:
             own |= set(SCHEDULES[signal_of(self.own_schedule, self.signal)].options) - set(ABSOLUTE)
         return own
 
-    def on(self, carrier: str) -> "Method":
-        """The same method on another carrier."""
-        control = self.control
-        if control is not None:
-            control = control._replace(of=control.of.on(carrier))
-        return replace_fields(self, carrier=name_of("carrier", carrier), control=control)
-
 
 def replace_fields(method: Method, **fields: Any) -> Method:
     """``method`` with other fields, which are taken as they are."""
