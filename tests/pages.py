@@ -1,9 +1,13 @@
 """What pages consist of, for tests of them: fenced blocks, links, anchors as hosts of repositories make them."""
 
 import re
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "docs"))
+import tables as tables  # noqa: E402 - docs/tables.py, which makes the tables of pages
+
 PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",

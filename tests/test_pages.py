@@ -14,7 +14,7 @@ import pytest
 
 import aesjax
 from experiments.cli import main
-from tests.pages import FENCE, PAGES, ROOT, anchors, blocks, links
+from tests.pages import FENCE, PAGES, ROOT, anchors, blocks, links, tables
 
 OURS = ("aesjax", "agents", "envs", "experiments")
 
@@ -34,6 +34,18 @@ def test_links_lead_somewhere(page):
         assert ROOT in target.parents or target == ROOT, link
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", tables.pages(), ids=named)
+def test_tables_are_those_of_the_records_and_registries(page):
+    text = page.read_text()
+    assert tables.filled(text) == text, "python docs/tables.py makes them again"
+
+
+def test_a_contrast_has_one_p_value_because_it_is_in_one_table():
+    families = (tables.AES, tables.HELPS, tables.ROBOTS, tables.ROBOT_ADAPTATIONS, tables.TIMING, tables.SIGNAL)
+    pairs = [(row.record, row.first, row.second) for family in (*families, tables.LEVEL) for row in family]
+    assert len(pairs) == len(set(pairs))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what Brax imports
