@@ -3,6 +3,7 @@
 `python docs/tables.py` rewrites everything between `<!-- table: NAME -->` and `<!-- /table -->`; a test compares.
 """
 
+import inspect
 import json
 import re
 from collections.abc import Callable
@@ -243,6 +244,238 @@ def audit() -> str:
     from experiments.paper.audit import FAMILIES, families
 
     return rows(FAMILIES, families(json.loads((ROOT / "experiments" / "results" / "audit.json").read_text())))
+
+
+def measured(name: str) -> dict:
+    """A stored record of `aesjax bench`."""
+    return json.loads((BENCHMARKS / f"{name}.json").read_text())
+
+
+@table
+def rejax() -> str:
+    """Updates per second of SAC on the toy task and of PPO on the pendulum, as ratios."""
+    cases = measured("updates_rejax")["cases"]
+    head = ["median [range]", *(f"{c['carrier'].upper()}, {c['task']}, {c['runs']} runs" for c in cases)]
+
+    def line(label, key):
+        found = [c["ratios"].get(key) for c in cases]
+        return [label, *(f"{r['median']:.2f} [{r['min']:.2f}, {r['max']:.2f}]" if r else "" for r in found)]
+
+    return rows(
+        head,
+        [
+            line("constant weight over rejax", "fixed_over_rejax"),
+            line("`aes` over rejax", "aes_over_rejax"),
+            line("time of `aes` over a constant's", "schedule_cost_aes"),
+            line("time of `aes_r+window` over `aes_r`'s", "lever_cost_aes_r+window"),
+            line("share of the matrix-product rate", "share_of_matmul_limit"),
+        ],
+    )
+
+
+@table
+def physics() -> str:
+    """Environment steps of the C engine as ratios, with 512 environments."""
+    body = []
+    for case in measured("mujoco_physics_512")["cases"]:
+        ratios = [case["ratios"][f"mujoco_over_{other}"]["median"] for other in ("raw_batch", "gymnasium")]
+        body.append([case["task"], *(f"{ratio:.2f}" for ratio in ratios)])
+    return rows(["task", "over bare `mujoco.batch.Batch`", "over a Gymnasium loop"], body)
+
+
+@table
+def growth() -> str:
+    """Rates and times of studies of 1, 50 and 400 runs."""
+    runs = measured("growth")["runs"]
+    body = [
+        [
+            f"{r['carrier'].upper()}, {r['runs']} runs",
+            f"{r['updates_per_second']:,.0f}",
+            f"{r['study_seconds']:.0f}",
+            f"{r['peak_bytes_of_the_process'] / 2**30:.2f}",
+        ]
+        for r in runs
+    ]
+    return rows(["toy task, 20,000 steps", "updates per second, all runs", "study, s", "process, GiB"], body)
+
+
+@table
+def forecasts() -> str:
+    """Dry runs and the studies they forecast."""
+    studies = measured("dry_run")["studies"]
+    body = [
+        [name, f"{s['forecast']:.1f}", f"{s['real']:.1f}", f"{s['forecast_over_real']:.2f}"]
+        for name, s in studies.items()
+    ]
+    return rows(["study", "forecast, s", "taken, s", "ratio"], body)
+
+
+@table
+def compiling() -> str:
+    """Seconds of tracing, compiling and reading of a carrier's three programs."""
+    body: dict[str, list[str]] = {}
+    for case in measured("compile_times")["cases"]:
+        cold, warm = ([case[kind][p] for p in ("init", "chunk", "evaluate")] for kind in ("cold", "warm"))
+        traced, compiled = (sum(p[key] for p in cold) for key in ("lowering", "compiling"))
+        cells = [f"{traced:.1f}", f"{compiled:.1f}"]
+        if case["task"] == "toy":
+            cells.append(f"{sum(p['compiling'] for p in warm):.1f}")
+        body.setdefault(CARRIERS[("sac", "ppo", "sql", "meow").index(case["carrier"])], []).extend(cells)
+    head = ["carrier", "toy: tracing", "compiling", "reading", "Hopper, C engine: tracing", "compiling"]
+    return rows(head, [[name, *cells] for name, cells in body.items()])
+
+
+@table
+def bridged() -> str:
+    """Vector steps per second of Isaac Ant, native and through the bridge."""
+    columns = {
+        "native": "native, compiled",
+        "torch": "torch alone",
+        "in_process": "in process",
+        "worker": "worker",
+        "worker_in_program": "worker, compiled loop",
+    }
+    body = [
+        [f"{int(copies):,}", *(f"{case['vector_steps_per_second'][key]:.0f}" for key in columns)]
+        for copies, case in measured("bridge")["copies"].items()
+    ]
+    return rows(["environments", *columns.values()], body)
+
+
+@table
+def weight() -> str:
+    """Mean weight, share of updates at the upper clip, and rise after a change, of AES."""
+    lines = (
+        (BENCHMARKS / "toy_table.md")
+        .read_text()
+        .split("## Entropy weight: saturation")[1]
+        .split("\n## ")[0]
+        .splitlines()
+    )
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if line.startswith("| toy · abrupt")]
+    body = [[c[1], c[2], c[5], c[6]] for c in cells if c[1].endswith("+AES")]
+    return rows(["abrupt drift", "mean weight", "at the upper clip, %", "rise within 2 % after a change, %"], body)
+
+
+@table
+def detection() -> str:
+    """Changes found in recorded TD errors of SAC and PPO within 1,000 updates."""
+    recorded = measured("theory_detection")["data"]["recorded"]
+    body = []
+    for name, label in (
+        ("sac td_quantile/fresh", "SAC, newest transitions"),
+        ("sac td_quantile/update", "SAC, update batch"),
+        ("ppo td_quantile/update", "PPO, update batch"),
+    ):
+        own = recorded[name]
+        found = own["rows"]["shipped"]
+        body.append([label, f"{own['updates']:,}", f"{found['quiet']:.0f}", f"{found['delays']['found']:.0%}"])
+    return rows(["`aes_c` as shipped", "stationary updates", "false detections per 100,000", "changes found"], body)
+
+
+@table
+def detectors() -> str:
+    """Detectors at equal false detections: share of changes found within 1,000 rounds, median delay."""
+    data = measured("theory_detection")["data"]["synthetic"]
+    columns = {
+        "aes_r": "`aes_r`",
+        "aes_c": "`aes_c`",
+        "cusum": "CUSUM",
+        "page_hinkley": "Page-Hinkley",
+        "adwin": "ADWIN",
+        "shipped": "`aes_c` as shipped",
+    }
+    streams = {
+        "log-normal .25": "1.25",
+        "log-normal 1": "1.5",
+        "Pareto 1.2": "1.5",
+        "AR(1) .9": "1.5",
+        "decline": "1.5",
+    }
+
+    def cell(result):
+        return f"{result['found']:.0%}" + (f", {result['median']:.0f}" if result["found"] else "")
+
+    body = [
+        [f"{name}, x {rise}", *(cell(data[name][method][rise]) for method in columns)] for name, rise in streams.items()
+    ]
+    return rows(["stream, rise", *columns.values()], body)
+
+
+@table
+def trained() -> str:
+    """The stored trained agents: their last returns, seeds 1 to 5."""
+    body = []
+    for task in ("halfcheetah", "hopper"):
+        stored = json.loads((ROOT / "experiments" / "warm" / task / "warm.json").read_text())["carriers"]
+        for carrier, own in stored.items():
+            returns = ", ".join(f"{run['return_mean']:,.0f}" for run in own["runs"])
+            link = f"[`{task}`](../experiments/warm/{task})"
+            body.append([link, carrier.upper(), f"{own['runs'][0]['step']:,}", returns])
+    return rows(["folder", "carrier", "steps", "returns, seeds 1 to 5"], body)
+
+
+def number(value: float) -> str:
+    """A number as it is typed."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
+@table
+def tasks() -> str:
+    """A row per task: sizes, time limit and drifting parameters with their default ranges."""
+    import envs
+
+    body = []
+    for name in envs.TASKS:
+        task = envs.make(name)
+        spec = task.env.spec
+        drift = [
+            f"`{c.name}` {number(c.low)} to {number(c.high)}" + (" (2-D radius)" if c.kind == "planar" else "")
+            for c in task.channels
+        ]
+        sizes = [str(spec.obs_size), str(spec.action_size), f"{spec.time_limit:,}"]
+        body.append([f"`{name}`", *sizes, ", ".join(drift)])
+    return rows(["task", "observation", "action", "time limit", "drifting parameters"], body)
+
+
+def defaults(function: Callable, options: tuple[str, ...] | None = None) -> str:
+    """Options of a factory with their defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    own = [p for p in parameters if p.name not in ("proxy", "now", "memory") and (not options or p.name in options)]
+    study = [f"`{p.name}`" for p in own if p.default is p.empty]
+    typed = [f"`{p.name}={number(p.default)}`" for p in own if isinstance(p.default, int | float)]
+    return " ".join([*study, *typed])
+
+
+@table
+def schedules() -> str:
+    """A row per schedule: rule, options, default source."""
+    from aesjax.schedules import SCHEDULES
+
+    body = []
+    for name, factory in SCHEDULES.items():
+        options = tuple(o for o in factory.options if o != "q")
+        body.append([f"`{name}`", factory.label, factory.summary, defaults(factory.__wrapped__, options)])
+    return rows(["name", "label", "rule", "options"], body)
+
+
+@table
+def proxies() -> str:
+    """A row per proxy."""
+    from aesjax.schedules import PROXIES
+
+    return rows(
+        ["proxy", "value"], [[f"`{name}`", factory.summary.replace("|", r"\|")] for name, factory in PROXIES.items()]
+    )
+
+
+@table
+def adaptations() -> str:
+    """A row per adaptation: rule and options."""
+    from aesjax.adaptations import ADAPTATIONS
+
+    body = [[f"`{n}`", rule.lever, rule.summary, defaults(rule.__wrapped__)] for n, rule in ADAPTATIONS.items()]
+    return rows(["`+`", "adjusts", "rule", "options"], body)
 
 
 def filled(text: str) -> str:

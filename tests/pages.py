@@ -13,6 +13,7 @@ PAGES = (
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "api").glob("*.md")),
     *sorted((ROOT / "docs" / "proofs").glob("*.md")),
     *sorted((ROOT / "benchmarks").rglob("*.md")),
 )
