@@ -131,7 +131,7 @@ def signs(name):
 
 def test_its_sentences_about_results_follow_from_its_tables():
     assert signs("aes") == {"+": [0, 1], "-": [4, 9]}
-    assert "worse than all four carriers, and under drift it is better in one setting and worse in nine" in TEXT
+    assert "worse than all four carriers without drift, better in one setting with drift and worse in nine" in TEXT
     assert signs("robots")["+"] == signs("robot-adaptations")["+"] == [0, 0]
     sizes = [len({c.replace("+fixed", "", 1) for c in tables.constants(carrier)}) for carrier in tables.CARRIERS]
     assert sizes == [4, 6, 2, 1]
