@@ -35,6 +35,9 @@ python_maximum_signature_line_length = 100
 html_theme = "furo"
 html_title = f"aesjax {release}"
 html_show_copyright = False
+html_show_sourcelink = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 
 OUTSIDE = ("benchmarks/", "notebooks/", "proofs/")
 WRITTEN: dict[str, list[str]] = {}  # name of a datum or field -> its text

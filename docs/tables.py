@@ -93,7 +93,8 @@ def contrasts(rows_: list[Contrast], patterns: tuple[str, ...], places: int, hea
         if (at, pattern) not in values:
             return ""
         difference, p = values[at, pattern]
-        return f"{difference:+,.{places}f}" + ("*" if p < 0.05 else "")
+        text = f"{difference:+,.{places}f}" + ("*" if p < 0.05 else "")
+        return text[1:] if float(f"{difference:.{places}f}") == 0.0 else text
 
     body = [[r.label, *(cell(at, pattern) for pattern in patterns)] for at, r in enumerate(rows_)]
     return rows([head, *("no drift" if p == "steady" else p for p in patterns)], body)
