@@ -416,6 +416,39 @@ def trained() -> str:
     return rows(["folder", "carrier", "steps", "returns, seeds 1 to 5"], body)
 
 
+PUBLISHED = {  # levels of other simulators, with 33 to 655 million samples
+    "isaac_ingenuity": "7,162 (skrl), 5,300 (MEow's authors)",
+    "isaac_ant": "5,873 (rl_games), 3,953 (CleanRL)",
+    "isaac_humanoid": "6,255 (rl_games), 2,988 (CleanRL)",
+    "isaac_anymal": "62.8 (rl_games), 29.3 (CleanRL)",
+    "isaac_franka_cabinet": "3,369 (skrl)",
+    "isaac_allegro_hand": "3,480 (rl_games), 763 (CleanRL)",
+}
+
+
+@table
+def isaac_learning() -> str:
+    """PPO on the Isaac tasks without drift: last five evaluations of each seed."""
+    body = []
+    for own in measured("isaac_learning")["studies"]:
+        chance = [f"{own[key]['mean']:.0f}" for key in ("random_actions", "zero_actions")]
+        seeds = ", ".join(f"{value:,.0f}" for value in own["last_five_evaluations"])
+        body.append([own["task"], f"{own['trained'] / 1e6:.1f} M", *chance, seeds, PUBLISHED[own["task"]]])
+    return rows(["task", "samples", "random actions", "zero actions", "PPO, each seed", "published"], body)
+
+
+@table
+def mujoco_learning() -> str:
+    """Agents on MuJoCo tasks without drift, and SBX's SAC: the last evaluation of each seed."""
+    studies = [(own, own["trained"]) for own in measured("mujoco_learning")["studies"]]
+    sbx = measured("sbx_learning")
+    body = []
+    for own, steps in (*studies, (sbx, sbx["step"][-1])):
+        seeds = ", ".join(f"{curve[-1]:,.0f}" for curve in own["return_mean"].values())
+        body.append([f"{own['task']}, {own['carrier']}", f"{steps:,}", seeds])
+    return rows(["task, carrier", "steps", "return of each seed"], body)
+
+
 def number(value: float) -> str:
     """A number as it is typed."""
     return f"{value:g}".replace("e-0", "e-")
@@ -486,7 +519,7 @@ def filled(text: str) -> str:
 
 def pages() -> list[Path]:
     """Pages that may have tables."""
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", BENCHMARKS / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 if __name__ == "__main__":

@@ -5,10 +5,12 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import polars as pl
 import pytest
 
@@ -119,23 +121,79 @@ def test_the_stored_audit_is_that_of_the_stored_results(monkeypatch):
         assert ours == theirs
 
 
-def signs(name):
-    """Significant differences without drift and under drift: (better, worse) of each."""
-    values = {"+": [0, 0], "-": [0, 0]}
-    for line in tables.TABLES[name]().splitlines()[2:]:
-        for at, cell in enumerate(line.strip("| ").split(" | ")[1:]):
-            if cell.endswith("*"):
-                values[cell[0]][at > 0] += 1
-    return values
+def stars(rows, patterns):
+    """Significant differences (row, pattern) -> sign, of a table's rows."""
+    values = tables.tested(rows, patterns)
+    return {(rows[at].label, pattern): np.sign(d) for (at, pattern), (d, p) in values.items() if p < 0.05}
 
 
-def test_its_sentences_about_results_follow_from_its_tables():
-    assert signs("aes") == {"+": [0, 1], "-": [4, 9]}
-    assert "worse than all four carriers without drift, better in one setting with drift and worse in nine" in TEXT
-    assert signs("robots")["+"] == signs("robot-adaptations")["+"] == [0, 0]
+def counts(rows, patterns=tables.PATTERNS):
+    """Better and worse without drift, better and worse under drift."""
+    signs = stars(rows, patterns)
+    return [
+        sum((pattern != "steady") == drift and sign == side for (_, pattern), sign in signs.items())
+        for drift in (False, True)
+        for side in (1, -1)
+    ]
+
+
+def text(page):
+    return " ".join((ROOT / page).read_text().split())
+
+
+def test_sentences_about_results_follow_from_the_tables():
+    readme, results, adapt = text("README.md"), text("docs/results.md"), text("docs/adaptation_results.md")
+    assert counts(tables.AES) == [0, 4, 1, 9]
+    assert "worse than all four carriers without drift, better in one setting with drift and worse in nine" in readme
+    assert "better in one setting of sixteen (PPO, linear) and worse in nine" in results
+    assert stars(tables.AES, tables.PATTERNS)["PPO", "linear"] == 1
+    robots = counts(tables.ROBOTS, tables.THREE)
+    assert (robots[0] + robots[2], robots[1] + robots[3]) == (0, 3)
+    assert "On robot tasks it is better in no setting and worse in three." in results
+    assert counts(tables.ROBOT_ADAPTATIONS, tables.THREE) == [0, 0, 0, 1]
+    assert "no method is better there in any recorded setting" in readme
+    assert "Under periodic drift even the window that knows the drift is worse." in adapt
+    timing = counts(tables.TIMING)
+    assert (timing[0], timing[2]) == (0, 0)
+    assert counts([row for row in tables.TIMING if "oracle" in row.label]) == [0, 0, 0, 2]
+    assert "(`oracle`) is better in no setting and worse in two" in results
+
+
+def test_sentences_about_adaptations_follow_from_the_tables():
+    adapt, choose = text("docs/adaptation_results.md"), text("docs/choose.md")
+    signs = stars(tables.HELPS, tables.PATTERNS)
+    drifting = Counter((label, sign) for (label, pattern), sign in signs.items() if pattern != "steady")
+    better = {label: n for (label, sign), n in drifting.items() if sign == 1}
+    change, recent, reset = (tables.TYPED[key] for key in (tables.CHANGE, tables.RECENT, tables.RESET))
+    assert [better.get(f"{c} `{change}`", 0) for c in ("SAC", "SQL", "MEow")] == [4, 2, 4]
+    assert "better in ten of twelve drifting settings: six of eight against the best constant (SAC, SQL)" in adapt
+    assert [better.get(f"{c} `{recent}`", 0) for c in ("SAC", "SQL", "MEow")] == [4, 0, 4]
+    assert "`recent` alone is better in eight." in adapt
+    assert "better in four of four drifting settings each" in choose
+    assert better[f"PPO `{reset}`"] == 4
+    assert {key: sign for key, sign in signs.items() if key[1] == "steady"} == {(f"PPO `{reset}`", "steady"): -1}
+    parts = {
+        (tables.SIGNAL[at].label, p): d for (at, p), (d, _) in tables.tested(tables.SIGNAL, tables.PATTERNS).items()
+    }
+    assert round(parts["`fixed+reset:strength=0.5` minus `fixed`", "steady"], 1) == -7.5
+    assert "at fixed times costs 7.5 without drift" in adapt
+    level = stars(tables.LEVEL, tables.PATTERNS)
+    assert sum(label == "SAC, tuned" for label, _ in level) == 5
+    values = {key: d for key, (d, p) in tables.tested(tables.LEVEL, tables.PATTERNS).items() if p < 0.05}
+    untuned = sorted(d for (at, _), d in values.items() if at)
+    assert untuned[0] < -3 < -0.75 < untuned[1]
+    means = {name: tables.scores("walker2d_sac", name, "steady").mean() for name in ("SAC+fixed[base=1]", "SAC+fixed")}
+    assert [f"{mean:.0f}" for mean in means.values()] == ["500", "411"]
+    for record, carrier, share in (("halfcheetah_sac", "SAC", 29), ("isaac_ant_ppo", "PPO", 42)):
+        own, aes = (tables.scores(record, carrier + end, "steady").mean() for end in ("", "+AES"))
+        assert round(100 * (1 - aes / own)) == share
+        assert f"{share} %" in text("docs/results.md")
+
+
+def test_a_grid_of_constants_has_the_size_that_the_readme_states():
     sizes = [len({c.replace("+fixed", "", 1) for c in tables.constants(carrier)}) for carrier in tables.CARRIERS]
     assert sizes == [4, 6, 2, 1]
-    assert "SAC four values, PPO six, SQL two, MEow its default alone" in TEXT.replace("\n", " ")
+    assert "SAC four values, PPO six, SQL two, MEow its default alone" in text("README.md")
 
 
 def test_every_make_target_it_names_exists():
