@@ -1,4 +1,4 @@
-# Needs Python 3.11 or newer, make and a C compiler; everything else is installed into .venv from requirements.lock.
+# Needs Python 3.11 to 3.13, make and a C compiler; everything else is installed into .venv from requirements.lock.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -41,7 +41,7 @@ endef
 export OTHER
 
 $(STAMP): requirements.lock pyproject.toml | own
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aesjax needs Python 3.11 or newer")'
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "aesjax needs Python 3.11 to 3.13")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .

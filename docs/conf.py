@@ -16,7 +16,7 @@ version = release = installed("aesjax")
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 myst_enable_extensions = ["dollarmath"]
-myst_heading_anchors = 4  # GitHub's, to which links inside pages lead
+myst_heading_anchors = 4  # as on GitHub
 nb_execution_mode = "off"  # their outputs are committed, and tests run them
 suppress_warnings = ["ref.python"]  # several modules have an error of the same name
 
@@ -35,7 +35,11 @@ python_maximum_signature_line_length = 100
 html_theme = "furo"
 html_title = f"aesjax {release}"
 html_show_copyright = False
+html_show_sourcelink = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 
+OUTSIDE = ("benchmarks/", "notebooks/", "proofs/")
 WRITTEN: dict[str, list[str]] = {}  # name of a datum or field -> its text
 FIELD = re.compile(r"^\s+(\w+): .*?  # (.*)$", flags=re.MULTILINE)
 
@@ -50,13 +54,13 @@ def comments(cls):
 
 
 def keep(app, what, name, obj, options, lines):
-    """Remember texts of data and fields before napoleon takes what stands before a colon for a type."""
+    """Remember texts of data and fields before napoleon takes the text before a colon for a type."""
     if what in ("attribute", "data"):
         WRITTEN[name] = list(lines)
 
 
 def document_fields(app, what, name, obj, options, lines):
-    """What stands behind a field becomes its text, in place of NamedTuple's "Alias for field number 0"."""
+    """The comment behind a field becomes its text, in place of NamedTuple's "Alias for field number 0"."""
     if name in WRITTEN:
         lines[:] = WRITTEN[name]
     if what not in ("attribute", "property"):
@@ -64,10 +68,9 @@ def document_fields(app, what, name, obj, options, lines):
     owner, _, field = name.rpartition(".")
     place, _, cls = owner.rpartition(".")
     try:
-        found = getattr(import_module(place), cls)
+        text = comments(getattr(import_module(place), cls)).get(field)
     except (ImportError, AttributeError):
         return
-    text = comments(found).get(field)
     if text or (lines and lines[0].startswith("Alias for field")):
         lines[:] = [text or ""]
 
@@ -87,7 +90,7 @@ def as_written(app, what, name, obj, options, lines):
 
 
 def escaped(line):
-    """One line with reStructuredText's marks escaped outside of literals and of what napoleon wrote."""
+    """One line with reStructuredText's marks escaped outside of literals and of napoleon's own text."""
     text = re.sub(r"(?<=\w)`(?=\w)", r"`\\ ", line)  # `Name`s: markup ends only before a space or a mark
     parts = re.split(r"(``.*?``|`[^`]*`|\*\*\w+\*\*|(?<!\S)\*\w+\*(?!\w)|:\w+:`[^`]*`)", text)
     return "".join(part if at % 2 else re.sub(r"([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for at, part in enumerate(parts))
@@ -99,49 +102,49 @@ def place_of(target):
     for folder, page in (("docs/", "/"), ("benchmarks/", "/benchmarks/"), ("experiments/notebooks/", "/notebooks/")):
         if name.startswith(folder) and target.suffix in (".md", ".ipynb"):
             return page + name.removeprefix(folder).removesuffix(target.suffix)
-    return {"CHANGELOG.md": "/changelog", "CONTRIBUTING.md": "/contributing", "README.md": "/index"}.get(name)
+    return "/index" if name == "README.md" else None
 
 
 def led(text, folder):
-    """Links lead to the page of the site that shows a file; those to folders and to pages elsewhere to nothing."""
+    """Links lead to the page of the site that shows a file; links to folders and to other pages become text."""
 
-    def lead(found):
-        shown, target = found[1], (folder / found[2]).resolve()
+    def lead(link):
+        shown, target = link[1], (folder / link[2]).resolve()
         if not target.is_relative_to(ROOT) or not target.exists():
-            return found[0]
+            return link[0]
         if page := place_of(target):
             return f"{{doc}}`{shown.replace('`', '')} <{page}>`"
-        return shown if target.is_dir() or target.suffix == ".md" else found[0]
+        return shown if target.is_dir() or target.suffix == ".md" else link[0]
 
     return re.sub(r"(?<!!)\[([^\]]*)\]\(((?!https?:)[^)#]+)\)", lead, text)
 
 
 def inside(app, docname, source):
-    """Pages as they stand in the repository, with their links led."""
+    """Pages of the repository, with their links resolved."""
     page = Path(app.env.doc2path(docname))
     text = source[0] if page.suffix != ".md" else led(source[0], page.resolve().parent)
     if docname.startswith("benchmarks/") and not text.startswith("# "):  # tables that scripts write
         text = f"# {docname.rpartition('/')[2]}\n\n{text}"
-    if docname == "index":  # entries with a star: pages that may not be there
-        for name in re.findall(r"^(\w+)\*$", text, flags=re.MULTILINE):
-            if not list(Path(app.srcdir).glob(f"{name}*.md")):
-                text = text.replace(f"\n{name}*\n", "\n")
     source[0] = text
 
 
-def included(app, relative_path, parent, content):
-    """The same for pages of the root folder that a page of this one includes."""
-    content[0] = led(content[0], ROOT)
+def leave_out(app, doctree):
+    """Records, proofs and notebooks are built for links to them and are absent from the navigation."""
+    if app.env.docname.startswith(OUTSIDE):
+        app.env.metadata[app.env.docname]["orphan"] = True
 
 
 def show_functions():
-    """Document the function of every factory in its place: signature, options and docstring are the function's."""
+    """Document the function of every factory: signature, options and docstring are the function's."""
     from aesjax.adaptations import ADAPTATIONS
     from aesjax.schedules import PROXIES, SCHEDULES
 
+    places = [import_module(place) for place in ("aesjax", "aesjax.schedules", "aesjax.adaptations")]
     for factory in (*SCHEDULES.values(), *PROXIES.values(), *ADAPTATIONS.values()):
         make = factory.__wrapped__
-        setattr(import_module(make.__module__), make.__name__, make)
+        for place in places:
+            if getattr(place, make.__name__, None) is factory:
+                setattr(place, make.__name__, make)
 
 
 def setup(app):
@@ -151,4 +154,4 @@ def setup(app):
     app.connect("autodoc-process-docstring", document_fields, priority=800)
     app.connect("autodoc-process-docstring", as_written, priority=900)
     app.connect("source-read", inside)
-    app.connect("include-read", included)
+    app.connect("doctree-read", leave_out)

@@ -1,14 +1,19 @@
-"""What pages consist of, for tests of them: fenced blocks, links, anchors as hosts of repositories make them."""
+"""Parts of pages, for tests: fenced blocks, sentences, links, anchors as hosts of repositories make them."""
 
 import re
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "docs"))
+import tables as tables  # noqa: E402 - docs/tables.py, which makes the tables of pages
+
 PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "api").glob("*.md")),
     *sorted((ROOT / "docs" / "proofs").glob("*.md")),
     *sorted((ROOT / "benchmarks").rglob("*.md")),
 )
@@ -23,6 +28,21 @@ def blocks(page: Path, language: str) -> list[str]:
 def without_code(text: str) -> str:
     """A page's text without fenced and inline code."""
     return re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))
+
+
+def sentences(text: str) -> list[str]:
+    """Sentences of a page's paragraphs and lists, without code, tables and headings; inline code is one word."""
+    out = []
+    for paragraph in re.split(r"\n\s*\n", re.sub(r"<!--.*?-->", "", FENCE.sub("", text), flags=re.DOTALL)):
+        lines = [
+            line for line in paragraph.splitlines() if line.strip() and not line.startswith(("|", "#", "![", "    "))
+        ]
+        for item in re.split(r"^\s*(?:[*-]|\d+\.)\s+", "\n".join(lines), flags=re.MULTILINE):
+            plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "CODE", " ".join(item.split())))
+            out += [
+                part for part in re.split(r"(?<=[.!?:])\s+(?=[A-Z0-9\[(])", re.sub(r"[*_]", "", plain)) if part.strip()
+            ]
+    return out
 
 
 def links(page: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `docs/extending.md` shows works, outside this repository: by module:name and as an installed package."""
+"""What `docs/extend.md` shows works, outside this repository: by module:name and as an installed package."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXT = (ROOT / "docs" / "extending.md").read_text()
+TEXT = (ROOT / "docs" / "extend.md").read_text()
 FILES = {
     re.match(r"# (\S+)\n", body).group(1): body.partition("\n")[2]
     for body in re.findall(r"```(?:python|toml)\n(.*?)```", TEXT, flags=re.DOTALL)

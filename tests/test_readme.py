@@ -5,37 +5,42 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import polars as pl
 import pytest
 
 from experiments.cli import main
 from experiments.paper import audit
-from tests.pages import ROOT, blocks, commands
+from tests.pages import ROOT, blocks, commands, tables
 
 README = ROOT / "README.md"
-FIRST = ROOT / "docs" / "first_study.md"
+FIRST = ROOT / "docs" / "start.md"
 OWN = ROOT / "docs" / "own_schedule.md"
 TEXT = README.read_text()
 
 
-def test_the_plug_in_example_raises_the_weight_when_the_best_arm_moves(capsys):
+def test_the_lines_for_an_agent_follow_its_residuals():
     scope = {}
-    exec(compile(blocks(README, "python")[0], "README.md", "exec"), scope)
-    weights = scope["weights"]
-    assert weights.shape == (1000,)
-    assert weights[499] < weights[100]  # calm: the mean residual falls
-    assert weights[600] > weights[499]  # the change is felt
-    assert len(capsys.readouterr().out.split()) == 3
+    exec(compile(blocks(README, "python")[1], "README.md", "exec"), scope)
+    update, state, ring = scope["schedule"].update, scope["state"], scope["fresh"]
+    update, fill = jax.jit(update), jax.jit(scope["ring"].update)
+    for size, above in ((1.0, 1.0), (4.0, 1.2)):
+        for _ in range(300):
+            ring = fill(ring, jnp.full((2, 4), size))
+            state = update(scope["Signals"](td_error=jnp.ones(512), fresh_td_error=ring.td_error), state)
+        assert above <= state.weight / scope["weight"] < above + 1.0
 
 
 @pytest.mark.slow
 def test_the_study_in_python_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     scope = {}
-    for block in blocks(README, "python")[1:]:
-        exec(compile(block, "README.md", "exec"), scope)
+    exec(compile(blocks(README, "python")[0], "README.md", "exec"), scope)
     assert scope["results"].methods[:2] == ["SAC", "SAC+AES"]
 
 
@@ -106,48 +111,89 @@ def test_every_study_that_the_pages_name_exists(study):
 
 
 @pytest.mark.slow
-def test_what_reproduces_is_what_the_audit_found(monkeypatch):
-    """The sentence comes from the record that lies beside the results, and the record from the results."""
+def test_the_stored_audit_is_that_of_the_stored_results(monkeypatch):
     monkeypatch.chdir(ROOT)
-    told = re.findall(r"<!-- audit -->\n(.*?)\n<!-- /audit -->", TEXT, flags=re.DOTALL)
     record = json.loads((ROOT / "experiments" / "results" / "audit.json").read_text())
-    assert told == [record["sentence"]]
-    found = audit.record(audit.audit([Path("experiments/results")]))
-    assert found["sentence"] == record["sentence"]
+    again = audit.record(audit.audit([Path("experiments/results")]))
+    assert again["sentence"] == record["sentence"]
     for name in ("claims", "questions"):
-        ours, theirs = ([(c["key"], c["verdict"], c["why"]) for c in data[name]] for data in (found, record))
+        ours, theirs = ([(c["key"], c["verdict"], c["why"]) for c in data[name]] for data in (again, record))
         assert ours == theirs
 
 
-PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
+def stars(rows, patterns):
+    """Significant differences (row, pattern) -> sign, of a table's rows."""
+    values = tables.tested(rows, patterns)
+    return {(rows[at].label, pattern): np.sign(d) for (at, pattern), (d, p) in values.items() if p < 0.05}
 
 
-def table(name):
-    """Rows of a table of the README: its first cell, and the others."""
-    body = TEXT.split(f"<!-- {name} -->\n")[1].split(f"<!-- /{name} -->")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in body.splitlines()[2:]]
-    return [(row[0], row[1:]) for row in rows]
+def counts(rows, patterns=tables.PATTERNS):
+    """Better and worse without drift, better and worse under drift."""
+    signs = stars(rows, patterns)
+    return [
+        sum((pattern != "steady") == drift and sign == side for (_, pattern), sign in signs.items())
+        for drift in (False, True)
+        for side in (1, -1)
+    ]
 
 
-def test_its_table_of_aes_is_the_record():
-    record = (ROOT / "benchmarks" / "toy_table.md").read_text()
-    for carrier, cells in table("aes"):
-        for pattern, cell in zip(PATTERNS, cells, strict=True):
-            start = rf"safe nAUC \(higher is better\) · {pattern} \| {carrier}\+AES \| {carrier} \| 5/5 \| [▼▲ ]*"
-            difference, below, p = re.search(start + r"(-?[\d.]+) [^\n]* \| (< )?([\d.]+) \|\n", record).groups()
-            assert cell == f"{float(difference):+.2f}" + ("*" if below or float(p) < 0.05 else "")
+def text(page):
+    return " ".join((ROOT / page).read_text().split())
 
 
-def test_its_table_of_recent_data_is_the_record():
-    named = {"fixed+recent": "fixed+recent"}
-    named["aes_c+recent+refresh:threshold=3"] = "AES-C+refresh+recent[refresh.threshold=3]"
-    for label, cells in table("recent"):
-        carrier, method = label.replace("`", "").split()
-        record = json.loads((ROOT / "benchmarks" / f"responses_toy_{carrier.lower()}.json").read_text())
-        rows = record["contrasts"]["hindsight"]
-        for pattern, cell in zip(PATTERNS, cells, strict=True):
-            [own] = [r for r in rows if (r["first"], r["pattern"]) == (f"{carrier}+{named[method]}", pattern)]
-            assert cell == f"{own['difference'][0]:+.1f}" + ("*" if own["p_holm"] < 0.05 else "")
+def test_sentences_about_results_follow_from_the_tables():
+    readme, results, adapt = text("README.md"), text("docs/results.md"), text("docs/adaptation_results.md")
+    assert counts(tables.AES) == [0, 4, 1, 9]
+    assert "worse than all four carriers without drift, better in one setting with drift and worse in nine" in readme
+    assert "better in one setting of sixteen (PPO, linear) and worse in nine" in results
+    assert stars(tables.AES, tables.PATTERNS)["PPO", "linear"] == 1
+    robots = counts(tables.ROBOTS, tables.THREE)
+    assert (robots[0] + robots[2], robots[1] + robots[3]) == (0, 3)
+    assert "On robot tasks it is better in no setting and worse in three." in results
+    assert counts(tables.ROBOT_ADAPTATIONS, tables.THREE) == [0, 0, 0, 1]
+    assert "no method is better there in any recorded setting" in readme
+    assert "Under periodic drift even the window that knows the drift is worse." in adapt
+    timing = counts(tables.TIMING)
+    assert (timing[0], timing[2]) == (0, 0)
+    assert counts([row for row in tables.TIMING if "oracle" in row.label]) == [0, 0, 0, 2]
+    assert "(`oracle`) is better in no setting and worse in two" in results
+
+
+def test_sentences_about_adaptations_follow_from_the_tables():
+    adapt, choose = text("docs/adaptation_results.md"), text("docs/choose.md")
+    signs = stars(tables.HELPS, tables.PATTERNS)
+    drifting = Counter((label, sign) for (label, pattern), sign in signs.items() if pattern != "steady")
+    better = {label: n for (label, sign), n in drifting.items() if sign == 1}
+    change, recent, reset = (tables.TYPED[key] for key in (tables.CHANGE, tables.RECENT, tables.RESET))
+    assert [better.get(f"{c} `{change}`", 0) for c in ("SAC", "SQL", "MEow")] == [4, 2, 4]
+    assert "better in ten of twelve drifting settings: six of eight against the best constant (SAC, SQL)" in adapt
+    assert [better.get(f"{c} `{recent}`", 0) for c in ("SAC", "SQL", "MEow")] == [4, 0, 4]
+    assert "`recent` alone is better in eight." in adapt
+    assert "better in four of four drifting settings each" in choose
+    assert better[f"PPO `{reset}`"] == 4
+    assert {key: sign for key, sign in signs.items() if key[1] == "steady"} == {(f"PPO `{reset}`", "steady"): -1}
+    parts = {
+        (tables.SIGNAL[at].label, p): d for (at, p), (d, _) in tables.tested(tables.SIGNAL, tables.PATTERNS).items()
+    }
+    assert round(parts["`fixed+reset:strength=0.5` minus `fixed`", "steady"], 1) == -7.5
+    assert "at fixed times costs 7.5 without drift" in adapt
+    level = stars(tables.LEVEL, tables.PATTERNS)
+    assert sum(label == "SAC, tuned" for label, _ in level) == 5
+    values = {key: d for key, (d, p) in tables.tested(tables.LEVEL, tables.PATTERNS).items() if p < 0.05}
+    untuned = sorted(d for (at, _), d in values.items() if at)
+    assert untuned[0] < -3 < -0.75 < untuned[1]
+    means = {name: tables.scores("walker2d_sac", name, "steady").mean() for name in ("SAC+fixed[base=1]", "SAC+fixed")}
+    assert [f"{mean:.0f}" for mean in means.values()] == ["500", "411"]
+    for record, carrier, share in (("halfcheetah_sac", "SAC", 29), ("isaac_ant_ppo", "PPO", 42)):
+        own, aes = (tables.scores(record, carrier + end, "steady").mean() for end in ("", "+AES"))
+        assert round(100 * (1 - aes / own)) == share
+        assert f"{share} %" in text("docs/results.md")
+
+
+def test_a_grid_of_constants_has_the_size_that_the_readme_states():
+    sizes = [len({c.replace("+fixed", "", 1) for c in tables.constants(carrier)}) for carrier in tables.CARRIERS]
+    assert sizes == [4, 6, 2, 1]
+    assert "SAC four values, PPO six, SQL two, MEow its default alone" in text("README.md")
 
 
 def test_every_make_target_it_names_exists():

@@ -93,7 +93,7 @@ def aes_c(
     normal; power laws are the extreme case), ``E exp(X) <= 1``. Then an excursion of S is a supermartingale, and alarms
     per update have at most the rate ``sum_j 2^-j E[exp(X_j); X_j > 0] exp(-threshold)``: 1.1 exp(-threshold) for those
     families, 2 exp(-threshold) for any. That is one in 80 000 updates, 5 % in 4 000 (Lorden 1971 for CUSUM; Shin,
-    Ramdas and Rinaldo 2023 for e-detectors). That m and s are estimates is outside the bound; ``docs/signal.md`` has
+    Ramdas and Rinaldo 2023 for e-detectors). That m and s are estimates is outside the bound; ``docs/schedules.md`` has
     what is measured.
 
     Scale-free: multiplying rewards by c leaves ``weight / base``. The weight is the base bit for bit while no alarm

@@ -1,4 +1,4 @@
-"""Isaac Gym and Isaac Lab under JAX, and our own tasks as torch environments; see `docs/bridge.md`.
+"""Isaac Gym and Isaac Lab under JAX, and our own tasks as torch environments; see `docs/elsewhere.md`.
 
 Importing this imports neither PyTorch nor a simulator.
 

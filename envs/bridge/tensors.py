@@ -2,7 +2,7 @@
 
 What the consumer reads is ordered after what the producer wrote; what the producer writes next is not ordered after
 the consumer's reading. So torch exports clones of its own and the newest two stay referenced, and JAX exports arrays
-that nobody writes to. See `docs/bridge.md`.
+that nobody writes to. See `docs/elsewhere.md`.
 """
 
 import logging

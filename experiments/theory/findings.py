@@ -29,7 +29,7 @@ class TheoryStudy:
 class Finding(NamedTuple):
     """A prediction beside what was measured."""
 
-    name: str  # as in `docs/theory.md`, such as "5.1-3"
+    name: str  # as in `docs/proofs/claims.md`, such as "5.1-3"
     prediction: str
     outcome: str  # one of OUTCOMES
     measured: str  # numbers with their 95 % intervals

@@ -1,4 +1,4 @@
-"""The code in ``docs/bridge.md`` runs."""
+"""The code in ``docs/elsewhere.md`` runs."""
 
 import re
 
@@ -11,12 +11,12 @@ from tests.envs.bridge.common import torch as installed
 
 installed()
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "bridge.md").read_text(), flags=re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "elsewhere.md").read_text(), flags=re.DOTALL)[6:]
 
 
 @pytest.mark.parametrize("at", range(len(BLOCKS)))
 def test_a_block_runs(at, capsys):
-    exec(compile(BLOCKS[at], f"bridge.md, block {at}", "exec"), {})
+    exec(compile(BLOCKS[at], f"elsewhere.md, block {at}", "exec"), {})
     assert capsys.readouterr().out.startswith(("", "(16, 60) [ True", "torch.Size([4, 13]) torch.int64")[at])
 
 
@@ -36,7 +36,7 @@ def test_the_task_of_ones_own_trains_under_abrupt_drift_from_the_page_alone(carr
 
 
 def test_commands_name_what_is_there():
-    text = (ROOT / "docs" / "bridge.md").read_text()
+    text = (ROOT / "docs" / "elsewhere.md").read_text()
     assert len(BLOCKS) == 3
     assert "experiments/torch_ppo.py" in text
     assert (ROOT / "experiments" / "torch_ppo.py").is_file()

@@ -1,4 +1,4 @@
-"""The code of `docs/python.md`, from its first line to its last: as a script, on another task, and in a notebook."""
+"""The code of `docs/start.md`, from its first line to its last: as a script, on another task, and in a notebook."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import pytest
 
 from tests.pages import ROOT, blocks
 
-BLOCKS = blocks(ROOT / "docs" / "python.md", "python")
+BLOCKS = blocks(ROOT / "docs" / "start.md", "python")
 
 
 def test_it_runs_as_a_script(tmp_path):

@@ -127,7 +127,7 @@ def test_an_adaptation_from_elsewhere_has_options_and_stands_in_the_configuratio
 
 
 def test_the_adaptation_that_the_documentation_shows_works(outside):
-    text = (Path(__file__).parents[3] / "docs" / "responses.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "adaptations.md").read_text()
     name, body = re.search(r"```python\n# (\S+)\n(.*?)```", text, flags=re.DOTALL).groups()
     Path(name).write_text(body)
     shown = re.search(r"aes_r\+halving:slower\S*", text).group()

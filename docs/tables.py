@@ -1,0 +1,527 @@
+"""Tables of the README and of these pages, made from stored records and from the registries.
+
+`python docs/tables.py` rewrites everything between `<!-- table: NAME -->` and `<!-- /table -->`; a test compares.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.measure import holm, paired_differences
+from experiments.measure.stats import paired_t_p
+
+ROOT = Path(__file__).resolve().parents[1]
+BENCHMARKS = ROOT / "benchmarks"
+PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
+TABLES: dict[str, Callable[[], str]] = {}
+MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- /table -->)", flags=re.DOTALL)
+
+RECENT = "fixed+recent"
+CHANGE = "AES-C+refresh+recent[refresh.threshold=3]"
+RESET = "fixed+reset[reset.every=0.2,reset.strength=0.5]"
+TYPED = {
+    RECENT: "fixed+recent",
+    CHANGE: "aes_c+recent+refresh:threshold=3",
+    RESET: "fixed+reset:every=0.2:strength=0.5",
+}
+
+
+class Contrast(NamedTuple):
+    """One row of a table: a method of a record minus its opponent, pattern by pattern."""
+
+    label: str
+    record: str  # benchmarks/responses_NAME.json
+    first: str
+    second: str | tuple[str, ...]  # several: the best of them, setting by setting, on the runs of the table
+
+
+def table(function: Callable[[], str]) -> Callable[[], str]:
+    """Register a table under its function's name."""
+    TABLES[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def rows(header: list[str], body: list[list[str]]) -> str:
+    """A Markdown table; all columns but the first are aligned right if their first cell is a number."""
+    right = ["---:" if re.match(r"[-+]?[\d.]", cell) else "---" for cell in body[0]]
+    lines = [header, ["---", *right[1:]], *body]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+@cache
+def record(name: str) -> dict:
+    """A stored record of `aesjax table responses`."""
+    return json.loads((BENCHMARKS / f"responses_{name}.json").read_text())
+
+
+def scores(name: str, method: str, pattern: str) -> np.ndarray | None:
+    """Mean return of every run, (1, seeds), or None where the method was not trained under the pattern."""
+    own = record(name)["scores"][method].get(pattern)
+    return None if own is None else np.array([[own[seed] for seed in sorted(own, key=int)]])
+
+
+def opponent(contrast: Contrast, pattern: str) -> np.ndarray | None:
+    """The opponent's scores: of several constants those of the largest mean."""
+    names = (contrast.second,) if isinstance(contrast.second, str) else contrast.second
+    found = [own for own in (scores(contrast.record, name, pattern) for name in names) if own is not None]
+    return max(found, key=np.mean) if found else None
+
+
+def tested(contrasts: list[Contrast], patterns: tuple[str, ...]) -> dict[tuple[int, str], tuple[float, float]]:
+    """(row, pattern) -> difference and p-value of the paired t test after Holm over all of the table."""
+    differences = {}
+    for at, contrast in enumerate(contrasts):
+        for pattern in patterns:
+            ours, theirs = scores(contrast.record, contrast.first, pattern), opponent(contrast, pattern)
+            if ours is not None and theirs is not None:
+                differences[at, pattern] = paired_differences(ours, theirs)[0]
+    adjusted = holm([paired_t_p(d) for d in differences.values()])
+    return {key: (float(np.mean(d)), float(p)) for (key, d), p in zip(differences.items(), adjusted, strict=True)}
+
+
+def contrasts(rows_: list[Contrast], patterns: tuple[str, ...], places: int, head: str) -> str:
+    """The table of differences; a star is p < 0.05 after Holm."""
+    values = tested(rows_, patterns)
+
+    def cell(at, pattern):
+        if (at, pattern) not in values:
+            return ""
+        difference, p = values[at, pattern]
+        text = f"{difference:+,.{places}f}" + ("*" if p < 0.05 else "")
+        return text[1:] if float(f"{difference:.{places}f}") == 0.0 else text
+
+    body = [[r.label, *(cell(at, pattern) for pattern in patterns)] for at, r in enumerate(rows_)]
+    return rows([head, *("no drift" if p == "steady" else p for p in patterns)], body)
+
+
+CARRIERS = ("SAC", "PPO", "SQL", "MEow")
+AES = [Contrast(c, f"toy_{c.lower()}", f"{c}+AES", c) for c in CARRIERS]
+
+
+@table
+def aes() -> str:
+    """AES minus its carrier on the toy task."""
+    return contrasts(AES, PATTERNS, 1, "AES minus its carrier")
+
+
+def constants(carrier: str) -> tuple[str, ...]:
+    """The constant weights of a carrier's record: its grid."""
+    return tuple(record(f"toy_{carrier.lower()}")["constants"])
+
+
+HELPS = [
+    *(
+        Contrast(f"{c} `{TYPED[m]}`", f"toy_{c.lower()}", f"{c}+{m}", constants(c))
+        for c in ("SAC", "SQL", "MEow")
+        for m in (RECENT, CHANGE)
+    ),
+    Contrast(f"PPO `{TYPED[RESET]}`", "toy_ppo", f"PPO+{RESET}", constants("PPO")),
+]
+
+
+@table
+def helps() -> str:
+    """Adaptations minus the best constant weight of a grid."""
+    return contrasts(HELPS, PATTERNS, 1, "return minus a constant weight's")
+
+
+ROBOTS = [
+    Contrast("HalfCheetah SAC", "halfcheetah_sac", "SAC+AES", "SAC"),
+    Contrast("HalfCheetah PPO", "halfcheetah_ppo", "PPO+AES", "PPO"),
+    Contrast("Hopper SAC", "hopper_sac", "SAC+AES", "SAC"),
+    Contrast("Hopper PPO", "hopper_ppo", "PPO+AES", "PPO"),
+    Contrast("Walker2d SAC", "walker2d_sac", "SAC+AES", "SAC"),
+    Contrast("Isaac Ant PPO", "isaac_ant_ppo", "PPO+AES", "PPO"),
+    Contrast("Isaac Ant SAC", "isaac_ant_sac", "SAC+AES", "SAC"),
+    Contrast("FrankaCabinet PPO", "franka_cabinet_ppo", "PPO+AES", "PPO"),
+    Contrast("Ingenuity PPO", "ingenuity_ppo", "PPO+AES", "PPO"),
+]
+THREE = ("steady", "abrupt", "periodic")
+
+
+@table
+def robots() -> str:
+    """AES minus its carrier on robot tasks."""
+    return contrasts(ROBOTS, THREE, 0, "AES minus its carrier")
+
+
+HC, HT, HO = "halfcheetah_sac", "halfcheetah_sac_threshold", "hopper_sac_threshold"
+REFRESH = "AES-C+refresh[refresh.threshold=3]"
+#: Only opponents that were trained under every pattern of the row count as its grid.
+ROBOT_ADAPTATIONS = [
+    Contrast("HalfCheetah SAC, optimiser state loaded: `fixed+recent`", HC, f"SAC+{RECENT}", "SAC+fixed"),
+    Contrast("the same: `aes_c+refresh`", HC, "SAC+AES-C+refresh", "SAC+fixed"),
+    Contrast("the same: `oracle+window`", HC, "SAC+oracle+window", "SAC+fixed"),
+    Contrast("HalfCheetah SAC: `fixed+recent`", HT, f"SAC+{RECENT}", "SAC+fixed"),
+    Contrast("the same: `aes_c+refresh:threshold=3`", HT, f"SAC+{REFRESH}", "SAC+fixed"),
+    Contrast("the same: `aes_c+recent+refresh:threshold=3`", HT, f"SAC+{CHANGE}", "SAC+fixed"),
+    Contrast("the same: `budget`", HT, "SAC+budget", "SAC+fixed"),
+    Contrast("Hopper SAC: `aes_c+refresh:threshold=3`", HO, f"SAC+{REFRESH}", "SAC+fixed"),
+    Contrast("the same: `aes_c+recent+refresh:threshold=3`", HO, f"SAC+{CHANGE}", "SAC+fixed"),
+    Contrast("Walker2d SAC: `aes_c+recent+refresh:threshold=3`", "walker2d_sac", f"SAC+{CHANGE}", "SAC+fixed"),
+    Contrast("Isaac Ant PPO: `aes_c+refresh:threshold=3`", "isaac_ant_ppo", f"PPO+{REFRESH}", "PPO"),
+    Contrast(f"HalfCheetah PPO: `{TYPED[RESET]}`", "halfcheetah_ppo", f"PPO+{RESET}", "PPO"),
+    Contrast("Hopper PPO: the same", "hopper_ppo", f"PPO+{RESET}", "PPO"),
+    Contrast("Ingenuity PPO: the same", "ingenuity_ppo", f"PPO+{RESET}", "PPO"),
+]
+
+
+@table
+def robot_adaptations() -> str:
+    """Adaptations minus the carrier's default constant on robot tasks."""
+    return contrasts(ROBOT_ADAPTATIONS, THREE, 0, "return minus the default constant's")
+
+
+TIMING = [
+    Contrast("SAC `aes` minus mean-matched", "toy_sac", "SAC+AES", "SAC+constant_at_mean(aes)"),
+    Contrast("SAC `aes` minus time-permuted", "toy_sac", "SAC+AES", "SAC+permuted(aes)"),
+    Contrast("PPO `aes` minus mean-matched", "toy_ppo", "PPO+AES", "PPO+constant_at_mean(aes)"),
+    Contrast("PPO `aes` minus time-permuted", "toy_ppo", "PPO+AES", "PPO+permuted(aes)"),
+    Contrast("SAC `aes_r` minus its base", "toy_sac", "SAC+AES-R", "SAC+fixed"),
+    Contrast("PPO `aes_r` minus its base", "toy_ppo", "PPO+AES-R", "PPO"),
+    Contrast("SQL `aes_r` minus its base", "toy_sql", "SQL+AES-R", "SQL"),
+    Contrast("MEow `aes_r` minus its base", "toy_meow", "MEow+AES-R", "MEow"),
+    Contrast("SAC `oracle` minus its base", "toy_sac", "SAC+oracle", "SAC+fixed"),
+    Contrast("PPO `oracle` minus its base", "toy_ppo", "PPO+oracle", "PPO"),
+    Contrast("SQL `oracle` minus its base", "toy_sql", "SQL+oracle", "SQL"),
+    Contrast("MEow `oracle` minus its base", "toy_meow", "MEow+oracle", "MEow"),
+]
+
+
+@table
+def timing() -> str:
+    """Schedules minus controls of their timing."""
+    return contrasts(TIMING, PATTERNS, 1, "toy task")
+
+
+SIGNAL = [
+    Contrast("`aes_r+window` minus `aes_r`", "toy_sac", "SAC+AES-R+window", "SAC+AES-R"),
+    Contrast("`aes_r+window` minus time-permuted", "toy_sac", "SAC+AES-R+window", "SAC+permuted(aes_r+window)"),
+    Contrast("`oracle+window` minus `fixed`", "toy_sac", "SAC+oracle+window", "SAC+fixed"),
+    Contrast("`aes_c+refresh` minus `aes_c`", "toy_sac", "SAC+AES-C+refresh", "SAC+AES-C"),
+    Contrast("`fixed+reset:strength=0.5` minus `fixed`", "toy_sac", "SAC+fixed+reset[reset.strength=0.5]", "SAC+fixed"),
+    Contrast("`fixed+ere` minus `fixed`", "toy_sac", "SAC+fixed+ere", "SAC+fixed"),
+    Contrast("`fixed+redo` minus `fixed`", "toy_sac", "SAC+fixed+redo", "SAC+fixed"),
+    Contrast("`fixed+forget` minus `fixed`", "toy_sac", "SAC+fixed+forget", "SAC+fixed"),
+    Contrast(f"`{TYPED[CHANGE]}` minus `fixed+recent`", "toy_sac", f"SAC+{CHANGE}", f"SAC+{RECENT}"),
+    Contrast(
+        "the same minus time-permuted", "toy_sac", f"SAC+{CHANGE}", "SAC+permuted(aes_c+recent+refresh:threshold=3)"
+    ),
+    Contrast("the same on ten new seeds, minus `fixed+recent`", "confirm_sac", f"SAC+{CHANGE}", f"SAC+{RECENT}"),
+]
+
+
+@table
+def signal() -> str:
+    """Adaptations of SAC one part at a time."""
+    return contrasts(SIGNAL, PATTERNS, 1, "toy task, SAC")
+
+
+LEVEL = [
+    Contrast("SAC, tuned", "toy_sac", "SAC", constants("SAC")),
+    Contrast("SAC `budget`", "toy_sac", "SAC+budget", constants("SAC")),
+    Contrast("SAC `auto_floor`", "toy_sac", "SAC+auto-F", constants("SAC")),
+    Contrast("SQL `budget`", "toy_sql", "SQL+budget", constants("SQL")),
+    Contrast("PPO `budget`", "toy_ppo", "PPO+budget", constants("PPO")),
+    Contrast("MEow `budget`", "toy_meow", "MEow+budget", constants("MEow")),
+]
+
+
+@table
+def level() -> str:
+    """Weights without a number to tune, minus the best constant."""
+    return contrasts(LEVEL, PATTERNS, 1, "return minus a constant weight's")
+
+
+@table
+def audit() -> str:
+    """Each task family alone, as the audit judges it."""
+    from experiments.paper.audit import FAMILIES, families
+
+    return rows(FAMILIES, families(json.loads((ROOT / "experiments" / "results" / "audit.json").read_text())))
+
+
+def measured(name: str) -> dict:
+    """A stored record of `aesjax bench`."""
+    return json.loads((BENCHMARKS / f"{name}.json").read_text())
+
+
+@table
+def rejax() -> str:
+    """Updates per second of SAC on the toy task and of PPO on the pendulum, as ratios."""
+    cases = measured("updates_rejax")["cases"]
+    head = ["median [range]", *(f"{c['carrier'].upper()}, {c['task']}, {c['runs']} runs" for c in cases)]
+
+    def line(label, key):
+        found = [c["ratios"].get(key) for c in cases]
+        return [label, *(f"{r['median']:.2f} [{r['min']:.2f}, {r['max']:.2f}]" if r else "" for r in found)]
+
+    return rows(
+        head,
+        [
+            line("constant weight over rejax", "fixed_over_rejax"),
+            line("`aes` over rejax", "aes_over_rejax"),
+            line("time of `aes` over a constant's", "schedule_cost_aes"),
+            line("time of `aes_r+window` over `aes_r`'s", "lever_cost_aes_r+window"),
+            line("share of the matrix-product rate", "share_of_matmul_limit"),
+        ],
+    )
+
+
+@table
+def physics() -> str:
+    """Environment steps of the C engine as ratios, with 512 environments."""
+    body = []
+    for case in measured("mujoco_physics_512")["cases"]:
+        ratios = [case["ratios"][f"mujoco_over_{other}"]["median"] for other in ("raw_batch", "gymnasium")]
+        body.append([case["task"], *(f"{ratio:.2f}" for ratio in ratios)])
+    return rows(["task", "over bare `mujoco.batch.Batch`", "over a Gymnasium loop"], body)
+
+
+@table
+def growth() -> str:
+    """Rates and times of studies of 1, 50 and 400 runs."""
+    runs = measured("growth")["runs"]
+    body = [
+        [
+            f"{r['carrier'].upper()}, {r['runs']} runs",
+            f"{r['updates_per_second']:,.0f}",
+            f"{r['study_seconds']:.0f}",
+            f"{r['peak_bytes_of_the_process'] / 2**30:.2f}",
+        ]
+        for r in runs
+    ]
+    return rows(["toy task, 20,000 steps", "updates per second, all runs", "study, s", "process, GiB"], body)
+
+
+@table
+def forecasts() -> str:
+    """Dry runs and the studies they forecast."""
+    studies = measured("dry_run")["studies"]
+    body = [
+        [name, f"{s['forecast']:.1f}", f"{s['real']:.1f}", f"{s['forecast_over_real']:.2f}"]
+        for name, s in studies.items()
+    ]
+    return rows(["study", "forecast, s", "taken, s", "ratio"], body)
+
+
+@table
+def compiling() -> str:
+    """Seconds of tracing, compiling and reading of a carrier's three programs."""
+    body: dict[str, list[str]] = {}
+    for case in measured("compile_times")["cases"]:
+        cold, warm = ([case[kind][p] for p in ("init", "chunk", "evaluate")] for kind in ("cold", "warm"))
+        traced, compiled = (sum(p[key] for p in cold) for key in ("lowering", "compiling"))
+        cells = [f"{traced:.1f}", f"{compiled:.1f}"]
+        if case["task"] == "toy":
+            cells.append(f"{sum(p['compiling'] for p in warm):.1f}")
+        body.setdefault(CARRIERS[("sac", "ppo", "sql", "meow").index(case["carrier"])], []).extend(cells)
+    head = ["carrier", "toy: tracing", "compiling", "reading", "Hopper, C engine: tracing", "compiling"]
+    return rows(head, [[name, *cells] for name, cells in body.items()])
+
+
+@table
+def bridged() -> str:
+    """Vector steps per second of Isaac Ant, native and through the bridge."""
+    columns = {
+        "native": "native, compiled",
+        "torch": "torch alone",
+        "in_process": "in process",
+        "worker": "worker",
+        "worker_in_program": "worker, compiled loop",
+    }
+    body = [
+        [f"{int(copies):,}", *(f"{case['vector_steps_per_second'][key]:.0f}" for key in columns)]
+        for copies, case in measured("bridge")["copies"].items()
+    ]
+    return rows(["environments", *columns.values()], body)
+
+
+@table
+def weight() -> str:
+    """Mean weight, share of updates at the upper clip, and rise after a change, of AES."""
+    lines = (
+        (BENCHMARKS / "toy_table.md")
+        .read_text()
+        .split("## Entropy weight: saturation")[1]
+        .split("\n## ")[0]
+        .splitlines()
+    )
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if line.startswith("| toy · abrupt")]
+    body = [[c[1], c[2], c[5], c[6]] for c in cells if c[1].endswith("+AES")]
+    return rows(["abrupt drift", "mean weight", "at the upper clip, %", "rise within 2 % after a change, %"], body)
+
+
+@table
+def detection() -> str:
+    """Changes found in recorded TD errors of SAC and PPO within 1,000 updates."""
+    recorded = measured("theory_detection")["data"]["recorded"]
+    body = []
+    for name, label in (
+        ("sac td_quantile/fresh", "SAC, newest transitions"),
+        ("sac td_quantile/update", "SAC, update batch"),
+        ("ppo td_quantile/update", "PPO, update batch"),
+    ):
+        own = recorded[name]
+        found = own["rows"]["shipped"]
+        body.append([label, f"{own['updates']:,}", f"{found['quiet']:.0f}", f"{found['delays']['found']:.0%}"])
+    return rows(["`aes_c` as shipped", "stationary updates", "false detections per 100,000", "changes found"], body)
+
+
+@table
+def detectors() -> str:
+    """Detectors at equal false detections: share of changes found within 1,000 rounds, median delay."""
+    data = measured("theory_detection")["data"]["synthetic"]
+    columns = {
+        "aes_r": "`aes_r`",
+        "aes_c": "`aes_c`",
+        "cusum": "CUSUM",
+        "page_hinkley": "Page-Hinkley",
+        "adwin": "ADWIN",
+        "shipped": "`aes_c` as shipped",
+    }
+    streams = {
+        "log-normal .25": "1.25",
+        "log-normal 1": "1.5",
+        "Pareto 1.2": "1.5",
+        "AR(1) .9": "1.5",
+        "decline": "1.5",
+    }
+
+    def cell(result):
+        return f"{result['found']:.0%}" + (f", {result['median']:.0f}" if result["found"] else "")
+
+    body = [
+        [f"{name}, x {rise}", *(cell(data[name][method][rise]) for method in columns)] for name, rise in streams.items()
+    ]
+    return rows(["stream, rise", *columns.values()], body)
+
+
+@table
+def trained() -> str:
+    """The stored trained agents: their last returns, seeds 1 to 5."""
+    body = []
+    for task in ("halfcheetah", "hopper"):
+        stored = json.loads((ROOT / "experiments" / "warm" / task / "warm.json").read_text())["carriers"]
+        for carrier, own in stored.items():
+            returns = ", ".join(f"{run['return_mean']:,.0f}" for run in own["runs"])
+            link = f"[`{task}`](../experiments/warm/{task})"
+            body.append([link, carrier.upper(), f"{own['runs'][0]['step']:,}", returns])
+    return rows(["folder", "carrier", "steps", "returns, seeds 1 to 5"], body)
+
+
+PUBLISHED = {  # levels of other simulators, with 33 to 655 million samples
+    "isaac_ingenuity": "7,162 (skrl), 5,300 (MEow's authors)",
+    "isaac_ant": "5,873 (rl_games), 3,953 (CleanRL)",
+    "isaac_humanoid": "6,255 (rl_games), 2,988 (CleanRL)",
+    "isaac_anymal": "62.8 (rl_games), 29.3 (CleanRL)",
+    "isaac_franka_cabinet": "3,369 (skrl)",
+    "isaac_allegro_hand": "3,480 (rl_games), 763 (CleanRL)",
+}
+
+
+@table
+def isaac_learning() -> str:
+    """PPO on the Isaac tasks without drift: last five evaluations of each seed."""
+    body = []
+    for own in measured("isaac_learning")["studies"]:
+        chance = [f"{own[key]['mean']:.0f}" for key in ("random_actions", "zero_actions")]
+        seeds = ", ".join(f"{value:,.0f}" for value in own["last_five_evaluations"])
+        body.append([own["task"], f"{own['trained'] / 1e6:.1f} M", *chance, seeds, PUBLISHED[own["task"]]])
+    return rows(["task", "samples", "random actions", "zero actions", "PPO, each seed", "published"], body)
+
+
+@table
+def mujoco_learning() -> str:
+    """Agents on MuJoCo tasks without drift, and SBX's SAC: the last evaluation of each seed."""
+    studies = [(own, own["trained"]) for own in measured("mujoco_learning")["studies"]]
+    sbx = measured("sbx_learning")
+    body = []
+    for own, steps in (*studies, (sbx, sbx["step"][-1])):
+        seeds = ", ".join(f"{curve[-1]:,.0f}" for curve in own["return_mean"].values())
+        body.append([f"{own['task']}, {own['carrier']}", f"{steps:,}", seeds])
+    return rows(["task, carrier", "steps", "return of each seed"], body)
+
+
+def number(value: float) -> str:
+    """A number as it is typed."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
+@table
+def tasks() -> str:
+    """A row per task: sizes, time limit and drifting parameters with their default ranges."""
+    import envs
+
+    body = []
+    for name in envs.TASKS:
+        task = envs.make(name)
+        spec = task.env.spec
+        drift = [
+            f"`{c.name}` {number(c.low)} to {number(c.high)}" + (" (2-D radius)" if c.kind == "planar" else "")
+            for c in task.channels
+        ]
+        sizes = [str(spec.obs_size), str(spec.action_size), f"{spec.time_limit:,}"]
+        body.append([f"`{name}`", *sizes, ", ".join(drift)])
+    return rows(["task", "observation", "action", "time limit", "drifting parameters"], body)
+
+
+def defaults(function: Callable, options: tuple[str, ...] | None = None) -> str:
+    """Options of a factory with their defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    own = [p for p in parameters if p.name not in ("proxy", "now", "memory") and (not options or p.name in options)]
+    study = [f"`{p.name}`" for p in own if p.default is p.empty]
+    typed = [f"`{p.name}={number(p.default)}`" for p in own if isinstance(p.default, int | float)]
+    return " ".join([*study, *typed])
+
+
+@table
+def schedules() -> str:
+    """A row per schedule: rule, options, default source."""
+    from aesjax.schedules import SCHEDULES
+
+    body = []
+    for name, factory in SCHEDULES.items():
+        options = tuple(o for o in factory.options if o != "q")
+        body.append([f"`{name}`", factory.label, factory.summary, defaults(factory.__wrapped__, options)])
+    return rows(["name", "label", "rule", "options"], body)
+
+
+@table
+def proxies() -> str:
+    """A row per proxy."""
+    from aesjax.schedules import PROXIES
+
+    return rows(
+        ["proxy", "value"], [[f"`{name}`", factory.summary.replace("|", r"\|")] for name, factory in PROXIES.items()]
+    )
+
+
+@table
+def adaptations() -> str:
+    """A row per adaptation: rule and options."""
+    from aesjax.adaptations import ADAPTATIONS
+
+    body = [[f"`{n}`", rule.lever, rule.summary, defaults(rule.__wrapped__)] for n, rule in ADAPTATIONS.items()]
+    return rows(["`+`", "adjusts", "rule", "options"], body)
+
+
+def filled(text: str) -> str:
+    """A page with its tables made again."""
+    return MARK.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)
+
+
+def pages() -> list[Path]:
+    """Pages that may have tables."""
+    return [ROOT / "README.md", BENCHMARKS / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(filled(page.read_text()))
