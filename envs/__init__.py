@@ -44,6 +44,8 @@ TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "toy": "envs.toy.multigoal:TASK",
     "toy_multigoal_classic": "envs.toy.classic:TASK",
     "pendulum": "envs.toy.pendulum:TASK",
+    "reacher": "envs.toy.reacher:TASK",
+    "cartpole_swingup": "envs.toy.cartpole:TASK",
     "hopper": "envs.mujoco:hopper",
     "halfcheetah": "envs.mujoco:halfcheetah",
     "walker2d": "envs.mujoco:walker2d",

@@ -15,6 +15,8 @@ PRESETS: dict[str, Registry[Preset]] = {
     "toy": TOY,
     "toy_multigoal_classic": TOY,
     "pendulum": TOY,
+    "reacher": TOY,
+    "cartpole_swingup": TOY,
     **MUJOCO,
     **ISAAC,
 }
