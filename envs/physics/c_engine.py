@@ -37,6 +37,8 @@ class CEnv:
     reward 0 and its last good observation as successor; ``state.faults`` counts it.
     """
 
+    about = {"engine": "mujoco"}  # for a study's manifest
+
     def __init__(self, task: PhysicsTask) -> None:
         self.task = task
         # One XLA device per core means one Batch per core, too.

@@ -46,6 +46,7 @@ class MjxEnv:
         check(task)
         self.task = task
         self.stepper = stepper(task)
+        self.about = self.stepper.about  # for a study's manifest
         self.spec = EnvSpec(task.obs_size, task.action_size, task.time_limit)
 
     def reset(self, key: _Array, params: Any) -> tuple[_Array, MjxState]:

@@ -55,6 +55,8 @@ def as_mjx_needs() -> Iterator[None]:
 class Stepper:
     """Control steps of ``task`` on MJX, without its meaning; all methods trace MJX, inside `as_mjx_needs`."""
 
+    about = {"engine": "mjx"}
+
     def __init__(self, task: PhysicsTask) -> None:
         self.task = task
         self.mjx = _library()

@@ -84,7 +84,9 @@ class WarpStepper(Stepper):
         self.sizes = measured_sizes(task.model) if sizes is None else sizes
         self._exact = copy.copy(self.compiled)
         self._exact.opt.ls_iterations = task.model.opt.ls_iterations
-        model = jax.device_get(self.mjx.io.put_model(self._exact, impl="warp", graph_mode=_graph_mode(warp)))
+        mode = _graph_mode(warp)
+        self.about = {"engine": "warp", "graph_mode": mode.name}
+        model = jax.device_get(self.mjx.io.put_model(self._exact, impl="warp", graph_mode=mode))
         forces = any(name in FORCES for name in task.fields)
         # Its own warnings are printed by kernels; the flags that they stand for are read instead.
         options = {"run_rne_postconstraint": forces, "warn_overflow": 0}

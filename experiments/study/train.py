@@ -123,6 +123,7 @@ def _train(
     import polars as pl
 
     config, directory = study.config, study.directory
+    about = getattr(config.build_task().env if simulator is None else simulator, "about", None)
     began, frames, recordings, statuses, parts = time.monotonic(), [], [], [], {}
     begun: dict[str, Any] = {}
     floor = floor_of(config)
@@ -206,7 +207,7 @@ def _train(
         }
         | ({"small_windows": small} if (small := small_windows(config)) else {})
         | ({"command": command} if command else {})
-        | ({} if simulator is None else {"simulator": simulator.about})
+        | ({"simulator" if simulator else "physics": about} if about else {})
         | ({"warm_start": {**config.warm_start, "agents": begun}} if begun else {}),
     )
     return outcome
