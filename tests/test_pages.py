@@ -124,7 +124,18 @@ def test_the_version_is_the_same_wherever_it_stands():
     assert f"\nversion: {aesjax.__version__}\n" in citation
     assert f"\n## {aesjax.__version__} (" in (ROOT / "CHANGELOG.md").read_text()
     assert f"\nlicense: {project['license']}\n" in citation
+    paper = "Tracking Drift: Variation-Aware Entropy Scheduling for Non-Stationary Reinforcement Learning"
+    assert paper in citation
+    assert paper in " ".join((ROOT / "README.md").read_text().split())
     assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+def test_every_folder_of_a_package_is_described():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for package in OURS:
+        for folder in (ROOT / package).iterdir():
+            if folder.is_dir() and not folder.name.startswith(("_", ".")):
+                assert f"`{folder.name}`" in text or f"`{package}/{folder.name}`" in text, folder
 
 
 def test_documentation_is_built_with_what_the_project_declares():
