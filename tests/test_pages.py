@@ -20,8 +20,8 @@ OTHERWISE = {"STEADY", "UnknownNameError"}  # public, and explained where they a
 OURS = ("aesjax", "agents", "envs", "experiments")
 
 
-def named(page):
-    return str(page.relative_to(ROOT))
+def named(page, root=ROOT):
+    return str(page.relative_to(root))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -146,12 +146,27 @@ def test_documentation_is_built_with_what_the_project_declares():
         assert any(re.fullmatch(rf"{name.replace('-', '[-_]')}==[\w.]+", line) for line in pinned), name
 
 
+def dead(site):
+    """(page, link) of every link inside a built site whose file or anchor is absent."""
+    pages = {page: page.read_text() for page in site.rglob("*.html") if "_modules" not in page.parts}
+    ids = {page: set(re.findall(r'\bid="([^"]+)"', text)) for page, text in pages.items()}
+    for page, text in pages.items():
+        for link in re.findall(r'href="([^"]+)"', text):
+            place, _, anchor = link.partition("#")
+            target = (page.parent / unquote(place.partition("?")[0])).resolve() if place else page
+            if link.startswith(("http", "mailto:", "data:")) or (target.exists() and not anchor):
+                continue
+            if not target.exists() or (target in ids and unquote(anchor) not in ids[target]):
+                yield named(page, site), link
+
+
 @pytest.mark.slow
-def test_the_site_builds_without_a_warning_and_knows_every_public_name(tmp_path):
+def test_the_site_builds_without_a_warning_or_a_dead_link_and_knows_every_public_name(tmp_path):
     pytest.importorskip("myst_nb", reason="`make docs` and `make test-all` install what the site is built with")
     build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path)]
     done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT, timeout=1500)
     assert done.returncode == 0, done.stderr[-4000:]
+    assert list(dead(tmp_path)) == []
     from sphinx.util.inventory import InventoryFile
 
     with (tmp_path / "objects.inv").open("rb") as file:
