@@ -40,7 +40,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", tables.pages(), ids=named)
 def test_tables_are_those_of_the_records_and_registries(page):
     text = page.read_text()
-    assert tables.filled(text) == text, "python docs/tables.py makes them again"
+    assert tables.filled(text) == text, "python docs/page_tables.py makes them again"
 
 
 def test_a_contrast_has_one_p_value_because_it_is_in_one_table():
