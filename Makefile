@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
 DOCS := $(VENV)/.docs
-# Whole files to two workers, in the order of tests/conftest.py.
+# Complete files to two workers, in the order of tests/conftest.py.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
 
@@ -14,7 +14,7 @@ OUT ?= runs/quick-$(shell date +%Y%m%d-%H%M%S)
 run: setup
 	@$(BIN)/aesjax run --preset quick --out $(OUT)
 
-# What every change needs, in minutes; `slow` and `theory` mark the rest.
+# Fast tests (minutes); `slow` and `theory` mark the others.
 test: setup
 	@$(PYTEST)
 
@@ -47,8 +47,7 @@ $(STAMP): requirements.lock pyproject.toml | own
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-# What the bridge to torch simulators and the export to Stable-Baselines3 are tested with; whatever build of PyTorch pip
-# is set up to find, a CPU one will do.
+# PyTorch and Stable-Baselines3, for tests of the bridge and of the adapters; a CPU build is enough.
 $(TORCH): $(STAMP) requirements-torch.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements-torch.lock
 	@touch $@
@@ -67,7 +66,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-# Newest versions that pyproject.toml allows, written down without addresses.
+# Newest versions that pyproject.toml allows, without addresses.
 lock: own
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[lab,dev]'

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-import tables
+import page_tables as tables
 
 from experiments.measure import paired_differences, t_interval
 

@@ -2,11 +2,12 @@
 
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "docs"))
-import tables as tables  # noqa: E402 - docs/tables.py, which makes the tables of pages
+tables = import_module("page_tables")  # docs/page_tables.py, which makes the tables of pages
 
 PAGES = (
     ROOT / "README.md",

@@ -20,8 +20,8 @@ OTHERWISE = {"STEADY", "UnknownNameError"}  # public, and explained where they a
 OURS = ("aesjax", "agents", "envs", "experiments")
 
 
-def named(page):
-    return str(page.relative_to(ROOT))
+def named(page, root=ROOT):
+    return str(page.relative_to(root))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -40,7 +40,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", tables.pages(), ids=named)
 def test_tables_are_those_of_the_records_and_registries(page):
     text = page.read_text()
-    assert tables.filled(text) == text, "python docs/tables.py makes them again"
+    assert tables.filled(text) == text, "python docs/page_tables.py makes them again"
 
 
 def test_a_contrast_has_one_p_value_because_it_is_in_one_table():
@@ -124,7 +124,18 @@ def test_the_version_is_the_same_wherever_it_stands():
     assert f"\nversion: {aesjax.__version__}\n" in citation
     assert f"\n## {aesjax.__version__} (" in (ROOT / "CHANGELOG.md").read_text()
     assert f"\nlicense: {project['license']}\n" in citation
+    paper = "Tracking Drift: Variation-Aware Entropy Scheduling for Non-Stationary Reinforcement Learning"
+    assert paper in citation
+    assert paper in " ".join((ROOT / "README.md").read_text().split())
     assert "Apache License" in (ROOT / "LICENSE").read_text()
+
+
+def test_every_folder_of_a_package_is_described():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for package in OURS:
+        for folder in (ROOT / package).iterdir():
+            if folder.is_dir() and not folder.name.startswith(("_", ".")):
+                assert f"`{folder.name}`" in text or f"`{package}/{folder.name}`" in text, folder
 
 
 def test_documentation_is_built_with_what_the_project_declares():
@@ -135,12 +146,27 @@ def test_documentation_is_built_with_what_the_project_declares():
         assert any(re.fullmatch(rf"{name.replace('-', '[-_]')}==[\w.]+", line) for line in pinned), name
 
 
+def dead(site):
+    """(page, link) of every link inside a built site whose file or anchor is absent."""
+    pages = {page: page.read_text() for page in site.rglob("*.html") if "_modules" not in page.parts}
+    ids = {page: set(re.findall(r'\bid="([^"]+)"', text)) for page, text in pages.items()}
+    for page, text in pages.items():
+        for link in re.findall(r'href="([^"]+)"', text):
+            place, _, anchor = link.partition("#")
+            target = (page.parent / unquote(place.partition("?")[0])).resolve() if place else page
+            if link.startswith(("http", "mailto:", "data:")) or (target.exists() and not anchor):
+                continue
+            if not target.exists() or (target in ids and unquote(anchor) not in ids[target]):
+                yield named(page, site), link
+
+
 @pytest.mark.slow
-def test_the_site_builds_without_a_warning_and_knows_every_public_name(tmp_path):
+def test_the_site_builds_without_a_warning_or_a_dead_link_and_knows_every_public_name(tmp_path):
     pytest.importorskip("myst_nb", reason="`make docs` and `make test-all` install what the site is built with")
     build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path)]
     done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT, timeout=1500)
     assert done.returncode == 0, done.stderr[-4000:]
+    assert list(dead(tmp_path)) == []
     from sphinx.util.inventory import InventoryFile
 
     with (tmp_path / "objects.inv").open("rb") as file:

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 
 import jax
@@ -190,10 +191,28 @@ def test_sentences_about_adaptations_follow_from_the_tables():
         assert f"{share} %" in text("docs/results.md")
 
 
+def test_its_counts_of_claims_are_those_of_the_audit():
+    record = json.loads((ROOT / "experiments" / "results" / "audit.json").read_text())
+    counted = [int(number) for number in re.findall(r"\d+", record["sentence"])]
+    stated = r"Of the paper.s (\d+) quantitative claims (\d+) reproduce and (\d+) do not. The other (\d+) .*?: (\d+) "
+    assert [int(number) for number in re.search(stated, text("README.md")).groups()] == counted
+    assert f"{counted[3]} of {counted[0]} cannot be judged" in text("docs/results.md")
+
+
 def test_a_grid_of_constants_has_the_size_that_the_readme_states():
     sizes = [len({c.replace("+fixed", "", 1) for c in tables.constants(carrier)}) for carrier in tables.CARRIERS]
     assert sizes == [4, 6, 2, 1]
     assert "SAC four values, PPO six, SQL two, MEow its default alone" in text("README.md")
+
+
+def test_its_picture_is_drawn_from_the_records(tmp_path):
+    import matplotlib.image
+
+    finding = import_module("finding")
+    finding.draw(tmp_path / "finding.png")
+    drawn, stored = (matplotlib.image.imread(folder / "finding.png") for folder in (tmp_path, ROOT / "docs"))
+    assert drawn.shape == stored.shape
+    assert np.abs(drawn - stored).mean() < 0.01
 
 
 def test_every_make_target_it_names_exists():

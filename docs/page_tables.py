@@ -1,6 +1,6 @@
 """Tables of the README and of these pages, made from stored records and from the registries.
 
-`python docs/tables.py` rewrites everything between `<!-- table: NAME -->` and `<!-- /table -->`; a test compares.
+`python docs/page_tables.py` rewrites everything between `<!-- table: NAME -->` and `<!-- /table -->`; a test compares.
 """
 
 import inspect
