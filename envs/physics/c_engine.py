@@ -37,10 +37,9 @@ class CEnv:
     reward 0 and its last good observation as successor; ``state.faults`` counts it.
     """
 
-    about = {"engine": "mujoco"}  # for a study's manifest
-
     def __init__(self, task: PhysicsTask) -> None:
         self.task = task
+        self.about = {"engine": "mujoco"}  # for a study's manifest
         # One XLA device per core means one Batch per core, too.
         self.engine = Engine(task, max(1, usable_cores() // len(jax.local_devices())))
         self.spec = EnvSpec(task.obs_size, task.action_size, task.time_limit)

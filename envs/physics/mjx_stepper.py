@@ -55,10 +55,9 @@ def as_mjx_needs() -> Iterator[None]:
 class Stepper:
     """Control steps of ``task`` on MJX, without its meaning; all methods trace MJX, inside `as_mjx_needs`."""
 
-    about = {"engine": "mjx"}
-
     def __init__(self, task: PhysicsTask) -> None:
         self.task = task
+        self.about = {"engine": "mjx"}
         self.mjx = _library()
         mujoco = physics_library()
         self.compiled = compiled = copy.deepcopy(task.model)
