@@ -20,7 +20,7 @@ from envs import isaac, mujoco
 from experiments.measure import t_interval
 from experiments.study import store
 
-STARTS, STEPS, DEPARTED = 16, 200, 1e-2
+STARTS, STEPS, DEPARTED = 64, 200, 1e-2
 
 
 def played(name: str, engine: str) -> dict[str, np.ndarray]:
