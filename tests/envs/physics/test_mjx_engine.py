@@ -23,17 +23,18 @@ from tests.envs.physics.common import params_of as params64
 
 N = 8
 STEPS = 20
-#: Warp turns the friction pyramid of a capsule that stands steeply on the floor, which the C engine does not.
-STEEP = {("ant", "warp"), ("humanoid", "warp")}
-COMPILED = ("hopper", "halfcheetah", "ant")  # Walker2d is Hopper with two legs; Humanoid compiles for long
+#: Every task once, for they compile for long; Hopper always, the others in `make test-all`. Ant and Humanoid are on
+#: MJX, as Warp turns the friction pyramid of a capsule that stands steeply on the floor, which the C engine does not.
+ENGINES = {"hopper": "mjx", "halfcheetah": "warp", "walker2d": "warp", "ant": "mjx", "humanoid": "mjx"}
 
 
-def mostly_slow(names):
-    """Hopper on MJX always; tasks that compile for long, and all of Warp, whose kernels do, in `make test-all`."""
-    pairs = [(name, engine) for engine in ("mjx", "warp") for name in names if (name, engine) not in STEEP]
+def mostly_slow(*names):
+    """Pairs of a task and its engine."""
     return [
-        pytest.param(*pair, id="-".join(pair), marks=() if pair == ("hopper", "mjx") else pytest.mark.slow)
-        for pair in pairs
+        pytest.param(
+            name, ENGINES[name], id=f"{name}-{ENGINES[name]}", marks=() if name == "hopper" else pytest.mark.slow
+        )
+        for name in names
     ]
 
 
@@ -95,9 +96,11 @@ def pair_of(name, compiled):
     )
 
 
-@pytest.fixture(scope="module", params=[pytest.param(p.values, id=p.id, marks=p.marks) for p in mostly_slow(COMPILED)])
+@pytest.fixture(
+    scope="module", params=["hopper", *(pytest.param(n, marks=pytest.mark.slow) for n in ("halfcheetah", "ant"))]
+)
 def pair(request):
-    return pair_of(*request.param)
+    return pair_of(request.param, ENGINES[request.param])
 
 
 def actions(pair, seed):
@@ -108,7 +111,7 @@ def difference(ours, theirs):
     return np.max(np.abs(np.asarray(ours) - theirs) / (1 + np.abs(theirs)))
 
 
-@pytest.mark.parametrize(("name", "compiled"), mostly_slow(TASKS))
+@pytest.mark.parametrize(("name", "compiled"), mostly_slow(*TASKS))
 def test_random_actions_give_the_numbers_of_the_c_engine(name, compiled):
     pair = pair_of(name, compiled)
     params, ones, rows = params_of(np.ones((N, 3))), params64(np.ones((N, 3))), pair.rows

@@ -83,24 +83,21 @@ def resumed(folder):
 # --- kills and signals
 
 
-@pytest.mark.parametrize("more", [0.0, pytest.param(0.15, marks=pytest.mark.slow)])
-def test_a_killed_study_is_resumed_to_equal_bytes(finished, tmp_path, more):
+def test_a_killed_study_is_resumed_to_equal_bytes(finished, tmp_path):
     folder = tmp_path / "killed"
     process = start(folder, "--checkpoint-seconds", "0")
     wait_until(lambda: checkpointed(folder)() or process.poll() is not None, 120)
-    time.sleep(more)
     process.kill()
     process.communicate()
     assert resumed(folder) == results(finished)
     assert not (folder / LOCK).exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_the_first_signal_saves_a_checkpoint(finished, tmp_path, number):
+def test_the_first_signal_saves_a_checkpoint(tmp_path):
     folder = tmp_path / "stopped"
     process = start(folder, "--steps", "40000", "--checkpoint-seconds", "0")
     wait_until(checkpointed(folder), 120)
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     code, err = finish(process)
     assert code == 130
     assert f"aesjax run --out {folder}" in err
@@ -145,7 +142,7 @@ def test_the_second_signal_ends_the_process(tmp_path):
         pass
 
 
-@pytest.mark.parametrize("seconds", [0.5, *(pytest.param(x, marks=pytest.mark.slow) for x in (3.0, 6.0))])
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(4.0, marks=pytest.mark.slow)])
 def test_ctrl_c_before_anything_is_trained_ends_in_one_sentence(tmp_path, seconds):
     process = start(tmp_path / "early", "--steps", "4000000")
     time.sleep(seconds)
@@ -210,15 +207,7 @@ def test_a_study_that_has_ended_is_not_trained_again(copied, capsys):
 # --- output that cannot be written
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "| head -n 1",
-        pytest.param("> /dev/full", marks=pytest.mark.slow),
-        pytest.param(">&-", marks=pytest.mark.slow),
-        pytest.param("2>&1 | true", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("words", ["2>&1 | head -n 1", pytest.param(">&-", marks=pytest.mark.slow)])
 def test_output_that_nobody_takes_ends_no_study(finished, tmp_path, words):
     folder = tmp_path / "unheard"
     run = [sys.executable, "-m", "experiments.cli", "run", "--out", str(folder), *STUDY]
