@@ -1,4 +1,4 @@
-"""The code of `docs/start.md`, from its first line to its last: in a notebook, and cut short as a script on another task."""
+"""The code of `docs/start.md`: in a notebook, and cut short as a script on another task."""
 
 import json
 import os
