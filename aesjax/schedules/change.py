@@ -16,8 +16,12 @@ _BET = 0.5  # lambda: standard deviations become nats
 _MEMORY = 64  # blocks that location and scale remember
 _SPAN = 5  # a level's scale looks at blocks up to 2**SPAN times its own: autocorrelation that long is seen
 WARM = 96  # blocks of a level before it is tested: three of the longest blocks that its scale looks at
-_FARTHEST = 10.0  # standard deviations; an alarm takes three observations, however large they are
+_FARTHEST = 10.0  # standard deviations; an alarm takes six observations, however large they are
 _CAP = 6.0  # nats above the threshold that evidence may grow to: so much later than the excess it ends
+_SETTLED = 3.0  # deviations that neighbouring blocks of 2**SPAN observations differ by at most once a level has settled
+_LONGEST_HOLD = 16  # such blocks; noise that a change made larger for good never settles on the scale of before
+_CALM = 3  # neighbouring pairs of blocks in succession that did not differ: the level has settled
+_AGAIN = 8  # blocks of a level after which it is tested again
 FLOOR = 1e-3  # smallest standard deviation of a log proxy
 
 
@@ -30,9 +34,12 @@ class ChangeMemory(NamedTuple):
     total: Array  # (K,) float32, sum of the log proxies of the unfinished block
     before: Array  # (2, K) float32, the last two finished block means, the newer one first
     location: Array  # (K,) float32, running mean of the block means
-    spread: Array  # (K,) float32, running variance of a block mean, from differences of every second one
+    spread: Array  # (K,) float32, running variance of a block mean, from second differences
     evidence: Array  # (L,) float32, nats of the CUSUM
     excess: Array  # (L,) float32, running mean of the newest block means above the location
+    held: Array  # () int32, observations since an alarm froze location and spread; 0: they learn
+    calm: Array  # () int32, neighbouring blocks of 2**SPAN observations in that time that did not differ
+    learned: Array  # () int32, observation from which the location is learned; 0 before the first alarm
     base: Any  # state of the base schedule, None for a number
 
 
@@ -60,7 +67,7 @@ def aes_c(
     base: Array | float | EntropySchedule,
     updates: Array | float,
     *,
-    threshold: Array | float = 11.4,
+    threshold: Array | float = 25.0,
     gain: Array | float = 2.0,
     r_max: Array | float = 5.0,
     e_max: Array | float = 8.0,
@@ -78,27 +85,30 @@ def aes_c(
         S    = clip(S + z/2 - psi_j, 0, threshold + 6)            # after 96 blocks; psi_j: `compensator`
         u    = u + (z s - u) / 4
         m    = m + eta clip(b - m, -3s, 3s)                       # eta = max(1/k, 1/64), k blocks so far
-        V    = V + eta (min((b - b'')^2 / 2, 9V) - V)             # b'' the block before the last
+        V    = V + eta (min((b - 2b' + b'')^2 / 6, 9V) - V)       # b', b'' the two blocks before
         s^2  = max_{i <= 5} 2^i V_{j+i} (1 + 4/k)
         E    = max_j [S_j >= threshold] clip(exp(u_j) - 1, 0, e_max)
         lam  = base * min(sqrt(1 + gain E), r_max)
 
-    m does not follow what may be a change while it is being weighed: a quarter of eta for
-    ``threshold/4 < S < threshold``. Once the alarm is given m moves on, u falls to zero, and the weight returns to the
-    base. s is the standard deviation of a *sum* of blocks (a long-run variance), so that neighbours that resemble each
-    other are not counted as independent evidence.
+    m moves at a quarter of eta while a change is being weighed, ``threshold/4 < S < threshold``. An alarm freezes m and
+    V of every level at their values before the change, so that neither the jump nor the relearning enters them. They
+    learn again, m from its next block on, once the level has settled: three successive pairs of neighbouring blocks of
+    32 observations differ by at most 3 s, or 512 observations have passed. Then S and u return to zero, the weight
+    returns to the base, and a level is tested again after 8 blocks. s is the standard deviation of a *sum* of blocks (a
+    long-run variance), so that correlated neighbours are not counted as independent evidence; second differences keep
+    slopes out of it.
 
     False alarms. Write ``X = z/2 - psi``. Where block means are independent, m and s their mean and standard deviation,
     and their moment generating function at 1/2 at most that of standardised exponentials (log-normal, gamma, folded
     normal; power laws are the extreme case), ``E exp(X) <= 1``. Then an excursion of S is a supermartingale, and alarms
     per update have at most the rate ``sum_j 2^-j E[exp(X_j); X_j > 0] exp(-threshold)``: 1.1 exp(-threshold) for those
-    families, 2 exp(-threshold) for any. That is one in 80 000 updates, 5 % in 4 000 (Lorden 1971 for CUSUM; Shin,
-    Ramdas and Rinaldo 2023 for e-detectors). That m and s are estimates is outside the bound; ``docs/schedules.md`` has
-    what is measured.
+    families, 2 exp(-threshold) for any (Lorden 1971 for CUSUM; Shin, Ramdas and Rinaldo 2023 for e-detectors). The
+    bound excludes errors of m and s and correlation beyond 32 blocks. The default threshold was therefore chosen on
+    synthetic correlated streams; ``docs/schedules.md`` has the measured rates.
 
     Scale-free: multiplying rewards by c leaves ``weight / base``. The weight is the base bit for bit while no alarm
-    stands. One-sided: a falling proxy never raises the weight. Blind in its first 96 observations, and to changes that
-    come more often than its location learns (64 observations).
+    stands. One-sided: a falling proxy never raises the weight. Blind in its first 96 observations, and
+    between an alarm and the end of the relearning (at most 512 observations).
 
     Args:
       proxy: drift proxy, () >= 0; on the newest transitions it answers fastest.
@@ -131,8 +141,9 @@ def aes_c(
     def init() -> ScheduleState:
         weight, base_state = base_init(base)
         zero, wide, narrow = jnp.zeros((), jnp.float32), *(jnp.zeros(n, jnp.float32) for n in (measured, levels))
+        none = jnp.zeros((), jnp.int32)
         memory = ChangeMemory(
-            zero, zero, jnp.zeros((), jnp.int32), wide, jnp.stack([wide, wide]), wide, wide, narrow, narrow, base_state
+            zero, zero, none, wide, jnp.stack([wide, wide]), wide, wide, narrow, narrow, none, none, none, base_state
         )
         return start(weight, memory)
 
@@ -143,25 +154,27 @@ def aes_c(
         total = old.total + jnp.log(jnp.clip(v / unit, TINY, LARGE))
         mean = total / lengths
         past = jnp.maximum(blocks - 1.0, 0.0)
+        age = jnp.maximum((seen // lengths - old.learned // lengths).astype(jnp.float32), 1.0)  # blocks of the location
+        learns = old.held == 0
 
         far = mean - old.location
-        scale = _long_run(jnp.where(past >= 6, old.spread, 0.0)) * jnp.sqrt(1.0 + 4.0 / jnp.maximum(past, 1.0))
+        scale = _long_run(jnp.where(past >= 6, old.spread, 0.0)) * jnp.sqrt(1.0 + 4.0 / jnp.maximum(age - 1.0, 1.0))
         scale = jnp.maximum(scale, FLOOR)
         z = jnp.clip(far / scale, -_FARTHEST, _FARTHEST)[:levels]
-        tested = (past >= WARM)[:levels]
+        tested = ((past >= WARM) & ((old.learned == 0) | (age > _AGAIN)))[:levels]
         evidence = jnp.where(tested, jnp.clip(old.evidence + _BET * z - price, 0.0, threshold + _CAP), 0.0)
         excess = jnp.where(tested, old.excess + 0.25 * (z * scale[:levels] - old.excess), 0.0)
 
-        rate = 1.0 / jnp.clip(blocks, 1.0, _MEMORY)
+        rate = jnp.where(learns, 1.0 / jnp.clip(age, 1.0, _MEMORY), 0.0)
         weighing = (evidence > threshold / 4.0) & (evidence < threshold)
         patience = jnp.concatenate([jnp.where(weighing, 0.25, 1.0), jnp.ones(_SPAN, jnp.float32)])
-        step = jnp.where(past >= 7, jnp.clip(far, -3.0 * scale, 3.0 * scale), far)
+        step = jnp.where(age >= 8, jnp.clip(far, -3.0 * scale, 3.0 * scale), far)
         location = old.location + rate * patience * step
-        square = jnp.square(mean - old.before[1]) / 2.0
+        square = jnp.square(mean - 2.0 * old.before[0] + old.before[1]) / 6.0  # no slope, no slow wave
         square = jnp.where(blocks > 10, jnp.minimum(square, 9.0 * old.spread), square)
         differences = jnp.maximum(blocks - 2.0, 0.0)
         spread = old.spread + (square - old.spread) / jnp.clip(differences, 1.0, _MEMORY)
-        spread = jnp.where(differences >= 1, spread, 0.0)
+        spread = jnp.where(learns, jnp.where(differences >= 1, spread, 0.0), old.spread)
 
         ended = seen % lengths == 0
         new = old._replace(
@@ -175,7 +188,21 @@ def aes_c(
         kept = old._replace(total=total)
         ended_of = {measured: ended, levels: ended[:levels]}
         new = jax.tree.map(lambda a, b: jnp.where(ended_of[a.shape[-1]], a, b) if a.ndim else b, new, kept)
-        return new._replace(unit=unit, last=v, seen=seen)
+        new = new._replace(unit=unit, last=v, seen=seen)
+
+        found = jnp.any(admitted & (new.evidence >= threshold))
+        held = jnp.where(learns, found.astype(jnp.int32), old.held + 1)
+        differ = jnp.abs(mean - old.before[0])[_SPAN] > _SETTLED * scale[_SPAN]
+        calm = jnp.where(ended[_SPAN], jnp.where(differ, 0, old.calm + 1), old.calm)
+        calm = jnp.where(learns, 0, calm)
+        over = (calm >= _CALM) | (held >= _LONGEST_HOLD * 2**_SPAN)
+        return new._replace(
+            held=jnp.where(over, 0, held),
+            calm=jnp.where(over, 0, calm),
+            learned=jnp.where(over, seen, old.learned),
+            evidence=jnp.where(over, 0.0, new.evidence),
+            excess=jnp.where(over, 0.0, new.excess),
+        )
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         lam0, base_state = base_update(base, signals, state.inner.base)
@@ -188,7 +215,7 @@ def aes_c(
         alarm = admitted & (memory.evidence >= threshold)
         size = jnp.where(alarm, jnp.expm1(jnp.minimum(memory.excess, jnp.log1p(e_max))), 0.0)
         ratio = jnp.minimum(jnp.sqrt(1.0 + gain * jnp.maximum(jnp.max(size), 0.0)), r_max)
-        smooth = memory.unit * jnp.exp(memory.location[0])
+        smooth = jnp.exp(jnp.log(memory.unit) + memory.location[0])
         weight, logs = bounded_above_base(lam0, ratio, lambda_max, v, smooth)
         count = state.count + finite.astype(jnp.int32)
         return ScheduleState(weight, count, memory._replace(base=base_state), logs)

@@ -112,7 +112,7 @@ def _schedule(kind: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
 
 METHODS = {
     "aes_r": Method("AES-R", 1.0 + np.geomspace(1e-3, 3.1, 40), _schedule("aes_r")),
-    "aes_c": Method("AES-C", np.linspace(3.0, 20.0, 18), _schedule("aes_c")),
+    "aes_c": Method("AES-C", np.linspace(3.0, 40.0, 38), _schedule("aes_c")),
     "cusum": Method("CUSUM", np.geomspace(3.0, 1000.0, 50), cusum),
     "page_hinkley": Method("Page-Hinkley", np.geomspace(1.0, 1000.0, 41), page_hinkley),
     "adwin": Method("ADWIN", np.array([0.3, 0.1, 0.03, 1e-2, 1e-3, 1e-5, 1e-8, 1e-15, 1e-30]), adwin),

@@ -90,12 +90,12 @@ def test_the_stated_rates_of_false_alarms():
         total += stats.gamma.sf(start * (1 - 0.5 / np.sqrt(n)), n) / n  # under the tilted law
     assert total <= 1.1
     rate = 1.1 * np.exp(-aes_c.signature.defaults["threshold"])
-    assert 1 / rate > 80_000
+    assert 1 / rate > 1e9  # the margin is for what the bound leaves out
     assert 4000 * rate < 0.05
 
 
 @pytest.mark.parametrize(
-    ("sigma", "rise", "within"), [(0.25, 1.25, 150), (0.25, 2.0, 20), (1.0, 2.0, 300), (1.0, 4.0, 80)]
+    ("sigma", "rise", "within"), [(0.25, 1.25, 300), (0.25, 2.0, 40), (1.0, 2.0, 520), (1.0, 4.0, 130)]
 )
 def test_rises_are_detected(ratios, sigma, rise, within):
     streams = lognormal(24, 3000, sigma)
@@ -121,6 +121,16 @@ def test_ratio_follows_the_size_and_is_the_base_again_once_it_is_the_new_normal(
     assert 1.5 < np.max(two[2000:2200]) < np.max(four[2000:2200])
     np.testing.assert_allclose(np.median(four[2020:2100]), np.sqrt(1 + 2 * 3.0), rtol=0.25)
     assert np.all(four[9000:] == 1.0)
+
+
+def test_repeated_jumps_with_relearning_are_detected(ratios):
+    """Jumps 1 000 updates apart that relearning undoes: neither enters the scale that judges the next jump."""
+    age = np.arange(5000) % 1000
+    level = np.where(np.arange(5000) >= 1000, 2.0 * np.exp(-np.maximum(age - 100, 0) / 80), 0.0)
+    raised = ratios(lognormal(12, 5000) * np.exp(level)) > 1.0
+    for change in (1000, 2000, 3000, 4000):
+        assert not raised[:, change - 1].any()
+        assert raised[:, change : change + 300].any(1).mean() >= 0.85, change
 
 
 def test_a_falling_proxy_never_raises_the_weight(ratios):
@@ -183,11 +193,11 @@ def test_multiplying_the_reward_leaves_the_ratio(ratios):
     np.testing.assert_allclose(ours[3:], ours[[0, 0]], rtol=1e-3)
 
 
-def test_an_alarm_takes_three_observations(ratios):
-    for count in (1, 2, 3, 4):
+def test_an_alarm_takes_six_observations(ratios):
+    for count in (1, 3, 5, 6, 7):
         v = lognormal(1, 1000)[0]
         v[600 : 600 + count] *= 1e6
-        assert (ratios(v).max() > 1.0) == (count >= 3)
+        assert (ratios(v).max() > 1.0) == (count >= 6)
 
 
 def test_location_and_scale_are_those_of_the_log_proxy_after_a_long_stream():
