@@ -449,6 +449,18 @@ def mujoco_learning() -> str:
     return rows(["task, carrier", "steps", "return of each seed"], body)
 
 
+@table
+def engines() -> str:
+    """MuJoCo Warp compared with the C engine under equal random actions."""
+    body = []
+    for own in json.loads((BENCHMARKS / "parity" / "engines.json").read_text())["tasks"]:
+        gaps = [f"{own['observation'][steps][1]:.0e}".replace("e-0", "e-").replace("e+0", "e") for steps in ("1", "20")]
+        returns = ["{:,.1f} [{:,.1f}, {:,.1f}]".format(*own["returns"][engine]) for engine in ("warp", "mujoco")]
+        body.append([f"`{own['task']}`", *gaps, f"{own['departed']:.0%}", *returns])
+    head = ["task", "after 1 step", "after 20", "departed by 200", "return, Warp", "return, C engine"]
+    return rows(head, body)
+
+
 def number(value: float) -> str:
     """A number as it is typed."""
     return f"{value:g}".replace("e-0", "e-")
