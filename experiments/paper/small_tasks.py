@@ -5,6 +5,7 @@ python -m experiments.paper.small_tasks DIR                       # the page alo
 """
 
 import argparse
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from experiments.measure.curves import Curve, final_return, mean_return
 
 RUNS, PAGE = "runs.csv", "tables.md"
 FIXED, RECENT = "SAC+fixed", "SAC+fixed+recent"
+TRUE = "SAC+fixed, true drift observed"  # an upper bound, not a method
 UTD, BURST, SIGNAL = "SAC+fixed+recent+utd", "SAC+AES-C+burst", "SAC+AES-C+recent"
 #: Methods that are judged; grid cells are opponents only.
 CANDIDATES = ("SAC", "SAC+AES", RECENT, SIGNAL, UTD, BURST)
@@ -42,10 +44,14 @@ def scores_of_studies(folders: Sequence[Path]) -> pl.DataFrame:
     rows = []
     keys = ["task", "method", "pattern", "seed"]
     for folder in folders:
+        observed = json.loads((folder / "config.json").read_text()).get("observe")
         for key, part in pl.read_parquet(folder / "curves.parquet").group_by(keys, maintain_order=True):
             steps, returns = (part[name].to_numpy().astype(float) for name in ("step", "return_mean"))
             curve = Curve(steps, returns, float(steps[-1]))
-            rows.append((*key, round(mean_return(curve), 4), round(final_return(curve), 4)))
+            task, method, *rest = key
+            rows.append(
+                (task, TRUE if observed else method, *rest, round(mean_return(curve), 4), round(final_return(curve), 4))
+            )
     return pl.DataFrame(rows, [*keys, "mean_return", "final_return"], orient="row").sort(keys)
 
 
@@ -124,6 +130,10 @@ def page(runs: pl.DataFrame, head: str = "") -> str:
         rows = {(n, p): _cell(*family[(*pair, (task, p))]) for n, pair in labels.items() for p in patterns}
         lines += _table("difference", patterns, labels, lambda n, p, rows=rows: rows[n, p])
         lines.append("")
+    if all(setting in scores.get(TRUE, ()) for setting in settings):
+        bound = judged([contrast(scores, TRUE, FIXED, s, seeds) for s in settings])
+        lines += [f"## Upper bound: {TRUE} - {FIXED}, p after Holm over {len(bound)}", ""]
+        lines += [*_table("task", patterns, tasks, lambda t, p: _cell(*bound[TRUE, FIXED, (t, p)])), ""]
     lines += [f"## Choice on seeds {CHOICE[0]} to {CHOICE[-1]}, confirmation on {CONFIRMATION[0]} to {seeds[-1]}", ""]
     lines += ["| method | mean rank | worse than fixed in some setting |", "| --- | ---: | --- |"]
     lines += [
