@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """What goes between a name that is not there and the list of those that are: the nearest one, in whatever case."""
+    """The suggestion in an unknown name's message: the nearest registered name, ignoring case."""
     folded = {entry.casefold(): entry for entry in known}
     near = difflib.get_close_matches(str(name).casefold(), folded, n=1)
     return f"; did you mean '{folded[near[0]]}'?" if near else ";"

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from experiments.measure import holm, paired_differences
 from experiments.measure.stats import paired_t_p
+from experiments.paper import small_tasks as small
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"
@@ -447,6 +449,29 @@ def mujoco_learning() -> str:
         seeds = ", ".join(f"{curve[-1]:,.0f}" for curve in own["return_mean"].values())
         body.append([f"{own['task']}, {own['carrier']}", f"{steps:,}", seeds])
     return rows(["task, carrier", "steps", "return of each seed"], body)
+
+
+@table
+def small_tasks() -> str:
+    """Three small tasks: SAC's schedules and adaptations minus a constant weight, and the true drift observed."""
+    runs = pl.read_csv(ROOT / "experiments" / "results" / "small-tasks-sac" / small.RUNS)
+    scores, seeds, tasks = small.scores_of(runs), sorted(set(runs["seed"])), ("toy", "reacher", "cartpole_swingup")
+    settings = [(task, pattern) for task in tasks for pattern in PATTERNS]
+    _, family = small.family_of(scores, settings, seeds)
+    family |= small.judged([small.contrast(scores, small.TRUE, small.FIXED, s, seeds) for s in settings])
+    labels = {
+        "SAC": "auto-tuned",
+        "SAC+AES": "`aes`",
+        small.RECENT: "`fixed+recent`",
+        small.TRUE: "true drift observed",
+    }
+    body = []
+    for task in tasks:
+        for method, label in labels.items():
+            cells = [family[method, small.FIXED, (task, pattern)] for pattern in PATTERNS]
+            marks = [f"{c.interval.value:+.1f}{'*' * (p < 0.05)}" for c, p in cells]
+            body.append([f"`{task}` {label}", *marks])
+    return rows(["return minus a constant weight's", "no drift", *PATTERNS[1:]], body)
 
 
 @table

@@ -30,7 +30,7 @@ class Realisation(NamedTuple):
 
 
 class DriftTruth(NamedTuple):
-    """What drift is doing now; for calibration, reports and references, never for a learner."""
+    """Current drift; for calibration, reports and references, never for a learner."""
 
     values: Array  # (D,) float32, task units
     change: Array  # () float32, Euclidean norm of the change since the previous step, in channel ranges
@@ -157,7 +157,7 @@ def truth(
     total: Array | int,
     segments: int = 5,
 ) -> DriftTruth:
-    """What drift is at ``step`` and what it did since the step before.
+    """Drift at ``step``, and its change since the step before.
 
     ``change`` is the Euclidean norm over coordinates of (value now - value one step before) / (high - low), 0
     at step 0. It is a difference of float32 values: a gradual drift slower than 1e-5 of the range per step is

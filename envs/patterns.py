@@ -34,7 +34,7 @@ class Pattern(NamedTuple):
 
     value: Callable[[Channel, Leg], Array]
     jumps: bool  # its value jumps at the change points
-    holds: bool = False  # and stays where it is until the next, so that a time of recovery can be told
+    holds: bool = False  # and stays until the next jump, so that recovery times are defined
 
     @property
     def summary(self) -> str:

@@ -91,7 +91,7 @@ class World:
         return DriftData(jnp.int32(pattern_index("abrupt")), Realisation(levels, jnp.zeros(len(names))))
 
     def truth(self, drift: DriftData, step: Array | int) -> DriftTruth:
-        """What drift is at vector step ``step`` (); never for a learner."""
+        """Drift at vector step ``step`` (); never for a learner."""
         return truth(self.task.channels, drift.pattern, drift.realisation, step, self.total, self.segments)
 
     def path(self, drift: DriftData, steps: Array) -> tuple[Array, Array]:

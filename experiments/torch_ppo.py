@@ -52,7 +52,7 @@ class Scale:
 
 
 class Progress(NamedTuple):
-    """What an iteration saw."""
+    """Samples of one iteration."""
 
     reward: float  # mean of a step
     episode: float  # mean return of the episodes that ended; NaN if none did

@@ -30,7 +30,7 @@ class Supply(NamedTuple):
 
 
 class Now(NamedTuple):
-    """What a rule sees after an update."""
+    """Input of a rule after an update."""
 
     ratio: Array  # () float32 >= 1, how much more drift there is than usual
     count: Array  # () int32, updates so far, this one included

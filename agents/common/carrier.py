@@ -1,4 +1,4 @@
-"""What a carrier is: a few pure functions that never hold an entropy weight of their own."""
+"""The carrier protocol: pure functions that never hold an entropy weight of their own."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol

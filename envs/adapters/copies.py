@@ -26,7 +26,7 @@ Options = Mapping[str, Any] | None
 
 
 class Stepped(NamedTuple):
-    """What one step of N copies gave, in arrays of the caller's own."""
+    """Results of one step of N environments, in arrays that the caller owns."""
 
     obs: np.ndarray  # (N, S), to act on
     reward: np.ndarray  # (N,)
@@ -109,7 +109,7 @@ class Copies:
 
     @property
     def task(self) -> Task:
-        """What is copied."""
+        """The environment that is copied."""
         return self.program.world.task
 
     @property
@@ -132,7 +132,7 @@ class Copies:
         return Copies(self.program, held, num, self.mode, self.render_mode, self.clock)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Copies":
-        # What JAX holds cannot change and is shared; masks are replaced, never written to.
+        # JAX arrays cannot change and are shared; masks are replaced, never written to.
         memo[id(self)] = twin = copy.copy(self)
         twin.clock, twin.film = copy.deepcopy((self.clock, self.film), memo)
         twin.key = None if self.key is None else jax.random.clone(self.key)  # meant to be used twice

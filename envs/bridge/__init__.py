@@ -111,7 +111,7 @@ def _build(name: str, channels: tuple[str, ...] | None, *simulator: Any) -> Task
 
 
 def _target(inner: str, device: str) -> tuple[str, str, dict[str, Any]]:
-    """What the worker is told to build, the simulator's name for it, and options."""
+    """The task that a worker builds, its name in the simulator, and options."""
     if inner.startswith(NATIVE):
         task = inner.removeprefix(NATIVE)
         label = next((gym for gym, own in GYM_TASKS.items() if own == task), task)

@@ -31,7 +31,7 @@ class BridgeState(NamedTuple):
 
 
 class Simulation(Protocol):
-    """What `envs.bridge.transport.Worker` and `envs.bridge.host.InProcess` have in common; NumPy arrays."""
+    """Interface of `envs.bridge.transport.Worker` and `envs.bridge.host.InProcess`; NumPy arrays."""
 
     about: Any
 
@@ -119,7 +119,7 @@ class BridgeEnv:
         return self._apart
 
     def failed(self) -> Exception | None:
-        """What ended the newest program that ran on it; asking clears it."""
+        """Error that ended the newest program; reading clears it."""
         apart = None if self._apart is None else self._apart.failed()
         failure, self.failure = self.failure or apart, None
         return failure

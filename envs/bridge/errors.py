@@ -1,4 +1,4 @@
-"""What can go wrong with a simulator: one class for each cause, with a sentence that says what to do.
+"""Failures of a simulator: one class for each cause, with a remedy in its text.
 
 The simulator's side of the bridge runs in another interpreter and reports the class by its name (`raised`).
 """
@@ -77,7 +77,7 @@ class DriftNotSupportedError(SimBridgeError):
 
 
 class DriftNotAppliedError(SimBridgeError):
-    """What the simulator reads back is not what it was told."""
+    """The simulator reads back other values than were written."""
 
 
 class StateDisturbedError(SimBridgeError):

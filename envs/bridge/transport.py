@@ -25,12 +25,12 @@ PROTOCOL = 1
 SCRIPT = Path(__file__).parent / "worker" / "worker.py"
 _ALIGNED = 64  # bytes, so that JAX and PyTorch can share what is there
 _TAIL = 40  # lines of what a worker printed
-# What the simulators print and nobody can act on.
+# Output of the simulators that needs no action.
 _NOISE = re.compile(r"FBX|Not connected to PVD|GPU Pipeline|Physics Device|Physics Engine|\+\+\+ Using GPU PhysX")
 
 
 class Rows(NamedTuple):
-    """What one step of N copies led to."""
+    """Results of one step of N environments."""
 
     obs: (
         Any  # (N, O) float32; of the terminal state where an episode ended, unless the simulator resets within the step

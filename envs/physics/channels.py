@@ -9,7 +9,7 @@ from envs.core import Channel
 
 
 class Range(NamedTuple):
-    """How far a scalar channel drifts unless told otherwise, and how far it may at most."""
+    """Default range of a scalar drifting parameter, and its largest allowed range."""
 
     low: float
     high: float

@@ -102,7 +102,7 @@ class Stepper:
         return jax.tree.map(jnp.asarray, self._blank).replace(**fields)
 
     def at_rest(self, qpos: Array, qvel: Array) -> Physics:
-        """What the unscaled model shows at the start of an episode."""
+        """Physics of the unscaled model at the start of an episode."""
         if not self.task.start_fields:
             return Physics(qpos=qpos, qvel=qvel)
         smooth, m = self.mjx.smooth, jax.tree.map(jnp.asarray, self._model)
@@ -222,7 +222,7 @@ class Stepper:
 
 
 def applied(drive: Drive) -> dict[str, Array]:
-    """What acts, by the names of data fields; float32."""
+    """Forces by the names of data fields; float32."""
     return {name: jnp.asarray(value, jnp.float32) for name, value in drive._asdict().items() if value is not None}
 
 

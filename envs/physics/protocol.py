@@ -1,4 +1,4 @@
-"""What a physics task is: a model, named parameters, and functions on arrays that an engine calls.
+"""The physics-task protocol: a model, named parameters, and functions on arrays that an engine calls.
 
 A control step of any engine is::
 
@@ -56,7 +56,7 @@ class Start(NamedTuple):
 
 
 class Drive(NamedTuple):
-    """What acts during a sub-step; None leaves a kind of force out, and must do so always or never."""
+    """Forces during a sub-step; None leaves a kind of force out, and must do so always or never."""
 
     ctrl: Any  # (..., nu) in the model's units
     qfrc_applied: Any = None  # (..., nv) generalised forces
@@ -64,7 +64,7 @@ class Drive(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a control step means to a learner, and what the task keeps of it."""
+    """Outcome of a control step, and the task's memory of it."""
 
     obs: Any  # (..., S)
     reward: Any  # (...,)
@@ -116,7 +116,7 @@ class PhysicsTask(ABC):
 
     @abstractmethod
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: Any) -> Drive:
-        """What acts in the next sub-step. ``physics`` has current positions and velocities and nothing else."""
+        """Forces in the next sub-step. ``physics`` has current positions and velocities and nothing else."""
 
     @abstractmethod
     def outcome(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: Any) -> Outcome:
@@ -131,7 +131,7 @@ class PhysicsTask(ABC):
         return qpos, memory
 
     def markers(self, memory: Any) -> Sequence[Marker]:
-        """What a picture shows beside the model, for one copy with ``memory`` (M,) NumPy; nothing."""
+        """Marks in a picture besides the model, for one environment with ``memory`` (M,) NumPy; none."""
         return ()
 
 

@@ -1,4 +1,4 @@
-"""What every benchmark shares: contestants that take turns, programs placed as in a study, and the record."""
+"""Shared parts of benchmarks: interleaved contestants, programs placed as in a study, and the record."""
 
 import statistics
 import time

@@ -41,7 +41,7 @@ _REJAX = ("rejax==0.1.3", "gymnax==0.0.9")
 
 
 class Setting(NamedTuple):
-    """What is timed: a carrier at one size."""
+    """A timed case: a carrier at one size."""
 
     carrier: str
     size: str

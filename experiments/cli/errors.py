@@ -12,11 +12,11 @@ DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
 
 
 class Refusal(Exception):
-    """What was asked for is impossible; the text is one sentence for a person, and nothing was written."""
+    """The request is impossible; the text is one sentence, and nothing was written."""
 
 
 def _one_line(text: str) -> str:
-    """What was typed may hold anything; what is said about it is one line of bounded length."""
+    """A message about typed text as one line of bounded length."""
     line = " ".join(text.split())
     line = "".join(letter if letter.isprintable() else "?" for letter in line)
     return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _CLUSTERS = ("slurm", "local")
 _OWN = ("partition", "time", "gres", "mem", "cpus", "sbatch")  # what is asked of a cluster
 _SET = ("array", "error", "ntasks", "open-mode", "output", "signal", "wrap")  # options of sbatch that are ours
-_LEFT = ("resume", "out", "part", "devices", "report")  # what the parts are not told, or in other words
+_LEFT = ("resume", "out", "part", "devices", "report")  # options that parts do not receive, or under other names
 
 
 @dataclass
@@ -134,7 +134,7 @@ def _planned(options: Any) -> "StudyPlan":
 
 
 def _asked(options: Any) -> dict[str, Any]:
-    """What is asked of the cluster, plain JSON; only what was typed."""
+    """Options for the cluster as plain JSON; only those that were typed."""
     given = {name: getattr(options, name) for name in _OWN}
     asked = {name: value for name, value in given.items() if value not in (None, ())}
     if "sbatch" in asked:
@@ -204,7 +204,7 @@ def _left(out: Path, plan: "StudyPlan") -> list[int]:
 
 
 def _parameters(asked: dict[str, Any]) -> dict[str, Any]:
-    """What is asked of SLURM, in submitit's words.
+    """Options for SLURM, in submitit's names.
 
     Raises:
       ValueError: an option of another form.

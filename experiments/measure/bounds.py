@@ -1,4 +1,4 @@
-"""What values a metric can take at all, with which every interval of it is intersected."""
+"""Bounds of metrics, with which their intervals are intersected."""
 
 import math
 import re

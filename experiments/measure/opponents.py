@@ -21,7 +21,7 @@ Opponents = dict[str, dict[tuple[str, str], str]]
 
 
 class _Identity(NamedTuple):
-    """What a method is, whatever it is called."""
+    """Identity of a method apart from its label."""
 
     names: frozenset[str]  # schedule and adaptations
     options: frozenset[str]

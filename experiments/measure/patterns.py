@@ -1,4 +1,4 @@
-"""What metrics and report need to know of a drift pattern, read from the manifest in the order of the study."""
+"""Facts of a drift pattern for metrics and report, read from the manifest in the order of the study."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ STEADY = "steady"  # the pattern without drift, the reference of nAUC and DropRa
 
 
 class PatternFacts(NamedTuple):
-    """What is true of a drift pattern on every task."""
+    """Facts of a drift pattern on every task."""
 
     jumps: bool  # its value jumps at the change points
     recovery: bool  # and is constant in between, so that the time to recover from a jump is defined

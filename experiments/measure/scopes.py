@@ -1,4 +1,4 @@
-"""What an aggregate covers, and the matrix of one metric's values that it is computed from."""
+"""Scopes of aggregates, and the matrix of one metric's values behind each."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ Cells = dict[str, dict[RunKey, Metric]]
 
 
 class Scope(NamedTuple):
-    """What an aggregate covers: one task, or all tasks of a family (``task`` is None)."""
+    """Scope of an aggregate: one task, or all tasks of a family (``task`` is None)."""
 
     family: str
     task: str | None

@@ -30,7 +30,7 @@ NAN = float("nan")
 
 
 class RunKey(NamedTuple):
-    """What identifies a run."""
+    """Identity of a run."""
 
     family: str
     task: str
@@ -59,7 +59,7 @@ class RecordedStudy:
     floors: dict[str, float]  # task -> mean return of the random policy; absent if not measured
     segments: int
     patterns: dict[str, PatternFacts]  # those that were run, in the order in which a report shows them
-    rules: dict[str, tuple[str, str]]  # method -> what turns what ("aes_r+window") and its variant; empty if not told
+    rules: dict[str, tuple[str, str]]  # method -> rule ("aes_r+window") and its variant; empty if unknown
     grids: dict[str, np.ndarray]  # task -> (m,) evaluation steps that its valid runs have in common
 
     def changes(self, task: str) -> np.ndarray:
@@ -163,8 +163,8 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
 def _rules(curves: "pl.DataFrame") -> dict[str, tuple[str, str]]:
     if not {"schedule", "variant"} <= set(curves.columns):
         return {}
-    told = curves.select("method", "schedule", "variant").unique("method", maintain_order=True)
-    return {method: (rule or "", variant or "") for method, rule, variant in told.iter_rows()}
+    rules = curves.select("method", "schedule", "variant").unique("method", maintain_order=True)
+    return {method: (rule or "", variant or "") for method, rule, variant in rules.iter_rows()}
 
 
 def _grid(config: Mapping[str, Any], task: str, runs: Mapping[RunKey, RecordedRun]) -> np.ndarray:

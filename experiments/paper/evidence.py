@@ -31,7 +31,7 @@ TASKS: Mapping[str, tuple[str, ...]] = {
         *("isaac_anymal", "isaac_allegro_hand", "isaac_franka_cabinet"),
     ),
 }
-#: What must agree for runs of two studies to be compared, with the settings of the carriers that both have.
+#: Fields that must agree before runs of two studies are compared, besides the settings of common carriers.
 _ALIKE = ("task", "preset", "steps", "evaluations", "episodes", "segments", "drift_seed", "proxy", "source", "options")
 SIZES = ("replay_capacity", "warmup")  # of the carriers that both have
 NAN = float("nan")
@@ -40,7 +40,7 @@ Values = dict[int, float]
 
 
 class Spec(NamedTuple):
-    """What a method is, whatever it is called: what turns what, and the options that differ from the defaults."""
+    """Identity of a method apart from its label: its parts, and the options that differ from the defaults."""
 
     rule: str  # as in `--schedules`, without options; "" is the carrier's own weight
     options: tuple[tuple[str, str], ...] = ()
@@ -101,18 +101,18 @@ class Group:
 
     def _has(self, carrier: str, variant: str, spec: Spec) -> bool:
         """Whether a variant has the options asked for and no others; one that it does not tell is the default."""
-        told = dict(part.split("=", 1) for part in variant.split(",") if "=" in part)
+        options = dict(part.split("=", 1) for part in variant.split(",") if "=" in part)
         known = SCHEDULES.get(spec.rule.partition("+")[0])  # none: a baseline or a control
         own = {"q": 0.9, "base": 0.2, **(known.signature.defaults if known else {})}
         own |= self.schedules.get(carrier.lower(), {})
         for name, wanted in spec.options:
             default = own.get(name, "")
-            if not _same(told.pop(name, str(default)), wanted):
+            if not _same(options.pop(name, str(default)), wanted):
                 return False
-        return not told
+        return not options
 
     def values(self, metric: str, method: str, pattern: str) -> Values:
-        """One metric of all seeds of a method under a pattern; `weight_noise` is told below."""
+        """One metric of all seeds of a method under a pattern; `weight_noise` is computed below."""
         keys = [k for k in self.study.runs if k.task == self.task and k[2:4] == (method, pattern)]
         return {key.seed: self._value(key, metric) for key in keys}
 

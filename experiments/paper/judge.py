@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of a claim."""
+    """Verdict on a claim."""
 
     claim: Claim
     whole: Part
@@ -103,7 +103,7 @@ def _part(claim: Claim, evidence: Evidence, found: list[Atom], places: set[Place
 
 
 def _companions(metric: str) -> dict[str, str]:
-    """What stands beside a metric: label -> metric."""
+    """Companions of a metric: label -> metric."""
     if metric == "recovery":
         return {"robust": "recovery_robust", "noise floor": "recovery_null"}
     return {"literal": metric.replace("_safe", "")} if "_safe" in metric else {}

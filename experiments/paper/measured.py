@@ -83,7 +83,7 @@ def expected(
 
 
 def atoms(evidence: Evidence, first: Side, second: Side, metric: str, places: Iterable[Place]) -> list[Atom]:
-    """What there is of these cells with at least `FEWEST` pairs of runs.
+    """The settings among these with at least `FEWEST` pairs of runs.
 
     Of several groups of a task the one counts in which most patterns of a carrier can be compared; of equals the one
     with the longest horizon.

@@ -1,4 +1,4 @@
-"""What each drift proxy is worth as an alarm, on the baselines' own records."""
+"""Each drift proxy as a detector, on the baselines' records."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -39,6 +39,9 @@ class Contrast(NamedTuple):
     p: float  # two-sided, before Holm
 
 
+Judged = dict[tuple[str, str, Setting], tuple[Contrast, float]]  # method, opponent, setting -> contrast, p after Holm
+
+
 def scores_of_studies(folders: Sequence[Path]) -> pl.DataFrame:
     """One row per run: task, method, pattern, seed, mean return over training and over its last tenth."""
     rows = []
@@ -81,7 +84,7 @@ def contrast(scores: Scores, method: str, opponent: str, setting: Setting, seeds
     return Contrast(method, opponent, setting, stats.t_interval(d), stats.paired_t_p(d))
 
 
-def judged(contrasts: Sequence[Contrast]) -> dict[tuple[str, str, Setting], tuple[Contrast, float]]:
+def judged(contrasts: Sequence[Contrast]) -> Judged:
     """Every contrast with its p-value after Holm over all that are given."""
     adjusted = stats.holm([each.p for each in contrasts])
     return {(c.method, c.opponent, c.setting): (c, float(p)) for c, p in zip(contrasts, adjusted, strict=True)}
@@ -104,6 +107,17 @@ def chosen(scores: Scores, settings: Sequence[Setting], seeds: Sequence[int]) ->
     return min((m for m in candidates if m not in worse), key=means.__getitem__), means, worse
 
 
+def family_of(
+    scores: Scores, settings: Sequence[Setting], seeds: Sequence[int]
+) -> tuple[list[tuple[str, str]], Judged]:
+    """Pairs that the record compares, and every contrast of them with its p-value after Holm over all."""
+    candidates = [c for c in CANDIDATES if c in scores]
+    pairs = [(m, FIXED) for m in candidates] + [(m, GRID) for m in candidates]
+    pairs += [(m, RECENT) for m in candidates if m in (UTD, BURST, SIGNAL)]
+    family = judged([contrast(scores, *pair, s, seeds) for pair in pairs for s in settings if s in scores[pair[0]]])
+    return pairs, family
+
+
 def page(runs: pl.DataFrame, head: str = "") -> str:
     """The record's page in Markdown."""
     scores = scores_of(runs)
@@ -111,10 +125,7 @@ def page(runs: pl.DataFrame, head: str = "") -> str:
     patterns = [p for p in ("steady", "abrupt", "linear", "periodic", "mixed") if p in set(runs["pattern"])]
     settings = [(task, pattern) for task in tasks for pattern in patterns]
     seeds = sorted(set(runs["seed"]))
-    candidates = [c for c in CANDIDATES if c in scores]
-    pairs = [(m, FIXED) for m in candidates] + [(m, GRID) for m in candidates]
-    pairs += [(m, RECENT) for m in candidates if m in (UTD, BURST, SIGNAL)]
-    family = judged([contrast(scores, *pair, s, seeds) for pair in pairs for s in settings if s in scores[pair[0]]])
+    pairs, family = family_of(scores, settings, seeds)
     best, ranks, worse = chosen(scores, settings, CHOICE)
     lines = [head.rstrip(), ""] if head else []
     for task in tasks:

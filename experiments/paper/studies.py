@@ -9,7 +9,7 @@ from experiments.paper.sizes import Scale, carriers_of, size_of, tasks_of
 
 #: Carriers that keep data, among which an adaptation can choose.
 _REPLAY = ("sac", "sql", "meow")
-#: What the main tables compare: the paper's two, and ours; the last one where there is a replay.
+#: Methods of the main tables: the paper's two, and ours; the last one where there is a replay.
 METHODS, RECOMMENDED = "baseline,aes,aes_r", "aes_c+recent+refresh:threshold=3"
 
 

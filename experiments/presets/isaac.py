@@ -8,7 +8,7 @@ from experiments.presets.preset import CarrierSettings, Preset, frozen
 
 
 class _Task(NamedTuple):
-    """What differs between the six tasks, as published; MEow's rows are its authors' on Isaac's tasks."""
+    """Differences between the six tasks, as published; MEow's rows are its authors' on Isaac's tasks."""
 
     steps: int  # the reference trainer's samples, in whole PPO rollouts between 100 evaluations
     sac_weight: float  # where auto-tuning starts

@@ -9,7 +9,7 @@ from experiments.presets.preset import CarrierSettings, Preset, frozen
 
 
 class _Task(NamedTuple):
-    """What differs between the five tasks."""
+    """Differences between the five tasks."""
 
     steps: int  # the published horizon, rounded up to whole PPO rollouts between 100 evaluations
     reward_scale: float  # SQL's; its reciprocal is SQL's temperature in raw reward units
@@ -67,7 +67,7 @@ def _paper(name: str, task: _Task) -> Preset:
 
 
 def _warm(name: str, task: _Task) -> Preset:
-    """What `--warm-start` is for: hard drift, soon over, and networks small enough to be kept beside the code.
+    """Sizes for `--warm-start`: wide ranges, short runs, and networks small enough to be stored with the code.
 
     The same preset trains the agents, on the pattern steady with ``--steps`` ten times as many. Three episodes per
     evaluation: with a hundred evaluations of a thousand steps each they already take longer than the training.

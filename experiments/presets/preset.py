@@ -1,4 +1,4 @@
-"""What a preset is made of: sizes of a study, and the settings of each carrier in it."""
+"""Presets: sizes of a study, and the settings of each carrier in it."""
 
 from dataclasses import dataclass, field
 from types import MappingProxyType

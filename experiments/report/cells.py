@@ -1,4 +1,4 @@
-"""What a report's tables are made of: cells, tables, and the look-up of aggregates in the tidy frame."""
+"""Cells and tables of a report, and the look-up of aggregates in the tidy frame."""
 
 import math
 import re
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NONE = "–"
 DAGGER = "†"
 _INERT = "‡"  # marks a scope with channels that drift in vain
-#: What can be wrong with a Steady run, in words.
+#: Defects of a Steady run, in words.
 _BROKEN = {
     "diverged": "diverged",
     "incomplete": "is incomplete",
@@ -96,7 +96,7 @@ class Lookup:
                 yield from ((family, task, task) for task in tasks)
 
     def still(self, scope: tuple) -> list[str]:
-        """What drifts in tasks of this scope without changing anything, one phrase per task."""
+        """Drifting parameters without effect in tasks of this scope, one phrase per task."""
         family, task = scope[:2]
         tasks = self.tasks[family] if task is None else [task]
         return [f"{', '.join(self.inert[name])} in {name}" for name in tasks if name in self.inert]

@@ -99,7 +99,7 @@ class Forest:
 
     @property
     def opponent(self) -> str:
-        """What the methods are compared with: its name if it is one, else what they have in common."""
+        """Label of the opponents: the name of a single one, else their common part."""
         names = {row.against for row in self.rows}
         return names.pop() if len(names) == 1 else "baseline"
 

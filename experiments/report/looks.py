@@ -56,7 +56,7 @@ class Look(NamedTuple):
 
 
 def kind_of(method: str) -> str:
-    """What follows the carrier: ``+AES[kappa=0.3]``; empty for a baseline."""
+    """A method's label after the carrier: ``+AES[kappa=0.3]``; empty for a baseline."""
     return method[len(carrier_of(method)) :]
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-#: What would start a column, code, an emphasis, a tag or a link. An underscore inside a word starts nothing.
+#: Characters that start a column, code, emphasis, a tag or a link. An underscore inside a word starts nothing.
 _SPECIAL = re.compile(r"[\\|`*<]|(?<=\])\(")
 
 

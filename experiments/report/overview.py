@@ -1,4 +1,4 @@
-"""What a report says beside its tables: what was run, which runs are broken, what the numbers do not say."""
+"""A report's text: the study, its broken runs and the limits of its numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -101,12 +101,12 @@ def _duration(seconds: float) -> str:
 
 def status(study: RecordedStudy, manifest: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The headline of the status box and one line per run that could not be measured."""
-    told = {(r.get("task"), r.get("method"), r.get("pattern"), r.get("seed")): r for r in manifest.get("runs", ())}
+    recorded = {(r.get("task"), r.get("method"), r.get("pattern"), r.get("seed")): r for r in manifest.get("runs", ())}
     lines = []
     for key, run in study.runs.items():
         if not run.problem:
             continue
-        entry = told.get((key.task, key.method, key.pattern, key.seed), {})
+        entry = recorded.get((key.task, key.method, key.pattern, key.seed), {})
         line = f"{key.method}, {key.task}, {key.pattern}, seed {key.seed}: {run.problem}"
         if run.problem == "diverged" and entry.get("diverged_at") is not None:
             line += f" at step {entry['diverged_at']:,}".replace(",", " ")
@@ -129,7 +129,7 @@ def _misses(steps: np.ndarray, grid: np.ndarray) -> str:
 
 
 def limits(study: RecordedStudy, manifest: Mapping[str, Any]) -> list[str]:
-    """What the numbers of this study do not say, one sentence or two each."""
+    """Limits of this study's numbers, one or two sentences each."""
     n = len(study.seeds())
     lines = [f"{n} seed{'s' if n > 1 else ''}: "]
     if n == 1:

@@ -56,7 +56,7 @@ class Group(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What was found about one method, an opponent a line."""
+    """Verdicts on one method, one line per opponent."""
 
     method: str
     look: Look

@@ -56,7 +56,7 @@ def verdicts(look: Lookup) -> list[Verdict]:
     if main is None:
         return []
     found = []
-    # What is there to be compared with is judged only where there is nothing else.
+    # Opponents of this kind are judged only where no other exists.
     for method in [m for m in look.methods if m not in look.asides and _judged(look, m)] or look.methods:
         for metric in (main, *_BESIDE):
             found += [v for v in [_verdict(look, method, metric, "")] if v is not None]

@@ -35,7 +35,7 @@ _SAMPLES = 200  # steps of a segment among which a gradual drift is compared
 
 
 class Arguments(Protocol):
-    """What may be asked for; see `experiments.cli.video.Video`."""
+    """Options of a video; see `experiments.cli.video.Video`."""
 
     directory: Path
     out: Path | None
@@ -57,7 +57,7 @@ class Change(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """What is shown in one of the pictures."""
+    """Contents of one picture."""
 
     heading: str  # the world
     policy: str
@@ -150,7 +150,7 @@ def _drawable(config: StudyConfig) -> Task:
         config = dataclasses.replace(config, options={**config.options, "engine": "mujoco"})
     try:
         return config.build_task()
-    except (ImportError, AttributeError, RuntimeError) as error:  # MuJoCo loads the GL library it is told to at import
+    except (ImportError, AttributeError, RuntimeError) as error:  # MuJoCo loads the requested GL library at import
         setting = os.environ.get("MUJOCO_GL", "")
         raise ValueError(f"task '{config.task}' cannot be built (MUJOCO_GL='{setting}'): {error}") from None
 
@@ -163,7 +163,7 @@ def _act_each(act: Callable[[Any, Any], Any], agents: Any, obs: Any) -> Any:
 def _sides(
     directory: Path, config: StudyConfig, part: Part, run: int, world: World, pattern: str, number: int | None
 ) -> list[_Side]:
-    """What is shown side by side; a steady run has nothing to compare.
+    """Views shown side by side; a steady run has nothing to compare.
 
     The policy at a change point has learned in the world before it alone: it is shown in that world and in the next
     one, and beside it the policy that the segment ended with.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-#: What a metric is, where its name does not tell.
+#: Explanations of metrics whose names are not enough.
 _MEANINGS = {"safe nAUC": " (the area under the learning curve above the random policy, 1 is SAC without drift)"}
 
 
@@ -92,7 +92,7 @@ def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
 
 
 def _subtitle(study: RecordedStudy, look: Lookup, facts: Mapping[str, str]) -> str:
-    """What was run, in a line."""
+    """The study in one line."""
     counts = (("method", look.methods), ("pattern", look.patterns), ("seed", study.seeds()))
     parts = [f"{len(names)} {what}{'s' if len(names) > 1 else ''}" for what, names in counts]
     parts += [f"{facts['steps']} steps"] if "steps" in facts else []

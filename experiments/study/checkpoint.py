@@ -31,7 +31,7 @@ class CheckpointError(ValueError):
 
 
 class Saved(NamedTuple):
-    """What a checkpoint holds."""
+    """Contents of a checkpoint."""
 
     wave: int  # wave under way
     chunk: int  # chunks of that wave already in `state` and `rows`
@@ -120,11 +120,11 @@ def _sealed(folder: Path, study: str) -> dict[str, Any] | str:
     """The seal of a checkpoint that can be trusted; of another one the reason why it cannot."""
     try:
         seal = json.loads((folder / _SEAL).read_bytes())
-        files, owner, told = seal["files"], seal["study"], seal["digest"]
+        files, owner, digest = seal["files"], seal["study"], seal["digest"]
         wave, chunk, height = seal["wave"], seal["chunk"], seal["rows"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return "its seal is missing or unreadable"
-    if told != _digest(seal) or not isinstance(files, dict) or not all(type(n) is int for n in (wave, chunk, height)):
+    if digest != _digest(seal) or not isinstance(files, dict) or not all(type(n) is int for n in (wave, chunk, height)):
         return "its seal was changed or damaged"
     if folder.name != _name(wave, chunk):
         return f"its seal is that of checkpoint {_name(wave, chunk)}"
@@ -242,8 +242,8 @@ def adopt(source: Path, target: Path, study: str, wave: int, into: str) -> None:
     partial = target / f"{store.PARTIAL}{name}"
     try:
         shutil.copytree(folder, partial, copy_function=_link, ignore=lambda _, names: {_SEAL} & set(names))
-        told = {key: value for key, value in seal.items() if key != "digest"} | {"study": into, "wave": wave}
-        store.write_text(partial / _SEAL, json.dumps({**told, "digest": _digest(told)}))
+        content = {key: value for key, value in seal.items() if key != "digest"} | {"study": into, "wave": wave}
+        store.write_text(partial / _SEAL, json.dumps({**content, "digest": _digest(content)}))
         os.rename(partial, target / name)
     except (OSError, shutil.Error) as error:
         raise store.Unwritable(f"{target / name} cannot be written: {store.reason(error)}") from None

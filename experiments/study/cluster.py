@@ -31,7 +31,7 @@ INTERRUPTED = 130  # the exit code of a command that a signal ended in an orderl
 _LINGER = 600.0  # seconds
 _LAST_WORDS = 60.0  # of them for the task's last checkpoint
 _MOST_TIME_OUTS = 1000  # a task that got no further within its time would go on for ever
-#: SLURM and submitit say with it that time is up, to the command, too, which is told otherwise.
+#: Signal of SLURM and submitit that time is up; the command receives it, too, and ignores it.
 _SLURM_SIGNAL = signal.SIGUSR2
 
 
@@ -91,7 +91,7 @@ class Worker:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """What is started in the block does not hear `_SLURM_SIGNAL`, which would end it on the spot."""
+    """Processes started in the block ignore `_SLURM_SIGNAL`, which would end them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {_SLURM_SIGNAL})
     try:
         yield
@@ -112,7 +112,7 @@ def run_local(
     Args:
       places: variables of the process at each place, such as its device.
       asked: whether to stop; those under way are then asked to end at their next checkpoint, no others begin.
-      on_end: is told whether the task is done.
+      on_end: called with whether the task is done.
 
     Raises:
       OSError: one of them cannot be started; the others have ended at a checkpoint.
@@ -148,10 +148,10 @@ def run_local(
 
 
 class SlurmTask:
-    """What submitit runs in a job: a task and, after the last of them, what follows.
+    """A submitit job: a task and, after the last task, its continuation.
 
     Args:
-      after: a command for whoever finds all ``results`` there when its own task is done.
+      after: a command for the task after which all ``results`` exist.
     """
 
     def __init__(self, task: Task, results: Sequence[Path], after: Sequence[str]):

@@ -86,5 +86,5 @@ def visible_gpus() -> list[str]:
         return [name.strip() for name in chosen.split(",") if name.strip() not in ("", "-1")]
     if shutil.which("nvidia-smi") is None:
         return []
-    told = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60, check=False)
-    return [str(number) for number, line in enumerate(told.stdout.splitlines()) if line.startswith("GPU ")]
+    listing = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60, check=False)
+    return [str(number) for number, line in enumerate(listing.stdout.splitlines()) if line.startswith("GPU ")]

@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """What the progress display is told after every chunk."""
+    """Input of the progress display after every training interval."""
 
     wave: int
     chunk: int
@@ -167,7 +167,7 @@ def _load(executables: Executables, program: Program, runs: Any, waves: Waves, d
     one = take(runs, [0] * waves.width)
     like = jax.eval_shape(jax.vmap(program.init), one)
     saved = checkpoint.load_newest(directory, study, like)
-    # What is stored is restored whatever shape is asked for.
+    # The stored state is restored whatever shape is requested.
     if saved is not None and saved.state is not None:
         if saved.devices not in (None, now := len(executables.devices)):
             raise checkpoint.CheckpointError(

@@ -12,9 +12,9 @@ from experiments.study.lock import Owner
 from experiments.study.parts import StudyPlan, read_plan
 from experiments.study.results import Results, open_results
 
-#: What every part's manifest tells of the whole study; of rounding alone that of another host may differ.
+#: Fields of a part's manifest about the complete study; hosts may differ by rounding.
 _COMMON = ("floors", "oracle", "inert", "patterns", "simulator")
-#: What is summed, strung together or told anew.
+#: Fields that are summed, concatenated or written again.
 OWN = ("command", "resumed", "wall_seconds", "parts", "runs", "warm_start", checksums.FILES)
 
 
@@ -64,9 +64,9 @@ def _opened(directory: Path, plan: StudyPlan, number: int) -> Results:
         raise ValueError(f"{place} is not part {number} of this study ({'; '.join(differing)})")
     if faults := checksums.faults(place, part.manifest):
         raise ValueError(f"{place}: {'; '.join(faults)}; {remedy}")
-    expected, told = sum(map(len, plan.runs(number).values())), len(part.manifest.get("runs", ()))
-    if told != expected:
-        raise ValueError(f"{place} holds {told} runs; part {number} of this study has {expected}")
+    expected, count = sum(map(len, plan.runs(number).values())), len(part.manifest.get("runs", ()))
+    if count != expected:
+        raise ValueError(f"{place} holds {count} runs; part {number} of this study has {expected}")
     return part
 
 
@@ -81,10 +81,10 @@ def _write(directory: Path, plan: StudyPlan, parts: Sequence[Results]) -> None:
     waves: dict[str, int] = {}
     for number, part in enumerate(parts, 1):
         _adopt(directory, plan.config, plan.part(number), part, waves)
-        for carrier, told in part.manifest["parts"].items():
-            waves[carrier] = waves.get(carrier, 0) + told["waves"]
+        for carrier, facts in part.manifest["parts"].items():
+            waves[carrier] = waves.get(carrier, 0) + facts["waves"]
     store.write_json(directory / store.CONFIG, plan.config.to_json())
-    command = shlex.join(["aesjax", "run", *plan.words, "--out", "DIR"])  # one machine would have been told
+    command = shlex.join(["aesjax", "run", *plan.words, "--out", "DIR"])  # as on one machine
     checksums.write_manifest(directory, _manifest([part.manifest for part in parts]) | {"command": command})
 
 
@@ -106,11 +106,11 @@ def _manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     agents: dict[str, Any] = {}
     parts: dict[str, dict[str, Any]] = {}
     for manifest in manifests:
-        for carrier, told in manifest["parts"].items():
-            known = parts.setdefault(carrier, {**told, "runs": 0, "waves": 0, "seconds": 0.0})
+        for carrier, facts in manifest["parts"].items():
+            known = parts.setdefault(carrier, {**facts, "runs": 0, "waves": 0, "seconds": 0.0})
             for name in ("runs", "waves", "seconds"):
-                known[name] = round(known[name] + told[name], 2)
-            known["wave_width"] = max(known["wave_width"], told["wave_width"])
+                known[name] = round(known[name] + facts[name], 2)
+            known["wave_width"] = max(known["wave_width"], facts["wave_width"])
         agents |= manifest.get("warm_start", {}).get("agents", {})
     return (
         alike

@@ -28,7 +28,7 @@ def evaluation_at(config: StudyConfig, carrier: str, step: int) -> int:
 def keep_moments(
     directory: Path, config: StudyConfig, part: Part
 ) -> Callable[[int, int, Sequence[Mapping[str, Any]], Any], None]:
-    """What the driver calls after every evaluation with wave, chunk, labels and state; it writes at the changes.
+    """Callback after every evaluation, with wave, chunk, labels and state; it writes snapshots at changes.
 
     The policy at a change is the one that the segment before it ended with; that of the last is among the agents.
     """

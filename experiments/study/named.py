@@ -31,7 +31,7 @@ def _constants(*weights: str) -> str:
 
 
 def _levers(off_policy: bool) -> str:
-    """What a drift signal may turn, beside constants, true timing and the literature's clocks."""
+    """Adaptations by a drift signal, with constants, true timing and the literature's fixed intervals."""
     signals = "aes,aes_r,aes_c,oracle"
     if not off_policy:
         turned = "fixed+rate,fixed+refresh,aes_r+rate,aes_r+refresh,aes_c+refresh,oracle+refresh"

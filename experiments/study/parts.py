@@ -42,7 +42,7 @@ class StudyPlan:
         return runs_of(self.part(number))
 
     def task(self, directory: Path, number: int) -> Task:
-        """What trains part ``number`` of the study in ``directory``."""
+        """Command that trains part ``number`` of the study in ``directory``."""
         place = self.place(directory, number)
         words = ["run", *self.words, *_ALWAYS, "--part", f"{number}/{self.parts}", "--out", str(place)]
         folder = directory / store.TASKS / str(number)

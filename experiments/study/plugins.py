@@ -36,7 +36,7 @@ Origins = Mapping[str, Mapping[str, Mapping[str, str | None]]]  # kind -> name -
 
 
 class _Kind(NamedTuple):
-    """What may be plugged in under one option of the command line."""
+    """Objects that one option of the command line accepts."""
 
     group: str  # of entry points
     registered: Any  # name -> entry
@@ -366,7 +366,7 @@ def _imported(kind: str, name: str, place: str) -> Any:
 
 
 def _own_names(found: Any) -> list[str]:
-    """What is public in a stranger's object, and neither a module, a class nor a function that it only imported."""
+    """Public names of an imported object, without modules, classes and functions that it only imports."""
     public = {name: getattr(found, name, None) for name in dir(found) if not name.startswith("_")}
     if not inspect.ismodule(found):
         return list(public)

@@ -1,4 +1,4 @@
-"""What a person watching a sweep sees: environment steps, their rate, time left, and how each method is doing."""
+"""Progress of a sweep: environment steps, their rate, time left and each method's return."""
 
 import math
 import sys

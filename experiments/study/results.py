@@ -100,9 +100,9 @@ def open_results(directory: Path) -> Results:
     if not manifest.exists():
         raise ValueError(f"the study in {directory} is not finished: there is no {store.MANIFEST}; --resume its run")
     store.check_links(directory)
-    told = store.json_from(manifest, checksums.check_sum(manifest, directory / checksums.SUM))
-    _check_manifest(manifest, told)
-    results = Results(directory, {}, told)
+    stored = store.json_from(manifest, checksums.check_sum(manifest, directory / checksums.SUM))
+    _check_manifest(manifest, stored)
+    results = Results(directory, {}, stored)
     data = store.json_from(config, results.check(store.CONFIG))
     _check_config(config, data)
     return results._replace(config=data)

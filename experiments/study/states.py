@@ -24,14 +24,14 @@ LOOKS, ENOUGH = 25, 500  # looks in a row without any, after which there are non
 def write_state(path: Path, state: Any) -> None:
     """Write a pytree of arrays into the new folder ``path``, whose parent is removed where that fails.
 
-    What writes that failed say at length, and late, is told in one sentence.
+    Long and late messages of failed writes become one sentence.
 
     Raises:
       OSError: it cannot be written.
     """
-    told = [logging.getLogger("absl"), logging.getLogger("asyncio")]
-    levels, heard = [each.level for each in told], sys.unraisablehook
-    for each in told:
+    loggers = [logging.getLogger("absl"), logging.getLogger("asyncio")]
+    levels, heard = [each.level for each in loggers], sys.unraisablehook
+    for each in loggers:
         each.setLevel(logging.CRITICAL)
     sys.unraisablehook = _hushed_futures(heard)
     try:
@@ -41,7 +41,7 @@ def write_state(path: Path, state: Any) -> None:
         else:
             without_late_writes(path.parent)
     finally:
-        for each, level in zip(told, levels, strict=True):
+        for each, level in zip(loggers, levels, strict=True):
             each.setLevel(level)
     if refused is not None:
         raise refused
@@ -96,7 +96,7 @@ def without_late_writes(partial: Path) -> None:
             break
         shutil.rmtree(partial, ignore_errors=True)
         time.sleep(QUIET)
-    gc.collect()  # and what they still hold is told while somebody listens, not when Python ends
+    gc.collect()  # their messages appear now, not when Python ends
 
 
 def read_state(path: Path, like: Any) -> Any:

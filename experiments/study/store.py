@@ -244,7 +244,7 @@ def digest(paths: Iterable[Path]) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """What the numbers depend on besides the configuration: versions, commit, device, precision."""
+    """Conditions of the numbers besides the configuration: versions, commit, device, precision."""
     versions = {}
     for name in _PACKAGES:
         try:

@@ -42,7 +42,7 @@ class Stopped(Exception):
 
 
 class Outcome(NamedTuple):
-    """What training left behind."""
+    """Results of training."""
 
     curves: Path
     diverged: list[str]  # one sentence per run
@@ -96,9 +96,9 @@ def _bridged(task: envs.Task) -> Iterator[Any]:
     if simulator is None:
         yield None
         return
-    told = logging.getLogger("jax._src.callback")  # prints what is said in better words below
-    level = told.level
-    told.setLevel(logging.CRITICAL)
+    logger = logging.getLogger("jax._src.callback")  # prints an error that is raised in better words below
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
         yield simulator
     except Exception:
@@ -107,7 +107,7 @@ def _bridged(task: envs.Task) -> Iterator[Any]:
             raise
         raise Stopped(str(failure)) from None
     finally:
-        told.setLevel(level)
+        logger.setLevel(level)
         simulator.close()
 
 
@@ -130,12 +130,12 @@ def _train(
     for part, warm, devices, waves in prepared:
         carrier = part.carrier
         if warm is not None:
-            begun[carrier] = warm.told
+            begun[carrier] = warm.agents
         num_envs = config.envs_of(carrier)
         plan = Plan(config.evaluations, config.chunk(carrier), num_envs, checkpoint_seconds)
         executables = compile_program(part.program, devices, waves.group)
         title = f"{carrier}: {len(part.labels)} runs"
-        # What lives in another simulator cannot be drawn anyway.
+        # A task in another simulator cannot be drawn.
         keep = keep_moments(directory, config, part) if simulator is None else None
         start = time.monotonic()
         with Progress(plan, len(part.labels), waves.count, title, quiet=quiet) as progress:
@@ -229,7 +229,7 @@ def _inert(config: StudyConfig) -> dict[str, list[str]]:
 
 
 def _facts(pattern: str) -> dict[str, Any]:
-    """What metrics and report need to know of a pattern, so that they need not know its name."""
+    """Facts of a pattern for metrics and report, which do not know its name."""
     entry = envs.PATTERNS[pattern]
     return {"jumps": entry.jumps, "recovery": entry.jumps and entry.holds, "summary": entry.summary}
 

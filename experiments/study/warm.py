@@ -40,15 +40,15 @@ class Agents(NamedTuple):
 
 
 class Warm(NamedTuple):
-    """What a part of a study begins with."""
+    """Trained agents with which a part of a study begins."""
 
     runs: Any  # those of the part, `auto` starting where its agent stood
     begin: Callable[[Sequence[int], Any], Any]  # see `experiments.study.driver.run_sweep`
-    told: list[dict[str, Any]]  # per seed, for the manifest: which agent
+    agents: list[dict[str, Any]]  # per seed, for the manifest: which agent
 
 
 def nature_of(config: StudyConfig, carrier: str) -> dict[str, Any]:
-    """What must agree between the study that trained agents and the one that begins with them, plain JSON."""
+    """Fields that must agree between the study that trained agents and the one that begins with them, plain JSON."""
     task, spec, own = config.build_task(), CARRIERS[carrier], config.settings[carrier]
     static = spec.config(**{k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()})
     named = {channel.name for channel in task.channels}
@@ -168,7 +168,7 @@ def _trained(directory: Path, carrier: str) -> Agents:
 
 
 def _rows(directory: Path, config: StudyConfig, carrier: str, like: Any, labels: Sequence[Mapping[str, Any]]) -> Any:
-    """What `save_agents` kept of the runs ``labels``, stacked in their order."""
+    """Agents that `save_agents` stored for the runs ``labels``, stacked in their order."""
     found: dict[int, Any] = {}
     try:
         for rows, state in load_ended(directory, config, carrier, like):
@@ -220,7 +220,7 @@ def check_exported(directory: Path) -> int:
 
 
 def warm_of(config: StudyConfig, part: Part) -> Warm | None:
-    """What the runs of ``part`` begin with; None where they begin with new agents.
+    """Trained agents of the runs of ``part``; None where they begin with new agents.
 
     The run of a seed takes the agent trained with that seed; seeds without one take those there are in turn.
 
@@ -261,8 +261,8 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
 
         return state._replace(agent=jax.tree_util.tree_map_with_path(taken, state.agent))
 
-    told = [{"seed": seed, "trained": agents.runs[i], "shared": seed in others} for seed, i in source.items()]
-    return Warm(runs, begin, [entry | {"adam": "continued" if moments else "anew"} for entry in told])
+    begun = [{"seed": seed, "trained": agents.runs[i], "shared": seed in others} for seed, i in source.items()]
+    return Warm(runs, begin, [entry | {"adam": "continued" if moments else "anew"} for entry in begun])
 
 
 def _fitting(directory: Path, carrier: str, agents: Agents, like: Any) -> bool:

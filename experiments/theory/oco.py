@@ -31,7 +31,7 @@ class Game(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """What a round reveals to the learner after it has played."""
+    """Information that a round reveals after the learner has played."""
 
     gradient: Array  # (K,) of f_t at the point played
     value: Array  # () f_t at the point played

@@ -65,7 +65,7 @@ def main_grid(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
 
 
 def grid_findings(counts: Sequence[int], regret: dict[str, np.ndarray]) -> list[Finding]:
-    """What the main grid says, from its regret (groups, seeds, scales) by method."""
+    """Findings of the main grid, from its regret (groups, seeds, scales) by method."""
     tuned, plain = {n: hindsight(r) for n, r in regret.items()}, {n: theory(r) for n, r in regret.items()}
     drifting = range(1, len(counts))  # S >= 1
 

@@ -21,7 +21,7 @@ SCALES = 2.0 ** np.arange(-4, 7.5, 0.5)  # times the theory's tuning; the same n
 
 
 class Tuning(NamedTuple):
-    """What theory would set for one game if it knew the comparator's path; all ()."""
+    """Theoretical settings for one game with a known comparator path; all ()."""
 
     weight: Any  # constant entropy weight
     eta: Any  # constant step without an entropy term

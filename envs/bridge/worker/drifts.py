@@ -1,4 +1,4 @@
-"""What drifts in a running simulator: gravity and joint damping as factors of what it had when it started.
+"""Drifting parameters of a running simulator: gravity and joint damping, as factors of their first values.
 
 For Python 3.7 and later, with NumPy and PyTorch.
 """
