@@ -160,6 +160,10 @@ def test_sentences_about_results_follow_from_the_tables():
     assert [row.count("*") for row in rows if "recent" in row] == [0, 1]
     assert "It is better in no setting there and worse in one." in adapt
     assert "Under periodic drift even the window that knows the drift is worse." in adapt
+    learning = json.loads((ROOT / "benchmarks" / "parity" / "learning.json").read_text())
+    (_, low, high), (_, other_low, other_high) = (learning[engine]["end"] for engine in ("warp", "mujoco"))
+    assert max(low, other_low) < min(high, other_high)
+    assert "the intervals of the last evaluation overlap" in text("docs/clusters.md")
     timing = counts(tables.TIMING)
     assert (timing[0], timing[2]) == (0, 0)
     assert counts([row for row in tables.TIMING if "oracle" in row.label]) == [0, 0, 0, 2]
