@@ -1,4 +1,4 @@
-"""Named collections whose look-up error says what was asked, what exists, and what was probably meant."""
+"""Named collections whose look-up error contains the requested name, the known names and the nearest of them."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """What goes between a name that is not there and the list of those that are: the nearest one, in whatever case."""
+    """Suggestion of the nearest known name, ignoring case, to place between an unknown name and the known names."""
     folded = {entry.casefold(): entry for entry in known}
     near = difflib.get_close_matches(str(name).casefold(), folded, n=1)
     return f"; did you mean '{folded[near[0]]}'?" if near else ";"

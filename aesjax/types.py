@@ -12,7 +12,7 @@ STREAM = "stream_"
 
 
 class Signals(NamedTuple):
-    """What one gradient step tells the schedule. ``None`` means not reported.
+    """Signals that one gradient step reports to the schedule. ``None`` means not reported.
 
     A schedule or proxy that needs an absent field raises when it is traced and names the field.
     B = residuals of the update batch (``2 * batch`` for twin critics), W = newest transitions kept.
@@ -30,7 +30,7 @@ class Signals(NamedTuple):
 
 
 class ScheduleLogs(NamedTuple):
-    """What every schedule reports about its last update, all () float32."""
+    """Logs of a schedule's last update, all () float32."""
 
     proxy: Array  # raw drift proxy of the step; 0 for schedules without one
     proxy_smooth: Array  # the same after smoothing

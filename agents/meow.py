@@ -71,7 +71,7 @@ class MeowState(NamedTuple):
 
 
 def shift_weight(units: str, entropy_weight: Array, reference_weight: Any) -> Any:
-    """What multiplies the reward shifts, () reward per unit of shift.
+    """Factor of the reward shifts, () reward per unit of shift.
 
     "lam" is the reference code's placement; "ref" equals it while the entropy weight is the reference weight and keeps
     the learned shifts in place when a schedule moves it; "one" is the paper's formula.

@@ -21,7 +21,7 @@ class Mask(NamedTuple):
 
 
 class EnvSpec(NamedTuple):
-    """What is fixed about an environment before anything is traced."""
+    """Static properties of an environment, fixed before tracing."""
 
     obs_size: int  # O
     action_size: int  # A

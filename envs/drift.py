@@ -1,6 +1,6 @@
 """Drift as a pure function of the step count and of numbers drawn once: clock, realisation, values, truth.
 
-Nothing here has a state, so a value can be asked for at any step, in any order: by the training loop, by an
+Nothing here has a state, so a value can be read at any step, in any order: by the training loop, by an
 evaluation that freezes it, by a plot. Steps are *vector steps*: all parallel copies of a run's environment
 share one count. A run's horizon is divided into ``segments`` equal parts (five: 20 % each, AES paper Appendix
 C).
@@ -30,7 +30,7 @@ class Realisation(NamedTuple):
 
 
 class DriftTruth(NamedTuple):
-    """What drift is doing now; for calibration, reports and references, never for a learner."""
+    """State of the drift now; for calibration, reports and references, never for a learner."""
 
     values: Array  # (D,) float32, task units
     change: Array  # () float32, Euclidean norm of the change since the previous step, in channel ranges
@@ -157,7 +157,7 @@ def truth(
     total: Array | int,
     segments: int = 5,
 ) -> DriftTruth:
-    """What drift is at ``step`` and what it did since the step before.
+    """Drift at ``step`` and its change since the previous step.
 
     ``change`` is the Euclidean norm over coordinates of (value now - value one step before) / (high - low), 0
     at step 0. It is a difference of float32 values: a gradual drift slower than 1e-5 of the range per step is
@@ -174,7 +174,7 @@ def truth(
 
 
 def displacement(channels: Channels, values: Array) -> Array:
-    """How far from nominal, one number () for plots: Euclidean norm of (values - nominal) / half range.
+    """Distance from nominal, one number () for plots: Euclidean norm of (values - nominal) / half range.
 
     A single scalar channel whose nominal is the middle of its range gives 1 at either bound; a planar channel
     gives its distance from nominal in radii (the toy goals after one relocation: 1).

@@ -59,7 +59,7 @@ class Drifting:
         return self.world.params_at(self.drift, step)
 
     def truth_at(self, step: Array | int) -> DriftTruth:
-        """What drift is at vector step ``step``; never for a learner."""
+        """Drift at vector step ``step``; never for a learner."""
         return self.world.truth(self.drift, step)
 
     def reset(self, key: Array) -> tuple[Array, DriftState]:

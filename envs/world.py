@@ -91,7 +91,7 @@ class World:
         return DriftData(jnp.int32(pattern_index("abrupt")), Realisation(levels, jnp.zeros(len(names))))
 
     def truth(self, drift: DriftData, step: Array | int) -> DriftTruth:
-        """What drift is at vector step ``step`` (); never for a learner."""
+        """Drift at vector step ``step`` (); never for a learner."""
         return truth(self.task.channels, drift.pattern, drift.realisation, step, self.total, self.segments)
 
     def path(self, drift: DriftData, steps: Array) -> tuple[Array, Array]:
@@ -164,7 +164,7 @@ class World:
         return self.seen(obs, params), state
 
     def faults(self, state: Any) -> Array | None:
-        """How often a simulator gave up on one of the copies in ``state``, () int32; None where none can."""
+        """Number of simulator faults in the parallel environments of ``state``, () int32; None without such a count."""
         count = getattr(self.task.env, "faults", None)
         return None if count is None else count(state)
 

@@ -18,9 +18,9 @@ _NEVER = 2**30
 
 
 class Supply(NamedTuple):
-    """How many transitions a run has to draw from; all zero where there is no replay.
+    """Numbers of transitions in a run's replay; all zero without a replay.
 
-    In a world whose rows do not all count they are counted as if all did.
+    Masked rows are counted, too.
     """
 
     stored: float = 0.0  # at the first update
@@ -30,7 +30,7 @@ class Supply(NamedTuple):
 
 
 class Now(NamedTuple):
-    """What a rule sees after an update."""
+    """Input of a rule after an update."""
 
     ratio: Array  # () float32 >= 1, how much more drift there is than usual
     count: Array  # () int32, updates so far, this one included

@@ -264,7 +264,7 @@ def window_maximum(drift: np.ndarray, window: int) -> np.ndarray:
 
 
 def smoothing_debt(smooth: np.ndarray, decay: float) -> np.ndarray:
-    """What an exponential moving average has not passed on yet: ``decay / (1 - decay)`` times the average.
+    """Input not yet passed on by an exponential moving average: ``decay / (1 - decay)`` times the average.
 
     For an average that starts from zero, ``sum_{s<=t} v_s = sum_{s<=t} smooth_s + debt_t``. A smoothed signal therefore
     bounds accumulated drift once the debt is added to its sum, although it does not bound the drift of any one round: a

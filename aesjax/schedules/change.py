@@ -44,7 +44,7 @@ class ChangeMemory(NamedTuple):
 
 
 def compensator(levels: int) -> np.ndarray:
-    r"""What evidence pays per block, nats: ``log E exp(z/2)`` for the mean z of ``2**j`` standard exponentials.
+    r"""Evidence subtracted per block, nats: ``log E exp(z/2)`` for the mean z of ``2**j`` standard exponentials.
 
     The logarithm of a proxy with a power-law tail is exponential, whatever the power, and the mean of more of them is
     closer to Gaussian: ``psi_j = n (-x - log(1 - x))`` with ``n = 2**j``, ``x = 1/(2 sqrt(n))``; .193 to .125.

@@ -23,7 +23,7 @@ class Replay(NamedTuple):
 
 
 def init(capacity: int, obs_size: int, action_size: int, masked: bool = False) -> Replay:
-    """An empty ring for ``capacity`` transitions; ``masked`` if `add` will be told to leave some out."""
+    """An empty ring for ``capacity`` transitions; ``masked`` if `add` receives a mask."""
     rows = jnp.zeros((capacity, 2 * obs_size + action_size + 2), jnp.float32)
     return Replay(rows, masks.start() if masked else None)
 

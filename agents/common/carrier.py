@@ -1,4 +1,4 @@
-"""What a carrier is: a few pure functions that never hold an entropy weight of their own."""
+"""Definition of a carrier: the agent an entropy schedule is plugged into, as pure functions without a weight."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol

@@ -1,4 +1,4 @@
-"""What every run is made of, on-policy or not: its data, its sizes, its health, its evaluation, its logs."""
+"""Shared parts of on-policy and off-policy runs: data, sizes, health, evaluation and logs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -164,7 +164,7 @@ def chunk_metrics(
     streams: Mapping[str, Array],
     config: LoopConfig,
 ) -> dict[str, Array]:
-    """What a chunk reports: means over its updates, the schedule's state at its end, and the strided streams.
+    """Report of a training interval: means over its updates, the schedule's final state, and the strided streams.
 
     Args:
       sums: () each, over the updates of the chunk; with ``finished`` and ``finished_return``.

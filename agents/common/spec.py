@@ -1,4 +1,4 @@
-"""What the registry knows of a carrier: how to build it, its settings, and the weight it uses by itself."""
+"""Registry entry of a carrier: its factory, its settings and its default entropy weight."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

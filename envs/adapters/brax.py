@@ -110,7 +110,7 @@ def to_brax(
     return DriftingBraxEnv(Drifting(task, pattern, total_steps, drift_seed, segments, num_envs), truncate)
 
 
-#: What may drift in an imported environment without an ``apply`` of one's own: factors on what its system has.
+#: Drifting parameters of an imported environment without a custom ``apply``: factors of its system's values.
 CHANNELS: dict[str, Channel] = {
     "body_mass": Channel("body_mass", 0.7, 1.3, 1.0),  # every body's mass and inertia
     "joint_friction": Channel("joint_friction", 0.5, 1.5, 1.0),  # damping and dry friction of every joint

@@ -26,7 +26,7 @@ Options = Mapping[str, Any] | None
 
 
 class Stepped(NamedTuple):
-    """What one step of N copies gave, in arrays of the caller's own."""
+    """Result of one step of N parallel environments, in arrays that the caller owns."""
 
     obs: np.ndarray  # (N, S), to act on
     reward: np.ndarray  # (N,)
@@ -109,12 +109,12 @@ class Copies:
 
     @property
     def task(self) -> Task:
-        """What is copied."""
+        """Task of the parallel environments."""
         return self.program.world.task
 
     @property
     def render_mode(self) -> str | None:
-        """``rgb_array`` where pictures can be asked for."""
+        """``rgb_array`` where pictures are available."""
         return None if self.film is None else "rgb_array"
 
     def evaluation(self, num_envs: int | None = None, drift: Any = None) -> "Copies":
@@ -132,7 +132,7 @@ class Copies:
         return Copies(self.program, held, num, self.mode, self.render_mode, self.clock)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Copies":
-        # What JAX holds cannot change and is shared; masks are replaced, never written to.
+        # JAX arrays are immutable and shared; masks are replaced, never written to.
         memo[id(self)] = twin = copy.copy(self)
         twin.clock, twin.film = copy.deepcopy((self.clock, self.film), memo)
         twin.key = None if self.key is None else jax.random.clone(self.key)  # meant to be used twice

@@ -64,8 +64,8 @@ def build(
     if not 0.0 < timeout < float("inf"):
         raise errors.SimBridgeError(f"timeout must be a positive number of seconds; got {timeout:g}")
     interpreter = os.path.expanduser(python or os.environ.get(PYTHON) or sys.executable)
-    asked = None if channels is None else tuple(channels)
-    return _build(name, asked, interpreter, sim_device, on_inert, mode, quantum, timeout, final)
+    requested = None if channels is None else tuple(channels)
+    return _build(name, requested, interpreter, sim_device, on_inert, mode, quantum, timeout, final)
 
 
 @cache
@@ -111,7 +111,7 @@ def _build(name: str, channels: tuple[str, ...] | None, *simulator: Any) -> Task
 
 
 def _target(inner: str, device: str) -> tuple[str, str, dict[str, Any]]:
-    """What the worker is told to build, the simulator's name for it, and options."""
+    """Task that the worker builds, the simulator's name for it, and options."""
     if inner.startswith(NATIVE):
         task = inner.removeprefix(NATIVE)
         label = next((gym for gym, own in GYM_TASKS.items() if own == task), task)

@@ -1,4 +1,4 @@
-"""What can go wrong with a simulator: one class for each cause, with a sentence that says what to do.
+"""Errors of a simulator: one class for each cause, with a sentence that contains the remedy.
 
 The simulator's side of the bridge runs in another interpreter and reports the class by its name (`raised`).
 """
@@ -77,7 +77,7 @@ class DriftNotSupportedError(SimBridgeError):
 
 
 class DriftNotAppliedError(SimBridgeError):
-    """What the simulator reads back is not what it was told."""
+    """A value that the simulator reads back differs from the value that was set."""
 
 
 class StateDisturbedError(SimBridgeError):

@@ -1,4 +1,4 @@
-"""What a simulator's handles do, acted out on one of our own tasks: gravity, joint properties and state tensors.
+"""A simulator's handles, emulated on one of our own tasks: gravity, joint properties and state tensors.
 
 Numbers are kept in double precision, in which a factor is recovered exactly from a nominal value and its product.
 Faults of simulators can be switched on, so that the adapter's answers to them are tested.
@@ -59,7 +59,7 @@ class FakeSim:
         self.props["damping"] = self.nominal[1]
 
     def simulate(self) -> None:
-        """What a step begins with."""
+        """Start of a step."""
         if self.delayed and self.changed:
             qpos, qvel = self.rows()
             self.write(qpos, qvel + self.delayed)

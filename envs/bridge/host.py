@@ -97,7 +97,7 @@ class InProcess:
 
 
 class SimStep(NamedTuple):
-    """What one step of N copies led to; JAX arrays."""
+    """Result of one step of N parallel environments; JAX arrays."""
 
     obs: jax.Array  # (N, O) float32, to act on next
     next_obs: jax.Array  # (N, O) the successor, before any reset; where it is lost, where the step began

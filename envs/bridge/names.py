@@ -1,4 +1,4 @@
-"""What a bridged task may be called."""
+"""Names of bridged tasks."""
 
 PYTHON = "AESJAX_ISAAC_PYTHON"  # environment variable: the simulator's interpreter
 

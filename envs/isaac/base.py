@@ -1,4 +1,4 @@
-"""What the six tasks share: model files, two drift channels, the tables of a variant, and options that change them."""
+"""Shared parts of the six tasks: model files, two drifting parameters, the tables of a variant, and their options."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -15,7 +15,7 @@ VARIANTS = ("gym", "omni")
 
 
 class IsaacParams(NamedTuple):
-    """What may drift, as factors on what the model says; () or, inside an engine, (n,) each."""
+    """Drifting parameters, as factors of the model's values; () or, inside an engine, (n,) each."""
 
     gravity: Any = np.float32(1.0)
     joint_damping: Any = np.float32(1.0)  # viscous damping of the joints and velocity gain of their servos

@@ -1,4 +1,4 @@
-"""What position-driven tasks share: the gains of their servos, and a limit on speed that MuJoCo's servos do not have.
+"""Shared parts of position-driven tasks: servo gains, and a speed limit that MuJoCo's servos lack.
 
 A servo's force is ``kp (target - q) - kd qd``, as of PhysX's position drive. PhysX also caps the speed of a joint. Here
 the target may lead the joint by no more than ``speed kd / kp``: a free joint then settles at ``speed``. The damping in

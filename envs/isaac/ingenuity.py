@@ -22,7 +22,7 @@ DRAWS, MARGIN = 4, 0.5  # of a safe target, and by how much it is nearer than th
 
 
 class Constants(NamedTuple):
-    """What Isaac Gym and its successor define differently."""
+    """Definitions that differ between Isaac Gym and its successor."""
 
     near: float  # the reward for being near is 1 / (1 + near d^2)
     up_weight: float  # of 1 / (1 + tilt (1 - up)^2)

@@ -1,4 +1,4 @@
-"""What Isaac Gym's Ant and Humanoid share: observation, reward and start of a body that walks to a far target."""
+"""Shared parts of Isaac Gym's Ant and Humanoid: observation, reward and start of a body that walks to a far target."""
 
 import copy
 from abc import abstractmethod
@@ -16,8 +16,8 @@ from envs.physics import Drive, Outcome, Physics, Start
 _TARGET = np.array([1000.0, 0.0, 0.0])  # m
 UPRIGHT, AHEAD = 0.93, 0.8  # projections beyond which posture and heading are good
 POSITION_NOISE, VELOCITY_NOISE = 0.2, 0.1  # of the joints at the start, rad and rad/s
-#: What the feet feel -> fields of MuJoCo whose sum it is: the floor's push; what the joint does, as the successor reads
-#: it; all that acts on a foot, its weight included, as the reference's sensor is documented; nothing.
+#: Foot sensor -> fields of MuJoCo that it sums: the contact force; the joint's force, as the successor reads
+#: it; all forces on a foot, its weight included, as the reference's sensor is documented; nothing.
 FOOT_SENSORS = {"contact": ("cfrc_ext",), "joint": ("cfrc_int",), "net": ("cfrc_ext", "cfrc_int"), "zero": ()}
 UP_WEIGHT, HEADING_WEIGHT, ENERGY_COST = 0.1, 0.5, 0.05
 

@@ -10,7 +10,7 @@ from envs.mujoco.table import Locomotion
 
 
 class MujocoParams(NamedTuple):
-    """What may drift; () each."""
+    """Drifting parameters; () each."""
 
     body_mass: Any = np.float32(1.0)  # factor on every body's mass and inertia
     joint_friction: Any = np.float32(1.0)  # factor on viscous and dry friction of every joint

@@ -151,7 +151,7 @@ class Engine:
         self.task, self.threads = task, threads
         self.model = compiled = task.model
         data = mujoco.MjData(compiled)
-        # What a step changes. Its inputs stand behind it in a Batch: a drive gives them anew, or they are the model's.
+        # The state that a step changes. Its inputs follow it in a Batch: each drive sets them, or the model does.
         self.spec = int(mujoco.mjtState.mjSTATE_INTEGRATION) & ~int(mujoco.mjtState.mjSTATE_USER)
         self.default = np.empty(mujoco.mj_stateSize(compiled, self.spec))
         mujoco.mj_getState(compiled, data, self.default, self.spec)
@@ -208,7 +208,7 @@ class Engine:
         return obs, self.row(rows, memory)
 
     def _at_rest(self, qpos: np.ndarray, qvel: np.ndarray) -> dict[str, np.ndarray]:
-        """What follows from positions and velocities alone."""
+        """Start fields that depend only on positions and velocities."""
         if not self.task.start_fields:
             return {}
         mujoco, model = physics_library(), self.model

@@ -47,7 +47,7 @@ def _library() -> Any:
 
 @contextmanager
 def as_mjx_needs() -> Iterator[None]:
-    """MJX broadcasts between ranks, and GPUs multiply float32 matrices with 10 bits unless asked not to."""
+    """MJX broadcasts between ranks, and GPUs multiply float32 matrices with 10 bits by default."""
     with jax.numpy_rank_promotion("allow"), jax.default_matmul_precision("highest"):
         yield
 
@@ -102,7 +102,7 @@ class Stepper:
         return jax.tree.map(jnp.asarray, self._blank).replace(**fields)
 
     def at_rest(self, qpos: Array, qvel: Array) -> Physics:
-        """What the unscaled model shows at the start of an episode."""
+        """Physics of the unscaled model at the start of an episode."""
         if not self.task.start_fields:
             return Physics(qpos=qpos, qvel=qvel)
         smooth, m = self.mjx.smooth, jax.tree.map(jnp.asarray, self._model)
@@ -175,7 +175,7 @@ class Stepper:
         forward, d = self.mjx.forward, self._placed(m, d)
         d = forward.fwd_actuation(m, forward.fwd_velocity(m, d))
         d = forward.fwd_acceleration(m, d)
-        if not d._impl.efc_J.size:  # nothing that could touch or bind: MJX's solver cannot be asked
+        if not d._impl.efc_J.size:  # no possible contact or limit: MJX's solver does not run
             return d.replace(qacc=d.qacc_smooth)
         return self.mjx.solver.solve(m, d)
 
@@ -222,7 +222,7 @@ class Stepper:
 
 
 def applied(drive: Drive) -> dict[str, Array]:
-    """What acts, by the names of data fields; float32."""
+    """Forces and controls, by the names of data fields; float32."""
     return {name: jnp.asarray(value, jnp.float32) for name, value in drive._asdict().items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""What a physics task is: a model, named parameters, and functions on arrays that an engine calls.
+"""Definition of a physics task: a model, named parameters, and functions on arrays that an engine calls.
 
 A control step of any engine is::
 
@@ -28,7 +28,7 @@ AT_START = (
     *("site_xmat", "subtree_com", "cinert", "cvel"),
 )
 
-#: Derived fields that MuJoCo computes from a finished step only when asked to (mj_rnePostConstraint).
+#: Derived fields that MuJoCo computes from a finished step only on request (mj_rnePostConstraint).
 FORCES = ("cacc", "cfrc_int", "cfrc_ext")
 
 
@@ -56,7 +56,7 @@ class Start(NamedTuple):
 
 
 class Drive(NamedTuple):
-    """What acts during a sub-step; None leaves a kind of force out, and must do so always or never."""
+    """Forces and controls of a sub-step; None omits a kind of force, and must do so always or never."""
 
     ctrl: Any  # (..., nu) in the model's units
     qfrc_applied: Any = None  # (..., nv) generalised forces
@@ -64,7 +64,7 @@ class Drive(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a control step means to a learner, and what the task keeps of it."""
+    """Result of a control step for a learner, and the memory that the task stores."""
 
     obs: Any  # (..., S)
     reward: Any  # (...,)
@@ -116,7 +116,7 @@ class PhysicsTask(ABC):
 
     @abstractmethod
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: Any) -> Drive:
-        """What acts in the next sub-step. ``physics`` has current positions and velocities and nothing else."""
+        """Forces and controls of the next sub-step. ``physics`` has only current positions and velocities."""
 
     @abstractmethod
     def outcome(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: Any) -> Outcome:
@@ -131,7 +131,7 @@ class PhysicsTask(ABC):
         return qpos, memory
 
     def markers(self, memory: Any) -> Sequence[Marker]:
-        """What a picture shows beside the model, for one copy with ``memory`` (M,) NumPy; nothing."""
+        """Extra shapes in a picture of one environment with ``memory`` (M,) NumPy; none by default."""
         return ()
 
 

@@ -1,4 +1,4 @@
-"""What drifts in a running simulator: gravity and joint damping as factors of what it had when it started.
+"""Drift in a running simulator: gravity and joint damping as factors of their values at the start.
 
 For Python 3.7 and later, with NumPy and PyTorch.
 """

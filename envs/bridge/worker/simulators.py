@@ -164,7 +164,7 @@ class Lab:
 
 
 def describe(simulation, on_inert="warn"):
-    """What the other side must know of a simulation before it uses it."""
+    """Description of a simulation that the other side needs before the first step."""
     drift, task = simulation.drift, simulation.task
     own = getattr(drift, "channels", None)
     inert = [c for c in sorted(drift.nominal) if own is None and (not drift.nominal[c] or c in INERT.get(task, ()))]
@@ -178,6 +178,6 @@ def describe(simulation, on_inert="warn"):
 
 
 def surface(env, task="", final=False, **options):
-    """The simulation that a torch environment is, told by what it has; `final` matters to Isaac Lab alone."""
+    """The kind of simulation of a torch environment, from its attributes; `final` applies to Isaac Lab only."""
     inner = getattr(env, "unwrapped", env)
     return Lab(env, task, final) if hasattr(inner, "scene") else VecTask(env, task, **options)

@@ -34,7 +34,7 @@ def version():
 
 
 def explained(error, task):
-    """What a person can do about an exception raised while a simulator is imported or built, or None."""
+    """Remedy for an exception raised while a simulator is imported or built, or None."""
     text = "%s" % error
     name = getattr(error, "name", None) or ""
     ways = "install it there, choose its interpreter with --sim-python, or run our own %s"
@@ -214,7 +214,7 @@ def send(connection, message):
 
 
 def hello():
-    """Who is speaking; PyTorch's version is known once a simulator has imported it."""
+    """Versions of this worker; PyTorch's version is available once a simulator has imported it."""
     return {"protocol": PROTOCOL, "python": version(), "executable": sys.executable}
 
 

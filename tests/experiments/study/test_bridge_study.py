@@ -102,7 +102,7 @@ class Native:
 
 
 def native_rows(native, log):
-    """What the native task gives under the actions of a log; that is what the log says, to the last bit."""
+    """Results of the native task under the actions of a log; they must equal the log bit for bit."""
     world, rows = reference(native, native, 75), []
     step = jax.jit(lambda state, action, params: world.step(jax.random.key(0), state, action, params))
     for values, asked, answer in log:
