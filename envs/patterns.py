@@ -30,11 +30,11 @@ class Leg(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A pattern and what a report must know of it."""
+    """A pattern and its properties for a report."""
 
     value: Callable[[Channel, Leg], Array]
     jumps: bool  # its value jumps at the change points
-    holds: bool = False  # and stays where it is until the next, so that a time of recovery can be told
+    holds: bool = False  # and is constant until the next change point, so that a recovery time is defined
 
     @property
     def summary(self) -> str:

@@ -39,4 +39,4 @@ def test_kept_agents_begin_a_study_of_their_task(path):
         assert all(run["return_mean"] > LEAST[path.parent.name, carrier] for run in agents.runs)
         assert all(np.isfinite(leaf).all() for leaf in agents.leaves.values())
         warm = warm_of(config, build_part(config, carrier))
-        assert [told["seed"] for told in warm.told] == [1, 2]
+        assert [one["seed"] for one in warm.told] == [1, 2]
