@@ -1,4 +1,4 @@
-"""Named collections whose look-up error says what was asked, what exists, and what was probably meant."""
+"""Named collections whose look-up error contains the requested name, the known names and the nearest of them."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping

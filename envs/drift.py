@@ -1,6 +1,6 @@
 """Drift as a pure function of the step count and of numbers drawn once: clock, realisation, values, truth.
 
-Nothing here has a state, so a value can be asked for at any step, in any order: by the training loop, by an
+Nothing here has a state, so a value can be read at any step, in any order: by the training loop, by an
 evaluation that freezes it, by a plot. Steps are *vector steps*: all parallel copies of a run's environment
 share one count. A run's horizon is divided into ``segments`` equal parts (five: 20 % each, AES paper Appendix
 C).
@@ -174,7 +174,7 @@ def truth(
 
 
 def displacement(channels: Channels, values: Array) -> Array:
-    """How far from nominal, one number () for plots: Euclidean norm of (values - nominal) / half range.
+    """Distance from nominal, one number () for plots: Euclidean norm of (values - nominal) / half range.
 
     A single scalar channel whose nominal is the middle of its range gives 1 at either bound; a planar channel
     gives its distance from nominal in radii (the toy goals after one relocation: 1).

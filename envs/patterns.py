@@ -30,7 +30,7 @@ class Leg(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A pattern and what a report must know of it."""
+    """A pattern and its properties for a report."""
 
     value: Callable[[Channel, Leg], Array]
     jumps: bool  # its value jumps at the change points

@@ -164,7 +164,7 @@ class World:
         return self.seen(obs, params), state
 
     def faults(self, state: Any) -> Array | None:
-        """How often a simulator gave up on one of the copies in ``state``, () int32; None where none can."""
+        """Number of simulator faults in the parallel environments of ``state``, () int32; None without such a count."""
         count = getattr(self.task.env, "faults", None)
         return None if count is None else count(state)
 

@@ -14,7 +14,7 @@ CACHED = "/jax/compilation_cache/cache_hits"
 class CompileTimes:
     """Adds up, over the phases of all tests, what passed in the process that ran them.
 
-    A fixture of a session or a module is charged to the test that asked for it first. ``cpu`` counts all threads and
+    A fixture of a session or a module is charged to the first test that uses it. ``cpu`` counts all threads and
     the subprocesses that have ended; ``compile`` is wall time inside XLA, ``programs`` the executables it handed out,
     ``cached`` those of them that it read back instead of compiling.
     """

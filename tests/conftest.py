@@ -101,7 +101,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def registries(monkeypatch, tmp_path):
-    """Whatever a test registers, and each module of its folder, is forgotten afterwards."""
+    """Remove a test's registrations, and each module of its folder, afterwards."""
     import envs
     from aesjax.adaptations import ADAPTATIONS
     from aesjax.schedules import PROXIES, SCHEDULES

@@ -74,7 +74,7 @@ def room(module: str) -> str:
 
 
 def floor(name: str) -> int:
-    """How high a room lies in its package; raises KeyError for one that `FLOORS` does not know."""
+    """Height of a folder in its package; raises KeyError for a folder that `FLOORS` lacks."""
     package, _, inside = name.partition(".")
     for height, line in enumerate(FLOORS[package]):
         if inside in line.split():

@@ -1,10 +1,10 @@
-"""What a refused command leaves behind: exit code 2, and one sentence of ours on stderr."""
+"""Result of a refused command: exit code 2, and one sentence of ours on stderr."""
 
 from experiments.cli import main
 
 
 def sentence(capsys):
-    """What was said on stderr: exactly one sentence of ours and no traceback."""
+    """Text on stderr: exactly one sentence of ours and no traceback."""
     text = capsys.readouterr().err.strip()
     assert "Traceback" not in text
     assert text.startswith("aesjax: ")

@@ -1,4 +1,4 @@
-"""What `docs/extend.md` shows works, outside this repository: by module:name and as an installed package."""
+"""Examples of `docs/extend.md` outside this repository: by module:name and as an installed package."""
 
 import json
 import os

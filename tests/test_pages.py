@@ -87,9 +87,9 @@ def options():
     def of(command):
         if command not in known:
             words = [sys.executable, "-m", "experiments.cli", command, "--help"]
-            told = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=120)
-            assert told.returncode == 0, command
-            known[command] = set(re.findall(r"--[a-z][a-z-]*", told.stdout))
+            completed = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=120)
+            assert completed.returncode == 0, command
+            known[command] = set(re.findall(r"--[a-z][a-z-]*", completed.stdout))
         return known[command]
 
     return of
@@ -184,7 +184,7 @@ def test_the_site_builds_without_a_warning_or_a_dead_link_and_knows_every_public
 def test_every_command_is_shown_somewhere(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
-    told = set(re.search(r"\{([a-z,\s]+)\}", capsys.readouterr().out)[1].replace("\n", "").split(","))
-    assert {"run", "report", "list"} <= told
+    commands = set(re.search(r"\{([a-z,\s]+)\}", capsys.readouterr().out)[1].replace("\n", "").split(","))
+    assert {"run", "report", "list"} <= commands
     text = "\n".join(page.read_text() for page in PAGES)
-    assert {name for name in told if f"aesjax {name}" not in text} == set()
+    assert {name for name in commands if f"aesjax {name}" not in text} == set()

@@ -1,4 +1,4 @@
-"""What the README and the pages it leads to show works: code runs, commands run, names exist."""
+"""The README and the pages linked from it: code runs, commands run, names exist."""
 
 import json
 import re

@@ -26,6 +26,6 @@ def test_processes_of_a_run_share_what_they_compile():
 
     jax.jit(tripled)(1.0)
     code = "import jax; print(jax.config.jax_compilation_cache_dir)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.strip() == str(folder)
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == str(folder)
     assert [path for path in folder.iterdir() if "tripled" in path.name]

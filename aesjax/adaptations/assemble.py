@@ -14,7 +14,7 @@ from aesjax.types import AdaptationState, Array, DriftAdaptation, Levers, Signal
 DEFAULT_SIGNAL = "aes_r"
 #: Values that change nothing.
 NEUTRAL = Levers(window=jnp.inf, refresh=0.0, refresh_actor=0.0, rate=1.0, refresh_units=0.0, updates=1.0)  # type: ignore
-#: How two adaptations of one lever combine.
+#: Rule that combines two adaptations of one quantity.
 _JOIN: dict[str, Callable[[Array, Array], Array]] = {
     "window": jnp.minimum,
     "refresh": jnp.maximum,

@@ -18,9 +18,9 @@ _NEVER = 2**30
 
 
 class Supply(NamedTuple):
-    """How many transitions a run has to draw from; all zero where there is no replay.
+    """Numbers of transitions in a run's replay; all zero without a replay.
 
-    In a world whose rows do not all count they are counted as if all did.
+    Masked rows are counted, too.
     """
 
     stored: float = 0.0  # at the first update

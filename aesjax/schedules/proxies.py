@@ -172,7 +172,7 @@ def value_loss(source: str) -> Proxy:
 
 @as_proxy(label="Critic drift", summary="size of the critic's own change", fields=_CRITIC_CHANGES)
 def critic_drift(source: str) -> Proxy:
-    """How far the critic moved in this step; the paper's ablation "critic drift".
+    """Size of the critic's change in this step; the paper's ablation "critic drift".
 
     ``source="update"`` is the norm of the parameter change, () parameter units; "fresh" is the mean change of the
     critic's values on the newest transitions, () reward.

@@ -1,4 +1,4 @@
-"""Whole episodes under a frozen environment: evaluation of a policy, and the return of acting at random."""
+"""Complete episodes in a frozen environment: evaluation of a policy, and the return of random actions."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""How able networks still are to learn: dormant units, effective rank, norms. Logged, never learned from."""
+"""Plasticity of networks: dormant units, effective rank and norms. They are logged and never used for learning."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -114,7 +114,7 @@ class Copies:
 
     @property
     def render_mode(self) -> str | None:
-        """``rgb_array`` where pictures can be asked for."""
+        """``rgb_array`` where pictures are available."""
         return None if self.film is None else "rgb_array"
 
     def evaluation(self, num_envs: int | None = None, drift: Any = None) -> "Copies":

@@ -108,10 +108,10 @@ class DriftingVecEnv(VecEnv):
         """Give back what pictures need."""
         self._copies.close()
 
-    # The copies are one object: what is asked of several is asked once.
+    # The parallel environments are one object: a request to several is made once.
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """The attribute of this environment, once for each copy asked for."""
+        """The attribute of this environment, once for each requested index."""
         return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
@@ -119,10 +119,10 @@ class DriftingVecEnv(VecEnv):
         setattr(self, attr_name, value)
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
-        """Calls the method of this environment once; its result once for each copy asked for."""
+        """Calls the method of this environment once; its result once for each requested index."""
         result = getattr(self, method_name)(*method_args, **method_kwargs)
         return [result] * len(list(self._get_indices(indices)))
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """False for each copy asked for."""
+        """False for each requested index."""
         return [False] * len(list(self._get_indices(indices)))

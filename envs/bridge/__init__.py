@@ -64,8 +64,8 @@ def build(
     if not 0.0 < timeout < float("inf"):
         raise errors.SimBridgeError(f"timeout must be a positive number of seconds; got {timeout:g}")
     interpreter = os.path.expanduser(python or os.environ.get(PYTHON) or sys.executable)
-    asked = None if channels is None else tuple(channels)
-    return _build(name, asked, interpreter, sim_device, on_inert, mode, quantum, timeout, final)
+    requested = None if channels is None else tuple(channels)
+    return _build(name, requested, interpreter, sim_device, on_inert, mode, quantum, timeout, final)
 
 
 @cache

@@ -176,10 +176,10 @@ class BridgeEnv:
         running, number = self._simulation(words.shape[0]), int(words[0, 0])
         if (words[:, 0] != number).any():
             raise errors.ProtocolVersionError(
-                f"one simulation is asked for steps {np.unique(words[:, 0]).tolist()} at once; runs must take turns"
+                f"steps {np.unique(words[:, 0]).tolist()} of one simulation were requested together; interleave runs"
             )
         if running.answer is not None and running.sequence == number + 1:
-            return running.answer  # asked again
+            return running.answer  # a repeated request
         floats = np.ascontiguousarray(words[:, 1:]).view(np.float32)
         factors, actions = np.split(floats, [len(self._names)], axis=1)
         self._drift(running, factors)
@@ -189,7 +189,7 @@ class BridgeEnv:
             running.answer = self._stepped(running, np.ascontiguousarray(actions))
         else:
             raise errors.ProtocolVersionError(
-                f"step {number} is asked of a simulation that stands at {running.sequence}"
+                f"step {number} was requested from a simulation at step {running.sequence}"
             )
         running.sequence = number + 1
         return running.answer

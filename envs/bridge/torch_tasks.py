@@ -92,9 +92,9 @@ class TorchVecTask:
         pending = self.reset_buf != 0
         actions = jnp.asarray(actions.detach().clamp(-self.clip_actions, self.clip_actions).numpy())
         self.sim.simulate()
-        # Whoever sets `reset_buf` asks for a reset.
-        asked = jnp.maximum(self._state.pending, jnp.asarray(pending.numpy()).astype(jnp.int32))
-        state = self._state._replace(pending=asked)
+        # A caller requests a reset by setting `reset_buf`.
+        requested = jnp.maximum(self._state.pending, jnp.asarray(pending.numpy()).astype(jnp.int32))
+        state = self._state._replace(pending=requested)
         obs, self._state, reward, terminated, truncated = self._step(
             self._seed, jnp.int32(self._clock), state, actions, self._params()
         )

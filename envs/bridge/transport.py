@@ -123,7 +123,7 @@ class Worker:
                 label=label or task,
             )
             if self.about["num"] != num_envs:
-                raise errors.ShapeMismatchError(f"asked for {num_envs} copies, but there are {self.about['num']}")
+                raise errors.ShapeMismatchError(f"requested {num_envs} environments, but there are {self.about['num']}")
             self._share()
         except BaseException:
             self.close()
@@ -180,7 +180,7 @@ class Worker:
         arrays["actions"][:] = actions
         answer = self._ask("step", slot=slot, sequence=sequence)
         if answer != {"slot": slot, "sequence": sequence}:
-            raise errors.ProtocolVersionError(f"asked for step {sequence} in slot {slot}; the worker answers {answer}")
+            raise errors.ProtocolVersionError(f"requested step {sequence} in slot {slot}; the worker returned {answer}")
         self.sequence = sequence
         flags = (arrays[name].view(bool) for name in ("terminated", "truncated", "valid", "live"))
         rows = Rows(arrays["obs"], arrays["reward"], *flags, final=arrays.get("final"))

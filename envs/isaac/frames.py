@@ -98,7 +98,7 @@ def heading(xp: ModuleType, q: Any, position: Any, target: Any) -> Any:
 
 
 def progress(xp: ModuleType, before: Any, now: Any, target: Any, dt: float) -> Any:
-    """How much nearer to ``target`` (2,) per second, (...,), from ``before`` to ``now`` (..., 2).
+    """Speed towards ``target`` (2,), length per second, (...,), from ``before`` to ``now`` (..., 2).
 
     ``|target - before| - |target - now|`` written so that float32 resolves it although the target is a kilometre off.
     """

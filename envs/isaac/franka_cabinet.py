@@ -1,8 +1,8 @@
 """A Franka arm opens a drawer: Isaac Gym's ``FrankaCabinet``, without the loose props in the drawer.
 
-The arm feels no gravity and the drawer slides level, so a drift of gravity changes nothing unless ``arm_gravity`` is
-asked for. PhysX's contacts and drives
-have no exact counterpart. What makes a pinch carry: pads of 1 cm, an armature of 0.1 on the arm's joints, stiff
+The arm feels no gravity and the drawer slides level, so a drift of gravity changes nothing without ``arm_gravity``.
+PhysX's contacts and drives
+have no exact counterpart. A pinch carries thanks to pads of 1 cm, an armature of 0.1 on the arm's joints, stiff
 contacts, and fingers that press with 40 N (the reference's 200 N would drive the pads 1 cm into the handle).
 """
 

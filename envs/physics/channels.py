@@ -1,4 +1,4 @@
-"""Drift of a physics task: which channels were asked for, how far, and how their values become its parameters."""
+"""Drift of a physics task: the requested channels, their ranges, and the mapping from their values to parameters."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ class Range(NamedTuple):
 
 
 def chosen(channels: Iterable[str], known: Iterable[str], sets: Mapping[str, Sequence[str]] | None = None) -> tuple:
-    """The channels asked for, as a tuple: names, each perhaps with a range of its own, ``body_mass=0.5:1.5``.
+    """Requested channels as a tuple of names, each with an optional range, ``body_mass=0.5:1.5``.
 
     Args:
       known: for the text of the error; whether a name is among them is left to who looks it up.

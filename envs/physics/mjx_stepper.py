@@ -47,7 +47,7 @@ def _library() -> Any:
 
 @contextmanager
 def as_mjx_needs() -> Iterator[None]:
-    """MJX broadcasts between ranks, and GPUs multiply float32 matrices with 10 bits unless asked not to."""
+    """MJX broadcasts between ranks, and GPUs multiply float32 matrices with 10 bits by default."""
     with jax.numpy_rank_promotion("allow"), jax.default_matmul_precision("highest"):
         yield
 
@@ -175,7 +175,7 @@ class Stepper:
         forward, d = self.mjx.forward, self._placed(m, d)
         d = forward.fwd_actuation(m, forward.fwd_velocity(m, d))
         d = forward.fwd_acceleration(m, d)
-        if not d._impl.efc_J.size:  # nothing that could touch or bind: MJX's solver cannot be asked
+        if not d._impl.efc_J.size:  # no possible contact or limit: MJX's solver does not run
             return d.replace(qacc=d.qacc_smooth)
         return self.mjx.solver.solve(m, d)
 

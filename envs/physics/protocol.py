@@ -28,7 +28,7 @@ AT_START = (
     *("site_xmat", "subtree_com", "cinert", "cvel"),
 )
 
-#: Derived fields that MuJoCo computes from a finished step only when asked to (mj_rnePostConstraint).
+#: Derived fields that MuJoCo computes from a finished step only on request (mj_rnePostConstraint).
 FORCES = ("cacc", "cfrc_int", "cfrc_ext")
 
 

@@ -1,4 +1,4 @@
-"""What every registered carrier owes the lab: any schedule on any proxy, in one program, and nothing hidden."""
+"""Contract of every registered carrier: any schedule on any proxy, in one program, without hidden state."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What SAC, SQL and MEow owe alike in one update, PPO where it applies, and which settings all refuse."""
+"""Shared contract of one update of SAC, SQL and MEow, of PPO where it applies, and refused settings."""
 
 import functools
 from typing import Any

@@ -1,4 +1,4 @@
-"""Soft Q-learning: where the entropy weight enters, units, the soft value, the sampler's law, and what may be asked."""
+"""Soft Q-learning: where the entropy weight enters, units, the soft value, the sampler's law, and valid settings."""
 
 import functools
 

@@ -55,8 +55,8 @@ def test_a_study_in_four_parts_gives_the_bytes_of_one_machine(slurm, tmp_path):
     whole, out = tmp_path / "whole", tmp_path / "study"
     result = aesjax("submit", "--cluster", "local", "--parts", "1", *STUDY, "--out", whole)
     assert result.returncode == 0, result.stderr
-    asked = ["--cluster", "slurm", "--parts", "4", "--partition", "low", "--time", "30", "--cpus", "1"]
-    result = aesjax("submit", *asked, *STUDY, "--checkpoint-seconds", "0", "--out", out, env=slurm)
+    options = ["--cluster", "slurm", "--parts", "4", "--partition", "low", "--time", "30", "--cpus", "1"]
+    result = aesjax("submit", *options, *STUDY, "--checkpoint-seconds", "0", "--out", out, env=slurm)
     assert result.returncode == 0, result.stderr
     jobs = json.loads((out / "plan.json").read_text())["jobs"]
     assert len(jobs) == 4

@@ -25,7 +25,7 @@ TABLES = {
     "fixed_grid": ("fixed_grid.md", "The best constant weight in hindsight (INCOMPLETE)"),
     "proxies": ("proxy_study.md", "critic_drift/fresh"),
 }
-#: What they train at the preset `paper`: folder below --out, and what its configuration says.
+#: Studies at the preset `paper`: folder below --out, and values in its configuration.
 STUDIES: dict[str, tuple[tuple[str, ...], dict[str, dict]]] = {
     "toy": (
         (),
@@ -135,7 +135,7 @@ def test_a_table_is_trained_and_printed(name, out, capsys):
 
 @pytest.mark.slow
 def test_the_kept_result_comes_out_again(out):
-    """What the command in its manifest makes: the very runs and drift, and the same agents before they learn.
+    """Result of the command in the manifest: identical runs, drift and initial agents.
 
     Learning itself is chaotic: another processor, or the other optimisation level of these tests, ends elsewhere.
     """

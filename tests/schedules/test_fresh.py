@@ -17,7 +17,7 @@ def stream(steps, number, seed=0):
 
 
 def through(ring, errors):
-    """What a schedule would read after each step of a scan."""
+    """Signal of a schedule after each step of a scan."""
 
     def step(state, error):
         state = ring.update(state, error)

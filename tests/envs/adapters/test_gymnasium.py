@@ -31,7 +31,7 @@ def toy():
 
 
 def rollout(env, seed, steps):
-    """What ``reset`` and ``steps`` steps with seeded actions return."""
+    """Results of ``reset`` and of ``steps`` steps with seeded actions."""
     rng = np.random.default_rng(0)
     shape = env.action_space.shape
     first = env.reset(seed=seed)
@@ -59,7 +59,7 @@ def test_ids_of_all_tasks_and_patterns_are_registered_once():
 
 @pytest.mark.parametrize("mode", ["vector_entry_point", "sync"])
 def test_the_horizon_of_an_id_is_that_of_each_copy_however_they_are_made(mode):
-    """Drift that jumps after 2 steps, told by what was in force and not by the argument."""
+    """Drift that jumps after 2 steps; the reported drift is the one in force, not the argument."""
     env = gymnasium.make_vec("aesjax/toy-abrupt-v0", N, mode, drift_steps=10, drift_seed=4)
     env.reset(seed=0)
     drift = np.array([env.step(env.action_space.sample())[4]["drift"] for _ in range(6)])

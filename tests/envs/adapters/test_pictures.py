@@ -17,7 +17,7 @@ MOVE = np.array([[1, 0], [0, 1]], np.float32)
 
 
 def drawn(env, ways, drift):
-    """What the painter of the task makes of the states in ``ways``, by copy."""
+    """Pictures of the states in ``ways`` by the task's painter, by environment."""
     task = env._copies.task
     params = jax.device_get(env._copies.program.world.params_of(jnp.asarray(drift)))
     scene = scene_of(task, WIDTH)

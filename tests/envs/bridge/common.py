@@ -37,7 +37,7 @@ def short_lab(num_envs, seed):
 
 
 class Reference(World):
-    """What a bridged world must equal: the same task inside the program, with the simulator's random numbers."""
+    """Reference of a bridged world: its task inside the program, with the simulator's random numbers."""
 
     def reset(self, key, num, params):
         return self.begin(jax.random.key_data(jax.random.split(key, num))[0, 0], num, params)

@@ -115,7 +115,7 @@ def test_a_reset_before_the_move_and_a_second_end_are_masked_as_well():
 
 
 def test_without_the_clone_rows_change_after_they_were_handed_out(monkeypatch):
-    """What the clone is for: the simulator's buffers are those of every step."""
+    """The clone is necessary because the simulator reuses its buffers in every step."""
     changed = {}
     for name, clone in (("with", simulators._clone), ("without", lambda tensor: tensor)):
         monkeypatch.setattr(simulators, "_clone", clone)

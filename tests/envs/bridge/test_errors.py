@@ -1,4 +1,4 @@
-"""What a person is told when a simulator is not there, or not whole: every cause with what to do about it.
+"""Error messages for a missing or incomplete simulator: every cause with its remedy.
 
 Simulators that fail in the known ways are stood in for by modules that raise their messages.
 """
@@ -196,13 +196,13 @@ def test_a_simulation_has_one_run_and_one_drift():
     assert env.failed() is None
     words = np.zeros((2, 11), np.uint32)
     words[1, 0] = 5
-    with pytest.raises(errors.ProtocolVersionError, match="runs must take turns"):
+    with pytest.raises(errors.ProtocolVersionError, match="interleave runs"):
         env._host_step(words)
     words = np.zeros((2, 4), np.uint32)
     words[:, -2:] = np.ones(2, np.float32).view(np.uint32)
     env._host_start(words)
     words = np.concatenate([np.full((2, 1), 7, np.uint32), words[:, -2:], np.zeros((2, 8), np.uint32)], 1)
-    with pytest.raises(errors.ProtocolVersionError, match="step 7 is asked of a simulation that stands at 0"):
+    with pytest.raises(errors.ProtocolVersionError, match="step 7 was requested from a simulation at step 0"):
         env._host_step(words)
 
 

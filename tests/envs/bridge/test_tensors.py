@@ -32,7 +32,7 @@ def test_arrays_become_tensors_in_the_same_memory_unless_a_private_copy_is_asked
         np.testing.assert_array_equal(tensor.numpy(), array)
 
 
-# What the bridge relies on and an upgrade of either library may change.
+# The bridge relies on these properties, which an upgrade of either library may change.
 
 
 def aligned(size, dtype):

@@ -1,4 +1,4 @@
-"""What the tests of the Isaac family share: parameters, runs on either engine, draws of starts."""
+"""Shared parts of the Isaac tests: parameters, runs on either engine, draws of starts."""
 
 import functools
 from typing import NamedTuple

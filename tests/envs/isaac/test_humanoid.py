@@ -20,7 +20,7 @@ HIGH = np.deg2rad([45, 30, 35, *LEG[1], *LEG[1], *ARM[1], *ARM[1]])
 MIDDLE = (LOW + HIGH) / 2
 GEARS = np.array([67.5] * 3 + [45, 45, 135, 90, 22.5, 22.5] * 2 + [67.5, 67.5, 45] * 2)
 DAMPING = np.array([5] * 3 + [5, 5, 5, 0.1, 1, 1] * 2 + [5, 5, 1] * 2)
-# How the successor orders the joints of this file.
+# The successor's order of the joints of this file.
 BY_LEVEL = [0, 1, 15, 16, 18, 19, 2, 17, 20, 3, 5, 4, 9, 11, 10, 6, 12, 7, 8, 13, 14]
 
 

@@ -9,7 +9,7 @@ from envs.physics import Physics
 def physics_of(
     task, position=(0.0, 0.0, 1.0), rotation=None, linear=(0, 0, 0), angular=(0, 0, 0), q=None, qd=None, **f
 ):
-    """One copy at rest unless told otherwise; ``linear`` of the torso's centre of mass, world axes, SI units."""
+    """One environment, at rest by default; ``linear`` of the torso's centre of mass, world axes, SI units."""
     rotation, joints, bodies = rotation or Rotation.identity(), task.action_size, task.model.nbody
     middle = np.zeros(joints) if q is None else q
     com = rotation.apply(task.model.body_ipos[1])

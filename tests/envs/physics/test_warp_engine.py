@@ -1,4 +1,4 @@
-"""MuJoCo Warp: how it is asked for, contacts without room, Isaac tasks beside the C engine under drift."""
+"""MuJoCo Warp: selection, contacts beyond capacity, Isaac tasks compared with the C engine under drift."""
 
 import sys
 

@@ -213,8 +213,8 @@ def test_a_study_without_steady_is_told_what_it_will_lack(tmp_path, capsys, monk
 
     monkeypatch.setattr(train, "train", untrained)
     run("--out", tmp_path / "new", "--schedules", "baseline", "--patterns", patterns, "--seeds", "1", "--steps", "400")
-    told = "without the pattern steady there will be no nAUC and no DropRatio; --patterns may name it, too\n"
-    assert capsys.readouterr().out == told * lacks
+    message = "without the pattern steady there will be no nAUC and no DropRatio; --patterns may name it, too\n"
+    assert capsys.readouterr().out == message * lacks
 
 
 @pytest.fixture(scope="module")

@@ -218,8 +218,8 @@ def killed(whole, tmp_path_factory):
 def test_a_killed_part_is_trained_again_alone_and_the_joined_bytes_are_those_of_one_part(whole, killed, tmp_path):
     out = shutil.copytree(killed[0], tmp_path / "study")
     assert "not done: part 3; see aesjax status" in killed[1]
-    told = finish("status", out).stdout
-    assert "part 3  failed (signal 9)" in told
+    status = finish("status", out).stdout
+    assert "part 3  failed (signal 9)" in status
     before = [(out / "parts" / n / "manifest.json").read_bytes() for n in "12"]
     result = finish("submit", "--resume", "--out", out)
     assert result.returncode == 0, result.stderr

@@ -229,9 +229,9 @@ def improvement(x, y):
 
 def holm(p):
     """Adjusted p-values by label; None stays None."""
-    asked = sorted((v, name) for name, v in p.items() if v is not None)
+    ordered = sorted((v, name) for name, v in p.items() if v is not None)
     out, so_far = dict.fromkeys(p), 0.0
-    for rank, (v, name) in enumerate(asked):
-        so_far = max(so_far, (len(asked) - rank) * v)
+    for rank, (v, name) in enumerate(ordered):
+        so_far = max(so_far, (len(ordered) - rank) * v)
         out[name] = min(1.0, so_far)
     return out

@@ -65,9 +65,9 @@ def test_the_grid_is_the_configurations_else_the_one_of_most_runs():
     thinned = curves.filter((pl.col("step") % 2_000 == 0) | run_of("SAC", "abrupt", 1))
     by_count = load_study(thinned, config(), {})
     assert [key.seed for key, run in by_count.runs.items() if run.problem == "off_grid"] == [1]
-    told = load_study(thinned, config(evaluations=100), {})
-    assert sum(run.problem == "off_grid" for run in told.runs.values()) == 3
-    assert len(told.grids["toy"]) == 101
+    loaded = load_study(thinned, config(evaluations=100), {})
+    assert sum(run.problem == "off_grid" for run in loaded.runs.values()) == 3
+    assert len(loaded.grids["toy"]) == 101
     elsewhere = load_study(thinned, config(evaluations=7), {})  # no run has those
     assert len(elsewhere.grids["toy"]) == 51
 

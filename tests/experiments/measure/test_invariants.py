@@ -1,4 +1,4 @@
-"""What no study can change: invariants of the metrics, as properties over random studies."""
+"""Invariants of the metrics, as properties over random studies."""
 
 import itertools
 

@@ -24,7 +24,7 @@ RULES = {
 @pytest.fixture(scope="module")
 def curves():
     plain = make_curves(tuple(RULES), ("steady", "abrupt"), range(1, 5), every=2_000, gain=0.02)
-    rule, variant = ({m: told[i] for m, told in RULES.items()} for i in (0, 1))
+    rule, variant = ({m: values[i] for m, values in RULES.items()} for i in (0, 1))
     return plain.with_columns(
         schedule=pl.col("method").replace_strict(rule), variant=pl.col("method").replace_strict(variant)
     )

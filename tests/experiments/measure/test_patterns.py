@@ -1,4 +1,4 @@
-"""What is known of a drift pattern: from the manifest, in its order, and from the built-in table where it is silent."""
+"""Facts about a drift pattern: from the manifest, in its order, or from the built-in table where it has none."""
 
 import math
 

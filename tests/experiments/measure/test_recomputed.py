@@ -102,9 +102,9 @@ def study_of(kind):
     ]
     floors = {task: FLOORS.get(kind, 5.0) * (7.0 if task == "b" else 1.0) for task in tasks}
     names = ("task", "method", "pattern", "seed")
-    told = [dict(zip(names, key, strict=True)) | {"status": status[key]} for key in runs]
+    entries = [dict(zip(names, key, strict=True)) | {"status": status[key]} for key in runs]
     config = {"steps": dict.fromkeys(tasks, HORIZON), "segments": SEGMENTS}
-    return runs, floors, pl.DataFrame(rows), config, {"floors": floors, "runs": told}
+    return runs, floors, pl.DataFrame(rows), config, {"floors": floors, "runs": entries}
 
 
 def values_of(runs, floors, key):
@@ -181,10 +181,10 @@ def agree(ours, theirs, what):
 
 def test_every_metric_of_every_run(study):
     _, runs, _, values, found = study
-    told = {key[5] for key in found if key[0] == "run"} - {"mean_train_return"}  # not logged here
-    assert told == set().union(*(v for v in values.values()))
+    metrics = {key[5] for key in found if key[0] == "run"} - {"mean_train_return"}  # not logged here
+    assert metrics == set().union(*(v for v in values.values()))
     for key in runs:
-        for name in told:
+        for name in metrics:
             agree(found["run", *key[:3], key[3], name], values[key].get(name), (key, name))
 
 

@@ -43,7 +43,7 @@ def true_changes(config):
 
 
 def factor(pattern, seed):
-    """What the proxy of a run has to be multiplied with to become its drift; all different."""
+    """Ratio of a run's drift to its proxy; all ratios differ."""
     return 1.0 + seed + 10.0 * PATTERNS.index(pattern)
 
 
@@ -160,7 +160,7 @@ ROLLOUT, SAMPLES, REACHED = 8, 5, 4  # vector steps; samples per evaluation inte
 
 
 def on_policy_rows(config, chunks):
-    """What PPO's runs with a proxy of 1 in every update would have recorded by so many evaluations."""
+    """Records of PPO's runs with a proxy of 1 in every update, up to a number of evaluations."""
     rows = []
     for method in ("PPO+AES", "PPO+AES-R"):
         for seed in config.seeds:

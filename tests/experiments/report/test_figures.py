@@ -1,4 +1,4 @@
-"""What the figures of a report show, and how its lines look."""
+"""Contents of a report's figures, and the style of their lines."""
 
 import numpy as np
 import polars as pl

@@ -1,4 +1,4 @@
-"""What comes from names stays text in Markdown."""
+"""Names stay plain text in Markdown."""
 
 import pytest
 

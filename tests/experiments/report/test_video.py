@@ -1,4 +1,4 @@
-"""`aesjax video` on a small study: the file is what was asked for, and what is wrong leaves nothing behind."""
+"""`aesjax video` on a small study: the file is the requested video, and wrong requests leave no files."""
 
 import dataclasses
 import shutil
@@ -26,7 +26,7 @@ STEPS = 3200
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """What training leaves, without the training, which other tests compile: agents that differ from run to run."""
+    """A trained study without the training, which other tests compile: agents that differ from run to run."""
     directory = tmp_path_factory.mktemp("video") / "study"
     names = {"patterns": "steady,abrupt", "schedules": "aes,aes_r", "seeds": "3:4"}
     config = config_of("ppo", steps=STEPS, **names)
@@ -65,7 +65,7 @@ def ask(directory, **options):
 
 
 def shown(monkeypatch, arguments):
-    """What the command draws, without the drawing."""
+    """Arguments of the command's drawing, without the drawing."""
     seen = SimpleNamespace()
 
     def compose(scene, title, note, panels, stride):

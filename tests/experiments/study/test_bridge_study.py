@@ -58,7 +58,7 @@ def trained(world, carrier, chunks=3):
 
 
 class Recorder:
-    """A simulation that remembers what it was asked and what it answered."""
+    """A simulation that records its requests and results."""
 
     def __init__(self, simulation, log):
         self.simulation, self.log, self.about, self.close = simulation, [], simulation.about, simulation.close
@@ -80,7 +80,7 @@ class Recorder:
 
 
 class Native:
-    """A simulation whose rows are those of the native task, which it knows for what it was asked before."""
+    """A simulation that replays recorded rows of the native task for the recorded requests."""
 
     def __init__(self, about, rows):
         self.about, self.rows, self.close = about, iter(rows), lambda: None
@@ -88,10 +88,10 @@ class Native:
     def drift(self, values):
         self.values = dict(values)
 
-    def answer(self, asked):
+    def answer(self, request):
         values, known, answer = next(self.rows)
         assert values == self.values
-        np.testing.assert_array_equal(asked, known)
+        np.testing.assert_array_equal(request, known)
         return answer
 
     def restart(self, seed, sequence=0):
@@ -102,22 +102,22 @@ class Native:
 
 
 def native_rows(native, log):
-    """What the native task gives under the actions of a log; that is what the log says, to the last bit."""
+    """Results of the native task under the actions of a log; they must equal the log bit for bit."""
     world, rows = reference(native, native, 75), []
     step = jax.jit(lambda state, action, params: world.step(jax.random.key(0), state, action, params))
-    for values, asked, answer in log:
+    for values, request, answer in log:
         params = native.params._replace(**{name: np.float32(value) for name, value in values.items()})
-        if isinstance(asked, int):
-            obs, state = world.begin(jnp.uint32(asked), len(answer[0]), params)
+        if isinstance(request, int):
+            obs, state = world.begin(jnp.uint32(request), len(answer[0]), params)
             expected = (obs, world.mask(state).live)
         else:
-            _, state, reward, terminated, truncated, obs = step(state, asked, params)
+            _, state, reward, terminated, truncated, obs = step(state, request, params)
             mask = world.mask(state)
             expected = (obs, reward, terminated & mask.valid, truncated & mask.valid, mask.valid, mask.live)
         expected = tuple(map(np.asarray, expected))
         for ours, theirs in zip(answer, expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
-        rows.append((values, asked, expected))
+        rows.append((values, request, expected))
     return rows
 
 

@@ -73,7 +73,7 @@ def test_all_of_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, mo
 
 @pytest.mark.slow
 def test_every_flipped_bit_of_the_seal_means_the_checkpoint_before(copy, monkeypatch):
-    monkeypatch.setattr(checkpoint, "read_state", lambda path, like: like)  # what is asked here is whether to read it
+    monkeypatch.setattr(checkpoint, "read_state", lambda path, like: like)  # only whether it is read
     path = copy / "0000000039" / "seal.json"
     whole = path.read_bytes()
     for at in range(8 * len(whole)):

@@ -8,7 +8,7 @@ import pytest
 from experiments.study.cluster import EXIT, LOG, Task, Worker, queue_states, run_local
 from tests.waiting import wait_until
 
-# Writes who ran it where, counts how many ran at a time, and ends orderly when it is asked to.
+# Writes the slot and the number of concurrent tasks, and ends orderly on request.
 SCRIPT = """
 import os, pathlib, signal, sys, time
 out, seconds = pathlib.Path(sys.argv[1]), float(sys.argv[2])
@@ -33,9 +33,9 @@ def test_every_task_runs_once_at_one_of_the_places_and_no_more_at_a_time(tmp_pat
     left = run_local(tasks, [{"PLACE": "a"}, {"PLACE": "b"}], on_end=lambda task, done: ended.append((task, done)))
     assert left == []
     assert sorted(ended) == [(one, True) for one in tasks]
-    told = [one.result.read_text().split() for one in tasks]
-    assert {place for place, _ in told} == {"a", "b"}
-    assert max(int(count) for _, count in told) <= 2
+    lines = [one.result.read_text().split() for one in tasks]
+    assert {place for place, _ in lines} == {"a", "b"}
+    assert max(int(count) for _, count in lines) <= 2
     assert all((one.folder / EXIT).read_text() == "0\n" for one in tasks)
 
 

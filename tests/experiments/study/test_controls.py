@@ -1,4 +1,4 @@
-"""Controls made of a finished study's runs: the record played back is the run, and what is asked must be there."""
+"""Controls made of a finished study's runs: the replayed record equals the run, and the requested runs must exist."""
 
 import dataclasses
 import shutil

@@ -1,4 +1,4 @@
-"""What a dry run says: sizes that are those of the study, times that add up, and nothing left behind."""
+"""Dry runs: sizes equal those of the study, times add up, and no files remain."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""What an accelerator would run lowers for CUDA on a machine without one, and asks nothing of its host."""
+"""Programs lower for CUDA on a machine without an accelerator, and contain no host callbacks."""
 
 import re
 

@@ -82,7 +82,7 @@ def study(**words):
 
 
 def offer(folder, module, version="1.2"):
-    """What an installer leaves of a package that offers the module's objects."""
+    """Metadata of an installed package that provides the module's objects."""
     info = folder / f"theirs-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: theirs\nVersion: {version}\n")

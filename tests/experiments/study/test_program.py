@@ -1,4 +1,4 @@
-"""What one compiled program must be: one executable, runs that do not know of each other, drift that begins on time."""
+"""Properties of a compiled program: one executable, independent runs, and drift that begins on time."""
 
 import jax
 import numpy as np

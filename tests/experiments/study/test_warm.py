@@ -140,12 +140,12 @@ def test_config_and_manifest_say_what_was_loaded(trained, begun):
     given = stored["warm_start"]
     assert (given["from"], given["replay"], len(given["sha256"])) == (str(trained), False, 64)
     assert config_from_json(stored).to_json() == stored
-    told = json.loads((begun / "manifest.json").read_text())["warm_start"]
-    assert told["sha256"] == given["sha256"]
-    which = [(one["seed"], one["trained"]["seed"], one["shared"], one["adam"]) for one in told["agents"]["ppo"]]
+    warm_start = json.loads((begun / "manifest.json").read_text())["warm_start"]
+    assert warm_start["sha256"] == given["sha256"]
+    which = [(one["seed"], one["trained"]["seed"], one["shared"], one["adam"]) for one in warm_start["agents"]["ppo"]]
     assert which == [(1, 1, False, "continued"), (2, 2, False, "continued"), (3, 1, True, "continued")]
     ended = curves(trained).filter(step=STEPS, seed=2).row(0, named=True)
-    assert told["agents"]["ppo"][1]["trained"] == {
+    assert warm_start["agents"]["ppo"][1]["trained"] == {
         name: ended[name] for name in ("seed", "method", "step", "entropy_weight", "return_mean")
     }
     assert "warm_start" not in json.loads((trained / "config.json").read_text())

@@ -1,4 +1,4 @@
-"""What several tests of the theory do: compare two sides of an inequality, run a schedule on proxies."""
+"""Helpers of the theory tests: compare two sides of an inequality, run a schedule on proxies."""
 
 import jax
 import numpy as np

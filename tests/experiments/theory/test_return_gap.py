@@ -1,4 +1,4 @@
-"""How the paper splits the gap between the returns of two policies, and the exact identity (claims M10 to M15).
+"""The paper's split of the gap between the returns of two policies, and the exact identity (claims M10 to M15).
 
 Where the paper is wrong, the counterexample stands beside the test of the repair.
 """
@@ -20,7 +20,7 @@ solve = quick(softmdp.solve)
 
 
 def facts_of_policy(mdp, solution, policy, start):
-    """How the returns of one policy and of the optimum differ, in every form."""
+    """Difference between the returns of a policy and of the optimum, in every form."""
     return {
         "return": softmdp.soft_return(mdp, policy, start),
         "regret": softmdp.regret(mdp, policy, start, solution),
@@ -39,7 +39,7 @@ one_policy = quick(facts_of_policy)
 
 
 def facts_of_one(mdp, q, log_policy, start, used):
-    """What the tests compare, for one MDP, a policy, an estimate of Q* and a distribution over states."""
+    """Compared quantities for one MDP, a policy, an estimate of Q* and a distribution over states."""
     solution = softmdp.solve(mdp)
     played = jax.vmap(facts_of_policy, (None, None, 0, None))(
         mdp, solution, jnp.stack([log_policy, solution.log_policy]), start

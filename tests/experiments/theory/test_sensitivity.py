@@ -21,7 +21,7 @@ solve, regret = quick(softmdp.solve), quick(softmdp.regret)
 
 
 def facts_of_pair(old, new, q, temperature, start):
-    """What the tests compare, for a step from one MDP to the next, and for a change of temperature in the second."""
+    """Compared quantities for a step from one MDP to the next, and for a change of temperature in the second."""
     stacked = jax.tree.map(lambda *x: jnp.stack(x), old, new, new._replace(temperature=temperature))
     solutions = jax.vmap(softmdp.solve)(stacked)
     before, now, heated = (jax.tree.map(operator.itemgetter(i), solutions) for i in range(3))

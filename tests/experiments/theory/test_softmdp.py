@@ -38,7 +38,7 @@ def facts_of_policy(mdp, solution, policy, start):
 
 
 def facts_of_one(mdp, q_first, q_second, log_policy, sparse_policy, start):
-    """What the tests compare, for one MDP, two value tables and two policies (the second with zeros)."""
+    """Compared quantities for one MDP, two value tables and two policies (the second with zeros)."""
     solution = softmdp.solve(mdp)
     values = [softmdp.soft_value(q, mdp.temperature) for q in (q_first, q_second)]
     policies = jnp.stack([log_policy, sparse_policy, solution.log_policy])

@@ -7,7 +7,7 @@ import numpy as np
 from aesjax.schedules import calibration as cal
 
 DELTA = 0.1
-ROUNDS = 50  # of a run that is asked for simultaneous coverage
+ROUNDS = 50  # of a run that requires simultaneous coverage
 RUNS = (9, 19, 39)  # calibration runs
 _FRESH = 20  # runs that a calibration is tried on
 WINDOW = 5  # rounds within which a late signal may answer
@@ -36,7 +36,7 @@ def pairs(rng: np.random.Generator, count: int, size: int, independent: bool = F
 
 
 def rounds_of_a_run(rng: np.random.Generator, count: int) -> dict[str, Any]:
-    """A bound that is right for one round, asked of `ROUNDS` independent rounds together."""
+    """A bound that is right for one round, applied to `ROUNDS` independent rounds together."""
     bound = split(*pairs(rng, count, 398))  # 199 residuals: coverage 180/200
     fresh, drift = pairs(rng, count, ROUNDS)
     upper = cal.upper_bound(bound, fresh)
