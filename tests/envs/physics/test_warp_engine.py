@@ -9,6 +9,7 @@ import pytest
 
 import envs
 from envs.isaac.allegro_hand import AllegroHand
+from envs.isaac.ant import Ant
 from envs.isaac.franka_cabinet import FrankaCabinet
 from envs.physics.mjx_engine import MjxEnv
 from tests.envs.isaac.common import mjx_run, random_actions, run
@@ -42,7 +43,7 @@ def test_contacts_without_room_are_faults(warp):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", [AllegroHand(), FrankaCabinet()], ids=lambda task: task.name)
+@pytest.mark.parametrize("task", [Ant(), AllegroHand(), FrankaCabinet()], ids=lambda task: task.name)
 @pytest.mark.parametrize(("gravity", "joint_damping"), [(1.0, 1.0), (2.0, 4.0)])
 def test_isaac_tasks_move_as_on_the_c_engine_under_drift(warp, task, gravity, joint_damping):
     actions = random_actions(task, 3, N)
