@@ -86,7 +86,7 @@ class Page:
     tables: Sequence[Table] = ()
     texts: Sequence[tuple[str, str]] = ()  # (title, text that keeps its lines)
     facts: Sequence[tuple[str, str]] = ()
-    limits: Sequence[str] = ()  # what the numbers do not say
+    limits: Sequence[str] = ()  # of the numbers
     settings: str = ""
     footer: str = (
         "Links to pictures and tables work inside the report's folder; everything else is in this page. Every number "
