@@ -29,7 +29,7 @@ _SECTIONS = (
     ("weights", "Weights"),
     ("returns", "Returns"),
     ("paper", "Paper"),
-    ("facts", "What was run"),
+    ("facts", "The study"),
     ("limits", "Limits"),
     ("settings", "Settings"),
 )
