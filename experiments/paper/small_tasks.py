@@ -5,7 +5,6 @@ python -m experiments.paper.small_tasks DIR                       # the page alo
 """
 
 import argparse
-import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +14,9 @@ import polars as pl
 
 from experiments.measure import stats
 from experiments.measure.curves import Curve, final_return, mean_return
+from experiments.measure.opponents import best_of
+from experiments.study import store
+from experiments.study.results import open_results
 
 RUNS, PAGE = "runs.csv", "tables.md"
 FIXED, RECENT = "SAC+fixed", "SAC+fixed+recent"
@@ -47,13 +49,20 @@ def scores_of_studies(folders: Sequence[Path]) -> pl.DataFrame:
     rows = []
     keys = ["task", "method", "pattern", "seed"]
     for folder in folders:
-        observed = json.loads((folder / "config.json").read_text()).get("observe")
-        for key, part in pl.read_parquet(folder / "curves.parquet").group_by(keys, maintain_order=True):
+        results = open_results(folder)
+        curves = store.rows_from(folder / store.CURVES, results.check(store.CURVES))
+        for key, part in curves.group_by(keys, maintain_order=True):
             steps, returns = (part[name].to_numpy().astype(float) for name in ("step", "return_mean"))
             curve = Curve(steps, returns, float(steps[-1]))
             task, method, *rest = key
             rows.append(
-                (task, TRUE if observed else method, *rest, round(mean_return(curve), 4), round(final_return(curve), 4))
+                (
+                    task,
+                    TRUE if results.config.get("observe") else method,
+                    *rest,
+                    round(mean_return(curve), 4),
+                    round(final_return(curve), 4),
+                )
             )
     return pl.DataFrame(rows, [*keys, "mean_return", "final_return"], orient="row").sort(keys)
 
@@ -73,8 +82,10 @@ def grid_of(scores: Scores) -> list[str]:
 
 def best_cell(scores: Scores, setting: Setting, seeds: Sequence[int]) -> str:
     """The grid cell with the highest mean score on these seeds, chosen in hindsight."""
-    cells = [cell for cell in grid_of(scores) if setting in scores[cell]]
-    return max(cells, key=lambda cell: np.mean([scores[cell][setting][seed] for seed in seeds]))
+    shared = {
+        c: {setting[1]: {k: scores[c][setting][k] for k in seeds}} for c in grid_of(scores) if setting in scores[c]
+    }
+    return str(best_of(shared, list(shared), setting[1]))
 
 
 def contrast(scores: Scores, method: str, opponent: str, setting: Setting, seeds: Sequence[int]) -> Contrast:
