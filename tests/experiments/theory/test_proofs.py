@@ -29,7 +29,7 @@ def referred(paths):
 def test_every_reference_leads_to_a_proof():
     texts = [*(ROOT / "aesjax").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").glob("*.md")]
     given = referred(texts)
-    assert len(given) > 20
+    assert given
     assert given <= PROOFS, sorted(given - PROOFS)
     inside = {(page, a) for p in PAGES for page, a in re.findall(r"\]\((\w+\.md)#([\w-]+)\)", p.read_text())}
     assert inside <= PROOFS, sorted(inside - PROOFS)
