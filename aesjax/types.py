@@ -24,6 +24,7 @@ class Signals(NamedTuple):
     log_prob: Array | None = None  # (B,) float32, log-density of the current policy's own actions; nats
     fresh_td_error: Array | None = None  # (W,) float32, residuals of the newest transitions when they arrived; reward
     fresh_critic_drift: Array | None = None  # () float32, mean |Q_new - Q_old| on the newest transitions; reward
+    model_error: Array | None = None  # () float32, one-step prediction error on the newest transitions; variances
     true_drift: Array | None = None  # () float32, size of the last change of the environment; only `oracle` may read it
     reward: Array | None = None  # (N,) float32, rewards of the newest transitions, in the units of the entropy weight
     measured: Mapping[str, Array] | None = None  # () float32 each: proxies computed already, by "proxy/source"

@@ -195,6 +195,7 @@ def assemble(
     """
     config = dataclasses.replace(
         sizes,
+        model="model_error" in schedules.required_signals((*kinds, *signals)),
         fresh=reads_fresh((*kinds, *signals)) and not isinstance(built, OnPolicyCarrier),
         fresh_window=in_envs(sizes.fresh_window, sizes.num_envs),
         refresh="refresh" in levers,

@@ -18,7 +18,15 @@ from aesjax.types import Array, Proxy, Signals
 _RESIDUALS = MappingProxyType({"update": "td_error", "fresh": "fresh_td_error"})
 _LOSSES = MappingProxyType({"update": "value_loss", "fresh": "fresh_td_error"})
 _CRITIC_CHANGES = MappingProxyType({"update": "critic_drift", "fresh": "fresh_critic_drift"})
-_RANKS = {"td_error": 1, "fresh_td_error": 1, "value_loss": 0, "critic_drift": 0, "fresh_critic_drift": 0}
+_MODEL = MappingProxyType({"update": "model_error", "fresh": "model_error"})
+_RANKS = {
+    "td_error": 1,
+    "fresh_td_error": 1,
+    "value_loss": 0,
+    "critic_drift": 0,
+    "fresh_critic_drift": 0,
+    "model_error": 0,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,8 +189,18 @@ def critic_drift(source: str) -> Proxy:
     return lambda signals: _read("critic_drift", signals, field)
 
 
+@as_proxy(label="Dynamics", summary="error of a model of reward and dynamics on the newest transitions", fields=_MODEL)
+def dynamics() -> Proxy:
+    """One-step prediction error of a small model of reward and dynamics, () variances of the target.
+
+    Not in the paper. The model is trained beside the agent, one gradient step an update; both sources are its error on
+    the newest transitions. TD errors move little when a body changes; a prediction of the next step is wrong at once.
+    """
+    return lambda signals: _read("dynamics", signals, "model_error")
+
+
 PROXIES: Registry[ProxyFactory] = Registry(
-    "proxy", **{each.name: each for each in (td_quantile, td_mean, value_loss, critic_drift)}
+    "proxy", **{each.name: each for each in (td_quantile, td_mean, value_loss, critic_drift, dynamics)}
 )
 
 

@@ -39,6 +39,7 @@ class LoopConfig:
     stream_samples: int = 250  # at most so many samples of the measured proxies per chunk
     warm: bool = False  # the agent has been trained before: in the warm-up its own policy acts
     recycle: bool = False  # some refresh of the program is of single units
+    model: bool = False  # train a model of reward and dynamics, whose error some schedule of the program reads
     updates: int = 1  # most gradient steps per vector step; 1: no run of the program takes more
 
     def __post_init__(self) -> None:

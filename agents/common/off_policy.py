@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from aesjax.seeding import stream
 from aesjax.types import Array, Program, ScheduleState
-from agents.common import adapting, buffer, loop, masks
+from agents.common import adapting, buffer, dynamics, loop, masks
 from agents.common.carrier import Carrier, Transition
 from agents.common.loop import AdaptationOf, LoopConfig, Run, ScheduleOf
 from envs.world import World
@@ -32,6 +32,7 @@ class RunState(NamedTuple):
     health: loop.Health
     coupling: Any = None  # of learning rates to the entropy weight; None: no run has any
     adaptation: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
+    model: dynamics.ModelState | None = None  # of reward and dynamics; None: no schedule reads its error
 
 
 def make_off_policy(
@@ -51,6 +52,7 @@ def make_off_policy(
     adapting.check_adaptations(carrier, adaptation_of, config)
     num = config.num_envs
     s, a = world.obs_size, world.action_size
+    model = dynamics.make(s, a, config.fresh_window) if config.model else None
 
     def init(run: Run) -> RunState:
         obs, env, key = loop.reset_world(world, run, num)
@@ -65,6 +67,7 @@ def make_off_policy(
             fresh_ring=masks.start() if config.fresh and masked else None,
             episode_return=jnp.zeros(num),
             health=loop.Health.good(),
+            model=None if model is None else model.init(stream(key, "model")),
         )
 
     def sample(state: RunState, key: Array, step: Array, newest: Array | None = None) -> Transition:
@@ -103,7 +106,10 @@ def make_off_policy(
         return state._replace(fresh=fresh.T, fresh_ring=ring)
 
     def learn(state: RunState, run: Run, step: Array, keys: Array, newest: Transition, stored: Any, change: Array):
-        after, out = improve(state, run, keys, step)
+        if model is not None:
+            known = model.observe(state.model, newest, stored)
+            state = state._replace(model=model.learn(known, draw(state, keys[2], step)))
+        after, out = improve(state, run, keys[:2], step)
         # The compiler removes this where no schedule of the program reads it.
         new, old = (
             carrier.q_value(
@@ -119,6 +125,7 @@ def make_off_policy(
             out.signals._replace(
                 fresh_td_error=None if fresh is None else fresh.reshape(-1),
                 fresh_critic_drift=masks.mean(jnp.abs(new - old), counts),
+                model_error=None if state.model is None else state.model.error,
                 true_drift=change,
                 reward=masks.compact(newest.reward, stored),
             )
@@ -176,7 +183,7 @@ def make_off_policy(
     def chunk(state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
         steps = step + jnp.arange(config.chunk, dtype=jnp.int32)
         key = stream(jax.random.key(run.seed), "train")
-        inputs = (steps, loop.step_keys(key, steps, 6), *world.path(run.drift, steps))
+        inputs = (steps, loop.step_keys(key, steps, 7 if config.model else 6), *world.path(run.drift, steps))
         state, (logs, measured, learned), more = train(state, run, key, *inputs)
         streams = {name: jnp.where(learned > 0, value, jnp.nan) for name, value in measured.items()}
         metrics = loop.chunk_metrics(world, state, jax.tree.map(jnp.sum, logs), jnp.sum(learned), streams, config)

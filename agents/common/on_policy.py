@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from aesjax.seeding import stream
 from aesjax.types import Array, Program, ScheduleState, Signals
-from agents.common import adapting, loop, masks
+from agents.common import adapting, dynamics, loop, masks
 from agents.common.carrier import OnPolicyCarrier, Rollout
 from agents.common.loop import AdaptationOf, LoopConfig, Run, ScheduleOf
 from envs.world import World
@@ -26,6 +26,7 @@ class RunState(NamedTuple):
     health: loop.Health
     coupling: Any = None  # of learning rates to the entropy weight; None: no run has any
     adaptation: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
+    model: dynamics.ModelState | None = None  # of reward and dynamics; None: no schedule reads its error
 
 
 def minibatches(key: Array, size: int, epochs: int, count: int) -> Array:
@@ -42,6 +43,18 @@ def minibatches(key: Array, size: int, epochs: int, count: int) -> Array:
     stride = strides[jax.random.bits(key_stride, (epochs,), jnp.uint32) % strides.shape[0]]
     position = (jnp.arange(size, dtype=jnp.uint32)[None] * stride[:, None]) % size
     return order[position.astype(jnp.int32)].reshape(epochs, count, size // count)
+
+
+def modelled(model: dynamics.Model, state: Any, rollout: Rollout, order: Array) -> dynamics.ModelState:
+    """The model after a rollout: its error on it first, then a gradient step on every minibatch of ``order``."""
+    rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rollout)
+
+    def step(state: dynamics.ModelState, index: Array) -> tuple[dynamics.ModelState, None]:
+        batch = jax.tree.map(lambda x: x[index], rows)
+        return model.learn(state, batch, batch.valid), None
+
+    known = model.observe(state, rows, rows.valid)
+    return jax.lax.scan(step, known, order.reshape(-1, order.shape[-1]))[0]
 
 
 def make_on_policy(
@@ -65,6 +78,7 @@ def make_on_policy(
     if size % carrier.minibatches:
         raise ValueError(f"a rollout of {size} transitions cannot be cut into {carrier.minibatches} equal minibatches")
     ticks = carrier.epochs * carrier.minibatches
+    model = dynamics.make(world.obs_size, world.action_size, size) if config.model else None
 
     def init(run: Run) -> RunState:
         obs, env, key = loop.reset_world(world, run, num)
@@ -75,6 +89,7 @@ def make_on_policy(
             schedule=schedule_of(run).init(),
             episode_return=jnp.zeros(num),
             health=loop.Health.good(),
+            model=None if model is None else model.init(stream(key, "model")),
         )
 
     def collect(state: RunState, run: Run, words: Array, values: Array):
@@ -99,12 +114,17 @@ def make_on_policy(
 
     def epochs(state: RunState, run: Run, key: Array, steps: Array, rollout: Rollout, drift_change: Array):
         schedule, step = schedule_of(run), steps[-1]
+        key_order = stream(jax.random.fold_in(key, step), "minibatches")
+        order = minibatches(key_order, size, carrier.epochs, carrier.minibatches)
+        if model is not None:
+            state = state._replace(model=modelled(model, state.model, rollout, order))
+        error = None if state.model is None else state.model.error
         agent, rows, residuals = carrier.prepare(state.agent, rollout, run.hyper)
         residuals = masks.compact(residuals, None if rollout.valid is None else rollout.valid.reshape(-1))
         state = state._replace(agent=agent)
         # The rollout is the newest data there is, so both sources of a proxy are the same residuals. They are long:
         # measured here, once, and not at every tick.
-        whole = schedule.measure(Signals(td_error=residuals, fresh_td_error=residuals))
+        whole = schedule.measure(Signals(td_error=residuals, fresh_td_error=residuals, model_error=error))
 
         def minibatch(state: RunState, index: Array):
             state, out = update(state, run, jax.tree.map(lambda x: x[index], rows))
@@ -112,6 +132,7 @@ def make_on_policy(
                 out.signals._replace(
                     td_error=residuals,
                     fresh_td_error=residuals,
+                    model_error=error,
                     measured=whole.measured,
                     true_drift=drift_change / ticks,  # spread over the ticks of the rollout in which it happened
                 )
@@ -124,8 +145,6 @@ def make_on_policy(
             agent = carrier.end_epoch(state.agent, jax.tree.map(jnp.mean, metrics), run.hyper)
             return state._replace(agent=agent), (logs, measured)
 
-        key_order = stream(jax.random.fold_in(key, step), "minibatches")
-        order = minibatches(key_order, size, carrier.epochs, carrier.minibatches)
         state, (logs, measured) = jax.lax.scan(epoch, state, order)
         return state, (jax.tree.map(jnp.sum, logs), jax.tree.map(jnp.ravel, measured)), {}
 

@@ -49,7 +49,7 @@ def trained(request):
     choices, oracle = choices_of(name), Choice("oracle")
     fixed = choices.index(Choice("fixed"))
     off_policy = not isinstance(carrier, OnPolicyCarrier)
-    every = {"coupling": True, "refresh": True, "recycle": True, "plasticity": True}
+    every = {"coupling": True, "refresh": True, "recycle": True, "plasticity": True, "model": True}
     most = {"updates": 4} if off_policy else {}
     config = LoopConfig(4, 40, 8, 200, fresh_window=32, fresh=off_policy, **every, **most)
     usable, supply = adaptations_of(name), Supply(36, 4, 200, 16) if off_policy else Supply()

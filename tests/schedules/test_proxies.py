@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aesjax.registry import UnknownNameError
-from aesjax.schedules import PROXIES, Choice, critic_drift, required_signals, td_mean, td_quantile, value_loss
+from aesjax.schedules import PROXIES, Choice, critic_drift, dynamics, required_signals, td_mean, td_quantile, value_loss
 from aesjax.types import Signals
 
 CASES = [(name, source) for name, spec in PROXIES.items() for source in spec.fields]
@@ -16,6 +16,7 @@ FULL = Signals(
     critic_drift=jnp.float32(0.5),
     fresh_td_error=jnp.array([-8.0, 2.0, 4.0, 6.0, 0.0]),
     fresh_critic_drift=jnp.float32(0.25),
+    model_error=jnp.float32(0.5),
 )
 
 
@@ -31,6 +32,7 @@ FULL = Signals(
         (value_loss(source="fresh"), 24.0),
         (critic_drift(), 0.5),
         (critic_drift(source="fresh"), 0.25),
+        (dynamics(), 0.5),
     ],
 )
 def test_proxy_value(proxy, want):

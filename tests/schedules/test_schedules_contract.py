@@ -36,8 +36,8 @@ def stream(length=40, seed=0, size=8):
     drift = np.zeros(length)
     drift[length // 2] = 0.3
     values = (
-        td, np.mean(td**2, 1), np.abs(td[:, 0]), rng.standard_normal((length, size)), fresh, np.abs(fresh[:, 0]), drift,
-        level * rng.uniform(0.5, 1.5, (length, size)),
+        td, np.mean(td**2, 1), np.abs(td[:, 0]), rng.standard_normal((length, size)), fresh, np.abs(fresh[:, 0]),
+        np.mean(fresh**2, 1), drift, level * rng.uniform(0.5, 1.5, (length, size)),
     )  # fmt: skip
     return Signals(*(jnp.asarray(x, jnp.float32) for x in values))
 
