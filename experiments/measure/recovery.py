@@ -90,15 +90,34 @@ def recovery(curve: Curve, changes: Sequence[float] | np.ndarray) -> Recovery:
         return _undefined(curve, len(changes))
     if curve.steps[0] >= changes[0]:
         raise ValueError(f"recovery needs an evaluation before the first change at step {changes[0]:g}")
-    before = np.searchsorted(curve.steps, changes, side="left") - 1
-    level = curve.returns[before]
+    level = curve.returns[np.searchsorted(curve.steps, changes, side="left") - 1]
+    return _timed(curve, changes, ends, level, level.tolist(), np.ones(len(changes), bool), 1)
+
+
+def _timed(
+    curve: Curve,
+    changes: np.ndarray,
+    ends: np.ndarray,
+    level: np.ndarray,
+    thresholds: Sequence[float | np.ndarray],
+    applicable: np.ndarray,
+    k: int,
+) -> Recovery:
+    """Times to the first crossing of each change's threshold that the median of ``k`` evaluations confirms.
+
+    Args:
+      thresholds: per change one return, or one for every evaluation of its window.
+    """
     duration, recovered = ends - changes, np.zeros(len(changes), bool)
-    for i, (start, end) in enumerate(zip(changes, ends, strict=True)):
-        window = _window(curve, start, end)
-        hits = window[curve.returns[window] >= level[i]]
-        if hits.size:
-            duration[i], recovered[i] = curve.steps[hits[0]] - start, True
-    return Recovery(curve.horizon, level, level.copy(), duration, recovered, np.ones(len(changes), bool))
+    for i in np.flatnonzero(applicable):
+        window = _window(curve, changes[i], ends[i])
+        theirs = np.broadcast_to(thresholds[i], len(window))
+        for j, theta in list(zip(window, theirs, strict=True))[: max(len(window) - k + 1, 0)]:
+            if curve.returns[j] >= theta and np.median(curve.returns[j : j + k]) >= theta:
+                duration[i], recovered[i] = curve.steps[j] - changes[i], True
+                break
+    threshold = np.array([np.ravel(theta)[0] for theta in thresholds])
+    return Recovery(curve.horizon, level, threshold, np.where(applicable, duration, np.nan), recovered, applicable)
 
 
 def _levels(curve: Curve, changes: np.ndarray, w: int) -> np.ndarray:
@@ -110,15 +129,6 @@ def _levels(curve: Curve, changes: np.ndarray, w: int) -> np.ndarray:
         if past.size:
             levels[i] = np.mean(curve.returns[past])
     return levels
-
-
-def _confirmed(curve: Curve, window: np.ndarray, threshold: np.ndarray, k: int) -> int | None:
-    """First index of ``window`` at or above its threshold, confirmed by the k-median; else None."""
-    for position, j in enumerate(window[: max(len(window) - k + 1, 0)]):
-        theta = threshold[position]
-        if curve.returns[j] >= theta and np.median(curve.returns[j : j + k]) >= theta:
-            return int(j)
-    return None
 
 
 def recovery_robust(
@@ -146,15 +156,7 @@ def recovery_robust(
     level = _levels(curve, changes, w)
     threshold = level - delta * (level - floor)
     with np.errstate(invalid="ignore"):
-        applicable = level > floor
-    duration, recovered = ends - changes, np.zeros(len(changes), bool)
-    for i, (start, end) in enumerate(zip(changes, ends, strict=True)):
-        window = _window(curve, start, end)
-        hit = _confirmed(curve, window, np.full(len(window), threshold[i]), k) if applicable[i] else None
-        if hit is not None:
-            duration[i], recovered[i] = curve.steps[hit] - start, True
-    duration = np.where(applicable, duration, np.nan)
-    return Recovery(curve.horizon, level, threshold, duration, recovered, applicable)
+        return _timed(curve, changes, ends, level, threshold.tolist(), level > floor, k)
 
 
 def recovery_vs_steady(
@@ -180,22 +182,13 @@ def recovery_vs_steady(
         return _undefined(curve, len(changes))
     if not np.array_equal(curve.steps, steady.steps):
         raise ValueError("recovery_vs_steady needs both runs on the same evaluation steps")
-    level, duration = np.full(len(changes), np.nan), ends - changes
-    threshold, recovered = level.copy(), np.zeros(len(changes), bool)
-    for i, (start, end) in enumerate(zip(changes, ends, strict=True)):
-        window = _window(curve, start, end)
-        level[i] = nan_mean(steady.returns[window])
-        if not level[i] > floor:
-            continue
-        smooth = np.array([np.mean(steady.returns[j : j + k]) for j in window])
-        theta = smooth - delta * (smooth - floor)
-        threshold[i] = theta[0]
-        hit = _confirmed(curve, window, theta, k)
-        if hit is not None:
-            duration[i], recovered[i] = curve.steps[hit] - start, True
+    windows = [_window(curve, start, end) for start, end in zip(changes, ends, strict=True)]
+    level = np.array([nan_mean(steady.returns[window]) for window in windows])
+    smooth = [np.array([np.mean(steady.returns[j : j + k]) for j in window] or [np.nan]) for window in windows]
     with np.errstate(invalid="ignore"):
         applicable = level > floor
-    return Recovery(curve.horizon, level, threshold, np.where(applicable, duration, np.nan), recovered, applicable)
+    thresholds = [x - delta * (x - floor) if applies else np.nan for x, applies in zip(smooth, applicable, strict=True)]
+    return _timed(curve, changes, ends, level, thresholds, applicable, k)
 
 
 def companions(curve: Curve, changes: Sequence[float] | np.ndarray, floor: float, *, w: int = 5) -> Companions:

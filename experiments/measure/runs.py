@@ -77,28 +77,15 @@ def _metric(scores: metrics.Scores | None, why: str) -> Metric:
 def _recoveries(
     run: RecordedRun, steady: RecordedRun | None, floor: float | None, changes: np.ndarray, applies: bool
 ) -> dict:
-    names = [
-        "recovery",
-        "recovery_per_change",
-        "recovered_fraction",
-        "recovery_null",
-        "recovery_null_formula",
-    ]
-    robust = ["recovery_robust", "recovery_robust_per_change", "recovery_robust_fraction"]
-    robust += [
-        "recovery_robust_null",
-        "n_not_applicable",
-        "immediate_drop",
-        "deficit_area",
-        "no_drop_fraction",
-    ]
+    names = ["recovery", "recovery_per_change", "recovered_fraction", "recovery_null", "recovery_null_formula"]
+    robust = [f"recovery_robust{of}" for of in ("", "_per_change", "_fraction", "_null")]
+    robust += ["n_not_applicable", "immediate_drop", "deficit_area", "no_drop_fraction"]
     versus = ["recovery_vs_steady", "recovery_vs_steady_fraction"]
     count = range(1, len(changes) + 1)
     names += [f"recovered@{i}" for i in count]
     robust += [f"robust_recovered@{i}" for i in count] + [f"level@{i}" for i in count]
-    every = names + robust + versus
     if not applies or run.curve is None or not len(changes):
-        return dict.fromkeys(every, Metric(NAN, "only_abrupt"))
+        return dict.fromkeys(names + robust + versus, Metric(NAN, "only_abrupt"))
     curve, other = run.curve, steady.curve if steady else None
     literal = recovery(curve, changes)
     values = [literal.total, literal.per_change, literal.recovered_fraction]
