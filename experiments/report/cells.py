@@ -111,6 +111,11 @@ def number(value: float | None, places: int = 2) -> str:
     return text[1:] if re.fullmatch(r"-0\.?0*", text) else text
 
 
+def spaced(value: int) -> str:
+    """A whole number as printed: groups of three digits apart."""
+    return f"{value:,}".replace(",", " ")
+
+
 def cell(row: dict[str, Any] | None, places: int = 2, scale: float = 1.0, *, interval: bool = True) -> Cell:
     """An aggregate as printed, times ``scale``, with its interval; a dash where there is no value.
 

@@ -246,37 +246,31 @@ def _roll_out(task: Task, act: Callable[[Any], Any], params: Any, seed: int, ste
     env, key = task.env, stream(jax.random.key(seed), "video")
     key_start, key_steps = jax.random.split(key)
 
-    @jax.jit
-    def advance(obs: Any, state: Any, number: Any) -> tuple[Any, ...]:
-        action = act(obs)
+    def advance(at: tuple[Any, Any], number: Any) -> tuple[tuple[Any, Any], tuple[Any, ...]]:
+        action = act(at[0])
         step = jax.vmap(env.step, in_axes=(None, 0, 0, 0))
         obs, state, reward, terminated, truncated, _ = step(
-            jax.random.fold_in(key_steps, number), state, action, params
+            jax.random.fold_in(key_steps, number), at[1], action, params
         )
-        return obs, state, reward, terminated, truncated, jnp.all(jnp.isfinite(action), axis=-1)
+        sound = jnp.all(jnp.isfinite(action), axis=-1)
+        return (obs, state), (state, reward, sound, terminated, terminated | truncated)
 
-    obs, state = jax.jit(jax.vmap(env.reset, in_axes=(None, 0)))(key_start, params)
-    sides = obs.shape[0]
-    states, rewards, ends, fell = [jax.device_get(state)], [], [steps] * sides, [False] * sides
-    for number in range(steps):
-        obs, state, reward, terminated, truncated, sound = advance(obs, state, jnp.int32(number))
-        host = jax.device_get((state, reward, terminated, truncated, sound))
-        states.append(host[0])
-        rewards.append(host[1])
-        for i in range(sides):
-            if number >= ends[i]:
-                continue
-            if not host[4][i]:
-                raise ValueError(f"the policy's action at step {number} of the episode is not finite: its run diverged")
-            if host[2][i] or host[3][i]:
-                ends[i], fell[i] = number + 1, bool(host[2][i])
-        if number + 1 >= max(ends):
-            break
+    @jax.jit
+    def play() -> tuple[Any, tuple[Any, ...]]:
+        obs, state = jax.vmap(env.reset, in_axes=(None, 0))(key_start, params)
+        return state, jax.lax.scan(advance, (obs, state), jnp.arange(steps))[1]
+
+    first, (later, rewards, sound, terminated, over) = jax.device_get(play())
     episodes = []
-    for i, end in enumerate(ends):
-        own = [jax.tree.map(lambda leaf, i=i: leaf[i], state) for state in states[: end + 1]]
-        returns = np.cumsum([0.0, *(float(reward[i]) for reward in rewards[:end])])
-        episodes.append(_Episode(own, returns, fell[i]))
+    for i in range(over.shape[1]):
+        end = int(over[:, i].argmax()) + 1 if over[:, i].any() else steps
+        if not sound[:end, i].all():
+            number = int(sound[:, i].argmin())
+            raise ValueError(f"the policy's action at step {number} of the episode is not finite: its run diverged")
+        states = [jax.tree.map(lambda leaf, i=i: leaf[i], first)]
+        states += [jax.tree.map(lambda leaf, i=i, t=t: leaf[t, i], later) for t in range(end)]
+        returns = np.cumsum([0.0, *map(float, rewards[:end, i])])
+        episodes.append(_Episode(states, returns, bool(terminated[end - 1, i])))
     return episodes
 
 
