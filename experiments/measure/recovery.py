@@ -109,10 +109,10 @@ def _timed(
       thresholds: per change one return, or one for every evaluation of its window.
     """
     duration, recovered = ends - changes, np.zeros(len(changes), bool)
-    for i in np.flatnonzero(applicable):
+    for i, own in enumerate(thresholds):
         window = _window(curve, changes[i], ends[i])
-        theirs = np.broadcast_to(thresholds[i], len(window))
-        for j, theta in list(zip(window, theirs, strict=True))[: max(len(window) - k + 1, 0)]:
+        last = max(len(window) - k + 1, 0) if applicable[i] else 0
+        for j, theta in zip(window[:last], np.broadcast_to(own, len(window))[:last], strict=True):
             if curve.returns[j] >= theta and np.median(curve.returns[j : j + k]) >= theta:
                 duration[i], recovered[i] = curve.steps[j] - changes[i], True
                 break

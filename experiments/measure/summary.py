@@ -65,7 +65,7 @@ def summarise(
         for name, metric in run_metrics(study, key).items():
             cells.setdefault(name, {})[key] = metric
     draw = partial(draw_interval, seed=seed, replicates=replicates)
-    rows = [
+    rows: list[tuple] = [
         ("run", *k, name, m.value, None, None, int(np.isfinite(m.value)), 1, m.reason, _flag(name, m))
         for name, column in cells.items()
         for k, m in column.items()

@@ -1,7 +1,6 @@
 """The answer of a study: per method, which patterns are better, worse, hints or undecided, after Holm's correction."""
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from experiments.measure.comparisons import LOWER_IS_BETTER
@@ -33,7 +32,7 @@ SIGNS = {"better": "▲", "worse": "▼", "hint": "◇", "undecided": "○"}
 class Compared(NamedTuple):
     """A method against its opponent in one metric under one pattern."""
 
-    row: Mapping[str, Any]  # of the mean difference, in the tidy frame
+    row: dict[str, Any]  # of the mean difference, in the tidy frame
     p: float  # after Holm; NaN if there is none
     outcome: str  # a key of `SIGNS`
     opponent: str  # the method
@@ -112,7 +111,10 @@ def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | Non
                 groups[found.outcome].append(pattern if len(look.tasks) == 1 else f"{family} {pattern}")
                 pairs.append(found.row["n_valid"])
                 against = against or found.opponent
-    return Verdict(method, against, metric, *map(tuple, groups.values()), min(pairs)) if pairs else None
+    if not pairs:
+        return None
+    better, worse, hint, undecided = map(tuple, groups.values())
+    return Verdict(method, against, metric, better, worse, hint, undecided, min(pairs))
 
 
 def outcome_of(difference: float, p: float, metric: str, pairs: int) -> str:

@@ -178,7 +178,7 @@ def test_i_monte_carlo_agrees_with_the_enumeration(example):
     values = stats.bootstrap([scores], stats.mean, index)
     assert np.std(values) == close(ex["sd"], abs=tolerance["sd"])
     assert np.percentile(values, [2.5, 97.5]) == close(ex["percentiles_2.5_97.5"], abs=tolerance["percentile"])
-    got, stretch = stats.bootstrap_interval(rng, [scores], replicates=20_000), math.sqrt(scores.shape[1] / (scores.shape[1] - 1))
+    got, stretch = stats.bootstrap_interval(rng, [scores], replicates=20_000), (1 - 1 / scores.shape[1]) ** -0.5
     wanted = [got.value + (end - got.value) * stretch for end in ex["percentiles_2.5_97.5"]]
     assert got[1:] == close(wanted, abs=stretch * tolerance["percentile"])
 
