@@ -183,10 +183,6 @@ def run(*, tasks: str, engines: str, copies: str, rounds: int, learning: bool, s
 
     What does not depend on the number of copies (training, Gymnasium, SBX, MJX on a CPU) is measured beside the first.
 
-    Args:
-      tasks, engines: comma-separated, as typed; see `named`.
-      copies: comma-separated numbers of environments stepped together.
-
     Raises:
       ValueError, UnknownNameError: unknown task or engine, bad number of copies, or the output exists.
     """

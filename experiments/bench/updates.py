@@ -60,31 +60,30 @@ def setting(carrier: str, size: str) -> Setting:
     if size not in SIZES or (size == "large" and carrier != "sac"):
         raise ValueError(f"unknown size '{size}' for carrier '{carrier}'; known: {', '.join(SIZES)} (large: sac only)")
     width, batch = SIZES[size]
-    hidden, steps = (width, width), "environment steps"
+    hidden = (width, width)
+    task, num_envs, unit, config = "toy", 4, "updates", {"hidden": hidden, "batch_size": batch}
     if carrier == "sac":
-        config = {"hidden": hidden, "batch_size": batch}
-        return Setting(carrier, size, "toy", 4, config, "updates", flops_per_update(width, batch), width, batch)
-    if carrier == "ppo":
+        flops = flops_per_update(width, batch)
+    elif carrier == "ppo":
         # Without normalisation, as rejax has it by default.
+        task, num_envs, unit = "pendulum", 8, "environment steps"
         config = {"hidden": hidden, "normalise_obs": 0.0, "normalise_reward": False} | ROLLOUT
         net = 2.0 * (_mlp(3, width, 1) + _mlp(3, width, 1))
         flops = net * (1 + 3 * ROLLOUT["epochs"])  # values and actions once, then forward and backward per epoch
-        return Setting(carrier, size, "pendulum", 8, config, steps, flops, width, batch)
-    if carrier == "sql":
+    elif carrier == "sql":
         batch, k = 32, _PARTICLES
         q, f = _mlp(4, width, 1), _mlp(4, width, 2)
         value, score = 2 * k["value_samples"] * q, 2 * 2 * k["fixed_particles"] * q
         flops = 2.0 * batch * (value + score + 6 * q + (k["fixed_particles"] + 3 * k["updated_particles"]) * f)
-        return Setting(
-            carrier, size, "toy", 4, {"hidden": hidden, "batch_size": batch} | k, "updates", flops, width, batch
-        )
-    if carrier == "meow":
+        config = {"hidden": hidden, "batch_size": batch} | k
+    elif carrier == "meow":
         batch = 64
         coupling, prior, shift = _mlp(4, width, 2), _mlp(2, width, 2), _mlp(2, width, 1)
         flops = 2.0 * batch * (4 * 2 * 3 * coupling + 3 * (prior + 2 * shift) + prior + 2 * shift)
         config = {"flow_hidden": hidden, "shift_hidden": hidden, "batch_size": batch}
-        return Setting(carrier, size, "toy", 4, config, "updates", flops, width, batch)
-    raise ValueError(f"carrier '{carrier}' has no benchmark")
+    else:
+        raise ValueError(f"carrier '{carrier}' has no benchmark")
+    return Setting(carrier, size, task, num_envs, config, unit, flops, width, batch)
 
 
 def _mlp(inputs: int, width: int, outputs: int) -> int:
@@ -169,9 +168,6 @@ def measured(case: Setting, runs: int, rounds: int, rejax: Worker | None = None)
 
 def run(*, carriers: str, runs: str, sizes: str, rounds: int, rejax: bool, out: Path | None) -> None:
     """Measure every case, print it, and write the figures if asked.
-
-    Args:
-      carriers, runs, sizes: comma-separated, as typed.
 
     Raises:
       ValueError, UnknownNameError: unknown carrier or size, bad number of runs, or the output exists.

@@ -79,8 +79,7 @@ def recovery(curve: Curve, changes: Sequence[float] | np.ndarray) -> Recovery:
     beside it.
 
     Args:
-      curve: one run under a drift that is constant between the changes.
-      changes: (K,) change steps, increasing, inside (0, T).
+      changes: (K,) change steps, increasing, inside (0, T); the drift is constant between them.
 
     Raises:
       ValueError: bad change steps, or no evaluation before the first of them.
@@ -143,8 +142,6 @@ def recovery_robust(
     """Recovery to within ``delta`` of a level averaged over ``w`` evaluations.
 
     Args:
-      curve: one run under a drift that is constant between the changes.
-      changes: (K,) change steps.
       floor: return of a uniformly random policy on the steady task; a level not above it is not applicable.
       w: evaluations averaged before the change, within the regime.
       k: evaluations whose median must confirm the crossing, all inside the window.

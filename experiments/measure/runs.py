@@ -37,12 +37,9 @@ def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
 
 
 def _levels(run: RecordedRun, steady: RecordedRun | None, sac: np.ndarray, floor: float | None) -> dict[str, Metric]:
-    own = mean_return(run.curve) if run.curve else NAN
-    out = {
-        "auc": Metric(auc(run.curve) if run.curve else NAN),
-        "mean_return": Metric(own),
-        "final_return": Metric(final_return(run.curve) if run.curve else NAN),
-    }
+    names = {"auc": auc, "mean_return": mean_return, "final_return": final_return}
+    out = {name: Metric(level(run.curve) if run.curve else NAN) for name, level in names.items()}
+    own = out["mean_return"].value
     no_sac = "" if np.any(np.isfinite(sac)) else "no_steady_sac_runs"
     base = mean_return(steady.curve) if steady and steady.curve else NAN
     no_steady = _without(steady)

@@ -100,8 +100,6 @@ def plots_of(
     """All plots of a study: those of one task and pattern follow one another.
 
     Args:
-      study: the runs, as `experiments.measure.study.load_study` sorts ``curves``.
-      curves: one row per evaluation.
       manifest: ``oracle``, the optimal return over training by task, pattern and seed; it may be absent.
       strong: emphasised methods, as in `looks`.
     """
@@ -241,17 +239,10 @@ def _peak(line: Line, column: str) -> str:
 
 
 def aligned(steps: np.ndarray, values: np.ndarray, changes: np.ndarray, offsets: np.ndarray, how: str) -> np.ndarray:
-    """Mean over the changes of a quantity as a function of the time since the change.
+    """(n, k): mean over the changes (K,) of values (n, m), NaN where a run has none, at offsets (k,) from the change.
 
     Args:
-      steps: (m,) environment steps.
-      values: (n, m) one row per run; NaN where there is none.
-      changes: (K,) environment steps.
-      offsets: (k,) environment steps since a change, on the grid of the evaluations.
       how: "difference" from, or "ratio" to, the mean of the last `_LEVEL` evaluations before the change.
-
-    Returns:
-      (n, k); NaN where no change has a value.
     """
     found = np.full((len(changes), len(values), len(offsets)), np.nan)
     for i, change in enumerate(changes):

@@ -25,9 +25,7 @@ def write_folder(
     """Write a page, its tables and its figures; the folder appears complete or not at all and replaces an older one.
 
     Args:
-      place: the folder.
-      page: written as ``index.html`` and as ``markdown``, with its figures.
-      pictures: further ones by name without suffix.
+      pictures: beside those of the page, by name without suffix.
       frames: file name -> what is written as Parquet.
 
     Raises:

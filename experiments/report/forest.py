@@ -150,9 +150,7 @@ def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str, kind: str = "") 
     """The forest of one metric against one kind of opponent; None if nothing was compared.
 
     Args:
-      look: aggregates of ``frame``.
-      frame: as `experiments.measure.summarise` returns it; its rows of single runs give the points.
-      metric: as in the frame, without prefix.
+      frame: of which ``look`` has the aggregates; its rows of single runs give the points.
       kind: of the opponent, such as ``best_constant``; the carriers' baselines if empty.
     """
     single = frame.filter(level="run", metric=metric)

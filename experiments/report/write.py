@@ -31,12 +31,10 @@ _MEANINGS = {"safe nAUC": " (the area under the learning curve above the random 
 def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
     """Write ``directory/report`` and return the path of its ``index.html``.
 
-    Reads ``config.json``, ``manifest.json`` and ``curves.parquet``; writes ``index.html``, ``tables.md``,
-    ``metrics.parquet``, and every figure as PNG and SVG. The folder appears complete or
-    not at all; an older report is replaced.
+    The page, ``tables.md``, ``metrics.parquet``, and every figure as PNG and SVG. The folder appears complete or not at
+    all; an older report is replaced.
 
     Args:
-      directory: a study's folder.
       replicates: bootstrap replicates of the intervals.
 
     Raises:

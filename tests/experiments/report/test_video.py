@@ -60,8 +60,7 @@ def study(trained):
 
 def ask(directory, **options):
     names = ("out", "method", "pattern", "seed", "change", "steps", "fps")
-    fixed = {"directory": directory, "width": 160}
-    return SimpleNamespace(**(dict.fromkeys(names) | fixed | options))
+    return dict.fromkeys(names) | {"directory": directory, "width": 160} | options
 
 
 def shown(monkeypatch, arguments):
@@ -75,13 +74,13 @@ def shown(monkeypatch, arguments):
     with monkeypatch.context() as patch:
         patch.setattr(video, "compose", compose)
         patch.setattr(video, "write_video", lambda out, pictures, fps: seen.__dict__.update(out=out, fps=fps))
-        video.run(arguments)
+        video.run(**arguments)
     return seen
 
 
 def test_a_gif_shows_the_episodes_side_by_side_as_the_options_say(study, tmp_path):
     out = tmp_path / "new" / "folder" / "a.GIF"
-    assert video.run(ask(study, out=out, seed=4, method="PPO+AES-R", steps=12, fps=20, width=200)) == out
+    assert video.run(**ask(study, out=out, seed=4, method="PPO+AES-R", steps=12, fps=20, width=200)) == out
     assert [p.name for p in out.parent.iterdir()] == [out.name]
     with Image.open(out) as gif:
         assert gif.n_frames == 13
@@ -152,7 +151,7 @@ def test_of_a_steady_run_one_episode_is_shown(trained, monkeypatch):
     assert (panel.heading, panel.drift) == ("no drift", "goal offset (0.00, 0.00)")
     assert len(panel.states) == 4
     only = dataclasses.replace(trained.config, patterns=("steady",))
-    assert video._choose(only, ask(trained.directory))[1] == "steady"
+    assert video._choose(only, None, None, None, None)[1] == "steady"
 
 
 @pytest.mark.parametrize("pattern", ["linear", "periodic"])
@@ -181,14 +180,14 @@ def test_a_study_without_a_checkpoint_says_so(study, tmp_path):
 
 
 def refused(arguments, *texts):
-    before = sorted(arguments.directory.rglob("*"))
+    before = sorted(arguments["directory"].rglob("*"))
     with pytest.raises((ValueError, UnknownNameError)) as error:
-        video.run(arguments)
+        video.run(**arguments)
     sentence = str(error.value)
     assert len(sentence.splitlines()) == 1
     for text in texts:
         assert text in sentence
-    assert sorted(arguments.directory.rglob("*")) == before
+    assert sorted(arguments["directory"].rglob("*")) == before
 
 
 @pytest.mark.parametrize(
