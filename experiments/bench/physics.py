@@ -17,15 +17,7 @@ from envs import isaac, mujoco
 from envs.mujoco.model import total_mass_accepted
 from envs.physics import ENGINES
 from envs.world import World
-from experiments.bench.timing import (
-    TARGET_SECONDS,
-    Timer,
-    check_record,
-    in_turns,
-    training,
-    until,
-    write_record,
-)
+from experiments.bench.timing import TARGET_SECONDS, Timer, check_record, in_turns, training, until, write_record
 from experiments.bench.worker import Worker
 from experiments.study.build import build_part
 from experiments.study.config import StudyConfig

@@ -22,13 +22,7 @@ _UNDER_DRIFT = ("drop_run", "drop_run_safe", "loss_rate", "later_return")
 
 
 def comparisons(
-    study: RecordedStudy,
-    cells: Cells,
-    scope: Scope,
-    method: str,
-    pattern: str,
-    opponents: Opponents,
-    draw: Callable,
+    study: RecordedStudy, cells: Cells, scope: Scope, method: str, pattern: str, opponents: Opponents, draw: Callable
 ) -> Iterator[tuple]:
     """Rows of the tidy frame without Holm's correction; ``X:vs=KIND`` where it is not the baseline."""
     baseline = baseline_of(method, study.methods())

@@ -7,6 +7,9 @@ import numpy as np
 
 from experiments.measure.curves import Curve, nan_mean
 
+_CONFIRMING = 3  # evaluations, all inside the window, whose median must confirm a crossing
+_TOLERATED = 0.05  # share of the level above the floor
+
 
 @dataclass(frozen=True)
 class Recovery:
@@ -130,44 +133,26 @@ def _levels(curve: Curve, changes: np.ndarray, w: int) -> np.ndarray:
     return levels
 
 
-def recovery_robust(
-    curve: Curve,
-    changes: Sequence[float] | np.ndarray,
-    floor: float,
-    *,
-    w: int = 5,
-    k: int = 3,
-    delta: float = 0.05,
-) -> Recovery:
-    """Recovery to within ``delta`` of a level averaged over ``w`` evaluations.
+def recovery_robust(curve: Curve, changes: Sequence[float] | np.ndarray, floor: float, *, w: int = 5) -> Recovery:
+    """Recovery to within 5 % of a level averaged over ``w`` evaluations, confirmed by the median of three.
 
     Args:
       floor: return of a uniformly random policy on the steady task; a level not above it is not applicable.
       w: evaluations averaged before the change, within the regime.
-      k: evaluations whose median must confirm the crossing, all inside the window.
-      delta: tolerated share of the level above the floor.
     """
     changes, ends = _checked(curve, changes)
     if curve.diverged:
         return _undefined(curve, len(changes))
     level = _levels(curve, changes, w)
-    threshold = level - delta * (level - floor)
+    threshold = level - _TOLERATED * (level - floor)
     with np.errstate(invalid="ignore"):
-        return _timed(curve, changes, ends, level, threshold.tolist(), level > floor, k)
+        return _timed(curve, changes, ends, level, threshold.tolist(), level > floor, _CONFIRMING)
 
 
-def recovery_vs_steady(
-    curve: Curve,
-    steady: Curve,
-    changes: Sequence[float] | np.ndarray,
-    floor: float,
-    *,
-    k: int = 3,
-    delta: float = 0.05,
-) -> Recovery:
+def recovery_vs_steady(curve: Curve, steady: Curve, changes: Sequence[float] | np.ndarray, floor: float) -> Recovery:
     """Time to reach what the same method and seed has at the same step without drift.
 
-    The threshold at evaluation j comes from the mean of the steady run over the same ``k`` evaluations that
+    The threshold at evaluation j comes from the mean of the steady run over the same three evaluations that
     confirm the crossing. A change is not applicable where the steady run's mean over the window is not above
     the floor.
 
@@ -181,11 +166,15 @@ def recovery_vs_steady(
         raise ValueError("recovery_vs_steady needs both runs on the same evaluation steps")
     windows = [_window(curve, start, end) for start, end in zip(changes, ends, strict=True)]
     level = np.array([nan_mean(steady.returns[window]) for window in windows])
-    smooth = [np.array([np.mean(steady.returns[j : j + k]) for j in window] or [np.nan]) for window in windows]
+    smooth = [
+        np.array([np.mean(steady.returns[j : j + _CONFIRMING]) for j in window] or [np.nan]) for window in windows
+    ]
     with np.errstate(invalid="ignore"):
         applicable = level > floor
-    thresholds = [x - delta * (x - floor) if applies else np.nan for x, applies in zip(smooth, applicable, strict=True)]
-    return _timed(curve, changes, ends, level, thresholds, applicable, k)
+    thresholds = [
+        x - _TOLERATED * (x - floor) if applies else np.nan for x, applies in zip(smooth, applicable, strict=True)
+    ]
+    return _timed(curve, changes, ends, level, thresholds, applicable, _CONFIRMING)
 
 
 def companions(curve: Curve, changes: Sequence[float] | np.ndarray, floor: float, *, w: int = 5) -> Companions:

@@ -188,8 +188,5 @@ def groups_of(figures: Sequence[Figure], summaries: Mapping[str, str]) -> Iterat
 
 def settings_text(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
     """Configuration and environment as indented JSON, without the list of runs and the optimum over time."""
-    shown = {
-        "config": dict(config),
-        "manifest": {k: v for k, v in manifest.items() if k not in ("runs", "oracle")},
-    }
+    shown = {"config": dict(config), "manifest": {k: v for k, v in manifest.items() if k not in ("runs", "oracle")}}
     return json.dumps(shown, indent=1, default=str)

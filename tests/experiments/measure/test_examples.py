@@ -99,7 +99,7 @@ def test_f_recovery_literal_and_robust():
     assert literal.total == close(want["recovery"], abs=1e-9)
     assert literal.per_change == close(want["recovery_per_change"], abs=1e-9)
     assert literal.recovered_fraction == want["recovered_fraction"]
-    robust, want = recovery_robust(curve, ex["changes"], ex["floor"], w=3, k=3, delta=0.05), ex["robust"]
+    robust, want = recovery_robust(curve, ex["changes"], ex["floor"], w=3), ex["robust"]
     assert robust.level == close(want["levels"], abs=1e-9)
     assert robust.threshold == close(want["thresholds"], abs=1e-9)
     assert robust.duration.tolist() == want["durations"]  # the spike at step 120 does not count
