@@ -59,8 +59,8 @@ def test_fewer_than_five_pairs_are_a_hint_in_verdicts_tables_and_comparisons(tmp
 
 
 def test_what_the_correction_takes_away_is_undecided():
-    """A difference with p of about 0.03 alone, among ten."""
-    methods = ("SAC", *(f"SAC+m{i}" for i in range(10)))
+    """A difference with p of about 0.03 alone, beside another."""
+    methods = ("SAC", "SAC+m0", "SAC+m1")
     curves = make_curves(methods, ("abrupt",), range(1, 6), every=2_000, gain=0.0)
     for rank, method in enumerate(methods[1:]):
         rng = np.random.default_rng(rank)

@@ -137,11 +137,20 @@ def test_a_kept_policy_acts_like_the_agent_it_is_of(trained):
     assert places == [f"000-{chunk:05d}" for chunk in (1, 2, 3, 4)]
 
 
-def test_a_damaged_moment_is_refused(study, tmp_path):
-    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
+def sides_of(directory, trained, change):
+    """The first run under abrupt drift, without playing its episodes."""
+    config, part = trained.config, trained.part
+    world = World(envs.make("toy"), config.vector_steps("ppo"), config.segments)
+    run = next(i for i, label in enumerate(part.labels) if label["pattern"] == "abrupt")
+    return video._sides(directory, config, part, run, world, "abrupt", change)
+
+
+def test_a_damaged_moment_is_refused(trained, tmp_path):
+    copy = shutil.copytree(trained.directory, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
     largest = max((copy / moments.MOMENTS).rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     largest.write_bytes(b"x")
-    refused(ask(copy), "is missing, truncated or changed")
+    with pytest.raises(ValueError, match="is missing, truncated or changed"):
+        sides_of(copy, trained, 1)
 
 
 def test_of_a_steady_run_one_episode_is_shown(trained, monkeypatch):
@@ -163,20 +172,23 @@ def test_a_gradual_drift_is_shown_where_it_went_farthest(pattern):
     assert np.linalg.norm(change.values[1] - change.values[0]) == pytest.approx(0.5, rel=0.02)
 
 
-def test_an_interrupted_study_is_shown_as_far_as_it_got(study, tmp_path, monkeypatch):
-    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
+def test_an_interrupted_study_is_shown_as_far_as_it_got(trained, tmp_path):
+    copy = shutil.copytree(trained.directory, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
     newest = max((copy / store.CHECKPOINTS / "ppo").iterdir())
     shutil.rmtree(newest)
-    panels = shown(monkeypatch, ask(copy, change=4, steps=1)).panels
-    assert [p.policy for p in panels] == ["policy of step 2,560", "the same policy"]  # it ended just there
+    assert [side.policy for side in sides_of(copy, trained, 4)] == [
+        "policy of step 2,560",
+        "the same policy",
+    ]  # it ended just there
     shutil.rmtree(copy / moments.MOMENTS / "ppo" / "000-00002")
-    assert len(shown(monkeypatch, ask(copy, change=1, steps=1)).panels) == 2
+    assert len(sides_of(copy, trained, 1)) == 2
 
 
-def test_a_study_without_a_checkpoint_says_so(study, tmp_path):
+def test_a_study_without_a_checkpoint_says_so(trained, tmp_path):
     ignore = shutil.ignore_patterns("video", store.CHECKPOINTS, moments.MOMENTS)
-    copy = shutil.copytree(study, tmp_path / "copy", ignore=ignore)
-    refused(ask(copy), "has no checkpoint of PPO+AES, abrupt, seed 3")
+    copy = shutil.copytree(trained.directory, tmp_path / "copy", ignore=ignore)
+    with pytest.raises(ValueError, match="has no checkpoint of PPO\\+AES, abrupt, seed 3"):
+        sides_of(copy, trained, 1)
 
 
 def refused(arguments, *texts):
