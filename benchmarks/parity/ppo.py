@@ -15,17 +15,13 @@ first has left (in float64, those of the first too). And a stored parameter is r
 may be a large part of the step: half a spacing per step is allowed, and the numbers without it are recorded beside.
 """
 
-import argparse
 import itertools
-import json
-import platform
-import time
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from against_torch import Errors, adam_of, record, relative, tensor
 from torch import distributions, nn
 
 from agents import ppo
@@ -36,7 +32,6 @@ EPOCHS, MINIBATCHES = 3, 4
 SEEDS = (0, 1)
 WEIGHTS = (0.0, 0.01)
 NORMS = (0.05, 100.0)  # gradients are cut, are not cut
-REQUIRED = {"float32": 1e-4, "float64": 1e-9}
 BASE = {"rollout": T, "epochs": EPOCHS, "minibatches": MINIBATCHES}
 RATES = {"Z": 1e-4}  # by the first letter of a case, else 1e-3; that profile has 2e-5 to 3e-4
 CASES = {
@@ -58,41 +53,6 @@ HYPER = ppo.PpoHyper(
     learning_rate=1e-3, gamma=0.97, gae_lambda=0.9, clip=0.1, value_coef=0.6, reward_scale=0.3, kl_target=0.004
 )
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU, "gelu": nn.GELU}
-
-
-def tensor(x):
-    return torch.tensor(np.asarray(x, np.float64))
-
-
-def relative(ours, theirs):
-    ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
-    assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
-    return np.linalg.norm(ours - theirs) / max(np.linalg.norm(theirs), 1e-30)
-
-
-class Errors(dict):
-    """The largest error so far by name."""
-
-    def __init__(self, dtype):
-        super().__init__()
-        self.dtype = dtype
-
-    def add(self, name, value):
-        """Remember the value if it is the largest; what is not a number counts as infinite."""
-        self[name] = max(self.get(name, 0.0), float(value)) if np.isfinite(value) else float("inf")
-
-    def steps(self, name, count, old, ours, tensors):
-        """Updates tensor by tensor, with and without the allowance, and the parameters themselves."""
-        for before, after, parameter in zip(old, ours, tensors, strict=True):
-            theirs = parameter.detach().numpy()
-            difference = np.abs(after - theirs)
-            spacing = np.spacing(np.maximum(np.abs(before), np.abs(after)).astype(self.dtype)).astype(np.float64)
-            size = np.linalg.norm(theirs - before)
-            if size == 0.0:  # a parameter without a gradient may not move at all
-                size = 1e-30
-            self.add(f"{name} update", np.linalg.norm(np.maximum(difference - 0.5 * count * spacing, 0.0)) / size)
-            self.add(f"raw {name} update", np.linalg.norm(difference) / size)
-            self.add(f"max abs {name} parameters", np.max(difference))
 
 
 class Net(nn.Module):
@@ -137,18 +97,6 @@ def arrays_of(tree):
         for name in sorted(layers):
             arrays += [np.asarray(layers[name]["kernel"], np.float64).T, np.asarray(layers[name]["bias"], np.float64)]
     return [*arrays, np.asarray(tree["log_std"], np.float64)]
-
-
-def adam_of(net, rate, state):
-    """An Adam in mid-course: the moments and the step count that the other side has."""
-    optimiser = torch.optim.Adam(net.tensors(), lr=rate, eps=1e-5)
-    for parameter, mean, square in zip(net.tensors(), arrays_of(state.mu), arrays_of(state.nu), strict=True):
-        optimiser.state[parameter] = {
-            "step": torch.tensor(float(state.count)),
-            "exp_avg": tensor(mean),
-            "exp_avg_sq": tensor(square),
-        }
-    return optimiser
 
 
 class Pooled:
@@ -320,7 +268,7 @@ def learn(errors, carrier, state, side, rows, own_rows, rng, weight, hyper, comp
     dtype, config = errors.dtype, side.config
     start = arrays_of(state.params)
     rate = hyper.learning_rate * float(state.rate)
-    optimiser = adam_of(side.net, rate, state.opt)
+    optimiser = adam_of(side.net.tensors(), rate, state.opt, arrays_of, eps=1e-5)
     for epoch in range(EPOCHS):
         measured, own_measured = [], []
         for index in rng.permutation(T * N).reshape(MINIBATCHES, -1):
@@ -433,75 +381,31 @@ def measure(dtype):
     return cases
 
 
-def judged(quantity):
+def judged(dtype, case, quantity):
     return not quantity.startswith(("raw", "max abs"))
 
 
-def largest_of(cases):
-    quantities = dict.fromkeys(quantity for errors in cases.values() for quantity in errors)
-    return {quantity: max(errors.get(quantity, 0.0) for errors in cases.values()) for quantity in quantities}
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="JSON file to write; must not exist")
-    arguments = parser.parse_args()
-    if arguments.out.exists():
-        parser.error(f"{arguments.out} exists; records are not overwritten")
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_numpy_rank_promotion", "raise")
-    torch.set_num_threads(1)
-    began = time.perf_counter()
-    cases = {}
-    for dtype in REQUIRED:
-        jax.config.update("jax_enable_x64", dtype == "float64")
-        cases[dtype] = measure(dtype)
-    largest = {dtype: largest_of(table) for dtype, table in cases.items()}
-    passed = {
-        dtype: {name: value <= REQUIRED[dtype] for name, value in table.items() if judged(name)}
-        for dtype, table in largest.items()
+    settings = {
+        "obs": S,
+        "action": A,
+        "steps": T,
+        "environments": N,
+        "rollouts": 2,
+        "epochs": EPOCHS,
+        "minibatches": MINIBATCHES,
+        "seeds": SEEDS,
+        "entropy_weights": WEIGHTS,
+        "max_norms": NORMS,
+        "cases": CASES,
+        "learning_rates": RATES,
+        "hyper": {name: value for name, value in HYPER._asdict().items() if name != "max_norm"},
     }
-    print(f"{'':36}" + "".join(f"{dtype:>10}" for dtype in largest))
-    for name in largest["float32"]:
-        print(f"{name:36}" + "".join(f"{table[name]:>10.1e}" for table in largest.values()))
-    ok = all(value for table in passed.values() for value in table.values())
-    print(f"{'pass' if ok else 'FAIL'}: required {REQUIRED}; {time.perf_counter() - began:.0f} s")
-    record = {
-        "what": "largest relative errors of agents.ppo against a PyTorch re-derivation",
-        "command": "python benchmarks/parity/ppo.py --out benchmarks/parity/ppo.json",
-        "versions": {
-            "python": platform.python_version(),
-            "jax": jax.__version__,
-            "numpy": np.__version__,
-            "torch": torch.__version__,
-        },
-        "settings": {
-            "obs": S,
-            "action": A,
-            "steps": T,
-            "environments": N,
-            "rollouts": 2,
-            "epochs": EPOCHS,
-            "minibatches": MINIBATCHES,
-            "seeds": SEEDS,
-            "entropy_weights": WEIGHTS,
-            "max_norms": NORMS,
-            "cases": CASES,
-            "learning_rates": RATES,
-            "hyper": {name: value for name, value in HYPER._asdict().items() if name != "max_norm"},
-        },
-        "required": REQUIRED,
-        "not_judged": "raw ..., max abs ...",
-        "largest": largest,
-        "passed": passed,
-        "all_passed": ok,
-        "reached": {name: errors.reached for name, errors in cases["float32"].items()},
-        "cases": cases,
-    }
-    with arguments.out.open("x") as file:
-        json.dump(record, file, indent=2)
-        file.write("\n")
-    return 0 if ok else 1
+
+    def reached(cases):
+        return {"reached": {name: errors.reached for name, errors in cases["float32"].items()}}
+
+    return record("ppo", __doc__, measure, judged, settings, "raw ..., max abs ...", reached)
 
 
 if __name__ == "__main__":

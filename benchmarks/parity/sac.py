@@ -14,17 +14,13 @@ left (the first step is compared in float64). And a stored parameter is rounded 
 a large part of the step: half a spacing per step is allowed, and the numbers without it are recorded beside.
 """
 
-import argparse
 import copy
-import json
-import platform
-import time
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from against_torch import Errors, adam_of, record, relative, tensor
 from torch import distributions, nn
 
 from agents import sac
@@ -36,11 +32,6 @@ SEEDS = (0, 1, 2)
 WEIGHTS = (0.05, 0.5)
 WARM = 10  # updates before the compared one in float32
 HYPER = sac.SacHyper(learning_rate=3e-4, critic_learning_rate=1e-3, gamma=0.97, tau=0.01)
-REQUIRED = {"float32": 1e-4, "float64": 1e-9}
-
-
-def tensor(x):
-    return torch.tensor(np.asarray(x, np.float64))
 
 
 def linear(layer, index=..., columns=slice(None)):
@@ -66,18 +57,6 @@ def load(module, arrays):
         for parameter, array in zip(module.parameters(), arrays, strict=True):
             parameter.copy_(tensor(array))
     return module.requires_grad_(True)
-
-
-def adam_of(module, rate, state, arrays):
-    """An Adam in mid-course: the moments and the step count that the other side has."""
-    optimiser = torch.optim.Adam(module.parameters(), lr=rate)
-    for parameter, mean, square in zip(module.parameters(), arrays(state.mu), arrays(state.nu), strict=True):
-        optimiser.state[parameter] = {
-            "step": torch.tensor(float(state.count)),
-            "exp_avg": tensor(mean),
-            "exp_avg_sq": tensor(square),
-        }
-    return optimiser
 
 
 class Actor(nn.Module):
@@ -117,35 +96,6 @@ class Twin(nn.Module):
     def forward(self, obs, action):
         """The two values, one tensor each."""
         return [net(torch.cat([obs, action], -1)).squeeze(-1) for net in self.each]
-
-
-def relative(ours, theirs):
-    ours, theirs = np.asarray(ours, np.float64), np.asarray(theirs.detach(), np.float64)
-    assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
-    return float(np.linalg.norm(ours - theirs) / max(np.linalg.norm(theirs), 1e-30))
-
-
-class Errors(dict):
-    """The largest error so far by name."""
-
-    def __init__(self, dtype):
-        super().__init__()
-        self.dtype = dtype
-
-    def add(self, name, value):
-        """Remember the value if it is the largest; what is not a number counts as infinite."""
-        self[name] = max(self.get(name, 0.0), float(value)) if np.isfinite(value) else float("inf")
-
-    def step(self, name, count, old, ours, module):
-        """Updates tensor by tensor, with and without the allowance, and the parameters themselves."""
-        for before, after, parameter in zip(old, ours, module.parameters(), strict=True):
-            theirs = parameter.detach().numpy()
-            difference = np.abs(after - theirs)
-            spacing = np.spacing(np.maximum(np.abs(before), np.abs(after)).astype(self.dtype)).astype(np.float64)
-            size = max(np.linalg.norm(theirs - before), 1e-30)
-            self.add(f"{name} update", np.linalg.norm(np.maximum(difference - 0.5 * count * spacing, 0.0)) / size)
-            self.add(f"raw {name} update", np.linalg.norm(difference) / size)
-            self.add(f"max abs {name} parameters", np.max(difference))
 
 
 def batch_of(rng, size, dtype):
@@ -198,8 +148,8 @@ def compare(errors, carrier, update, config, seed, weight):
         load(actor, old_actor)
         load(online, old_critic)
         load(lagged, old_target)
-        critic_adam = adam_of(online, HYPER.critic_learning_rate, state.critic_opt, critic_arrays)
-        actor_adam = adam_of(actor, HYPER.learning_rate, state.actor_opt, actor_arrays)
+        critic_adam = adam_of(online.parameters(), HYPER.critic_learning_rate, state.critic_opt, critic_arrays)
+        actor_adam = adam_of(actor.parameters(), HYPER.learning_rate, state.actor_opt, actor_arrays)
 
         if step == 0:  # the standing functions, under the parameters before the update
             key_td = jax.random.key(seed + 77)
@@ -229,7 +179,7 @@ def compare(errors, carrier, update, config, seed, weight):
         gradients = critic_arrays(out.state.critic_opt.mu), critic_arrays(state.critic_opt.mu)
         for new, old, p in zip(*gradients, online.parameters(), strict=True):
             errors.add("critic gradient", relative((new - 0.9 * old) / 0.1, p.grad))
-        errors.step("critic", 1, old_critic, critic_arrays(out.state.critic), online)
+        errors.steps("critic", 1, old_critic, critic_arrays(out.state.critic), online.parameters())
         moved = torch.cat([(p - tensor(b)).flatten() for p, b in zip(online.parameters(), old_critic, strict=True)])
         errors.add("critic_drift", relative(out.signals.critic_drift, moved.norm()))
 
@@ -250,7 +200,13 @@ def compare(errors, carrier, update, config, seed, weight):
                 gradients = actor_arrays(out.state.actor_opt.mu), actor_arrays(state.actor_opt.mu)
                 for new, old, p in zip(*gradients, actor.parameters(), strict=True):
                     errors.add("actor gradient", relative((new - 0.9 * old) / 0.1, p.grad))
-        errors.step("actor" if step == 0 else "actor not due", delay, old_actor, actor_arrays(out.state.actor), actor)
+        errors.steps(
+            "actor" if step == 0 else "actor not due",
+            delay,
+            old_actor,
+            actor_arrays(out.state.actor),
+            actor.parameters(),
+        )
         log_prob = actor(obs, noise[1], eps)[1]
         errors.add("log_prob signal", relative(out.signals.log_prob, log_prob))
         single = copy.deepcopy(actor).float()(obs.float(), noise[1].float(), eps)[1]
@@ -260,7 +216,7 @@ def compare(errors, carrier, update, config, seed, weight):
         with torch.no_grad():
             for slow, fast in zip(lagged.parameters(), online.parameters(), strict=True):
                 slow.copy_((1 - HYPER.tau) * slow + HYPER.tau * fast)
-        errors.step("target network", 1, old_target, critic_arrays(out.state.target), lagged)
+        errors.steps("target network", 1, old_target, critic_arrays(out.state.target), lagged.parameters())
 
 
 def measure(dtype):
@@ -289,70 +245,18 @@ def judged(dtype, case, quantity):
     return not quantity.startswith(("raw", "max abs")) and not (dtype == "float32" and "eps_logdet" in case)
 
 
-def largest_of(dtype, cases):
-    """Largest errors over the cases that are judged, and over all of them for quantities that never are."""
-    result = {}
-    for case, errors in cases.items():
-        for quantity, value in errors.items():
-            if judged(dtype, case, quantity) or quantity.startswith(("raw", "max abs")):
-                result[quantity] = max(result.get(quantity, 0.0), value)
-    return result
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="JSON file to write; must not exist")
-    arguments = parser.parse_args()
-    if arguments.out.exists():
-        parser.error(f"{arguments.out} exists; records are not overwritten")
-    jax.config.update("jax_platforms", "cpu")
-    jax.config.update("jax_numpy_rank_promotion", "raise")
-    torch.set_num_threads(1)
-    began = time.perf_counter()
-    cases = {}
-    for dtype in REQUIRED:
-        jax.config.update("jax_enable_x64", dtype == "float64")
-        cases[dtype] = measure(dtype)
-    largest = {dtype: largest_of(dtype, table) for dtype, table in cases.items()}
-    passed = {
-        dtype: {name: value <= REQUIRED[dtype] for name, value in table.items() if judged(dtype, "", name)}
-        for dtype, table in largest.items()
+    settings = {
+        "obs": S,
+        "action": A,
+        "hidden_and_batch": SIZES,
+        "seeds": SEEDS,
+        "entropy_weights": WEIGHTS,
+        "updates_before": {"float32": WARM, "float64": 0},
+        "hyper": HYPER._asdict(),
     }
-    print(f"{'':40}" + "".join(f"{dtype:>10}" for dtype in largest))
-    for name in largest["float32"]:
-        values = [largest[dtype].get(name) for dtype in largest]
-        print(f"{name:40}" + "".join(f"{'-' if value is None else f'{value:.1e}':>10}" for value in values))
-    ok = all(value for table in passed.values() for value in table.values())
-    print(f"{'pass' if ok else 'FAIL'}: required {REQUIRED}; {time.perf_counter() - began:.0f} s")
-    record = {
-        "what": "largest relative errors of agents.sac against a PyTorch re-derivation",
-        "command": "python benchmarks/parity/sac.py --out benchmarks/parity/sac.json",
-        "versions": {
-            "python": platform.python_version(),
-            "jax": jax.__version__,
-            "numpy": np.__version__,
-            "torch": torch.__version__,
-        },
-        "settings": {
-            "obs": S,
-            "action": A,
-            "hidden_and_batch": SIZES,
-            "seeds": SEEDS,
-            "entropy_weights": WEIGHTS,
-            "updates_before": {"float32": WARM, "float64": 0},
-            "hyper": HYPER._asdict(),
-        },
-        "required": REQUIRED,
-        "not_judged": "raw ..., max abs ..., and the float32 cases with eps_logdet",
-        "largest": largest,
-        "passed": passed,
-        "all_passed": ok,
-        "cases": cases,
-    }
-    with arguments.out.open("x") as file:
-        json.dump(record, file, indent=2)
-        file.write("\n")
-    return 0 if ok else 1
+    left_out = "raw ..., max abs ..., and the float32 cases with eps_logdet"
+    return record("sac", __doc__, measure, judged, settings, left_out)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """`aesjax bench --physics`: environment steps per second of the MuJoCo and Isaac tasks, alone and in training."""
 
 import dataclasses
-import statistics
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,7 @@ from envs import isaac, mujoco
 from envs.mujoco.model import total_mass_accepted
 from envs.physics import ENGINES
 from envs.world import World
-from experiments.bench.timing import (
-    TARGET_SECONDS,
-    Timer,
-    build_executables,
-    check_record,
-    ratio,
-    take_turns,
-    until,
-    write_record,
-)
+from experiments.bench.timing import TARGET_SECONDS, Timer, check_record, in_turns, training, until, write_record
 from experiments.bench.worker import Worker
 from experiments.study.build import build_part
 from experiments.study.config import StudyConfig
@@ -131,22 +122,9 @@ def _training(name: str, carrier: str, engine: str) -> Timer:
     """Environment steps per second of stacked runs that learn."""
     config = _config(name, carrier, engine)
     seeds = len(config.seeds)
-    part = build_part(config, carrier)
+    part, chunk = build_part(config, carrier), config.chunk(carrier)
     items = [jax.tree.map(lambda leaf, i=i: leaf[i], part.runs) for i in range(seeds)]
-    executables, data = build_executables(part.program, items, jax.local_devices())
-    state, chunk = executables.init(data), config.chunk(carrier)
-    done = 0
-
-    def work() -> int:
-        nonlocal state, done
-        state, metrics = executables.chunk(state, data, jnp.int32(done * chunk))
-        jax.block_until_ready(metrics)
-        done = done % (config.evaluations - 1) + 1  # past the warm-up, within the horizon
-        return seeds * chunk * config.envs_of(carrier)
-
-    work()
-    work()
-    return until(work)
+    return training(part.program, items, chunk, config.evaluations, seeds * chunk * config.envs_of(carrier))
 
 
 def measured(
@@ -155,7 +133,7 @@ def measured(
     copies: int,
     rounds: int,
     beside: bool = True,
-    training: bool = True,
+    learning: bool = True,
     sbx: Worker | None = None,
 ) -> dict[str, Any]:
     """One task with one number of copies; ``beside``: also what does not depend on that number."""
@@ -165,7 +143,7 @@ def measured(
         small = engine != "mujoco" and jax.default_backend() == "cpu"
         if beside or not small:
             contestants[engine] = jitted(name, engine, _MJX_ENVS if small else copies)
-        if beside and training and not small:
+        if beside and learning and not small:
             for carrier in carriers:
                 contestants[f"{carrier}_on_{engine}"] = _training(name, carrier, engine)
     if beside and name in mujoco.TASKS:
@@ -174,15 +152,13 @@ def measured(
         for carrier in carriers:
             case = {"algorithm": carrier, "task": mujoco.TASKS[name].gymnasium_id}
             contestants[f"sbx_{carrier}"] = sbx.timer(case, TARGET_SECONDS)
-    turns = take_turns(contestants, rounds)
     pairs = [("warp", "mjx"), ("mjx", "mujoco"), ("mujoco", "gymnasium"), ("mjx", "gymnasium")]
     pairs += [(f"{carrier}_on_mujoco", f"sbx_{carrier}") for carrier in _SEEDS]
-    ratios = {f"{a}_over_{b}": ratio(turns, a, b) for a, b in pairs if a in contestants and b in contestants}
-    medians = {who: statistics.median(entry[who] for entry in turns) for who in contestants}
-    for who, rate in medians.items():
+    figures = in_turns(contestants, rounds, {f"{a}_over_{b}": (a, b) for a, b in pairs})
+    for who, rate in figures["medians"].items():
         print(f"{name:<20} {copies:>6} {who:<16} {rate:>10,.0f} environment steps/s", flush=True)
-    print("    ratios: " + "  ".join(f"{k} {v['median']:.2f}" for k, v in ratios.items()), flush=True)
-    return {"task": name, "envs": copies, "medians": medians, "ratios": ratios, "rounds": turns}
+    print("    ratios: " + "  ".join(f"{k} {v['median']:.2f}" for k, v in figures["ratios"].items()), flush=True)
+    return {"task": name, "envs": copies, **figures}
 
 
 def _copies(text: str) -> tuple[int, ...]:
@@ -194,14 +170,10 @@ def _copies(text: str) -> tuple[int, ...]:
     return numbers
 
 
-def run(*, tasks: str, engines: str, copies: str, rounds: int, training: bool, sbx: bool, out: Path | None) -> None:
+def run(*, tasks: str, engines: str, copies: str, rounds: int, learning: bool, sbx: bool, out: Path | None) -> None:
     """Measure every task with every number of copies, print it, and write the figures if asked.
 
     What does not depend on the number of copies (training, Gymnasium, SBX, MJX on a CPU) is measured beside the first.
-
-    Args:
-      tasks, engines: comma-separated, as typed; see `named`.
-      copies: comma-separated numbers of environments stepped together.
 
     Raises:
       ValueError, UnknownNameError: unknown task or engine, bad number of copies, or the output exists.
@@ -210,21 +182,19 @@ def run(*, tasks: str, engines: str, copies: str, rounds: int, training: bool, s
     for engine in engines.split(","):
         if engine not in ENGINES[1:]:
             raise ValueError(f"--engines must name some of {', '.join(ENGINES[1:])}; got '{engines}'")
-    if sbx and not training:
+    if sbx and not learning:
         raise ValueError("--sbx compares training; leave out --no-training")
     if rounds < 1:
         raise ValueError(f"--rounds must be at least 1; got {rounds}")
     check_record(out)
-    worker = Worker("sbx_worker.py", *SBX, [f"jax=={jax.__version__}", "mujoco==3.17.0"]) if sbx else None
-    try:
+    with ExitStack() as stack:
+        pins = [*SBX, [f"jax=={jax.__version__}", "mujoco==3.17.0"]]
+        worker = stack.enter_context(closing(Worker("sbx_worker.py", *pins))) if sbx else None
         cases = [
-            measured(name, engines.split(","), number, rounds, number == numbers[0], training, worker)
+            measured(name, engines.split(","), number, rounds, number == numbers[0], learning, worker)
             for name in names
             for number in numbers
         ]
-    finally:
-        if worker is not None:
-            worker.close()
     command = f"aesjax bench --physics {tasks} --engines {engines} --envs {copies} --rounds {rounds}"
-    command += (" --sbx" if sbx else "") + ("" if training else " --no-training")
+    command += (" --sbx" if sbx else "") + ("" if learning else " --no-training")
     write_record(out, command, {"mjx_envs_on_cpu": _MJX_ENVS, "cases": cases})

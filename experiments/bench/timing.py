@@ -6,27 +6,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from aesjax.types import Program
 from experiments.study import store
-from experiments.study.sweep import (
-    Executables,
-    cache_group,
-    compile_program,
-    memory_budget,
-    plan_waves,
-    stack,
-    state_bytes,
-)
+from experiments.study.sweep import cache_group, compile_program, memory_budget, plan_waves, stack, state_bytes
 
 TARGET_SECONDS = 1.0
 Timer = Callable[[], float]  # does a fixed amount of work, returns its rate
 
 
-def until(work: Callable[[], int]) -> Timer:
+def until(work: Callable[[], float]) -> Timer:
     """Repeats ``work``, which returns how many steps it made, for the target time."""
 
     def timer() -> float:
-        began, steps = time.perf_counter(), 0
+        began, steps = time.perf_counter(), 0.0
         while time.perf_counter() - began < TARGET_SECONDS:
             steps += work()
         return steps / (time.perf_counter() - began)
@@ -34,29 +29,51 @@ def until(work: Callable[[], int]) -> Timer:
     return timer
 
 
-def build_executables(program: Program, items: list[Any], devices: list[Any]) -> tuple[Executables, Any]:
-    """The program and its runs as a study would place them, padded to whole groups with the first run."""
-    devices = devices[: len(items)]
+def training(program: Program, items: list[Any], chunk: int, evaluations: int, work: float) -> Timer:
+    """Stacked runs that learn, placed as in a study, at the rate of ``work`` per call of the program.
+
+    Args:
+      items: the runs; a group that they do not fill is padded with the first.
+      chunk: vector steps of a call.
+      evaluations: calls in a horizon; the first, in which a run warms up, is not timed.
+    """
+    devices = list(jax.local_devices())[: len(items)]
     group = cache_group(devices, state_bytes(program, items[0]))
     waves = plan_waves(program, items[0], len(items), len(devices), memory_budget(devices), group)
     executables = compile_program(program, devices, waves.group)
-    return executables, executables.place(stack(items + [items[0]] * (waves.width - len(items))))
+    data = executables.place(stack(items + [items[0]] * (waves.width - len(items))))
+    state, done = executables.init(data), 0
+
+    def advance() -> float:
+        nonlocal state, done
+        state, _ = executables.chunk(state, data, jnp.int32(done * chunk))
+        jax.block_until_ready(state)
+        done = done % (evaluations - 1) + 1
+        return work
+
+    advance()
+    advance()
+    return until(advance)
 
 
-def take_turns(contestants: dict[str, Timer], rounds: int) -> list[dict[str, float]]:
-    """The rate of every contestant in every round."""
+def in_turns(contestants: Mapping[str, Timer], rounds: int, ratios: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """Medians of the contestants, ratios of pairs of them within rounds, and the rates of every round.
+
+    Args:
+      ratios: name -> two contestants; a pair that does not take part is left out.
+    """
     measured: list[dict[str, float]] = []
     for index in range(rounds):
         names = list(contestants)
         turn = names[index % len(names) :] + names[: index % len(names)]  # nobody is always first
         measured.append({who: contestants[who]() for who in turn})
-    return measured
-
-
-def ratio(rounds: list[dict[str, float]], above: str, below: str) -> dict[str, float]:
-    """Of two contestants, within rounds."""
-    values = [entry[above] / entry[below] for entry in rounds]
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+    found = {}
+    for name, (above, below) in ratios.items():
+        if above in contestants and below in contestants:
+            values = [entry[above] / entry[below] for entry in measured]
+            found[name] = {"median": statistics.median(values), "min": min(values), "max": max(values)}
+    medians = {who: statistics.median(entry[who] for entry in measured) for who in contestants}
+    return {"medians": medians, "ratios": found, "rounds": measured}
 
 
 def check_record(out: Path | None) -> None:

@@ -5,8 +5,8 @@ what is reported are ratios within a round, and beside them the matrix-multiplic
 limit that an update of these networks cannot pass.
 """
 
-import statistics
-import time
+import itertools
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,15 +22,7 @@ from aesjax.types import Program
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
 from envs.world import World
-from experiments.bench.timing import (
-    TARGET_SECONDS,
-    Timer,
-    build_executables,
-    check_record,
-    ratio,
-    take_turns,
-    write_record,
-)
+from experiments.bench.timing import TARGET_SECONDS, Timer, check_record, in_turns, training, write_record
 from experiments.bench.worker import Worker
 
 SCHEDULES = ("fixed", "aes", "auto", "aes_r")
@@ -68,31 +60,30 @@ def setting(carrier: str, size: str) -> Setting:
     if size not in SIZES or (size == "large" and carrier != "sac"):
         raise ValueError(f"unknown size '{size}' for carrier '{carrier}'; known: {', '.join(SIZES)} (large: sac only)")
     width, batch = SIZES[size]
-    hidden, steps = (width, width), "environment steps"
+    hidden = (width, width)
+    task, num_envs, unit, config = "toy", 4, "updates", {"hidden": hidden, "batch_size": batch}
     if carrier == "sac":
-        config = {"hidden": hidden, "batch_size": batch}
-        return Setting(carrier, size, "toy", 4, config, "updates", flops_per_update(width, batch), width, batch)
-    if carrier == "ppo":
+        flops = flops_per_update(width, batch)
+    elif carrier == "ppo":
         # Without normalisation, as rejax has it by default.
+        task, num_envs, unit = "pendulum", 8, "environment steps"
         config = {"hidden": hidden, "normalise_obs": 0.0, "normalise_reward": False} | ROLLOUT
         net = 2.0 * (_mlp(3, width, 1) + _mlp(3, width, 1))
         flops = net * (1 + 3 * ROLLOUT["epochs"])  # values and actions once, then forward and backward per epoch
-        return Setting(carrier, size, "pendulum", 8, config, steps, flops, width, batch)
-    if carrier == "sql":
+    elif carrier == "sql":
         batch, k = 32, _PARTICLES
         q, f = _mlp(4, width, 1), _mlp(4, width, 2)
         value, score = 2 * k["value_samples"] * q, 2 * 2 * k["fixed_particles"] * q
         flops = 2.0 * batch * (value + score + 6 * q + (k["fixed_particles"] + 3 * k["updated_particles"]) * f)
-        return Setting(
-            carrier, size, "toy", 4, {"hidden": hidden, "batch_size": batch} | k, "updates", flops, width, batch
-        )
-    if carrier == "meow":
+        config = {"hidden": hidden, "batch_size": batch} | k
+    elif carrier == "meow":
         batch = 64
         coupling, prior, shift = _mlp(4, width, 2), _mlp(2, width, 2), _mlp(2, width, 1)
         flops = 2.0 * batch * (4 * 2 * 3 * coupling + 3 * (prior + 2 * shift) + prior + 2 * shift)
         config = {"flow_hidden": hidden, "shift_hidden": hidden, "batch_size": batch}
-        return Setting(carrier, size, "toy", 4, config, "updates", flops, width, batch)
-    raise ValueError(f"carrier '{carrier}' has no benchmark")
+    else:
+        raise ValueError(f"carrier '{carrier}' has no benchmark")
+    return Setting(carrier, size, task, num_envs, config, unit, flops, width, batch)
 
 
 def _mlp(inputs: int, width: int, outputs: int) -> int:
@@ -107,7 +98,7 @@ def flops_per_update(width: int, batch: int, obs: int = 2, action: int = 2) -> f
     return 2.0 * batch * ((1 + 3) * actor + 2 * (1 + 3 + 2) * critic)
 
 
-def _ours(rule: str, case: Setting, runs: int, devices: list[Any]) -> Timer:
+def _ours(rule: str, case: Setting, runs: int) -> Timer:
     """``rule`` is a schedule, with adaptations after a +."""
     world, spec = World(envs.make(case.task), 10_000_000), CARRIERS[case.carrier]
     schedule, *levers = rule.split("+")
@@ -143,26 +134,10 @@ def _ours(rule: str, case: Setting, runs: int, devices: list[Any]) -> Timer:
     drift = jax.device_get(world.drift("abrupt", 0))
     common = (drift, weights, as_array(hyper), np.float32(0), adapted if levers else None)
     items = [Run(np.uint32(seed), *common) for seed in range(runs)]
-    executables, data = build_executables(loop, items, devices)
-    state = executables.init(data)
-    done, work = 0, chunk * case.num_envs if on_policy else chunk
-
-    def go(count: int) -> float:
-        nonlocal state, done
-        began = time.perf_counter()
-        metrics: Any = None
-        for _ in range(count):
-            state, metrics = executables.chunk(state, data, jnp.int32(done * chunk))
-            done += 1
-        jax.block_until_ready(metrics)
-        return time.perf_counter() - began
-
-    go(2)
-    count = max(1, round(TARGET_SECONDS / go(1)))
-    return lambda: runs * work * count / go(count)
+    return training(loop, items, chunk, world.total // chunk, runs * (chunk * case.num_envs if on_policy else chunk))
 
 
-def _matmul(case: Setting, runs: int, devices: list[Any]) -> Timer:
+def _matmul(case: Setting, runs: int) -> Timer:
     """Rate of square products of the case's width, as its units per second if nothing else were done."""
     width, batch, repeats = case.width, case.batch, 100
 
@@ -170,49 +145,29 @@ def _matmul(case: Setting, runs: int, devices: list[Any]) -> Timer:
         return jax.lax.scan(lambda x, _: (x @ w, None), x, None, length=repeats)[0], {}
 
     program = Program(lambda w: jnp.ones((batch, width)), chain, lambda x, w, step: {})
-    executables, weights = build_executables(program, [np.eye(width, dtype=np.float32)] * runs, devices)
-    x = executables.init(weights)
-    flops = 2.0 * runs * batch * width * width * repeats
-
-    def timer() -> float:
-        nonlocal x
-        began, calls = time.perf_counter(), 0
-        while calls < 2 or time.perf_counter() - began < TARGET_SECONDS / 2:
-            x, _ = executables.chunk(x, weights, jnp.int32(0))
-            jax.block_until_ready(x)
-            calls += 1
-        return calls * flops / (time.perf_counter() - began) / case.flops
-
-    return timer
+    weights = [np.eye(width, dtype=np.float32)] * runs
+    return training(program, weights, 0, 2, 2.0 * runs * batch * width * width * repeats / case.flops)
 
 
 def measured(case: Setting, runs: int, rounds: int, rejax: Worker | None = None) -> dict[str, Any]:
     """One carrier at one size with so many stacked runs: medians, ratios inside a round, and all rounds."""
-    devices = list(jax.local_devices())
     # Every schedule compiles a program of its own; on other carriers than SAC two show the cost.
     usable = (*SCHEDULES, *LEVERS) if case.carrier == "sac" else SCHEDULES[:2]
-    contestants: dict[str, Timer] = {s: _ours(s, case, runs, devices) for s in usable}
-    contestants["matmul_limit"] = _matmul(case, runs, devices)
+    contestants: dict[str, Timer] = {s: _ours(s, case, runs) for s in usable}
+    contestants["matmul_limit"] = _matmul(case, runs)
     if rejax is not None and case.carrier in ("sac", "ppo"):
         name = {"algorithm": case.carrier, "runs": runs, "width": case.width, "batch": case.batch}
         contestants["rejax"] = rejax.timer(name, TARGET_SECONDS)
-    turns = take_turns(contestants, rounds)
-    ratios = {f"schedule_cost_{s}": ratio(turns, "fixed", s) for s in ("aes", "aes_r") if s in usable}
-    ratios |= {f"lever_cost_{s}": ratio(turns, "aes_r", s) for s in LEVERS if s in usable}
-    ratios["share_of_matmul_limit"] = ratio(turns, "aes", "matmul_limit")
-    if "rejax" in contestants:
-        ratios["aes_over_rejax"] = ratio(turns, "aes", "rejax")
-        ratios["fixed_over_rejax"] = ratio(turns, "fixed", "rejax")
-    medians = {who: statistics.median(entry[who] for entry in turns) for who in contestants}
+    ratios = {f"schedule_cost_{s}": ("fixed", s) for s in ("aes", "aes_r")}
+    ratios |= {f"lever_cost_{s}": ("aes_r", s) for s in LEVERS}
+    ratios["share_of_matmul_limit"] = ("aes", "matmul_limit")
+    ratios |= {f"{s}_over_rejax": (s, "rejax") for s in ("aes", "fixed")}
     sizes = {"carrier": case.carrier, "size": case.size, "unit": case.unit, "task": case.task, "config": case.config}
-    return sizes | {"runs": runs, "num_envs": case.num_envs, "medians": medians, "ratios": ratios, "rounds": turns}
+    return sizes | {"runs": runs, "num_envs": case.num_envs, **in_turns(contestants, rounds, ratios)}
 
 
 def run(*, carriers: str, runs: str, sizes: str, rounds: int, rejax: bool, out: Path | None) -> None:
     """Measure every case, print it, and write the figures if asked.
-
-    Args:
-      carriers, runs, sizes: comma-separated, as typed.
 
     Raises:
       ValueError, UnknownNameError: unknown carrier or size, bad number of runs, or the output exists.
@@ -227,17 +182,14 @@ def run(*, carriers: str, runs: str, sizes: str, rounds: int, rejax: bool, out: 
         CARRIERS[name]
     settings = [setting(name, size) for name in carriers.split(",") for size in sizes.split(",")]
     check_record(out)
-    worker = Worker("rejax_worker.py", [f"jax=={jax.__version__}", *_REJAX]) if rejax else None
     cases = []
-    try:
-        for wanted in settings:
-            for count in counts:
-                case = measured(wanted, count, rounds, worker)
-                cases.append(case)
-                print(_line(case), flush=True)
-    finally:
-        if worker is not None:
-            worker.close()
+    with ExitStack() as stack:
+        pins = [f"jax=={jax.__version__}", *_REJAX]
+        worker = stack.enter_context(closing(Worker("rejax_worker.py", pins))) if rejax else None
+        for wanted, count in itertools.product(settings, counts):
+            case = measured(wanted, count, rounds, worker)
+            cases.append(case)
+            print(_line(case), flush=True)
     command = f"aesjax bench --carriers {carriers} --runs {runs} --sizes {sizes} --rounds {rounds}"
     command += " --rejax" if rejax else ""
     write_record(out, command, {"rejax": _REJAX if rejax else None, "replay": REPLAY, "cases": cases})

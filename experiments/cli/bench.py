@@ -72,7 +72,7 @@ def execute(options: Bench) -> int:
                 engines=options.engines,
                 copies=options.envs,
                 rounds=options.rounds,
-                training=options.training,
+                learning=options.training,
                 sbx=options.sbx,
                 out=options.out,
             )

@@ -23,9 +23,10 @@ class Report:
 def execute(options: Report) -> int:
     """Merge if several folders are given, and write the report."""
     from experiments.report import write_report
-    from experiments.report.folder import load
     from experiments.report.live import write_tensorboard
+    from experiments.study import store
     from experiments.study.merge import merge_studies
+    from experiments.study.results import open_results
 
     with refusing():
         folders, out = options.directories, options.out
@@ -35,7 +36,7 @@ def execute(options: Report) -> int:
             raise ValueError("--out and several folders belong together: they are merged into it")
         folder = folders[0] if out is None else merge_studies(folders, out)
         if options.tensorboard is not None:
-            count = write_tensorboard(load(folder).curves, options.tensorboard)
+            count = write_tensorboard(open_results(folder).rows(store.CURVES), options.tensorboard)
             print(f"tensorboard: {count} runs in {options.tensorboard}")
         print(f"report: {write_report(folder)}")
     return DONE

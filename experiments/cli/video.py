@@ -40,5 +40,5 @@ def execute(options: Video) -> int:
 
     with refusing():
         start_jax(None)
-        print(f"video: {video.run(options)}")
+        print(f"video: {video.run(**vars(options))}")
     return DONE

@@ -13,34 +13,16 @@ from experiments.measure.patterns import STEADY
 from experiments.measure.scopes import NAN, Cells, Scope, inside, matrix, numbers
 from experiments.measure.study import RecordedStudy, baseline_of
 
-LOWER_IS_BETTER = frozenset(
-    [
-        "drop_run",
-        "drop_run_safe",
-        "loss_rate",
-        "recovery",
-        "recovery_robust",
-        "recovery_vs_steady",
-        "deficit_area",
-    ]
-)
-PAIRED = (
-    *("mean_return", "later_return", "final_return", "nauc_task", "nauc_task_safe", "drop_run", "drop_run_safe"),
-    *("loss_rate", "recovery", "recovery_robust", "recovery_vs_steady", "deficit_area"),
-)
+_LOWER = ("drop_run", "drop_run_safe", "loss_rate", "recovery", "recovery_robust", "recovery_vs_steady", "deficit_area")
+LOWER_IS_BETTER = frozenset(_LOWER)
+PAIRED = ("mean_return", "later_return", "final_return", "nauc_task", "nauc_task_safe", *_LOWER)
 VERSUS = ("mean_return", "later_return", "nauc_task_safe")  # compared with constants and controls, too
 #: Not compared without drift: the first are zero by definition there, and nothing changes that the last could follow.
 _UNDER_DRIFT = ("drop_run", "drop_run_safe", "loss_rate", "later_return")
 
 
 def comparisons(
-    study: RecordedStudy,
-    cells: Cells,
-    scope: Scope,
-    method: str,
-    pattern: str,
-    opponents: Opponents,
-    draw: Callable,
+    study: RecordedStudy, cells: Cells, scope: Scope, method: str, pattern: str, opponents: Opponents, draw: Callable
 ) -> Iterator[tuple]:
     """Rows of the tidy frame without Holm's correction; ``X:vs=KIND`` where it is not the baseline."""
     baseline = baseline_of(method, study.methods())

@@ -28,13 +28,12 @@ class Curve:
 
     Raises:
       ValueError: shapes differ, no evaluation, steps not increasing or outside [0, horizon].
-      IncompleteRunError: the last evaluation is more than one interval before the horizon.
+      IncompleteRunError: the last evaluation is more than the widest gap between two of them before the horizon.
     """
 
     steps: np.ndarray  # (m,) float64, environment steps
     returns: np.ndarray  # (m,) float64, mean undiscounted evaluation return
     horizon: float  # T, environment steps
-    interval: float | None = None  # E, environment steps; None: the widest gap between two evaluations
     diverged: bool = field(init=False, default=False)
 
     def __post_init__(self):
@@ -49,12 +48,9 @@ class Curve:
             raise ValueError("evaluation steps must increase strictly; is a run stored twice?")
         if steps[0] < 0 or steps[-1] > self.horizon:
             raise ValueError(f"evaluation steps {steps[0]:g} to {steps[-1]:g} leave [0, {self.horizon:g}]")
-        gap = self.interval
-        if gap is None:
-            gap = float(np.max(np.diff(steps))) if steps.size > 1 else float(steps[0])
+        gap = float(np.max(np.diff(steps))) if steps.size > 1 else float(steps[0])
         object.__setattr__(self, "steps", steps)
         object.__setattr__(self, "returns", returns)
-        object.__setattr__(self, "interval", gap)
         object.__setattr__(self, "diverged", not bool(np.all(np.isfinite(returns))))
         if self.horizon - steps[-1] > gap * (1 + 1e-9) and not self.diverged:
             raise IncompleteRunError(

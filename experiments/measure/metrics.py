@@ -8,6 +8,7 @@ the arithmetic, broadcast over leading axes (bootstrap replicates); the others w
 a value is missing.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -48,67 +49,62 @@ def is_unsafe(*runs: np.ndarray) -> bool:
 
 def _family(runs: np.ndarray) -> np.ndarray:
     """(..., M, n) -> (...): mean over seeds, then over tasks; NaN if a task has no valid run."""
-    return np.mean(nan_mean(runs, axis=-1), axis=-1)
+    return np.mean(_task(runs), axis=-1)
+
+
+def _task(runs: np.ndarray) -> np.ndarray:
+    """(..., M, n) -> (..., M): mean over seeds."""
+    return nan_mean(runs, axis=-1)
 
 
 def _above(runs: np.ndarray, floors: np.ndarray | None) -> np.ndarray:
     return runs if floors is None else runs - np.asarray(floors, np.float64)[:, None]
 
 
-def _family_floor(floors: np.ndarray | None) -> np.ndarray | None:
-    return None if floors is None else np.asarray(np.mean(np.asarray(floors, np.float64)))
+def _normaliser(
+    average: Callable[[np.ndarray], np.ndarray],
+    runs: np.ndarray,
+    floors: np.ndarray | None,
+    reference: np.ndarray | None = None,
+) -> np.ndarray:
+    """The average above the floor; the reference (by default the runs) gives the scale of the guard."""
+    floor = None if floors is None else average(np.asarray(floors, np.float64)[:, None])
+    return guarded(average(_above(runs, floors)), average(runs if reference is None else reference), floor)
 
 
 def nauc_family_values(method: np.ndarray, sac_steady: np.ndarray, floors: np.ndarray | None = None) -> np.ndarray:
     """(..., M, n), (..., M, n) -> (...): ratio of family means, the AES paper's nAUC."""
-    normaliser = guarded(_family(_above(sac_steady, floors)), _family(sac_steady), _family_floor(floors))
-    return _family(_above(method, floors)) / normaliser
+    return _family(_above(method, floors)) / _normaliser(_family, sac_steady, floors)
 
 
 def nauc_task_values(method: np.ndarray, sac_steady: np.ndarray, floors: np.ndarray | None = None) -> np.ndarray:
     """(..., M, n), (..., M, n) -> (..., M, n): each run over its task's normaliser."""
-    floor = None if floors is None else np.asarray(floors, np.float64)
-    normaliser = guarded(nan_mean(_above(sac_steady, floors), axis=-1), nan_mean(sac_steady, axis=-1), floor)
-    return _above(method, floors) / normaliser[..., None]
+    return _above(method, floors) / _normaliser(_task, sac_steady, floors)[..., None]
 
 
 def drop_family_values(
-    drifting: np.ndarray,
-    steady: np.ndarray,
-    floors: np.ndarray | None = None,
-    reference: np.ndarray | None = None,
+    drifting: np.ndarray, steady: np.ndarray, floors: np.ndarray | None = None, reference: np.ndarray | None = None
 ) -> np.ndarray:
     """(..., M, n), (..., M, n) -> (...): ``1 - family mean / own steady family mean``, the AES paper's DropRatio.
 
     ``reference``: SAC on Steady, the same axes, for the scale of the guard; ``None`` takes ``steady``.
     """
-    scale = _family(steady if reference is None else reference)
-    normaliser = guarded(_family(_above(steady, floors)), scale, _family_floor(floors))
-    return 1.0 - _family(_above(drifting, floors)) / normaliser
+    return 1.0 - _family(_above(drifting, floors)) / _normaliser(_family, steady, floors, reference)
 
 
 def drop_task_values(
-    drifting: np.ndarray,
-    steady: np.ndarray,
-    floors: np.ndarray | None = None,
-    reference: np.ndarray | None = None,
+    drifting: np.ndarray, steady: np.ndarray, floors: np.ndarray | None = None, reference: np.ndarray | None = None
 ) -> np.ndarray:
     """(..., M, n), (..., M, n) -> (..., M): the same per task, from means over seeds."""
-    floor = None if floors is None else np.asarray(floors, np.float64)
-    scale = nan_mean(steady if reference is None else reference, axis=-1)
-    normaliser = guarded(nan_mean(_above(steady, floors), axis=-1), scale, floor)
-    return 1.0 - nan_mean(_above(drifting, floors), axis=-1) / normaliser
+    return 1.0 - _task(_above(drifting, floors)) / _normaliser(_task, steady, floors, reference)
 
 
 def drop_run_values(
-    drifting: np.ndarray,
-    steady: np.ndarray,
-    floors: np.ndarray | None = None,
-    reference: np.ndarray | None = None,
+    drifting: np.ndarray, steady: np.ndarray, floors: np.ndarray | None = None, reference: np.ndarray | None = None
 ) -> np.ndarray:
     """(..., M, n), (..., M, n) -> (..., M, n): per run, against its own seed's steady run."""
     floor = None if floors is None else np.asarray(floors, np.float64)[:, None]
-    scale = nan_mean(steady if reference is None else reference, axis=-1)[..., None]
+    scale = _task(steady if reference is None else reference)[..., None]
     return 1.0 - _above(drifting, floors) / guarded(_above(steady, floors), scale, floor)
 
 
@@ -117,13 +113,56 @@ def loss_rate(drifting: np.ndarray, steady: np.ndarray) -> np.ndarray:
     return np.asarray(steady, np.float64) - np.asarray(drifting, np.float64)
 
 
-def _matrix(runs) -> np.ndarray:
-    runs = np.asarray(runs, np.float64)
-    return runs[None, :] if runs.ndim == 1 else np.atleast_2d(runs)
+def nauc_family(method, sac_steady, floors=None) -> Metric:
+    """Paper-literal nAUC of a family, one normaliser for all tasks; with ``floors``, ``nauc_family_safe``.
+
+    >>> round(nauc_family([[300, 300], [1000, 1000]], [[100, 300], [1000, 3000]]).value, 6)
+    0.590909
+    """
+    return _metric(nauc_family_values, method, sac_steady, floors)
 
 
-def _floors(floors) -> np.ndarray | None:
-    return None if floors is None else np.atleast_1d(np.asarray(floors, np.float64))
+def nauc_task(method, sac_steady, floors=None) -> Scores:
+    """nAUC of every run over its task's normaliser, (M, n); with ``floors``, ``nauc_task_safe``."""
+    return _scores(nauc_task_values, method, sac_steady, floors)
+
+
+def drop_family(drifting, steady, floors=None, reference=None) -> Metric:
+    """Paper-literal DropRatio of a family, smaller is better; with ``floors``, ``drop_family_safe``."""
+    return _metric(drop_family_values, drifting, steady, floors, reference)
+
+
+def drop_task(drifting, steady, floors=None, reference=None) -> Scores:
+    """DropRatio per task, (M,); its mean over tasks is *not* the family's DropRatio."""
+    return _scores(drop_task_values, drifting, steady, floors, reference)
+
+
+def drop_run(drifting, steady, floors=None, reference=None) -> Scores:
+    """DropRatio of every run against the steady run of its seed, (M, n), for paired statistics."""
+    return _scores(drop_run_values, drifting, steady, floors, reference)
+
+
+def _metric(ratio: Callable[..., np.ndarray], *arguments) -> Metric:
+    x, s, b, *reference = _arrays(*arguments)
+    value = float(ratio(x, s, b, *reference))
+    return Metric(value, _explain(value, x, s, b), b is None and is_unsafe(x, s))
+
+
+def _scores(ratio: Callable[..., np.ndarray], *arguments) -> Scores:
+    x, s, b, *reference = _arrays(*arguments)
+    values = ratio(x, s, b, *reference)
+    reasons = []
+    for m, row in enumerate(values.reshape(len(values), -1)):
+        best = next((float(value) for value in row if np.isfinite(value)), np.nan)
+        reasons.append(_explain(best, x[[m]], s[[m]], b))
+    return Scores(values, tuple(reasons), b is None and is_unsafe(x, s))
+
+
+def _arrays(top, bottom, floors, *reference) -> list:
+    """Runs as (M, n) and floors as (M,); None stays None."""
+    runs = (None if r is None else np.atleast_2d(np.asarray(r, np.float64)) for r in (top, bottom, *reference))
+    x, s, *rest = runs
+    return [x, s, None if floors is None else np.atleast_1d(np.asarray(floors, np.float64)), *rest]
 
 
 def _explain(value: float, numerator: np.ndarray, normaliser: np.ndarray, floors: np.ndarray | None) -> str:
@@ -133,54 +172,3 @@ def _explain(value: float, numerator: np.ndarray, normaliser: np.ndarray, floors
     if np.any(np.all(~np.isfinite(numerator), axis=-1)) or np.any(np.all(~np.isfinite(normaliser), axis=-1)):
         return _NO_RUNS
     return _ZERO if floors is None else NOT_ABOVE_FLOOR
-
-
-def nauc_family(method, sac_steady, floors=None) -> Metric:
-    """Paper-literal nAUC of a family, one normaliser for all tasks; with ``floors``, ``nauc_family_safe``.
-
-    >>> round(nauc_family([[300, 300], [1000, 1000]], [[100, 300], [1000, 3000]]).value, 6)
-    0.590909
-    """
-    x, s, b = _matrix(method), _matrix(sac_steady), _floors(floors)
-    value = float(nauc_family_values(x, s, b))
-    return Metric(value, _explain(value, x, s, b), b is None and is_unsafe(x, s))
-
-
-def nauc_task(method, sac_steady, floors=None) -> Scores:
-    """nAUC of every run over its task's normaliser, (M, n); with ``floors``, ``nauc_task_safe``."""
-    x, s, b = _matrix(method), _matrix(sac_steady), _floors(floors)
-    values = nauc_task_values(x, s, b)
-    return Scores(values, _explain_tasks(values, x, s, b), b is None and is_unsafe(x, s))
-
-
-def drop_family(drifting, steady, floors=None, reference=None) -> Metric:
-    """Paper-literal DropRatio of a family, smaller is better; with ``floors``, ``drop_family_safe``."""
-    x, s, b, r = _matrix(drifting), _matrix(steady), _floors(floors), _reference(reference)
-    value = float(drop_family_values(x, s, b, r))
-    return Metric(value, _explain(value, x, s, b), b is None and is_unsafe(x, s))
-
-
-def drop_task(drifting, steady, floors=None, reference=None) -> Scores:
-    """DropRatio per task, (M,); its mean over tasks is *not* the family's DropRatio."""
-    x, s, b, r = _matrix(drifting), _matrix(steady), _floors(floors), _reference(reference)
-    values = drop_task_values(x, s, b, r)
-    return Scores(values, _explain_tasks(values[:, None], x, s, b), b is None and is_unsafe(x, s))
-
-
-def drop_run(drifting, steady, floors=None, reference=None) -> Scores:
-    """DropRatio of every run against the steady run of its seed, (M, n), for paired statistics."""
-    x, s, b, r = _matrix(drifting), _matrix(steady), _floors(floors), _reference(reference)
-    values = drop_run_values(x, s, b, r)
-    return Scores(values, _explain_tasks(values, x, s, b), b is None and is_unsafe(x, s))
-
-
-def _reference(reference) -> np.ndarray | None:
-    return None if reference is None else _matrix(reference)
-
-
-def _explain_tasks(values, numerator, normaliser, floors) -> tuple[str, ...]:
-    best = [row[np.isfinite(row)][0] if np.any(np.isfinite(row)) else np.nan for row in values]
-    return tuple(
-        _explain(v, numerator[[m]], normaliser[[m]], None if floors is None else floors[[m]])
-        for m, v in enumerate(best)
-    )

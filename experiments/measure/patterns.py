@@ -32,11 +32,9 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, PatternFacts]:
     >>> list(describe({"patterns": {"square": square}}))[:3]
     ['steady', 'square', 'abrupt']
 
-    Args:
-      manifest: ``patterns`` maps a name to ``jumps``, ``recovery`` (both bool) and ``summary`` (str); it may be absent.
-
     Raises:
-      ValueError: an entry lacks one of them, has it of another type, or has ``recovery`` without ``jumps``.
+      ValueError: an entry of ``patterns`` lacks a field of `PatternFacts` or has it of another type, or has
+        ``recovery`` without ``jumps``.
     """
     entries = manifest.get("patterns") or {}
     if not isinstance(entries, Mapping):
@@ -47,15 +45,7 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, PatternFacts]:
 
 
 def describe_runs(manifest: Mapping[str, Any], run: Iterable[str]) -> dict[str, PatternFacts]:
-    """The patterns that were run, in the order of `describe`; those that it does not know come last, as gradual ones.
-
-    Args:
-      manifest: as in `describe`.
-      run: names of the patterns that were run, in order of appearance.
-
-    Raises:
-      ValueError: as in `describe`.
-    """
+    """The patterns that were run, in the order of `describe`; those that it does not know come last, as gradual."""
     names = dict.fromkeys(run)
     known = {name: facts for name, facts in describe(manifest).items() if name in names}
     return known | {name: _UNKNOWN for name in names if name not in known}

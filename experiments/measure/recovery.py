@@ -7,6 +7,9 @@ import numpy as np
 
 from experiments.measure.curves import Curve, nan_mean
 
+_CONFIRMING = 3  # evaluations, all inside the window, whose median must confirm a crossing
+_TOLERATED = 0.05  # share of the level above the floor
+
 
 @dataclass(frozen=True)
 class Recovery:
@@ -79,8 +82,7 @@ def recovery(curve: Curve, changes: Sequence[float] | np.ndarray) -> Recovery:
     beside it.
 
     Args:
-      curve: one run under a drift that is constant between the changes.
-      changes: (K,) change steps, increasing, inside (0, T).
+      changes: (K,) change steps, increasing, inside (0, T); the drift is constant between them.
 
     Raises:
       ValueError: bad change steps, or no evaluation before the first of them.
@@ -90,15 +92,34 @@ def recovery(curve: Curve, changes: Sequence[float] | np.ndarray) -> Recovery:
         return _undefined(curve, len(changes))
     if curve.steps[0] >= changes[0]:
         raise ValueError(f"recovery needs an evaluation before the first change at step {changes[0]:g}")
-    before = np.searchsorted(curve.steps, changes, side="left") - 1
-    level = curve.returns[before]
+    level = curve.returns[np.searchsorted(curve.steps, changes, side="left") - 1]
+    return _timed(curve, changes, ends, level, level.tolist(), np.ones(len(changes), bool), 1)
+
+
+def _timed(
+    curve: Curve,
+    changes: np.ndarray,
+    ends: np.ndarray,
+    level: np.ndarray,
+    thresholds: Sequence[float | np.ndarray],
+    applicable: np.ndarray,
+    k: int,
+) -> Recovery:
+    """Times to the first crossing of each change's threshold that the median of ``k`` evaluations confirms.
+
+    Args:
+      thresholds: per change one return, or one for every evaluation of its window.
+    """
     duration, recovered = ends - changes, np.zeros(len(changes), bool)
-    for i, (start, end) in enumerate(zip(changes, ends, strict=True)):
-        window = _window(curve, start, end)
-        hits = window[curve.returns[window] >= level[i]]
-        if hits.size:
-            duration[i], recovered[i] = curve.steps[hits[0]] - start, True
-    return Recovery(curve.horizon, level, level.copy(), duration, recovered, np.ones(len(changes), bool))
+    for i, own in enumerate(thresholds):
+        window = _window(curve, changes[i], ends[i])
+        last = max(len(window) - k + 1, 0) if applicable[i] else 0
+        for j, theta in zip(window[:last], np.broadcast_to(own, len(window))[:last], strict=True):
+            if curve.returns[j] >= theta and np.median(curve.returns[j : j + k]) >= theta:
+                duration[i], recovered[i] = curve.steps[j] - changes[i], True
+                break
+    threshold = np.array([np.ravel(theta)[0] for theta in thresholds])
+    return Recovery(curve.horizon, level, threshold, np.where(applicable, duration, np.nan), recovered, applicable)
 
 
 def _levels(curve: Curve, changes: np.ndarray, w: int) -> np.ndarray:
@@ -112,63 +133,26 @@ def _levels(curve: Curve, changes: np.ndarray, w: int) -> np.ndarray:
     return levels
 
 
-def _confirmed(curve: Curve, window: np.ndarray, threshold: np.ndarray, k: int) -> int | None:
-    """First index of ``window`` at or above its threshold, confirmed by the k-median; else None."""
-    for position, j in enumerate(window[: max(len(window) - k + 1, 0)]):
-        theta = threshold[position]
-        if curve.returns[j] >= theta and np.median(curve.returns[j : j + k]) >= theta:
-            return int(j)
-    return None
-
-
-def recovery_robust(
-    curve: Curve,
-    changes: Sequence[float] | np.ndarray,
-    floor: float,
-    *,
-    w: int = 5,
-    k: int = 3,
-    delta: float = 0.05,
-) -> Recovery:
-    """Recovery to within ``delta`` of a level averaged over ``w`` evaluations.
+def recovery_robust(curve: Curve, changes: Sequence[float] | np.ndarray, floor: float, *, w: int = 5) -> Recovery:
+    """Recovery to within 5 % of a level averaged over ``w`` evaluations, confirmed by the median of three.
 
     Args:
-      curve: one run under a drift that is constant between the changes.
-      changes: (K,) change steps.
       floor: return of a uniformly random policy on the steady task; a level not above it is not applicable.
       w: evaluations averaged before the change, within the regime.
-      k: evaluations whose median must confirm the crossing, all inside the window.
-      delta: tolerated share of the level above the floor.
     """
     changes, ends = _checked(curve, changes)
     if curve.diverged:
         return _undefined(curve, len(changes))
     level = _levels(curve, changes, w)
-    threshold = level - delta * (level - floor)
+    threshold = level - _TOLERATED * (level - floor)
     with np.errstate(invalid="ignore"):
-        applicable = level > floor
-    duration, recovered = ends - changes, np.zeros(len(changes), bool)
-    for i, (start, end) in enumerate(zip(changes, ends, strict=True)):
-        window = _window(curve, start, end)
-        hit = _confirmed(curve, window, np.full(len(window), threshold[i]), k) if applicable[i] else None
-        if hit is not None:
-            duration[i], recovered[i] = curve.steps[hit] - start, True
-    duration = np.where(applicable, duration, np.nan)
-    return Recovery(curve.horizon, level, threshold, duration, recovered, applicable)
+        return _timed(curve, changes, ends, level, threshold.tolist(), level > floor, _CONFIRMING)
 
 
-def recovery_vs_steady(
-    curve: Curve,
-    steady: Curve,
-    changes: Sequence[float] | np.ndarray,
-    floor: float,
-    *,
-    k: int = 3,
-    delta: float = 0.05,
-) -> Recovery:
+def recovery_vs_steady(curve: Curve, steady: Curve, changes: Sequence[float] | np.ndarray, floor: float) -> Recovery:
     """Time to reach what the same method and seed has at the same step without drift.
 
-    The threshold at evaluation j comes from the mean of the steady run over the same ``k`` evaluations that
+    The threshold at evaluation j comes from the mean of the steady run over the same three evaluations that
     confirm the crossing. A change is not applicable where the steady run's mean over the window is not above
     the floor.
 
@@ -180,22 +164,17 @@ def recovery_vs_steady(
         return _undefined(curve, len(changes))
     if not np.array_equal(curve.steps, steady.steps):
         raise ValueError("recovery_vs_steady needs both runs on the same evaluation steps")
-    level, duration = np.full(len(changes), np.nan), ends - changes
-    threshold, recovered = level.copy(), np.zeros(len(changes), bool)
-    for i, (start, end) in enumerate(zip(changes, ends, strict=True)):
-        window = _window(curve, start, end)
-        level[i] = nan_mean(steady.returns[window])
-        if not level[i] > floor:
-            continue
-        smooth = np.array([np.mean(steady.returns[j : j + k]) for j in window])
-        theta = smooth - delta * (smooth - floor)
-        threshold[i] = theta[0]
-        hit = _confirmed(curve, window, theta, k)
-        if hit is not None:
-            duration[i], recovered[i] = curve.steps[hit] - start, True
+    windows = [_window(curve, start, end) for start, end in zip(changes, ends, strict=True)]
+    level = np.array([nan_mean(steady.returns[window]) for window in windows])
+    smooth = [
+        np.array([np.mean(steady.returns[j : j + _CONFIRMING]) for j in window] or [np.nan]) for window in windows
+    ]
     with np.errstate(invalid="ignore"):
         applicable = level > floor
-    return Recovery(curve.horizon, level, threshold, np.where(applicable, duration, np.nan), recovered, applicable)
+    thresholds = [
+        x - _TOLERATED * (x - floor) if applies else np.nan for x, applies in zip(smooth, applicable, strict=True)
+    ]
+    return _timed(curve, changes, ends, level, thresholds, applicable, _CONFIRMING)
 
 
 def companions(curve: Curve, changes: Sequence[float] | np.ndarray, floor: float, *, w: int = 5) -> Companions:

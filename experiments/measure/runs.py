@@ -37,12 +37,9 @@ def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
 
 
 def _levels(run: RecordedRun, steady: RecordedRun | None, sac: np.ndarray, floor: float | None) -> dict[str, Metric]:
-    own = mean_return(run.curve) if run.curve else NAN
-    out = {
-        "auc": Metric(auc(run.curve) if run.curve else NAN),
-        "mean_return": Metric(own),
-        "final_return": Metric(final_return(run.curve) if run.curve else NAN),
-    }
+    names = {"auc": auc, "mean_return": mean_return, "final_return": final_return}
+    out = {name: Metric(level(run.curve) if run.curve else NAN) for name, level in names.items()}
+    own = out["mean_return"].value
     no_sac = "" if np.any(np.isfinite(sac)) else "no_steady_sac_runs"
     base = mean_return(steady.curve) if steady and steady.curve else NAN
     no_steady = _without(steady)
@@ -77,28 +74,15 @@ def _metric(scores: metrics.Scores | None, why: str) -> Metric:
 def _recoveries(
     run: RecordedRun, steady: RecordedRun | None, floor: float | None, changes: np.ndarray, applies: bool
 ) -> dict:
-    names = [
-        "recovery",
-        "recovery_per_change",
-        "recovered_fraction",
-        "recovery_null",
-        "recovery_null_formula",
-    ]
-    robust = ["recovery_robust", "recovery_robust_per_change", "recovery_robust_fraction"]
-    robust += [
-        "recovery_robust_null",
-        "n_not_applicable",
-        "immediate_drop",
-        "deficit_area",
-        "no_drop_fraction",
-    ]
+    names = ["recovery", "recovery_per_change", "recovered_fraction", "recovery_null", "recovery_null_formula"]
+    robust = [f"recovery_robust{of}" for of in ("", "_per_change", "_fraction", "_null")]
+    robust += ["n_not_applicable", "immediate_drop", "deficit_area", "no_drop_fraction"]
     versus = ["recovery_vs_steady", "recovery_vs_steady_fraction"]
     count = range(1, len(changes) + 1)
     names += [f"recovered@{i}" for i in count]
     robust += [f"robust_recovered@{i}" for i in count] + [f"level@{i}" for i in count]
-    every = names + robust + versus
     if not applies or run.curve is None or not len(changes):
-        return dict.fromkeys(every, Metric(NAN, "only_abrupt"))
+        return dict.fromkeys(names + robust + versus, Metric(NAN, "only_abrupt"))
     curve, other = run.curve, steady.curve if steady else None
     literal = recovery(curve, changes)
     values = [literal.total, literal.per_change, literal.recovered_fraction]

@@ -37,11 +37,7 @@ def inside(key: RunKey, scope: Scope, method: str, pattern: str) -> bool:
 
 
 def matrix(
-    study: RecordedStudy,
-    column: Mapping[RunKey, Metric],
-    scope: Scope,
-    method: str | Mapping[str, str],
-    pattern: str,
+    study: RecordedStudy, column: Mapping[RunKey, Metric], scope: Scope, method: str | Mapping[str, str], pattern: str
 ) -> np.ndarray:
     """(M, n) values, one column per seed of the study; NaN where a run is missing or has no value.
 

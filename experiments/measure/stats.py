@@ -4,7 +4,6 @@ Scores are arrays (M tasks, n seeds); the seed is the replication unit, NaN a mi
 Statistics accept leading axes, so that one call evaluates all bootstrap replicates.
 """
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -12,7 +11,8 @@ import numpy as np
 
 from experiments.measure.curves import nan_mean
 
-SMALL = 10  # below this many seeds, "auto" stretches the percentile interval
+SMALL = 10  # below this many seeds the percentile interval is stretched
+_LEVEL = 0.95  # of intervals
 _MAX_UNDEFINED = 0.05  # share of undefined replicates beyond which there is no interval
 
 
@@ -52,16 +52,6 @@ def draw_resamples(rng: np.random.Generator, sizes: Sequence[int], replicates: i
     return index
 
 
-def all_resamples(sizes: Sequence[int]) -> np.ndarray:
-    """(prod n_m^n_m, M, n) int: every equally likely resample once, for exact intervals of tiny studies."""
-    per_task = [list(itertools.product(range(size), repeat=size)) for size in sizes]
-    index = np.full((int(np.prod([len(p) for p in per_task])), len(sizes), max(sizes)), -1)
-    for row, combination in enumerate(itertools.product(*per_task)):
-        for m, picks in enumerate(combination):
-            index[row, m, : len(picks)] = picks
-    return index
-
-
 def _compact(arrays: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:
     """Move the seeds that any array has to the front, task by task; also returns how many there are."""
     stack = np.stack([np.asarray(a, np.float64) for a in arrays])
@@ -78,33 +68,26 @@ def bootstrap(arrays: Sequence[np.ndarray], statistic: Callable[..., np.ndarray]
     Args:
       arrays: each (M, n), the same seeds in the same columns.
       statistic: maps arrays (B, M, n) to (B,).
-      index: (B, M, n) from ``draw_resamples`` or ``all_resamples``.
+      index: (B, M, n) seed positions, as `draw_resamples` returns them.
     """
     task = np.arange(index.shape[1])[None, :, None]
     picked = [np.where(index >= 0, np.asarray(a, np.float64)[task, index], np.nan) for a in arrays]
     return np.asarray(statistic(*picked))
 
 
-def percentile_interval(
-    value: float, replicates: np.ndarray, n: int, *, level: float = 0.95, small_sample: str = "auto"
-) -> Interval:
-    """Percentile interval of bootstrap replicates, stretched around the estimate for few seeds.
+def percentile_interval(value: float, replicates: np.ndarray, n: int) -> Interval:
+    """Percentile interval of bootstrap replicates, stretched by ``sqrt(n / (n - 1))`` where n < 10.
 
     Args:
       value: the statistic on the study itself.
       replicates: (B,); undefined ones are left out, and more than 5 % of them leave no interval.
-      n: seeds per task, at least 1.
-      level: coverage.
-      small_sample: "auto" (stretch when n < 10), "inflate" or "none"; the factor is ``sqrt(n / (n - 1))``.
+      n: seeds per task, at least 1; a single one is not stretched.
     """
-    if small_sample not in ("auto", "inflate", "none"):
-        raise ValueError(f"small_sample must be 'auto', 'inflate' or 'none'; got '{small_sample}'")
     valid = replicates[np.isfinite(replicates)]
     if not np.isfinite(value) or n < 1 or valid.size < (1 - _MAX_UNDEFINED) * replicates.size:
         return Interval(float(value), float("nan"), float("nan"))
-    low, high = np.percentile(valid, [50 * (1 - level), 50 * (1 + level)])
-    stretch = small_sample == "inflate" or (small_sample == "auto" and n < SMALL)
-    factor = np.sqrt(n / (n - 1)) if stretch and n > 1 else 1.0
+    low, high = np.percentile(valid, [50 * (1 - _LEVEL), 50 * (1 + _LEVEL)])
+    factor = np.sqrt(n / (n - 1)) if 1 < n < SMALL else 1.0
     return Interval(float(value), float(value - (value - low) * factor), float(value + (high - value) * factor))
 
 
@@ -114,17 +97,15 @@ def bootstrap_interval(
     statistic: Callable[..., np.ndarray] = mean,
     *,
     replicates: int = 10_000,
-    level: float = 0.95,
-    small_sample: str = "auto",
 ) -> Interval:
     """Stratified bootstrap interval of ``statistic(*arrays)``; equal generator states, equal intervals."""
     arrays, sizes = _compact(arrays)
-    kept = [m for m, size in enumerate(sizes) if size]
+    kept = [size for size in sizes if size]
     value = float(statistic(*arrays))
     if not kept or not np.isfinite(value):
         return Interval(value, float("nan"), float("nan"))
     values = bootstrap(arrays, statistic, draw_resamples(rng, sizes, replicates))
-    return percentile_interval(value, values, min(sizes[m] for m in kept), level=level, small_sample=small_sample)
+    return percentile_interval(value, values, min(kept))
 
 
 def paired_differences(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -140,14 +121,14 @@ def _units(differences: np.ndarray) -> np.ndarray:
     return d[np.isfinite(d)]
 
 
-def t_interval(differences: np.ndarray, level: float = 0.95) -> Interval:
+def t_interval(differences: np.ndarray) -> Interval:
     """Student's t interval of the mean of paired differences (n,): report it at n < 10 on a single task."""
     from scipy.special import stdtrit  # here, because importing scipy would slow down `import aesjax`
 
     d = _units(differences)
     if d.size < 2:
         return Interval(float(d[0]) if d.size else float("nan"), float("nan"), float("nan"))
-    half = float(stdtrit(d.size - 1, 0.5 * (1 + level))) * float(np.std(d, ddof=1)) / np.sqrt(d.size)
+    half = float(stdtrit(d.size - 1, 0.5 * (1 + _LEVEL))) * float(np.std(d, ddof=1)) / np.sqrt(d.size)
     return Interval(float(np.mean(d)), float(np.mean(d) - half), float(np.mean(d) + half))
 
 
@@ -184,7 +165,7 @@ def paired_probability_of_improvement(differences: np.ndarray) -> float:
 
 
 def probability_of_improvement_interval(
-    rng: np.random.Generator, x: np.ndarray, y: np.ndarray, *, replicates: int = 10_000, level: float = 0.95
+    rng: np.random.Generator, x: np.ndarray, y: np.ndarray, *, replicates: int = 10_000
 ) -> Interval:
     """The same with its interval; both methods are resampled independently within each task."""
     tasks = []
@@ -199,7 +180,7 @@ def probability_of_improvement_interval(
     value = probability_of_improvement(x, y)
     if not tasks:
         return Interval(value, float("nan"), float("nan"))
-    return percentile_interval(value, np.mean(tasks, axis=0), 1, level=level, small_sample="none")
+    return percentile_interval(value, np.mean(tasks, axis=0), 1)
 
 
 def performance_profile(scores: np.ndarray, taus: np.ndarray | Sequence[float]) -> np.ndarray:

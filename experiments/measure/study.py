@@ -113,12 +113,9 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
     whose evaluations are not those of the task's grid (`_grid`) are "off_grid".
 
     Args:
-      curves: one row per evaluation: ``family``, ``task``, ``method``, ``pattern``, ``seed``, ``step`` (environment
-        steps), ``return_mean`` and whatever else was logged; ``schedule`` and ``variant`` tell constants and controls.
-      config: ``steps``, the horizon or a map from task to horizon; ``segments`` defaults to 5; ``evaluations`` after
-        the one at step 0 may be absent.
-      manifest: ``runs`` (with ``status``), ``floors`` (task to return of the random policy) and ``patterns`` (see
-        `experiments.measure.describe`); each may be absent.
+      curves: one row per evaluation; ``schedule`` and ``variant`` tell constants and controls.
+      config: ``steps`` (of all tasks or by task), ``segments``, ``evaluations`` after the one at step 0.
+      manifest: ``runs`` (with ``status``), ``floors`` (task to return of the random policy) and ``patterns``.
 
     Raises:
       ValueError: a required column or config field is missing, a run is stored twice, or a pattern is badly described.

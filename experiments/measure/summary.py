@@ -20,22 +20,13 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-COLUMNS = (
-    ("level", str),
-    ("family", str),
-    ("task", str),
-    ("method", str),
-    ("pattern", str),
-    ("seed", int),
-    ("metric", str),
-    ("value", float),
-    ("low", float),
-    ("high", float),
-    ("n_valid", int),
-    ("n_total", int),
-    ("reason", str),
-    ("flag", str),
-)
+_COLUMNS = {
+    **dict.fromkeys(("level", "family", "task", "method", "pattern"), str),
+    **{"seed": int, "metric": str},
+    **dict.fromkeys(("value", "low", "high"), float),
+    **dict.fromkeys(("n_valid", "n_total"), int),
+    **dict.fromkeys(("reason", "flag"), str),
+}
 _WITH_IQM = frozenset(PAIRED)
 
 
@@ -74,20 +65,8 @@ def summarise(
         for name, metric in run_metrics(study, key).items():
             cells.setdefault(name, {})[key] = metric
     draw = partial(draw_interval, seed=seed, replicates=replicates)
-    rows = [
-        (
-            "run",
-            *k[:4],
-            k.seed,
-            name,
-            m.value,
-            None,
-            None,
-            int(np.isfinite(m.value)),
-            1,
-            m.reason,
-            _flag(name, m),
-        )
+    rows: list[tuple] = [
+        ("run", *k, name, m.value, None, None, int(np.isfinite(m.value)), 1, m.reason, _flag(name, m))
         for name, column in cells.items()
         for k, m in column.items()
     ]
@@ -101,19 +80,15 @@ def summarise(
                 rows += _aggregates(study, cells, scope, method, pattern, draw)
                 compared += comparisons(study, cells, scope, method, pattern, opponents[method], draw)
     for family in dict.fromkeys(k.family for k in study.runs):
+        whole = ("method", family, None)
         if len(tasks := study.tasks(family)) == 1:  # the family's aggregates are the task's
-            rows += [_at(r, tasks[0]) for r in rows if _copied(r, family) and "_family" not in r[6]]
-            compared += [_at(r, tasks[0]) for r in compared if _copied(r, family)]
+            rows += [_at(tasks[0], r) for r in rows if r[:3] == whole and "_family" not in r[6]]
+            compared += [_at(tasks[0], r) for r in compared if r[:3] == whole]
     rows += with_holm(compared, asides_of(study))
-    schema = {n: {str: pl.String, int: pl.Int64, float: pl.Float64}[t] for n, t in COLUMNS}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    return pl.DataFrame(rows, schema=_COLUMNS, orient="row")
 
 
-def _copied(row: tuple, family: str) -> bool:
-    return row[:3] == ("method", family, None)
-
-
-def _at(row: tuple, task: str) -> tuple:
+def _at(task: str, row: tuple) -> tuple:
     return (*row[:2], task, *row[3:])
 
 
@@ -128,7 +103,7 @@ def _aggregates(
     present = [k for k in study.runs if inside(k, scope, method, pattern)]
 
     def row(name, interval, column, lost=()):
-        mine = [column[k] for k in present]
+        mine = [column.get(k) or Metric(NAN, study.runs[k].problem) for k in present]  # a missing run has no logs
         valid = sum(np.isfinite(m.value) for m in mine) if np.isfinite(interval.value) else 0
         why = ", ".join(sorted({m.reason for m in mine if m.reason}))
         flags = ["literal_unsafe"] if any(_flag(name, m) for m in mine) else []

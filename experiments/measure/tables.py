@@ -64,11 +64,8 @@ def _task(name: str) -> str:
 def paper_nauc_drop(family: str, method: str, pattern: str) -> tuple[Decimal, Decimal] | None:
     """The paper's (nAUC, DropRatio) of a family, or None; names are compared without case and punctuation."""
     for row in paper_table("nauc_drop"):
-        if (_family(row["family"]), row["method"], row["pattern"].lower()) == (
-            _family(family),
-            method,
-            pattern.lower(),
-        ):
+        theirs = (_family(row["family"]), row["method"], row["pattern"].lower())
+        if theirs == (_family(family), method, pattern.lower()):
             return row["nauc"], row["drop_ratio"]
     return None
 

@@ -28,17 +28,11 @@ def saturation(steps: np.ndarray, at_clip: np.ndarray) -> Metric:
 def responsiveness(
     steps: np.ndarray, weight: np.ndarray, changes: Sequence[float] | np.ndarray, horizon: float
 ) -> Metric:
-    """Relative rise of the entropy weight within 2 % of the horizon after a change, mean over changes.
+    """Relative rise of the entropy weight (m,) within 2 % of the horizon after a change, mean over changes (K,).
 
     Per change c: the largest weight at an evaluation in (c, c + 0.02 T], over the weight at the last
-    evaluation at or before c, minus 1. 0 means no reaction. An evaluation at c reports the weight from before. A
-    change with fewer than two evaluations in that window is left out: one reading has no largest.
-
-    Args:
-      steps: (m,) evaluation steps.
-      weight: (m,) entropy weight at those steps; reward per nat.
-      changes: (K,) change steps.
-      horizon: T, environment steps.
+    evaluation at or before c, minus 1. An evaluation at c reports the weight from before. A change with fewer than two
+    evaluations in that window is left out: one reading has no largest.
     """
     steps, weight = np.asarray(steps, np.float64), np.asarray(weight, np.float64)
     if not np.any(np.isfinite(weight)):
@@ -69,7 +63,6 @@ def weight_metrics(
       steps: (m,) evaluation steps.
       logs: (m,) each of ``entropy_weight`` (reward per nat), ``at_min`` and ``at_max`` (fractions of the updates since
         the previous evaluation); one that is absent was not logged.
-      changes, horizon: as in `responsiveness`.
     """
     none = np.full(len(steps), np.nan)
     low, high = (saturation(steps, logs.get(name, none)) for name in ("at_min", "at_max"))

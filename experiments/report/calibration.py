@@ -49,15 +49,14 @@ def calibrate(directory: Path, delta: float, source: str | None) -> tuple[dict[s
     recorded = _load(directory)
     config, methods, judged = recorded.config, {}, {}
     for carrier in recorded.evaluations:
-        clock, traces = _clock(recorded, carrier), {}
-        for method in arms_of(config, carrier):
-            rows = recorded.streams.filter(method=method.name)
-            if rows.height:
-                key = _key(config, method, rows, source)
-                traces[method.name] = key, [_trace(clock, row, key) for row in rows.to_dicts()]
-        for name, (key, own) in traces.items():
-            others = {n: t for n, (k, t) in traces.items() if n != name and k == key}
-            methods[name], judged[name] = {"proxy": key} | _calibrated(own, others, delta), own
+        rows = [(method, recorded.streams.filter(method=method.name)) for method in arms_of(config, carrier)]
+        keys = {method.name: _key(config, method, own, source) for method, own in rows if own.height}
+        clock = _clock(recorded, carrier)
+        traces = {m.name: [_trace(clock, row, keys[m.name]) for row in own.to_dicts()] for m, own in rows if own.height}
+        for name, key in keys.items():
+            others = {n: traces[n] for n, theirs in keys.items() if n != name and theirs == key}
+            methods[name] = {"proxy": key} | _calibrated(traces[name], others, delta)
+        judged |= traces
     record = {"delta": delta, "runs_needed": cal.runs_needed(delta), "window": _WINDOW, "notes": recorded.notes}
     return record | {"task": config.task, "patterns": list(config.patterns), "methods": methods}, judged
 
@@ -270,9 +269,7 @@ def _judged(trace: Trace, ratio: float, scale: float | None, bound: cal.Envelope
 
 def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Counts and means over runs; None where there is nothing to count."""
-    dominated = [row["dominated"] for row in rows if "dominated" in row]
-    slack = [row["slack"] for row in rows if "slack" in row]
-    kept = [row["coverage"] for row in rows if "coverage" in row]
+    dominated, slack, kept = ([row[of] for row in rows if of in row] for of in ("dominated", "slack", "coverage"))
     pooled = {name: np.concatenate([row[name] for row in rows if name in row] or [np.zeros(0)]) for name in COVERAGES}
     return {
         "runs": len(rows),

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from experiments.measure.patterns import STEADY
@@ -56,7 +57,7 @@ class Table:
 
 
 class Lookup:
-    """Aggregates of the tidy frame by (family, task or None, method, pattern, metric), and its runs by seed.
+    """Aggregates of the tidy frame by (family, task or None, method, pattern, metric).
 
     Args:
       frame: as `experiments.measure.summarise` returns it.
@@ -74,10 +75,6 @@ class Lookup:
     ):
         rows = frame.filter(level="method").to_dicts()
         self.cells = {(r["family"], r["task"], r["method"], r["pattern"], r["metric"]): r for r in rows}
-        self.runs: dict[tuple, dict[int, float]] = {}
-        runs = frame.filter(level="run").select("family", "task", "method", "pattern", "metric", "seed", "value")
-        for *at, seed, value in runs.iter_rows():
-            self.runs.setdefault(tuple(at), {})[seed] = value
         self.inert = {task: list(channels) for task, channels in (inert or {}).items() if channels}
         self.methods = list(dict.fromkeys(r["method"] for r in rows))
         self.asides = [m for m in self.methods if m in asides]
@@ -105,16 +102,6 @@ class Lookup:
         """The row, or None if the study has no such run."""
         return self.cells.get((*scope[:2], method, pattern, metric))
 
-    def seeds(self, task: str, method: str, pattern: str, metric: str) -> dict[int, float]:
-        """A metric of every run by seed, NaN where it has no value; empty if the study has no such run."""
-        families = (family for family, tasks in self.tasks.items() if task in tasks)
-        found = (self.runs.get((family, task, method, pattern, metric)) for family in families)
-        return next((runs for runs in found if runs), {})
-
-    def exists(self, scope: tuple, method: str, pattern: str) -> bool:
-        """Whether the study has runs of this method under this pattern."""
-        return self.get(scope, method, pattern, "mean_return") is not None
-
 
 def number(value: float | None, places: int = 2) -> str:
     """A number as printed: rounded once, half-up; a dash if there is none."""
@@ -122,6 +109,11 @@ def number(value: float | None, places: int = 2) -> str:
         return NONE
     text = str(round_half_up(value, places))
     return text[1:] if re.fullmatch(r"-0\.?0*", text) else text
+
+
+def spaced(value: int) -> str:
+    """A whole number as printed: groups of three digits apart."""
+    return f"{value:,}".replace(",", " ")
 
 
 def cell(row: dict[str, Any] | None, places: int = 2, scale: float = 1.0, *, interval: bool = True) -> Cell:
@@ -153,12 +145,18 @@ def counted(row: dict[str, Any] | None) -> Cell:
 def by_pattern(
     look: Lookup, table: Table, row: Callable, patterns: list[str] | None = None, tasks: bool = True
 ) -> Table:
-    """Fill a table with one group per scope and pattern and one row per method."""
+    """Fill a table with one group per scope and pattern and one row per method.
+
+    Args:
+      row: the cells after the method's name, from a function that gives an aggregate of the method by its name, the
+        scope, the method and the pattern.
+    """
     for scope in look.scopes():
         if scope[1] is not None and not tasks:
             continue
         for pattern in look.patterns if patterns is None else patterns:
-            rows = [row(scope, m, pattern) for m in look.methods if look.exists(scope, m, pattern)]
+            found = [m for m in look.methods if look.get(scope, m, pattern, "mean_return") is not None]
+            rows = [[Cell(m), *row(partial(look.get, scope, m, pattern), scope, m, pattern)] for m in found]
             if rows:
                 marked = pattern != STEADY and bool(look.still(scope))
                 table.groups.append((f"{scope[2]} · {pattern}" + (f" {_INERT}" if marked else ""), rows))
@@ -196,23 +194,12 @@ def reasons(look: Lookup, metrics: tuple[str, ...]) -> list[str]:
 
 def shortened(look: Lookup) -> list[str]:
     """One note per scope and method whose Steady runs, by which ratios divide, are not all valid."""
+    asked = [("normaliser=", look.methods[:1], "nauc_task_safe", "nAUC divides by SAC on Steady")]
+    asked += [("steady=", [m], "drop_task_safe", f"DropRatio of {m} divides by its Steady runs") for m in look.methods]
     notes = []
     for scope in look.scopes():
-        for name, methods, metric in (
-            ("normaliser", look.methods[:1], "nauc_task_safe"),
-            ("steady", look.methods, "drop_task_safe"),
-        ):
-            for method in methods:
-                flags = {f for p in look.patterns if (row := look.get(scope, method, p, metric)) for f in _flags(row)}
-                for flag in sorted(f for f in flags if f.startswith(f"{name}=")):
-                    whose = (
-                        "nAUC divides by SAC on Steady"
-                        if name == "normaliser"
-                        else f"DropRatio of {method} divides by its Steady runs"
-                    )
-                    notes.append(f"{scope[2]}: {whose}, of which {flag.partition('=')[2]} are valid.")
+        for name, methods, metric, whose in asked:
+            rows = [look.get(scope, m, p, metric) for m in methods for p in look.patterns]
+            flags = {flag for row in rows if row for flag in row["flag"].split(";") if flag.startswith(name)}
+            notes += [f"{scope[2]}: {whose}, of which {flag.removeprefix(name)} are valid." for flag in sorted(flags)]
     return notes
-
-
-def _flags(row: Mapping[str, Any]) -> list[str]:
-    return row["flag"].split(";")

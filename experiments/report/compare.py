@@ -5,11 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.measure.comparisons import LOWER_IS_BETTER
-from experiments.measure.patterns import STEADY
 from experiments.measure.tables import paper_recovery, round_half_up
 from experiments.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number, reasons
 from experiments.report.looks import MANY
-from experiments.report.verdicts import METRIC_NAMES, SIGNS, opponent_of, outcome_of
+from experiments.report.verdicts import METRIC_NAMES, SIGNS, Compared, compared, was_compared
 
 
 def recovery_table(look: Lookup) -> Table:
@@ -39,15 +38,13 @@ def recovery_table(look: Lookup) -> Table:
     )
     changes = _changes(look)
 
-    def row(scope, method, pattern):
-        get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
-
+    def row(get, scope, method, pattern):
         def muted(name, places=0):
             return cell(get(name), places, 100, interval=False)
 
         printed = paper_recovery(scope[0], scope[1], method, pattern)
         return [
-            *(Cell(method), counted(get("mean_return")), cell(get("recovery"), 1, 100)),
+            *(counted(get("mean_return")), cell(get("recovery"), 1, 100)),
             Cell(NONE if printed is None else str(round_half_up(printed, 1)), kind="paper"),
             *(muted("recovered_fraction"), muted("recovery_null", 1)),
             *(cell(get("recovery_robust"), 1, 100), muted("recovery_robust_fraction")),
@@ -90,19 +87,14 @@ def changes_table(look: Lookup) -> Table:
         "Recovery of each change",
         "Share of seeds that regained 95 % of the level before the next change, and the level itself: a change from "
         "which no method recovers may have lowered the optimum, and a low level is easily regained.",
-        [
-            "method",
-            *(f"recovered, change {i} %" for i in numbers),
-            *(f"level before change {i}" for i in numbers),
-        ],
+        ["method", *(f"recovered, change {i} %" for i in numbers), *(f"level before change {i}" for i in numbers)],
     )
 
-    def row(scope, method, pattern):
-        get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
+    def row(get, *_):
         shares = [replace(cell(get(f"robust_recovered@{i}"), 0, 100, interval=False), kind="") for i in numbers]
-        return [Cell(method), *shares, *(cell(get(f"level@{i}"), interval=False) for i in numbers)]
+        return [*shares, *(cell(get(f"level@{i}"), interval=False) for i in numbers)]
 
-    return by_pattern(look, table, row, _measured(look, "level@1"), tasks=True)
+    return by_pattern(look, table, row, _measured(look, "level@1"))
 
 
 def _measured(look: Lookup, metric: str) -> list[str]:
@@ -127,16 +119,15 @@ def paired_table(look: Lookup) -> Table:
         labels=2,
     )
     wanted = ["nauc_task_safe", "later_return", "drop_run_safe", "recovery_robust", "deficit_area", "final_return"]
-    if not any(m == "paired:nauc_task_safe" and math.isfinite(r["value"]) for (*_, m), r in look.cells.items()):
+    if not was_compared(look, "nauc_task_safe"):
         wanted.insert(0, "mean_return")
     for scope in look.scopes():
         for metric in wanted:
             for pattern in look.patterns:
-                if pattern == STEADY and metric == "drop_run_safe":
-                    continue  # zero by definition
                 asked = [(m, kind) for m in look.methods for kind in ("", *look.opponents)]
-                rows = [_paired_row(look, scope, m, pattern, metric, kind) for m, kind in asked]
-                if rows := [r for r in rows if r]:
+                found = [(m, kind, compared(look, scope, m, pattern, metric, kind)) for m, kind in asked]
+                rows = [_paired_row(look, scope, m, pattern, metric, kind, c) for m, kind, c in found if c]
+                if rows:
                     if len(look.methods) >= MANY:  # significant ones first
                         rows.sort(key=lambda row: row[3].kind in ("", "hint"))
                     side = "lower" if metric in LOWER_IS_BETTER else "higher"
@@ -149,26 +140,14 @@ def paired_table(look: Lookup) -> Table:
     return table
 
 
-def _paired_row(look: Lookup, scope, method, pattern, metric, kind) -> list[Cell] | None:
-    suffix = f":vs={kind}" if kind else ""
-    get = lambda what: look.get(scope, method, pattern, f"{what}:{metric}{suffix}")  # noqa: E731
-    mean = get("paired")
-    if mean is None or not math.isfinite(mean["value"]):
-        return None
-    places = {"final_return": 2, "mean_return": 2, "later_return": 2}.get(metric, 3)
-    p = get("p_holm")
-    cells = [_marked(mean, p, metric, places), cell(get("paired_iqm"), places)]
-    shown = "< 0.001" if p is not None and p["value"] < 0.001 else number(p["value"] if p else None, 3)
-    opponent = f"{kind.replace('_', ' ')}: {opponent_of(mean)}" if kind == "best_constant" else opponent_of(mean)
+def _paired_row(look: Lookup, scope, method, pattern, metric: str, kind: str, found: Compared) -> list[Cell]:
+    get = lambda what: look.get(scope, method, pattern, f"{what}:{metric}" + (f":vs={kind}" if kind else ""))  # noqa: E731
+    places = 2 if metric.endswith("_return") else 3
+    mean = cell(found.row, places)
+    if found.outcome != "undecided":
+        mean = Cell(f"{SIGNS[found.outcome]} {mean.text}", mean.interval, found.outcome)
+    opponent = f"{kind.replace('_', ' ')}: {found.opponent}" if kind == "best_constant" else found.opponent
     return [
-        *(Cell(method), Cell(opponent), counted(mean), *cells, cell(get("poi"))),
-        *(Cell(cell(get("poi_paired")).text), Cell(shown)),
+        *(Cell(method), Cell(opponent), counted(found.row), mean, cell(get("paired_iqm"), places), cell(get("poi"))),
+        *(Cell(cell(get("poi_paired")).text), Cell("< 0.001" if found.p < 0.001 else number(found.p, 3))),
     ]
-
-
-def _marked(row: dict[str, Any], p: dict[str, Any] | None, metric: str, places: int) -> Cell:
-    plain = cell(row, places)
-    found = outcome_of(row["value"], p["value"] if p else math.nan, metric, row["n_valid"])
-    if found == "undecided":
-        return plain
-    return Cell(f"{SIGNS[found]} {plain.text}", plain.interval, found)

@@ -2,7 +2,6 @@
 
 import base64
 import io
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from experiments.report.looks import DASHES, Look, kind_of
@@ -110,7 +109,6 @@ def _legend(plot: Plot) -> dict[str, Look]:
 def _panel(axis, panel: Panel, plot: Plot) -> None:
     row = plot.rows[panel.row]
     dress(axis, plot.axis)
-    drawing: Mapping = {"drawstyle": "steps-post"} if row.steps else {}
     for line in panel.lines:
         look = plot.looks[line.name]
         if line.y is None:
@@ -121,21 +119,15 @@ def _panel(axis, panel: Panel, plot: Plot) -> None:
             for values in line.seeds.values():
                 axis.plot(line.x, values, color=look.colour, lw=0.5, alpha=0.25)
         if look.strong and line.low is not None and line.high is not None:
-            step = "post" if row.steps else None
-            axis.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.13, lw=0, step=step)
-        axis.plot(line.x, line.y, **stroke(look), **drawing, alpha=1.0 if look.strong else 0.5)
-    if row.log:
+            axis.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.13, lw=0)
+        axis.plot(line.x, line.y, **stroke(look), alpha=1.0 if look.strong else 0.5)
+    if row.log:  # plain numbers at 1, 2 and 5 of each decade
+        from matplotlib.ticker import LogLocator, NullFormatter
+
         axis.set_yscale("log")
-        _log_labels(axis)
-
-
-def _log_labels(axis) -> None:
-    """Plain numbers at 1, 2 and 5 of each decade."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
-    axis.yaxis.set_minor_formatter(NullFormatter())
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+        axis.yaxis.set_minor_formatter(NullFormatter())
 
 
 def dress(axis, shared: Axis) -> None:
@@ -151,5 +143,5 @@ def dress(axis, shared: Axis) -> None:
     axis.locator_params(axis="x", nbins=5, prune="upper")  # a label at T would touch the next panel's 0
     if shared.form == "steps":
         axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g}M" if shared.high > 2e6 else f"{x / 1e3:g}k")
-    elif shared.form == "percent":
+    else:
         axis.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g}")

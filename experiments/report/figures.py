@@ -9,9 +9,9 @@ import numpy as np
 from experiments.measure.curves import nan_mean
 from experiments.measure.patterns import STEADY
 from experiments.measure.study import RecordedStudy, carrier_of
-from experiments.report.cells import number
+from experiments.report.cells import number, spaced
 from experiments.report.looks import Look, looks
-from experiments.report.plots import Axis, Line, Panel, Plot, Row, file_stem, spans_decades
+from experiments.report.plots import Axis, Line, Panel, Plot, Row, file_stem, spans_decades, time_axis
 from experiments.report.series import Series, band, line_of, read, thinned
 
 if TYPE_CHECKING:
@@ -63,11 +63,10 @@ class _Part(NamedTuple):
         rows = self.rows
         return rows[column].cast(float).fill_null(np.nan).to_numpy() if column in rows.columns else np.zeros(0)
 
+    @property
     def time(self) -> Axis:
-        """Environment steps of training with the changes of the pattern."""
-        changes = self.study.changes(self.task)
-        marks, jumps = changes[:0] if self.pattern == STEADY else changes, self.study.patterns[self.pattern].jumps
-        return Axis("environment steps", 0.0, self.horizon, "steps", marks, jumps, segments=True)
+        """The axis of training."""
+        return time_axis(self.horizon, self.study.segments, self.pattern, self.study.patterns[self.pattern])
 
     def plot(
         self, kind: str, words: tuple[str, str, str], axis: Axis, rows: Sequence[Row], panels: Sequence[Panel],
@@ -101,10 +100,7 @@ def plots_of(
     """All plots of a study: those of one task and pattern follow one another.
 
     Args:
-      study: the runs, as `experiments.measure.study.load_study` sorts ``curves``.
-      curves: one row per evaluation.
-      manifest: ``oracle``, the optimal return by pattern or by task and pattern, a number or a list over training, or
-        a map from seed to such a list; it may be absent.
+      manifest: ``oracle``, the optimal return over training by task, pattern and seed; it may be absent.
       strong: emphasised methods, as in `looks`.
     """
     look, plots = looks(study.methods(), strong), []
@@ -114,7 +110,8 @@ def plots_of(
         for pattern in (name for name in study.patterns if name in seen):
             missing = _missing(study, task, pattern)
             part = _Part(study, rows.filter(pattern=pattern), task, pattern, look, missing)
-            plots += [_curves(part, _optimum(manifest, task, pattern)), _signals(part)]
+            optimum = (manifest.get("oracle") or {}).get(task, {}).get(pattern, {})
+            plots += [_curves(part, {int(seed): np.array(values) for seed, values in optimum.items()}), _signals(part)]
             if pattern != STEADY and (plot := _changes(part)) is not None:
                 plots.append(plot)
     return plots
@@ -126,24 +123,13 @@ def _missing(study: RecordedStudy, task: str, pattern: str) -> tuple[str, ...]:
         if (key.task, key.pattern) == (task, pattern) and run.problem:
             problem = _PROBLEMS.get(run.problem, run.problem)
             if len(run.steps):
-                problem += f" at step {int(run.steps[-1]):,}".replace(",", " ")
+                problem += f" at step {spaced(int(run.steps[-1]))}"
             found.setdefault(key.method, []).append(f"seed {key.seed} {problem}")
     total = {m: sum(k[1:4] == (task, m, pattern) for k in study.runs) for m in found}
     return tuple(f"{m}: {total[m] - len(w)} of {total[m]} runs count; {', '.join(w)}" for m, w in found.items())
 
 
-def _optimum(manifest: Mapping[str, Any], task: str, pattern: str) -> dict[int | None, np.ndarray]:
-    """Seed, or None for all of them, -> (k,) optimal return over training, evenly spaced on [0, T]."""
-    oracle = manifest.get("oracle") or {}
-    values = oracle.get(task, oracle)
-    values = values.get(pattern) if isinstance(values, Mapping) else None
-    if values is None:
-        return {}
-    by_seed = values.items() if isinstance(values, Mapping) else [(None, values)]
-    return {None if seed is None else int(seed): np.atleast_1d(np.asarray(v, np.float64)) for seed, v in by_seed}
-
-
-def _curves(part: _Part, optimum: Mapping[int | None, np.ndarray]) -> Plot:
+def _curves(part: _Part, optimum: Mapping[int, np.ndarray]) -> Plot:
     panels, ends = [], []
     for column, methods in enumerate(part.carriers.values()):
         lines = [line for m in methods if (line := line_of(m, read(part.rows, m, "return_mean"))) is not None]
@@ -158,20 +144,17 @@ def _curves(part: _Part, optimum: Mapping[int | None, np.ndarray]) -> Plot:
     alt = f"Evaluation return under {part.pattern} drift on {part.task}, mean over seeds. "
     alt += f"Over the last tenth of training: {', '.join(ends)}."
     others = {_OPTIMUM: Look(-2, 2, 1.2)}
-    return part.plot("curves", ("Return", caption, alt), part.time(), [Row("return", 3.2)], panels, others)
+    return part.plot("curves", ("Return", caption, alt), part.time, [Row("return", 3.2)], panels, others)
 
 
-def _best(part: _Part, optimum: Mapping[int | None, np.ndarray]) -> list[Line]:
-    """The optimum as a line, over the seeds of the part where it is known by seed."""
-    present = set(part.rows["seed"])
-    own = {seed: values for seed, values in optimum.items() if seed is None or seed in present}
+def _best(part: _Part, optimum: Mapping[int, np.ndarray]) -> list[Line]:
+    """The optimum as a line, over the seeds of the part; evenly spaced values of a seed span all of training."""
+    own = {seed: values for seed, values in optimum.items() if seed in set(part.rows["seed"])}
     if not own:
         return []
-    size = max(2, *(len(values) for values in own.values()))
-    full = {seed: v if len(v) == size else np.full(size, v[-1]) for seed, v in own.items()}
-    seeds = {seed: values for seed, values in full.items() if seed is not None}
-    x = np.linspace(0.0, part.horizon, size)
-    return [thinned(Line(_OPTIMUM, x, np.mean(list(full.values()), axis=0), seeds=seeds))]
+    x = np.linspace(0.0, part.horizon, max(map(len, own.values())))
+    seeds = {seed: np.interp(x, np.linspace(0.0, part.horizon, len(v)), v) for seed, v in own.items()}
+    return [thinned(Line(_OPTIMUM, x, np.mean(list(seeds.values()), axis=0), seeds=seeds))]
 
 
 def _signals(part: _Part) -> Plot:
@@ -189,10 +172,8 @@ def _signals(part: _Part) -> Plot:
             if name == "proxy_smooth":
                 lines = [x for x in lines if x.y is None or np.any(np.nan_to_num(x.y))]
             else:
-                ranges = [(x.name, x.y) for x in lines if x.y is not None and np.any(np.isfinite(x.y))]
-                weights += [
-                    f"{n} {number(float(np.nanmin(y)), 3)} to {number(float(np.nanmax(y)), 3)}" for n, y in ranges
-                ]
+                ranges = [(x.name, x.y[np.isfinite(x.y)]) for x in lines if x.y is not None]
+                weights += [f"{n} {number(y.min(), 3)} to {number(y.max(), 3)}" for n, y in ranges if y.size]
             panels.append(Panel(row, column, tuple(lines)))
     words = (
         "Drift and what answers it",
@@ -202,7 +183,7 @@ def _signals(part: _Part) -> Plot:
         f"seeds: {', '.join(weights) or 'not logged'}.",
     )
     strokes = {title: Look(-2, i % 5, 1.0) for i, title in enumerate(titles.values())}
-    return part.plot("signals", words, part.time(), rows, panels, strokes)
+    return part.plot("signals", words, part.time, rows, panels, strokes)
 
 
 def _drifts(part: _Part, methods: Sequence[str], titles: Mapping[str, str]) -> list[Line]:
@@ -235,14 +216,8 @@ def _changes(part: _Part) -> Plot | None:
         return None
     for column, methods in enumerate(part.carriers.values()):
         panels.append(Panel(len(rows), column, tuple(_moved(part, methods[0], changes, offsets))))
-    axis = Axis(
-        "time since the change, % of training",
-        offsets[0] / horizon,
-        offsets[-1] / horizon,
-        "percent",
-        np.zeros(1),
-        part.study.patterns[part.pattern].jumps,
-    )
+    shown, jumps = offsets / horizon, part.study.patterns[part.pattern].jumps
+    axis = Axis("time since the change, % of training", shown[0], shown[-1], "percent", np.zeros(1), jumps)
     text = (
         "Around a change",
         f"All {len(changes)} changes on top of each other, mean over changes and seeds, 95 % band: the return "
@@ -264,17 +239,10 @@ def _peak(line: Line, column: str) -> str:
 
 
 def aligned(steps: np.ndarray, values: np.ndarray, changes: np.ndarray, offsets: np.ndarray, how: str) -> np.ndarray:
-    """Mean over the changes of a quantity as a function of the time since the change.
+    """(n, k): mean over the changes (K,) of values (n, m), NaN where a run has none, at offsets (k,) from the change.
 
     Args:
-      steps: (m,) environment steps.
-      values: (n, m) one row per run; NaN where there is none.
-      changes: (K,) environment steps.
-      offsets: (k,) environment steps since a change, on the grid of the evaluations.
       how: "difference" from, or "ratio" to, the mean of the last `_LEVEL` evaluations before the change.
-
-    Returns:
-      (n, k); NaN where no change has a value.
     """
     found = np.full((len(changes), len(values), len(offsets)), np.nan)
     for i, change in enumerate(changes):
@@ -313,6 +281,5 @@ def _moved(part: _Part, method: str, changes: np.ndarray, offsets: np.ndarray) -
             at = np.clip(np.searchsorted(steps, change + offsets + 1e-6, side="right") - 1, 0, len(steps) - 1)
             moved[i] = np.linalg.norm(paths[:, at] - paths[:, [before]], axis=-1)
     own = series[0]._replace(values=nan_mean(moved, axis=0))
-    return (
-        [Line(_DRIFT, offsets / part.horizon, nan_mean(own.values, axis=0), seeds=own.by_seed)] if own.by_seed else []
-    )
+    line = Line(_DRIFT, offsets / part.horizon, nan_mean(own.values, axis=0), seeds=own.by_seed)
+    return [line] if line.seeds else []

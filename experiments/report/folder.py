@@ -1,45 +1,18 @@
-"""Reads a study's folder for a report, and puts a report's folder in place."""
+"""Puts a report's folder in place."""
 
 import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from experiments.measure.study import RecordedStudy, load_study
 from experiments.report.draw import Picture
 from experiments.report.page import Page, render_html, render_markdown
 from experiments.study import lock, store
-from experiments.study.results import open_results
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-class Loaded(NamedTuple):
-    """A study with the files it came from."""
-
-    directory: Path
-    config: Mapping[str, Any]
-    manifest: Mapping[str, Any]
-    curves: "pl.DataFrame"
-    study: RecordedStudy
-
-
-def load(directory: Path) -> Loaded:
-    """Read ``config.json``, ``manifest.json`` and ``curves.parquet`` of a finished study.
-
-    Raises:
-      ValueError: one of them is missing or broken, or they do not fit together; one sentence that names it.
-    """
-    results = open_results(directory)
-    config, manifest, curves = results.config, results.manifest, results.rows(store.CURVES)
-    try:
-        study = load_study(curves, config, manifest)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{directory}: config, manifest and curves do not fit together ({error!r})") from error
-    return Loaded(directory, config, manifest, curves, study)
 
 
 def write_folder(
@@ -52,9 +25,7 @@ def write_folder(
     """Write a page, its tables and its figures; the folder appears complete or not at all and replaces an older one.
 
     Args:
-      place: the folder.
-      page: written as ``index.html`` and as ``markdown``, with its figures.
-      pictures: further ones by name without suffix.
+      pictures: beside those of the page, by name without suffix.
       frames: file name -> what is written as Parquet.
 
     Raises:

@@ -1,18 +1,16 @@
 """The forest plot: every paired difference with its interval and every pair of runs as a point."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from experiments.measure.comparisons import LOWER_IS_BETTER
-from experiments.measure.patterns import STEADY
 from experiments.report.cells import Lookup, number
 from experiments.report.draw import Picture, canvas_to_files
 from experiments.report.looks import BASELINE, looks
-from experiments.report.verdicts import METRIC_NAMES, SIGNS, opponent_of, outcome_of
+from experiments.report.verdicts import METRIC_NAMES, SIGNS, Compared, compared
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,9 +84,14 @@ class Forest:
         """Where a value lies on the scale, 0 to 1; what lies outside is put on its end."""
         return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """Those of all rows."""
+        return [c for row in self.rows for c in row.comparisons if c is not None]
+
     def printed(self, c: Comparison) -> str:
         """A mean difference with its sign, to the digits that the differences of this forest need."""
-        largest = max(abs(x.value) for row in self.rows for x in row.comparisons if x is not None)
+        largest = max(abs(x.value) for x in self.comparisons)
         text = number(c.value, 3 if largest < 0.1 else 2 if largest < 10 else 1)
         return f"+{text}" if c.value > 0 and text.strip("0.") else text.replace("-", "−")
 
@@ -110,15 +113,14 @@ class Forest:
     @property
     def ordered(self) -> "Forest":
         """The rows with most significant comparisons first, then by gain."""
-        rows = sorted(self.rows, key=self.gain, reverse=True)
-        rows.sort(key=lambda row: -sum(c.decided for c in row.comparisons if c is not None))
-        return replace(self, rows=tuple(rows))
+        decided = {row: sum(c.decided for c in row.comparisons if c is not None) for row in self.rows}
+        return replace(self, rows=tuple(sorted(self.rows, key=lambda row: (-decided[row], -self.gain(row)))))
 
     @property
     def conclusion(self) -> str:
         """The outcome of all comparisons in a sentence."""
-        shown = [c for row in self.rows for c in row.comparisons if c is not None]
-        text = f"{sum(c.decided for c in shown)} of {len(shown)} comparisons with {self.opponent} in {self.metric} are "
+        decided = sum(c.decided for c in self.comparisons)
+        text = f"{decided} of {len(self.comparisons)} comparisons with {self.opponent} in {self.metric} are "
         text += f"significant ({self.tally}); "
         best = max(self.rows, key=self.gain)
         own = [c.decided for c in best.comparisons if c is not None]
@@ -129,7 +131,7 @@ class Forest:
     @property
     def tally(self) -> str:
         """How many comparisons came out which way."""
-        outcomes = [c.outcome for row in self.rows for c in row.comparisons if c is not None]
+        outcomes = [c.outcome for c in self.comparisons]
         return ", ".join(f"{outcomes.count(o)} {o}" for o in SIGNS if o in outcomes)
 
     @property
@@ -148,9 +150,7 @@ def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str, kind: str = "") 
     """The forest of one metric against one kind of opponent; None if nothing was compared.
 
     Args:
-      look: aggregates of ``frame``.
-      frame: as `experiments.measure.summarise` returns it; its rows of single runs give the points.
-      metric: as in the frame, without prefix.
+      frame: of which ``look`` has the aggregates; its rows of single runs give the points.
       kind: of the opponent, such as ``best_constant``; the carriers' baselines if empty.
     """
     single = frame.filter(level="run", metric=metric)
@@ -159,67 +159,49 @@ def forest_of(look: Lookup, frame: "pl.DataFrame", metric: str, kind: str = "") 
         for r in single.to_dicts()
         if math.isfinite(r["value"])
     }
-    patterns = [p for p in look.patterns if not (p == STEADY and metric.startswith("drop"))]
     rows = []
     for family in look.tasks:
         for method in look.methods:
-            found = [_comparison(look, values, family, method, p, metric, kind) for p in patterns]
-            if not any(found):
-                continue
-            against = kind.replace("_", " ") or next(
-                opponent_of(row)
-                for p in patterns
-                if (row := look.get((family, None), method, p, f"paired:{metric}")) is not None
-            )
-            rows.append(Row(method, against, family if len(look.tasks) > 1 else "", tuple(found)))
-    kept = [i for i in range(len(patterns)) if any(row.comparisons[i] for row in rows)]
-    rows = [row._replace(comparisons=tuple(row.comparisons[i] for i in kept)) for row in rows]
+            found = [compared(look, (family, None), method, p, metric, kind) for p in look.patterns]
+            if any(found):
+                against = kind.replace("_", " ") or next(c.opponent for c in found if c)
+                shown = [
+                    c and _comparison(look, values, family, method, p, metric, kind, c)
+                    for p, c in zip(look.patterns, found, strict=True)
+                ]
+                rows.append(Row(method, against, family if len(look.tasks) > 1 else "", tuple(shown)))
     if not rows:
         return None
-    return replace(scaled(metric, tuple(patterns[i] for i in kept), rows), kind=kind)
-
-
-def scaled(metric: str, patterns: tuple[str, ...], rows: Sequence[Row]) -> Forest:
-    """Rows, of which at least one has a comparison, on a scale that fits them."""
-    low, high, ticks = _scale([c for row in rows for c in row.comparisons if c is not None])
-    return Forest(METRIC_NAMES.get(metric, metric), metric in LOWER_IS_BETTER, patterns, tuple(rows), low, high, ticks)
+    kept = [i for i in range(len(look.patterns)) if any(row.comparisons[i] for row in rows)]
+    rows = [row._replace(comparisons=tuple(row.comparisons[i] for i in kept)) for row in rows]
+    scale = _scale([c for row in rows for c in row.comparisons if c is not None])
+    patterns = tuple(look.patterns[i] for i in kept)
+    return Forest(METRIC_NAMES.get(metric, metric), metric in LOWER_IS_BETTER, patterns, tuple(rows), *scale, kind)
 
 
 def _comparison(
-    look: Lookup, values: dict, family: str, method: str, pattern: str, metric: str, kind: str
-) -> Comparison | None:
-    suffix = f":vs={kind}" if kind else ""
-
-    def get(what: str, task: str | None = None) -> dict[str, Any] | None:
-        return look.get((family, task), method, pattern, f"{what}:{metric}{suffix}")
-
-    row = get("paired")
-    if row is None or not math.isfinite(row["value"]):
-        return None
+    look: Lookup, values: dict, family: str, method: str, pattern: str, metric: str, kind: str, found: Compared
+) -> Comparison:
     tasks = look.tasks[family]
-    against = {task: opponent_of(own) for task in tasks if (own := get("paired", task)) is not None}
-    points = [
-        Point(
-            f"{task}, seed {seed}" if len(tasks) > 1 else f"seed {seed}",
-            value - values[family, task, against[task], pattern, seed],
-        )
-        for (f, task, m, p, seed), value in values.items()
-        if (f, m, p) == (family, method, pattern) and (family, task, against.get(task), pattern, seed) in values
-    ]
-    adjusted = get("p_holm")
-    p = adjusted["value"] if adjusted else math.nan
-    alone = row["n_valid"] < 2  # one pair has no interval
+    own = {task: compared(look, (family, task), method, pattern, metric, kind) for task in tasks}
+    points = []
+    for (f, task, m, p, seed), value in values.items():
+        if (f, m, p) == (family, method, pattern) and (c := own.get(task)) is not None:
+            theirs = values.get((family, task, c.opponent, pattern, seed))
+            if theirs is not None:
+                points.append(Point(f"{task}, seed {seed}" if len(tasks) > 1 else f"seed {seed}", value - theirs))
+    row, single = found.row, found.row["n_valid"] < 2  # one pair has no interval
     return Comparison(
         pattern,
         row["value"],
-        None if alone else row["low"],
-        None if alone else row["high"],
+        None if single else row["low"],
+        None if single else row["high"],
         row["n_valid"],
         row["n_total"],
-        p,
-        outcome_of(row["value"], p, metric, row["n_valid"]),
+        found.p,
+        found.outcome,
         tuple(points),
-        opponent_of(row) if kind else "",
+        found.opponent if kind else "",
     )
 
 

@@ -24,8 +24,8 @@ def writers(tensorboard: Path | None, wandb: str | None) -> Iterator[OnRows | No
     """A function that logs the rows of an evaluation; None where nothing is logged.
 
     Args:
-      tensorboard: a new or empty folder; a run is the folder ``TASK/METHOD/PATTERN/seed-N`` in it.
-      wandb: project; a run is a run of it, grouped by method.
+      tensorboard: a folder, in which a run is the folder ``TASK/METHOD/PATTERN/seed-N``.
+      wandb: a project; a run is a run of it, grouped by method.
 
     Raises:
       ValueError: the folder is not new.
@@ -61,9 +61,8 @@ def _tensorboard(out: Path, stack: ExitStack) -> Callable[[dict[str, Any]], _Log
     try:
         from tensorboardX import SummaryWriter
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "--tensorboard needs tensorboardX; install it with pip install 'aesjax[tensorboard]'"
-        ) from None
+        text = "--tensorboard needs tensorboardX; install it with pip install 'aesjax[tensorboard]'"
+        raise ModuleNotFoundError(text) from None
 
     def opened(label: dict[str, Any]) -> _Log:
         stems = [file_stem(label[name]) for name in _LABELS[:3]]

@@ -6,31 +6,9 @@ from typing import NamedTuple
 from experiments.measure.study import carrier_of
 
 # After Okabe and Ito: a contrast of 3:1 with white, and no two alike to a deuteranope. Baselines are black.
-PALETTE = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#A29636",
-    "#1E90FF",
-    "#8C6D1F",
-    "#4020D0",
-    "#B03060",
-    "#5B7F3A",
-)
+PALETTE = "#0072B2 #D55E00 #009E73 #CC79A7 #A29636 #1E90FF #8C6D1F #4020D0 #B03060 #5B7F3A".split()
 #: The same hues, light enough for a dark page.
-PALETTE_DARK = (
-    "#4DA6E0",
-    "#FF8B3D",
-    "#3CCBA0",
-    "#E7A5C8",
-    "#F5BE48",
-    "#9AD4F7",
-    "#C9A95A",
-    "#8470FF",
-    "#E2789F",
-    "#9DC277",
-)
+PALETTE_DARK = "#4DA6E0 #FF8B3D #3CCBA0 #E7A5C8 #F5BE48 #9AD4F7 #C9A95A #8470FF #E2789F #9DC277".split()
 BASELINE = "#222222"
 REFERENCE_INK = "#666666"  # of what is no method: the optimum, the drift
 #: Lengths of strokes and gaps in line widths; the first is solid. Grey print tells methods apart by them alone.

@@ -7,21 +7,13 @@ import numpy as np
 
 from experiments.measure.patterns import STEADY, describe
 from experiments.measure.study import OFF_GRID, RecordedStudy
-from experiments.report.cells import Lookup, number
+from experiments.report.cells import Lookup, number, spaced
 from experiments.study.declared import UPPER_BOUND
 
-_CONFIGURED = (  # fields of the configuration and their printed names
-    ("preset", "preset"),
-    ("steps", "steps"),
-    ("segments", "segments"),
-    ("evaluations", "evaluations"),
-    ("episodes", "episodes per evaluation"),
-    ("replay_capacity", "replay capacity"),
-    ("warmup", "random warm-up steps"),
-    ("proxy", "drift proxy"),
-    ("source", "proxy source"),
-    ("drift_seed", "drift seed"),
-)
+#: Fields of the configuration that are shown, and the names of those that their own do not explain.
+_CONFIGURED = ("preset", "steps", "segments", "evaluations", "episodes", "replay_capacity", "warmup")
+_CONFIGURED += ("proxy", "source", "drift_seed")
+_NAMES = {"episodes": "episodes per evaluation", "proxy": "drift proxy", "source": "proxy source"}
 
 
 def title(study: RecordedStudy) -> str:
@@ -33,13 +25,9 @@ def title(study: RecordedStudy) -> str:
 
 def _ranges(seeds: Sequence[int]) -> str:
     """Seeds as typed: ``1:5, 8``."""
-    parts: list[list[int]] = []
-    for seed in seeds:
-        if parts and seed == parts[-1][-1] + 1:
-            parts[-1].append(seed)
-        else:
-            parts.append([seed])
-    return ", ".join(str(p[0]) if len(p) == 1 else f"{p[0]}:{p[-1]}" for p in parts)
+    first = [seed for seed in seeds if seed - 1 not in seeds]
+    last = [seed for seed in seeds if seed + 1 not in seeds]
+    return ", ".join(str(a) if a == b else f"{a}:{b}" for a, b in zip(first, last, strict=True))
 
 
 def facts(
@@ -47,44 +35,37 @@ def facts(
 ) -> list[tuple[str, str]]:
     """(name, value) of what was run and on what, as printed; what neither file tells is left out."""
     lines = [("task", ", ".join(sorted(study.horizons))), ("patterns", ", ".join(study.patterns))]
-    lines += [
-        ("seeds", f"{_ranges(study.seeds())} ({len(study.seeds())})"),
-        ("methods", ", ".join(look.methods)),
-    ]
+    lines += [("seeds", f"{_ranges(study.seeds())} ({len(study.seeds())})"), ("methods", ", ".join(look.methods))]
     lines += [("observations", f"with {UPPER_BOUND}")] if config.get("observe") else []
     lines += [("smallest window", line) for line in manifest.get("small_windows", [])]
     warm = config.get("warm_start") or {}
     warming = "warm-up steps" if warm else "random warm-up steps"  # a trained agent acts itself
-    for key, name in _CONFIGURED:
-        name, value = warming if key == "warmup" else name, config.get(key)
+    for key in _CONFIGURED:
+        name, value = (_NAMES | {"warmup": warming}).get(key, key.replace("_", " ")), config.get(key)
         if isinstance(value, int | float | str) and not isinstance(value, bool):
-            lines.append((name, f"{value:,}".replace(",", " ") if isinstance(value, int) else str(value)))
+            lines.append((name, spaced(value) if isinstance(value, int) else str(value)))
     capacity, steps = config.get("replay_capacity"), config.get("steps")
     if isinstance(capacity, int) and isinstance(steps, int) and steps:
         lines.append(("replay as share of the run", f"{number(100 * capacity / steps, 1)} %"))
     warmups = {name: own["warmup"] for name, own in (config.get("settings") or {}).items() if "warmup" in own}
-    lines += [(f"{warming} of {name}", f"{steps:,}".replace(",", " ")) for name, steps in warmups.items()]
+    lines += [(f"{warming} of {name}", spaced(steps)) for name, steps in warmups.items()]
     if warm:
         replay = "with" if warm.get("replay") else "without"
         lines.append(("runs begin with trained agents", f"{replay} their replays; SHA-256 {str(warm['sha256'])[:12]}"))
     copies = {name: own.get("num_envs") for name, own in (config.get("settings") or {}).items()}
     if copies:
         alike = len(set(copies.values())) == 1
-        text = str(next(iter(copies.values()))) if alike else ", ".join(f"{n} {c}" for n, c in copies.items())
+        text = str(*set(copies.values())) if alike else ", ".join(f"{n} {c}" for n, c in copies.items())
         lines.append(("parallel environments", text))
     options = config.get("options") or {}
     lines += [(name, ", ".join(v) if isinstance(v, list | tuple) else str(v)) for name, v in options.items()]
     floors = [f"{number(b)} ({t})" if len(study.floors) > 1 else number(b) for t, b in study.floors.items()]
     lines.append(("floor (random policy)", ", ".join(floors) or "not measured"))
     lines.append(("device", _device(manifest)))
-    wall = manifest.get("wall_seconds", manifest.get("wall_time"))
-    if isinstance(wall, int | float):
-        lines.append(("wall time", _duration(float(wall))))
-    if manifest.get("commit"):
-        lines.append(("commit", str(manifest["commit"])[:12]))
-    if manifest.get("command"):
-        lines.append(("command", str(manifest["command"])))
-    return lines
+    if "wall_seconds" in manifest:
+        lines.append(("wall time", _duration(manifest["wall_seconds"])))
+    lines += [("commit", manifest["commit"][:12])] if manifest.get("commit") else []
+    return lines + ([("command", manifest["command"])] if manifest.get("command") else [])
 
 
 def _device(manifest: Mapping[str, Any]) -> str:
@@ -109,7 +90,7 @@ def status(study: RecordedStudy, manifest: Mapping[str, Any]) -> tuple[str, list
         entry = recorded.get((key.task, key.method, key.pattern, key.seed), {})
         line = f"{key.method}, {key.task}, {key.pattern}, seed {key.seed}: {run.problem}"
         if run.problem == "diverged" and entry.get("diverged_at") is not None:
-            line += f" at step {entry['diverged_at']:,}".replace(",", " ")
+            line += f" at step {spaced(entry['diverged_at'])}"
         elif run.problem == "incomplete" and len(run.steps):
             line += f", last evaluation at step {int(run.steps[-1])}"
         elif run.problem == OFF_GRID:

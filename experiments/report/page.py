@@ -20,19 +20,7 @@ from experiments.report.payload import payload
 from experiments.report.plots import Plot
 from experiments.report.verdicts import METRIC_NAMES, Verdict
 
-_SECTIONS = (
-    ("answer", "Answer"),
-    ("figures", "Curves"),
-    ("main", "Main"),
-    ("recovery", "Recovery"),
-    ("paired", "Paired"),
-    ("weights", "Weights"),
-    ("returns", "Returns"),
-    ("paper", "Paper"),
-    ("facts", "The study"),
-    ("limits", "Limits"),
-    ("settings", "Settings"),
-)
+_TABLES = ("main", "recovery", "paired", "weights", "returns", "paper")  # to which the page's head links
 _FIGURES_READING = (
     "One panel per carrier. Dashed lines are abrupt changes, dotted lines the segments of gradual drift. Hover or use "
     "the arrow keys for values, drag to zoom, double-click to return."
@@ -76,8 +64,7 @@ class Page:
     answers: Sequence[Answer] = ()
     others: Sequence[str] = ()  # verdicts in further metrics, as sentences
     forests: Sequence[Forest] = ()  # the first is open, the others (against further opponents) fold out
-    forest_looks: Mapping[str, Look] = field(default_factory=dict)  # of its rows
-    looks: Mapping[str, Look] = field(default_factory=dict)  # of the lines that can be switched on and off
+    looks: Mapping[str, Look] = field(default_factory=dict)  # of methods and lines, which can be switched on and off
     seeds: Sequence[int] = ()
     segments: int = 1
     figures_title: str = "Learning curves and entropy weights"
@@ -96,11 +83,12 @@ class Page:
     @property
     def sections(self) -> list[tuple[str, str]]:
         """(anchor, name) of the sections that the page has."""
-        there = {table.key for table in self.tables}
-        there |= {"answer"} if self.answers or self.forests or self.conclusion else set()
-        there |= {"figures"} if self.groups else set()
-        there |= {name for name in ("facts", "limits", "settings") if getattr(self, name)}
-        return [(key, name) for key, name in _SECTIONS if key in there]
+        tables = {table.key for table in self.tables}
+        there = {"answer": "Answer"} if self.answers or self.forests or self.conclusion else {}
+        there |= {"figures": "Curves"} if self.groups else {}
+        there |= {key: key.capitalize() for key in _TABLES if key in tables}
+        ends = {"facts": "The study", "limits": "Limits", "settings": "Settings"}
+        return [*there.items(), *((key, name) for key, name in ends.items() if getattr(self, key))]
 
     @property
     def plots(self) -> list[Plot]:
@@ -200,8 +188,5 @@ def groups_of(figures: Sequence[Figure], summaries: Mapping[str, str]) -> Iterat
 
 def settings_text(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
     """Configuration and environment as indented JSON, without the list of runs and the optimum over time."""
-    shown = {
-        "config": dict(config),
-        "manifest": {k: v for k, v in manifest.items() if k not in ("runs", "oracle")},
-    }
+    shown = {"config": dict(config), "manifest": {k: v for k, v in manifest.items() if k not in ("runs", "oracle")}}
     return json.dumps(shown, indent=1, default=str)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.measure.curves import change_steps
+from experiments.measure.patterns import STEADY, PatternFacts
 from experiments.report.looks import Look
 
 
@@ -16,7 +18,7 @@ class Axis(NamedTuple):
     label: str
     low: float
     high: float
-    form: str = "number"  # "steps": thousands or millions; "percent": the values are shares; "number"
+    form: str  # "steps": thousands or millions; "percent": the values are shares
     marks: np.ndarray = np.zeros(0)  # (K,) where changes are
     jumps: bool = False  # whether the drift jumps there
     segments: bool = False  # whether the marks divide the axis into parts worth a closer look
@@ -29,7 +31,6 @@ class Row(NamedTuple):
     height: float = 1.7  # inches
     log: bool = False
     title: str = ""  # above its first panel
-    steps: bool = False  # the value holds until the next point
 
 
 class Line(NamedTuple):
@@ -68,6 +69,13 @@ class Plot:
     panels: tuple[Panel, ...]
     looks: Mapping[str, Look]
     warnings: tuple[str, ...] = field(default=())  # what is missing in it, in words that stand beside it
+
+
+def time_axis(horizon: float, segments: int, pattern: str, facts: PatternFacts) -> Axis:
+    """Environment steps of training with the changes of a pattern."""
+    changes = change_steps(horizon, segments)
+    marks = changes[:0] if pattern == STEADY else changes
+    return Axis("environment steps", 0.0, horizon, "steps", marks, facts.jumps, segments=True)
 
 
 def file_stem(*parts: str) -> str:

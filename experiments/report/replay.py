@@ -14,7 +14,7 @@ from experiments.report.draw import draw
 from experiments.report.folder import write_folder
 from experiments.report.looks import DASHES, PALETTE, Look
 from experiments.report.page import Figure, Page, groups_of, render_markdown
-from experiments.report.plots import Axis, Line, Panel, Plot, Row, file_stem, spans_decades
+from experiments.report.plots import Line, Panel, Plot, Row, file_stem, spans_decades, time_axis
 from experiments.report.series import thinned
 from experiments.study import store
 from experiments.study.method import BASELINE, Method
@@ -87,18 +87,15 @@ def run(directory: Path, schedules: str, methods: str | None, out: Path) -> str:
     carriers = [name for name in study.config.carriers if name in study.streams["carrier"]]
     wanted = parse({"carriers": carriers, "schedules": schedules})["methods"]
     requests = [(c, r) for c in carriers for r in _requests(study, c, wanted, lenient=schedules == "all")]
-    tracks, frames = _trained(study), []
-    for carrier, request in requests:
-        more, frame = _replayed(study, carrier, request)
-        tracks += more
-        frames.append(frame)
+    replayed = [_replayed(study, carrier, request) for carrier, request in requests]
     groups: dict[tuple[str, str], dict[str, dict[str, list[Track]]]] = {}
-    for track in tracks:
+    for track in sum((tracks for tracks, _ in replayed), _trained(study)):
         if (track.run["method"], track.run["pattern"], track.run["seed"]) in study.finished:
             own = groups.setdefault((track.run["carrier"], track.run["pattern"]), {})
             own.setdefault(track.run["method"], {}).setdefault(track.schedule, []).append(track)
     page = _page(study, groups, {carrier: study.stride(carrier) for carrier in carriers})
-    write_folder(out, page, {}, {WEIGHTS: pl.concat(frames, how="diagonal")}, markdown=SUMMARY)
+    weights = pl.concat([frame for _, frame in replayed], how="diagonal")
+    write_folder(out, page, {}, {WEIGHTS: weights}, markdown=SUMMARY)
     return render_markdown(page)
 
 
@@ -110,11 +107,9 @@ def weights_of(directory: Path, methods: Sequence[Method]) -> "pl.DataFrame":
     """
     import polars as pl
 
-    study, frames = load(directory), []
-    for method in methods:
-        for request in _requests(study, method.carrier, [method], lenient=False):
-            frames.append(_replayed(study, method.carrier, request)[1])
-    return pl.concat(frames, how="diagonal")
+    study = load(directory)
+    requests = [(m.carrier, r) for m in methods for r in _requests(study, m.carrier, [m], lenient=False)]
+    return pl.concat([_replayed(study, *asked)[1] for asked in requests], how="diagonal")
 
 
 def _requests(study: Recorded, carrier: str, methods: Sequence[Method], lenient: bool) -> list[Request]:
@@ -139,10 +134,8 @@ def _requests(study: Recorded, carrier: str, methods: Sequence[Method], lenient:
 def _replayed(study: Recorded, carrier: str, request: Request) -> tuple[list[Track], "pl.DataFrame"]:
     """One schedule on all runs of one carrier: the tracks, and the rows of `WEIGHTS`.
 
-    Entry i of `weight` is the weight after update (i + 1) * updates_per_sample, at environment step
-    (warmup_samples + i + 1) * steps_per_sample; those of adaptations likewise: the window as a share of what is
-    stored then, the factor of the learning rates, gradient steps per update, and a refresh, with its strength, where it
-    would fall due.
+    Entry i of `weight` and of what adaptations control is the value after update (i + 1) * updates_per_sample, at
+    environment step (warmup_samples + i + 1) * steps_per_sample.
     """
     import polars as pl
 
@@ -154,13 +147,7 @@ def _replayed(study: Recorded, carrier: str, request: Request) -> tuple[list[Tra
     at = np.arange(skipped + 1, samples + 1) * config.steps / samples
     name = text_of(request.method)
     tracks = [
-        Track(
-            run,
-            name,
-            steps,
-            {name: values[i] for name, values in logs.items()},
-            (at, result.weight[i]),
-        )
+        Track(run, name, steps, {column: values[i] for column, values in logs.items()}, (at, result.weight[i]))
         for i, run in enumerate(labels.to_dicts())
     ]
 
@@ -233,10 +220,10 @@ def _table(study: Recorded, groups: _Groups) -> tuple[Table, str]:
                 metrics = [weight_metrics(t.steps, t.logs, changes, horizon) for t in runs]
                 mean = {key: float(nan_mean([m[key].value for m in metrics])) for key in metrics[0]}
                 shares = [mean[key] for key in ("saturation_min", "saturation_max", "responsiveness")]
-                cells = [_printed(mean["mean_entropy_weight"], "{:.4g}")]
+                cells = [method, name, str(len(runs)), _printed(mean["mean_entropy_weight"], "{:.4g}")]
                 cells += [_printed(100.0 * share, "{:.1f} %") for share in shares]
                 cells += [_lever(runs, lever) for lever in levers]
-                rows.setdefault(pattern, []).append([Cell(x) for x in (method, name, str(len(runs)), *cells)])
+                rows.setdefault(pattern, []).append(list(map(Cell, cells)))
                 if pattern != STEADY:
                     rises.setdefault(name, []).append(mean["responsiveness"])
     head = [*_HEAD, *(_LEVERS[lever][0] for lever in levers)]
@@ -256,8 +243,7 @@ def _conclusion(rises: Mapping[str, float]) -> str:
 
 def _lever(runs: Sequence[Track], column: str) -> str:
     _, fold, form = _LEVERS[column]
-    logged = [fold(track.logs[column]) for track in runs if column in track.logs]
-    return _printed(float(np.mean(logged)) if logged else float("nan"), form)
+    return _printed(float(nan_mean([fold(track.logs[column]) for track in runs if column in track.logs])), form)
 
 
 def _printed(value: float, form: str) -> str:
@@ -282,8 +268,6 @@ def _plot(study: Recorded, carrier: str, pattern: str, methods: Mapping[str, Map
     looks |= {name: Look(i % len(PALETTE), 1 + i % (len(DASHES) - 1), 1.5) for i, name in enumerate(others)}
     # A schedule near its base beside one near its upper bound needs a log axis.
     wide = spans_decades(np.concatenate(weights), factor=5.0)
-    changes = change_steps(horizon, study.config.segments)
-    marks = changes[:0] if pattern == STEADY else changes
     return Plot(
         file_stem("weights", carrier, pattern),
         "replay",
@@ -292,7 +276,7 @@ def _plot(study: Recorded, carrier: str, pattern: str, methods: Mapping[str, Map
         carrier,
         "Entropy weight in reward per nat, mean over runs: black as it was trained, the others as they would have been",
         f"Entropy weights of {carrier} under {pattern} drift. {'; '.join(spoken)}.",
-        Axis("environment steps", 0.0, horizon, "steps", marks, study.patterns[pattern].jumps, segments=True),
+        time_axis(horizon, study.config.segments, pattern, study.patterns[pattern]),
         tuple(Row("entropy weight", 1.9, log=wide, title=title) for title in panels),
         ("",),
         tuple(Panel(i, 0, tuple(lines)) for i, lines in enumerate(panels.values())),

@@ -79,6 +79,5 @@ def thinned(line: Line, points: int = POINTS) -> Line:
     if every == 1:
         return line
     keep = np.unique(np.append(np.arange(0, len(line.x), every), len(line.x) - 1))
-    cut = lambda values: None if values is None else values[keep]  # noqa: E731
-    seeds = {seed: values[keep] for seed, values in line.seeds.items()}
-    return Line(line.name, line.x[keep], cut(line.y), cut(line.low), cut(line.high), seeds)
+    cut = {part: values[keep] for part in ("x", "y", "low", "high") if (values := getattr(line, part)) is not None}
+    return line._replace(**cut, seeds={seed: values[keep] for seed, values in line.seeds.items()})

@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from experiments.measure.patterns import STEADY
 from experiments.measure.study import RecordedStudy
 from experiments.report.draw import dress, stroke
 from experiments.report.looks import looks
-from experiments.report.plots import Axis
+from experiments.report.plots import time_axis
+from experiments.report.series import read
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,18 +18,14 @@ def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str
     from matplotlib.figure import Figure
 
     task = rows["task"][0]
-    changes = study.changes(task)
-    marks = changes[:0] if pattern == STEADY else changes
-    axis = Axis("environment steps", 0.0, study.horizons[task], "steps", marks, study.patterns[pattern].jumps)
+    axis = time_axis(study.horizons[task], study.segments, pattern, study.patterns[pattern])
     figure = Figure(figsize=(8, 4), layout="constrained")
     canvas = figure.subplots()
     dress(canvas, axis)
     look = looks(study.methods())
     for method in methods:
-        own = rows.filter(method=method).sort("seed", "step")
-        if own.height:
-            steps = own["step"].unique(maintain_order=True).sort().to_numpy()
-            values = own[column].cast(float).fill_null(np.nan).to_numpy().reshape(-1, len(steps))
+        steps, values, *_ = read(rows, method, column)
+        if len(values):
             canvas.plot(steps, values.mean(0), label=method, **stroke(look[method]))
             canvas.fill_between(steps, values.min(0), values.max(0), color=look[method].colour, alpha=0.15, lw=0)
     canvas.set_xlabel(axis.label)

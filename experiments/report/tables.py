@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from experiments.measure.study import baseline_of, carrier_of
 from experiments.measure.tables import paper_nauc_drop
@@ -32,8 +33,7 @@ def main_table(look: Lookup) -> Table:
             "returns weighs more. The two can disagree on which method is better."
         )
 
-    def row(scope, method, pattern):
-        get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
+    def row(get, *_):
         drop = get("drop_nauc_task_safe")
         if drop is None or not math.isfinite(drop["value"]):
             drop = get("drop_task_safe")
@@ -42,7 +42,7 @@ def main_table(look: Lookup) -> Table:
         share = cell(get("recovery_robust_fraction"), 0, 100, interval=False)
         if share.text != NONE:
             share = replace(share, text=f"{share.text} %")
-        return [Cell(method), counted(get("mean_return")), *values, share]
+        return [counted(get("mean_return")), *values, share]
 
     table = by_pattern(look, table, row)
     table.notes += reasons(look, ("nauc_task_safe", "drop_run_safe", "drop_task_safe", "recovery_robust"))
@@ -61,13 +61,10 @@ def paper_table(look: Lookup) -> Table:
         ["method", "nAUC", "paper", "DropRatio", "paper"],
     )
 
-    def row(scope, method, pattern):
-        ours = [look.get(scope, method, pattern, f"{name}_family") for name in ("nauc", "drop")]
-        theirs = paper_nauc_drop(scope[0], method, pattern) or (NONE, NONE)
-        cells = [Cell(method)]
-        for mine, printed in zip(ours, theirs, strict=True):
-            cells += [cell(mine), Cell(str(printed), kind="paper")]
-        return cells
+    def row(get, scope, method, pattern):
+        nauc, drop = paper_nauc_drop(scope[0], method, pattern) or (NONE, NONE)
+        ours, lost = (cell(get(f"{name}_family")) for name in ("nauc", "drop"))
+        return [ours, Cell(str(nauc), kind="paper"), lost, Cell(str(drop), kind="paper")]
 
     table = by_pattern(look, table, row, tasks=False)
     sizes = {"toy": 1, "mujoco": 5, "isaac": 6}
@@ -79,48 +76,6 @@ def paper_table(look: Lookup) -> Table:
             )
     table.notes.append("The paper states neither horizon nor spread over seeds; compare directions, not digits.")
     return table
-
-
-def weights_table(look: Lookup) -> Table:
-    """Saturation and responsiveness of the entropy weight."""
-    table = Table(
-        "weights",
-        "Entropy weight: saturation and responsiveness",
-        "Saturation is the share of updates at a clip (a saturated schedule is a constant); responsiveness is the rise "
-        "of the weight within 2 % of training after a change, relative to before (0 means it did not react, and the "
-        "Steady rows show what it is when there is nothing to react to).",
-        ["method", "mean weight", "saturation %", "at minimum %", "at maximum %", "responsiveness %"],
-    )
-
-    def row(scope, method, pattern):
-        get = lambda name: look.get(scope, method, pattern, name)  # noqa: E731
-        shares = [cell(get(name), 1, 100) for name in ("saturation", "saturation_min", "saturation_max")]
-        weight = get("mean_entropy_weight")
-        small = weight is not None and math.isfinite(weight["value"]) and abs(weight["value"]) < 0.1
-        return [Cell(method), cell(weight, 4 if small else 3), *shares, cell(get("responsiveness"), 1, 100)]
-
-    table = by_pattern(look, table, row)
-    table.notes += reasons(look, ("saturation", "responsiveness"))
-    return table
-
-
-def returns_table(look: Lookup) -> Table:
-    """Final, mean and training returns."""
-    table = Table(
-        "returns",
-        "Returns",
-        "Undiscounted return of the deterministic policy, over the last tenth of training, over all of it, and over "
-        "what comes after the first change, leaving out how fast the undrifted task was learned; and the return of "
-        "the stochastic policy while training, which can move the other way when the weight rises.",
-        ["method", "runs", "final return", "mean return", "after the first change", "mean training return"],
-    )
-
-    def row(scope, method, pattern):
-        names = ("final_return", "mean_return", "later_return", "mean_train_return")
-        rows = [look.get(scope, method, pattern, name) for name in names]
-        return [Cell(method), counted(rows[1]), *map(cell, rows)]
-
-    return by_pattern(look, table, row)
 
 
 def hindsight_table(look: Lookup, constants: Collection[str]) -> Table:
@@ -158,81 +113,109 @@ def hindsight_table(look: Lookup, constants: Collection[str]) -> Table:
     return table
 
 
-#: Tables of what only some studies log: key -> title, reading, metric -> (head, places).
-_OPTIONAL: dict[str, tuple[str, str, dict[str, tuple[str, int]]]] = {
+_RUNS = ("mean_return", "runs", None, 1)
+#: Tables of metrics as they are: key -> title, reading, (metric, head, decimals, factor) of those that the study has.
+_PLAIN: dict[str, tuple[str, str, list[tuple[str, str, int | None, int]]]] = {
+    "weights": (
+        "Entropy weight: saturation and responsiveness",
+        "Saturation is the share of updates at a clip (a saturated schedule is a constant); responsiveness is the rise "
+        "of the weight within 2 % of training after a change, relative to before (0 means it did not react, and the "
+        "Steady rows show what it is when there is nothing to react to).",
+        [
+            ("mean_entropy_weight", "mean weight", 3, 1),
+            ("saturation", "saturation %", 1, 100),
+            ("saturation_min", "at minimum %", 1, 100),
+            ("saturation_max", "at maximum %", 1, 100),
+            ("responsiveness", "responsiveness %", 1, 100),
+        ],
+    ),
     "levers": (
         "Levers beside the entropy weight",
         "Means over training of adaptations: the drift ratio (1: calm), the share of the stored transitions "
         "that batches are drawn from, the factor of the learning rates; how often parameters were "
         "refreshed, and gradient steps per run.",
-        {
-            "mean_response_ratio": ("ratio", 3),
-            "mean_window_share": ("window", 3),
-            "refreshes": ("refreshes", 1),
-            "mean_rate_factor": ("rate factor", 3),
-            "gradient_steps": ("gradient steps", 0),
-        },
+        [
+            ("mean_response_ratio", "ratio", 3, 1),
+            ("mean_window_share", "window", 3, 1),
+            ("refreshes", "refreshes", 1, 1),
+            ("mean_rate_factor", "rate factor", 3, 1),
+            ("gradient_steps", "gradient steps", 0, 1),
+        ],
     ),
     "networks": (
         "Plasticity of the networks",
         "Means over training: share of dormant units, effective rank of the last hidden layer, norm of the weights, "
         "norm of the critic's gradient.",
-        {
-            **{
-                f"mean_{network}_{what}": (f"{network}: {what}", 3 if what == "dormant" else 1)
+        [
+            *(
+                (f"mean_{network}_{what}", f"{network}: {what}", places, 1)
                 for network in ("critic", "actor")
-                for what in ("dormant", "rank", "norm")
-            },
-            "mean_grad_norm": ("gradient", 2),
-        },
+                for what, places in (("dormant", 3), ("rank", 1), ("norm", 1))
+            ),
+            ("mean_grad_norm", "gradient", 2, 1),
+        ],
     ),
     "elsewhere": (
         "Returns under drift that is not in force",
         "Mean over training of the same policies' returns under the values in force, the nominal ones, those before "
         "the last change (what is forgotten), those after the next (what carries over), and the ends of the range.",
-        {
-            f"mean_return_{where}": (where.replace("_", " "), 2)
+        [
+            (f"mean_return_{where}", where.replace("_", " "), 2, 1)
             for where in ("in_force", "nominal", "previous", "next", "low", "high")
-        },
+        ],
+    ),
+    "returns": (
+        "Returns",
+        "Undiscounted return of the deterministic policy, over the last tenth of training, over all of it, and over "
+        "what comes after the first change, leaving out how fast the undrifted task was learned; and the return of "
+        "the stochastic policy while training, which can move the other way when the weight rises.",
+        [
+            _RUNS,
+            ("final_return", "final return", 2, 1),
+            ("mean_return", "mean return", 2, 1),
+            ("later_return", "after the first change", 2, 1),
+            ("mean_train_return", "mean training return", 2, 1),
+        ],
     ),
 }
 
 
-def optional_tables(look: Lookup) -> list[Table]:
-    """The tables of `_OPTIONAL` that the study has values for."""
+def plain_tables(look: Lookup) -> list[Table]:
+    """The tables of `_PLAIN` that the study has values for."""
     tables, known = [], {metric for *_, metric in look.cells}
-    for key, (title, reading, columns) in _OPTIONAL.items():
-        present = {metric: column for metric, column in columns.items() if metric in known}
+    for key, (title, reading, columns) in _PLAIN.items():
+        present = [column for column in columns if column[0] in known]
         if present:
-            table = Table(key, title, reading, ["method", *(head for head, _ in present.values())])
+            table = Table(key, title, reading, ["method", *(head for _, head, *_ in present)])
 
-            def row(scope, method, pattern, present=present):
-                values = [cell(look.get(scope, method, pattern, m), places) for m, (_, places) in present.items()]
-                return [Cell(method), *values]
+            def row(get, *_, present=present):
+                return [_plain(metric, get(metric), places, scale) for metric, _, places, scale in present]
 
             tables.append(by_pattern(look, table, row))
+    tables[0].notes += reasons(look, ("saturation", "responsiveness"))
     return tables
 
 
+def _plain(metric: str, row: dict[str, Any] | None, places: int | None, scale: float) -> Cell:
+    if places is None:
+        return counted(row)
+    small = metric == "mean_entropy_weight" and row is not None and abs(row["value"]) < 0.1
+    return cell(row, 4 if small else places, scale)
+
+
 def build_tables(look: Lookup, constants: Collection[str] = ()) -> list[Table]:
-    """All tables of the report in order; one without any row says why.
+    """All tables of the report in order; one without any row says why, or is left out.
 
     Args:
       constants: as in `hindsight_table`.
     """
-    tables = [main_table(look), recovery_table(look), paired_table(look)]
-    tables += [weights_table(look), *optional_tables(look), returns_table(look)]
-    tables.append(paper_table(look))
+    recovery, changes, paired = recovery_table(look), changes_table(look), paired_table(look)
     if not any(baseline_of(m, look.methods) for m in look.methods):
-        tables[2].notes = ["No method of this study has its carrier's baseline beside it, so there is nothing to pair."]
-    elif not tables[2].rows:
-        tables[2].notes = ["No method shares a valid seed and pattern with its baseline."]
-    if not tables[1].rows:
-        tables[1].notes = ["No valid run of a pattern that jumps and is constant in between: no recovery to measure."]
+        paired.notes = ["No method of this study has its carrier's baseline beside it, so there is nothing to pair."]
+    elif not paired.rows:
+        paired.notes = ["No method shares a valid seed and pattern with its baseline."]
+    if not recovery.rows:
+        recovery.notes = ["No valid run of a pattern that jumps and is constant in between: no recovery to measure."]
     hindsight = hindsight_table(look, constants)
-    if hindsight.rows:
-        tables.insert(3, hindsight)
-    changes = changes_table(look)
-    if changes.rows:
-        tables.insert(2, changes)
-    return tables
+    tables = [main_table(look), recovery, changes, paired, hindsight, *plain_tables(look), paper_table(look)]
+    return [table for table in tables if table.rows or table not in (changes, hindsight)]

@@ -4,7 +4,6 @@ import math
 from typing import Any, NamedTuple
 
 from experiments.measure.comparisons import LOWER_IS_BETTER
-from experiments.measure.patterns import STEADY
 from experiments.report.cells import NONE, Lookup
 
 METRIC_NAMES = {
@@ -30,6 +29,15 @@ _BESIDE = (_LATER, "drop_run_safe", "recovery_robust", "deficit_area")
 SIGNS = {"better": "▲", "worse": "▼", "hint": "◇", "undecided": "○"}
 
 
+class Compared(NamedTuple):
+    """A method against its opponent in one metric under one pattern."""
+
+    row: dict[str, Any]  # of the mean difference, in the tidy frame
+    p: float  # after Holm; NaN if there is none
+    outcome: str  # a key of `SIGNS`
+    opponent: str  # the method
+
+
 class Verdict(NamedTuple):
     """One method against one opponent in one metric; every pattern compared is in exactly one of the four tuples."""
 
@@ -41,7 +49,14 @@ class Verdict(NamedTuple):
     hint: tuple[str, ...]  # p is below 5 % but the pairs are fewer than `DECIDING`
     undecided: tuple[str, ...]
     n: int  # pairs of runs in the comparison that has fewest
-    sentence: str
+
+    @property
+    def sentence(self) -> str:
+        """The verdict as one sentence."""
+        parts = [f"{outcome} on {', '.join(names)}" for outcome in SIGNS if (names := getattr(self, outcome))]
+        count = f"{self.n} pair{'s' if self.n > 1 else ''} of runs"
+        head = f"{self.method} against {self.against}, {METRIC_NAMES[self.metric]}"
+        return f"{head}: {'; '.join(parts)} ({count}, after Holm)"
 
 
 def verdicts(look: Lookup) -> list[Verdict]:
@@ -52,17 +67,24 @@ def verdicts(look: Lookup) -> list[Verdict]:
     fewer than `DECIDING` pairs it is a hint. Families are never pooled: in a study of several a pattern stands with its
     family's name.
     """
-    main = next((metric for metric in MAIN if _asked(look, metric)), None)
+    main = next((metric for metric in MAIN if was_compared(look, metric)), None)
     if main is None:
         return []
-    found = []
     # Opponents of this kind are judged only where no other exists.
-    for method in [m for m in look.methods if m not in look.asides and _judged(look, m)] or look.methods:
-        for metric in (main, *_BESIDE):
-            found += [v for v in [_verdict(look, method, metric, "")] if v is not None]
-            for kind in look.opponents if metric in (main, _LATER) else ():
-                found += [v for v in [_verdict(look, method, metric, kind)] if v is not None]
-    return found
+    methods = [m for m in look.methods if m not in look.asides and _judged(look, m)] or look.methods
+    asked = [(m, k) for m in (main, *_BESIDE) for k in ("", *(look.opponents if m in (main, _LATER) else ()))]
+    found = (_verdict(look, method, metric, kind) for method in methods for metric, kind in asked)
+    return [verdict for verdict in found if verdict is not None]
+
+
+def compared(look: Lookup, scope: tuple, method: str, pattern: str, metric: str, kind: str) -> Compared | None:
+    """The comparison with an opponent of a kind, the baseline if it is empty; None where nothing was compared."""
+    suffix = f":vs={kind}" if kind else ""
+    row, adjusted = (look.get(scope, method, pattern, f"{of}:{metric}{suffix}") for of in ("paired", "p_holm"))
+    if row is None or not math.isfinite(row["value"]):
+        return None
+    p = adjusted["value"] if adjusted else math.nan
+    return Compared(row, p, outcome_of(row["value"], p, metric, row["n_valid"]), opponent_of(row))
 
 
 def opponent_of(row: dict[str, Any]) -> str:
@@ -70,11 +92,8 @@ def opponent_of(row: dict[str, Any]) -> str:
     return next((part[9:] for part in row["flag"].split(";") if part.startswith("baseline=")), NONE)
 
 
-def _key(kind: str, metric: str, opponent: str) -> str:
-    return f"{kind}:{metric}" + (f":vs={opponent}" if opponent else "")
-
-
-def _asked(look: Lookup, metric: str) -> bool:
+def was_compared(look: Lookup, metric: str) -> bool:
+    """Whether any method has a difference with its baseline in a metric."""
     return any(m == f"paired:{metric}" and math.isfinite(r["value"]) for (*_, m), r in look.cells.items())
 
 
@@ -84,26 +103,18 @@ def _judged(look: Lookup, method: str) -> bool:
 
 def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | None:
     """One line; None where nothing was compared."""
-    groups: dict[str, list[str]] = {"better": [], "worse": [], "hint": [], "undecided": []}
+    groups: dict[str, list[str]] = {outcome: [] for outcome in SIGNS}
     pairs, against = [], kind.replace("_", " ")
     for family in look.tasks:
         for pattern in look.patterns:
-            if pattern == STEADY and metric.startswith("drop"):
-                continue  # zero by definition
-            scope = (family, None)
-            difference = look.get(scope, method, pattern, _key("paired", metric, kind))
-            if difference is None or not math.isfinite(difference["value"]):
-                continue
-            p = look.get(scope, method, pattern, _key("p_holm", metric, kind))
-            outcome = outcome_of(difference["value"], p["value"] if p else math.nan, metric, difference["n_valid"])
-            groups[outcome].append(pattern if len(look.tasks) == 1 else f"{family} {pattern}")
-            pairs.append(difference["n_valid"])
-            against = against or opponent_of(difference)
+            if (found := compared(look, (family, None), method, pattern, metric, kind)) is not None:
+                groups[found.outcome].append(pattern if len(look.tasks) == 1 else f"{family} {pattern}")
+                pairs.append(found.row["n_valid"])
+                against = against or found.opponent
     if not pairs:
         return None
-    better, worse, hint, undecided = (tuple(names) for names in groups.values())
-    sentence = _sentence(method, against, metric, groups, min(pairs))
-    return Verdict(method, against, metric, better, worse, hint, undecided, min(pairs), sentence)
+    better, worse, hint, undecided = map(tuple, groups.values())
+    return Verdict(method, against, metric, better, worse, hint, undecided, min(pairs))
 
 
 def outcome_of(difference: float, p: float, metric: str, pairs: int) -> str:
@@ -113,9 +124,3 @@ def outcome_of(difference: float, p: float, metric: str, pairs: int) -> str:
     if pairs < DECIDING:
         return "hint"
     return "better" if (difference < 0) == (metric in LOWER_IS_BETTER) else "worse"
-
-
-def _sentence(method: str, against: str, metric: str, groups: dict[str, list[str]], pairs: int) -> str:
-    parts = [f"{outcome} on {', '.join(names)}" for outcome, names in groups.items() if names]
-    count = f"{pairs} pair{'s' if pairs > 1 else ''} of runs"
-    return f"{method} against {against}, {METRIC_NAMES[metric]}: {'; '.join(parts)} ({count}, after Holm)"

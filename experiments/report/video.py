@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,20 +34,6 @@ _STEPS_PER_SECOND = 10.0  # where a step has no duration
 _SAMPLES = 200  # steps of a segment among which a gradual drift is compared
 
 
-class Arguments(Protocol):
-    """Options of a video; see `experiments.cli.video.Video`."""
-
-    directory: Path
-    out: Path | None
-    method: str | None
-    pattern: str | None
-    seed: int | None
-    change: int | None
-    steps: int | None
-    fps: int | None
-    width: int
-
-
 class Change(NamedTuple):
     """The two moments that are compared."""
 
@@ -65,39 +51,38 @@ class _Side(NamedTuple):
     agent: Any
 
 
-class _Episode(NamedTuple):
-    """One episode under frozen drift."""
-
-    states: list[Any]  # T + 1, host
-    returns: np.ndarray  # (T + 1,) undiscounted so far, starting with 0
-    terminated: bool
+#: One episode under frozen drift: T + 1 states, (T + 1,) undiscounted returns so far, whether it terminated.
+_Episode = tuple[list[Any], np.ndarray, bool]
 
 
-def run(arguments: Arguments) -> Path:
-    """Write the video and return where it is.
+def run(
+    *, directory: Path, out: Path | None, method: str | None, pattern: str | None, seed: int | None,
+    change: int | None, steps: int | None, fps: int | None, width: int,
+) -> Path:  # fmt: skip
+    """Write the video with the options of `aesjax video`, and return where it is.
 
     Raises:
       ValueError, UnknownNameError, ModuleNotFoundError: with one sentence; nothing was written.
     """
-    config = open_study(arguments.directory).config
-    method, pattern, seed = _choose(config, arguments)
+    config = open_study(directory).config
+    method, pattern, seed = _choose(config, method, pattern, seed, change)
     name = re.sub(r"[^\w.+=-]+", "_", f"{method}-{pattern}-{seed}").strip("_")
-    out = arguments.out or arguments.directory / "video" / f"{name}.gif"
-    check_output(out, arguments.width, arguments.fps)
+    out = out or directory / "video" / f"{name}.gif"
+    check_output(out, width, fps)
     task = _drawable(config)
     limit = task.env.spec.time_limit
-    if arguments.steps is not None and not 1 <= arguments.steps <= limit:
-        raise ValueError(f"--steps must be between 1 and {limit}, the length of an episode; got {arguments.steps}")
-    scene = scene_of(task, arguments.width)
+    if steps is not None and not 1 <= steps <= limit:
+        raise ValueError(f"--steps must be between 1 and {limit}, the length of an episode; got {steps}")
+    scene = scene_of(task, width)
     try:
         carrier = next(c for c in config.carriers if method in [arm.name for arm in arms_of(config, c)])
         part = build_part(config, carrier)
         keys = {"method": method, "pattern": pattern, "seed": seed}
         at = next(i for i, label in enumerate(part.labels) if keys.items() <= label.items())
         world = World(task, config.vector_steps(carrier), config.segments)
-        sides = _sides(arguments.directory, config, part, at, world, pattern, arguments.change)
-        fps, stride = _pace(scene.rate, arguments.fps)
-        steps = arguments.steps or min(limit, _FRAMES * stride)
+        sides = _sides(directory, config, part, at, world, pattern, change)
+        rate, stride = _pace(scene.rate, fps)
+        steps = steps or min(limit, _FRAMES * stride)
         agents = jax.tree.map(lambda *leaves: np.stack(leaves), *(side.agent for side in sides))
         values = jnp.asarray(np.stack([side.values for side in sides]))
         observing = world_of(config, carrier)
@@ -112,31 +97,32 @@ def run(arguments: Arguments) -> Path:
                 policy=side.policy,
                 drift=_described(task, side.values),
                 params=jax.device_get(world.params_of(jnp.asarray(side.values))),
-                states=episode.states,
-                returns=episode.returns,
-                ending="terminated" if episode.terminated else "",
+                states=states,
+                returns=returns,
+                ending="terminated" if terminated else "",
             )
-            for side, episode in zip(sides, episodes, strict=True)
+            for side, (states, returns, terminated) in zip(sides, episodes, strict=True)
         ]
-        write_video(out, compose(scene, title, note, panels, stride), fps)
+        write_video(out, compose(scene, title, note, panels, stride), rate)
     finally:
         scene.close()
     return out
 
 
-def _choose(config: StudyConfig, arguments: Arguments) -> tuple[str, str, int]:
+def _choose(
+    config: StudyConfig, method: str | None, pattern: str | None, seed: int | None, change: int | None
+) -> tuple[str, str, int]:
     """Method, pattern and seed: those asked for, else the study's first (of the patterns, the first that changes)."""
     methods = [arm.name for carrier in config.carriers for arm in arms_of(config, carrier)]
     moving = [name for name in config.patterns if name != "steady"]
-    method = methods[0] if arguments.method is None else arguments.method
+    method = methods[0] if method is None else method
+    pattern = (moving or config.patterns)[0] if pattern is None else pattern
     Registry("method of this study", **dict.fromkeys(methods))[method]
-    if arguments.pattern is not None:
-        Registry("pattern of this study", **dict.fromkeys(config.patterns))[arguments.pattern]
-    pattern = arguments.pattern or (moving or config.patterns)[0]
-    if pattern == "steady" and arguments.change is not None:
+    Registry("pattern of this study", **dict.fromkeys(config.patterns))[pattern]
+    if pattern == "steady" and change is not None:
         known = f"the study's others: {', '.join(moving)}" if moving else "the study has no other"
         raise ValueError(f"--change: pattern 'steady' has no change to show; {known}")
-    seed = config.seeds[0] if arguments.seed is None else arguments.seed
+    seed = config.seeds[0] if seed is None else seed
     if seed not in config.seeds:
         nearest = min(config.seeds, key=lambda known: abs(known - seed))
         trained = ", ".join(map(str, config.seeds))
@@ -246,37 +232,31 @@ def _roll_out(task: Task, act: Callable[[Any], Any], params: Any, seed: int, ste
     env, key = task.env, stream(jax.random.key(seed), "video")
     key_start, key_steps = jax.random.split(key)
 
-    @jax.jit
-    def advance(obs: Any, state: Any, number: Any) -> tuple[Any, ...]:
-        action = act(obs)
+    def advance(at: tuple[Any, Any], number: Any) -> tuple[tuple[Any, Any], tuple[Any, ...]]:
+        action = act(at[0])
         step = jax.vmap(env.step, in_axes=(None, 0, 0, 0))
         obs, state, reward, terminated, truncated, _ = step(
-            jax.random.fold_in(key_steps, number), state, action, params
+            jax.random.fold_in(key_steps, number), at[1], action, params
         )
-        return obs, state, reward, terminated, truncated, jnp.all(jnp.isfinite(action), axis=-1)
+        sound = jnp.all(jnp.isfinite(action), axis=-1)
+        return (obs, state), (state, reward, sound, terminated, terminated | truncated)
 
-    obs, state = jax.jit(jax.vmap(env.reset, in_axes=(None, 0)))(key_start, params)
-    sides = obs.shape[0]
-    states, rewards, ends, fell = [jax.device_get(state)], [], [steps] * sides, [False] * sides
-    for number in range(steps):
-        obs, state, reward, terminated, truncated, sound = advance(obs, state, jnp.int32(number))
-        host = jax.device_get((state, reward, terminated, truncated, sound))
-        states.append(host[0])
-        rewards.append(host[1])
-        for i in range(sides):
-            if number >= ends[i]:
-                continue
-            if not host[4][i]:
-                raise ValueError(f"the policy's action at step {number} of the episode is not finite: its run diverged")
-            if host[2][i] or host[3][i]:
-                ends[i], fell[i] = number + 1, bool(host[2][i])
-        if number + 1 >= max(ends):
-            break
+    @jax.jit
+    def play() -> tuple[Any, tuple[Any, ...]]:
+        obs, state = jax.vmap(env.reset, in_axes=(None, 0))(key_start, params)
+        return state, jax.lax.scan(advance, (obs, state), jnp.arange(steps))[1]
+
+    first, (later, rewards, sound, terminated, over) = jax.device_get(play())
     episodes = []
-    for i, end in enumerate(ends):
-        own = [jax.tree.map(lambda leaf, i=i: leaf[i], state) for state in states[: end + 1]]
-        returns = np.cumsum([0.0, *(float(reward[i]) for reward in rewards[:end])])
-        episodes.append(_Episode(own, returns, fell[i]))
+    for i in range(over.shape[1]):
+        end = int(over[:, i].argmax()) + 1 if over[:, i].any() else steps
+        if not sound[:end, i].all():
+            number = int(sound[:, i].argmin())
+            raise ValueError(f"the policy's action at step {number} of the episode is not finite: its run diverged")
+        states = [jax.tree.map(lambda leaf, i=i: leaf[i], first)]
+        states += [jax.tree.map(lambda leaf, i=i, t=t: leaf[t, i], later) for t in range(end)]
+        returns = np.cumsum([0.0, *map(float, rewards[:end, i])])
+        episodes.append((states, returns, bool(terminated[end - 1, i])))
     return episodes
 
 

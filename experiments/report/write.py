@@ -2,21 +2,23 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments.measure.opponents import asides_of, constants_of
-from experiments.measure.study import RecordedStudy
+from experiments.measure.study import RecordedStudy, load_study
 from experiments.measure.summary import summarise
 from experiments.report import overview
 from experiments.report.cells import Lookup
 from experiments.report.draw import draw
 from experiments.report.figures import plots_of
-from experiments.report.folder import Loaded, load, write_folder
+from experiments.report.folder import write_folder
 from experiments.report.forest import draw_forest, forest_of
 from experiments.report.looks import MANY, looks
 from experiments.report.page import Figure, Page, answers_of, groups_of, settings_text
 from experiments.report.tables import build_tables
 from experiments.report.verdicts import verdicts
+from experiments.study import store
+from experiments.study.results import open_results
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,29 +31,30 @@ _MEANINGS = {"safe nAUC": " (the area under the learning curve above the random 
 def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
     """Write ``directory/report`` and return the path of its ``index.html``.
 
-    Reads ``config.json``, ``manifest.json`` and ``curves.parquet``; writes ``index.html``, ``tables.md``,
-    ``metrics.parquet``, and every figure as PNG and SVG. The folder appears complete or
-    not at all; an older report is replaced.
+    The page, ``tables.md``, ``metrics.parquet``, and every figure as PNG and SVG. The folder appears complete or not at
+    all; an older report is replaced.
 
     Args:
-      directory: a study's folder.
       replicates: bootstrap replicates of the intervals.
 
     Raises:
       ValueError: a file is missing or broken; one sentence that names it.
     """
-    loaded = load(Path(directory))
-    frame = summarise(loaded.curves, loaded.config, loaded.manifest, replicates=replicates)
-    page = _page(loaded, frame)
+    results = open_results(Path(directory))
+    curves = results.rows(store.CURVES)
+    frame = summarise(curves, results.config, results.manifest, replicates=replicates)
+    page = _page(results.config, results.manifest, curves, frame)
     pictures = {forest.name: draw_forest(forest) for forest in page.forests}
-    place = loaded.directory / "report"
+    place = results.directory / "report"
     write_folder(place, page, pictures, {"metrics.parquet": frame})
     return place / "index.html"
 
 
-def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
+def _page(
+    config: Mapping[str, Any], manifest: Mapping[str, Any], curves: "pl.DataFrame", frame: "pl.DataFrame"
+) -> Page:
     """The page of a study."""
-    study, config, manifest = loaded.study, loaded.config, loaded.manifest
+    study = load_study(curves, config, manifest)
     look = Lookup(frame, study.patterns, manifest.get("inert"), asides_of(study))
     found = verdicts(look)
     drawn = [forest_of(look, frame, found[0].metric, kind) for kind in ("", *look.opponents)] if found else []
@@ -61,7 +64,7 @@ def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
         conclusion, forests = forests[0].conclusion, [forest.ordered for forest in forests]
         strong = [row.method for row in sorted(forests[0].rows, key=forests[0].gain)[-3:]]
     colours = looks(look.methods, strong)
-    plots = plots_of(study, loaded.curves, manifest, strong)
+    plots = plots_of(study, curves, manifest, strong)
     answers, others, metric = answers_of(found, colours)
     dpi = 140 if len(plots) <= 20 and len(look.methods) <= 8 else 80  # keeps the page below 3 MB
     figures = [Figure(plot, draw(plot, dpi)) for plot in plots]
@@ -79,7 +82,6 @@ def _page(loaded: Loaded, frame: "pl.DataFrame") -> Page:
         answers=answers,
         others=others,
         forests=forests,
-        forest_looks=colours,
         looks=colours,
         seeds=study.seeds(),
         segments=study.segments,

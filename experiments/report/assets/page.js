@@ -33,7 +33,6 @@
   const position = (x, value) => {
     if (value === null) return "";
     if (x.form === "percent") return short(100 * value);
-    if (x.form !== "steps") return short(value);
     return x.high > 2e6 ? `${short(value / 1e6)}M` : `${short(value / 1e3)}k`;
   };
 
@@ -132,7 +131,6 @@
         width: part.edge ? 0 : part.faint ? 0.8 : part.look.width + 0.2,
         dash: part.edge ? undefined : part.look.dash.map((length) => length * 1.6),
         points: { show: part.values.length < 2 },
-        paths: row.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
         spanGaps: true,
         fill: undefined,
       };

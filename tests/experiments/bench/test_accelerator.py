@@ -8,7 +8,7 @@ import pytest
 
 from agents import CARRIERS
 from envs import isaac, mujoco
-from experiments.bench import accelerator
+from experiments.bench import accelerator, timing, updates
 from tests.pages import ROOT
 
 
@@ -43,8 +43,12 @@ def test_the_full_call_has_every_carrier_every_task_and_both_engines():
 
 
 @pytest.mark.slow
-def test_its_cases_run(tmp_path):
+def test_its_cases_run(tmp_path, monkeypatch):
+    """With one schedule, all adaptations together and no time to repeat: the programs are those of the full call."""
     pytest.importorskip("warp", reason="an extra, which `make test-all` installs")
+    monkeypatch.setattr(timing, "TARGET_SECONDS", 0.01)
+    monkeypatch.setattr(updates, "SCHEDULES", ("aes_r",))
+    monkeypatch.setattr(updates, "LEVERS", updates.LEVERS[1:])
     out = tmp_path / "record.json"
     cases = accelerator.full(runs=(2,), copies=(2,), tasks="hopper")
     accelerator.measure([case for case in cases if case[0].startswith(("sac", "hopper, warp"))], out, 9.0)
@@ -52,3 +56,5 @@ def test_its_cases_run(tmp_path):
     assert record["ended"] == "complete"
     assert [case["case"] for case in record["cases"]] == ["sac, 2 runs", "hopper, warp, 2 environments"]
     assert not [case["error"] for case in record["cases"] if "error" in case]
+    for case in record["cases"]:
+        assert all(rate > 0 for rate in case["medians"].values())

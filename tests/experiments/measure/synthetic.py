@@ -1,13 +1,29 @@
 """A made-up study with known properties, in the schema of ``curves.parquet``."""
 
+from functools import cache
+
 import numpy as np
 import polars as pl
+
+from experiments.measure import summarise
 
 STEPS = 100_000
 PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
 MADE_UP = {  # patterns that no table in the project knows, as a manifest describes them
     "square": {"jumps": True, "recovery": True, "summary": "up and down between two values"},
     "ramp": {"jumps": False, "recovery": False, "summary": "up in a straight line"},
+}
+
+
+RULES = {  # of a study with constants and controls: method -> rule and variant
+    "SAC": ("auto", ""),
+    "SAC+fixed": ("fixed", ""),
+    "SAC+fixed[base=0.4]": ("fixed", "base=0.4"),
+    "SAC+constant_at_mean(aes_r)": ("constant_at_mean:of=aes_r", ""),
+    "SAC+permuted(aes_r+window:power=1)": ("permuted:of=aes_r+window:power=1", ""),
+    "SAC+AES-R": ("aes_r", ""),
+    "SAC+AES-R+window[window.power=1]": ("aes_r+window", "window.power=1"),
+    "PPO+AES-R": ("aes_r", ""),
 }
 
 
@@ -95,4 +111,14 @@ def manifest(curves, floor=3.0, diverged=()):
         if (method, pattern, seed) in diverged:
             run |= {"status": "diverged", "diverged_at": 42_000, "reason": "critic loss is not finite"}
         runs.append(run)
-    return {"floors": {"toy": floor}, "runs": runs, "device": "cpu", "wall_time": 93.5}
+    return {"floors": {"toy": floor}, "runs": runs, "device": "cpu", "wall_seconds": 93.5}
+
+
+@cache
+def with_controls():
+    """The curves of the methods of `RULES`, and their metrics."""
+    plain = make_curves(tuple(RULES), ("steady", "abrupt"), range(1, 5), every=2_000, gain=0.02)
+    rule, variant = ({m: values[i] for m, values in RULES.items()} for i in (0, 1))
+    names = pl.col("method")
+    curves = plain.with_columns(schedule=names.replace_strict(rule), variant=names.replace_strict(variant))
+    return curves, summarise(curves, config(), manifest(curves), replicates=100)

@@ -99,7 +99,7 @@ def test_f_recovery_literal_and_robust():
     assert literal.total == close(want["recovery"], abs=1e-9)
     assert literal.per_change == close(want["recovery_per_change"], abs=1e-9)
     assert literal.recovered_fraction == want["recovered_fraction"]
-    robust, want = recovery_robust(curve, ex["changes"], ex["floor"], w=3, k=3, delta=0.05), ex["robust"]
+    robust, want = recovery_robust(curve, ex["changes"], ex["floor"], w=3), ex["robust"]
     assert robust.level == close(want["levels"], abs=1e-9)
     assert robust.threshold == close(want["thresholds"], abs=1e-9)
     assert robust.duration.tolist() == want["durations"]  # the spike at step 120 does not count
@@ -144,21 +144,25 @@ def test_h_iqm_and_probability_of_improvement():
         assert stats.iqm(squares[:, None]) == close(want, abs=1e-9)
 
 
+def all_resamples(sizes):
+    """(prod n_m^n_m, M, n) every equally likely resample once; the sizes are equal."""
+    per_task = [list(itertools.product(range(size), repeat=size)) for size in sizes]
+    return np.array(list(itertools.product(*per_task)))
+
+
 def test_i_bootstrap_by_full_enumeration():
     ex = EXAMPLES["I_bootstrap"]["one_task"]
     scores = np.array([ex["scores"]], float)
-    values = stats.bootstrap([scores], stats.mean, stats.all_resamples([4]))
+    values = stats.bootstrap([scores], stats.mean, all_resamples([4]))
     assert len(values) == ex["resamples"]
     assert np.mean(values) == close(ex["mean"], abs=1e-9)
     assert np.std(values) == close(ex["sd"], abs=1e-9)
-    plain = stats.percentile_interval(4.0, values, 4, small_sample="none")
+    plain = stats.percentile_interval(4.0, values, 1)
     assert plain[1:] == close(ex["percentiles_2.5_97.5"], abs=1e-9)
-    for choice in ("inflate", "auto"):
-        stretched = stats.percentile_interval(4.0, values, 4, small_sample=choice)
-        assert stretched[1:] == close(ex["stretched"], abs=1e-9)
+    assert stats.percentile_interval(4.0, values, 4)[1:] == close(ex["stretched"], abs=1e-9)
     ex = EXAMPLES["I_bootstrap"]["two_tasks"]
     scores = np.array(ex["scores"], float)
-    values = stats.bootstrap([scores], stats.mean, stats.all_resamples([3, 3]))
+    values = stats.bootstrap([scores], stats.mean, all_resamples([3, 3]))
     assert len(values) == ex["resamples"]
     assert np.mean(values) == close(ex["mean"], abs=1e-9)
     assert np.std(values) == close(ex["sd"], abs=1e-9)
@@ -173,8 +177,10 @@ def test_i_monte_carlo_agrees_with_the_enumeration(example):
     index = stats.draw_resamples(rng, [scores.shape[1]] * len(scores), 20_000)
     values = stats.bootstrap([scores], stats.mean, index)
     assert np.std(values) == close(ex["sd"], abs=tolerance["sd"])
-    got = stats.bootstrap_interval(rng, [scores], replicates=20_000, small_sample="none")
-    assert got[1:] == close(ex["percentiles_2.5_97.5"], abs=tolerance["percentile"])
+    assert np.percentile(values, [2.5, 97.5]) == close(ex["percentiles_2.5_97.5"], abs=tolerance["percentile"])
+    got, stretch = stats.bootstrap_interval(rng, [scores], replicates=20_000), (1 - 1 / scores.shape[1]) ** -0.5
+    wanted = [got.value + (end - got.value) * stretch for end in ex["percentiles_2.5_97.5"]]
+    assert got[1:] == close(wanted, abs=stretch * tolerance["percentile"])
 
 
 def test_j_performance_profile_is_strict():

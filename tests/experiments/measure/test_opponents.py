@@ -3,31 +3,15 @@
 import polars as pl
 import pytest
 
-from experiments.measure import summarise
 from experiments.measure.opponents import asides_of, best_of, constants_of, opponents_of
 from experiments.measure.study import load_study
-from tests.experiments.measure.synthetic import config, make_curves, manifest
+from tests.experiments.measure.synthetic import RULES, config, manifest, with_controls
 from tests.experiments.measure.test_summary import one
 
-RULES = {
-    "SAC": ("auto", ""),
-    "SAC+fixed": ("fixed", ""),
-    "SAC+fixed[base=0.4]": ("fixed", "base=0.4"),
-    "SAC+constant_at_mean(aes_r)": ("constant_at_mean:of=aes_r", ""),
-    "SAC+permuted(aes_r+window:power=1)": ("permuted:of=aes_r+window:power=1", ""),
-    "SAC+AES-R": ("aes_r", ""),
-    "SAC+AES-R+window[window.power=1]": ("aes_r+window", "window.power=1"),
-    "PPO+AES-R": ("aes_r", ""),
-}
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def curves():
-    plain = make_curves(tuple(RULES), ("steady", "abrupt"), range(1, 5), every=2_000, gain=0.02)
-    rule, variant = ({m: values[i] for m, values in RULES.items()} for i in (0, 1))
-    return plain.with_columns(
-        schedule=pl.col("method").replace_strict(rule), variant=pl.col("method").replace_strict(variant)
-    )
+    return with_controls()[0]
 
 
 def test_constants_and_controls_are_known_by_their_rule(curves):
@@ -66,7 +50,7 @@ def test_a_carrier_that_is_a_constant_by_itself_is_the_baseline_and_no_second_op
 
 
 def test_the_frame_compares_with_them_and_corrects_each_kind_by_itself(curves):
-    frame = summarise(curves, config(), manifest(curves), replicates=200)
+    _, frame = with_controls()
     row = one(frame, "paired:nauc_task_safe:vs=best_constant", method="SAC+AES-R")
     assert "baseline=SAC+fixed[base=0.4]" in row["flag"]
     best = one(frame, "nauc_task_safe", method="SAC+fixed[base=0.4]")["value"]

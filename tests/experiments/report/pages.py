@@ -6,6 +6,8 @@ from html.parser import HTMLParser
 from experiments.study import checksums
 from tests.experiments.measure.synthetic import config, manifest
 
+TROUBLED = ("SAC", "SAC+AES", "SAC+AES-R", "PPO", "PPO+AES")  # methods of the study with broken runs
+SMALL_WINDOW = "recent: share 0.05 of 1000 transitions is 512 (51 %), its smallest window"
 VOID = {"meta", "img", "input", "br", "hr", "line", "wbr"}
 
 

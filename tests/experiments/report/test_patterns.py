@@ -1,13 +1,18 @@
 """A pattern that only the manifest knows appears wherever a built-in one does."""
 
-import polars as pl
+from types import SimpleNamespace
+
 import pytest
 
-from experiments.report import write_report
-from tests.experiments.measure.synthetic import MADE_UP, make_curves
-from tests.experiments.report.pages import Page, save
-
-pytestmark = pytest.mark.slow  # a report each
+from experiments.measure import summarise
+from experiments.measure.study import load_study
+from experiments.report.cells import Lookup
+from experiments.report.draw import Picture
+from experiments.report.figures import plots_of
+from experiments.report.overview import facts, limits
+from experiments.report.page import Figure, groups_of
+from experiments.report.tables import build_tables
+from tests.experiments.measure.synthetic import MADE_UP, config, make_curves, manifest
 
 METHODS = ("SAC", "SAC+AES")
 RUN = ("ramp", "steady", "square", "mixed")
@@ -16,57 +21,54 @@ FEW = 60
 
 
 @pytest.fixture(scope="module")
-def curves():
-    return make_curves(METHODS, RUN, [1, 2], every=5_000)
+def reported():
+    """Contents of the report of a study with patterns of its own."""
+    curves = make_curves(METHODS, RUN, [1, 2], every=5_000)
+    return report_of(curves, manifest(curves) | {"patterns": MADE_UP})
 
 
-@pytest.fixture(scope="module")
-def page(curves, tmp_path_factory):
-    directory = save(tmp_path_factory.mktemp("study"), curves, patterns=MADE_UP)
-    return write_report(directory, replicates=FEW)
+def report_of(curves, info):
+    study, frame = load_study(curves, config(), info), summarise(curves, config(), info, replicates=FEW)
+    look = Lookup(frame, study.patterns)
+    tables = {table.key: table for table in build_tables(look)}
+    plots = plots_of(study, curves, info)
+    said = dict(facts(study, look, config(), info))
+    return SimpleNamespace(study=study, frame=frame, tables=tables, plots=plots, facts=said, limits=limits(study, info))
 
 
-def groups(markdown, title):
-    """The patterns of a table, in order: the last word of its first column."""
-    section = markdown.split(f"## {title}")[1].split("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("| toy")]
-    return list(dict.fromkeys(row.split(" | ")[0].split(" · ")[-1] for row in rows))
+def patterns_in(table):
+    return list(dict.fromkeys(title.split(" · ")[-1] for title, _ in table.groups))
 
 
-def test_every_table_has_its_rows_in_the_order_of_the_manifest(page):
-    markdown = (page.parent / "tables.md").read_text()
-    for title in ("Main results", "Entropy weight", "Returns", "Paper parity"):
-        assert groups(markdown, title) == SHOWN, title
-    assert set(groups(markdown, "Paired differences")) == set(SHOWN)
-    assert "- **patterns**: steady, square, ramp, mixed" in markdown
+def test_every_table_has_its_rows_in_the_order_of_the_manifest(reported):
+    for key in ("main", "weights", "returns", "paper"):
+        assert patterns_in(reported.tables[key]) == SHOWN, key
+    assert set(patterns_in(reported.tables["paired"])) == set(SHOWN)
+    assert reported.facts["patterns"] == ", ".join(SHOWN)
 
 
-def test_recovery_is_tabulated_for_the_pattern_that_has_it_and_the_paper_has_no_number_for_it(page):
-    markdown = (page.parent / "tables.md").read_text()
-    for title in ("Recovery after changes", "Recovery of each change"):
-        assert groups(markdown, title) == ["square"], title
-    row = next(line for line in markdown.split("## Recovery after")[1].splitlines() if "square | SAC |" in line)
-    literal, paper, recovered = row.split(" | ")[3:6]
-    assert float(literal.split()[0]) > 0
+def test_recovery_is_tabulated_for_the_pattern_that_has_it_and_the_paper_has_no_number_for_it(reported):
+    assert patterns_in(reported.tables["recovery"]) == patterns_in(reported.tables["changes"]) == ["square"]
+    method, _, literal, paper, recovered, *_ = (cell.text for cell in reported.tables["recovery"].rows[0])
+    assert method == "SAC"
+    assert float(literal) > 0
     assert (paper, recovered.isdigit()) == ("–", True)
-    found = pl.read_parquet(page.parent / "metrics.parquet").filter(metric="paired:recovery_robust", pattern="square")
-    assert found["value"].is_finite().all()
+    assert reported.frame.filter(metric="paired:recovery_robust", pattern="square")["value"].is_finite().all()
 
 
-def test_its_figures_and_its_summary_stand_in_the_page_in_the_same_order(page):
-    text = page.read_text()
-    assert [part.split("<")[0] for part in text.split("<h3>")[1:]] == [*SHOWN]
-    assert "up and down between two values" in Page(text).texts
-    for name in SHOWN:
-        assert (page.parent / f"curves_toy_{name}.png").exists()
-        assert (page.parent / f"signals_toy_{name}.png").exists()
+def test_its_figures_and_its_summary_stand_in_the_page_in_the_same_order(reported):
+    for kind in ("curves", "signals"):
+        assert [plot.name for plot in reported.plots if plot.kind == kind] == [f"{kind}_toy_{name}" for name in SHOWN]
+    figures = [Figure(plot, Picture(b"", b"", 1, 1)) for plot in reported.plots]
+    groups = groups_of(figures, {name: pattern.summary for name, pattern in reported.study.patterns.items()})
+    assert [group.title for group in groups_of(figures, {})] == SHOWN
+    assert {group.title: group.summary for group in groups}["square"] == "up and down between two values"
 
 
-def test_a_pattern_that_nothing_describes_is_shown_last_and_the_report_says_so(tmp_path):
+def test_a_pattern_that_nothing_describes_is_shown_last_and_the_report_says_so():
     curves = make_curves(METHODS, ("square", "steady", "ramp"), [1, 2], every=5_000)
-    directory = save(tmp_path, curves, patterns={"ramp": MADE_UP["ramp"]})
-    markdown = (write_report(directory, replicates=FEW).parent / "tables.md").read_text()
-    assert groups(markdown, "Main results") == ["steady", "ramp", "square"]
-    assert "The manifest does not describe square: shown as gradual drift" in markdown
-    assert groups(markdown, "Recovery after changes") == []
-    assert "no recovery to measure" in markdown
+    found = report_of(curves, manifest(curves) | {"patterns": {"ramp": MADE_UP["ramp"]}})
+    assert patterns_in(found.tables["main"]) == ["steady", "ramp", "square"]
+    assert any("does not describe square: shown as gradual drift" in text for text in found.limits)
+    assert found.tables["recovery"].groups == []
+    assert "no recovery to measure" in found.tables["recovery"].notes[0]

@@ -9,8 +9,11 @@ import polars as pl
 import pytest
 
 from experiments.cli import main
+from experiments.report import replay
 from experiments.study import checksums
 from experiments.study.folder import claim
+from experiments.study.parser import parse, text_of
+from experiments.study.rescore import load
 from experiments.study.train import train
 from tests.experiments.configs import config_of
 from tests.refusals import refused
@@ -165,7 +168,8 @@ def test_a_diverged_run_is_replayed_but_counts_in_no_mean(copied):
     assert [line.split("|")[4].strip() for line in lines if line.startswith("| abrupt")] == ["1", "1"]
 
 
-def test_all_means_everything_that_can_be_replayed(copied):
-    assert main(["replay", str(copied), "--schedules", "all", "--methods", "PPO+AES-R"]) == 0
-    names = {*pl.read_parquet(copied / "replay" / "weights.parquet")["replayed"]}
+def test_all_means_everything_that_can_be_replayed(study):
+    recorded = load(study, "PPO+AES-R")
+    every = parse({"carriers": ["ppo"], "schedules": "all"})["methods"]
+    names = {text_of(request.method) for request in replay._requests(recorded, "ppo", every, lenient=True)}
     assert names == {"fixed", "linear", "aes", "aes_prior", "aes_d", "aes_m", "aes_r", "aes_c"}

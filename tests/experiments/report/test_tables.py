@@ -1,7 +1,5 @@
 """The tables of a report mark and round as they say."""
 
-import polars as pl
-
 from experiments.measure import describe, summarise
 from experiments.report.cells import Lookup
 from experiments.report.tables import build_tables, hindsight_table
@@ -11,22 +9,29 @@ SOME = ("SAC", "SAC+AES")
 FEW = 100
 
 
-def test_marks_follow_the_direction_of_the_metric(tmp_path):
-    curves = make_curves(SOME, ("steady", "abrupt"), range(1, 6), gain=0.2)
+def test_marks_follow_the_direction_of_the_metric():
+    curves = make_curves(("SAC+AES", "SAC", "SAC+AES-R"), ("steady", "abrupt"), range(1, 6), gain=0.2)  # suffer less
     frame = summarise(curves, config(), manifest(curves), replicates=FEW)
     paired = next(t for t in build_tables(Lookup(frame, describe({}))) if t.key == "paired")
-    marks = {title: [str(row[3])[0] for row in rows] for title, rows in paired.groups if "abrupt" in title}
-    assert marks["toy · safe nAUC (higher is better) · abrupt"] == ["▲"]
-    assert marks["toy · safe DropRatio (lower is better) · abrupt"] == ["▲"]
-    swapped = curves.with_columns(pl.col("method").replace({"SAC": "SAC+AES", "SAC+AES": "SAC"}))
-    frame = summarise(swapped, config(), manifest(swapped), replicates=FEW)
-    paired = next(t for t in build_tables(Lookup(frame, describe({}))) if t.key == "paired")
-    assert all(
-        str(r[3]).startswith("▼")
-        for title, rows in paired.groups
-        if "nAUC" in title and "abrupt" in title
-        for r in rows
-    )
+    marks = {title: {str(row[0]): str(row[3])[0] for row in rows} for title, rows in paired.groups}
+    wanted = {"SAC+AES": "▼", "SAC+AES-R": "▲"}
+    assert marks["toy · safe nAUC (higher is better) · abrupt"] == wanted
+    assert marks["toy · safe DropRatio (lower is better) · abrupt"] == wanted
+
+
+def test_channels_that_drift_in_vain_are_marked_wherever_the_drift_of_their_task_is_shown():
+    curves = make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000)
+    frame = summarise(curves, config(), manifest(curves), replicates=FEW)
+
+    def shown(inert):
+        return {table.key: table for table in build_tables(Lookup(frame, describe({}), inert))}
+
+    for key in ("main", "weights", "paper"):
+        table = shown({"toy": ["joint_damping"]})[key]
+        assert [title for title, _ in table.groups] == ["toy · steady", "toy · abrupt ‡"]
+        assert "‡ Drifts without changing anything: joint_damping in toy." in table.notes
+        other = shown({"another task": ["gravity"]})[key]
+        assert not any("‡" in text for text in (*other.notes, *(title for title, _ in other.groups)))
 
 
 def test_the_best_constant_in_hindsight_stands_beside_the_best_of_the_rest():

@@ -60,8 +60,7 @@ def study(trained):
 
 def ask(directory, **options):
     names = ("out", "method", "pattern", "seed", "change", "steps", "fps")
-    fixed = {"directory": directory, "width": 160}
-    return SimpleNamespace(**(dict.fromkeys(names) | fixed | options))
+    return dict.fromkeys(names) | {"directory": directory, "width": 160} | options
 
 
 def shown(monkeypatch, arguments):
@@ -75,42 +74,33 @@ def shown(monkeypatch, arguments):
     with monkeypatch.context() as patch:
         patch.setattr(video, "compose", compose)
         patch.setattr(video, "write_video", lambda out, pictures, fps: seen.__dict__.update(out=out, fps=fps))
-        video.run(arguments)
+        video.run(**arguments)
     return seen
 
 
-def test_a_gif_of_a_whole_episode_by_default(study):
-    path = video.run(ask(study))
-    assert path == study / "video" / "PPO+AES-abrupt-3.gif"  # the first pattern that changes
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
-    with Image.open(path) as gif:
-        assert gif.n_frames == 51
-        assert gif.size[0] == 3 * 160 + 4 * 4
+def test_a_gif_shows_the_episodes_side_by_side_as_the_options_say(study, tmp_path):
+    out = tmp_path / "new" / "folder" / "a.GIF"
+    assert video.run(**ask(study, out=out, seed=4, method="PPO+AES-R", steps=12, fps=20, width=200)) == out
+    assert [p.name for p in out.parent.iterdir()] == [out.name]
+    with Image.open(out) as gif:
+        assert gif.n_frames == 13
+        assert gif.size[0] == 3 * 200 + 4 * 5
         assert gif.size[1] % 2 == 0
-        assert gif.info["duration"] == 100
+        assert gif.info["duration"] == 50
         assert gif.info["loop"] == 0
         first = np.asarray(gif.convert("RGB"), int)
-        gif.seek(50)
+        gif.seek(12)
         last = np.asarray(gif.convert("RGB"), int)
     different = np.abs(first - last).max(axis=-1) > 30
-    for third in (different[:, :166], different[:, 166:330], different[:, 330:]):
-        assert third[:220].any()  # the point
-        assert third[-20:].any()  # the caption
+    for third in (different[:, :207], different[:, 207:412], different[:, 412:]):
+        assert third[:270].any()  # the point
+        assert third[-25:].any()  # the caption
 
 
-def test_options_are_followed(study, tmp_path):
-    out = tmp_path / "new" / "folder" / "a.GIF"
-    assert video.run(ask(study, out=out, seed=4, method="PPO+AES-R", steps=7, fps=20, width=200)) == out
-    with Image.open(out) as gif:
-        assert gif.n_frames == 8
-        assert gif.info["duration"] == 50
-        assert gif.size[0] == 3 * 200 + 4 * 5
-
-
-def test_the_policy_of_then_is_shown_before_and_after_and_the_one_of_the_segments_end(
-    study, trained, tmp_path, monkeypatch
-):
-    seen = shown(monkeypatch, ask(study, change=2, out=tmp_path / "a.gif"))
+def test_the_policy_of_then_is_shown_before_and_after_and_the_one_of_the_segments_end(study, monkeypatch):
+    seen = shown(monkeypatch, ask(study, change=2))
+    assert seen.out == study / "video" / "PPO+AES-abrupt-3.gif"  # the first pattern that changes
+    assert (seen.fps, seen.stride) == (10, 1)
     before, after, end = seen.panels
     at, later = STEPS * 2 // 5, STEPS * 3 // 5
     assert (before.heading, before.policy) == (f"before change 2, step {at - 8:,}", f"policy of step {at:,}")
@@ -147,59 +137,69 @@ def test_a_kept_policy_acts_like_the_agent_it_is_of(trained):
     assert places == [f"000-{chunk:05d}" for chunk in (1, 2, 3, 4)]
 
 
-def test_a_damaged_moment_is_refused(study, tmp_path):
-    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
+def sides_of(directory, trained, change):
+    """The first run under abrupt drift, without playing its episodes."""
+    config, part = trained.config, trained.part
+    world = World(envs.make("toy"), config.vector_steps("ppo"), config.segments)
+    run = next(i for i, label in enumerate(part.labels) if label["pattern"] == "abrupt")
+    return video._sides(directory, config, part, run, world, "abrupt", change)
+
+
+def test_a_damaged_moment_is_refused(trained, tmp_path):
+    copy = shutil.copytree(trained.directory, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
     largest = max((copy / moments.MOMENTS).rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     largest.write_bytes(b"x")
-    refused(ask(copy), "is missing, truncated or changed")
+    with pytest.raises(ValueError, match="is missing, truncated or changed"):
+        sides_of(copy, trained, 1)
 
 
-def test_of_a_steady_run_one_episode_is_shown(trained, tmp_path, monkeypatch):
-    arguments = ask(trained.directory, pattern="steady", steps=3, out=tmp_path / "a.gif")
-    seen = shown(monkeypatch, arguments)
+def test_of_a_steady_run_one_episode_is_shown(trained, monkeypatch):
+    seen = shown(monkeypatch, ask(trained.directory, pattern="steady", steps=3))
     (panel,) = seen.panels
     assert seen.title == "toy   PPO+AES   steady, seed 3"
     assert (panel.heading, panel.drift) == ("no drift", "goal offset (0.00, 0.00)")
-    with Image.open(video.run(arguments)) as gif:
-        assert (gif.n_frames, gif.size[0]) == (4, 160 + 2 * 4)
+    assert len(panel.states) == 4
     only = dataclasses.replace(trained.config, patterns=("steady",))
-    assert video._choose(only, ask(trained.directory))[1] == "steady"
+    assert video._choose(only, None, None, None, None)[1] == "steady"
 
 
-@pytest.mark.parametrize(("pattern", "apart"), [("linear", 0.5), ("periodic", 0.5)])
-def test_a_gradual_drift_is_shown_where_it_went_farthest(pattern, apart):
+@pytest.mark.parametrize("pattern", ["linear", "periodic"])
+def test_a_gradual_drift_is_shown_where_it_went_farthest(pattern):
     world = World(envs.make("toy"), 1000)
     change = video._change(world, world.drift(pattern, 0), pattern, None)
     assert change.steps[1] == 200 * change.number
     assert 0 < change.steps[1] - change.steps[0] <= 200
-    assert np.linalg.norm(change.values[1] - change.values[0]) == pytest.approx(apart, rel=0.02)
+    assert np.linalg.norm(change.values[1] - change.values[0]) == pytest.approx(0.5, rel=0.02)
 
 
-def test_an_interrupted_study_is_shown_as_far_as_it_got(study, tmp_path, monkeypatch):
-    copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
+def test_an_interrupted_study_is_shown_as_far_as_it_got(trained, tmp_path):
+    copy = shutil.copytree(trained.directory, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
     newest = max((copy / store.CHECKPOINTS / "ppo").iterdir())
     shutil.rmtree(newest)
-    panels = shown(monkeypatch, ask(copy, change=4)).panels
-    assert [p.policy for p in panels] == ["policy of step 2,560", "the same policy"]  # it ended just there
+    assert [side.policy for side in sides_of(copy, trained, 4)] == [
+        "policy of step 2,560",
+        "the same policy",
+    ]  # it ended just there
     shutil.rmtree(copy / moments.MOMENTS / "ppo" / "000-00002")
-    assert len(shown(monkeypatch, ask(copy, change=1)).panels) == 2
+    assert len(sides_of(copy, trained, 1)) == 2
 
 
-def test_a_study_without_a_checkpoint_says_so(study, tmp_path):
+def test_a_study_without_a_checkpoint_says_so(trained, tmp_path):
     ignore = shutil.ignore_patterns("video", store.CHECKPOINTS, moments.MOMENTS)
-    copy = shutil.copytree(study, tmp_path / "copy", ignore=ignore)
-    refused(ask(copy), "has no checkpoint of PPO+AES, abrupt, seed 3")
+    copy = shutil.copytree(trained.directory, tmp_path / "copy", ignore=ignore)
+    with pytest.raises(ValueError, match="has no checkpoint of PPO\\+AES, abrupt, seed 3"):
+        sides_of(copy, trained, 1)
 
 
 def refused(arguments, *texts):
-    before = sorted(arguments.directory.rglob("*"))
+    before = sorted(arguments["directory"].rglob("*"))
     with pytest.raises((ValueError, UnknownNameError)) as error:
-        video.run(arguments)
+        video.run(**arguments)
     sentence = str(error.value)
     assert len(sentence.splitlines()) == 1
     for text in texts:
         assert text in sentence
-    assert sorted(arguments.directory.rglob("*")) == before
+    assert sorted(arguments["directory"].rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,8 @@ def test_wrong_files_are_refused(study, tmp_path, monkeypatch):
     (tmp_path / "a.gif").write_text("mine")
     refused(ask(study, out=tmp_path / "a.gif"), "a.gif exists")
     assert (tmp_path / "a.gif").read_text() == "mine"
-    refused(ask(study, out=tmp_path / "a.gif" / "b.gif", steps=1), "cannot be written")
+    with pytest.raises(ValueError, match="cannot be written"):
+        video_output.write_video(tmp_path / "a.gif" / "b.gif", iter(()), 10.0)
     monkeypatch.setattr(video_output, "_ffmpeg", lambda: False)
     refused(ask(study, out=tmp_path / "a.mp4"), "pip install 'aesjax[video]'")
     assert [p.name for p in tmp_path.iterdir()] == ["a.gif"]
@@ -249,10 +250,10 @@ def test_a_full_disk_leaves_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_mp4_where_the_extra_is_installed(study, tmp_path):
+def test_an_mp4_where_the_extra_is_installed(tmp_path):
     pytest.importorskip("imageio_ffmpeg", reason="the optional extra 'video'")
-    path = video.run(ask(study, out=tmp_path / "a.mp4", steps=4))
-    assert path.read_bytes()[4:8] == b"ftyp"
+    video_output.write_video(tmp_path / "a.mp4", (Image.new("RGB", (64, 64), (40 * i, 0, 0)) for i in range(4)), 10.0)
+    assert (tmp_path / "a.mp4").read_bytes()[4:8] == b"ftyp"
     assert [p.name for p in tmp_path.iterdir()] == ["a.mp4"]
 
 
