@@ -11,7 +11,6 @@ from typing import Any
 from experiments.session.results import Results
 from experiments.study import store
 from experiments.study.build import check
-from experiments.study.checkpoint import recorded_devices
 from experiments.study.config import StudyConfig
 from experiments.study.declared import in_words
 from experiments.study.devices import start_jax
@@ -60,7 +59,7 @@ class Study(StudyOptions):
           ValueError: the study cannot be trained, or ``out`` holds something else.
           Interrupted: a signal asked to stop; the study is continued by the same call.
         """
-        start_jax(devices, recorded=0 if out is None else recorded_devices(Path(out)))
+        start_jax(devices, resumed=None if out is None else Path(out))
         config = self.config
         place = Path(tempfile.mkdtemp(prefix="aesjax-")) if out is None else Path(out)
         if (place / store.MANIFEST).exists():

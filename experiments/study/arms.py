@@ -147,31 +147,12 @@ def check_swept(config: StudyConfig) -> None:
             ADAPTATIONS[adaptation].check({option: value})
 
 
-def check_usable(arm: Arm) -> None:
-    """Refuse a schedule that reads what its carrier cannot report, and an adaptation of a lever that it lacks.
+def check_arms(arms: Sequence[Arm]) -> None:
+    """Refuse arms of one carrier that cannot be trained, and two that tables could not tell apart.
 
     Raises:
-      ValueError: naming the schedule or adaptation, the carrier and the reason.
-    """
-    carrier = CARRIERS[arm.carrier]
-    for name in SCHEDULES[arm.choice.schedule].options:
-        if name in carrier.hyper._fields:
-            raise ValueError(
-                f"option '{name}' of schedule '{arm.choice.schedule}' has the name of a setting of carrier "
-                f"'{arm.carrier}'; give the parameter of its factory another one"
-            )
-    check_levers(arm)
-    signals = () if arm.signal is None else (arm.signal,)
-    for field, reader in required_signals((arm.choice, *signals)).items():
-        if field in carrier.absent:
-            raise ValueError(f"{reader} cannot be used with carrier '{arm.carrier}': {carrier.absent[field]}")
-
-
-def check_names(arms: Sequence[Arm]) -> None:
-    """Refuse two arms of one carrier that tables could not tell apart.
-
-    Raises:
-      ValueError: naming both, and their common name.
+      ValueError: a schedule reads what the carrier cannot report, an adaptation has a lever that it lacks, an option
+        has the name of one of its settings, or two arms have one name; naming them and the reason.
     """
     first: dict[str, Arm] = {}
     for arm in arms:
@@ -181,6 +162,19 @@ def check_names(arms: Sequence[Arm]) -> None:
                 f"'{other.rule}' and '{arm.rule}' are both called '{arm.name}' in tables; "
                 "declare another label for one of them"
             )
+    for arm in arms:
+        carrier = CARRIERS[arm.carrier]
+        for name in SCHEDULES[arm.choice.schedule].options:
+            if name in carrier.hyper._fields:
+                raise ValueError(
+                    f"option '{name}' of schedule '{arm.choice.schedule}' has the name of a setting of carrier "
+                    f"'{arm.carrier}'; give the parameter of its factory another one"
+                )
+        check_levers(arm)
+        signals = () if arm.signal is None else (arm.signal,)
+        for field, reader in required_signals((arm.choice, *signals)).items():
+            if field in carrier.absent:
+                raise ValueError(f"{reader} cannot be used with carrier '{arm.carrier}': {carrier.absent[field]}")
 
 
 def check_levers(arm: Arm) -> None:

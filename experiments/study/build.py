@@ -23,9 +23,8 @@ from experiments.study.arms import (
     Common,
     Records,
     arms_of,
-    check_names,
+    check_arms,
     check_swept,
-    check_usable,
     common,
     runs_of,
 )
@@ -38,15 +37,31 @@ _SIMULATED = 64  # episodes of it at most, where they take place in another simu
 _FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
 
 
+class Setup(NamedTuple):
+    """One carrier of a study, built: all that its runs share."""
+
+    carrier: str
+    world: World
+    agent: Carrier | OnPolicyCarrier
+    arms: list[Arm]
+    updates: int  # gradient steps of a run, which are the ticks of its schedule
+    facts: Mapping[str, float]  # numbers that schedules request by name
+    supply: Supply  # transitions from which a run draws its batches
+
+
 class Part(NamedTuple):
     """One carrier's share of a study: one program and all its runs."""
 
-    carrier: str
+    setup: Setup
     program: Program
     runs: Any  # stacked, NumPy, leading run axis
-    updates: int  # gradient steps of a run
     stream_stride: int  # updates per sample of the recorded streams
     labels: list[dict[str, Any]]  # per run: family, task, method, carrier, schedule, variant, pattern, seed
+
+    @property
+    def carrier(self) -> str:
+        """Name of the carrier."""
+        return self.setup.carrier
 
 
 def world_of(config: StudyConfig, carrier: str) -> World:
@@ -54,23 +69,17 @@ def world_of(config: StudyConfig, carrier: str) -> World:
     return World(config.build_task(), config.vector_steps(carrier), config.segments, config.observe)
 
 
-def carrier_of(config: StudyConfig, carrier: str, world: World) -> Carrier | OnPolicyCarrier:
-    """A carrier at the sizes of the study."""
-    spec, own = CARRIERS[carrier], config.settings[carrier]
+def set_up(config: StudyConfig, carrier: str) -> Setup:
+    """Build one carrier of a study."""
+    world, spec = world_of(config, carrier), CARRIERS[carrier]
+    own, warmup = config.settings[carrier], config.warmup_of(carrier)
     static = {k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()}
-    return spec.make(world.obs_size, world.action_size, spec.config(**static))
-
-
-def updates_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier) -> int:
-    """Gradient steps of a run, which are the ticks of its schedule."""
-    num = config.envs_of(carrier)
-    return train.updates_of(built, config.vector_steps(carrier), config.warmup_of(carrier) // num)
-
-
-def facts_of(config: StudyConfig, carrier: str, updates: int, action_size: int) -> dict[str, float]:
-    """The numbers of one carrier's runs that schedules ask for by name."""
-    own = config.settings[carrier]
-    return {**train.facts_of(CARRIERS[carrier], updates, action_size, own["base"]), **own["schedule"]}
+    agent = spec.make(world.obs_size, world.action_size, spec.config(**static))
+    updates = train.updates_of(agent, world.total, warmup // own["num_envs"])
+    facts = train.facts_of(spec, updates, world.action_size, own["base"]) | own["schedule"]
+    sizes = LoopConfig(own["num_envs"], config.chunk(carrier), capacity=config.replay_capacity, fresh=False)
+    supply = train.supply_of(agent, sizes, warmup)
+    return Setup(carrier, world, agent, arms_of(config, carrier), updates, facts, supply)
 
 
 class Numbers(NamedTuple):
@@ -112,29 +121,22 @@ def adaptation_of(both: Common, arm: Arm, numbers: Numbers) -> AdaptationData:
     return both.adaptation(arm.adaptations, arm.signal, arm.values, numbers.options, numbers.q, numbers.updates)
 
 
-def supply_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier) -> Supply:
-    """The transitions from which one carrier's runs draw batches."""
-    sizes = LoopConfig(config.envs_of(carrier), config.chunk(carrier), capacity=config.replay_capacity, fresh=False)
-    return train.supply_of(built, sizes, config.warmup_of(carrier))
-
-
 def small_windows(config: StudyConfig) -> list[str]:
     """A sentence for every share of `recent` that is smaller than the smallest window of its carrier's replay."""
     lines = []
-    for carrier in config.carriers:
-        supply = supply_of(config, carrier, carrier_of(config, carrier, world_of(config, carrier)))
-        for arm in (arm for arm in arms_of(config, carrier) if "recent" in arm.adaptations):
+    for one in (set_up(config, carrier) for carrier in config.carriers):
+        for arm in (arm for arm in one.arms if "recent" in arm.adaptations):
             share = dict(arm.values).get("recent.share", adaptations.ADAPTATIONS["recent"].options["share"])
-            if share * supply.capacity < supply.floor:
+            if share * one.supply.capacity < one.supply.floor:
                 lines.append(
-                    f"recent: share {share:g} of {supply.capacity:g} transitions is {supply.floor:g} "
-                    f"({100 * supply.floor / supply.capacity:.0f} %), its smallest window"
+                    f"recent: share {share:g} of {one.supply.capacity:g} transitions is {one.supply.floor:g} "
+                    f"({100 * one.supply.floor / one.supply.capacity:.0f} %), its smallest window"
                 )
     return list(dict.fromkeys(lines))
 
 
-def check(config: StudyConfig) -> None:
-    """Everything about a study that can be wrong before it starts.
+def check(config: StudyConfig) -> dict[str, Setup]:
+    """Every carrier of a study, built and checked for all that can be wrong before the study starts.
 
     Raises:
       ValueError: a hyper-parameter outside its range, a horizon that the segments do not divide, a pattern of a task
@@ -143,35 +145,36 @@ def check(config: StudyConfig) -> None:
     """
     check_swept(config)
     runs_of(config)
+    checked = {}
     for carrier in config.carriers:
-        world = world_of(config, carrier)
+        checked[carrier] = one = set_up(config, carrier)
         for pattern in config.patterns:
-            world.check_pattern(pattern)
-        updates = updates_of(config, carrier, carrier_of(config, carrier, world))
-        facts = facts_of(config, carrier, updates, world.action_size)
-        arms = arms_of(config, carrier)
-        check_names(arms)
-        for arm in arms:
-            check_usable(arm)
-            numbers = numbers_of(config, arm, facts, ())
+            one.world.check_pattern(pattern)
+        check_arms(one.arms)
+        for arm in one.arms:
+            numbers = numbers_of(config, arm, one.facts, ())
+            proxy = PROXIES[arm.choice.proxy](numbers.q, arm.choice.source)
             if origin_of("proxy", arm.choice.proxy) is not None:
-                schedules.verify_proxy(PROXIES[arm.choice.proxy](numbers.q, arm.choice.source))
+                schedules.verify_proxy(proxy)
             for name in arm.schedules:
                 if origin_of("schedule", name) is not None:
-                    proxy = PROXIES[arm.choice.proxy](numbers.q, arm.choice.source).at(SCHEDULES[name].source)
-                    schedules.verify(SCHEDULES[name], numbers.options[name], proxy)
+                    schedules.verify(SCHEDULES[name], numbers.options[name], proxy.at(SCHEDULES[name].source))
+    return checked
 
 
-def build_part(config: StudyConfig, carrier: str, records: Records | None = None) -> Part:
+def build_part(config: StudyConfig, carrier: str) -> Part:
+    """`part_of` one carrier, to read results: controls play nothing."""
+    return part_of(config, set_up(config, carrier), {})
+
+
+def part_of(config: StudyConfig, setup: Setup, records: Records) -> Part:
     """The program of one carrier on the study's task and every run of it that the study trains, one at least.
 
     Args:
-      records: what the study's controls play; without them they play nothing, which is enough to read what was trained.
+      records: of the study's controls.
     """
-    world = world_of(config, carrier)
-    built = carrier_of(config, carrier, world)
-    arms, num = arms_of(config, carrier), config.envs_of(carrier)
-    both = common(arms)
+    carrier, world, agent, arms, updates, facts, supply = setup
+    num, both = config.envs_of(carrier), common(arms)
     fresh = train.reads_fresh((*both.kinds, *both.signals))
     # Recorded in every run, so that any schedule can be replayed on it afterwards.
     record = [
@@ -180,8 +183,7 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
         if (source == "update" or fresh) and field not in CARRIERS[carrier].absent
     ]
     record += [key for key in both.proxies if key not in record]
-    on_policy = isinstance(built, OnPolicyCarrier)
-    updates = updates_of(config, carrier, built)
+    on_policy = isinstance(agent, OnPolicyCarrier)
     sizes = LoopConfig(
         num_envs=num,
         chunk=config.chunk(carrier),
@@ -197,21 +199,19 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
     per_chunk = updates // config.evaluations if on_policy else sizes.chunk
     program = train.assemble(
         world,
-        built,
+        agent,
         sizes,
         both.kinds,
         both.adaptations,
         both.signals,
-        supply=supply_of(config, carrier, built),
+        supply=supply,
         levers=both.turned,
         record=record,
     )
     drift = jax.jit(world.drift, static_argnums=0)
     runs, labels = [], []
     drifts: dict[tuple[str, int], Any] = {}
-    records = records or {}
     length = max((len(record.weight) for record in records.values()), default=1)
-    facts = facts_of(config, carrier, updates, world.action_size)
     members = [choice.schedule for choice in (*both.kinds, *both.signals)]
     for arm in arms:
         numbers = numbers_of(config, arm, facts, members)
@@ -245,7 +245,7 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
                 )
     own = runs_of(config)[carrier]  # the program is that of all runs, whichever of them are trained
     runs, labels = runs[own.start : own.stop], labels[own.start : own.stop]
-    return Part(carrier, program, stack(runs), updates, stream_stride(per_chunk, sizes.stream_samples), labels)
+    return Part(setup, program, stack(runs), stream_stride(per_chunk, sizes.stream_samples), labels)
 
 
 def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:

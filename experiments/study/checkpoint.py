@@ -207,18 +207,9 @@ def newest_rows(directory: Path, study: str) -> "pl.DataFrame | None":
 
 def newest_height(directory: Path) -> int:
     """How many rows the newest checkpoint tells of, whether or not it can be trusted; 0 where there is none."""
-    return _sealed_count(directory, "rows")
-
-
-def recorded_devices(study: Path) -> int:
-    """Number of devices that the study in a folder trains on, by its checkpoints; 0 where none records it."""
-    return max((_sealed_count(place, "devices") for place in (study / store.CHECKPOINTS).glob("*")), default=0)
-
-
-def _sealed_count(directory: Path, name: str) -> int:
     for folder in _folders(directory):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads((folder / _SEAL).read_bytes())[name])
+            return int(json.loads((folder / _SEAL).read_bytes())["rows"])
     return 0
 
 

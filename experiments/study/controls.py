@@ -12,6 +12,7 @@ from aesjax.adaptations import CONTROLS, Played
 from aesjax.types import Levers
 from experiments.study import rescore, store
 from experiments.study.arms import Records, arms_of
+from experiments.study.build import Setup
 from experiments.study.config import StudyConfig
 from experiments.study.method import Control, Method
 from experiments.study.plugins import edited, origins_of
@@ -20,7 +21,7 @@ from experiments.study.rescore import Recorded, Replayed
 _ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # equal in both studies
 
 
-def records_of(config: StudyConfig, carrier: str) -> Records:
+def records_of(config: StudyConfig, setup: Setup) -> Records:
     """The record that each control of one carrier plays in every run; empty without controls.
 
     A record is replayed from the proxies, so it has a value for every recorded sample; of a schedule that cannot be
@@ -29,7 +30,8 @@ def records_of(config: StudyConfig, carrier: str) -> Records:
     Raises:
       ValueError: the record is not the one that the study was configured with, or lacks what is asked of it.
     """
-    controls = {arm.name: arm.control for arm in arms_of(config, carrier) if arm.control is not None}
+    carrier = setup.carrier
+    controls = {arm.name: arm.control for arm in setup.arms if arm.control is not None}
     if not controls:
         return {}
     source = _source(config, carrier)

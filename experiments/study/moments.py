@@ -14,7 +14,7 @@ import numpy as np
 
 from envs.drift import change_points
 from experiments.study import checkpoint
-from experiments.study.build import Part, carrier_of, world_of
+from experiments.study.build import Part
 from experiments.study.config import StudyConfig
 from experiments.study.snapshots import Snapshot
 from experiments.study.store import MOMENTS
@@ -36,7 +36,7 @@ def keep_moments(
 
     points = change_points(config.vector_steps(part.carrier), config.segments)
     wanted = {evaluation_at(config, part.carrier, point) for point in points} - {0}
-    names = read_by(config, part)
+    names = read_by(part)
 
     def keep(wave: int, chunk: int, labels: Sequence[Mapping[str, Any]], state: Any) -> None:
         if chunk not in wanted:
@@ -57,7 +57,7 @@ def load_moment(directory: Path, config: StudyConfig, part: Part, run: int, chun
     Raises:
       CheckpointError: what was kept is damaged or foreign.
     """
-    agent, names = _shapes(part), read_by(config, part)
+    agent, names = _shapes(part), read_by(part)
     leaves, structure = jax.tree.flatten(agent)
     like = {name: leaves[int(name)] for name in names}
     for place in sorted((directory / MOMENTS / part.carrier).glob(f"*-{chunk:05d}")):
@@ -73,12 +73,10 @@ def load_moment(directory: Path, config: StudyConfig, part: Part, run: int, chun
     return None
 
 
-def read_by(config: StudyConfig, part: Part) -> list[str]:
+def read_by(part: Part) -> list[str]:
     """Numbers of the agent's arrays that its deterministic policy reads, as text."""
-    world = world_of(config, part.carrier)
-    act = carrier_of(config, part.carrier, world).act_deterministic
-    agent, obs = _shapes(part), jax.ShapeDtypeStruct((1, world.obs_size), jnp.float32)
-    program = jax.make_jaxpr(act)(agent, obs).jaxpr
+    agent, obs = _shapes(part), jax.ShapeDtypeStruct((1, part.setup.world.obs_size), jnp.float32)
+    program = jax.make_jaxpr(part.setup.agent.act_deterministic)(agent, obs).jaxpr
     read = {id(variable) for equation in program.eqns for variable in equation.invars}
     read |= {id(variable) for variable in program.outvars}
     count = len(jax.tree.leaves(agent))

@@ -20,7 +20,7 @@ from experiments.measure.curves import nan_mean
 from experiments.measure.patterns import PatternFacts, describe_runs
 from experiments.study import store
 from experiments.study.arms import Arm, arms_of, check_levers, common
-from experiments.study.build import adaptation_of, carrier_of, check, facts_of, numbers_of, supply_of, world_of
+from experiments.study.build import adaptation_of, check, numbers_of, set_up
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.method import COUPLING, Method
@@ -197,9 +197,8 @@ def _data(
 ) -> tuple[ScheduleData, Adaptations | None]:
     """Stacked, (R,) each: the study's numbers, overridden by a run's own values, overridden by the request's."""
     config, arm = study.config, request.arm
-    trained = {each.name: each for each in arms_of(config, carrier)}
-    size = config.build_task().env.spec.action_size
-    facts, both = facts_of(config, carrier, study.parts[carrier]["updates"], size), common([arm])
+    setup, both = set_up(config, carrier), common([arm])
+    trained = {each.name: each for each in setup.arms}
     # The options of a schedule from elsewhere mean nothing to another one, though they may have the same names.
     foreign = {name for name in SCHEDULES if origin_of("schedule", name) is not None}
 
@@ -207,17 +206,16 @@ def _data(
         strange = other.choice.schedule != arm.choice.schedule and other.choice.schedule in foreign
         shared = {} if strange else dict(other.values)
         own = arm._replace(values=tuple((shared | dict(request.given)).items()))
-        numbers = numbers_of(config, own, facts, ())
+        numbers = numbers_of(config, own, setup.facts, ())
         return both.schedule(own.choice, numbers.options, numbers.q), adaptation_of(both, own, numbers)
 
     data = [data_of(trained[name]) for name in rows["method"]]
     stacked, runs = jax.tree.map(lambda *values: np.stack(values), *data)
     if not arm.adaptations:
         return stacked, None
-    supply = supply_of(config, carrier, carrier_of(config, carrier, world_of(config, carrier)))
 
     def build(run: AdaptationData) -> DriftAdaptation:
-        return adaptations.build(both.adaptations, both.signals, run, supply)
+        return adaptations.build(both.adaptations, both.signals, run, setup.supply)
 
     return stacked, Adaptations(build, runs, {})
 

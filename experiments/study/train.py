@@ -174,7 +174,7 @@ def _train(
                 raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
         parts[carrier] = {
             "runs": len(part.labels),
-            "updates": part.updates,
+            "updates": part.setup.updates,
             "updates_per_stream_sample": part.stream_stride,
             "waves": waves.count,
             "wave_width": waves.width,

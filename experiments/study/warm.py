@@ -19,7 +19,6 @@ import optax
 
 from agents import CARRIERS
 from experiments.study import checkpoint, checksums, store
-from experiments.study.arms import arms_of
 from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
@@ -162,7 +161,7 @@ def _trained(directory: Path, carrier: str) -> Agents:
         last = last.sort("step").row(-1, named=True)
         runs.append({name: last[name] for name in ("seed", "method", "step", "entropy_weight", "return_mean")})
     nature = nature_of(config, carrier)
-    typed = {name: value for arm in arms_of(config, carrier) if arm.name == method for name, value in arm.values}
+    typed = {name: value for arm in part.setup.arms if arm.name == method for name, value in arm.values}
     nature["hyper"] |= {name: value for name, value in typed.items() if name in nature["hyper"]}
     return Agents(nature, runs, leaves, _moments_of(like.agent))
 
@@ -244,7 +243,7 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
     of = np.array([source[label["seed"]] for label in part.labels])
 
     weight = np.array([run["entropy_weight"] for run in agents.runs], np.float32)[of]
-    typed = {arm.name for arm in arms_of(config, carrier) if "auto_initial" in dict(arm.values)}
+    typed = {arm.name for arm in part.setup.arms if "auto_initial" in dict(arm.values)}
     own = np.array([label["method"] in typed for label in part.labels]) | ~(np.isfinite(weight) & (weight > 0))
     options = {
         name: {o: np.where(own, value, weight) if o == "auto_initial" else value for o, value in options.items()}

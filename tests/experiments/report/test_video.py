@@ -15,7 +15,7 @@ from aesjax.registry import UnknownNameError
 from envs.world import World
 from experiments.report import video, video_output
 from experiments.study import checkpoint, moments, store
-from experiments.study.build import build_part, carrier_of
+from experiments.study.build import build_part
 from experiments.study.config import config_from_json
 from experiments.study.folder import claim
 from experiments.study.sweep import compile_program
@@ -135,12 +135,11 @@ def test_a_kept_policy_acts_like_the_agent_it_is_of(trained):
     config, part = trained.config, trained.part
     found = moments.load_moment(trained.directory, config, part, 5, 2)
     whole = jax.tree.map(lambda x: x[5] + 0.02 if x.dtype == np.float32 else x[5], trained.state.agent)
-    world = World(envs.make("toy"), config.vector_steps("ppo"), config.segments)
-    act = carrier_of(config, "ppo", world).act_deterministic
+    world, act = part.setup.world, part.setup.agent.act_deterministic
     obs = np.linspace(-1, 1, 4 * world.obs_size, dtype=np.float32).reshape(4, -1)
     np.testing.assert_allclose(act(found.agent, obs), act(whole, obs), atol=1e-6)
     assert found.step == 2 * STEPS // 5
-    kept, leaves = moments.read_by(config, part), jax.tree.leaves(whole)
+    kept, leaves = moments.read_by(part), jax.tree.leaves(whole)
     assert len(kept) < len(leaves) / 2
     assert moments.load_moment(trained.directory, config, part, 5, 5) is None  # no change there
     places = sorted(p.name for p in (trained.directory / moments.MOMENTS / "ppo").iterdir())
