@@ -13,7 +13,7 @@ from tests.experiments.configs import config_of
 from tests.experiments.conftest import small_config
 from tests.refusals import refused
 
-FAST = ("--steps", "2000", "--patterns", "steady", "--schedules", "baseline", "--seeds", "1:2")
+FAST = "--task toy_multigoal_classic --steps 2000 --patterns steady --schedules baseline --seeds 1:2".split()
 
 
 @pytest.fixture(scope="module")
