@@ -78,9 +78,9 @@ def _load(directory: Path) -> _Recorded:
     study = open_study(directory)
     config, notes = study.config, []
     if study.results is not None:
-        streams, usable = study.rows(store.STREAMS), study.runs("finished")
+        streams, usable = study.results.rows(store.STREAMS), study.results.runs("finished")
         evaluations = dict.fromkeys(config.carriers, config.evaluations)
-        if diverged := len(study.runs("diverged")):
+        if diverged := len(study.results.runs("diverged")):
             notes.append(f"{diverged} runs that diverged are left out")
     else:
         frames, usable, evaluations = [], set(), {}

@@ -1,7 +1,7 @@
 """From a configuration to results: programs, runs, files. The one place where tasks, carriers and schedules meet."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -9,28 +9,22 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
-from aesjax import adaptations, schedules
-from aesjax.adaptations import AdaptationData, Supply
-from aesjax.schedules import PROXIES, SCHEDULES
-from aesjax.types import Program
+from aesjax import schedules
+from aesjax.adaptations import ADAPTATIONS, AdaptationData, Played, Supply
+from aesjax.schedules import PROXIES, SCHEDULES, Choice, ScheduleData
+from aesjax.types import Levers, Program
 from agents import CARRIERS, Carrier, OnPolicyCarrier, train
 from agents.common import LoopConfig, Run
 from agents.common.episodes import random_returns
 from agents.common.loop import stream_stride
 from envs.world import World
-from experiments.study.arms import (
-    Arm,
-    Common,
-    Records,
-    arms_of,
-    check_arms,
-    check_swept,
-    common,
-    runs_of,
-)
+from experiments.study.arms import Arm, arms_of, check_arms, check_swept, runs_of
 from experiments.study.config import StudyConfig
 from experiments.study.plugins import origin_of
 from experiments.study.sweep import stack
+
+#: Records that controls play, by arm, pattern and seed.
+Records = Mapping[tuple[str, str, int], Played]
 
 _OPTIMUM_DIGITS = 6  # of a return
 _SIMULATED = 64  # episodes of it at most, where they take place in another simulator
@@ -116,9 +110,74 @@ def numbers_of(config: StudyConfig, arm: Arm, facts: Mapping[str, float], member
     return Numbers(jax.tree.map(np.float32, hyper), options, q, own.get("updates", facts["updates"]))
 
 
-def adaptation_of(both: Common, arm: Arm, numbers: Numbers) -> AdaptationData:
-    """The adaptations of one arm's runs as data."""
-    return both.adaptation(arm.adaptations, arm.signal, arm.values, numbers.options, numbers.q, numbers.updates)
+class Common(NamedTuple):
+    """The structure that all runs of one program share."""
+
+    kinds: tuple[Choice, ...]  # their schedules
+    adaptations: tuple[str, ...]
+    signals: tuple[Choice, ...]  # schedules that drive these
+    turned: frozenset[str]  # of `aesjax.adaptations.LEVERS`, by adaptations or by controls; maybe "units"
+    coupling: bool
+    controls: bool
+
+    @property
+    def proxies(self) -> list[str]:
+        """Keys of the proxies that the signals read."""
+        return [choice.key for choice in self.signals if SCHEDULES[choice.schedule].uses_proxy]
+
+    def schedule(self, arm: Arm, numbers: Numbers) -> ScheduleData:
+        """The schedule of one arm's runs as data."""
+        own = {kind.schedule: _single(numbers.options[kind.schedule]) for kind in self.kinds}
+        return ScheduleData(np.int32(self.kinds.index(arm.choice)), np.float32(numbers.q), own)
+
+    def adaptation(self, arm: Arm, numbers: Numbers) -> AdaptationData:
+        """The adaptations of one arm's runs as data."""
+        given = dict(arm.values)
+        own = {
+            name: {o: np.float32(given.get(f"{name}.{o}", v)) for o, v in ADAPTATIONS[name].options.items()}
+            for name in self.adaptations
+        }
+        drivers = {choice.schedule: _single(numbers.options[choice.schedule]) for choice in self.signals}
+        index = 0 if arm.signal is None else self.signals.index(arm.signal)
+        driven = ScheduleData(np.int32(index), np.float32(numbers.q), drivers)
+        on = {name: np.float32(name in arm.adaptations) for name in self.adaptations}
+        return AdaptationData(driven, on, own, np.float32(numbers.updates))
+
+    def played(self, record: Played | None, length: int) -> Played | None:
+        """``record`` with every lever that the program adjusts; for None one that plays nothing, if any run plays one.
+
+        Args:
+          length: entries of all records.
+        """
+        if not self.controls:
+            return None
+        if record is None:
+            record = Played(np.float32(0), np.int32(1), np.zeros(length, np.float32))
+        names = {"window": ("window",), "refresh": ("refresh", "refresh_actor"), "rate": ("rate",)}
+        names |= {"units": ("refresh_units",), "updates": ("updates",)}
+        neutral: dict[str, Any] = {
+            name: np.full(length, name in ("window", "rate", "updates"), np.float32)
+            for lever in sorted(self.turned)
+            for name in names[lever]
+        }
+        given = {name: value for name, value in record.levers._asdict().items() if value is not None}
+        return record._replace(levers=Levers(**neutral | given))
+
+
+def _single(options: Mapping[str, float]) -> dict[str, np.float32]:
+    return {name: np.float32(value) for name, value in options.items()}
+
+
+def common(arms: Sequence[Arm]) -> Common:
+    """The structure of a program of ``arms``."""
+    return Common(
+        kinds=tuple(dict.fromkeys(arm.choice for arm in arms)),
+        adaptations=tuple(name for name in ADAPTATIONS if any(name in arm.adaptations for arm in arms)),
+        signals=tuple(dict.fromkeys(arm.signal for arm in arms if arm.signal is not None)),
+        turned=frozenset().union(*(arm.turned for arm in arms)),
+        coupling=any(arm.coupling for arm in arms),
+        controls=any(arm.control is not None for arm in arms),
+    )
 
 
 def small_windows(config: StudyConfig) -> list[str]:
@@ -126,7 +185,7 @@ def small_windows(config: StudyConfig) -> list[str]:
     lines = []
     for one in (set_up(config, carrier) for carrier in config.carriers):
         for arm in (arm for arm in one.arms if "recent" in arm.adaptations):
-            share = dict(arm.values).get("recent.share", adaptations.ADAPTATIONS["recent"].options["share"])
+            share = dict(arm.values).get("recent.share", ADAPTATIONS["recent"].options["share"])
             if share * one.supply.capacity < one.supply.floor:
                 lines.append(
                     f"recent: share {share:g} of {one.supply.capacity:g} transitions is {one.supply.floor:g} "
@@ -224,10 +283,10 @@ def part_of(config: StudyConfig, setup: Setup, records: Records) -> Part:
                     Run(
                         seed=np.uint32(seed),
                         drift=drifts[at],
-                        schedule=both.schedule(arm.choice, numbers.options, numbers.q),
+                        schedule=both.schedule(arm, numbers),
                         hyper=numbers.hyper,
                         coupling=np.float32(arm.coupling),
-                        adaptation=adaptation_of(both, arm, numbers) if both.turned else None,
+                        adaptation=both.adaptation(arm, numbers) if both.turned else None,
                         played=both.played(records.get((arm.name, pattern, seed)), length),
                     )
                 )

@@ -8,6 +8,7 @@ checkpoint only if everything in it agrees with the seal, with the folder's name
 import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -171,37 +172,34 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
     Raises:
       CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
     """
-    notes = []
+
+    def saved(folder: Path, seal: dict[str, Any], rows: "pl.DataFrame", notes: list[str]) -> Saved:
+        state = read_state(folder.absolute() / "state", like)
+        return Saved(seal["wave"], seal["chunk"], state, rows, notes, seal.get("devices"))
+
+    return _newest(directory, study, saved)
+
+
+def newest_rows(directory: Path, study: str) -> "pl.DataFrame | None":
+    """The rows of the checkpoint that `load_newest` would return."""
+    return _newest(directory, study, lambda folder, seal, rows, notes: rows)
+
+
+def _newest(directory: Path, study: str, read: Callable[[Path, dict[str, Any], "pl.DataFrame", list[str]], Any]) -> Any:
+    """The newest checkpoint that can be trusted and read: ``read`` of its folder, its seal, its rows and the notes."""
+    notes: list[str] = []
     for folder in _folders(directory):
         seal = _sealed(folder, study)
         if isinstance(seal, dict):
             try:
                 rows = store.read_rows(folder / "rows.parquet")
-                state = read_state(folder.absolute() / "state", like)
+                if rows.height != seal["rows"]:
+                    raise ValueError(f"it holds {rows.height} rows, its seal tells of {seal['rows']}")
+                return read(folder, seal, rows, notes)
             except (ValueError, TypeError, KeyError, OSError) as error:  # whole, but not what this version reads
                 seal = f"it cannot be restored: {store.reason(error)}"
-            else:
-                if rows.height == seal["rows"]:
-                    return Saved(seal["wave"], seal["chunk"], state, rows, notes, seal.get("devices"))
-                seal = f"it holds {rows.height} rows, its seal tells of {seal['rows']}"
         notes.append(_passed_over(folder, seal))
     _refuse(directory, notes)
-    return None
-
-
-def newest_rows(directory: Path, study: str) -> "pl.DataFrame | None":
-    """The rows of the newest checkpoint that can be trusted, or None where there is none at all.
-
-    Raises:
-      CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
-    """
-    faults = []
-    for folder in _folders(directory):
-        seal = _sealed(folder, study)
-        if isinstance(seal, dict):
-            return store.read_rows(folder / "rows.parquet")
-        faults.append(_passed_over(folder, seal))
-    _refuse(directory, faults)
     return None
 
 

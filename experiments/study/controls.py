@@ -11,8 +11,8 @@ import numpy as np
 from aesjax.adaptations import CONTROLS, Played
 from aesjax.types import Levers
 from experiments.study import rescore, store
-from experiments.study.arms import Records, arms_of
-from experiments.study.build import Setup
+from experiments.study.arms import arms_of
+from experiments.study.build import Records, Setup
 from experiments.study.config import StudyConfig
 from experiments.study.method import Control, Method
 from experiments.study.plugins import edited, origins_of

@@ -3,17 +3,14 @@
 import errno
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from experiments.study import checkpoint, lock, store
 from experiments.study.build import check
 from experiments.study.config import StudyConfig, check_stored, config_from_json
 from experiments.study.lock import Owner
 from experiments.study.plugins import edited, origins_of
-from experiments.study.results import Results, Run, open_results
-
-if TYPE_CHECKING:
-    import polars as pl
+from experiments.study.results import Results, open_results
 
 
 class Claim(NamedTuple):
@@ -38,18 +35,6 @@ class StudyFolder(NamedTuple):
         if self.results is None:
             raise ValueError(f"the study in {self.directory} has not ended: there is no {store.MANIFEST}")
         return self.results
-
-    def runs(self, status: str) -> set[Run]:
-        """The runs of an ended study with this status, ``finished`` or ``diverged``."""
-        return set() if self.results is None else self.results.runs(status)
-
-    def rows(self, name: str) -> "pl.DataFrame":
-        """One of the Parquet files of an ended study.
-
-        Raises:
-          ValueError: it has not ended, or the file is missing or damaged.
-        """
-        return self.ended.rows(name)
 
 
 def open_study(directory: Path, *, ended: bool = False) -> StudyFolder:

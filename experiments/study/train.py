@@ -123,7 +123,6 @@ def _train(
     import polars as pl
 
     config, directory = study.config, study.directory
-    about = getattr(config.build_task().env if simulator is None else simulator, "about", None)
     began, frames, recordings, statuses, parts = time.monotonic(), [], [], [], {}
     begun: dict[str, Any] = {}
     floor = floor_of(config)
@@ -207,7 +206,7 @@ def _train(
         }
         | ({"small_windows": small} if (small := small_windows(config)) else {})
         | ({"command": command} if command else {})
-        | ({"simulator" if simulator else "physics": about} if about else {})
+        | (_physics(prepared[0].part.setup.world.task.env) if simulator is None else {"simulator": simulator.about})
         | ({"warm_start": {**config.warm_start, "agents": begun}} if begun else {}),
     )
     return outcome
@@ -220,6 +219,11 @@ def _outcome(directory: Path, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
         if s["status"] == "diverged"
     ]
     return Outcome(directory / store.CURVES, lines, sum(s.get("simulation_faults", 0) for s in statuses))
+
+
+def _physics(env: Any) -> dict[str, Any]:
+    """The engine of a physics environment; empty for other environments, whose `about` may be anything."""
+    return {"physics": env.about} if type(env).__module__.startswith("envs.physics.") else {}
 
 
 def _inert(config: StudyConfig) -> dict[str, list[str]]:

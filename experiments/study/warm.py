@@ -141,7 +141,7 @@ def _trained(directory: Path, carrier: str) -> Agents:
     agent_files(directory, [carrier])
     study = open_study(directory, ended=True)
     config, part = study.config, build_part(study.config, carrier)
-    finished, curves = study.runs("finished"), study.rows(store.CURVES)
+    finished, curves = study.ended.runs("finished"), study.ended.rows(store.CURVES)
     good = [
         label
         for label in part.labels
