@@ -109,9 +109,6 @@ class Results:
         """A method of the study. A name without its setting is the setting with the method's own values.
 
         If the study has no such setting, the name is the first one in table order; several of them cause a warning.
-
-        Raises:
-          UnknownNameError: there is none.
         """
         known = self.methods
         settings = [name for name in known if name.startswith(f"{method}[")]

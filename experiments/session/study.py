@@ -162,10 +162,6 @@ def _by_carrier(texts: list[str]) -> dict[str, str]:
 
 
 def _refuse_other(place: Path, stored: Any, config: StudyConfig) -> None:
-    """Refuse a folder that holds another study.
-
-    Raises:
-      ValueError: naming the fields that differ.
-    """
+    """Refuse a folder that holds another study."""
     if differing := store.differing_fields(dict(stored), config.to_json()):
         raise ValueError(f"{place} holds another study ({'; '.join(differing)}); choose another folder")

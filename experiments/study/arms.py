@@ -126,11 +126,7 @@ def _reads(method: Method) -> set[str]:
 
 
 def check_swept(config: StudyConfig) -> None:
-    """Refuse an axis of a sweep that no method of the study reads, and a value outside the range of an adaptation.
-
-    Raises:
-      ValueError: naming the axis and those that are read, or the value and what is allowed.
-    """
+    """Refuse an axis of a sweep that no method of the study reads, and a value outside the range of an adaptation."""
     reads = set().union(*map(_reads, config.methods))
     for name, values in config.sweep.items():
         if name not in reads:
@@ -142,12 +138,7 @@ def check_swept(config: StudyConfig) -> None:
 
 
 def check_arms(arms: Sequence[Arm]) -> None:
-    """Refuse arms of one carrier that cannot be trained, and two that tables could not tell apart.
-
-    Raises:
-      ValueError: a schedule reads what the carrier cannot report, an adaptation has a lever that it lacks, an option
-        has the name of one of its settings, or two arms have one name; naming them and the reason.
-    """
+    """Refuse arms of one carrier that cannot be trained, and two that tables could not tell apart."""
     first: dict[str, Arm] = {}
     for arm in arms:
         other = first.setdefault(arm.name, arm)
@@ -172,11 +163,7 @@ def check_arms(arms: Sequence[Arm]) -> None:
 
 
 def check_levers(arm: Arm) -> None:
-    """Refuse an adaptation whose lever the carrier does not have.
-
-    Raises:
-      ValueError: naming the adaptation, the carrier and the reason.
-    """
+    """Refuse an adaptation whose lever the carrier does not have."""
     missing = CARRIERS[arm.carrier].unturned
     for name in arm.adapted:
         if ADAPTATIONS[name].lever in missing:

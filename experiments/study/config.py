@@ -220,11 +220,7 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _check_shape(data: Mapping[str, Any]) -> None:
-    """Refuse a configuration whose entries are not of the right kind.
-
-    Raises:
-      ValueError: naming the entry, what it holds and what it must be.
-    """
+    """Refuse a configuration whose entries are not of the right kind."""
     for name, (fits, wanted) in _FIELDS.items():
         if name in data and not fits(data[name]):
             raise ValueError(f"'{name}' must be {wanted}; got {shortened(data[name])}")

@@ -237,11 +237,7 @@ def _bridged(task: str) -> str:
 
 
 def check_bridged(task: str) -> None:
-    """Refuse a stored task whose simulation would run a module that nobody trusts.
-
-    Raises:
-      ValueError: naming the module and the option that trusts it.
-    """
+    """Refuse a stored task whose simulation would run a module that nobody trusts."""
     module, _, function = _bridged(task).partition(":")
     if function and module not in _TRUSTED:
         raise ValueError(

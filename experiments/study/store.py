@@ -127,9 +127,6 @@ def check_new(folder: Path, option: str) -> None:
 
     Args:
       option: what names the place on the command line.
-
-    Raises:
-      ValueError: it is a file, a broken link, or a folder that is not empty.
     """
     if folder.is_symlink() and not folder.exists():
         raise ValueError(f"{option} {folder} is a link to what does not exist; choose another folder")

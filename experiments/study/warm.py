@@ -265,11 +265,7 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
 
 
 def _fitting(directory: Path, carrier: str, agents: Agents, like: Any) -> bool:
-    """Whether Adam's moments are there, which may be left out as a whole.
-
-    Raises:
-      ValueError: something else is missing, or of another shape.
-    """
+    """Whether Adam's moments are there, which may be left out as a whole."""
     wanted = {name: leaf for name, leaf in _named(like).items() if not _episodic(carrier, name)}
     moments = _moments_of(like)
     there = bool(moments & agents.leaves.keys())
