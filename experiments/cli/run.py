@@ -79,11 +79,7 @@ def flat(parsed: Any, into: Any = Run) -> Any:
 
 
 def typed(options: Any, besides: Collection[str] = ("resume",)) -> list[str]:
-    """The words after `aesjax run` of the options that are not at their defaults.
-
-    Args:
-      besides: names of options that are left out.
-    """
+    """The words after `aesjax run` of the options that are not at their defaults nor named in ``besides``."""
     given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Run) if field.name not in besides}
     return in_words({name: value for name, value in given.items() if value != _absent(name, ALL[name])})
 
@@ -190,11 +186,7 @@ def _new_folder(task: str) -> Path:
 
 
 def configured(options: Any) -> "StudyConfig":
-    """The configuration that was typed; a named study stands for the options that were not.
-
-    Raises:
-      ValueError, UnknownNameError: with one sentence.
-    """
+    """The configuration that was typed; a named study stands for the options that were not."""
     from experiments.session import Study
     from experiments.study.named import STUDIES
     from experiments.study.parser import parse

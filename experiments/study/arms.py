@@ -138,7 +138,7 @@ def check_swept(config: StudyConfig) -> None:
 
 
 def check_arms(arms: Sequence[Arm]) -> None:
-    """Refuse arms of one carrier that cannot be trained, and two that tables could not tell apart."""
+    """Refuse arms of one carrier that it cannot train, and two that tables could not tell apart."""
     first: dict[str, Arm] = {}
     for arm in arms:
         other = first.setdefault(arm.name, arm)
@@ -215,15 +215,13 @@ def group_size(runs: int, together: int) -> int:
 
 
 def share(runs: Mapping[str, int], together: int, number: int, of: int) -> dict[str, range]:
-    """The runs of part ``number``, which counts from 1: carrier -> positions among its runs; absent where it has none.
+    """The runs of part ``number`` of ``of``, which counts from 1: carrier -> positions among its runs.
+
+    A carrier that has none is absent.
 
     Args:
       runs: carrier -> number of its runs, at least 1, in the order of the study.
       together: largest size of a group.
-      of: how many parts there are.
-
-    Raises:
-      ValueError: fewer groups than parts, or no such part.
     """
     counts = {carrier: num_groups(count, together) for carrier, count in runs.items()}
     total = sum(counts.values())

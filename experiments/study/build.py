@@ -86,14 +86,11 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(config: StudyConfig, arm: Arm, facts: Mapping[str, float], members: Iterable[str]) -> Numbers:
-    """The numbers of one arm: the study's, overridden by its own.
+    """The numbers of one arm: the study's, overridden by its own, each checked to lie in its range.
 
     Args:
       facts: of its carrier's runs.
       members: all schedules of the program, whose options every run carries; other schedules have their defaults.
-
-    Raises:
-      ValueError: a value outside its range.
     """
     spec = CARRIERS[arm.carrier]
     given = {name: value for name, value in arm.values if "." not in name}
@@ -195,12 +192,10 @@ def small_windows(config: StudyConfig) -> list[str]:
 
 
 def check(config: StudyConfig) -> dict[str, Setup]:
-    """Every carrier of a study, built and checked for all that can be wrong before the study starts.
+    """Every carrier of a study, built and checked.
 
     Raises:
-      ValueError: a hyper-parameter outside its range, a horizon that the segments do not divide, a pattern of a task
-        without drift, a schedule that reads what its carrier cannot report, or one from elsewhere that does not work,
-        an axis of a sweep that nothing reads.
+      ValueError: something that the study's options name does not exist, does not fit together, or is out of range.
     """
     check_swept(config)
     runs_of(config)
@@ -310,10 +305,8 @@ def part_of(config: StudyConfig, setup: Setup, records: Records) -> Part:
 def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:
     """The best mean return at every evaluation, per pattern and seed; empty where it is unknown.
 
-    By seed, because drift differs by seed: a curve over some of them is compared with the optimum over the same ones.
-
     Solved at five evaluations of each segment (its first and last among them) and joined by straight lines, which
-    the smoothness of a drift inside a segment allows.
+    the smoothness of a drift inside a segment allows. By seed, because drift differs by seed.
     """
     best = envs.optimal_return(config.task)
     if best is None:

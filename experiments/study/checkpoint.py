@@ -77,9 +77,9 @@ def save(
     """Write a checkpoint and drop all but the newest two.
 
     Args:
-      study: fingerprint of the study's configuration; a checkpoint of another study is refused when loading.
+      study: fingerprint of the study's configuration.
       state: pytree of arrays with a leading run axis; fetched to the host here.
-      runs: the first so many of them are kept; None: all.
+      runs: number of runs of the state that are stored; None: all.
       devices: that they train on, whose number changes last bits.
 
     Raises:
@@ -140,11 +140,7 @@ def _sealed(folder: Path, study: str) -> dict[str, Any] | str:
 
 
 def check(directory: Path, study: str) -> list[str]:
-    """One phrase for every checkpoint in ``directory`` that cannot be trusted.
-
-    Raises:
-      CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
-    """
+    """One phrase for every checkpoint in ``directory`` that cannot be trusted (CheckpointError where none can)."""
     folders = _folders(directory)
     notes = [(folder, _sealed(folder, study)) for folder in folders]
     faults = [_passed_over(folder, note) for folder, note in notes if isinstance(note, str)]
@@ -212,12 +208,7 @@ def newest_height(directory: Path) -> int:
 
 
 def adopt(source: Path, target: Path, study: str, wave: int, into: str) -> None:
-    """Take the newest checkpoint of one folder over into another, as that of another study and wave.
-
-    The files are linked where the file system can, so that they take their room once.
-
-    Args:
-      study, into: fingerprints of the study it belongs to and of the one it shall belong to.
+    """Link or copy the newest checkpoint of a ``study`` into another folder, as wave ``wave`` of the study ``into``.
 
     Raises:
       CheckpointError: there is none, or it is damaged or of another study.

@@ -111,11 +111,7 @@ def fingerprint_of(data: Mapping[str, Any]) -> str:
 
 
 def config_from_json(data: Any) -> StudyConfig:
-    """The configuration stored in a `config.json`.
-
-    Raises:
-      ValueError: as `check_stored`, or it needs a plug-in that is not trusted.
-    """
+    """The configuration stored in a `config.json` (ValueError as `check_stored`, or for a plug-in nobody trusts)."""
     check_stored(data)
     check_bridged(data["task"])
     with restored(data.get("plugins", {})):

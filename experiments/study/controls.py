@@ -25,10 +25,7 @@ def records_of(config: StudyConfig, setup: Setup) -> Records:
     """The record that each control of one carrier plays in every run; empty without controls.
 
     A record is replayed from the proxies, so it has a value for every recorded sample; of a schedule that cannot be
-    replayed and turns nothing else, the weights at the evaluations are taken.
-
-    Raises:
-      ValueError: the record is not the one that the study was configured with, or lacks what is asked of it.
+    replayed and adjusts nothing else, the weights at the evaluations are taken.
     """
     carrier = setup.carrier
     controls = {arm.name: arm.control for arm in setup.arms if arm.control is not None}

@@ -43,12 +43,8 @@ def start_jax(devices: int | None, compiled: bool = True, resumed: Path | None =
 
     Args:
       devices: CPU devices; None: one per usable core.
-      compiled: keep compiled programs for later processes, in `cache_folder`. `JAX_ENABLE_COMPILATION_CACHE=false`
-        switches this off as well.
+      compiled: keep compiled programs in `cache_folder`; `JAX_ENABLE_COMPILATION_CACHE=false` forbids it as well.
       resumed: folder of a study that continues on as many devices as it began with.
-
-    Raises:
-      ValueError: a number of devices that the machine does not have.
     """
     import jax
 

@@ -40,11 +40,8 @@ class StudyFolder(NamedTuple):
 def open_study(directory: Path, *, ended: bool = False) -> StudyFolder:
     """The study in ``directory``: the one way to open what training left.
 
-    Args:
-      ended: only a study whose training has ended will do.
-
     Raises:
-      ValueError: there is none, it is damaged, of another version, or has not ended; one sentence that names it.
+      ValueError: there is none, it is damaged, of another version, or, where required, has not ``ended``.
     """
     path, manifest = directory / store.CONFIG, directory / store.MANIFEST
     if not path.exists():
@@ -71,8 +68,7 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
     """Claim ``directory`` for a study, or recognise it as this study's own.
 
     Raises:
-      ValueError: the folder holds something else, another configuration or damaged checkpoints, another process owns
-        it, or it cannot be written; then nothing in it is changed.
+      ValueError: it is in use, holds something else or cannot be written; nothing in it is changed.
     """
     _check_kind(directory)
     (_check_begun if resume else _check_free)(directory)
@@ -104,11 +100,7 @@ def _check_kind(directory: Path) -> None:
 
 
 def check_place(directory: Path) -> None:
-    """Whether a study can begin in ``directory``, as far as looking shows.
-
-    Raises:
-      ValueError: it is a file or a broken link, holds something else, or cannot be made or written.
-    """
+    """Refuse a place in which a study cannot begin, as far as looking shows."""
     _check_kind(directory)
     _check_free(directory)
     there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
@@ -127,11 +119,7 @@ def _check_free(directory: Path) -> None:
 
 
 def begun(directory: Path) -> StudyConfig:
-    """The configuration of the study that began in ``directory``, for --resume.
-
-    Raises:
-      ValueError: there is none, it is made of parts, or it cannot be used.
-    """
+    """The configuration of the study that began in ``directory``, for --resume."""
     _check_begun(directory)
     store.check_links(directory)
     path = directory / store.CONFIG

@@ -25,8 +25,6 @@ def join(directory: Path) -> tuple[StudyPlan, bool]:
 
     Raises:
       ValueError: a part is missing, has not ended, is damaged or belongs to another study; nothing is written.
-      OwnedError: another process is joining them.
-      Unwritable: the study cannot be written; it can be joined again.
     """
     read_plan(directory)
     with Owner(directory):

@@ -51,11 +51,9 @@ def keep_moments(
 
 
 def load_moment(directory: Path, config: StudyConfig, part: Part, run: int, chunk: int) -> Snapshot | None:
-    """The policy of run ``run`` of ``part`` at an evaluation, as an agent whose other arrays are zero; None where none
-    was kept.
+    """The policy of run ``run`` of ``part`` at an evaluation, or None where none was stored.
 
-    Raises:
-      CheckpointError: what was kept is damaged or foreign.
+    Arrays of the agent that the policy does not read are zero.
     """
     agent, names = _shapes(part), read_by(part)
     leaves, structure = jax.tree.flatten(agent)

@@ -155,10 +155,7 @@ def _digest(file: Path) -> str:
 
 
 def find(kind: str, name: str) -> Any:
-    """The entry called ``name``, plugged in first if need be.
-
-    Args:
-      kind: of `KINDS`.
+    """The entry of a kind of `KINDS` that is called ``name``, plugged in first if need be.
 
     Raises:
       UnknownNameError: nothing has this name.

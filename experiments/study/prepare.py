@@ -41,8 +41,7 @@ def prepare(config: StudyConfig) -> list[Prepared]:
     """Check a study, build every carrier's program and runs and plan how they fit into memory.
 
     Raises:
-      ValueError: as `check`; a record or trained agents do not fit, or the runs or their results need more memory than
-        there is.
+      ValueError: as `check`; a record or agents do not fit, or runs or results need more memory than there is.
     """
     setups = check(config)
     runs = runs_of(config)

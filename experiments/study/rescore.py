@@ -61,11 +61,7 @@ class Recorded(NamedTuple):
 
 
 def load(directory: Path, methods: str | None = None) -> Recorded:
-    """The finished study in ``directory``, limited to the comma-separated methods.
-
-    Raises:
-      ValueError, UnknownNameError: it cannot be replayed, or has no such method; one sentence.
-    """
+    """The finished study in ``directory``, limited to the comma-separated methods."""
     study = open_study(directory, ended=True)
     if not (directory / store.STREAMS).exists():
         raise ValueError(f"{directory} has no {store.STREAMS}: its proxies were not recorded, run the study again")
@@ -104,11 +100,7 @@ class Request(NamedTuple):
 
 
 def request_of(config: StudyConfig, method: Method) -> Request:
-    """A method as a replay on the runs of its carrier.
-
-    Raises:
-      ValueError: an adaptation that the carrier does not have, or a control.
-    """
+    """A method as a replay on the runs of its carrier (ValueError for a control or a lever that the carrier lacks)."""
     if method.control is not None:
         raise ValueError(f"control '{method.control.name}' plays a record; there is nothing to replay")
     alone = dataclasses.replace(config, methods=(method,), sweep={}, together=None)
@@ -163,11 +155,7 @@ class Adaptations(NamedTuple):
 
 
 def replay_runs(study: Recorded, carrier: str, request: Request) -> tuple[Replayed, int]:
-    """One schedule with its adaptations on all recorded runs of one carrier, and the samples before their first update.
-
-    Raises:
-      ValueError: no proxy was recorded.
-    """
+    """One schedule with its adaptations on all runs of one carrier, and the samples before their first update."""
     rows, choice, signal = study.streams.filter(carrier=carrier), request.arm.choice, request.arm.signal
     recorded = proxies_in(rows)
     if not recorded:

@@ -89,11 +89,7 @@ class Results(NamedTuple):
 
 
 def open_results(directory: Path) -> Results:
-    """The finished study in ``directory``.
-
-    Raises:
-      ValueError: there is none, it has not ended, has no checksum, or is damaged; one sentence that names the file.
-    """
+    """The finished study in ``directory`` (ValueError where there is none, it has not ended, or it is damaged)."""
     config, manifest = directory / store.CONFIG, directory / store.MANIFEST
     if not config.exists():
         raise ValueError(f"{directory} holds no study: there is no {store.CONFIG}")

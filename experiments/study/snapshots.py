@@ -31,12 +31,7 @@ def save_agents(
     labels: Sequence[Mapping[str, Any]],
     state: Any,
 ) -> None:
-    """Keep the agents of a wave that has just ended.
-
-    Args:
-      directory: of the study.
-      labels: of the wave's runs, in the order of ``state``'s leading axis, which may be longer.
-    """
+    """Store the agents of a wave that has just ended; the run axis of ``state`` may be longer than ``labels``."""
     import polars as pl
 
     rows = pl.DataFrame([dict(label) for label in labels])
@@ -47,14 +42,7 @@ def save_agents(
 def load_ended(
     directory: Path, config: StudyConfig, carrier: str, like: Any
 ) -> Iterator[tuple[list[dict[str, Any]], Any]]:
-    """Labels and stacked states of every wave that `save_agents` wrote.
-
-    Args:
-      like: shapes of what is kept.
-
-    Raises:
-      CheckpointError: one of them is damaged or foreign.
-    """
+    """Labels and stacked states, in the structure of ``like``, of every wave that `save_agents` wrote."""
     for place in sorted((directory / AGENTS / carrier).glob("*")):
         saved = checkpoint.load_newest(place, config.fingerprint(), like)
         if saved is not None:
@@ -62,11 +50,7 @@ def load_ended(
 
 
 def load_agent(directory: Path, config: StudyConfig, part: Part, run: int) -> Snapshot:
-    """The newest agent of run ``run`` of ``part``: the one it ended with, else that of the newest checkpoint.
-
-    Raises:
-      ValueError: there is none, or none that can be trusted.
-    """
+    """The newest agent of run ``run`` of ``part``: the one it ended with, else that of the newest checkpoint."""
     one = jax.tree.map(lambda leaf: leaf[:1], part.runs)
     like = jax.eval_shape(jax.vmap(part.program.init), one)
     per_chunk = config.chunk(part.carrier) * config.envs_of(part.carrier)

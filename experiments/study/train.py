@@ -58,12 +58,12 @@ def train(
     quiet: bool = False,
     on_rows: "Callable[[pl.DataFrame], None] | None" = None,
 ) -> Outcome:
-    """Train everything that is not trained yet, write curves, streams and manifest, and let go of the folder.
+    """Train everything that is not trained yet, write curves, streams and manifest, and release the folder.
 
     A resumed study whose training has ended stays as it is.
 
     Args:
-      prepared: as `prepare` gives it, where that was done before the folder was claimed.
+      prepared: as `prepare` returns it, where that was done before the folder was claimed.
       command: the command that makes these results again, for the manifest.
       quiet: show no progress.
       on_rows: called with the rows of every evaluation, one per run.
@@ -72,8 +72,7 @@ def train(
       Refused: no checkpoint can be trusted, or the results of an ended training are damaged.
       Interrupted: a signal asked to stop.
       Stopped: the simulator of a bridged task did.
-      Unwritable: results cannot be written; what was checkpointed can be continued.
-      LostError: the folder is gone, or another process took it over.
+      Unwritable: results cannot be written, or the folder is gone; what was checkpointed can be continued.
     """
     with study.owner:
         if study.resume and (study.directory / store.MANIFEST).exists():

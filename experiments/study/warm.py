@@ -120,9 +120,6 @@ def read(directory: Path, carrier: str, *, seeds: Sequence[int] | None = None) -
     Args:
       directory: a finished study, or agents exported from one.
       seeds: these only; None: all there are.
-
-    Raises:
-      ValueError: there are none, or they are damaged; one sentence that names the folder.
     """
     found = _exported(directory, carrier) if (directory / EXPORTED).is_file() else _trained(directory, carrier)
     there = [run["seed"] for run in found.runs]
@@ -208,11 +205,7 @@ def _exported(directory: Path, carrier: str) -> Agents:
 
 
 def check_exported(directory: Path) -> int:
-    """Read all agents exported to ``directory``; how many there are.
-
-    Raises:
-      ValueError: a file is missing or damaged.
-    """
+    """Read all agents exported to ``directory``; how many there are."""
     path = directory / EXPORTED
     about = store.json_from(path, checksums.check_sum(path, directory / EXPORTED_SUM))
     return sum(len(_exported(directory, carrier).runs) for carrier in about["carriers"])
@@ -222,9 +215,6 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
     """Trained agents of the runs of ``part``; None where they begin with new agents.
 
     The run of a seed takes the agent trained with that seed; seeds without one take those there are in turn.
-
-    Raises:
-      ValueError: the agents are not those that the study was configured with, are damaged or do not fit.
     """
     given, carrier = config.warm_start, part.carrier
     if not given:
