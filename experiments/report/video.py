@@ -25,8 +25,7 @@ from experiments.study.arms import arms_of
 from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
-from experiments.study.moments import evaluation_at, load_moment
-from experiments.study.snapshots import load_agent
+from experiments.study.snapshots import evaluation_at, load_agent, load_moment
 
 _FRAMES = 300  # shown at most unless --steps says otherwise
 FPS = 25  # about, where a step has a duration

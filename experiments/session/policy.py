@@ -19,8 +19,7 @@ from envs.world import World
 from experiments.study.arms import arms_of
 from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
-from experiments.study.moments import evaluation_at, load_moment
-from experiments.study.snapshots import Snapshot, load_agent
+from experiments.study.snapshots import Snapshot, evaluation_at, load_agent, load_moment
 
 END, NOMINAL = "end", "nominal"
 

@@ -38,6 +38,7 @@ class Setup(NamedTuple):
     world: World
     agent: Carrier | OnPolicyCarrier
     arms: list[Arm]
+    trained: range  # which of its runs the study trains: all, but in a part of a study
     updates: int  # gradient steps of a run, which are the ticks of its schedule
     facts: Mapping[str, float]  # numbers that schedules request by name
     supply: Supply  # transitions from which a run draws its batches
@@ -57,6 +58,10 @@ class Part(NamedTuple):
         """Name of the carrier."""
         return self.setup.carrier
 
+    def shapes(self) -> Any:
+        """The state of one run as shapes with a leading axis of 1."""
+        return jax.eval_shape(jax.vmap(self.program.init), jax.tree.map(lambda leaf: leaf[:1], self.runs))
+
 
 def world_of(config: StudyConfig, carrier: str) -> World:
     """The world of one carrier's runs: the task, and how long its drift lasts in their vector steps."""
@@ -65,6 +70,7 @@ def world_of(config: StudyConfig, carrier: str) -> World:
 
 def set_up(config: StudyConfig, carrier: str) -> Setup:
     """Build one carrier of a study."""
+    arms, trained = arms_of(config, carrier), runs_of(config).get(carrier, range(0))
     world, spec = world_of(config, carrier), CARRIERS[carrier]
     own, warmup = config.settings[carrier], config.warmup_of(carrier)
     static = {k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()}
@@ -73,7 +79,7 @@ def set_up(config: StudyConfig, carrier: str) -> Setup:
     facts = train.facts_of(spec, updates, world.action_size, own["base"]) | own["schedule"]
     sizes = LoopConfig(own["num_envs"], config.chunk(carrier), capacity=config.replay_capacity, fresh=False)
     supply = train.supply_of(agent, sizes, warmup)
-    return Setup(carrier, world, agent, arms_of(config, carrier), updates, facts, supply)
+    return Setup(carrier, world, agent, arms, trained, updates, facts, supply)
 
 
 class Numbers(NamedTuple):
@@ -198,7 +204,6 @@ def check(config: StudyConfig) -> dict[str, Setup]:
       ValueError: something that the study's options name does not exist, does not fit together, or is out of range.
     """
     check_swept(config)
-    runs_of(config)
     checked = {}
     for carrier in config.carriers:
         checked[carrier] = one = set_up(config, carrier)
@@ -227,7 +232,7 @@ def part_of(config: StudyConfig, setup: Setup, records: Records) -> Part:
     Args:
       records: of the study's controls.
     """
-    carrier, world, agent, arms, updates, facts, supply = setup
+    carrier, world, agent, arms, own, updates, facts, supply = setup
     num, both = config.envs_of(carrier), common(arms)
     fresh = train.reads_fresh((*both.kinds, *both.signals))
     # Recorded in every run, so that any schedule can be replayed on it afterwards.
@@ -297,7 +302,7 @@ def part_of(config: StudyConfig, setup: Setup, records: Records) -> Part:
                         "seed": seed,
                     }
                 )
-    own = runs_of(config)[carrier]  # the program is that of all runs, whichever of them are trained
+    # The program is that of all runs, whichever of them are trained.
     runs, labels = runs[own.start : own.stop], labels[own.start : own.stop]
     return Part(setup, program, stack(runs), stream_stride(per_chunk, sizes.stream_samples), labels)
 

@@ -111,13 +111,7 @@ def _patterns(directories: Sequence[Path], manifests: Sequence[Mapping[str, Any]
         for name, entry in (manifest.get("patterns") or {}).items():
             first = facts.setdefault(name, known[name])
             if first._replace(summary="") != known[name]._replace(summary=""):
-                raise ValueError(
-                    f"{folder} describes the pattern '{name}' as {_in_words(known[name])}, "
-                    f"another study as {_in_words(first)}"
-                )
+                theirs, ours = (f"jumps={each.jumps}, recovery={each.recovery}" for each in (known[name], first))
+                raise ValueError(f"{folder} describes the pattern '{name}' as {theirs}, another study as {ours}")
             merged.setdefault(name, entry)
     return merged
-
-
-def _in_words(facts: PatternFacts) -> str:
-    return f"jumps={facts.jumps}, recovery={facts.recovery}"

@@ -243,17 +243,6 @@ def check_bridged(task: str) -> None:
         )
 
 
-@contextmanager
-def restored(origins: Origins) -> Iterator[None]:
-    """`restore`; names that are parsed in the block import only installed entry points and trusted modules."""
-    token = _READ.set(origins)
-    try:
-        restore(origins)
-        yield
-    finally:
-        _READ.reset(token)
-
-
 def _check_trusted(kind: str, name: str, place: str) -> None:
     """Refuse to import a module that a configuration names and nobody trusts, or that was edited since."""
     origins, point, known = _READ.get(), _entry_points(KINDS[kind].group).get(name), _ORIGINS.get((kind, name))
@@ -275,12 +264,22 @@ def _check_trusted(kind: str, name: str, place: str) -> None:
             raise ValueError(difference)
 
 
-def restore(origins: Origins) -> None:
-    """Plug in everything that a study used, as its configuration tells.
+@contextmanager
+def restored(origins: Origins) -> Iterator[None]:
+    """Plug in everything that a configuration names; what is parsed in the block imports nothing else.
 
     Raises:
-      ValueError: something is not there any more; one sentence that says what and where it came from.
+      ValueError: something is not there any more or not trusted; one sentence that names it and its origin.
     """
+    token = _READ.set(origins)
+    try:
+        _restore(origins)
+        yield
+    finally:
+        _READ.reset(token)
+
+
+def _restore(origins: Origins) -> None:
     for kind, names in origins.items():
         for name, stored in names.items():
             if stored["object"] is None:

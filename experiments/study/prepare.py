@@ -1,6 +1,5 @@
 """All of a study that can be refused, done before a folder is claimed: programs built, agents read, memory planned."""
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from agents.common import LoopConfig
 from envs.adopt import trying
 from envs.world import World
 from experiments.measure.patterns import STEADY
-from experiments.study.arms import group_size, merged_arms, runs_of
+from experiments.study.arms import group_size, merged_arms
 from experiments.study.build import Part, Setup, check, floor_of, part_of, small_windows
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
@@ -44,10 +43,9 @@ def prepare(config: StudyConfig) -> list[Prepared]:
       ValueError: as `check`; a record or agents do not fit, or runs or results need more memory than there is.
     """
     setups = check(config)
-    runs = runs_of(config)
-    _check_size(config, sum(map(len, runs.values())))
+    _check_size(config, sum(len(setup.trained) for setup in setups.values()))
     _try_plugins(config, setups[config.carriers[0]].world)
-    return [_prepared(config, setups[carrier]) for carrier in runs]
+    return [_prepared(config, setup) for setup in setups.values() if setup.trained]
 
 
 def notes_of(config: StudyConfig) -> list[str]:
@@ -69,7 +67,7 @@ def _prepared(config: StudyConfig, setup: Setup) -> Prepared:
     if getattr(setup.world.task.env, "exclusive", False):  # a simulator has no room for a second run
         return Prepared(part, warm, devices[:1], Waves(1, len(part.labels), 1))
     if config.together is not None:
-        whole = len(runs_of(dataclasses.replace(config, part={}))[setup.carrier])
+        whole = len(setup.arms) * len(config.patterns) * len(config.seeds)
         group, size = group_size(whole, config.together), state_bytes(part.program, one)
         waves = waves_of_groups(group, len(part.labels), size, memory_budget(devices[:1]))
         return Prepared(part, warm, devices[:1], waves)

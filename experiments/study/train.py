@@ -17,11 +17,10 @@ from experiments.study.checkpoint import CheckpointError
 from experiments.study.config import StudyConfig
 from experiments.study.driver import Plan, Tick, run_sweep
 from experiments.study.folder import Claim
-from experiments.study.moments import keep_moments
 from experiments.study.prepare import Prepared, prepare
 from experiments.study.progress import Progress
 from experiments.study.results import open_results
-from experiments.study.snapshots import save_agents
+from experiments.study.snapshots import keep_moments, save_agents
 from experiments.study.sweep import compile_program
 
 if TYPE_CHECKING:
@@ -133,17 +132,10 @@ def _train(
         plan = Plan(config.evaluations, config.chunk(carrier), num_envs, checkpoint_seconds)
         executables = compile_program(part.program, devices, waves.group)
         title = f"{carrier}: {len(part.labels)} runs"
-        # A task in another simulator cannot be drawn.
-        keep = keep_moments(directory, config, part) if simulator is None else None
         start = time.monotonic()
         with Progress(plan, len(part.labels), waves.count, title, quiet=quiet) as progress:
-
-            def moments(*seen: Any, keep: Any = keep, shown: Progress = progress) -> None:
-                try:
-                    if keep is not None:
-                        keep(*seen)
-                except store.Unwritable as error:  # pictures are no reason to end a study
-                    shown.note(f"{error}; the videos of this change will show another policy")
+            # A task in another simulator cannot be drawn.
+            keep = keep_moments(directory, config, part, progress.note) if simulator is None else lambda *_: None
 
             def tick(tick: Tick, shown: Progress = progress) -> None:
                 study.owner.check()
@@ -166,7 +158,7 @@ def _train(
                     on_note=progress.note,
                     on_wave=partial(save_agents, directory, config, carrier),
                     begin=None if warm is None else warm.begin,
-                    on_chunk=moments,
+                    on_chunk=keep,
                 )
             except CheckpointError as error:
                 raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None

@@ -87,11 +87,6 @@ def _misfit(carrier: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) ->
     return "; ".join(differing)
 
 
-def _shapes_of(part: Part) -> Any:
-    """The agent of one run of ``part`` as shapes with a leading axis of 1, and the rest of its state."""
-    return jax.eval_shape(jax.vmap(part.program.init), jax.tree.map(lambda leaf: leaf[:1], part.runs))
-
-
 def _named(tree: Any) -> dict[str, Any]:
     """Path -> leaf."""
     return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
@@ -149,7 +144,7 @@ def _trained(directory: Path, carrier: str) -> Agents:
     own = CARRIERS[carrier].label  # the baseline's, if the study has it
     method = own if any(label["method"] == own for label in good) else good[0]["method"]
     good = [label for label in good if label["method"] == method]
-    like = _shapes_of(part)
+    like = part.shapes()
     agents = _rows(directory, config, carrier, {"agent": like.agent}, good)
     leaves = {name: leaf for name, leaf in _named(agents["agent"]).items() if not _episodic(carrier, name)}
     runs = []
@@ -180,9 +175,14 @@ def _rows(directory: Path, config: StudyConfig, carrier: str, like: Any, labels:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *(found[at] for at in range(len(labels))))
 
 
-def _exported(directory: Path, carrier: str) -> Agents:
+def _list(directory: Path) -> Any:
+    """List of the agents exported to ``directory``, which matches its checksum."""
     path = directory / EXPORTED
-    about = store.json_from(path, checksums.check_sum(path, directory / EXPORTED_SUM))
+    return store.json_from(path, checksums.check_sum(path, directory / EXPORTED_SUM))
+
+
+def _exported(directory: Path, carrier: str) -> Agents:
+    path, about = directory / EXPORTED, _list(directory)
     try:
         if about["format"] != FORMAT:
             raise ValueError(f"{path}: its format is {about['format']}, this version reads {FORMAT}")
@@ -206,9 +206,7 @@ def _exported(directory: Path, carrier: str) -> Agents:
 
 def check_exported(directory: Path) -> int:
     """Read all agents exported to ``directory``; how many there are."""
-    path = directory / EXPORTED
-    about = store.json_from(path, checksums.check_sum(path, directory / EXPORTED_SUM))
-    return sum(len(_exported(directory, carrier).runs) for carrier in about["carriers"])
+    return sum(len(_exported(directory, carrier).runs) for carrier in _list(directory)["carriers"])
 
 
 def warm_of(config: StudyConfig, part: Part) -> Warm | None:
@@ -225,7 +223,7 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
     agents = read(directory, carrier)
     if misfit := _misfit(carrier, agents.nature, nature_of(config, carrier)):
         raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' have {misfit}")
-    moments = _fitting(directory, carrier, agents, _shapes_of(part).agent)
+    moments = _fitting(directory, carrier, agents, part.shapes().agent)
 
     trained = {run["seed"]: i for i, run in enumerate(agents.runs)}
     others = [seed for seed in config.seeds if seed not in trained]

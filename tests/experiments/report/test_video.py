@@ -14,7 +14,7 @@ import envs
 from aesjax.registry import UnknownNameError
 from envs.world import World
 from experiments.report import video, video_output
-from experiments.study import checkpoint, moments, store
+from experiments.study import checkpoint, snapshots, store
 from experiments.study.build import build_part
 from experiments.study.config import config_from_json
 from experiments.study.folder import claim
@@ -44,7 +44,7 @@ def trained(tmp_path_factory):
             lambda x: x + 0.05 * number.reshape(-1, *[1] * (x.ndim - 1)) if x.dtype == np.float32 else x, state.agent
         )
     )
-    keep = moments.keep_moments(directory, config, part)
+    keep = snapshots.keep_moments(directory, config, part, print)
     for chunk in range(6):  # other agents at every evaluation
         agent = jax.tree.map(lambda x, by=chunk: x + 0.01 * by if x.dtype == np.float32 else x, state.agent)
         keep(0, chunk, part.labels, state._replace(agent=agent))
@@ -133,22 +133,22 @@ def test_the_policy_of_then_is_shown_before_and_after_and_the_one_of_the_segment
 def test_a_kept_policy_acts_like_the_agent_it_is_of(trained):
     """And holds no array that the policy does not read."""
     config, part = trained.config, trained.part
-    found = moments.load_moment(trained.directory, config, part, 5, 2)
+    found = snapshots.load_moment(trained.directory, config, part, 5, 2)
     whole = jax.tree.map(lambda x: x[5] + 0.02 if x.dtype == np.float32 else x[5], trained.state.agent)
     world, act = part.setup.world, part.setup.agent.act_deterministic
     obs = np.linspace(-1, 1, 4 * world.obs_size, dtype=np.float32).reshape(4, -1)
     np.testing.assert_allclose(act(found.agent, obs), act(whole, obs), atol=1e-6)
     assert found.step == 2 * STEPS // 5
-    kept, leaves = moments.read_by(part), jax.tree.leaves(whole)
+    kept, leaves = snapshots.read_by(part), jax.tree.leaves(whole)
     assert len(kept) < len(leaves) / 2
-    assert moments.load_moment(trained.directory, config, part, 5, 5) is None  # no change there
-    places = sorted(p.name for p in (trained.directory / moments.MOMENTS / "ppo").iterdir())
+    assert snapshots.load_moment(trained.directory, config, part, 5, 5) is None  # no change there
+    places = sorted(p.name for p in (trained.directory / store.MOMENTS / "ppo").iterdir())
     assert places == [f"000-{chunk:05d}" for chunk in (1, 2, 3, 4)]
 
 
 def test_a_damaged_moment_is_refused(study, tmp_path):
     copy = shutil.copytree(study, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
-    largest = max((copy / moments.MOMENTS).rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    largest = max((copy / store.MOMENTS).rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     largest.write_bytes(b"x")
     refused(ask(copy), "is missing, truncated or changed")
 
@@ -180,12 +180,12 @@ def test_an_interrupted_study_is_shown_as_far_as_it_got(study, tmp_path, monkeyp
     shutil.rmtree(newest)
     panels = shown(monkeypatch, ask(copy, change=4)).panels
     assert [p.policy for p in panels] == ["policy of step 2,560", "the same policy"]  # it ended just there
-    shutil.rmtree(copy / moments.MOMENTS / "ppo" / "000-00002")
+    shutil.rmtree(copy / store.MOMENTS / "ppo" / "000-00002")
     assert len(shown(monkeypatch, ask(copy, change=1)).panels) == 2
 
 
 def test_a_study_without_a_checkpoint_says_so(study, tmp_path):
-    ignore = shutil.ignore_patterns("video", store.CHECKPOINTS, moments.MOMENTS)
+    ignore = shutil.ignore_patterns("video", store.CHECKPOINTS, store.MOMENTS)
     copy = shutil.copytree(study, tmp_path / "copy", ignore=ignore)
     refused(ask(copy), "has no checkpoint of PPO+AES, abrupt, seed 3")
 
