@@ -10,7 +10,6 @@ from typing import Any
 
 from experiments.study import store
 from experiments.study.method import Method
-from experiments.study.store import AGENTS
 
 EXPORTED = "warm.json"  # what a folder of exported agents is known by
 EXPORTED_SUM = "warm.sha256"  # its SHA-256
@@ -55,9 +54,9 @@ def agent_files(directory: Path, carriers: Sequence[str]) -> list[Path]:
         )
     found = []
     for carrier in carriers:
-        seals = sorted((directory / AGENTS / carrier).glob(_SEALS))
+        seals = sorted((directory / store.AGENTS / carrier).glob(_SEALS))
         if not seals:
-            known = ", ".join(sorted(path.name for path in (directory / AGENTS).glob("*"))) or "none"
+            known = ", ".join(sorted(path.name for path in (directory / store.AGENTS).glob("*"))) or "none"
             raise ValueError(f"--warm-start {directory}: it has no agents of carrier '{carrier}'; carriers: {known}")
         found += seals
     return [directory / store.CONFIG, directory / store.CURVES, *found]
