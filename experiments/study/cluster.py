@@ -189,9 +189,7 @@ class SlurmTask:
 def _patiently(task: Task) -> Worker:
     """Start a task whose last worker may have been lost with its host and still hold the lock."""
     deadline = time.monotonic() + _PATIENCE
-    while lock.in_use(task.begun.parent):
-        if time.monotonic() > deadline:
-            break
+    while lock.in_use(task.begun.parent) and time.monotonic() < deadline:
         time.sleep(1.0)
     return Worker(task)
 
