@@ -6,10 +6,10 @@
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,6 @@ import polars as pl
 from experiments.measure import holm, paired_differences
 from experiments.measure.stats import paired_t_p
 from experiments.paper import small_tasks as small
-from experiments.study.plugins import origin_of
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"
@@ -487,11 +486,6 @@ def engines() -> str:
     return rows(head, body)
 
 
-def ours(kind: str, registry: Mapping[str, Any]) -> dict[str, Any]:
-    """Registered objects of this repository, without those that a script has added."""
-    return {name: value for name, value in registry.items() if origin_of(kind, name) is None}
-
-
 def number(value: float) -> str:
     """A number as it is typed."""
     return f"{value:g}".replace("e-0", "e-")
@@ -503,7 +497,7 @@ def tasks() -> str:
     import envs
 
     body = []
-    for name in ours("task", envs.TASKS):
+    for name in envs.TASKS:
         task = envs.make(name)
         spec = task.env.spec
         drift = [
@@ -530,7 +524,7 @@ def schedules() -> str:
     from aesjax.schedules import SCHEDULES
 
     body = []
-    for name, factory in ours("schedule", SCHEDULES).items():
+    for name, factory in SCHEDULES.items():
         options = tuple(o for o in factory.options if o != "q")
         body.append([f"`{name}`", factory.label, factory.summary, defaults(factory.__wrapped__, options)])
     return rows(["name", "label", "rule", "options"], body)
@@ -543,7 +537,7 @@ def proxies() -> str:
 
     return rows(
         ["proxy", "value"],
-        [[f"`{name}`", factory.summary.replace("|", r"\|")] for name, factory in ours("proxy", PROXIES).items()],
+        [[f"`{name}`", factory.summary.replace("|", r"\|")] for name, factory in PROXIES.items()],
     )
 
 
@@ -552,10 +546,7 @@ def adaptations() -> str:
     """A row per adaptation: rule and options."""
     from aesjax.adaptations import ADAPTATIONS
 
-    body = [
-        [f"`{n}`", rule.lever, rule.summary, defaults(rule.__wrapped__)]
-        for n, rule in ours("adaptation", ADAPTATIONS).items()
-    ]
+    body = [[f"`{n}`", rule.lever, rule.summary, defaults(rule.__wrapped__)] for n, rule in ADAPTATIONS.items()]
     return rows(["`+`", "adjusts", "rule", "options"], body)
 
 

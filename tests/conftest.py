@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sys
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,7 +38,6 @@ LONGEST = (
     "experiments/study/test_lowering.py",
     "experiments/cli/test_submit.py",
     "test_extending.py",
-    "experiments/study/test_resume.py",
     "experiments/study/test_controls.py",
     "envs/physics/test_mjx_engine.py",
     "envs/physics/test_protocol.py",
@@ -100,24 +100,32 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture
-def registries(monkeypatch, tmp_path):
+def registries(tmp_path):
     """Remove a test's registrations, and each module of its folder, afterwards."""
+    with as_registered():
+        yield
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@contextmanager
+def as_registered():
+    """Remove the registrations of the block afterwards."""
     import envs
     from aesjax.adaptations import ADAPTATIONS
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
     from experiments.study import plugins
 
-    for registry in (SCHEDULES, ADAPTATIONS, PROXIES, CARRIERS):
-        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
     others = [(registry, dict(registry)) for registry in (envs.TASKS, envs.PATTERNS)]
-    monkeypatch.setattr(plugins, "_ORIGINS", {})
-    monkeypatch.setattr(plugins, "_MADE", {})
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        for registry in (SCHEDULES, ADAPTATIONS, PROXIES, CARRIERS):
+            patch.setattr(registry, "_entries", dict(registry._entries))
+        patch.setattr(plugins, "_ORIGINS", {})
+        patch.setattr(plugins, "_MADE", {})
+        patch.setattr(sys, "path", list(sys.path))
+        yield
     for registry, before in others:
         registry.clear()
         registry.update(before)
-    for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]

@@ -26,11 +26,7 @@ def execute(options: Join) -> int:
 
 
 def join_and_report(directory: Path, *, report: bool = True) -> None:
-    """Join what is not joined yet, write the report if it was asked for, and say so.
-
-    Raises:
-      ValueError: a part is missing or damaged, or another process is joining them.
-    """
+    """Join what is not joined yet, write the report if it was requested, and say so."""
     from experiments.study.join import join
 
     plan, new = join(directory)

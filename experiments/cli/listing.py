@@ -1,12 +1,8 @@
 """`aesjax list`: every name that may be typed"""
 
-import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import tyro
@@ -18,8 +14,6 @@ KINDS = (
     *("tasks", "simulators", "carriers", "schedules", "adaptations", "controls", "proxies", "studies", "patterns"),
     *("tables", "presets", "programs"),
 )
-_PACKAGES = ("aesjax", "agents", "envs", "experiments")
-_GROUPS = tuple(f"aesjax.{name}" for name in ("schedules", "adaptations", "proxies", "tasks", "patterns", "carriers"))
 _Names = dict[str, dict[str, str]]  # kind -> name -> one line about it
 
 
@@ -41,7 +35,7 @@ def execute(options: List) -> int:
             from aesjax.registry import UnknownNameError, unknown  # imports JAX
 
             raise UnknownNameError(unknown("kind of name", KINDS, options.kind))
-        names = names_of_all()
+        names = _collected()
         chosen = names if options.kind is None else {options.kind: names[options.kind]}
         if options.json:
             print(json.dumps(chosen, indent=1))
@@ -52,47 +46,6 @@ def execute(options: List) -> int:
             for name, text in lines.items():
                 print(f"  {name:<{width}}  {text}".rstrip())
     return DONE
-
-
-def names_of_all() -> _Names:
-    """Every name with its line.
-
-    Collecting them imports JAX and every task, so the result is stored beside the compiled programs under a digest of
-    the sources and of the installed packages that offer plug-ins; a stored one that does not fit is not used.
-    """
-    path = cache_folder().parent / f"names-{_digest()}.json"
-    try:
-        stored = json.loads(path.read_text())
-        if list(stored) == list(KINDS) and all(
-            isinstance(line, str) for own in stored.values() for line in own.values()
-        ):
-            return stored
-    except (OSError, ValueError, AttributeError, RecursionError):
-        pass
-    names = _collected()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for older in path.parent.glob("names-*.json"):
-            older.unlink(missing_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
-        partial.write_text(json.dumps(names))
-        os.replace(partial, path)
-    except OSError:  # nothing is lost but time
-        pass
-    return names
-
-
-def _digest() -> str:
-    """Of everything that the names depend on: our files by size and time of change, and who offers plug-ins."""
-    root = Path(__file__).resolve().parents[2]
-    parts = [str(cache_folder())]
-    for package in _PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            status = path.stat()
-            parts.append(f"{path}{status.st_size}{status.st_mtime_ns}")
-    for group in _GROUPS:
-        parts += sorted(f"{p.name}{p.value}{p.dist and p.dist.version}" for p in metadata.entry_points(group=group))
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
 def _collected() -> _Names:

@@ -20,7 +20,6 @@ from experiments.study.declared import (
     SHELL,
     SIZES,
     TASK,
-    UPPER_BOUND,
     WHAT,
     Option,
     flag,
@@ -80,11 +79,7 @@ def flat(parsed: Any, into: Any = Run) -> Any:
 
 
 def typed(options: Any, besides: Collection[str] = ("resume",)) -> list[str]:
-    """The words after `aesjax run` of the options that are not at their defaults.
-
-    Args:
-      besides: names of options that are left out.
-    """
+    """The words after `aesjax run` of the options that are not at their defaults nor named in ``besides``."""
     given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Run) if field.name not in besides}
     return in_words({name: value for name, value in given.items() if value != _absent(name, ALL[name])})
 
@@ -106,19 +101,14 @@ def execute(parsed: Any) -> int:
 
 def train(options: Any) -> int:
     """`execute` of a `Run`."""
-    from experiments.measure.patterns import STEADY
     from experiments.report.live import writers
     from experiments.study import store
     from experiments.study import train as training
-    from experiments.study.arms import merged_arms
-    from experiments.study.build import small_windows
-    from experiments.study.checkpoint import recorded_devices
     from experiments.study.driver import Interrupted
     from experiments.study.folder import begun, check_place, claim
     from experiments.study.forecast import forecast, lines_of
-    from experiments.study.lock import LostError
     from experiments.study.plugins import modules_of
-    from experiments.study.prepare import prepare
+    from experiments.study.prepare import notes_of, prepare
 
     with refusing(), ExitStack() as stack:
         if options.dry_run and options.resume:
@@ -135,7 +125,7 @@ def train(options: Any) -> int:
             if options.resume:
                 raise ValueError("--resume continues the study in --out; name its folder")
             options = dataclasses.replace(options, out=_new_folder(options.task))
-        start_jax(options.devices, options.compiled, recorded_devices(options.out) if options.resume else 0)
+        start_jax(options.devices, options.compiled, options.out if options.resume else None)
         alone = options.resume and not typed(options, besides=RUNTIME)
         config = begun(options.out) if alone else configured(options)
         prepared = prepare(config)  # refusals come before a folder is claimed
@@ -149,13 +139,7 @@ def train(options: Any) -> int:
     Output.place = options.out.absolute() / store.MESSAGES
     on = f"Continue with:\n  {again(options, modules_of(config.task, config.plugins))}"
     with release, study.owner:
-        if STEADY not in config.patterns and not config.part:
-            print(
-                f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too",
-                flush=True,
-            )
-        observing = [f"policy and critics observe {UPPER_BOUND}"] if config.observe else []
-        for line in (*observing, *merged_arms(config), *small_windows(config)):
+        for line in notes_of(config):
             print(line, flush=True)
         if options.resume and (options.out / store.MANIFEST).exists():
             print("the training has ended; nothing is trained again", flush=True)
@@ -176,7 +160,7 @@ def train(options: Any) -> int:
         except (Interrupted, KeyboardInterrupt) as where:
             say(f"interrupted; {str(where) or 'the latest checkpoint, if there is one, is unchanged'}. {on}")
             return INTERRUPTED
-        except (store.Unwritable, LostError) as error:
+        except store.Unwritable as error:
             say(f"{error}\nThe latest checkpoint, if there is one, is unchanged. {on}")
             return WRONG
     if options.report:
@@ -202,11 +186,7 @@ def _new_folder(task: str) -> Path:
 
 
 def configured(options: Any) -> "StudyConfig":
-    """The configuration that was typed; a named study stands for the options that were not.
-
-    Raises:
-      ValueError, UnknownNameError: with one sentence.
-    """
+    """The configuration that was typed; a named study stands for the options that were not."""
     from experiments.session import Study
     from experiments.study.named import STUDIES
     from experiments.study.parser import parse

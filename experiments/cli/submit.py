@@ -168,11 +168,7 @@ def _words(options: Any) -> list[str]:
 
 
 def _resumed(options: Any) -> "StudyPlan":
-    """The plan in the folder, with what is now asked of the cluster.
-
-    Raises:
-      ValueError: there is none, or something else was typed than it says.
-    """
+    """The plan in the folder, with what is now asked of the cluster."""
     from envs.bridge.names import PYTHON
     from experiments.study import store
     from experiments.study.parts import read_plan
@@ -204,11 +200,7 @@ def _left(out: Path, plan: "StudyPlan") -> list[int]:
 
 
 def _parameters(asked: dict[str, Any]) -> dict[str, Any]:
-    """Options for SLURM, in submitit's names.
-
-    Raises:
-      ValueError: an option of another form.
-    """
+    """Options for SLURM, in submitit's names."""
     for name, value in asked.items():
         if not all(str(text).isprintable() for text in (value if isinstance(value, list) else [value])):
             raise ValueError(f"--{name} must be one line of printable characters; got {value!r}")

@@ -68,9 +68,6 @@ def _train(sizes: "Options", studies: Sequence["Study"], rest: Sequence[str], re
 
     Args:
       rest: further words for every study but those that only train agents to begin with.
-
-    Raises:
-      Refusal: a finished folder holds another study than the one that is wanted.
     """
     from experiments.study import store
 

@@ -27,11 +27,7 @@ def execute(options: Verify) -> int:
 
 
 def _verified(directory: Path) -> str:
-    """A few words on the parts of a folder that were checked.
-
-    Raises:
-      ValueError: a file is damaged, missing or not the study's; one sentence that names it.
-    """
+    """A few words on the parts of a folder that were checked."""
     from experiments.study import checkpoint, checksums, store
     from experiments.study.config import check_stored, fingerprint_of
     from experiments.study.folder import open_study

@@ -1,20 +1,13 @@
-"""Published settings of PPO as data: profile C (CleanRL), Z (SB3 with its zoo), I (massively parallel tasks).
+"""Published settings of PPO as data: profile Z (Stable-Baselines3 with the tuned settings of its zoo, MuJoCo) and
+I (massively parallel tasks, skrl and rl_games).
 
-No profile anneals the learning rate, which would forbid answering a late drift: C differs from its source in that.
+No profile anneals the learning rate, which would forbid answering a late drift.
 """
 
 from types import MappingProxyType
-from typing import NamedTuple
 
 from aesjax.registry import Registry
 from experiments.presets.preset import CarrierSettings
-
-
-class Profile(NamedTuple):
-    """A family of settings, by task; one entry named `any` serves every task."""
-
-    tasks: Registry[CarrierSettings]
-    summary: str
 
 
 def profile(name: str, task: str) -> CarrierSettings:
@@ -26,21 +19,12 @@ def profile(name: str, task: str) -> CarrierSettings:
     >>> profile("Z", "hopper").base
     0.00229519
     """
-    tasks = PROFILES[name].tasks
-    return tasks["any"] if "any" in tasks else tasks[task]
+    return PROFILES[name][task]
 
 
 def _settings(base: float, num_envs: int, config: dict, hyper: dict) -> CarrierSettings:
     bounds = MappingProxyType({"lambda_max": 0.1})  # the paper's for PPO
     return CarrierSettings(base, MappingProxyType(config), MappingProxyType(hyper), bounds, num_envs)
-
-
-_C = _settings(
-    0.0,
-    1,
-    {"rollout": 2048, "epochs": 10, "minibatches": 32, "hidden": (64, 64), "activation": "tanh"},
-    {"learning_rate": 3e-4, "gamma": 0.99, "gae_lambda": 0.95, "clip": 0.2, "value_coef": 0.5, "max_norm": 0.5},
-)
 
 
 def _z(
@@ -110,9 +94,4 @@ _I: Registry[CarrierSettings] = Registry(
     isaac_franka_cabinet=_i((256, 128, 64), 4096, 16, 8, 8, 5e-4, 0.008, 2.0, 0.01),
 )
 
-PROFILES: Registry[Profile] = Registry(
-    "PPO profile",
-    C=Profile(Registry("task of PPO profile C", any=_C), "CleanRL's MuJoCo settings, without annealing"),
-    Z=Profile(_Z, "Stable-Baselines3 with the tuned settings of its zoo, MuJoCo"),
-    I=Profile(_I, "massively parallel tasks, skrl and rl_games"),
-)
+PROFILES: Registry[Registry[CarrierSettings]] = Registry("PPO profile", Z=_Z, I=_I)

@@ -17,7 +17,7 @@ from envs.drift import change_points, draw
 from envs.world import DriftData, World
 from experiments.study import checkpoint, store
 from experiments.study.arms import Arm, arms_of
-from experiments.study.build import carrier_of
+from experiments.study.build import set_up
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.rescore import proxies_in
@@ -77,9 +77,9 @@ def _load(directory: Path) -> _Recorded:
     study = open_study(directory)
     config, notes = study.config, []
     if study.results is not None:
-        streams, usable = study.rows(store.STREAMS), study.runs("finished")
+        streams, usable = study.results.rows(store.STREAMS), study.results.runs("finished")
         evaluations = dict.fromkeys(config.carriers, config.evaluations)
-        if diverged := len(study.runs("diverged")):
+        if diverged := len(study.results.runs("diverged")):
             notes.append(f"{diverged} runs that diverged are left out")
     else:
         frames, usable, evaluations = [], set(), {}
@@ -135,8 +135,8 @@ def _clock(recorded: _Recorded, carrier: str) -> _Clock:
     config, evaluations = recorded.config, recorded.evaluations[carrier]
     total, chunk = config.vector_steps(carrier), config.chunk(carrier)
     world = World(config.build_task(), total, config.segments)
-    built = carrier_of(config, carrier, world)
-    length, ticks = (built.rollout, built.epochs * built.minibatches) if isinstance(built, OnPolicyCarrier) else (1, 1)
+    agent = set_up(config, carrier).agent
+    length, ticks = (agent.rollout, agent.epochs * agent.minibatches) if isinstance(agent, OnPolicyCarrier) else (1, 1)
 
     @jax.jit
     def path(pattern: jax.Array, seed: jax.Array) -> jax.Array:  # the seed is data, so that all runs share one program

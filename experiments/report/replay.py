@@ -126,7 +126,7 @@ def _requests(study: Recorded, carrier: str, methods: Sequence[Method], lenient:
         if not (reason := obstacle(request, recorded)):
             possible.append(request)
         elif not lenient:
-            alias = f" ({request.choice.schedule})" if method.schedule == BASELINE else ""
+            alias = f" ({request.arm.choice.schedule})" if method.schedule == BASELINE else ""
             raise ValueError(f"schedule '{text_of(method)}'{alias} cannot be replayed on carrier '{carrier}': {reason}")
     return possible
 

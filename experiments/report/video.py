@@ -22,11 +22,10 @@ from envs.render import scene_of
 from envs.world import World
 from experiments.report.video_output import Panel, check_output, compose, write_video
 from experiments.study.arms import arms_of
-from experiments.study.build import Part, build_part, carrier_of, world_of
+from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
-from experiments.study.moments import evaluation_at, load_moment
-from experiments.study.snapshots import load_agent
+from experiments.study.snapshots import evaluation_at, load_agent, load_moment
 
 _FRAMES = 300  # shown at most unless --steps says otherwise
 FPS = 25  # about, where a step has a duration
@@ -85,8 +84,8 @@ def run(
         steps = steps or min(limit, _FRAMES * stride)
         agents = jax.tree.map(lambda *leaves: np.stack(leaves), *(side.agent for side in sides))
         values = jnp.asarray(np.stack([side.values for side in sides]))
-        observing = world_of(config, carrier)
-        act = partial(_act_each, carrier_of(config, carrier, observing).act_deterministic, agents)
+        observing = part.setup.world
+        act = partial(_act_each, part.setup.agent.act_deterministic, agents)
         shown, params = jax.vmap(observing.params_of)(values), jax.vmap(world.params_of)(values)
         episodes = _roll_out(task, lambda obs: act(observing.seen(obs, shown)), params, seed, steps)
         title = f"{config.task}   {method}   {pattern}, seed {seed}"

@@ -17,10 +17,9 @@ from agents.common.episodes import episode_returns
 from envs.drift import change_points
 from envs.world import World
 from experiments.study.arms import arms_of
-from experiments.study.build import Part, build_part, carrier_of, world_of
+from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
-from experiments.study.moments import evaluation_at, load_moment
-from experiments.study.snapshots import Snapshot, load_agent
+from experiments.study.snapshots import Snapshot, evaluation_at, load_agent, load_moment
 
 END, NOMINAL = "end", "nominal"
 
@@ -57,10 +56,8 @@ class Policy:
             raise ValueError(f"the study has no run of {method} on '{pattern}' with seed {seed}; there are {known}")
         run = runs[pattern, seed]
         snapshot = _snapshot(directory, config, part, run, at)
-        world = world_of(config, part.carrier)
         drift = jax.tree.map(lambda leaf: jnp.asarray(leaf[run]), part.runs.drift)
-        carrier = carrier_of(config, part.carrier, world)
-        return cls(method, pattern, seed, snapshot.step, world, carrier, snapshot.agent, drift)
+        return cls(method, pattern, seed, snapshot.step, part.setup.world, part.setup.agent, snapshot.agent, drift)
 
     def __call__(self, obs: Any, key: Any = None) -> jax.Array:
         """Actions (A,) or (N, A) in [-1, 1] for observations (O,) or (N, O): the policy's mode, or a sample with a key.

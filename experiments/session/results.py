@@ -13,7 +13,7 @@ from experiments.measure import bootstrap_interval, holm, paired_differences, t_
 from experiments.measure.comparisons import PAIRED
 from experiments.measure.patterns import STEADY
 from experiments.measure.runs import run_metrics
-from experiments.measure.stats import SMALL, Interval, paired_t_p
+from experiments.measure.stats import SMALL, paired_t_p
 from experiments.measure.study import RecordedStudy, load_study
 from experiments.measure.summary import summarise
 from experiments.report.verdicts import outcome_of
@@ -109,9 +109,6 @@ class Results:
         """A method of the study. A name without its setting is the setting with the method's own values.
 
         If the study has no such setting, the name is the first one in table order; several of them cause a warning.
-
-        Raises:
-          UnknownNameError: there is none.
         """
         known = self.methods
         settings = [name for name in known if name.startswith(f"{method}[")]
@@ -155,12 +152,16 @@ class Results:
             values = [[self._value(study, name, one, pattern, s) for s in study.seeds()] for one in (method, opponent)]
             d = paired_differences(*map(np.atleast_2d, values))
             d = d[np.isfinite(d)]
-            rows.append((pattern, len(d), *_interval(d), paired_t_p(d)))
+            interval = t_interval(d) if len(d) < SMALL else bootstrap_interval(np.random.default_rng(0), [d[None]])
+            rows.append((pattern, len(d), *interval, paired_t_p(d)))
         adjusted = holm([row[-1] for row in rows])
-        outcomes = [_outcome(row[2], p, name, row[1]) for row, p in zip(rows, adjusted, strict=True)]
+        outcomes = [outcome_of(row[2], p, name, row[1]) for row, p in zip(rows, adjusted, strict=True)]
         names = ("pattern", "pairs", "difference", "low", "high", "p")
         frame = pl.DataFrame(rows, schema=names, orient="row")
-        return frame.with_columns(p_holm=pl.Series(adjusted), outcome=pl.Series(outcomes, dtype=pl.String))
+        return frame.with_columns(
+            p_holm=pl.Series(adjusted),
+            outcome=pl.Series(outcomes, dtype=pl.String).replace("undecided", "not significant"),
+        )
 
     def _value(self, study: RecordedStudy, metric: str, method: str, pattern: str, seed: int) -> float:
         for key in study.runs:
@@ -242,14 +243,3 @@ class Results:
 
         lines = self.verdicts or ["no method has an opponent to be compared with"]
         return f"<p>{escape(repr(self))}</p><ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
-
-
-def _interval(d: np.ndarray) -> Interval:
-    if len(d) < SMALL:
-        return t_interval(d)
-    return bootstrap_interval(np.random.default_rng(0), [d[None]])
-
-
-def _outcome(difference: float, p: float, metric: str, pairs: int) -> str:
-    outcome = outcome_of(difference, p, metric, pairs)
-    return "not significant" if outcome == "undecided" else outcome

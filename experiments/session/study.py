@@ -11,7 +11,6 @@ from typing import Any
 from experiments.session.results import Results
 from experiments.study import store
 from experiments.study.build import check
-from experiments.study.checkpoint import recorded_devices
 from experiments.study.config import StudyConfig
 from experiments.study.declared import in_words
 from experiments.study.devices import start_jax
@@ -60,7 +59,7 @@ class Study(StudyOptions):
           ValueError: the study cannot be trained, or ``out`` holds something else.
           Interrupted: a signal asked to stop; the study is continued by the same call.
         """
-        start_jax(devices, recorded=0 if out is None else recorded_devices(Path(out)))
+        start_jax(devices, resumed=None if out is None else Path(out))
         config = self.config
         place = Path(tempfile.mkdtemp(prefix="aesjax-")) if out is None else Path(out)
         if (place / store.MANIFEST).exists():
@@ -163,10 +162,6 @@ def _by_carrier(texts: list[str]) -> dict[str, str]:
 
 
 def _refuse_other(place: Path, stored: Any, config: StudyConfig) -> None:
-    """Refuse a folder that holds another study.
-
-    Raises:
-      ValueError: naming the fields that differ.
-    """
+    """Refuse a folder that holds another study."""
     if differing := store.differing_fields(dict(stored), config.to_json()):
         raise ValueError(f"{place} holds another study ({'; '.join(differing)}); choose another folder")

@@ -1,23 +1,17 @@
-"""The arms of a study: its methods under every setting that they vary, and what those of one program have in common."""
+"""The arms of a study: its methods under every setting that they vary, and how their runs are divided into parts."""
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from aesjax.adaptations import ADAPTATIONS, AdaptationData, Played, signal_of
+from aesjax.adaptations import ADAPTATIONS, signal_of
 from aesjax.registry import hint
-from aesjax.schedules import SCHEDULES, Choice, ScheduleData, required_signals
-from aesjax.types import Levers
+from aesjax.schedules import SCHEDULES, Choice, required_signals
 from agents import CARRIERS
 from experiments.study.config import StudyConfig
 from experiments.study.method import ABSOLUTE, BASELINE, BLOCKS, COUPLING, Control, Method
 from experiments.study.parser import text_of
-
-#: Records that controls play, by arm, pattern and seed.
-Records = Mapping[tuple[str, str, int], Played]
 
 
 class Arm(NamedTuple):
@@ -132,11 +126,7 @@ def _reads(method: Method) -> set[str]:
 
 
 def check_swept(config: StudyConfig) -> None:
-    """Refuse an axis of a sweep that no method of the study reads, and a value outside the range of an adaptation.
-
-    Raises:
-      ValueError: naming the axis and those that are read, or the value and what is allowed.
-    """
+    """Refuse an axis of a sweep that no method of the study reads, and a value outside the range of an adaptation."""
     reads = set().union(*map(_reads, config.methods))
     for name, values in config.sweep.items():
         if name not in reads:
@@ -147,32 +137,8 @@ def check_swept(config: StudyConfig) -> None:
             ADAPTATIONS[adaptation].check({option: value})
 
 
-def check_usable(arm: Arm) -> None:
-    """Refuse a schedule that reads what its carrier cannot report, and an adaptation of a lever that it lacks.
-
-    Raises:
-      ValueError: naming the schedule or adaptation, the carrier and the reason.
-    """
-    carrier = CARRIERS[arm.carrier]
-    for name in SCHEDULES[arm.choice.schedule].options:
-        if name in carrier.hyper._fields:
-            raise ValueError(
-                f"option '{name}' of schedule '{arm.choice.schedule}' has the name of a setting of carrier "
-                f"'{arm.carrier}'; give the parameter of its factory another one"
-            )
-    check_levers(arm)
-    signals = () if arm.signal is None else (arm.signal,)
-    for field, reader in required_signals((arm.choice, *signals)).items():
-        if field in carrier.absent:
-            raise ValueError(f"{reader} cannot be used with carrier '{arm.carrier}': {carrier.absent[field]}")
-
-
-def check_names(arms: Sequence[Arm]) -> None:
-    """Refuse two arms of one carrier that tables could not tell apart.
-
-    Raises:
-      ValueError: naming both, and their common name.
-    """
+def check_arms(arms: Sequence[Arm]) -> None:
+    """Refuse arms of one carrier that it cannot train, and two that tables could not tell apart."""
     first: dict[str, Arm] = {}
     for arm in arms:
         other = first.setdefault(arm.name, arm)
@@ -181,14 +147,23 @@ def check_names(arms: Sequence[Arm]) -> None:
                 f"'{other.rule}' and '{arm.rule}' are both called '{arm.name}' in tables; "
                 "declare another label for one of them"
             )
+    for arm in arms:
+        carrier = CARRIERS[arm.carrier]
+        for name in SCHEDULES[arm.choice.schedule].options:
+            if name in carrier.hyper._fields:
+                raise ValueError(
+                    f"option '{name}' of schedule '{arm.choice.schedule}' has the name of a setting of carrier "
+                    f"'{arm.carrier}'; give the parameter of its factory another one"
+                )
+        check_levers(arm)
+        signals = () if arm.signal is None else (arm.signal,)
+        for field, reader in required_signals((arm.choice, *signals)).items():
+            if field in carrier.absent:
+                raise ValueError(f"{reader} cannot be used with carrier '{arm.carrier}': {carrier.absent[field]}")
 
 
 def check_levers(arm: Arm) -> None:
-    """Refuse an adaptation whose lever the carrier does not have.
-
-    Raises:
-      ValueError: naming the adaptation, the carrier and the reason.
-    """
+    """Refuse an adaptation whose lever the carrier does not have."""
     missing = CARRIERS[arm.carrier].unturned
     for name in arm.adapted:
         if ADAPTATIONS[name].lever in missing:
@@ -216,88 +191,6 @@ def _default(config: StudyConfig, carrier: str, schedules: Sequence[str], name: 
     return next((known[name] for known in defaults if name in known), None)
 
 
-class Common(NamedTuple):
-    """The structure that all runs of one program share."""
-
-    kinds: tuple[Choice, ...]  # their schedules
-    adaptations: tuple[str, ...]
-    signals: tuple[Choice, ...]  # schedules that drive these
-    turned: frozenset[str]  # of `aesjax.adaptations.LEVERS`, by adaptations or by controls; maybe "units"
-    coupling: bool
-    controls: bool
-
-    @property
-    def proxies(self) -> list[str]:
-        """Keys of the proxies that the signals read."""
-        return [choice.key for choice in self.signals if SCHEDULES[choice.schedule].uses_proxy]
-
-    def schedule(self, choice: Choice, options: Mapping[str, Mapping[str, float]], q: float) -> ScheduleData:
-        """One run's schedule as data.
-
-        Args:
-          options: schedule -> option -> value, of all schedules of the program.
-        """
-        own = {kind.schedule: _single(options[kind.schedule]) for kind in self.kinds}
-        return ScheduleData(np.int32(self.kinds.index(choice)), np.float32(q), own)
-
-    def adaptation(
-        self,
-        names: Sequence[str],
-        signal: Choice | None,
-        values: Iterable[tuple[str, float]],
-        options: Mapping[str, Mapping[str, float]],
-        q: float,
-        updates: float,
-    ) -> AdaptationData:
-        """The adaptations ``names`` of one run as data, with options "window.power" among ``values``."""
-        given = dict(values)
-        own = {
-            name: {o: np.float32(given.get(f"{name}.{o}", v)) for o, v in ADAPTATIONS[name].options.items()}
-            for name in self.adaptations
-        }
-        drivers = {choice.schedule: _single(options[choice.schedule]) for choice in self.signals}
-        index = 0 if signal is None else self.signals.index(signal)
-        driven = ScheduleData(np.int32(index), np.float32(q), drivers)
-        on = {name: np.float32(name in names) for name in self.adaptations}
-        return AdaptationData(driven, on, own, np.float32(updates))
-
-    def played(self, record: Played | None, length: int) -> Played | None:
-        """``record`` with every lever that the program adjusts; for None one that plays nothing, if any run plays one.
-
-        Args:
-          length: entries of all records.
-        """
-        if not self.controls:
-            return None
-        if record is None:
-            record = Played(np.float32(0), np.int32(1), np.zeros(length, np.float32))
-        names = {"window": ("window",), "refresh": ("refresh", "refresh_actor"), "rate": ("rate",)}
-        names |= {"units": ("refresh_units",), "updates": ("updates",)}
-        neutral: dict[str, Any] = {
-            name: np.full(length, name in ("window", "rate", "updates"), np.float32)
-            for lever in sorted(self.turned)
-            for name in names[lever]
-        }
-        given = {name: value for name, value in record.levers._asdict().items() if value is not None}
-        return record._replace(levers=Levers(**neutral | given))
-
-
-def _single(options: Mapping[str, float]) -> dict[str, np.float32]:
-    return {name: np.float32(value) for name, value in options.items()}
-
-
-def common(arms: Sequence[Arm]) -> Common:
-    """The structure of a program of ``arms``."""
-    return Common(
-        kinds=tuple(dict.fromkeys(arm.choice for arm in arms)),
-        adaptations=tuple(name for name in ADAPTATIONS if any(name in arm.adaptations for arm in arms)),
-        signals=tuple(dict.fromkeys(arm.signal for arm in arms if arm.signal is not None)),
-        turned=frozenset().union(*(arm.turned for arm in arms)),
-        coupling=any(arm.coupling for arm in arms),
-        controls=any(arm.control is not None for arm in arms),
-    )
-
-
 # The last bit of a result depends on how many runs go through a program together and on its number of
 # devices. So the runs of a carrier are divided into *groups* by the study alone; a group goes through the program
 # together, on one device. A part of a study is a number of neighbouring groups, which one process trains in order.
@@ -322,15 +215,13 @@ def group_size(runs: int, together: int) -> int:
 
 
 def share(runs: Mapping[str, int], together: int, number: int, of: int) -> dict[str, range]:
-    """The runs of part ``number``, which counts from 1: carrier -> positions among its runs; absent where it has none.
+    """The runs of part ``number`` of ``of``, which counts from 1: carrier -> positions among its runs.
+
+    A carrier that has none is absent.
 
     Args:
       runs: carrier -> number of its runs, at least 1, in the order of the study.
       together: largest size of a group.
-      of: how many parts there are.
-
-    Raises:
-      ValueError: fewer groups than parts, or no such part.
     """
     counts = {carrier: num_groups(count, together) for carrier, count in runs.items()}
     total = sum(counts.values())

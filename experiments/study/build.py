@@ -1,7 +1,7 @@
 """From a configuration to results: programs, runs, files. The one place where tasks, carriers and schedules meet."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -9,44 +9,58 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
-from aesjax import adaptations, schedules
-from aesjax.adaptations import AdaptationData, Supply
-from aesjax.schedules import PROXIES, SCHEDULES
-from aesjax.types import Program
+from aesjax import schedules
+from aesjax.adaptations import ADAPTATIONS, AdaptationData, Played, Supply
+from aesjax.schedules import PROXIES, SCHEDULES, Choice, ScheduleData
+from aesjax.types import Levers, Program
 from agents import CARRIERS, Carrier, OnPolicyCarrier, train
 from agents.common import LoopConfig, Run
 from agents.common.episodes import random_returns
 from agents.common.loop import stream_stride
 from envs.world import World
-from experiments.study.arms import (
-    Arm,
-    Common,
-    Records,
-    arms_of,
-    check_names,
-    check_swept,
-    check_usable,
-    common,
-    runs_of,
-)
+from experiments.study.arms import Arm, arms_of, check_arms, check_swept, runs_of
 from experiments.study.config import StudyConfig
 from experiments.study.plugins import origin_of
 from experiments.study.sweep import stack
+
+#: Records that controls play, by arm, pattern and seed.
+Records = Mapping[tuple[str, str, int], Played]
 
 _OPTIMUM_DIGITS = 6  # of a return
 _SIMULATED = 64  # episodes of it at most, where they take place in another simulator
 _FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
 
 
+class Setup(NamedTuple):
+    """One carrier of a study, built: all that its runs share."""
+
+    carrier: str
+    world: World
+    agent: Carrier | OnPolicyCarrier
+    arms: list[Arm]
+    trained: range  # which of its runs the study trains: all, but in a part of a study
+    updates: int  # gradient steps of a run, which are the ticks of its schedule
+    facts: Mapping[str, float]  # numbers that schedules request by name
+    supply: Supply  # transitions from which a run draws its batches
+
+
 class Part(NamedTuple):
     """One carrier's share of a study: one program and all its runs."""
 
-    carrier: str
+    setup: Setup
     program: Program
     runs: Any  # stacked, NumPy, leading run axis
-    updates: int  # gradient steps of a run
     stream_stride: int  # updates per sample of the recorded streams
     labels: list[dict[str, Any]]  # per run: family, task, method, carrier, schedule, variant, pattern, seed
+
+    @property
+    def carrier(self) -> str:
+        """Name of the carrier."""
+        return self.setup.carrier
+
+    def shapes(self) -> Any:
+        """The state of one run as shapes with a leading axis of 1."""
+        return jax.eval_shape(jax.vmap(self.program.init), jax.tree.map(lambda leaf: leaf[:1], self.runs))
 
 
 def world_of(config: StudyConfig, carrier: str) -> World:
@@ -54,23 +68,18 @@ def world_of(config: StudyConfig, carrier: str) -> World:
     return World(config.build_task(), config.vector_steps(carrier), config.segments, config.observe)
 
 
-def carrier_of(config: StudyConfig, carrier: str, world: World) -> Carrier | OnPolicyCarrier:
-    """A carrier at the sizes of the study."""
-    spec, own = CARRIERS[carrier], config.settings[carrier]
+def set_up(config: StudyConfig, carrier: str) -> Setup:
+    """Build one carrier of a study."""
+    arms, trained = arms_of(config, carrier), runs_of(config).get(carrier, range(0))
+    world, spec = world_of(config, carrier), CARRIERS[carrier]
+    own, warmup = config.settings[carrier], config.warmup_of(carrier)
     static = {k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()}
-    return spec.make(world.obs_size, world.action_size, spec.config(**static))
-
-
-def updates_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier) -> int:
-    """Gradient steps of a run, which are the ticks of its schedule."""
-    num = config.envs_of(carrier)
-    return train.updates_of(built, config.vector_steps(carrier), config.warmup_of(carrier) // num)
-
-
-def facts_of(config: StudyConfig, carrier: str, updates: int, action_size: int) -> dict[str, float]:
-    """The numbers of one carrier's runs that schedules ask for by name."""
-    own = config.settings[carrier]
-    return {**train.facts_of(CARRIERS[carrier], updates, action_size, own["base"]), **own["schedule"]}
+    agent = spec.make(world.obs_size, world.action_size, spec.config(**static))
+    updates = train.updates_of(agent, world.total, warmup // own["num_envs"])
+    facts = train.facts_of(spec, updates, world.action_size, own["base"]) | own["schedule"]
+    sizes = LoopConfig(own["num_envs"], config.chunk(carrier), capacity=config.replay_capacity, fresh=False)
+    supply = train.supply_of(agent, sizes, warmup)
+    return Setup(carrier, world, agent, arms, trained, updates, facts, supply)
 
 
 class Numbers(NamedTuple):
@@ -83,14 +92,11 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(config: StudyConfig, arm: Arm, facts: Mapping[str, float], members: Iterable[str]) -> Numbers:
-    """The numbers of one arm: the study's, overridden by its own.
+    """The numbers of one arm: the study's, overridden by its own, each checked to lie in its range.
 
     Args:
       facts: of its carrier's runs.
       members: all schedules of the program, whose options every run carries; other schedules have their defaults.
-
-    Raises:
-      ValueError: a value outside its range.
     """
     spec = CARRIERS[arm.carrier]
     given = {name: value for name, value in arm.values if "." not in name}
@@ -107,71 +113,127 @@ def numbers_of(config: StudyConfig, arm: Arm, facts: Mapping[str, float], member
     return Numbers(jax.tree.map(np.float32, hyper), options, q, own.get("updates", facts["updates"]))
 
 
-def adaptation_of(both: Common, arm: Arm, numbers: Numbers) -> AdaptationData:
-    """The adaptations of one arm's runs as data."""
-    return both.adaptation(arm.adaptations, arm.signal, arm.values, numbers.options, numbers.q, numbers.updates)
+class Common(NamedTuple):
+    """The structure that all runs of one program share."""
+
+    kinds: tuple[Choice, ...]  # their schedules
+    adaptations: tuple[str, ...]
+    signals: tuple[Choice, ...]  # schedules that drive these
+    turned: frozenset[str]  # of `aesjax.adaptations.LEVERS`, by adaptations or by controls; maybe "units"
+    coupling: bool
+    controls: bool
+
+    @property
+    def proxies(self) -> list[str]:
+        """Keys of the proxies that the signals read."""
+        return [choice.key for choice in self.signals if SCHEDULES[choice.schedule].uses_proxy]
+
+    def schedule(self, arm: Arm, numbers: Numbers) -> ScheduleData:
+        """The schedule of one arm's runs as data."""
+        own = {kind.schedule: _single(numbers.options[kind.schedule]) for kind in self.kinds}
+        return ScheduleData(np.int32(self.kinds.index(arm.choice)), np.float32(numbers.q), own)
+
+    def adaptation(self, arm: Arm, numbers: Numbers) -> AdaptationData:
+        """The adaptations of one arm's runs as data."""
+        given = dict(arm.values)
+        own = {
+            name: {o: np.float32(given.get(f"{name}.{o}", v)) for o, v in ADAPTATIONS[name].options.items()}
+            for name in self.adaptations
+        }
+        drivers = {choice.schedule: _single(numbers.options[choice.schedule]) for choice in self.signals}
+        index = 0 if arm.signal is None else self.signals.index(arm.signal)
+        driven = ScheduleData(np.int32(index), np.float32(numbers.q), drivers)
+        on = {name: np.float32(name in arm.adaptations) for name in self.adaptations}
+        return AdaptationData(driven, on, own, np.float32(numbers.updates))
+
+    def played(self, record: Played | None, length: int) -> Played | None:
+        """``record`` with every lever that the program adjusts; for None one that plays nothing, if any run plays one.
+
+        Args:
+          length: entries of all records.
+        """
+        if not self.controls:
+            return None
+        if record is None:
+            record = Played(np.float32(0), np.int32(1), np.zeros(length, np.float32))
+        names = {"window": ("window",), "refresh": ("refresh", "refresh_actor"), "rate": ("rate",)}
+        names |= {"units": ("refresh_units",), "updates": ("updates",)}
+        neutral: dict[str, Any] = {
+            name: np.full(length, name in ("window", "rate", "updates"), np.float32)
+            for lever in sorted(self.turned)
+            for name in names[lever]
+        }
+        given = {name: value for name, value in record.levers._asdict().items() if value is not None}
+        return record._replace(levers=Levers(**neutral | given))
 
 
-def supply_of(config: StudyConfig, carrier: str, built: Carrier | OnPolicyCarrier) -> Supply:
-    """The transitions from which one carrier's runs draw batches."""
-    sizes = LoopConfig(config.envs_of(carrier), config.chunk(carrier), capacity=config.replay_capacity, fresh=False)
-    return train.supply_of(built, sizes, config.warmup_of(carrier))
+def _single(options: Mapping[str, float]) -> dict[str, np.float32]:
+    return {name: np.float32(value) for name, value in options.items()}
+
+
+def common(arms: Sequence[Arm]) -> Common:
+    """The structure of a program of ``arms``."""
+    return Common(
+        kinds=tuple(dict.fromkeys(arm.choice for arm in arms)),
+        adaptations=tuple(name for name in ADAPTATIONS if any(name in arm.adaptations for arm in arms)),
+        signals=tuple(dict.fromkeys(arm.signal for arm in arms if arm.signal is not None)),
+        turned=frozenset().union(*(arm.turned for arm in arms)),
+        coupling=any(arm.coupling for arm in arms),
+        controls=any(arm.control is not None for arm in arms),
+    )
 
 
 def small_windows(config: StudyConfig) -> list[str]:
     """A sentence for every share of `recent` that is smaller than the smallest window of its carrier's replay."""
     lines = []
-    for carrier in config.carriers:
-        supply = supply_of(config, carrier, carrier_of(config, carrier, world_of(config, carrier)))
-        for arm in (arm for arm in arms_of(config, carrier) if "recent" in arm.adaptations):
-            share = dict(arm.values).get("recent.share", adaptations.ADAPTATIONS["recent"].options["share"])
-            if share * supply.capacity < supply.floor:
+    for one in (set_up(config, carrier) for carrier in config.carriers):
+        for arm in (arm for arm in one.arms if "recent" in arm.adaptations):
+            share = dict(arm.values).get("recent.share", ADAPTATIONS["recent"].options["share"])
+            if share * one.supply.capacity < one.supply.floor:
                 lines.append(
-                    f"recent: share {share:g} of {supply.capacity:g} transitions is {supply.floor:g} "
-                    f"({100 * supply.floor / supply.capacity:.0f} %), its smallest window"
+                    f"recent: share {share:g} of {one.supply.capacity:g} transitions is {one.supply.floor:g} "
+                    f"({100 * one.supply.floor / one.supply.capacity:.0f} %), its smallest window"
                 )
     return list(dict.fromkeys(lines))
 
 
-def check(config: StudyConfig) -> None:
-    """Everything about a study that can be wrong before it starts.
+def check(config: StudyConfig) -> dict[str, Setup]:
+    """Every carrier of a study, built and checked.
 
     Raises:
-      ValueError: a hyper-parameter outside its range, a horizon that the segments do not divide, a pattern of a task
-        without drift, a schedule that reads what its carrier cannot report, or one from elsewhere that does not work,
-        an axis of a sweep that nothing reads.
+      ValueError: something that the study's options name does not exist, does not fit together, or is out of range.
     """
     check_swept(config)
-    runs_of(config)
+    checked = {}
     for carrier in config.carriers:
-        world = world_of(config, carrier)
+        checked[carrier] = one = set_up(config, carrier)
         for pattern in config.patterns:
-            world.check_pattern(pattern)
-        updates = updates_of(config, carrier, carrier_of(config, carrier, world))
-        facts = facts_of(config, carrier, updates, world.action_size)
-        arms = arms_of(config, carrier)
-        check_names(arms)
-        for arm in arms:
-            check_usable(arm)
-            numbers = numbers_of(config, arm, facts, ())
+            one.world.check_pattern(pattern)
+        check_arms(one.arms)
+        for arm in one.arms:
+            numbers = numbers_of(config, arm, one.facts, ())
+            proxy = PROXIES[arm.choice.proxy](numbers.q, arm.choice.source)
             if origin_of("proxy", arm.choice.proxy) is not None:
-                schedules.verify_proxy(PROXIES[arm.choice.proxy](numbers.q, arm.choice.source))
+                schedules.verify_proxy(proxy)
             for name in arm.schedules:
                 if origin_of("schedule", name) is not None:
-                    proxy = PROXIES[arm.choice.proxy](numbers.q, arm.choice.source).at(SCHEDULES[name].source)
-                    schedules.verify(SCHEDULES[name], numbers.options[name], proxy)
+                    schedules.verify(SCHEDULES[name], numbers.options[name], proxy.at(SCHEDULES[name].source))
+    return checked
 
 
-def build_part(config: StudyConfig, carrier: str, records: Records | None = None) -> Part:
+def build_part(config: StudyConfig, carrier: str) -> Part:
+    """`part_of` one carrier, to read results: controls play nothing."""
+    return part_of(config, set_up(config, carrier), {})
+
+
+def part_of(config: StudyConfig, setup: Setup, records: Records) -> Part:
     """The program of one carrier on the study's task and every run of it that the study trains, one at least.
 
     Args:
-      records: what the study's controls play; without them they play nothing, which is enough to read what was trained.
+      records: of the study's controls.
     """
-    world = world_of(config, carrier)
-    built = carrier_of(config, carrier, world)
-    arms, num = arms_of(config, carrier), config.envs_of(carrier)
-    both = common(arms)
+    carrier, world, agent, arms, own, updates, facts, supply = setup
+    num, both = config.envs_of(carrier), common(arms)
     fresh = train.reads_fresh((*both.kinds, *both.signals))
     # Recorded in every run, so that any schedule can be replayed on it afterwards.
     record = [
@@ -180,8 +242,7 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
         if (source == "update" or fresh) and field not in CARRIERS[carrier].absent
     ]
     record += [key for key in both.proxies if key not in record]
-    on_policy = isinstance(built, OnPolicyCarrier)
-    updates = updates_of(config, carrier, built)
+    on_policy = isinstance(agent, OnPolicyCarrier)
     sizes = LoopConfig(
         num_envs=num,
         chunk=config.chunk(carrier),
@@ -197,21 +258,19 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
     per_chunk = updates // config.evaluations if on_policy else sizes.chunk
     program = train.assemble(
         world,
-        built,
+        agent,
         sizes,
         both.kinds,
         both.adaptations,
         both.signals,
-        supply=supply_of(config, carrier, built),
+        supply=supply,
         levers=both.turned,
         record=record,
     )
     drift = jax.jit(world.drift, static_argnums=0)
     runs, labels = [], []
     drifts: dict[tuple[str, int], Any] = {}
-    records = records or {}
     length = max((len(record.weight) for record in records.values()), default=1)
-    facts = facts_of(config, carrier, updates, world.action_size)
     members = [choice.schedule for choice in (*both.kinds, *both.signals)]
     for arm in arms:
         numbers = numbers_of(config, arm, facts, members)
@@ -224,10 +283,10 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
                     Run(
                         seed=np.uint32(seed),
                         drift=drifts[at],
-                        schedule=both.schedule(arm.choice, numbers.options, numbers.q),
+                        schedule=both.schedule(arm, numbers),
                         hyper=numbers.hyper,
                         coupling=np.float32(arm.coupling),
-                        adaptation=adaptation_of(both, arm, numbers) if both.turned else None,
+                        adaptation=both.adaptation(arm, numbers) if both.turned else None,
                         played=both.played(records.get((arm.name, pattern, seed)), length),
                     )
                 )
@@ -243,18 +302,16 @@ def build_part(config: StudyConfig, carrier: str, records: Records | None = None
                         "seed": seed,
                     }
                 )
-    own = runs_of(config)[carrier]  # the program is that of all runs, whichever of them are trained
+    # The program is that of all runs, whichever of them are trained.
     runs, labels = runs[own.start : own.stop], labels[own.start : own.stop]
-    return Part(carrier, program, stack(runs), updates, stream_stride(per_chunk, sizes.stream_samples), labels)
+    return Part(setup, program, stack(runs), stream_stride(per_chunk, sizes.stream_samples), labels)
 
 
 def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:
     """The best mean return at every evaluation, per pattern and seed; empty where it is unknown.
 
-    By seed, because drift differs by seed: a curve over some of them is compared with the optimum over the same ones.
-
     Solved at five evaluations of each segment (its first and last among them) and joined by straight lines, which
-    the smoothness of a drift inside a segment allows.
+    the smoothness of a drift inside a segment allows. By seed, because drift differs by seed.
     """
     best = envs.optimal_return(config.task)
     if best is None:

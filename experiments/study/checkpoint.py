@@ -8,6 +8,7 @@ checkpoint only if everything in it agrees with the seal, with the folder's name
 import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -76,9 +77,9 @@ def save(
     """Write a checkpoint and drop all but the newest two.
 
     Args:
-      study: fingerprint of the study's configuration; a checkpoint of another study is refused when loading.
+      study: fingerprint of the study's configuration.
       state: pytree of arrays with a leading run axis; fetched to the host here.
-      runs: the first so many of them are kept; None: all.
+      runs: number of runs of the state that are stored; None: all.
       devices: that they train on, whose number changes last bits.
 
     Raises:
@@ -139,11 +140,7 @@ def _sealed(folder: Path, study: str) -> dict[str, Any] | str:
 
 
 def check(directory: Path, study: str) -> list[str]:
-    """One phrase for every checkpoint in ``directory`` that cannot be trusted.
-
-    Raises:
-      CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
-    """
+    """One phrase for every checkpoint in ``directory`` that cannot be trusted (CheckpointError where none can)."""
     folders = _folders(directory)
     notes = [(folder, _sealed(folder, study)) for folder in folders]
     faults = [_passed_over(folder, note) for folder, note in notes if isinstance(note, str)]
@@ -171,64 +168,47 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
     Raises:
       CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
     """
-    notes = []
+
+    def saved(folder: Path, seal: dict[str, Any], rows: "pl.DataFrame", notes: list[str]) -> Saved:
+        state = read_state(folder.absolute() / "state", like)
+        return Saved(seal["wave"], seal["chunk"], state, rows, notes, seal.get("devices"))
+
+    return _newest(directory, study, saved)
+
+
+def newest_rows(directory: Path, study: str) -> "pl.DataFrame | None":
+    """The rows of the checkpoint that `load_newest` would return."""
+    return _newest(directory, study, lambda folder, seal, rows, notes: rows)
+
+
+def _newest(directory: Path, study: str, read: Callable[[Path, dict[str, Any], "pl.DataFrame", list[str]], Any]) -> Any:
+    """The newest checkpoint that can be trusted and read: ``read`` of its folder, its seal, its rows and the notes."""
+    notes: list[str] = []
     for folder in _folders(directory):
         seal = _sealed(folder, study)
         if isinstance(seal, dict):
             try:
                 rows = store.read_rows(folder / "rows.parquet")
-                state = read_state(folder.absolute() / "state", like)
+                if rows.height != seal["rows"]:
+                    raise ValueError(f"it holds {rows.height} rows, its seal tells of {seal['rows']}")
+                return read(folder, seal, rows, notes)
             except (ValueError, TypeError, KeyError, OSError) as error:  # whole, but not what this version reads
                 seal = f"it cannot be restored: {store.reason(error)}"
-            else:
-                if rows.height == seal["rows"]:
-                    return Saved(seal["wave"], seal["chunk"], state, rows, notes, seal.get("devices"))
-                seal = f"it holds {rows.height} rows, its seal tells of {seal['rows']}"
         notes.append(_passed_over(folder, seal))
     _refuse(directory, notes)
     return None
 
 
-def newest_rows(directory: Path, study: str) -> "pl.DataFrame | None":
-    """The rows of the newest checkpoint that can be trusted, or None where there is none at all.
-
-    Raises:
-      CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
-    """
-    faults = []
-    for folder in _folders(directory):
-        seal = _sealed(folder, study)
-        if isinstance(seal, dict):
-            return store.read_rows(folder / "rows.parquet")
-        faults.append(_passed_over(folder, seal))
-    _refuse(directory, faults)
-    return None
-
-
 def newest_height(directory: Path) -> int:
     """How many rows the newest checkpoint tells of, whether or not it can be trusted; 0 where there is none."""
-    return _sealed_count(directory, "rows")
-
-
-def recorded_devices(study: Path) -> int:
-    """Number of devices that the study in a folder trains on, by its checkpoints; 0 where none records it."""
-    return max((_sealed_count(place, "devices") for place in (study / store.CHECKPOINTS).glob("*")), default=0)
-
-
-def _sealed_count(directory: Path, name: str) -> int:
     for folder in _folders(directory):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads((folder / _SEAL).read_bytes())[name])
+            return int(json.loads((folder / _SEAL).read_bytes())["rows"])
     return 0
 
 
 def adopt(source: Path, target: Path, study: str, wave: int, into: str) -> None:
-    """Take the newest checkpoint of one folder over into another, as that of another study and wave.
-
-    The files are linked where the file system can, so that they take their room once.
-
-    Args:
-      study, into: fingerprints of the study it belongs to and of the one it shall belong to.
+    """Link or copy the newest checkpoint of a ``study`` into another folder, as wave ``wave`` of the study ``into``.
 
     Raises:
       CheckpointError: there is none, or it is damaged or of another study.

@@ -41,11 +41,7 @@ def write_sum(path: Path, name: str, data: bytes) -> None:
 
 
 def check_sum(path: Path, sum_path: Path) -> bytes:
-    """Return the bytes of ``path``, which must match their SHA-256 in ``sum_path``.
-
-    Raises:
-      ValueError: one of the two is missing or they disagree; one sentence.
-    """
+    """Return the bytes of ``path`` (ValueError where they do not match their SHA-256 in ``sum_path``)."""
     data = store.read_bytes(path)
     try:
         recorded = store.read_bytes(sum_path)

@@ -113,9 +113,6 @@ def run_local(
       places: variables of the process at each place, such as its device.
       asked: whether to stop; those under way are then asked to end at their next checkpoint, no others begin.
       on_end: called with whether the task is done.
-
-    Raises:
-      OSError: one of them cannot be started; the others have ended at a checkpoint.
     """
     waiting: deque[Task] = deque(tasks)
     under_way: dict[int, Worker] = {}
@@ -192,19 +189,13 @@ class SlurmTask:
 def _patiently(task: Task) -> Worker:
     """Start a task whose last worker may have been lost with its host and still hold the lock."""
     deadline = time.monotonic() + _PATIENCE
-    while lock.in_use(task.begun.parent):
-        if time.monotonic() > deadline:
-            break
+    while lock.in_use(task.begun.parent) and time.monotonic() < deadline:
         time.sleep(1.0)
     return Worker(task)
 
 
 def check_slurm() -> None:
-    """Nothing, where jobs can be submitted.
-
-    Raises:
-      ValueError: submitit or SLURM is not there.
-    """
+    """Refuse where submitit or SLURM is missing."""
     if find_spec("submitit") is None:
         raise ValueError("--cluster slurm needs submitit, which is not installed: pip install 'aesjax[cluster]'")
     for name in ("sbatch", "srun"):
@@ -213,15 +204,12 @@ def check_slurm() -> None:
 
 
 def submit_slurm(tasks: Sequence[SlurmTask], folder: Path, parameters: Mapping[str, Any], python: str) -> list[str]:
-    """Submit an array job; the id of each task's job.
+    """Submit an array job; the id of each task's job (ValueError in SLURM's words where it refuses).
 
     Args:
       folder: of submitit's files, on a file system that all hosts share.
       parameters: of `submitit.SlurmExecutor`, of which ``additional_parameters`` go to sbatch as they are.
       python: the command that starts Python.
-
-    Raises:
-      ValueError: SLURM refuses the job; in its words.
     """
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError

@@ -111,11 +111,7 @@ def fingerprint_of(data: Mapping[str, Any]) -> str:
 
 
 def config_from_json(data: Any) -> StudyConfig:
-    """The configuration stored in a `config.json`.
-
-    Raises:
-      ValueError: as `check_stored`, or it needs a plug-in that is not trusted.
-    """
+    """The configuration stored in a `config.json` (ValueError as `check_stored`, or for a plug-in nobody trusts)."""
     check_stored(data)
     check_bridged(data["task"])
     with restored(data.get("plugins", {})):
@@ -220,11 +216,7 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _check_shape(data: Mapping[str, Any]) -> None:
-    """Refuse a configuration whose entries are not of the right kind.
-
-    Raises:
-      ValueError: naming the entry, what it holds and what it must be.
-    """
+    """Refuse a configuration whose entries are not of the right kind."""
     for name, (fits, wanted) in _FIELDS.items():
         if name in data and not fits(data[name]):
             raise ValueError(f"'{name}' must be {wanted}; got {shortened(data[name])}")

@@ -1,6 +1,7 @@
 """Settings of JAX that must be made before it starts: CPU devices and the cache of compiled programs."""
 
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -37,17 +38,13 @@ def _processor() -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:12]
 
 
-def start_jax(devices: int | None, compiled: bool = True, recorded: int = 0) -> None:
+def start_jax(devices: int | None, compiled: bool = True, resumed: Path | None = None) -> None:
     """Set up JAX before it starts: the number of CPU devices and the cache of compiled programs.
 
     Args:
       devices: CPU devices; None: one per usable core.
-      compiled: keep compiled programs for later processes, in `cache_folder`. `JAX_ENABLE_COMPILATION_CACHE=false`
-        switches this off as well.
-      recorded: devices that a resumed study began with, instead of one per usable core.
-
-    Raises:
-      ValueError: a number of devices that the machine does not have.
+      compiled: keep compiled programs in `cache_folder`; `JAX_ENABLE_COMPILATION_CACHE=false` forbids it as well.
+      resumed: folder of a study that continues on as many devices as it began with.
     """
     import jax
 
@@ -65,11 +62,20 @@ def start_jax(devices: int | None, compiled: bool = True, recorded: int = 0) -> 
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start reads seventy small ones, too
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     try:
-        jax.config.update("jax_num_cpu_devices", devices or recorded or cores)
+        jax.config.update("jax_num_cpu_devices", devices or _recorded(resumed) or cores)
     except RuntimeError:  # JAX runs already (a notebook, a test): the devices there are will do
         if devices is not None and devices != len(jax.local_devices()):
             there = len(jax.local_devices())
             raise ValueError(f"--devices {devices}: JAX has already started with {there} devices") from None
+
+
+def _recorded(study: Path | None) -> int:
+    """Devices that the study in a folder trains on, by the seals of its checkpoints; 0 where none records them."""
+    found = 0
+    for seal in () if study is None else study.glob("checkpoints/*/[0-9]*/seal.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            found = max(found, int(json.loads(seal.read_bytes())["devices"]))
+    return found
 
 
 def visible_gpus() -> list[str]:

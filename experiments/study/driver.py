@@ -163,21 +163,23 @@ def run_sweep(
     return rows.join(order, on=list(position), how="left").sort("_run", "step").drop("_run")
 
 
-def _load(executables: Executables, program: Program, runs: Any, waves: Waves, directory: Path, study: str):
-    one = take(runs, [0] * waves.width)
-    like = jax.eval_shape(jax.vmap(program.init), one)
+def _load(
+    executables: Executables, program: Program, runs: Any, waves: Waves, directory: Path, study: str
+) -> checkpoint.Saved | None:
+    like = jax.eval_shape(jax.vmap(program.init), take(runs, [0] * waves.width))
     saved = checkpoint.load_newest(directory, study, like)
+    if saved is None:
+        return None
+    if saved.devices not in (None, now := len(executables.devices)):
+        raise checkpoint.CheckpointError(
+            f"the runs in {directory} began with --devices {saved.devices}, on which their numbers depend; this "
+            f"process has {now}: continue without --devices, in a process of its own"
+        )
     # The stored state is restored whatever shape is requested.
-    if saved is not None and saved.state is not None:
-        if saved.devices not in (None, now := len(executables.devices)):
-            raise checkpoint.CheckpointError(
-                f"the runs in {directory} began with --devices {saved.devices}, on which their numbers depend; this "
-                f"process has {now}: continue without --devices, in a process of its own"
-            )
-        stored, wanted = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (saved.state, like))
-        if stored != wanted:
-            raise checkpoint.CheckpointError(
-                f"the checkpoint in {directory} stacks runs otherwise than {waves.width} at a time; continue with as "
-                "many devices and as much free memory as the study began with"
-            )
+    stored, wanted = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (saved.state, like))
+    if stored != wanted:
+        raise checkpoint.CheckpointError(
+            f"the checkpoint in {directory} stacks runs otherwise than {waves.width} at a time; continue with as "
+            "many devices and as much free memory as the study began with"
+        )
     return saved

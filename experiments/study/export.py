@@ -25,9 +25,6 @@ def export(directories: Sequence[Path], out: Path, *, seeds: Sequence[int] | Non
       out: a folder that is new or empty.
       seeds: of the agents wanted; None: all there are.
       moments: with what Adam remembers, which is twice the parameters.
-
-    Raises:
-      ValueError: there is nothing to export, ``out`` is not empty, or the studies are of different tasks.
     """
     store.check_new(out, "--out")
     found: dict[str, tuple[Path, Any]] = {}

@@ -3,21 +3,18 @@
 import errno
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from experiments.study import checkpoint, lock, store
 from experiments.study.build import check
-from experiments.study.config import StudyConfig, config_from_json
+from experiments.study.config import StudyConfig, check_stored, config_from_json
 from experiments.study.lock import Owner
 from experiments.study.plugins import edited, origins_of
-from experiments.study.results import Results, Run, open_results
-
-if TYPE_CHECKING:
-    import polars as pl
+from experiments.study.results import Results, open_results
 
 
 class Claim(NamedTuple):
-    """A checked configuration and the folder that is its own, until its owner lets go."""
+    """A configuration and the folder that is its own, until its owner lets go."""
 
     config: StudyConfig
     directory: Path
@@ -39,27 +36,12 @@ class StudyFolder(NamedTuple):
             raise ValueError(f"the study in {self.directory} has not ended: there is no {store.MANIFEST}")
         return self.results
 
-    def runs(self, status: str) -> set[Run]:
-        """The runs of an ended study with this status, ``finished`` or ``diverged``."""
-        return set() if self.results is None else self.results.runs(status)
-
-    def rows(self, name: str) -> "pl.DataFrame":
-        """One of the Parquet files of an ended study.
-
-        Raises:
-          ValueError: it has not ended, or the file is missing or damaged.
-        """
-        return self.ended.rows(name)
-
 
 def open_study(directory: Path, *, ended: bool = False) -> StudyFolder:
     """The study in ``directory``: the one way to open what training left.
 
-    Args:
-      ended: only a study whose training has ended will do.
-
     Raises:
-      ValueError: there is none, it is damaged, of another version, or has not ended; one sentence that names it.
+      ValueError: there is none, it is damaged, of another version, or, where required, has not ``ended``.
     """
     path, manifest = directory / store.CONFIG, directory / store.MANIFEST
     if not path.exists():
@@ -86,10 +68,8 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
     """Claim ``directory`` for a study, or recognise it as this study's own.
 
     Raises:
-      ValueError: the folder holds something else, another configuration or damaged checkpoints, another process owns
-        it, or it cannot be written; then nothing in it is changed.
+      ValueError: it is in use, holds something else or cannot be written; nothing in it is changed.
     """
-    check(config)
     _check_kind(directory)
     (_check_begun if resume else _check_free)(directory)
     try:
@@ -120,11 +100,7 @@ def _check_kind(directory: Path) -> None:
 
 
 def check_place(directory: Path) -> None:
-    """Whether a study can begin in ``directory``, as far as looking shows.
-
-    Raises:
-      ValueError: it is a file or a broken link, holds something else, or cannot be made or written.
-    """
+    """Refuse a place in which a study cannot begin, as far as looking shows."""
     _check_kind(directory)
     _check_free(directory)
     there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
@@ -143,11 +119,7 @@ def _check_free(directory: Path) -> None:
 
 
 def begun(directory: Path) -> StudyConfig:
-    """The configuration of the study that began in ``directory``, for --resume.
-
-    Raises:
-      ValueError: there is none, it is made of parts, or it cannot be used.
-    """
+    """The configuration of the study that began in ``directory``, for --resume."""
     _check_begun(directory)
     store.check_links(directory)
     path = directory / store.CONFIG
@@ -167,11 +139,19 @@ def _check_begun(directory: Path) -> None:
 
 def _check_own(config: StudyConfig, directory: Path) -> None:
     """Refuse a folder that does not hold this very study, or whose checkpoints are all damaged."""
-    known = begun(directory)
-    names = [(kind, name) for kind, entries in known.plugins.items() for name in entries]
-    if difference := edited(known.plugins, origins_of(names)):
+    _check_begun(directory)
+    store.check_links(directory)
+    path = directory / store.CONFIG
+    known = store.read_json(path)
+    try:
+        check_stored(known)
+    except ValueError as error:
+        raise ValueError(f"--resume: {path} cannot be used: {error}") from None
+    plugins = known.get("plugins", {})
+    names = [(kind, name) for kind, entries in plugins.items() for name in entries]
+    if difference := edited(plugins, origins_of(names)):
         raise ValueError(f"--resume: {difference}; put back what it was, or begin another study")
-    differing = store.differing_fields(known.to_json(), config.to_json())
+    differing = store.differing_fields(known, config.to_json())
     if differing:
         raise ValueError(
             f"--resume: the study in {directory} has another configuration ({'; '.join(differing)}); "

@@ -61,11 +61,11 @@ def _forecast(config: StudyConfig, share: Prepared, seconds: float) -> Forecast:
     part, waves = share.part, share.waves
     run = jax.tree.map(lambda leaf: leaf[0], take(part.runs, [0]))
     replay = getattr(jax.eval_shape(part.program.init, run), "replay", None)
-    apart = getattr(config.build_task().env, "exclusive", False)
+    apart = getattr(part.setup.world.task.env, "exclusive", False)
     return Forecast(
         part.carrier,
         len(part.labels),
-        part.updates,
+        part.setup.updates,
         config.steps,
         config.evaluations,
         state_bytes(part.program, run),
@@ -134,7 +134,8 @@ def lines_of(config: StudyConfig, shares: Sequence[Forecast]) -> list[str]:
                 f"  time: {t.start:.1f} s to start; a wave is {s.chunks} times {t.chunk:.3g} s of "
                 f"training and {s.chunks + 1} evaluations of {t.evaluation:.3g} s: {s.total:.0f} s"
             )
-    process, results = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10, results_bytes(config)
+    process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10
+    results = results_bytes(config, sum(share.runs for share in shares))
     saved = max(s.width * s.state for s in shares)  # once more on the host, for a checkpoint
     lines += [
         f"memory in all: about {_mib(process + saved + results)}: {_mib(process)} of the process in this trial, "

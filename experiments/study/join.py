@@ -25,22 +25,20 @@ def join(directory: Path) -> tuple[StudyPlan, bool]:
 
     Raises:
       ValueError: a part is missing, has not ended, is damaged or belongs to another study; nothing is written.
-      OwnedError: another process is joining them.
-      Unwritable: the study cannot be written; it can be joined again.
     """
     read_plan(directory)
     with Owner(directory):
         plan = read_plan(directory)
         if (directory / store.MANIFEST).exists():
             return plan, False
-        parts = [_opened(directory, plan, number) for number in _ended(directory, plan)]
+        _check_ended(directory, plan)
+        parts = [_opened(directory, plan, number) for number in range(1, plan.parts + 1)]
         lock.clean(directory)
         _write(directory, plan, parts)
     return plan, True
 
 
-def _ended(directory: Path, plan: StudyPlan) -> range:
-    """The numbers of all parts."""
+def _check_ended(directory: Path, plan: StudyPlan) -> None:
     missing = [number for number, result in enumerate(plan.results(directory), 1) if not result.exists()]
     if missing:
         named = ", ".join(map(str, missing[:20])) + (", ..." if len(missing) > 20 else "")
@@ -48,7 +46,6 @@ def _ended(directory: Path, plan: StudyPlan) -> range:
             f"{directory} cannot be joined: {len(missing)} of its {plan.parts} parts have not ended ({named}); "
             f"see aesjax status {directory}"
         )
-    return range(1, plan.parts + 1)
 
 
 def _opened(directory: Path, plan: StudyPlan, number: int) -> Results:

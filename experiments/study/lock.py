@@ -22,7 +22,7 @@ class OwnedError(ValueError):
     """Another process holds the lock of the folder; the message names it."""
 
 
-class LostError(Exception):
+class LostError(store.Unwritable):
     """The folder or its lock was removed while it was held."""
 
 
@@ -67,7 +67,7 @@ class Owner:
         """Release the lock and remove its file; no-op the second time."""
         if not self._lock.is_locked:
             return
-        with suppress(OSError, LostError):
+        with suppress(OSError):
             self.check()
             self.path.unlink()
         self._lock.release()

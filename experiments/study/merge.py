@@ -16,15 +16,7 @@ _RUN = ("task", "method", "pattern", "seed")
 
 
 def merge_studies(directories: Sequence[Path], out: Path) -> Path:
-    """Write the configuration, manifest and curves of all ``directories`` together into ``out``.
-
-    Args:
-      directories: folders of finished studies.
-      out: a folder that is new or empty.
-
-    Raises:
-      ValueError: as in `join_studies`, or ``out`` is not empty.
-    """
+    """Write the configuration, manifest and curves of all ``directories`` together into the new or empty ``out``."""
     store.check_new(out, "--out")
     config, manifest, rows = join_studies(directories)
     out.mkdir(parents=True, exist_ok=True)
@@ -39,11 +31,7 @@ def join_studies(directories: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
 
     The configuration then holds the steps of each task and the studies' own configurations under ``merged``. Patterns
     stand in the order in which the studies name them first. A run that several studies hold with the same numbers, such
-    as a baseline that each of them trained, counts once.
-
-    Raises:
-      ValueError: a study cannot be read, two of them hold the same run with different numbers, their tasks differ in
-        horizon, their runs in the number of segments or their patterns of one name in what they are.
+    as a baseline that each of them trained, counts once; with different numbers it is refused.
     """
     import polars as pl
 
@@ -123,13 +111,7 @@ def _patterns(directories: Sequence[Path], manifests: Sequence[Mapping[str, Any]
         for name, entry in (manifest.get("patterns") or {}).items():
             first = facts.setdefault(name, known[name])
             if first._replace(summary="") != known[name]._replace(summary=""):
-                raise ValueError(
-                    f"{folder} describes the pattern '{name}' as {_in_words(known[name])}, "
-                    f"another study as {_in_words(first)}"
-                )
+                theirs, ours = (f"jumps={each.jumps}, recovery={each.recovery}" for each in (known[name], first))
+                raise ValueError(f"{folder} describes the pattern '{name}' as {theirs}, another study as {ours}")
             merged.setdefault(name, entry)
     return merged
-
-
-def _in_words(facts: PatternFacts) -> str:
-    return f"jumps={facts.jumps}, recovery={facts.recovery}"

@@ -148,11 +148,7 @@ def _settings(carrier: str, sizes: Preset, layer_norm: bool, num_envs: int | Non
 
 
 def _sized(sizes: Preset, settings: Mapping[str, Any], steps: int | None) -> tuple[int, int]:
-    """Environment steps of a run, and the copies of which its counts are multiples; fits rollouts to the steps.
-
-    Raises:
-      ValueError: the steps do not divide into the evaluations, or are too many.
-    """
+    """Environment steps of a run, and the copies of which its counts are multiples; fits rollouts to the steps."""
     horizon = sizes.steps if steps is None else steps
     copies = math.lcm(*(own["num_envs"] for own in settings.values()))
     multiple = copies * sizes.evaluations

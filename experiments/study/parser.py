@@ -115,11 +115,7 @@ def _number(value: float) -> str:
 
 
 def parse_methods(schedules: str | Sequence[str], carrier: str) -> tuple[Method, ...]:
-    """`--schedules` on a carrier: names, `baseline`, or all of both, each with its options.
-
-    Raises:
-      ValueError: there are none, or one is given twice; or as `parse_method`.
-    """
+    """`--schedules` on a carrier: names, `baseline`, or all of both, each with its options."""
     everything = (BASELINE, *SCHEDULES)
     texts = everything if schedules == "all" else _listed(schedules)
     if not texts:
@@ -145,11 +141,7 @@ def parse_method_with_carrier(text: str) -> Method:
 
 
 def parse_names(kind: str, option: str, names: str | Iterable[str]) -> tuple[str, ...]:
-    """Registered names, each found so that an unknown one is answered with the nearest known one.
-
-    Raises:
-      ValueError: there are none, or one is given twice. UnknownNameError: one is not registered.
-    """
+    """Registered names, each found so that an unknown one is answered with the nearest known one."""
     registered = KINDS[kind].registered
     found = tuple(registered) if names == "all" else tuple(_listed(names))
     if not found:
@@ -163,9 +155,6 @@ def parse_names(kind: str, option: str, names: str | Iterable[str]) -> tuple[str
 
 def parse_seeds(seeds: str | int | Iterable[int]) -> tuple[int, ...]:
     """``1:5`` (both ends included), ``1,4,7`` or a mix of the two; a number n means 1 to n.
-
-    Raises:
-      ValueError: another form, a seed outside its range or given twice, or more than `_MOST_SEEDS`.
 
     >>> parse_seeds("1:3,10"), parse_seeds(2)
     ((1, 2, 3, 10), (1, 2))
@@ -196,11 +185,7 @@ def parse_seeds(seeds: str | int | Iterable[int]) -> tuple[int, ...]:
 
 
 def parse_sweep(axes: Sequence[str] | Mapping[str, Sequence[float]]) -> dict[str, tuple[float, ...]]:
-    """`--sweep`: hyper-parameter axes from items such as ``kappa=0.1,1``, or from a mapping.
-
-    Raises:
-      ValueError: an item of another form, or too many values.
-    """
+    """`--sweep`: hyper-parameter axes from items such as ``kappa=0.1,1``, or from a mapping."""
     found: dict[str, tuple[float, ...]] = {}
     given: Mapping[str, Sequence[Any]] = axes if isinstance(axes, Mapping) else _axes(axes)
     for name, values in given.items():
@@ -234,13 +219,7 @@ def _axes(items: Sequence[str]) -> dict[str, list[str]]:
 
 
 def parse_part(text: str | Mapping[str, int] | None, together: int | None) -> dict[str, int]:
-    """``2/4`` of `--part`, the second of four parts; nothing where it is not given.
-
-    Args:
-      together: runs that train together, at most.
-
-    Raises:
-      ValueError: another form, a ``together`` outside its range, or none for a part.
+    """``2/4`` of `--part`, the second of four parts, which needs ``together``; empty where it is not given.
 
     >>> parse_part("2/4", 8)
     {'number': 2, 'of': 4}
@@ -258,11 +237,7 @@ def parse_part(text: str | Mapping[str, int] | None, together: int | None) -> di
 
 
 def parse_objects(given: Any) -> tuple[Method, ...]:
-    """Methods, given as objects or as strings with carriers, each once.
-
-    Raises:
-      ValueError: there are none, or two are equal.
-    """
+    """Methods, given as objects or as strings with carriers, each once."""
     parts = [given] if isinstance(given, Method | str) else list(given)
     methods = [parse_method_with_carrier(part) if isinstance(part, str) else part for part in parts]
     for at, method in enumerate(methods):

@@ -60,11 +60,7 @@ class StudyPlan:
 def make_plan(
     config: StudyConfig, parts: int, words: Sequence[str], *, report: bool, cluster: Mapping[str, Any]
 ) -> StudyPlan:
-    """A checked plan.
-
-    Raises:
-      ValueError: the study does not divide into so many parts, or whatever else can be wrong with it.
-    """
+    """A checked plan."""
     if config.part:
         raise ValueError("--part is one part of a study; give --parts, how many there are")
     if config.together is None:
@@ -75,11 +71,7 @@ def make_plan(
 
 
 def begin(directory: Path, plan: StudyPlan) -> None:
-    """Write the plan into a folder that is new or empty.
-
-    Raises:
-      ValueError: it holds something, or cannot be written.
-    """
+    """Write the plan into a folder that is new or empty."""
     if directory.exists() and (not directory.is_dir() or not lock.is_empty(directory)):
         hint = "add --resume to go on with its parts, or " if (directory / store.PLAN).exists() else ""
         raise ValueError(f"--out {directory} is not an empty folder; {hint}choose another one")
@@ -94,11 +86,7 @@ def write_plan(directory: Path, plan: StudyPlan) -> None:
 
 
 def read_plan(directory: Path) -> StudyPlan:
-    """The plan of the study in ``directory``.
-
-    Raises:
-      ValueError: there is none, or it is damaged; one sentence.
-    """
+    """The plan of the study in ``directory`` (ValueError where there is none, or it is damaged)."""
     path = directory / store.PLAN
     if not path.exists():
         raise ValueError(f"{directory} holds no study in parts: there is no {store.PLAN}")

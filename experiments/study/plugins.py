@@ -155,10 +155,7 @@ def _digest(file: Path) -> str:
 
 
 def find(kind: str, name: str) -> Any:
-    """The entry called ``name``, plugged in first if need be.
-
-    Args:
-      kind: of `KINDS`.
+    """The entry of a kind of `KINDS` that is called ``name``, plugged in first if need be.
 
     Raises:
       UnknownNameError: nothing has this name.
@@ -237,28 +234,13 @@ def _bridged(task: str) -> str:
 
 
 def check_bridged(task: str) -> None:
-    """Refuse a stored task whose simulation would run a module that nobody trusts.
-
-    Raises:
-      ValueError: naming the module and the option that trusts it.
-    """
+    """Refuse a stored task whose simulation would run a module that nobody trusts."""
     module, _, function = _bridged(task).partition(":")
     if function and module not in _TRUSTED:
         raise ValueError(
             f"the study's task runs {module}:{function}; to run that code, type aesjax --plugins {module} "
             "before the command"
         )
-
-
-@contextmanager
-def restored(origins: Origins) -> Iterator[None]:
-    """`restore`; names that are parsed in the block import only installed entry points and trusted modules."""
-    token = _READ.set(origins)
-    try:
-        restore(origins)
-        yield
-    finally:
-        _READ.reset(token)
 
 
 def _check_trusted(kind: str, name: str, place: str) -> None:
@@ -282,12 +264,22 @@ def _check_trusted(kind: str, name: str, place: str) -> None:
             raise ValueError(difference)
 
 
-def restore(origins: Origins) -> None:
-    """Plug in everything that a study used, as its configuration tells.
+@contextmanager
+def restored(origins: Origins) -> Iterator[None]:
+    """Plug in everything that a configuration names; what is parsed in the block imports nothing else.
 
     Raises:
-      ValueError: something is not there any more; one sentence that says what and where it came from.
+      ValueError: something is not there any more or not trusted; one sentence that names it and its origin.
     """
+    token = _READ.set(origins)
+    try:
+        _restore(origins)
+        yield
+    finally:
+        _READ.reset(token)
+
+
+def _restore(origins: Origins) -> None:
     for kind, names in origins.items():
         for name, stored in names.items():
             if stored["object"] is None:

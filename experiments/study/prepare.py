@@ -1,6 +1,5 @@
 """All of a study that can be refused, done before a folder is claimed: programs built, agents read, memory planned."""
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,10 +11,12 @@ import numpy as np
 from agents.common import LoopConfig
 from envs.adopt import trying
 from envs.world import World
-from experiments.study.arms import group_size, runs_of
-from experiments.study.build import Part, build_part, floor_of, world_of
+from experiments.measure.patterns import STEADY
+from experiments.study.arms import group_size, merged_arms
+from experiments.study.build import Part, Setup, check, floor_of, part_of, small_windows
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
+from experiments.study.declared import UPPER_BOUND
 from experiments.study.plugins import origin_of
 from experiments.study.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes, waves_of_groups
 from experiments.study.warm import Warm, warm_of
@@ -36,26 +37,37 @@ class Prepared(NamedTuple):
 
 
 def prepare(config: StudyConfig) -> list[Prepared]:
-    """Build every carrier's program and runs and plan how they fit into memory.
+    """Check a study, build every carrier's program and runs and plan how they fit into memory.
 
     Raises:
-      ValueError: a record or trained agents do not fit, or the runs or their results need more memory than there is.
+      ValueError: as `check`; a record or agents do not fit, or runs or results need more memory than there is.
     """
-    _check_size(config)
-    _try_plugins(config)
-    return [_prepared(config, carrier) for carrier in runs_of(config)]
+    setups = check(config)
+    _check_size(config, sum(len(setup.trained) for setup in setups.values()))
+    _try_plugins(config, setups[config.carriers[0]].world)
+    return [_prepared(config, setup) for setup in setups.values() if setup.trained]
 
 
-def _prepared(config: StudyConfig, carrier: str) -> Prepared:
-    part = build_part(config, carrier, records_of(config, carrier))
+def notes_of(config: StudyConfig) -> list[str]:
+    """Sentences for a person who begins a study: limits of its results, and methods that are not what was typed."""
+    lines = []
+    if STEADY not in config.patterns and not config.part:
+        lines += [f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too"]
+    if config.observe:
+        lines += [f"policy and critics observe {UPPER_BOUND}"]
+    return [*lines, *merged_arms(config), *small_windows(config)]
+
+
+def _prepared(config: StudyConfig, setup: Setup) -> Prepared:
+    part = part_of(config, setup, records_of(config, setup))
     warm = warm_of(config, part)
     if warm is not None:
         part = part._replace(runs=warm.runs)
     devices, one = jax.devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
-    if getattr(config.build_task().env, "exclusive", False):  # a simulator has no room for a second run
+    if getattr(setup.world.task.env, "exclusive", False):  # a simulator has no room for a second run
         return Prepared(part, warm, devices[:1], Waves(1, len(part.labels), 1))
     if config.together is not None:
-        whole = len(runs_of(dataclasses.replace(config, part={}))[carrier])
+        whole = len(setup.arms) * len(config.patterns) * len(config.seeds)
         group, size = group_size(whole, config.together), state_bytes(part.program, one)
         waves = waves_of_groups(group, len(part.labels), size, memory_budget(devices[:1]))
         return Prepared(part, warm, devices[:1], waves)
@@ -64,9 +76,8 @@ def _prepared(config: StudyConfig, carrier: str) -> Prepared:
     return Prepared(part, warm, devices, waves)
 
 
-def _try_plugins(config: StudyConfig) -> None:
+def _try_plugins(config: StudyConfig, world: World) -> None:
     """Refuse a task or pattern from elsewhere that does not work."""
-    world = world_of(config, config.carriers[0])
     if origin_of("task", config.task) is not None and not getattr(world.task.env, "exclusive", False):
         with trying(f"task '{config.task}' does not work"):
             _try_task(world)
@@ -108,18 +119,14 @@ def _try_pattern(name: str, world: World) -> None:
             )
 
 
-def results_bytes(config: StudyConfig) -> int:
-    """Memory of the results of a study, at most."""
-    return sum(map(len, runs_of(config).values())) * (_ROW_BYTES + _STREAM_BYTES) * (config.evaluations + 1)
+def results_bytes(config: StudyConfig, runs: int) -> int:
+    """Memory of the results of ``runs`` runs, at most."""
+    return runs * (_ROW_BYTES + _STREAM_BYTES) * (config.evaluations + 1)
 
 
-def _check_size(config: StudyConfig) -> None:
-    """Refuse studies whose results alone would not fit into the machine.
-
-    Raises:
-      ValueError: with what is asked for and what is possible.
-    """
-    runs, needed = sum(map(len, runs_of(config).values())), results_bytes(config)
+def _check_size(config: StudyConfig, runs: int) -> None:
+    """Refuse studies whose results alone would not fit into the machine."""
+    needed = results_bytes(config, runs)
     if runs > _MOST_RUNS:
         raise ValueError(
             f"the study has {runs:,} runs; at most {_MOST_RUNS:,} go into one: give fewer seeds or methods"

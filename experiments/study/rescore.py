@@ -19,8 +19,8 @@ from aesjax.types import DriftAdaptation, Levers, Signals
 from experiments.measure.curves import nan_mean
 from experiments.measure.patterns import PatternFacts, describe_runs
 from experiments.study import store
-from experiments.study.arms import Arm, arms_of, check_levers, common
-from experiments.study.build import adaptation_of, carrier_of, check, facts_of, numbers_of, supply_of, world_of
+from experiments.study.arms import Arm, arms_of, check_levers
+from experiments.study.build import check, common, numbers_of, set_up
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.method import COUPLING, Method
@@ -61,11 +61,7 @@ class Recorded(NamedTuple):
 
 
 def load(directory: Path, methods: str | None = None) -> Recorded:
-    """The finished study in ``directory``, limited to the comma-separated methods.
-
-    Raises:
-      ValueError, UnknownNameError: it cannot be replayed, or has no such method; one sentence.
-    """
+    """The finished study in ``directory``, limited to the comma-separated methods."""
     study = open_study(directory, ended=True)
     if not (directory / store.STREAMS).exists():
         raise ValueError(f"{directory} has no {store.STREAMS}: its proxies were not recorded, run the study again")
@@ -73,9 +69,9 @@ def load(directory: Path, methods: str | None = None) -> Recorded:
     parts = {name: manifest.get("parts", {}).get(name, {}) for name in study.config.carriers}
     if any({"updates", "updates_per_stream_sample"} - set(part) for part in parts.values()):
         raise ValueError(f"{directory} cannot be replayed: {store.MANIFEST} lacks the number of updates per sample")
-    curves, streams = (study.rows(name) for name in (store.CURVES, store.STREAMS))
+    curves, streams = (study.ended.rows(name) for name in (store.CURVES, store.STREAMS))
     patterns = describe_runs(manifest, study.config.patterns)
-    recorded = Recorded(study.config, parts, study.runs("finished"), curves, streams, patterns)
+    recorded = Recorded(study.config, parts, study.ended.runs("finished"), curves, streams, patterns)
     if methods is None:
         return recorded
     known = Registry("method", **{name: None for name in streams["method"].unique(maintain_order=True)})
@@ -102,23 +98,9 @@ class Request(NamedTuple):
     arm: Arm
     given: Mapping[str, float]  # that every run has, whatever it was trained with
 
-    @property
-    def choice(self) -> Choice:
-        """The schedule."""
-        return self.arm.choice
-
-    @property
-    def signal(self) -> Choice | None:
-        """The schedule that drives the adaptations."""
-        return self.arm.signal
-
 
 def request_of(config: StudyConfig, method: Method) -> Request:
-    """A method as a replay on the runs of its carrier.
-
-    Raises:
-      ValueError: an adaptation that the carrier does not have, or a control.
-    """
+    """A method as a replay on the runs of its carrier (ValueError for a control or a lever that the carrier lacks)."""
     if method.control is not None:
         raise ValueError(f"control '{method.control.name}' plays a record; there is nothing to replay")
     alone = dataclasses.replace(config, methods=(method,), sweep={}, together=None)
@@ -131,17 +113,15 @@ def request_of(config: StudyConfig, method: Method) -> Request:
 
 def obstacle(request: Request, recorded: list[str]) -> str:
     """Why these recorded proxies do not allow a replay, as the end of a sentence; empty if they do."""
-    given = dict(request.method.values)
-    choices = [choice for choice in (request.choice, request.signal) if choice is not None]
+    given, arm = dict(request.method.values), request.arm
+    choices = [choice for choice in (arm.choice, arm.signal) if choice is not None]
     if "q" in given and any(choice.proxy == "td_quantile" for choice in choices):
         return "the quantile was measured while training, at the run's own q, so q cannot be varied"
     if given.get(COUPLING):
         return "coupling changes how the agent learns, which takes training"
     for choice in choices:
-        spec, of = (
-            SCHEDULES[choice.schedule],
-            "" if choice is request.choice else f"of its signal '{choice.schedule}': ",
-        )
+        spec = SCHEDULES[choice.schedule]
+        of = "" if choice is arm.choice else f"of its signal '{choice.schedule}': "
         if spec.needs:
             names = ", ".join(_UNRECORDED.get(field, field) for field in sorted(spec.needs))
             return f"{of}it reads {names}, which is not recorded"
@@ -175,21 +155,17 @@ class Adaptations(NamedTuple):
 
 
 def replay_runs(study: Recorded, carrier: str, request: Request) -> tuple[Replayed, int]:
-    """One schedule with its adaptations on all recorded runs of one carrier, and the samples before their first update.
-
-    Raises:
-      ValueError: no proxy was recorded.
-    """
-    rows = study.streams.filter(carrier=carrier)
+    """One schedule with its adaptations on all runs of one carrier, and the samples before their first update."""
+    rows, choice, signal = study.streams.filter(carrier=carrier), request.arm.choice, request.arm.signal
     recorded = proxies_in(rows)
     if not recorded:
         raise ValueError(f"{store.STREAMS} holds no proxy of carrier '{carrier}'")
-    streams = samples_of(rows, request.choice.key if request.choice.key in recorded else recorded[0])
+    streams = samples_of(rows, choice.key if choice.key in recorded else recorded[0])
     skipped = first_update(streams)
     data, driven = _data(study, carrier, rows, request)
-    if driven is not None and request.signal is not None and SCHEDULES[request.signal.schedule].uses_proxy:
-        driven = driven._replace(streams={request.signal.key: samples_of(rows, request.signal.key)[:, skipped:]})
-    return replay(request.choice, data, streams[:, skipped:], study.stride(carrier), driven), skipped
+    if driven is not None and signal is not None and SCHEDULES[signal.schedule].uses_proxy:
+        driven = driven._replace(streams={signal.key: samples_of(rows, signal.key)[:, skipped:]})
+    return replay(choice, data, streams[:, skipped:], study.stride(carrier), driven), skipped
 
 
 def _data(
@@ -197,9 +173,8 @@ def _data(
 ) -> tuple[ScheduleData, Adaptations | None]:
     """Stacked, (R,) each: the study's numbers, overridden by a run's own values, overridden by the request's."""
     config, arm = study.config, request.arm
-    trained = {each.name: each for each in arms_of(config, carrier)}
-    size = config.build_task().env.spec.action_size
-    facts, both = facts_of(config, carrier, study.parts[carrier]["updates"], size), common([arm])
+    setup, both = set_up(config, carrier), common([arm])
+    trained = {each.name: each for each in setup.arms}
     # The options of a schedule from elsewhere mean nothing to another one, though they may have the same names.
     foreign = {name for name in SCHEDULES if origin_of("schedule", name) is not None}
 
@@ -207,17 +182,16 @@ def _data(
         strange = other.choice.schedule != arm.choice.schedule and other.choice.schedule in foreign
         shared = {} if strange else dict(other.values)
         own = arm._replace(values=tuple((shared | dict(request.given)).items()))
-        numbers = numbers_of(config, own, facts, ())
-        return both.schedule(own.choice, numbers.options, numbers.q), adaptation_of(both, own, numbers)
+        numbers = numbers_of(config, own, setup.facts, ())
+        return both.schedule(own, numbers), both.adaptation(own, numbers)
 
     data = [data_of(trained[name]) for name in rows["method"]]
     stacked, runs = jax.tree.map(lambda *values: np.stack(values), *data)
     if not arm.adaptations:
         return stacked, None
-    supply = supply_of(config, carrier, carrier_of(config, carrier, world_of(config, carrier)))
 
     def build(run: AdaptationData) -> DriftAdaptation:
-        return adaptations.build(both.adaptations, both.signals, run, supply)
+        return adaptations.build(both.adaptations, both.signals, run, setup.supply)
 
     return stacked, Adaptations(build, runs, {})
 

@@ -89,11 +89,7 @@ class Results(NamedTuple):
 
 
 def open_results(directory: Path) -> Results:
-    """The finished study in ``directory``.
-
-    Raises:
-      ValueError: there is none, it has not ended, has no checksum, or is damaged; one sentence that names the file.
-    """
+    """The finished study in ``directory`` (ValueError where there is none, it has not ended, or it is damaged)."""
     config, manifest = directory / store.CONFIG, directory / store.MANIFEST
     if not config.exists():
         raise ValueError(f"{directory} holds no study: there is no {store.CONFIG}")
@@ -109,11 +105,7 @@ def open_results(directory: Path) -> Results:
 
 
 def _check_manifest(path: Path, data: Any) -> None:
-    """Refuse a manifest in which a reader would stumble.
-
-    Raises:
-      ValueError: naming the file, the entry and what it must be.
-    """
+    """Refuse a manifest in which a reader would stumble."""
     _require(isinstance(data, dict), path, "it", "a JSON object", data)
     files = data.get(checksums.FILES)
     fine = isinstance(files, dict) and all(isinstance(value, str) for value in files.values())
@@ -144,11 +136,7 @@ def _check_manifest(path: Path, data: Any) -> None:
 
 
 def _check_config(path: Path, data: Any) -> None:
-    """Refuse a configuration in which a reader would stumble; `experiments.study.config` knows the rest of it.
-
-    Raises:
-      ValueError: naming the file, the entry and what it must be.
-    """
+    """Refuse a configuration in which a reader would stumble; `experiments.study.config` knows the rest of it."""
     _require(isinstance(data, dict), path, "it", "a JSON object", data)
     steps = data.get("steps")
     horizons = list(steps.values()) if isinstance(steps, dict) else [steps]

@@ -1,19 +1,23 @@
-"""The agents at the end of training, small: checkpoints hold replays too and make room for newer ones.
+"""Agents stored while training and at its end: checkpoints hold replays too and make room for newer ones.
 
-One folder per carrier and wave, written and checked like a checkpoint.
+One folder per carrier and wave, and evaluation where drift changes, written and checked like a checkpoint.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from envs.drift import change_points
 from experiments.study import checkpoint, store
 from experiments.study.build import Part
 from experiments.study.config import StudyConfig
-from experiments.study.sources import AGENTS
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Snapshot(NamedTuple):
@@ -31,47 +35,27 @@ def save_agents(
     labels: Sequence[Mapping[str, Any]],
     state: Any,
 ) -> None:
-    """Keep the agents of a wave that has just ended.
-
-    Args:
-      directory: of the study.
-      labels: of the wave's runs, in the order of ``state``'s leading axis, which may be longer.
-    """
-    import polars as pl
-
-    rows = pl.DataFrame([dict(label) for label in labels])
-    place = directory / AGENTS / carrier / f"{wave:03d}"
-    checkpoint.save(place, config.fingerprint(), wave, config.evaluations, {"agent": state.agent}, rows)
+    """Store the agents of a wave that has just ended; the run axis of ``state`` may be longer than ``labels``."""
+    place = directory / store.AGENTS / carrier / f"{wave:03d}"
+    checkpoint.save(place, config.fingerprint(), wave, config.evaluations, {"agent": state.agent}, _rows(labels))
 
 
 def load_ended(
     directory: Path, config: StudyConfig, carrier: str, like: Any
 ) -> Iterator[tuple[list[dict[str, Any]], Any]]:
-    """Labels and stacked states of every wave that `save_agents` wrote.
-
-    Args:
-      like: shapes of what is kept.
-
-    Raises:
-      CheckpointError: one of them is damaged or foreign.
-    """
-    for place in sorted((directory / AGENTS / carrier).glob("*")):
+    """Labels and stacked states, in the structure of ``like``, of every wave that `save_agents` wrote."""
+    for place in sorted((directory / store.AGENTS / carrier).glob("*")):
         saved = checkpoint.load_newest(place, config.fingerprint(), like)
         if saved is not None:
             yield saved.rows.to_dicts(), saved.state
 
 
 def load_agent(directory: Path, config: StudyConfig, part: Part, run: int) -> Snapshot:
-    """The newest agent of run ``run`` of ``part``: the one it ended with, else that of the newest checkpoint.
-
-    Raises:
-      ValueError: there is none, or none that can be trusted.
-    """
-    one = jax.tree.map(lambda leaf: leaf[:1], part.runs)
-    like = jax.eval_shape(jax.vmap(part.program.init), one)
+    """The newest agent of run ``run`` of ``part``: the one it ended with, else that of the newest checkpoint."""
+    like = part.shapes()
     per_chunk = config.chunk(part.carrier) * config.envs_of(part.carrier)
     label, notes = part.labels[run], []
-    for place in sorted((directory / AGENTS / part.carrier).glob("*")):
+    for place in sorted((directory / store.AGENTS / part.carrier).glob("*")):
         try:
             saved = checkpoint.load_newest(place, config.fingerprint(), {"agent": like.agent})
         except checkpoint.CheckpointError as error:
@@ -95,5 +79,81 @@ def load_agent(directory: Path, config: StudyConfig, part: Part, run: int) -> Sn
     return Snapshot(_row(saved.state.agent, run % width), saved.chunk * per_chunk)
 
 
+def _rows(labels: Sequence[Mapping[str, Any]]) -> "pl.DataFrame":
+    import polars as pl
+
+    return pl.DataFrame([dict(label) for label in labels])
+
+
 def _row(state: Any, at: int) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[at], state)
+
+
+def evaluation_at(config: StudyConfig, carrier: str, step: int) -> int:
+    """Number of the last evaluation at or before a vector step; at a change the policy knows what was before alone."""
+    return step // config.chunk(carrier)
+
+
+def keep_moments(
+    directory: Path, config: StudyConfig, part: Part, note: Callable[[str], None]
+) -> Callable[[int, int, Sequence[Mapping[str, Any]], Any], None]:
+    """Callback after every evaluation, with wave, chunk, labels and state; it writes snapshots at changes.
+
+    The policy at a change is the one that the segment before it ended with; that of the last is among the agents. Only
+    the arrays are stored that the deterministic policy reads: no optimiser, no targets, of SAC no critic.
+
+    Args:
+      note: called with a sentence where a snapshot cannot be written, which is no reason to end a study.
+    """
+    points = change_points(config.vector_steps(part.carrier), config.segments)
+    wanted = {evaluation_at(config, part.carrier, point) for point in points} - {0}
+    names = read_by(part)
+
+    def keep(wave: int, chunk: int, labels: Sequence[Mapping[str, Any]], state: Any) -> None:
+        if chunk not in wanted:
+            return
+        leaves = jax.tree.leaves(state.agent)
+        kept = {name: leaves[int(name)] for name in names}
+        place = directory / store.MOMENTS / part.carrier / f"{wave:03d}-{chunk:05d}"
+        try:
+            checkpoint.save(place, config.fingerprint(), wave, chunk, kept, _rows(labels), runs=len(labels))
+        except store.Unwritable as error:
+            note(f"{error}; the videos of this change will show another policy")
+
+    return keep
+
+
+def load_moment(directory: Path, config: StudyConfig, part: Part, run: int, chunk: int) -> Snapshot | None:
+    """The policy of run ``run`` of ``part`` at an evaluation, or None where none was stored.
+
+    Arrays of the agent that the policy does not read are zero.
+    """
+    agent, names = _agent_of(part), read_by(part)
+    leaves, structure = jax.tree.flatten(agent)
+    like = {name: leaves[int(name)] for name in names}
+    for place in sorted((directory / store.MOMENTS / part.carrier).glob(f"*-{chunk:05d}")):
+        saved = checkpoint.load_newest(place, config.fingerprint(), like)
+        rows = [] if saved is None else saved.rows.to_dicts()
+        if saved is not None and part.labels[run] in rows:
+            at = rows.index(part.labels[run])
+            own = [np.zeros(leaf.shape, leaf.dtype) for leaf in leaves]
+            for name in names:
+                own[int(name)] = np.asarray(saved.state[name])[at]
+            steps = chunk * config.chunk(part.carrier) * config.envs_of(part.carrier)
+            return Snapshot(jax.tree.unflatten(structure, own), steps)
+    return None
+
+
+def read_by(part: Part) -> list[str]:
+    """Numbers of the agent's arrays that its deterministic policy reads, as text."""
+    agent, obs = _agent_of(part), jax.ShapeDtypeStruct((1, part.setup.world.obs_size), jnp.float32)
+    program = jax.make_jaxpr(part.setup.agent.act_deterministic)(agent, obs).jaxpr
+    read = {id(variable) for equation in program.eqns for variable in equation.invars}
+    read |= {id(variable) for variable in program.outvars}
+    count = len(jax.tree.leaves(agent))
+    return [str(i) for i, variable in enumerate(program.invars[:count]) if id(variable) in read]
+
+
+def _agent_of(part: Part) -> Any:
+    """One agent's arrays, as shapes."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), part.shapes().agent)

@@ -10,7 +10,6 @@ from typing import Any
 
 from experiments.study import store
 from experiments.study.method import Method
-from experiments.study.store import AGENTS
 
 EXPORTED = "warm.json"  # what a folder of exported agents is known by
 EXPORTED_SUM = "warm.sha256"  # its SHA-256
@@ -18,11 +17,7 @@ _SEALS = "*/*/seal.json"  # of every wave; each lists the SHA-256 of the files b
 
 
 def record_of(methods: Sequence[Method], directory: Path | None) -> dict[str, str]:
-    """Where the controls' record lies and which it is; nothing where there are no controls.
-
-    Raises:
-      ValueError: controls without a record, a record without controls, or a folder without one.
-    """
+    """Folder and SHA-256 of the record that controls play; empty where there are no controls."""
     controls = [method.control for method in methods if method.control is not None]
     if not controls:
         if directory is not None:
@@ -41,11 +36,7 @@ def record_of(methods: Sequence[Method], directory: Path | None) -> dict[str, st
 
 
 def warm_start_of(directory: Path | None, carriers: Sequence[str]) -> dict[str, Any]:
-    """The folder of the agents that a study begins with, and their SHA-256; empty where it begins with new ones.
-
-    Raises:
-      ValueError: ``directory`` holds no agents of the carriers.
-    """
+    """The folder of the agents that a study begins with, and their SHA-256; empty where it begins with new ones."""
     if directory is None:
         return {}
     # `replay`: recorded results tell by it that replays began empty.
@@ -53,11 +44,7 @@ def warm_start_of(directory: Path | None, carriers: Sequence[str]) -> dict[str, 
 
 
 def agent_files(directory: Path, carriers: Sequence[str]) -> list[Path]:
-    """The files that pin the agents of ``carriers`` in ``directory``: those that list the SHA-256 of the others.
-
-    Raises:
-      ValueError: ``directory`` is neither a finished study nor exported agents, or lacks a carrier.
-    """
+    """The files that pin the agents of ``carriers`` in ``directory``: those that list the SHA-256 of the others."""
     if (directory / EXPORTED).is_file():
         return [directory / EXPORTED]
     fixed = [directory / name for name in (store.CONFIG, store.MANIFEST, store.CURVES)]
@@ -67,9 +54,9 @@ def agent_files(directory: Path, carriers: Sequence[str]) -> list[Path]:
         )
     found = []
     for carrier in carriers:
-        seals = sorted((directory / AGENTS / carrier).glob(_SEALS))
+        seals = sorted((directory / store.AGENTS / carrier).glob(_SEALS))
         if not seals:
-            known = ", ".join(sorted(path.name for path in (directory / AGENTS).glob("*"))) or "none"
+            known = ", ".join(sorted(path.name for path in (directory / store.AGENTS).glob("*"))) or "none"
             raise ValueError(f"--warm-start {directory}: it has no agents of carrier '{carrier}'; carriers: {known}")
         found += seals
     return [directory / store.CONFIG, directory / store.CURVES, *found]

@@ -22,12 +22,9 @@ LOOKS, ENOUGH = 25, 500  # looks in a row without any, after which there are non
 
 
 def write_state(path: Path, state: Any) -> None:
-    """Write a pytree of arrays into the new folder ``path``, whose parent is removed where that fails.
+    """Write a pytree of arrays into the new folder ``path``, whose parent is removed where that fails (OSError).
 
     Long and late messages of failed writes become one sentence.
-
-    Raises:
-      OSError: it cannot be written.
     """
     loggers = [logging.getLogger("absl"), logging.getLogger("asyncio")]
     levels, heard = [each.level for each in loggers], sys.unraisablehook
@@ -100,11 +97,7 @@ def without_late_writes(partial: Path) -> None:
 
 
 def read_state(path: Path, like: Any) -> Any:
-    """The state of ``path`` as NumPy arrays, in the structure of ``like``, a pytree of shapes.
-
-    Raises:
-      ValueError, TypeError, KeyError, OSError: it is not there, or another one.
-    """
+    """The state of ``path`` as NumPy arrays, in the structure of ``like``, a pytree of shapes."""
     import orbax.checkpoint as ocp
 
     arguments = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), like)

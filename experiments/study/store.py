@@ -123,14 +123,7 @@ def check_links(directory: Path) -> None:
 
 
 def check_new(folder: Path, option: str) -> None:
-    """Refuse a place for results in which there is something.
-
-    Args:
-      option: what names the place on the command line.
-
-    Raises:
-      ValueError: it is a file, a broken link, or a folder that is not empty.
-    """
+    """Refuse a place for results, named by ``option``, that is a file, a broken link, or a folder that is not empty."""
     if folder.is_symlink() and not folder.exists():
         raise ValueError(f"{option} {folder} is a link to what does not exist; choose another folder")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -138,11 +131,7 @@ def check_new(folder: Path, option: str) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of a file.
-
-    Raises:
-      ValueError: it is missing or cannot be read; one sentence that names it.
-    """
+    """The bytes of a file (ValueError where it is missing or cannot be read)."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise OSError("it is no regular file")
@@ -154,20 +143,12 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON.
-
-    Raises:
-      ValueError: the file is missing or is not JSON; one sentence that names it.
-    """
+    """The JSON in a file (ValueError where it is missing or no JSON)."""
     return json_from(path, read_bytes(path))
 
 
 def json_from(path: Path, data: bytes) -> Any:
-    """The JSON in the bytes of ``path``, which is only named.
-
-    Raises:
-      ValueError: they are no JSON.
-    """
+    """The JSON in the bytes of ``path``, which is only named (ValueError where they are none)."""
     try:
         return json.loads(data.decode())
     except RecursionError:
@@ -177,20 +158,12 @@ def json_from(path: Path, data: bytes) -> Any:
 
 
 def read_rows(path: Path) -> "pl.DataFrame":
-    """Read a Parquet file.
-
-    Raises:
-      ValueError: the file is missing or is not Parquet; one sentence that names it.
-    """
+    """The rows of a Parquet file (ValueError where it is missing or no Parquet file)."""
     return rows_from(path, read_bytes(path))
 
 
 def rows_from(path: Path, data: bytes) -> "pl.DataFrame":
-    """The rows in the bytes of the Parquet file ``path``, which is only named.
-
-    Raises:
-      ValueError: they are no Parquet file.
-    """
+    """The rows in the bytes of the Parquet file ``path``, which is only named (ValueError where they are none)."""
     import polars as pl
 
     try:

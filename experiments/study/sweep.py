@@ -146,12 +146,9 @@ def plan_waves(
 
 
 def waves_of_groups(group: int, num_runs: int, bytes_per_run: int, budget: int) -> Waves:
-    """One group after another, on one device, whatever the machine.
+    """One group after another, on one device, whatever the machine (ValueError where a group needs more memory).
 
     The program of one device and that of several differ in the last bits of their results.
-
-    Raises:
-      ValueError: a group does not fit into ``budget`` bytes.
     """
     if group * bytes_per_run > budget:
         raise ValueError(
@@ -167,11 +164,7 @@ def cache_group(devices: Sequence[Device], bytes_per_run: int) -> int | None:
 
 
 def step_array(step: int) -> Array:
-    """The step as the () int32 that the executables take.
-
-    Raises:
-      OverflowError: a run longer than 2^31 - 1 vector steps.
-    """
+    """The step as the () int32 that the executables take."""
     if step > np.iinfo(np.int32).max:
         raise OverflowError(f"a run may have at most 2147483647 vector steps; got {step}")
     return jnp.int32(step)

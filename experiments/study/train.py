@@ -17,11 +17,10 @@ from experiments.study.checkpoint import CheckpointError
 from experiments.study.config import StudyConfig
 from experiments.study.driver import Plan, Tick, run_sweep
 from experiments.study.folder import Claim
-from experiments.study.moments import keep_moments
 from experiments.study.prepare import Prepared, prepare
 from experiments.study.progress import Progress
 from experiments.study.results import open_results
-from experiments.study.snapshots import save_agents
+from experiments.study.snapshots import keep_moments, save_agents
 from experiments.study.sweep import compile_program
 
 if TYPE_CHECKING:
@@ -58,12 +57,12 @@ def train(
     quiet: bool = False,
     on_rows: "Callable[[pl.DataFrame], None] | None" = None,
 ) -> Outcome:
-    """Train everything that is not trained yet, write curves, streams and manifest, and let go of the folder.
+    """Train everything that is not trained yet, write curves, streams and manifest, and release the folder.
 
     A resumed study whose training has ended stays as it is.
 
     Args:
-      prepared: as `prepare` gives it, where that was done before the folder was claimed.
+      prepared: as `prepare` returns it, where that was done before the folder was claimed.
       command: the command that makes these results again, for the manifest.
       quiet: show no progress.
       on_rows: called with the rows of every evaluation, one per run.
@@ -72,8 +71,7 @@ def train(
       Refused: no checkpoint can be trusted, or the results of an ended training are damaged.
       Interrupted: a signal asked to stop.
       Stopped: the simulator of a bridged task did.
-      Unwritable: results cannot be written; what was checkpointed can be continued.
-      LostError: the folder is gone, or another process took it over.
+      Unwritable: results cannot be written, or the folder is gone; what was checkpointed can be continued.
     """
     with study.owner:
         if study.resume and (study.directory / store.MANIFEST).exists():
@@ -123,7 +121,6 @@ def _train(
     import polars as pl
 
     config, directory = study.config, study.directory
-    about = getattr(config.build_task().env if simulator is None else simulator, "about", None)
     began, frames, recordings, statuses, parts = time.monotonic(), [], [], [], {}
     begun: dict[str, Any] = {}
     floor = floor_of(config)
@@ -135,17 +132,10 @@ def _train(
         plan = Plan(config.evaluations, config.chunk(carrier), num_envs, checkpoint_seconds)
         executables = compile_program(part.program, devices, waves.group)
         title = f"{carrier}: {len(part.labels)} runs"
-        # A task in another simulator cannot be drawn.
-        keep = keep_moments(directory, config, part) if simulator is None else None
         start = time.monotonic()
         with Progress(plan, len(part.labels), waves.count, title, quiet=quiet) as progress:
-
-            def moments(*seen: Any, keep: Any = keep, shown: Progress = progress) -> None:
-                try:
-                    if keep is not None:
-                        keep(*seen)
-                except store.Unwritable as error:  # pictures are no reason to end a study
-                    shown.note(f"{error}; the videos of this change will show another policy")
+            # A task in another simulator cannot be drawn.
+            keep = keep_moments(directory, config, part, progress.note) if simulator is None else lambda *_: None
 
             def tick(tick: Tick, shown: Progress = progress) -> None:
                 study.owner.check()
@@ -168,13 +158,13 @@ def _train(
                     on_note=progress.note,
                     on_wave=partial(save_agents, directory, config, carrier),
                     begin=None if warm is None else warm.begin,
-                    on_chunk=moments,
+                    on_chunk=keep,
                 )
             except CheckpointError as error:
                 raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
         parts[carrier] = {
             "runs": len(part.labels),
-            "updates": part.updates,
+            "updates": part.setup.updates,
             "updates_per_stream_sample": part.stream_stride,
             "waves": waves.count,
             "wave_width": waves.width,
@@ -207,7 +197,7 @@ def _train(
         }
         | ({"small_windows": small} if (small := small_windows(config)) else {})
         | ({"command": command} if command else {})
-        | ({"simulator" if simulator else "physics": about} if about else {})
+        | (_physics(prepared[0].part.setup.world.task.env) if simulator is None else {"simulator": simulator.about})
         | ({"warm_start": {**config.warm_start, "agents": begun}} if begun else {}),
     )
     return outcome
@@ -220,6 +210,11 @@ def _outcome(directory: Path, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
         if s["status"] == "diverged"
     ]
     return Outcome(directory / store.CURVES, lines, sum(s.get("simulation_faults", 0) for s in statuses))
+
+
+def _physics(env: Any) -> dict[str, Any]:
+    """The engine of a physics environment; empty for other environments, whose `about` may be anything."""
+    return {"physics": env.about} if type(env).__module__.startswith("envs.physics.") else {}
 
 
 def _inert(config: StudyConfig) -> dict[str, list[str]]:

@@ -19,7 +19,6 @@ import optax
 
 from agents import CARRIERS
 from experiments.study import checkpoint, checksums, store
-from experiments.study.arms import arms_of
 from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
@@ -88,11 +87,6 @@ def _misfit(carrier: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) ->
     return "; ".join(differing)
 
 
-def _shapes_of(part: Part) -> Any:
-    """The agent of one run of ``part`` as shapes with a leading axis of 1, and the rest of its state."""
-    return jax.eval_shape(jax.vmap(part.program.init), jax.tree.map(lambda leaf: leaf[:1], part.runs))
-
-
 def _named(tree: Any) -> dict[str, Any]:
     """Path -> leaf."""
     return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
@@ -121,9 +115,6 @@ def read(directory: Path, carrier: str, *, seeds: Sequence[int] | None = None) -
     Args:
       directory: a finished study, or agents exported from one.
       seeds: these only; None: all there are.
-
-    Raises:
-      ValueError: there are none, or they are damaged; one sentence that names the folder.
     """
     found = _exported(directory, carrier) if (directory / EXPORTED).is_file() else _trained(directory, carrier)
     there = [run["seed"] for run in found.runs]
@@ -142,7 +133,7 @@ def _trained(directory: Path, carrier: str) -> Agents:
     agent_files(directory, [carrier])
     study = open_study(directory, ended=True)
     config, part = study.config, build_part(study.config, carrier)
-    finished, curves = study.runs("finished"), study.rows(store.CURVES)
+    finished, curves = study.ended.runs("finished"), study.ended.rows(store.CURVES)
     good = [
         label
         for label in part.labels
@@ -153,7 +144,7 @@ def _trained(directory: Path, carrier: str) -> Agents:
     own = CARRIERS[carrier].label  # the baseline's, if the study has it
     method = own if any(label["method"] == own for label in good) else good[0]["method"]
     good = [label for label in good if label["method"] == method]
-    like = _shapes_of(part)
+    like = part.shapes()
     agents = _rows(directory, config, carrier, {"agent": like.agent}, good)
     leaves = {name: leaf for name, leaf in _named(agents["agent"]).items() if not _episodic(carrier, name)}
     runs = []
@@ -162,7 +153,7 @@ def _trained(directory: Path, carrier: str) -> Agents:
         last = last.sort("step").row(-1, named=True)
         runs.append({name: last[name] for name in ("seed", "method", "step", "entropy_weight", "return_mean")})
     nature = nature_of(config, carrier)
-    typed = {name: value for arm in arms_of(config, carrier) if arm.name == method for name, value in arm.values}
+    typed = {name: value for arm in part.setup.arms if arm.name == method for name, value in arm.values}
     nature["hyper"] |= {name: value for name, value in typed.items() if name in nature["hyper"]}
     return Agents(nature, runs, leaves, _moments_of(like.agent))
 
@@ -184,9 +175,14 @@ def _rows(directory: Path, config: StudyConfig, carrier: str, like: Any, labels:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *(found[at] for at in range(len(labels))))
 
 
-def _exported(directory: Path, carrier: str) -> Agents:
+def _list(directory: Path) -> Any:
+    """List of the agents exported to ``directory``, which matches its checksum."""
     path = directory / EXPORTED
-    about = store.json_from(path, checksums.check_sum(path, directory / EXPORTED_SUM))
+    return store.json_from(path, checksums.check_sum(path, directory / EXPORTED_SUM))
+
+
+def _exported(directory: Path, carrier: str) -> Agents:
+    path, about = directory / EXPORTED, _list(directory)
     try:
         if about["format"] != FORMAT:
             raise ValueError(f"{path}: its format is {about['format']}, this version reads {FORMAT}")
@@ -209,23 +205,14 @@ def _exported(directory: Path, carrier: str) -> Agents:
 
 
 def check_exported(directory: Path) -> int:
-    """Read all agents exported to ``directory``; how many there are.
-
-    Raises:
-      ValueError: a file is missing or damaged.
-    """
-    path = directory / EXPORTED
-    about = store.json_from(path, checksums.check_sum(path, directory / EXPORTED_SUM))
-    return sum(len(_exported(directory, carrier).runs) for carrier in about["carriers"])
+    """Read all agents exported to ``directory``; how many there are."""
+    return sum(len(_exported(directory, carrier).runs) for carrier in _list(directory)["carriers"])
 
 
 def warm_of(config: StudyConfig, part: Part) -> Warm | None:
     """Trained agents of the runs of ``part``; None where they begin with new agents.
 
     The run of a seed takes the agent trained with that seed; seeds without one take those there are in turn.
-
-    Raises:
-      ValueError: the agents are not those that the study was configured with, are damaged or do not fit.
     """
     given, carrier = config.warm_start, part.carrier
     if not given:
@@ -236,7 +223,7 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
     agents = read(directory, carrier)
     if misfit := _misfit(carrier, agents.nature, nature_of(config, carrier)):
         raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' have {misfit}")
-    moments = _fitting(directory, carrier, agents, _shapes_of(part).agent)
+    moments = _fitting(directory, carrier, agents, part.shapes().agent)
 
     trained = {run["seed"]: i for i, run in enumerate(agents.runs)}
     others = [seed for seed in config.seeds if seed not in trained]
@@ -244,7 +231,7 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
     of = np.array([source[label["seed"]] for label in part.labels])
 
     weight = np.array([run["entropy_weight"] for run in agents.runs], np.float32)[of]
-    typed = {arm.name for arm in arms_of(config, carrier) if "auto_initial" in dict(arm.values)}
+    typed = {arm.name for arm in part.setup.arms if "auto_initial" in dict(arm.values)}
     own = np.array([label["method"] in typed for label in part.labels]) | ~(np.isfinite(weight) & (weight > 0))
     options = {
         name: {o: np.where(own, value, weight) if o == "auto_initial" else value for o, value in options.items()}
@@ -266,11 +253,7 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
 
 
 def _fitting(directory: Path, carrier: str, agents: Agents, like: Any) -> bool:
-    """Whether Adam's moments are there, which may be left out as a whole.
-
-    Raises:
-      ValueError: something else is missing, or of another shape.
-    """
+    """Whether Adam's moments are there, which may be left out as a whole."""
     wanted = {name: leaf for name, leaf in _named(like).items() if not _episodic(carrier, name)}
     moments = _moments_of(like)
     there = bool(moments & agents.leaves.keys())

@@ -30,7 +30,7 @@ def sweep():
         if event == "/jax/core/compile/backend_compile_duration":
             compiled[str(kwargs.get("fun_name"))] += 1
 
-    config = small_config(seeds="1:2", sweep=("kappa=0.3,1",))
+    config = small_config(patterns="steady,abrupt,mixed", seeds="1:2", sweep=("kappa=0.3,1",))
     part = build_part(config, "sac")
     once = {name: chex.assert_max_traces(function, n=1) for name, function in part.program._asdict().items()}
     executables = compile_program(part.program._replace(**once))

@@ -30,7 +30,7 @@ def test_carriers_build_and_sizes_fit(task, name):
 
 
 def test_what_the_sources_say():
-    assert set(ISAAC) == set(PROFILES["I"].tasks)
+    assert set(ISAAC) == set(PROFILES["I"])
     ant, hand = (PRESETS[f"isaac_{task}"]["paper"] for task in ("ant", "allegro_hand"))
     assert ant.steps // (4096 * 16) == 500  # iterations of the reference trainer
     assert ant.carriers["ppo"].num_envs == 4096

@@ -14,8 +14,8 @@ import envs
 from aesjax.registry import UnknownNameError
 from envs.world import World
 from experiments.report import video, video_output
-from experiments.study import checkpoint, moments, store
-from experiments.study.build import build_part, carrier_of
+from experiments.study import checkpoint, snapshots, store
+from experiments.study.build import build_part
 from experiments.study.config import config_from_json
 from experiments.study.folder import claim
 from experiments.study.sweep import compile_program
@@ -44,7 +44,7 @@ def trained(tmp_path_factory):
             lambda x: x + 0.05 * number.reshape(-1, *[1] * (x.ndim - 1)) if x.dtype == np.float32 else x, state.agent
         )
     )
-    keep = moments.keep_moments(directory, config, part)
+    keep = snapshots.keep_moments(directory, config, part, print)
     for chunk in range(6):  # other agents at every evaluation
         agent = jax.tree.map(lambda x, by=chunk: x + 0.01 * by if x.dtype == np.float32 else x, state.agent)
         keep(0, chunk, part.labels, state._replace(agent=agent))
@@ -123,17 +123,16 @@ def test_the_policy_of_then_is_shown_before_and_after_and_the_one_of_the_segment
 def test_a_kept_policy_acts_like_the_agent_it_is_of(trained):
     """And holds no array that the policy does not read."""
     config, part = trained.config, trained.part
-    found = moments.load_moment(trained.directory, config, part, 5, 2)
+    found = snapshots.load_moment(trained.directory, config, part, 5, 2)
     whole = jax.tree.map(lambda x: x[5] + 0.02 if x.dtype == np.float32 else x[5], trained.state.agent)
-    world = World(envs.make("toy"), config.vector_steps("ppo"), config.segments)
-    act = carrier_of(config, "ppo", world).act_deterministic
+    world, act = part.setup.world, part.setup.agent.act_deterministic
     obs = np.linspace(-1, 1, 4 * world.obs_size, dtype=np.float32).reshape(4, -1)
     np.testing.assert_allclose(act(found.agent, obs), act(whole, obs), atol=1e-6)
     assert found.step == 2 * STEPS // 5
-    kept, leaves = moments.read_by(config, part), jax.tree.leaves(whole)
+    kept, leaves = snapshots.read_by(part), jax.tree.leaves(whole)
     assert len(kept) < len(leaves) / 2
-    assert moments.load_moment(trained.directory, config, part, 5, 5) is None  # no change there
-    places = sorted(p.name for p in (trained.directory / moments.MOMENTS / "ppo").iterdir())
+    assert snapshots.load_moment(trained.directory, config, part, 5, 5) is None  # no change there
+    places = sorted(p.name for p in (trained.directory / store.MOMENTS / "ppo").iterdir())
     assert places == [f"000-{chunk:05d}" for chunk in (1, 2, 3, 4)]
 
 
@@ -147,7 +146,7 @@ def sides_of(directory, trained, change):
 
 def test_a_damaged_moment_is_refused(trained, tmp_path):
     copy = shutil.copytree(trained.directory, tmp_path / "copy", ignore=shutil.ignore_patterns("video"))
-    largest = max((copy / moments.MOMENTS).rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    largest = max((copy / store.MOMENTS).rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     largest.write_bytes(b"x")
     with pytest.raises(ValueError, match="is missing, truncated or changed"):
         sides_of(copy, trained, 1)
@@ -180,12 +179,12 @@ def test_an_interrupted_study_is_shown_as_far_as_it_got(trained, tmp_path):
         "policy of step 2,560",
         "the same policy",
     ]  # it ended just there
-    shutil.rmtree(copy / moments.MOMENTS / "ppo" / "000-00002")
+    shutil.rmtree(copy / store.MOMENTS / "ppo" / "000-00002")
     assert len(sides_of(copy, trained, 1)) == 2
 
 
 def test_a_study_without_a_checkpoint_says_so(trained, tmp_path):
-    ignore = shutil.ignore_patterns("video", store.CHECKPOINTS, moments.MOMENTS)
+    ignore = shutil.ignore_patterns("video", store.CHECKPOINTS, store.MOMENTS)
     copy = shutil.copytree(trained.directory, tmp_path / "copy", ignore=ignore)
     with pytest.raises(ValueError, match="has no checkpoint of PPO\\+AES, abrupt, seed 3"):
         sides_of(copy, trained, 1)

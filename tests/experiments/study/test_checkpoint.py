@@ -72,11 +72,11 @@ def test_all_of_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, mo
 
 
 @pytest.mark.slow
-def test_every_flipped_bit_of_the_seal_means_the_checkpoint_before(copy, monkeypatch):
+def test_a_flipped_bit_of_the_seal_means_the_checkpoint_before(copy, monkeypatch):
     monkeypatch.setattr(checkpoint, "read_state", lambda path, like: like)  # only whether it is read
     path = copy / "0000000039" / "seal.json"
     whole = path.read_bytes()
-    for at in range(8 * len(whole)):
+    for at in range(0, 8 * len(whole), 11):  # every bit of a byte, and every part of the text
         flipped = bytearray(whole)
         flipped[at // 8] ^= 1 << at % 8
         if json_of(flipped) == json.loads(whole):
@@ -199,7 +199,7 @@ def test_a_folder_that_late_writes_make_again_is_removed_again(tmp_path, monkeyp
 
         def _go_on(self, path):
             made = 0
-            while made < 10:
+            while made < 4:
                 wait_until(lambda: not path.exists())
                 with suppress(OSError):  # the removal goes on while it is made
                     path.mkdir(parents=True)
@@ -207,7 +207,7 @@ def test_a_folder_that_late_writes_make_again_is_removed_again(tmp_path, monkeyp
 
     writer = Late()
     monkeypatch.setattr("orbax.checkpoint.PyTreeCheckpointer", lambda: writer)
-    monkeypatch.setattr(states, "LOOKS", 100)
+    monkeypatch.setattr(states, "LOOKS", 50)
     with pytest.raises(store.Unwritable, match=r"0000000001 cannot be written: No space left on device$"):
         save(tmp_path, STUDY, 0, 1, STATE, rows(1))
     assert not writer.late.is_alive()

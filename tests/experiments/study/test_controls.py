@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from experiments.study import plugins
-from experiments.study.build import build_part
+from experiments.study.build import build_part, set_up
 from experiments.study.config import config_from_json
 from experiments.study.controls import records_of
 from experiments.study.folder import claim
@@ -70,7 +70,7 @@ def test_a_record_played_back_is_the_run_it_came_from(study, played, of):
 
 def test_a_permuted_record_has_the_same_values_at_other_times_and_as_many_refreshes(study, played):
     directory, config = played
-    records = records_of(config, "ppo")
+    records = records_of(config, set_up(config, "ppo"))
     same, other = (records[f"PPO+{c}({RESPONDING})", "abrupt", 2] for c in ("playback", "permuted"))
     np.testing.assert_array_equal(np.sort(other.weight), np.sort(same.weight))
     np.testing.assert_allclose(other.levers.rate / other.weight, same.levers.rate[0] / same.weight[0], rtol=1e-4)
@@ -86,7 +86,7 @@ def test_a_constant_at_the_mean_is_the_mean_of_the_run_it_came_from(study, playe
     directory, config = played
     weights = curves(directory, "PPO+constant_at_mean(aes_r:gain=4)", "entropy_weight")[1:]
     assert np.ptp(weights) == 0.0
-    record = records_of(config, "ppo")["PPO+playback(aes_r:gain=4)", "abrupt", 1]
+    record = records_of(config, set_up(config, "ppo"))["PPO+playback(aes_r:gain=4)", "abrupt", 1]
     np.testing.assert_allclose(weights[0], record.weight.mean(), rtol=1e-5)
     assert weights[0] > 0.01
 
@@ -133,8 +133,9 @@ def test_a_record_that_does_not_fit_is_refused(study, tmp_path, capsys):
     [("aes", "1", "no finished run of PPO\\+AES on 'abrupt' with seed 1"), ("aes_r:gain=4", "3", "with seed 3")],
 )
 def test_runs_that_the_record_does_not_have_are_named(study, of, seeds, says):
+    config = small(f"permuted:of={of}", seeds=seeds, controls_from=study)
     with pytest.raises(ValueError, match=says):
-        records_of(small(f"permuted:of={of}", seeds=seeds, controls_from=study), "ppo")
+        records_of(config, set_up(config, "ppo"))
 
 
 def test_a_record_that_was_changed_is_refused(study, tmp_path):
@@ -142,7 +143,7 @@ def test_a_record_that_was_changed_is_refused(study, tmp_path):
     config = small("permuted:of=aes_r:gain=4", seeds="1", controls_from=copy)
     (copy / "streams.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match="not what the study was configured with"):
-        records_of(config, "ppo")
+        records_of(config, set_up(config, "ppo"))
 
 
 MINE = '''
@@ -163,8 +164,8 @@ def test_a_schedule_edited_since_it_was_trained_is_not_played(tmp_path, monkeypa
     (tmp_path / "edited_since.py").write_text(MINE)
     train(claim(small("edited_since:half", seeds="1"), tmp_path / "study", resume=False))
     config = small("permuted:of=edited_since:half", seeds="1", controls_from=tmp_path / "study")
-    assert len(records_of(config, "ppo")) == 1
+    assert len(records_of(config, set_up(config, "ppo"))) == 1
     name = ("schedule", "edited_since:half")
     monkeypatch.setitem(plugins._ORIGINS, name, plugins._ORIGINS[name]._replace(sha256="00" * 32))
     with pytest.raises(ValueError, match="the file of schedule 'edited_since:half' was edited since the study began"):
-        records_of(config, "ppo")
+        records_of(config, set_up(config, "ppo"))

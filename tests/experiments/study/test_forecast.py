@@ -13,7 +13,7 @@ from tests.experiments.configs import config_of
 from tests.experiments.conftest import small_config
 from tests.refusals import refused
 
-FAST = ("--steps", "2000", "--patterns", "steady", "--schedules", "baseline", "--seeds", "1:2")
+FAST = "--task toy_multigoal_classic --steps 2000 --patterns steady --schedules baseline --seeds 1:2".split()
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def trial():
 def test_sizes_are_those_of_the_study(trial):
     config, prepared, [share] = trial
     assert (share.carrier, share.runs, share.steps, share.chunks) == ("sac", 3, config.steps, 5)
-    assert share.updates == prepared[0].part.updates
+    assert share.updates == prepared[0].part.setup.updates
     assert (share.waves, share.width) == prepared[0].waves[1::-1]
     assert share.replay == config.replay_capacity * (2 * 2 + 2 + 2) * 4
     assert share.state > share.replay
@@ -38,7 +38,7 @@ def test_the_memory_in_all_counts_the_process_and_the_results(trial):
     whole, process, saved, results = (float(n.replace(",", "")) for n in re.findall(r"([\d.,]+) MiB", line))
     assert whole == pytest.approx(process + saved + results, rel=1e-3)
     assert process > 100.0  # JAX alone
-    assert results == pytest.approx(results_bytes(config) / 2**20, rel=1e-3)
+    assert results == pytest.approx(results_bytes(config, 3) / 2**20, rel=1e-3)
 
 
 def test_times_are_measured_and_add_up(trial):

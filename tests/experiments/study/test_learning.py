@@ -16,12 +16,12 @@ from tests.experiments.configs import config_of
 @pytest.mark.learning
 @pytest.mark.parametrize("carrier", ["sac", "ppo"])
 def test_ninety_per_cent_of_the_optimum_on_the_steady_task(carrier, tmp_path):
-    config = dataclasses.replace(config_of(carrier, seeds=3, preset="paper", steps=24_000), evaluations=10)
+    config = dataclasses.replace(config_of(carrier, seeds=2, preset="paper", steps=24_000), evaluations=10)
     outcome = train(claim(config, tmp_path / "study", resume=False))
     curves = pl.read_parquet(outcome.curves)
     best = float(envs.optimal_return("toy")(jnp.zeros((1, 2)))[0])
     final = curves.filter(pl.col("step") == 24_000)["return_mean"]
     start = curves.filter(pl.col("step") == 0)["return_mean"]
-    assert final.len() == 3
+    assert final.len() == 2
     assert final.min() >= 0.9 * best
     assert start.max() < 0.5 * best

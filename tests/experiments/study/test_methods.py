@@ -13,7 +13,7 @@ from aesjax.adaptations import AdaptationData, recent, shrink, window
 from aesjax.types import Signals
 from agents import CARRIERS
 from experiments.study.arms import arms_of
-from experiments.study.build import build_part, carrier_of, check, small_windows, supply_of, world_of
+from experiments.study.build import build_part, check, set_up, small_windows
 from experiments.study.config import config_from_json
 from experiments.study.method import Control, Method, replace_fields
 from experiments.study.named import STUDIES
@@ -232,8 +232,8 @@ def test_carriers_with_other_numbers_of_environments_share_horizon_and_drift():
     assert config.settings["ppo"]["config"]["rollout"] == 25  # what fits between two evaluations
     assert config_of("ppo", preset="paper").settings["ppo"]["config"]["rollout"] == 125
     parts = [build_part(config, carrier) for carrier in ("sac", "ppo")]
-    assert parts[0].updates == 5000 - 50
-    assert parts[1].updates == 2500 // 25 * 40
+    assert parts[0].setup.updates == 5000 - 50
+    assert parts[1].setup.updates == 2500 // 25 * 40
     for a, b in zip(*(part.runs.drift.realisation for part in parts), strict=True):
         assert (a == b).all()
 
@@ -245,7 +245,7 @@ def test_a_share_of_recent_below_the_smallest_window_is_named_with_the_share_tha
         "recent: share 0.05 of 1000 transitions is 512 (51 %), its smallest window",
         "recent: share 0.25 of 1000 transitions is 512 (51 %), its smallest window",
     ]
-    supply = supply_of(config, "sac", carrier_of(config, "sac", world_of(config, "sac")))
+    supply = set_up(config, "sac").supply
     run = AdaptationData(None, {"recent": 1.0}, {"recent": {"share": 0.05}}, 4950.0)
     built = adaptations.build(["recent"], [], run, supply)
     assert built.update(Signals(), built.init()._replace(count=jnp.int32(2000))).levers.window == 512

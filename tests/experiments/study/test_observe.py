@@ -1,9 +1,7 @@
 """Studies whose agents observe the true drift: an upper bound, named as such wherever their numbers are shown."""
 
 import dataclasses
-import os
 import shutil
-import signal
 
 import numpy as np
 import pytest
@@ -13,10 +11,8 @@ from experiments.cli import main
 from experiments.paper.evidence import gather
 from experiments.report import write_report
 from experiments.study.build import build_part
-from experiments.study.driver import Interrupted
 from experiments.study.folder import claim
 from experiments.study.merge import merge_studies
-from experiments.study.progress import Progress
 from experiments.study.train import train
 from experiments.study.warm import warm_of
 from tests.experiments.configs import config_of
@@ -41,23 +37,6 @@ def observing(tmp_path_factory):
 def blind(observing):
     train(claim(small(), observing.parent / "blind", resume=False))
     return observing.parent / "blind"
-
-
-def test_an_interrupted_study_goes_on_to_the_same_bytes(observing, tmp_path, monkeypatch):
-    folder, tick = tmp_path / "study", Progress.tick
-
-    def interrupting(self, now):
-        tick(self, now)
-        if now.chunk == 4:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(Progress, "tick", interrupting)
-    with pytest.raises(Interrupted):
-        train(claim(small(observe="drift"), folder, resume=False))
-    monkeypatch.undo()
-    train(claim(small(observe="drift"), folder, resume=True))
-    for name in ("curves.parquet", "streams.parquet"):
-        assert (folder / name).read_bytes() == (observing / name).read_bytes()
 
 
 @pytest.mark.parametrize("at", ["end", 336])

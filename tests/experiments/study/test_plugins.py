@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +24,7 @@ from experiments.study.config import config_from_json
 from experiments.study.method import Method
 from experiments.study.options import StudyOptions
 from experiments.study.parser import parse_method
+from experiments.study.train import _physics
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
@@ -386,3 +388,8 @@ def test_an_object_that_no_module_holds_must_be_defined_again_as_it_was(registri
     plugins._ORIGINS.clear()
     with pytest.raises(ValueError, match="which a script or notebook defined; run the study there again, or save its"):
         config_from_json(stored)
+
+
+def test_a_manifest_describes_the_engine_of_our_physics_tasks_and_nothing_of_a_strangers_environment():
+    assert _physics(envs.make("hopper", engine="mujoco").env) == {"physics": {"engine": "mujoco"}}
+    assert _physics(SimpleNamespace(about=object())) == {}
