@@ -5,6 +5,7 @@ Usage: python -m experiments.theory oco|detection --out DIR [--seeds 20] [--quic
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,24 +28,35 @@ class Options(TheoryStudy):
     """For detection: `streams.parquet` of a study with the patterns steady and abrupt."""
 
 
+def _run(parts: dict[str, Callable[[], tuple[Any, list[Finding]]]]) -> tuple[dict[str, Any], list[Finding]]:
+    """The data of every part by its name, and all findings."""
+    data, findings = {}, []
+    for part, run in parts.items():
+        print(f"{part}:", flush=True)
+        data[part], found = run()
+        findings += found
+    return data, findings
+
+
 def _oco(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
+    open_folder(study)
+    start_double_precision()
     from experiments.theory import oco_grid, oco_parts
 
     rounds = 256 if study.quick else 4096
     horizons = [128, 256] if study.quick else [2**k for k in range(9, 15)]
-    data, findings = {}, []
-    for part, run in (
-        ("grid", lambda: oco_grid.main_grid(study, rounds)),
-        ("rates", lambda: oco_grid.rates(study, horizons)),
-        ("observed", lambda: oco_parts.observed(study, rounds)),
-    ):
-        print(f"{part}:", flush=True)
-        data[part], found = run()
-        findings += found
+    data, findings = _run(
+        {
+            "grid": lambda: oco_grid.main_grid(study, rounds),
+            "rates": lambda: oco_grid.rates(study, horizons),
+            "observed": lambda: oco_parts.observed(study, rounds),
+        }
+    )
     return data, sorted(findings, key=lambda finding: finding.name), oco_grid.tables(data["grid"])
 
 
 def _detection(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
+    """In single precision, as the schedules run in an agent."""
     from experiments.theory import detection_parts as parts
     from experiments.theory.detection_streams import recorded
 
@@ -53,28 +65,17 @@ def _detection(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
     except ValueError as error:
         raise ValueError(f"--recorded {study.recorded}: {error}") from None
     open_folder(study)
-    data, findings = {}, []
-    for part, run in (
-        ("synthetic", lambda: parts.synthetic(study)),
-        ("recorded", lambda: parts.on_records(study, streams)),
-    ):
-        print(f"{part}:", flush=True)
-        data[part], found = run()
-        findings += found
+    data, findings = _run(
+        {"synthetic": lambda: parts.synthetic(study), "recorded": lambda: parts.on_records(study, streams)}
+    )
     return parts.plain(data), findings, parts.tables(data)
-
-
-_STUDIES = {"oco": _oco, "detection": _detection}
 
 
 def main(study: Options) -> int:
     """Run a study and write its record; returns the exit code."""
     try:
-        if study.name != "detection":  # its schedules run in single precision, as in an agent
-            open_folder(study)
-            start_double_precision()
         began = time.monotonic()
-        data, findings, tables = _STUDIES[study.name](study)
+        data, findings, tables = {"oco": _oco, "detection": _detection}[study.name](study)
     except (ValueError, OSError) as error:
         print(f"aesjax: {error}", file=sys.stderr)
         return 2

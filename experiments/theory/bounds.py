@@ -28,21 +28,19 @@ def linear_regret(comparator: Array, log_x: Array, gradients: Array) -> Array:
     return jnp.sum(gradients * (jnp.exp(log_x[:-1]) - comparator))
 
 
-def telescoped(comparator: Array, log_x: Array, etas: Array, *, pivot: str) -> tuple[Array, Array]:
-    """Both sides of ``sum [KL(u_t, x_t) - KL(u_t, x_{t+1})] / eta_t``, telescoped exactly.
+def telescoped(comparator: Array, log_x: Array, etas: Array) -> tuple[Array, Array, Array]:
+    """``sum [KL(u_t, x_t) - KL(u_t, x_{t+1})] / eta_t``, then its two exact telescoped forms.
 
-    ``pivot="later"`` divides the change of comparator by ``eta_t``, the form that proves the main text's lemma;
-    ``pivot="earlier"`` by ``eta_{t-1}``, AES paper A.13 and A.14.
+    The first divides the change of comparator by ``eta_t`` and proves the main text's lemma; the second divides it by
+    ``eta_{t-1}``, AES paper A.13 and A.14.
     """
-    if pivot not in ("later", "earlier"):
-        raise ValueError(f"pivot must be 'later' or 'earlier'; got '{pivot}'.")
     u, v, x = comparator[1:], comparator[:-1], log_x[1:-1]  # u_t, u_{t-1}, x_t for t >= 2
     left = jnp.sum((kl(comparator, log_x[:-1]) - kl(comparator, log_x[1:])) / etas)
     ends = kl(comparator[0], log_x[0]) / etas[0] - kl(comparator[-1], log_x[-1]) / etas[-1]
     change = 1.0 / etas[1:] - 1.0 / etas[:-1]
-    if pivot == "later":
-        return left, ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[1:] + kl(v, x) * change)
-    return left, ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[:-1] + kl(u, x) * change)
+    later = ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[1:] + kl(v, x) * change)
+    earlier = ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[:-1] + kl(u, x) * change)
+    return left, later, earlier
 
 
 def lemma_bound(comparator: Array, log_x: Array, gradients: Array, etas: Array, gradient_psi: Array | float) -> Array:
@@ -122,37 +120,32 @@ def online_bound_paper(constants: Constants, size: int, proxy: Array) -> Array:
     return constants.start * jnp.log(float(size)) + 4.0 * total
 
 
-def self_consistent_kappa(
-    size: int, floor: Array | float, c: Array | float, spread: Array | float, *, largest: float = 3.0**0.5
-) -> Array:
-    """() ``kappa = sqrt(C1/C2)`` where C2 itself depends on the largest weight ``largest * kappa``; by bisection.
+def self_consistent(
+    size: int, floor: Array | float, c: Array | float, spread: Array | float
+) -> tuple[Array, Constants]:
+    """() ``kappa = sqrt(C1/C2)`` where C2 itself depends on the largest weight ``sqrt(3) kappa``, and the constants.
 
-    The square root of (1 + A_t)/t is at most sqrt(3), as proxies are at most 2. The bracket holds the solution whatever
-    the constants are: C2 grows with kappa, so ``sqrt(C1/C2(0))`` is too large and ``sqrt(C1/C2)`` at that too small.
-    NaN where no kappa solves it or the constants leave the range of the floats (floor 0, c 0 or negative).
+    The square root of (1 + A_t)/t is at most sqrt(3), as proxies are at most 2. By bisection between bounds that hold
+    for all constants: C2 grows with kappa, so ``sqrt(C1/C2(0))`` is too large and ``sqrt(C1/C2)`` at that too small.
     """
 
     def constants(kappa: Array | float) -> Constants:
-        return sharp_constants(size, floor, c, spread, largest * kappa)
+        return sharp_constants(size, floor, c, spread, 3.0**0.5 * kappa)
+
+    def larger(kappa: Array | float) -> Array:
+        now = constants(kappa)
+        return jnp.sqrt(now.tracking / now.stability)
 
     def halve(bracket: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
         low, high = bracket
-        middle = jnp.where(wide, jnp.sqrt(low) * jnp.sqrt(high), jnp.sqrt(low * high))  # the product may overflow
-        now = constants(middle)
-        far = middle < jnp.sqrt(now.tracking / now.stability)
-        small = jnp.where(wide, far, middle**2 * now.stability < now.tracking)
+        middle = jnp.sqrt(low) * jnp.sqrt(high)  # the product of both may overflow
+        small = middle < larger(middle)
         return (jnp.where(small, middle, low), jnp.where(small, high, middle)), None
 
-    _, tracking, stability = constants(0.0)
-    most = jnp.sqrt(tracking / stability)
-    _, tracking, stability = constants(most)
-    least = jnp.sqrt(tracking / stability)
-    # Usual constants keep the bracket, and with it every digit, that recorded studies were made with.
-    wide = (least < 1e-9) | (most > 1e9)
-    bracket = (jnp.where(wide, least, 1e-9), jnp.where(wide, most, 1e9))
-    (low, high), _ = jax.lax.scan(halve, bracket, length=100)
-    solved = jnp.isfinite(most) & jnp.isfinite(least) & (least > 0.0)
-    return jnp.where(solved, jnp.where(wide, jnp.sqrt(low) * jnp.sqrt(high), jnp.sqrt(low * high)), jnp.nan)
+    most = larger(0.0)
+    (low, high), _ = jax.lax.scan(halve, (larger(most), most), length=100)
+    kappa = jnp.sqrt(low) * jnp.sqrt(high)
+    return kappa, constants(kappa)
 
 
 def prior_bound(
@@ -165,8 +158,7 @@ def prior_bound(
     maximal schedule (Theorem M) and, with ``relaxing = e``, which multiplies ``2 l/L``, for ``aes_m(hold=True)``.
     Proofs: docs/proofs/schedules.md.
     """
-    kappa = self_consistent_kappa(size, floor, c, spread)
-    _, tracking, stability = sharp_constants(size, floor, c, spread, 3.0**0.5 * kappa)
+    kappa, (_, tracking, stability) = self_consistent(size, floor, c, spread)
     ratio = largest_cross_entropy(floor) / largest_log_range(size, floor)
     rate = jnp.sqrt(tracking * stability * proxy.shape[0] * (1.0 + jnp.sum(proxy)))
     return jnp.log(float(size)) / (c * kappa) + (4.0 + 2.0 * relaxing * ratio) * rate
@@ -185,8 +177,7 @@ def discounted_bound(
 
     ``log K/(c lam_1) + 2 sqrt(C1 C2 W (1 + num_T)) + (1 + 2 (1 - sqrt rho) W + l/(L rho)) C2 sum lam_t``.
     """
-    kappa = self_consistent_kappa(size, floor, c, spread)
-    _, tracking, stability = sharp_constants(size, floor, c, spread, 3.0**0.5 * kappa)
+    _, (_, tracking, stability) = self_consistent(size, floor, c, spread)
     rho = 1.0 - 1.0 / window
     age = proxy.shape[0] - 1 - jnp.arange(proxy.shape[0])
     mass = 1.0 + jnp.sum(proxy * rho**age)

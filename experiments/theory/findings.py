@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.measure.stats import Interval, t_interval
 
-_OUTCOMES = ("confirmed", "refuted", "undecided")
+_OUTCOMES = {True: "confirmed", False: "refuted", None: "undecided"}
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,13 @@ class Finding(NamedTuple):
 
     name: str  # as in `docs/proofs/claims.md`, such as "5.1-3"
     prediction: str
-    outcome: str  # one of OUTCOMES
+    outcome: str  # confirmed, refuted or undecided
     measured: str  # numbers with their 95 % intervals
 
 
 def claim(name: str, prediction: str, holds: bool | None, measured: str) -> Finding:
     """A finding whose outcome is ``holds``; None where the intervals decide nothing."""
-    return Finding(
-        name, prediction, "undecided" if holds is None else _OUTCOMES[0] if holds else _OUTCOMES[1], measured
-    )
-
-
-def every(*verdicts: bool | None) -> bool | None:
-    """False if one is False, else None if one is None."""
-    return False if False in verdicts else None if None in verdicts else True
+    return Finding(name, prediction, _OUTCOMES[None if holds is None else bool(holds)], measured)
 
 
 def paired(x: np.ndarray, y: np.ndarray) -> Interval:
@@ -52,9 +45,9 @@ def paired(x: np.ndarray, y: np.ndarray) -> Interval:
     return t_interval(np.asarray(x, np.float64) - np.asarray(y, np.float64))
 
 
-def show(interval: Interval, digits: int = 3) -> str:
-    """``value [low, high]`` to so many significant digits."""
-    return f"{interval.value:.{digits}g} [{interval.low:.{digits}g}, {interval.high:.{digits}g}]"
+def show(interval: Interval) -> str:
+    """``value [low, high]`` to three significant digits."""
+    return f"{interval.value:.3g} [{interval.low:.3g}, {interval.high:.3g}]"
 
 
 def slopes(x: Sequence[float], y: np.ndarray) -> np.ndarray:
