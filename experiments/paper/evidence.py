@@ -31,6 +31,7 @@ TASKS: Mapping[str, tuple[str, ...]] = {
         *("isaac_anymal", "isaac_allegro_hand", "isaac_franka_cabinet"),
     ),
 }
+FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
 #: Fields that must agree before runs of two studies are compared, besides the settings of common carriers.
 _ALIKE = ("task", "preset", "steps", "evaluations", "episodes", "segments", "drift_seed", "proxy", "source", "options")
 SIZES = ("replay_capacity", "warmup")  # of the carriers that both have
