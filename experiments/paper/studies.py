@@ -35,11 +35,6 @@ class Study(NamedTuple):
         """The task that it trains on."""
         return self.words[self.words.index("--task") + 1]
 
-    @property
-    def carriers(self) -> list[str]:
-        """The carriers that it trains."""
-        return self.words[self.words.index("--carriers") + 1].split(",")
-
 
 class Made(NamedTuple):
     """A table's finished studies."""

@@ -14,6 +14,8 @@ from aesjax.types import Array
 from experiments.theory.oco import path
 from experiments.theory.simplex import cross_entropy, half_range, kl, largest_cross_entropy, largest_log_range
 
+Scalar = Array | float
+
 
 class Constants(NamedTuple):
     """Of the trade-off ``C0 + sum (C1 xi_t / lam_t + C2 lam_t)``, AES paper Theorem (tradeoff)."""
@@ -43,22 +45,17 @@ def telescoped(comparator: Array, log_x: Array, etas: Array) -> tuple[Array, Arr
     return left, later, earlier
 
 
-def lemma_bound(comparator: Array, log_x: Array, gradients: Array, etas: Array, gradient_psi: Array | float) -> Array:
-    """() right side of AES paper Lemma (dynamic-md), drift term ``2 G_Psi / eta_t``; needs nondecreasing steps."""
-    drift = 2.0 * jnp.sum(gradient_psi * path(comparator)[1:] / etas[1:])
-    return kl(comparator[0], log_x[0]) / etas[0] + _noise(gradients, etas) + drift
+def printed_bounds(
+    comparator: Array, log_x: Array, gradients: Array, etas: Array, gradient_psi: Scalar
+) -> tuple[Array, Array]:
+    """() right sides of AES paper Lemma (dynamic-md), with the drift term ``2 G_Psi / eta_t``, and of A.13 and A.14.
 
-
-def appendix_bound(
-    comparator: Array, log_x: Array, gradients: Array, etas: Array, gradient_psi: Array | float
-) -> Array:
-    """() right side of AES paper A.13/A.14, drift term ``G_Psi / eta_{t-1}``. FALSE in general."""
-    drift = jnp.sum(gradient_psi * path(comparator)[1:] / etas[:-1])
-    return kl(comparator[0], log_x[0]) / etas[0] + _noise(gradients, etas) + drift
-
-
-def _noise(gradients: Array, etas: Array) -> Array:
-    return jnp.sum(etas / 2.0 * jnp.max(jnp.abs(gradients), axis=-1) ** 2)
+    The lemma needs nondecreasing steps. The appendix has ``G_Psi / eta_{t-1}`` and is FALSE in general.
+    """
+    drift = gradient_psi * path(comparator)[1:]
+    noise = jnp.sum(etas / 2.0 * jnp.max(jnp.abs(gradients), axis=-1) ** 2)
+    common = kl(comparator[0], log_x[0]) / etas[0] + noise
+    return common + jnp.sum(2.0 * drift / etas[1:]), common + jnp.sum(drift / etas[:-1])
 
 
 def sharp_bound(comparator: Array, log_x: Array, gradients: Array, etas: Array) -> Array:
@@ -75,13 +72,7 @@ def sharp_bound(comparator: Array, log_x: Array, gradients: Array, etas: Array) 
 
 
 def paper_constants(
-    size: int,
-    floor: Array | float,
-    c: Array | float,
-    gradient: Array | float,
-    lambda_min: Array | float,
-    lambda_max: Array | float,
-    first: Array | float,
+    size: int, floor: Scalar, c: Scalar, gradient: Scalar, lambda_min: Scalar, lambda_max: Scalar, first: Scalar
 ) -> Constants:
     """The constants of AES paper Theorem (tradeoff) as its Appendix A.16 gives them; ``gradient`` bounds ``|f'|``."""
     gradient_psi = 1.0 + largest_cross_entropy(floor)
@@ -89,9 +80,7 @@ def paper_constants(
     return Constants(jnp.log(float(size)) / (c * lambda_min) + stability * first, 2.0 * gradient_psi / c, stability)
 
 
-def sharp_constants(
-    size: int, floor: Array | float, c: Array | float, spread: Array | float, lambda_max: Array | float
-) -> Constants:
+def sharp_constants(size: int, floor: Scalar, c: Scalar, spread: Scalar, lambda_max: Scalar) -> Constants:
     """The same from half-ranges: ``C1 = L / (2c)``, ``C2 = c/2 (G' + lambda_max L/2)^2 + log K``, C0 = 0.
 
     ``spread`` is G', a bound on the half-range of the losses' gradients.
@@ -120,19 +109,17 @@ def online_bound_paper(constants: Constants, size: int, proxy: Array) -> Array:
     return constants.start * jnp.log(float(size)) + 4.0 * total
 
 
-def self_consistent(
-    size: int, floor: Array | float, c: Array | float, spread: Array | float
-) -> tuple[Array, Constants]:
+def self_consistent(size: int, floor: Scalar, c: Scalar, spread: Scalar) -> tuple[Array, Constants]:
     """() ``kappa = sqrt(C1/C2)`` where C2 itself depends on the largest weight ``sqrt(3) kappa``, and the constants.
 
     The square root of (1 + A_t)/t is at most sqrt(3), as proxies are at most 2. By bisection between bounds that hold
     for all constants: C2 grows with kappa, so ``sqrt(C1/C2(0))`` is too large and ``sqrt(C1/C2)`` at that too small.
     """
 
-    def constants(kappa: Array | float) -> Constants:
+    def constants(kappa: Scalar) -> Constants:
         return sharp_constants(size, floor, c, spread, 3.0**0.5 * kappa)
 
-    def larger(kappa: Array | float) -> Array:
+    def larger(kappa: Scalar) -> Array:
         now = constants(kappa)
         return jnp.sqrt(now.tracking / now.stability)
 
@@ -148,9 +135,7 @@ def self_consistent(
     return kappa, constants(kappa)
 
 
-def prior_bound(
-    size: int, floor: Array | float, c: Array | float, spread: Array | float, proxy: Array, *, relaxing: float = 1.0
-) -> Array:
+def prior_bound(size: int, floor: Scalar, c: Scalar, spread: Scalar, proxy: Array, *, relaxing: float = 1.0) -> Array:
     """() Theorem R: ``log K/(c kappa) + (4 + 2 l/L) sqrt(C1 C2 T (1 + Ahat_T))``.
 
     For ``lam_t = kappa sqrt((1 + Ahat_t)/t)`` with the self-consistent kappa and proxies (T,) in [0, 2] whose prefix
@@ -165,13 +150,7 @@ def prior_bound(
 
 
 def discounted_bound(
-    size: int,
-    floor: Array | float,
-    c: Array | float,
-    spread: Array | float,
-    window: Array | float,
-    weights: Array,
-    proxy: Array,
+    size: int, floor: Scalar, c: Scalar, spread: Scalar, window: Scalar, weights: Array, proxy: Array
 ) -> Array:
     """() Theorem D, for ``lam_t = kappa sqrt((1 + num_t)/den_t)`` discounted over ``window`` rounds.
 
@@ -188,13 +167,7 @@ def discounted_bound(
 
 
 def clipped_bound(
-    size: int,
-    floor: Array | float,
-    c: Array | float,
-    spread: Array | float,
-    lambda_min: Array | float,
-    weights: Array,
-    drift: Array,
+    size: int, floor: Scalar, c: Scalar, spread: Scalar, lambda_min: Scalar, weights: Array, drift: Array
 ) -> Array:
     """() for the paper's clipped schedule as it runs: the trade-off with sharp constants, plus what its proof drops.
 
@@ -207,7 +180,7 @@ def clipped_bound(
     return first + tradeoff_bound(constants, weights, drift) + penalty
 
 
-def constant_weight(size: int, c: Array | float, constants: Constants, drift: Array, *, start: bool = True) -> Array:
+def constant_weight(size: int, c: Scalar, constants: Constants, drift: Array, *, start: bool = True) -> Array:
     """() the constant weight that minimises its bound, ``sqrt((C1 A_T + log K / c) / (C2 T))``.
 
     ``start=False`` is AES paper A.17, which leaves the first round's ``log K / c`` out and gives 0 without drift.
@@ -217,14 +190,14 @@ def constant_weight(size: int, c: Array | float, constants: Constants, drift: Ar
     return jnp.sqrt(mass / (stability * drift.shape[0]))
 
 
-def offline_bound(size: int, c: Array | float, constants: Constants, weight: Array, drift: Array) -> Array:
+def offline_bound(size: int, c: Scalar, constants: Constants, weight: Array, drift: Array) -> Array:
     """() bound of a constant weight, ``(C1 A_T + log K / c)/lam + C2 T lam``; the paper's only complete guarantee."""
     _, tracking, stability = constants
     mass = tracking * jnp.sum(drift) + jnp.log(float(size)) / c
     return mass / weight + stability * drift.shape[0] * weight
 
 
-def full_simplex_bound(size: int, c: Array | float, spread: Array | float, weight: Array, drift: Array) -> Array:
+def full_simplex_bound(size: int, c: Scalar, spread: Scalar, weight: Array, drift: Array) -> Array:
     """() constant weight with ``c lam^2 <= 1`` and no truncation: the drift term is ``G' P_T/(c lam^2)``.
 
     ``log K/(c lam) + 2 c lam G'^2 T + G' P_T/(c lam^2) + lam T log K``; its optimum has ``lam ~ (P_T/T)^(1/3)``.

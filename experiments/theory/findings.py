@@ -52,9 +52,7 @@ def show(interval: Interval) -> str:
 
 def slopes(x: Sequence[float], y: np.ndarray) -> np.ndarray:
     """(seeds,): slope of ``log y`` against ``log x`` for every seed; y (len(x), seeds), positive."""
-    log_x, log_y = np.log(np.asarray(x, np.float64)), np.log(np.asarray(y, np.float64))
-    centred = log_x - log_x.mean()
-    return centred @ (log_y - log_y.mean(0)) / np.sum(centred**2)
+    return np.polyfit(np.log(x), np.log(np.asarray(y, np.float64)), 1)[0]
 
 
 def log_log_slope(x: Sequence[float], y: np.ndarray) -> Interval:

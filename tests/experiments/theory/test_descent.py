@@ -87,9 +87,8 @@ def everything(x, start):
     psi, loose = true_gradient_psi(x.floor, arms), 1.0 - jnp.log(x.floor)
     return out | {
         "sorted regret": bounds.linear_regret(y.comparator, *d),
-        "D3": bounds.lemma_bound(y.comparator, *d, y.etas, psi),
-        "D4": bounds.appendix_bound(y.comparator, *d, y.etas, psi),
-        "D4 loose": bounds.appendix_bound(y.comparator, *d, y.etas, loose),
+        "D3": bounds.printed_bounds(y.comparator, *d, y.etas, psi)[0],
+        "D4 loose": bounds.printed_bounds(y.comparator, *d, y.etas, loose)[1],
     }
 
 
