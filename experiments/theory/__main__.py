@@ -6,26 +6,11 @@ Usage: python -m experiments.theory oco|detection --out DIR [--seeds 20] [--quic
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tyro
 
 from experiments.theory.findings import Finding, TheoryStudy, open_folder, start_double_precision, write
-
-_RECORD = Path(__file__).resolve().parents[2] / "benchmarks" / "recorded_proxies.parquet"
-
-
-@dataclass(frozen=True)
-class Options(TheoryStudy):
-    """Options of a theory study."""
-
-    name: tyro.conf.Positional[Literal["oco", "detection"]] = "oco"
-    """oco: online learning under drift, schedules compared with constants and rivals. detection: AES-C and
-    AES-R compared with CUSUM, Page-Hinkley and ADWIN, at equal false alarms."""
-    recorded: Path = _RECORD
-    """For detection: `streams.parquet` of a study with the patterns steady and abrupt."""
 
 
 def _run(parts: dict[str, Callable[[], tuple[Any, list[Finding]]]]) -> tuple[dict[str, Any], list[Finding]]:
@@ -38,7 +23,7 @@ def _run(parts: dict[str, Callable[[], tuple[Any, list[Finding]]]]) -> tuple[dic
     return data, findings
 
 
-def _oco(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
+def _oco(study: TheoryStudy) -> tuple[dict[str, Any], list[Finding], str]:
     open_folder(study)
     start_double_precision()
     from experiments.theory import oco_grid, oco_parts
@@ -55,7 +40,7 @@ def _oco(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
     return data, sorted(findings, key=lambda finding: finding.name), oco_grid.tables(data["grid"])
 
 
-def _detection(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
+def _detection(study: TheoryStudy) -> tuple[dict[str, Any], list[Finding], str]:
     """In single precision, as the schedules run in an agent."""
     from experiments.theory import detection_parts as parts
     from experiments.theory.detection_streams import recorded
@@ -71,7 +56,7 @@ def _detection(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
     return parts.plain(data), findings, parts.tables(data)
 
 
-def main(study: Options) -> int:
+def main(study: TheoryStudy) -> int:
     """Run a study and write its record; returns the exit code."""
     try:
         began = time.monotonic()
@@ -84,4 +69,4 @@ def main(study: Options) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Options, description=__doc__)))
+    sys.exit(main(tyro.cli(TheoryStudy, description=__doc__)))

@@ -5,9 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import tyro
 
 from experiments.measure.stats import Interval, t_interval
 
@@ -16,10 +17,15 @@ _OUTCOMES = {True: "confirmed", False: "refuted", None: "undecided"}
 
 @dataclass(frozen=True)
 class TheoryStudy:
-    """A theory study as it is typed: the options that every theory script takes."""
+    """A theory study as it is typed."""
 
     out: Path
     """Folder for the results; must be new or empty."""
+    name: tyro.conf.Positional[Literal["oco", "detection"]] = "oco"
+    """oco: online learning under drift, schedules compared with constants and rivals. detection: AES-C and
+    AES-R compared with CUSUM, Page-Hinkley and ADWIN, at equal false alarms."""
+    recorded: Path = Path(__file__).resolve().parents[2] / "benchmarks" / "recorded_proxies.parquet"
+    """For detection: `streams.parquet` of a study with the patterns steady and abrupt."""
     seeds: int = 20
     """Paired repetitions (common random numbers across methods)."""
     quick: bool = False

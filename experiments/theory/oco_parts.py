@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax import schedules
+from experiments.measure.stats import Interval
 from experiments.theory import learners
 from experiments.theory.findings import Finding, TheoryStudy, claim, paired, show
 from experiments.theory.oco import Game, Learner, play
@@ -82,19 +83,19 @@ def observed(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
             "5.1-7b",
             "AES-R improves the best constant by 4 to 12 % (a = 4 and 16)",
             all(xs[a].high < 0 for xs in gains.values() for a in _GAINS[1:]),
-            _listed(gains),
+            _by_gain(gains),
         ),
         claim(
             "5.1-7c",
             "AES-R improves a base four times too small",
             all(x.high < 0 for xs in small.values() for x in xs.values()),
-            _listed(small),
+            _by_gain(small),
         ),
         claim(
             "5.1-7d",
             "and cannot repair a base four times too large",
             all(x.high > 0 for xs in large.values() for x in xs.values()),
-            _listed(large),
+            _by_gain(large),
         ),
         claim(
             "5.1-7e",
@@ -106,15 +107,13 @@ def observed(study: TheoryStudy, rounds: int) -> tuple[dict, list[Finding]]:
     return data, findings
 
 
-def _listed(found: dict) -> str:
-    """Intervals by label, or by label and gain, as one line."""
+def _listed(intervals: dict[str, Interval]) -> str:
+    return "; ".join(f"{label} {show(x)}" for label, x in intervals.items())
 
-    def line(intervals: Any) -> str:
-        if isinstance(intervals, dict):
-            return ", ".join(f"a={a:g}: {show(x)}" for a, x in intervals.items())
-        return show(intervals)
 
-    return "; ".join(f"{label} {line(x)}" for label, x in found.items())
+def _by_gain(intervals: dict[str, dict[float, Interval]]) -> str:
+    lines = {label: ", ".join(f"a={a:g}: {show(x)}" for a, x in xs.items()) for label, xs in intervals.items()}
+    return "; ".join(f"{label} {line}" for label, line in lines.items())
 
 
 def _permuted(given: Game, base: Tuning) -> np.ndarray:

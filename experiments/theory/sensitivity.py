@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from aesjax.types import Array
 from experiments.theory import simplex
-from experiments.theory.softmdp import SoftMDP, Solution, evaluate, occupancy, surrogate_gap
+from experiments.theory.softmdp import SoftMDP, Solution, evaluate, expected, surrogate_gap
 
 
 class Change(NamedTuple):
@@ -145,7 +145,7 @@ def performance_difference(mdp: SoftMDP, new: Array, old: Array, start: Array) -
     The log-policy ``old`` (S, A) must play everything that ``new`` plays.
     """
     gain = _expect(new, soft_advantage(mdp, old)) - mdp.temperature * simplex.kl(jnp.exp(new), old)
-    return jnp.sum(occupancy(mdp, new, start) * gain) / (1.0 - mdp.discount)
+    return expected(mdp, new, start, gain)
 
 
 def planning_objective(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
@@ -155,7 +155,7 @@ def planning_objective(mdp: SoftMDP, solution: Solution, log_policy: Array, star
     ``1 / (1-gamma)`` times as much; only differences of it have a meaning (`main_term`).
     """
     soft = _expect(log_policy, solution.q - mdp.temperature * log_policy)
-    return jnp.sum(occupancy(mdp, solution.log_policy, start) * soft) / (1.0 - mdp.discount)
+    return expected(mdp, solution.log_policy, start, soft)
 
 
 def main_term(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
@@ -164,8 +164,7 @@ def main_term(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array)
     Weighted by the occupancy of ``pi*`` it neither equals nor bounds the gap of the returns; `softmdp.regret`, weighted
     by that of pi, equals it.
     """
-    weights = occupancy(mdp, solution.log_policy, start)
-    return jnp.sum(weights * surrogate_gap(mdp, solution, log_policy)) / (1.0 - mdp.discount)
+    return expected(mdp, solution.log_policy, start, surrogate_gap(mdp, solution, log_policy))
 
 
 def bias_a8(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
@@ -174,12 +173,10 @@ def bias_a8(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -
     ``J(pi*) - J(pi) = main_term + bias_a8 + bias_a9``; neither bias does it alone.
     """
     difference = solution.q - evaluate(mdp, log_policy)[0]
-    weights = occupancy(mdp, solution.log_policy, start)
-    return jnp.sum(weights * _expect(log_policy, difference)) / (1.0 - mdp.discount)
+    return expected(mdp, solution.log_policy, start, _expect(log_policy, difference))
 
 
 def bias_a9(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
     """() ``E_{d*, pi*}[Q^pi - Q*] / (1-gamma)``, <= 0; reward. What A.9 calls the substitution bias."""
     difference = evaluate(mdp, log_policy)[0] - solution.q
-    weights = occupancy(mdp, solution.log_policy, start)
-    return jnp.sum(weights * _expect(solution.log_policy, difference)) / (1.0 - mdp.discount)
+    return expected(mdp, solution.log_policy, start, _expect(solution.log_policy, difference))

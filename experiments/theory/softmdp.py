@@ -130,6 +130,11 @@ def occupancy(mdp: SoftMDP, log_policy: Array, start: Array) -> Array:
     return (1.0 - mdp.discount) * _solve_dominant(system, start)
 
 
+def expected(mdp: SoftMDP, log_policy: Array, start: Array, x: Array) -> Array:
+    """() ``E_{d^pi}[x] / (1-gamma)`` of x (S,), with the occupancy of a policy (S, A)."""
+    return jnp.sum(occupancy(mdp, log_policy, start) * x) / (1.0 - mdp.discount)
+
+
 def soft_return(mdp: SoftMDP, log_policy: Array, start: Array) -> Array:
     """() maximum-entropy return ``J(pi)`` from the start distribution (S,); reward, not normalised. AES paper A.5."""
     return jnp.sum(start * evaluate(mdp, log_policy)[1])
@@ -155,5 +160,4 @@ def regret(mdp: SoftMDP, log_policy: Array, start: Array, solution: Solution | N
     is -inf where the policy never acts; the MDP is solved where its ``solution`` is not at hand.
     """
     solution = solve(mdp) if solution is None else solution
-    weights = occupancy(mdp, log_policy, start)
-    return jnp.sum(weights * surrogate_gap(mdp, solution, log_policy)) / (1.0 - mdp.discount)
+    return expected(mdp, log_policy, start, surrogate_gap(mdp, solution, log_policy))

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import polars as pl
+import polars.selectors as cs
 import pytest
 
 from experiments.theory import games, oco, oco_grid, oco_methods
-from experiments.theory.__main__ import Options, main
+from experiments.theory.__main__ import main
 from experiments.theory.findings import TheoryStudy, claim, log_log_slope, open_folder, paired, slopes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,7 +63,9 @@ def test_slopes_and_claims():
 
 @pytest.mark.parametrize("name", ["oco", "detection"])
 def test_a_study_leaves_its_findings_and_numbers(name, tmp_path, capsys):
-    options = Options(tmp_path / "out", seeds=2, quick=True, name=name)
+    streams = pl.read_parquet(ROOT / "benchmarks" / "recorded_proxies.parquet")
+    streams.with_columns(cs.matches("/").list.head(5000)).write_parquet(tmp_path / "streams.parquet")
+    options = TheoryStudy(tmp_path / "out", name, tmp_path / "streams.parquet", seeds=2, quick=True)
     try:
         with jax.enable_x64(name == "oco"):
             assert main(options) == 0
