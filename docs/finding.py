@@ -9,9 +9,9 @@ import page_tables as tables
 from experiments.measure import paired_differences, t_interval
 
 PANELS = {
-    "AES minus its carrier": tables.AES,
+    "AES minus its carrier": tables.FAMILIES["aes"].rows,
     "Newest quarter of the replay minus a constant weight": [
-        row for row in tables.HELPS if row.first.endswith(tables.RECENT)
+        row for row in tables.FAMILIES["helps"].rows if row.first.endswith(tables.RECENT)
     ],
 }
 COLOURS = dict(zip(tables.CARRIERS, ("#0072b2", "#d55e00", "#009e73", "#cc79a7"), strict=True))

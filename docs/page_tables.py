@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +43,15 @@ class Contrast(NamedTuple):
     second: str | tuple[str, ...]  # several: the best of them, setting by setting, on the runs of the table
 
 
+class Family(NamedTuple):
+    """A table of differences, over all of which Holm corrects."""
+
+    head: str
+    rows: list[Contrast]
+    patterns: tuple[str, ...] = PATTERNS
+    places: int = 1
+
+
 def table(function: Callable[[], str]) -> Callable[[], str]:
     """Register a table under its function's name."""
     TABLES[function.__name__.replace("_", "-")] = function
@@ -75,11 +84,11 @@ def opponent(contrast: Contrast, pattern: str) -> np.ndarray | None:
     return max(found, key=np.mean) if found else None
 
 
-def tested(contrasts: list[Contrast], patterns: tuple[str, ...]) -> dict[tuple[int, str], tuple[float, float]]:
+def tested(family: Family) -> dict[tuple[int, str], tuple[float, float]]:
     """(row, pattern) -> difference and p-value of the paired t test after Holm over all of the table."""
     differences = {}
-    for at, contrast in enumerate(contrasts):
-        for pattern in patterns:
+    for at, contrast in enumerate(family.rows):
+        for pattern in family.patterns:
             ours, theirs = scores(contrast.record, contrast.first, pattern), opponent(contrast, pattern)
             if ours is not None and theirs is not None:
                 differences[at, pattern] = paired_differences(ours, theirs)[0]
@@ -87,29 +96,24 @@ def tested(contrasts: list[Contrast], patterns: tuple[str, ...]) -> dict[tuple[i
     return {key: (float(np.mean(d)), float(p)) for (key, d), p in zip(differences.items(), adjusted, strict=True)}
 
 
-def contrasts(rows_: list[Contrast], patterns: tuple[str, ...], places: int, head: str) -> str:
+def contrasts(family: Family) -> str:
     """The table of differences; a star is p < 0.05 after Holm."""
-    values = tested(rows_, patterns)
+    values = tested(family)
 
     def cell(at, pattern):
         if (at, pattern) not in values:
             return ""
         difference, p = values[at, pattern]
-        text = f"{difference:+,.{places}f}" + ("*" if p < 0.05 else "")
-        return text[1:] if float(f"{difference:.{places}f}") == 0.0 else text
+        text = f"{difference:+,.{family.places}f}" + ("*" if p < 0.05 else "")
+        return text[1:] if float(f"{difference:.{family.places}f}") == 0.0 else text
 
-    body = [[r.label, *(cell(at, pattern) for pattern in patterns)] for at, r in enumerate(rows_)]
-    return rows([head, *("no drift" if p == "steady" else p for p in patterns)], body)
-
-
-CARRIERS = ("SAC", "PPO", "SQL", "MEow")
-AES = [Contrast(c, f"toy_{c.lower()}", f"{c}+AES", c) for c in CARRIERS]
+    body = [[r.label, *(cell(at, pattern) for pattern in family.patterns)] for at, r in enumerate(family.rows)]
+    return rows([family.head, *("no drift" if p == "steady" else p for p in family.patterns)], body)
 
 
-@table
-def aes() -> str:
-    """AES minus its carrier on the toy task."""
-    return contrasts(AES, PATTERNS, 1, "AES minus its carrier")
+def toy(*found: tuple[str, str, str | tuple[str, ...]]) -> list[Contrast]:
+    """Rows (label, first, second) of a carrier's record of the toy task."""
+    return [Contrast(label, f"toy_{first.partition('+')[0].lower()}", first, second) for label, first, second in found]
 
 
 def constants(carrier: str) -> tuple[str, ...]:
@@ -117,128 +121,109 @@ def constants(carrier: str) -> tuple[str, ...]:
     return tuple(record(f"toy_{carrier.lower()}")["constants"])
 
 
-HELPS = [
-    *(
-        Contrast(f"{c} `{TYPED[m]}`", f"toy_{c.lower()}", f"{c}+{m}", constants(c))
-        for c in ("SAC", "SQL", "MEow")
-        for m in (RECENT, CHANGE)
-    ),
-    Contrast(f"PPO `{TYPED[RESET]}`", "toy_ppo", f"PPO+{RESET}", constants("PPO")),
-]
-
-
-@table
-def helps() -> str:
-    """Adaptations minus the best constant weight of a grid."""
-    return contrasts(HELPS, PATTERNS, 1, "return minus a constant weight's")
-
-
-ROBOTS = [
-    Contrast("HalfCheetah SAC", "halfcheetah_sac", "SAC+AES", "SAC"),
-    Contrast("HalfCheetah PPO", "halfcheetah_ppo", "PPO+AES", "PPO"),
-    Contrast("Hopper SAC", "hopper_sac", "SAC+AES", "SAC"),
-    Contrast("Hopper PPO", "hopper_ppo", "PPO+AES", "PPO"),
-    Contrast("Walker2d SAC", "walker2d_sac", "SAC+AES", "SAC"),
-    Contrast("Isaac Ant PPO", "isaac_ant_ppo", "PPO+AES", "PPO"),
-    Contrast("Isaac Ant SAC", "isaac_ant_sac", "SAC+AES", "SAC"),
-    Contrast("FrankaCabinet PPO", "franka_cabinet_ppo", "PPO+AES", "PPO"),
-    Contrast("Ingenuity PPO", "ingenuity_ppo", "PPO+AES", "PPO"),
-]
+CARRIERS = ("SAC", "PPO", "SQL", "MEow")
 THREE = ("steady", "abrupt", "periodic")
-
-
-@table
-def robots() -> str:
-    """AES minus its carrier on robot tasks."""
-    return contrasts(ROBOTS, THREE, 0, "AES minus its carrier")
-
-
 HC, HT, HO = "halfcheetah_sac", "halfcheetah_sac_threshold", "hopper_sac_threshold"
 REFRESH = "AES-C+refresh[refresh.threshold=3]"
-#: Only opponents that were trained under every pattern of the row count as its grid.
-ROBOT_ADAPTATIONS = [
-    Contrast("HalfCheetah SAC, optimiser state loaded: `fixed+recent`", HC, f"SAC+{RECENT}", "SAC+fixed"),
-    Contrast("the same: `aes_c+refresh`", HC, "SAC+AES-C+refresh", "SAC+fixed"),
-    Contrast("the same: `oracle+window`", HC, "SAC+oracle+window", "SAC+fixed"),
-    Contrast("HalfCheetah SAC: `fixed+recent`", HT, f"SAC+{RECENT}", "SAC+fixed"),
-    Contrast("the same: `aes_c+refresh:threshold=3`", HT, f"SAC+{REFRESH}", "SAC+fixed"),
-    Contrast("the same: `aes_c+recent+refresh:threshold=3`", HT, f"SAC+{CHANGE}", "SAC+fixed"),
-    Contrast("the same: `budget`", HT, "SAC+budget", "SAC+fixed"),
-    Contrast("Hopper SAC: `aes_c+refresh:threshold=3`", HO, f"SAC+{REFRESH}", "SAC+fixed"),
-    Contrast("the same: `aes_c+recent+refresh:threshold=3`", HO, f"SAC+{CHANGE}", "SAC+fixed"),
-    Contrast("Walker2d SAC: `aes_c+recent+refresh:threshold=3`", "walker2d_sac", f"SAC+{CHANGE}", "SAC+fixed"),
-    Contrast("Isaac Ant PPO: `aes_c+refresh:threshold=3`", "isaac_ant_ppo", f"PPO+{REFRESH}", "PPO"),
-    Contrast(f"HalfCheetah PPO: `{TYPED[RESET]}`", "halfcheetah_ppo", f"PPO+{RESET}", "PPO"),
-    Contrast("Hopper PPO: the same", "hopper_ppo", f"PPO+{RESET}", "PPO"),
-    Contrast("Ingenuity PPO: the same", "ingenuity_ppo", f"PPO+{RESET}", "PPO"),
-]
 
-
-@table
-def robot_adaptations() -> str:
-    """Adaptations minus the carrier's default constant on robot tasks."""
-    return contrasts(ROBOT_ADAPTATIONS, THREE, 0, "return minus the default constant's")
-
-
-TIMING = [
-    Contrast("SAC `aes` minus mean-matched", "toy_sac", "SAC+AES", "SAC+constant_at_mean(aes)"),
-    Contrast("SAC `aes` minus time-permuted", "toy_sac", "SAC+AES", "SAC+permuted(aes)"),
-    Contrast("PPO `aes` minus mean-matched", "toy_ppo", "PPO+AES", "PPO+constant_at_mean(aes)"),
-    Contrast("PPO `aes` minus time-permuted", "toy_ppo", "PPO+AES", "PPO+permuted(aes)"),
-    Contrast("SAC `aes_r` minus its base", "toy_sac", "SAC+AES-R", "SAC+fixed"),
-    Contrast("PPO `aes_r` minus its base", "toy_ppo", "PPO+AES-R", "PPO"),
-    Contrast("SQL `aes_r` minus its base", "toy_sql", "SQL+AES-R", "SQL"),
-    Contrast("MEow `aes_r` minus its base", "toy_meow", "MEow+AES-R", "MEow"),
-    Contrast("SAC `oracle` minus its base", "toy_sac", "SAC+oracle", "SAC+fixed"),
-    Contrast("PPO `oracle` minus its base", "toy_ppo", "PPO+oracle", "PPO"),
-    Contrast("SQL `oracle` minus its base", "toy_sql", "SQL+oracle", "SQL"),
-    Contrast("MEow `oracle` minus its base", "toy_meow", "MEow+oracle", "MEow"),
-]
-
-
-@table
-def timing() -> str:
-    """Schedules minus controls of their timing."""
-    return contrasts(TIMING, PATTERNS, 1, "toy task")
-
-
-SIGNAL = [
-    Contrast("`aes_r+window` minus `aes_r`", "toy_sac", "SAC+AES-R+window", "SAC+AES-R"),
-    Contrast("`aes_r+window` minus time-permuted", "toy_sac", "SAC+AES-R+window", "SAC+permuted(aes_r+window)"),
-    Contrast("`oracle+window` minus `fixed`", "toy_sac", "SAC+oracle+window", "SAC+fixed"),
-    Contrast("`aes_c+refresh` minus `aes_c`", "toy_sac", "SAC+AES-C+refresh", "SAC+AES-C"),
-    Contrast("`fixed+reset:strength=0.5` minus `fixed`", "toy_sac", "SAC+fixed+reset[reset.strength=0.5]", "SAC+fixed"),
-    Contrast("`fixed+ere` minus `fixed`", "toy_sac", "SAC+fixed+ere", "SAC+fixed"),
-    Contrast("`fixed+redo` minus `fixed`", "toy_sac", "SAC+fixed+redo", "SAC+fixed"),
-    Contrast("`fixed+forget` minus `fixed`", "toy_sac", "SAC+fixed+forget", "SAC+fixed"),
-    Contrast(f"`{TYPED[CHANGE]}` minus `fixed+recent`", "toy_sac", f"SAC+{CHANGE}", f"SAC+{RECENT}"),
-    Contrast(
-        "the same minus time-permuted", "toy_sac", f"SAC+{CHANGE}", "SAC+permuted(aes_c+recent+refresh:threshold=3)"
+#: The tables of differences, by name.
+FAMILIES = {
+    "aes": Family("AES minus its carrier", toy(*((c, f"{c}+AES", c) for c in CARRIERS))),
+    "helps": Family(
+        "return minus a constant weight's",
+        toy(
+            *(
+                (f"{c} `{TYPED[m]}`", f"{c}+{m}", constants(c))
+                for c in ("SAC", "SQL", "MEow")
+                for m in (RECENT, CHANGE)
+            ),
+            (f"PPO `{TYPED[RESET]}`", f"PPO+{RESET}", constants("PPO")),
+        ),
     ),
-    Contrast("the same on ten new seeds, minus `fixed+recent`", "confirm_sac", f"SAC+{CHANGE}", f"SAC+{RECENT}"),
-]
-
-
-@table
-def signal() -> str:
-    """Adaptations of SAC one part at a time."""
-    return contrasts(SIGNAL, PATTERNS, 1, "toy task, SAC")
-
-
-LEVEL = [
-    Contrast("SAC, tuned", "toy_sac", "SAC", constants("SAC")),
-    Contrast("SAC `budget`", "toy_sac", "SAC+budget", constants("SAC")),
-    Contrast("SAC `auto_floor`", "toy_sac", "SAC+auto-F", constants("SAC")),
-    Contrast("SQL `budget`", "toy_sql", "SQL+budget", constants("SQL")),
-    Contrast("PPO `budget`", "toy_ppo", "PPO+budget", constants("PPO")),
-    Contrast("MEow `budget`", "toy_meow", "MEow+budget", constants("MEow")),
-]
-
-
-@table
-def level() -> str:
-    """Weights without a number to tune, minus the best constant."""
-    return contrasts(LEVEL, PATTERNS, 1, "return minus a constant weight's")
+    "robots": Family(
+        "AES minus its carrier",
+        [
+            Contrast("HalfCheetah SAC", "halfcheetah_sac", "SAC+AES", "SAC"),
+            Contrast("HalfCheetah PPO", "halfcheetah_ppo", "PPO+AES", "PPO"),
+            Contrast("Hopper SAC", "hopper_sac", "SAC+AES", "SAC"),
+            Contrast("Hopper PPO", "hopper_ppo", "PPO+AES", "PPO"),
+            Contrast("Walker2d SAC", "walker2d_sac", "SAC+AES", "SAC"),
+            Contrast("Isaac Ant PPO", "isaac_ant_ppo", "PPO+AES", "PPO"),
+            Contrast("Isaac Ant SAC", "isaac_ant_sac", "SAC+AES", "SAC"),
+            Contrast("FrankaCabinet PPO", "franka_cabinet_ppo", "PPO+AES", "PPO"),
+            Contrast("Ingenuity PPO", "ingenuity_ppo", "PPO+AES", "PPO"),
+        ],
+        THREE,
+        0,
+    ),
+    # Only opponents that were trained under every pattern of the row count as its grid.
+    "robot-adaptations": Family(
+        "return minus the default constant's",
+        [
+            Contrast("HalfCheetah SAC, optimiser state loaded: `fixed+recent`", HC, f"SAC+{RECENT}", "SAC+fixed"),
+            Contrast("the same: `aes_c+refresh`", HC, "SAC+AES-C+refresh", "SAC+fixed"),
+            Contrast("the same: `oracle+window`", HC, "SAC+oracle+window", "SAC+fixed"),
+            Contrast("HalfCheetah SAC: `fixed+recent`", HT, f"SAC+{RECENT}", "SAC+fixed"),
+            Contrast("the same: `aes_c+refresh:threshold=3`", HT, f"SAC+{REFRESH}", "SAC+fixed"),
+            Contrast("the same: `aes_c+recent+refresh:threshold=3`", HT, f"SAC+{CHANGE}", "SAC+fixed"),
+            Contrast("the same: `budget`", HT, "SAC+budget", "SAC+fixed"),
+            Contrast("Hopper SAC: `aes_c+refresh:threshold=3`", HO, f"SAC+{REFRESH}", "SAC+fixed"),
+            Contrast("the same: `aes_c+recent+refresh:threshold=3`", HO, f"SAC+{CHANGE}", "SAC+fixed"),
+            Contrast("Walker2d SAC: `aes_c+recent+refresh:threshold=3`", "walker2d_sac", f"SAC+{CHANGE}", "SAC+fixed"),
+            Contrast("Isaac Ant PPO: `aes_c+refresh:threshold=3`", "isaac_ant_ppo", f"PPO+{REFRESH}", "PPO"),
+            Contrast(f"HalfCheetah PPO: `{TYPED[RESET]}`", "halfcheetah_ppo", f"PPO+{RESET}", "PPO"),
+            Contrast("Hopper PPO: the same", "hopper_ppo", f"PPO+{RESET}", "PPO"),
+            Contrast("Ingenuity PPO: the same", "ingenuity_ppo", f"PPO+{RESET}", "PPO"),
+        ],
+        THREE,
+        0,
+    ),
+    "timing": Family(
+        "toy task",
+        toy(
+            *(
+                (f"{c} `aes` minus {label}", f"{c}+AES", f"{c}+{control}(aes)")
+                for c in ("SAC", "PPO")
+                for label, control in (("mean-matched", "constant_at_mean"), ("time-permuted", "permuted"))
+            ),
+            *(
+                (f"{c} `{name}` minus its base", f"{c}+{label}", "SAC+fixed" if c == "SAC" else c)
+                for name, label in (("aes_r", "AES-R"), ("oracle", "oracle"))
+                for c in CARRIERS
+            ),
+        ),
+    ),
+    "signal": Family(
+        "toy task, SAC",
+        [
+            *toy(
+                ("`aes_r+window` minus `aes_r`", "SAC+AES-R+window", "SAC+AES-R"),
+                ("`aes_r+window` minus time-permuted", "SAC+AES-R+window", "SAC+permuted(aes_r+window)"),
+                ("`oracle+window` minus `fixed`", "SAC+oracle+window", "SAC+fixed"),
+                ("`aes_c+refresh` minus `aes_c`", "SAC+AES-C+refresh", "SAC+AES-C"),
+                ("`fixed+reset:strength=0.5` minus `fixed`", "SAC+fixed+reset[reset.strength=0.5]", "SAC+fixed"),
+                ("`fixed+ere` minus `fixed`", "SAC+fixed+ere", "SAC+fixed"),
+                ("`fixed+redo` minus `fixed`", "SAC+fixed+redo", "SAC+fixed"),
+                ("`fixed+forget` minus `fixed`", "SAC+fixed+forget", "SAC+fixed"),
+                (f"`{TYPED[CHANGE]}` minus `fixed+recent`", f"SAC+{CHANGE}", f"SAC+{RECENT}"),
+                ("the same minus time-permuted", f"SAC+{CHANGE}", f"SAC+permuted({TYPED[CHANGE]})"),
+            ),
+            Contrast(
+                "the same on ten new seeds, minus `fixed+recent`", "confirm_sac", f"SAC+{CHANGE}", f"SAC+{RECENT}"
+            ),
+        ],
+    ),
+    "level": Family(
+        "return minus a constant weight's",
+        toy(
+            ("SAC, tuned", "SAC", constants("SAC")),
+            ("SAC `budget`", "SAC+budget", constants("SAC")),
+            ("SAC `auto_floor`", "SAC+auto-F", constants("SAC")),
+            *((f"{c} `budget`", f"{c}+budget", constants(c)) for c in ("SQL", "PPO", "MEow")),
+        ),
+    ),
+}
+TABLES.update({name: partial(contrasts, family) for name, family in FAMILIES.items()})
 
 
 @table

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,18 +20,30 @@ FILES = {
 NAMED, INSTALLED, PROXY, CARRIER = (
     block.strip().splitlines() for block in re.findall(r"```bash\n(.*?)```", TEXT, flags=re.DOTALL)
 )
-SMALL = ["--steps", "2000"]
+SMALL = "--steps 2000"
 
 
-def aesjax(place, line, *more, site=None, code=0):
-    """A command line of the page in a process of its own, in the folder ``place``; returns stdout and stderr."""
-    command = [sys.executable, "-m", "experiments.cli", *shlex.split(line)[1:], *more]
+RUNNER = """
+import shlex, sys
+from experiments.cli import main
+for line in sys.argv[1:]:
+    code = main(shlex.split(line)[1:])
+    print("\f", end="", flush=True)
+    if code:
+        sys.exit(code)
+"""
+
+
+def aesjax(place, *lines, site=None, code=0):
+    """Command lines of the page in one process of their own, in the folder ``place``; stdout of each, and stderr."""
+    lines = [f"{line} {SMALL}" if " run " in line and "carrier" not in line else line for line in lines]
     path = [str(ROOT), *([str(site)] if site else [])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", RUNNER, *lines]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, env=environment, timeout=600, check=False)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
-    return done.stdout, done.stderr
+    return done.stdout.split("\f"), done.stderr
 
 
 def write(place, *names):
@@ -56,22 +68,30 @@ def installed(tmp_path_factory):
 @pytest.fixture(scope="module")
 def study(installed):
     site, work = installed
-    aesjax(work, INSTALLED[1], *SMALL, site=site)
-    return work / "runs" / "installed"
+    (listed, *_), _ = aesjax(work, *INSTALLED[:2], site=site)
+    return work / "runs" / "installed", listed
+
+
+@pytest.fixture(scope="module")
+def reported(installed, study):
+    """The study after the page's other commands and a resumption, in a new process; stdout of each."""
+    site, work = installed
+    before = (study[0] / "curves.parquet").read_bytes()
+    said, _ = aesjax(work, *INSTALLED[2:], INSTALLED[1] + " --resume", site=site)
+    assert (study[0] / "curves.parquet").read_bytes() == before
+    return study[0], said
 
 
 @pytest.mark.slow
 class TestAnInstalledPackage:
-    def test_stands_in_the_list_with_its_summary_and_origin(self, installed):
-        site, work = installed
-        said, _ = aesjax(work, INSTALLED[0], site=site)
-        assert re.search(r"  calm +Base weight times 1 .* \[mylab:calm of mylab 0.1\]", said)
-        assert re.search(r"  square +Nominal and high by turns, a segment each. \[mylab:SQUARE of mylab 0.1\]", said)
-        assert re.search(r"  reach +a point on a line whose target drifts \[mylab:reach of mylab 0.1\]", said)
-        assert "calm" not in aesjax(work, INSTALLED[0])[0]
+    def test_stands_in_the_list_with_its_summary_and_origin(self, study):
+        _, listed = study
+        assert re.search(r"  calm +Base weight times 1 .* \[mylab:calm of mylab 0.1\]", listed)
+        assert re.search(r"  square +Nominal and high by turns, a segment each. \[mylab:SQUARE of mylab 0.1\]", listed)
+        assert re.search(r"  reach +a point on a line whose target drifts \[mylab:reach of mylab 0.1\]", listed)
 
     def test_trains_with_its_option_as_an_axis_of_one_program(self, study):
-        rows = pl.read_parquet(study / "curves.parquet")
+        rows = pl.read_parquet(study[0] / "curves.parquet")
         assert set(rows["pattern"]) == {"steady", "square"}
         assert set(rows["task"]) == {"reach"}
         methods = {"SAC", "SAC+CALM", "SAC+CALM[gain=4]", "SAC+CALM[decay=0.999]", "SAC+CALM[decay=0.999,gain=4]"}
@@ -84,49 +104,43 @@ class TestAnInstalledPackage:
 
     def test_is_recorded_with_its_version(self, study):
         origin = {"object": "mylab:calm", "package": "mylab", "version": "0.1"}
-        plugins = config(study)["plugins"]
+        plugins = config(study[0])["plugins"]
         assert plugins["schedule"] == {"calm": origin}
         assert plugins["task"]["reach"]["object"] == "mylab:reach"
-        manifest = json.loads((study / "manifest.json").read_text())
+        manifest = json.loads((study[0] / "manifest.json").read_text())
         square = {"jumps": True, "recovery": True, "summary": "Nominal and high by turns, a segment each."}
         assert manifest["patterns"]["square"] == square
 
-    def test_its_jumping_pattern_is_measured_and_drawn_without_an_edit(self, study, installed):
-        site, work = installed
-        aesjax(work, INSTALLED[2], site=site)
+    def test_its_jumping_pattern_is_measured_and_drawn_without_an_edit(self, reported):
+        study, _ = reported
         tables = (study / "report" / "tables.md").read_text()
         assert "reach · square | SAC+CALM |" in tables
         metrics = pl.read_parquet(study / "report" / "metrics.parquet")
         recovered = metrics.filter(pl.col("metric") == "recovery_robust", pl.col("pattern") == "square")
         assert recovered.height > 0
 
-    def test_is_replayed_on_recorded_proxies_with_other_options(self, study, installed):
-        site, work = installed
-        said, _ = aesjax(work, INSTALLED[3], site=site)
-        cells = {tuple(c.strip() for c in line.split("|"))[1:4]: line for line in said.splitlines() if "|" in line}
+    def test_is_replayed_on_recorded_proxies_with_other_options(self, reported):
+        study, (_, said, *_) = reported
+        cells = {tuple(c.strip() for c in line.split("|"))[1:4] for line in said.splitlines() if "|" in line}
         assert ("square", "SAC+CALM", "calm:decay=0.95") in cells
         assert (study / "replay" / "summary.md").exists()
 
-    def test_a_resumed_study_goes_on_to_the_same_bytes_or_says_what_is_missing(self, study, installed):
-        site, work = installed
-        before = (study / "curves.parquet").read_bytes()
-        again = INSTALLED[1] + " --resume"
-        aesjax(work, again, *SMALL, site=site)
-        assert (study / "curves.parquet").read_bytes() == before
-        _, said = aesjax(work, f"aesjax replay {study} --schedules aes --out {work}/other", code=2)
+    def test_is_missed_by_name_where_it_is_not_installed(self, study, installed):
+        _, work = installed
+        replay = f"aesjax replay {study[0]} --schedules aes --out {work}/other"
+        (listed, *_), said = aesjax(work, INSTALLED[0], replay, code=2)
+        assert "calm" not in listed
         assert "the study uses" in said
         assert "mylab:" in said
 
     def test_another_version_of_the_package_is_another_configuration(self, study, installed, tmp_path):
-        import shutil
-
         site, work = installed
         newer = tmp_path / "site"
         shutil.copytree(site, newer)
         (info,) = newer.glob("mylab-*.dist-info")
         metadata = info / "METADATA"
         metadata.write_text(metadata.read_text().replace("Version: 0.1", "Version: 0.2"))
-        _, said = aesjax(work, INSTALLED[1] + " --resume", *SMALL, site=newer, code=2)
+        _, said = aesjax(work, INSTALLED[1] + " --resume", site=newer, code=2)
         assert "the study uses" in said
         assert "of mylab 0.1; what has this name now is mylab:" in said
         assert "of mylab 0.2" in said
@@ -136,21 +150,22 @@ class TestAnInstalledPackage:
 class TestAModuleInTheCurrentDirectory:
     def test_the_commands_shown_run_from_training_to_replay(self, tmp_path):
         write(tmp_path, "mylab.py")
-        for line in NAMED:
-            aesjax(tmp_path, line, *(SMALL if " run " in line else []))
+        train, *rest = NAMED
+        aesjax(tmp_path, train)
         study = tmp_path / "runs" / "named"
-        assert (study / "report" / "index.html").exists()
         assert config(study)["plugins"]["pattern"]["mylab:SQUARE"]["package"] is None
-        aesjax(tmp_path, NAMED[0] + " --resume", *SMALL)
-        said, _ = aesjax(tmp_path, "aesjax --plugins mylab replay runs/named --schedules mylab:calm:gain=3")
-        assert "mylab:calm:gain=3" in said
+        (study / "report" / "index.html").unlink()
+        replay = "aesjax --plugins mylab replay runs/named --schedules mylab:calm:gain=3"
+        said, _ = aesjax(tmp_path, *rest, train + " --resume", replay)
+        assert (study / "report" / "index.html").exists()
+        assert "mylab:calm:gain=3" in said[-2]
         (tmp_path / "mylab.py").unlink()
         _, said = aesjax(tmp_path, "aesjax --plugins mylab replay runs/named --schedules aes --out other", code=2)
         assert "there is no module 'mylab'" in said
 
     def test_a_proxy_feeds_the_schedules_here(self, tmp_path):
         write(tmp_path, "fast_proxies.py")
-        aesjax(tmp_path, PROXY[0], *SMALL)
+        aesjax(tmp_path, PROXY[0])
         rows = pl.read_parquet(tmp_path / "runs" / "proxy" / "curves.parquet")
         assert set(rows["method"]) == {f"SAC+{name}[proxy=fast_proxies:td_max]" for name in ("AES", "AES-R")}
         assert (rows.filter(pl.col("step") == 2000)["proxy"] > 0).all()

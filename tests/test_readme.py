@@ -56,25 +56,35 @@ def test_its_commands_are_those_of_the_first_study():
     assert [line for line in commands(FIRST) if line in shown] == shown
 
 
+SMALL = ["--steps", "2000", "--seeds", "1:2", "--patterns", "steady,abrupt"]  # the last word of an option wins
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder in which the first study of the pages is trained, small."""
+    folder = tmp_path_factory.mktemp("place")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main([*shlex.split(commands(FIRST)[1])[1:], *SMALL]) == 0
+    return folder
+
+
 @pytest.mark.slow
-def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
-    """At a smaller size: the last word of an option wins."""
-    monkeypatch.chdir(tmp_path)
+def test_the_commands_run_in_the_order_shown(place, monkeypatch, capsys):
+    monkeypatch.chdir(place)
     shown = ("list", "run", "report", "verify", "replay", "video", "calibrate")
     assert [shlex.split(line)[:2] for line in commands(FIRST)] == [["aesjax", word] for word in shown]
+    (place / "runs" / "first" / "report" / "index.html").unlink()
     for line in commands(FIRST):
         words = shlex.split(line)[1:]
-        smaller = ["--steps", "2000", "--seeds", "1:2", "--patterns", "steady,abrupt"] if words[0] == "run" else []
-        if words[0] == "report":
-            (tmp_path / "runs" / "first" / "report" / "index.html").unlink()
-        assert main([*words, *smaller]) == 0, line
-    assert (tmp_path / "runs" / "first" / "report" / "index.html").stat().st_size > 10_000
+        assert words[0] == "run" or main(words) == 0, line
+    assert (place / "runs" / "first" / "report" / "index.html").stat().st_size > 10_000
     said = capsys.readouterr().out
     assert "report: runs/first/report/index.html" in said
     assert "replay: runs/first/replay/summary.md" in said
     assert "calibration: runs/first/calibration.md" in said
     assert "video: runs/first/video/SAC-abrupt-1.gif" in said
-    assert (tmp_path / "runs" / "first" / "video" / "SAC-abrupt-1.gif").stat().st_size > 10_000
+    assert (place / "runs" / "first" / "video" / "SAC-abrupt-1.gif").stat().st_size > 10_000
     table = [[cell.strip() for cell in line.split("|")] for line in said.splitlines() if line.startswith("| abrupt")]
     cells = {(method, name): numbers for _, _, method, name, *numbers in table}
     assert cells["SAC+AES", "trained"] == cells["SAC+AES", "aes"]  # its own proxies give its own weights
@@ -83,19 +93,18 @@ def test_the_commands_run_in_the_order_shown(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_a_schedule_of_ones_own_goes_from_the_page_to_a_comparison_with_its_controls(
-    tmp_path, monkeypatch, capsys, registries
+    place, monkeypatch, capsys, registries
 ):
     """The page's module and its commands, small, after the study that `make run` would have trained."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    small = ["--steps", "2000", "--seeds", "1:2", "--patterns", "steady,abrupt"]
-    assert main(["run", "--preset", "quick", "--out", "runs/first", *small]) == 0
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(place)
     (module,) = blocks(OWN, "python")
     assert module.startswith("# mine.py\n")
-    (tmp_path / "mine.py").write_text(module)
+    (place / "mine.py").write_text(module)
     for line in commands(OWN):
         words = shlex.split(line)[1:]
-        assert main([*words, *(small if words[0] == "run" else [])]) == 0, line
+        assert main([*words, *(SMALL if words[0] == "run" else [])]) == 0, line
+    del sys.modules["mine"]
     methods = set(pl.read_parquet("runs/both/report/metrics.parquet")["method"])
     assert {"SAC", "SAC+fixed", "SAC+BURST"} <= methods
     assert len([name for name in methods if "permuted" in name or "constant_at_mean" in name]) == 2
@@ -122,15 +131,15 @@ def test_the_stored_audit_is_that_of_the_stored_results(monkeypatch):
         assert ours == theirs
 
 
-def stars(rows, patterns):
-    """Significant differences (row, pattern) -> sign, of a table's rows."""
-    values = tables.tested(rows, patterns)
-    return {(rows[at].label, pattern): np.sign(d) for (at, pattern), (d, p) in values.items() if p < 0.05}
+def stars(name):
+    """Significant differences (row, pattern) -> sign, of a table."""
+    family = tables.FAMILIES[name]
+    values = tables.tested(family)
+    return {(family.rows[at].label, pattern): np.sign(d) for (at, pattern), (d, p) in values.items() if p < 0.05}
 
 
-def counts(rows, patterns=tables.PATTERNS):
+def counts(signs):
     """Better and worse without drift, better and worse under drift."""
-    signs = stars(rows, patterns)
     return [
         sum((pattern != "steady") == drift and sign == side for (_, pattern), sign in signs.items())
         for drift in (False, True)
@@ -144,14 +153,15 @@ def text(page):
 
 def test_sentences_about_results_follow_from_the_tables():
     readme, results, adapt = text("README.md"), text("docs/results.md"), text("docs/adaptation_results.md")
-    assert counts(tables.AES) == [0, 4, 1, 9]
+    aes = stars("aes")
+    assert counts(aes) == [0, 4, 1, 9]
     assert "worse than all four carriers without drift, better in one setting with drift and worse in nine" in readme
     assert "better in one setting of sixteen (PPO, linear) and worse in nine" in results
-    assert stars(tables.AES, tables.PATTERNS)["PPO", "linear"] == 1
-    robots = counts(tables.ROBOTS, tables.THREE)
+    assert aes["PPO", "linear"] == 1
+    robots = counts(stars("robots"))
     assert (robots[0] + robots[2], robots[1] + robots[3]) == (0, 3)
     assert "On robot tasks it is better in no setting and worse in three." in results
-    assert counts(tables.ROBOT_ADAPTATIONS, tables.THREE) == [0, 0, 0, 1]
+    assert counts(stars("robot-adaptations")) == [0, 0, 0, 1]
     assert "no method is better on robots or on two mechanical tasks in any recorded setting" in readme
     rows = [row for row in tables.TABLES["small-tasks"]().splitlines() if "`reacher`" in row or "`cartpole" in row]
     methods = [cell for row in rows if "true drift" not in row for cell in row.split("|")[2:-1]]
@@ -164,33 +174,31 @@ def test_sentences_about_results_follow_from_the_tables():
     (_, low, high), (_, other_low, other_high) = (learning[engine]["end"] for engine in ("warp", "mujoco"))
     assert max(low, other_low) < min(high, other_high)
     assert "the intervals of the last evaluation overlap" in text("docs/clusters.md")
-    timing = counts(tables.TIMING)
-    assert (timing[0], timing[2]) == (0, 0)
-    assert counts([row for row in tables.TIMING if "oracle" in row.label]) == [0, 0, 0, 2]
+    timing = stars("timing")
+    assert counts(timing)[::2] == [0, 0]
+    assert counts({key: sign for key, sign in timing.items() if "oracle" in key[0]}) == [0, 0, 0, 2]
     assert "(`oracle`) is better in no setting and worse in two" in results
 
 
 def test_sentences_about_adaptations_follow_from_the_tables():
     adapt, choose = text("docs/adaptation_results.md"), text("docs/choose.md")
-    signs = stars(tables.HELPS, tables.PATTERNS)
+    signs = stars("helps")
     drifting = Counter((label, sign) for (label, pattern), sign in signs.items() if pattern != "steady")
     better = {label: n for (label, sign), n in drifting.items() if sign == 1}
-    change, recent, reset = (tables.TYPED[key] for key in (tables.CHANGE, tables.RECENT, tables.RESET))
+    change, recent, regular = (tables.TYPED[key] for key in (tables.CHANGE, tables.RECENT, tables.RESET))
     assert [better.get(f"{c} `{change}`", 0) for c in ("SAC", "SQL", "MEow")] == [4, 2, 4]
     assert "better in ten of twelve drifting settings: six of eight against the best constant (SAC, SQL)" in adapt
     assert [better.get(f"{c} `{recent}`", 0) for c in ("SAC", "SQL", "MEow")] == [4, 0, 4]
     assert "`recent` alone is better in eight." in adapt
     assert "better in four of four drifting settings each" in choose
-    assert better[f"PPO `{reset}`"] == 4
-    assert {key: sign for key, sign in signs.items() if key[1] == "steady"} == {(f"PPO `{reset}`", "steady"): -1}
-    parts = {
-        (tables.SIGNAL[at].label, p): d for (at, p), (d, _) in tables.tested(tables.SIGNAL, tables.PATTERNS).items()
-    }
-    assert round(parts["`fixed+reset:strength=0.5` minus `fixed`", "steady"], 1) == -7.5
+    assert better[f"PPO `{regular}`"] == 4
+    assert {key: sign for key, sign in signs.items() if key[1] == "steady"} == {(f"PPO `{regular}`", "steady"): -1}
+    reset, fixed = (tables.scores("toy_sac", f"SAC+fixed{end}", "steady") for end in ("+reset[reset.strength=0.5]", ""))
+    assert round((reset - fixed).mean(), 1) == -7.5
     assert "at fixed times costs 7.5 without drift" in adapt
-    level = stars(tables.LEVEL, tables.PATTERNS)
+    level = stars("level")
     assert sum(label == "SAC, tuned" for label, _ in level) == 5
-    values = {key: d for key, (d, p) in tables.tested(tables.LEVEL, tables.PATTERNS).items() if p < 0.05}
+    values = {key: d for key, (d, p) in tables.tested(tables.FAMILIES["level"]).items() if p < 0.05}
     untuned = sorted(d for (at, _), d in values.items() if at)
     assert untuned[0] < -3 < -0.75 < untuned[1]
     means = {name: tables.scores("walker2d_sac", name, "steady").mean() for name in ("SAC+fixed[base=1]", "SAC+fixed")}
@@ -233,9 +241,9 @@ def test_every_make_target_it_names_exists():
         assert f"\n{target}:" in makefile
 
 
-@pytest.mark.parametrize("target", ["docs", "test"])
-@pytest.mark.parametrize("gone", [False, True], ids=["another checkout", "a checkout that is gone"])
-def test_make_leaves_the_environment_of_another_checkout_alone(tmp_path, target, gone):
+@pytest.mark.parametrize("target", ["docs", "test", "own"])
+def test_make_leaves_the_environment_of_another_checkout_alone(tmp_path, target):
+    gone = target == "own"  # of a checkout that is gone nothing is installed here, only the check runs
     other, place = tmp_path / "other checkout", tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
     [packages] = place.glob("lib/python*/site-packages")
@@ -244,8 +252,7 @@ def test_make_leaves_the_environment_of_another_checkout_alone(tmp_path, target,
         (other / "aesjax").mkdir(parents=True)
         (other / "aesjax" / "__init__.py").touch()
     before = sorted(place.rglob("*"))
-    # Of a checkout that is gone nothing is installed here, only the check runs.
-    words = ["make", "-C", ROOT, "own" if gone else target, f"VENV={place}"]
+    words = ["make", "-C", ROOT, target, f"VENV={place}"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == gone
     assert (f"has the aesjax of {other} installed" in done.stderr) != gone

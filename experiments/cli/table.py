@@ -1,6 +1,5 @@
 """`aesjax table NAME`: a table of the paper"""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +57,7 @@ def execute(options: Table) -> int:
             studies += (more := [table.then(sizes, study) for study in studies])
             code = max(code, _train(sizes, more, options.rest, options.resume))
         if code in (DONE, DIVERGED):
-            words = ["aesjax", "table", options.name, "--out", "DIR", "--preset", options.preset, *options.rest]
-            table.show(Made(options.name, sizes, shlex.join(words), studies))
+            table.show(Made(options.name, sizes, studies))
     return code
 
 

@@ -1,14 +1,14 @@
 """The paper's tables of Appendix B: ablation, quantile, smoothing and clip range."""
 
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from experiments.measure.tables import paper_table
 from experiments.paper.audit import interval_of
-from experiments.paper.evidence import Evidence, Spec, gather, of
-from experiments.paper.measured import NOTHING, Measured, Side, atoms, expected, measure, missing
+from experiments.paper.evidence import TASKS, Spec, gather, of
+from experiments.paper.measured import NOTHING, Atom, Side, atoms, expected, measure, missing
 from experiments.paper.printing import show
-from experiments.paper.sizes import tasks_of
-from experiments.paper.studies import Made, Options, PaperTable, Study, named_studies
+from experiments.paper.studies import Made, Options, PaperTable, Study, named_studies, tasks_of
 from experiments.report.cells import NONE, Cell, Table, number
 
 _AES, _COUPLED = of("aes"), of("aes", coupling=1)  # in the ablation learning rates follow the weight
@@ -23,33 +23,24 @@ _VARIANTS: dict[str, Spec] = {
     "Heuristic linear schedule": of("linear"),
     "AES (critic drift)": of("aes", proxy="critic_drift", coupling=1),
 }
+_METRICS = ("nauc_task_safe", "nauc_task", "drop_run_safe", "drop_run")
+_PRINTED = {"nauc_task": "nauc", "drop_run": "drop_ratio"}  # the paper's numbers, which are literal
 #: Rows of the paper's table over the clip range.
 _CLIPS = (("1e-5", "2"), ("1e-4", "1"), ("1e-5", "1"), ("1e-5", "0.5"), ("1e-4", "0.5"))
 
 
-class _Row(NamedTuple):
-    """One row of a table: its name, what we train for it, and the paper's two numbers."""
-
-    name: str
-    spec: Spec
-    nauc: str
-    drop: str
-
-
-def _rows(table: str) -> list[_Row]:
-    found = []
+def _rows(table: str) -> Iterator[tuple[str, Spec, Mapping[str, Any]]]:
+    """Name of a row, what we train for it, and the paper's row."""
     for at, row in enumerate(paper_table(table)):
         first = str(next(iter(row.values())))
         if table == "ablation":
-            name, spec = first, _VARIANTS[first]
+            yield first, _VARIANTS[first], row
         elif table == "clip":
             low, high = _CLIPS[at]
-            name, spec = f"[{low}, {high}]", of("aes", lambda_min=low, lambda_max=high)
+            yield f"[{low}, {high}]", of("aes", lambda_min=low, lambda_max=high), row
         else:
             axis = "q" if table == "quantile" else "beta"
-            name, spec = f"{axis} = {first}", of("aes", **{axis: first})
-        found.append(_Row(name, spec, str(row["nauc"]), str(row["drop_ratio"])))
-    return found
+            yield f"{axis} = {first}", of("aes", **{axis: first}), row
 
 
 def appendix(table: str, study: str, title: str) -> PaperTable:
@@ -67,11 +58,16 @@ def appendix(table: str, study: str, title: str) -> PaperTable:
 
 
 def _families(options: Options) -> tuple[str, ...]:
-    return ("toy", "mujoco", "isaac") if options.preset == "paper" else ("toy",)
+    return tuple(TASKS) if options.preset == "paper" else ("toy",)
 
 
 def _show(table: str, title: str, made: Made) -> None:
-    options, evidence, rows = made.options, gather(made.folders), _rows(table)
+    options, evidence, places = made.options, gather(made.folders), expected()
+    body, lacking = [], []
+    for name, spec, printed in _rows(table):
+        found = {m: atoms(evidence, Side((spec,)), NOTHING, m, places) for m in ("mean_return", *_METRICS)}
+        lacking.append(missing(places, found["mean_return"]))
+        body.append([Cell(name), *_cells(found, printed, len(places))])
     shown = Table(
         table,
         title,
@@ -79,28 +75,21 @@ def _show(table: str, title: str, made: Made) -> None:
         "number with its 95 % interval over seeds, the literal one beside it, and the paper's; cells says how many "
         "of the paper's cells there are.",
         ["variant", "nAUC (safe)", "literal", "paper", "DropRatio (safe)", "literal", "paper", "cells"],
-        [("all carriers, drifting patterns", [_cells(evidence, row) for row in rows])],
+        [("all carriers, drifting patterns", body)],
+        notes=[f"Asked for: {', '.join(tasks_of(options, _families(options)))}."],
     )
-    places = expected()
-    lacking = {missing(places, atoms(evidence, Side((row.spec,)), NOTHING, "mean_return", places)) for row in rows}
-    asked = options.tasks.split(",") if options.tasks else tasks_of(_families(options), options.preset)
-    shown.notes.append(f"Asked for: {', '.join(asked)}.")
     show(options.out, f"{table}_table", title, [shown], max(lacking, key=len), made.folders)
 
 
-def _cells(evidence: Evidence, row: _Row) -> list[Cell]:
-    places, cells = expected(), [Cell(row.name)]
-    count = 0
-    for metric, printed in (("nauc_task", row.nauc), ("drop_run", row.drop)):
-        for name in (f"{metric}_safe", metric):
-            found = atoms(evidence, Side((row.spec,)), NOTHING, name, places)
-            count = len(found)
-            cells.append(_level(measure(found) if found else None, interval=name != metric))
-        cells.append(Cell(printed, kind="paper"))
-    return [*cells, Cell(f"{count}/{len(places)}", kind="muted" if count == len(places) else "worse")]
-
-
-def _level(m: Measured | None, *, interval: bool) -> Cell:
-    if m is None:
-        return Cell(NONE, kind="muted")
-    return Cell(number(m.value), interval_of(m, 1.0, 2) if interval else "")
+def _cells(found: Mapping[str, list[Atom]], printed: Mapping[str, Any], places: int) -> list[Cell]:
+    cells = []
+    for metric in _METRICS:
+        if not found[metric]:
+            cells.append(Cell(NONE, kind="muted"))
+        else:
+            m = measure(found[metric])
+            cells.append(Cell(number(m.value), interval_of(m, 1.0, 2) if metric.endswith("_safe") else ""))
+        if metric in _PRINTED:
+            cells.append(Cell(str(printed[_PRINTED[metric]]), kind="paper"))
+    count = len(found[_METRICS[-1]])
+    return [*cells, Cell(f"{count}/{places}", kind="muted" if count == places else "worse")]

@@ -7,16 +7,7 @@ from typing import Any
 
 from experiments.paper.claims import CLAIMS, QUESTIONS
 from experiments.paper.evidence import TASKS, Evidence, Group, gather
-from experiments.paper.judge import (
-    BETTER,
-    NOT_REPRODUCED,
-    NOT_TESTABLE,
-    REPRODUCED,
-    WORSE,
-    Finding,
-    Part,
-    judge,
-)
+from experiments.paper.judge import BETTER, NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, WORSE, Finding, Part, judge
 from experiments.paper.measured import FEWEST, Measured
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.report.page import Page
@@ -94,7 +85,6 @@ def _numbers(m: Measured) -> dict[str, Any]:
 
 def record(found: Audit) -> dict[str, Any]:
     """Everything as plain JSON."""
-
     data = {
         "audited": list(found.places),
         "claims": [_finding(finding) for finding in found.findings],
@@ -195,25 +185,15 @@ def _add(table: Table, group: str, finding: Finding, text: str = "") -> None:
 
 def _row(name: str, paper: str, part: Part, finding: Finding) -> list[Cell]:
     verdict = Cell(part.verdict, kind=_KINDS.get(part.verdict, "muted"))
-    m = part.measured
+    head, m = [Cell(name), verdict, Cell(paper, kind="paper")], part.measured
     if m is None:
-        return [Cell(name), verdict, Cell(paper, kind="paper"), *(Cell(NONE, kind="muted"),) * 3, Cell(part.why)]
+        return [*head, *(Cell(NONE, kind="muted"),) * 3, Cell(part.why)]
     scale, places = _PERCENT.get(finding.claim.metric, (1.0, 2))
-    levels = "" if finding.claim.against else " → ".join(number(x * scale, places) for x in m.levels)
+    levels = [] if finding.claim.against else [" → ".join(number(x * scale, places) for x in m.levels)]
     beside = [f"{label} {_signed(other, scale, places)}" for label, other in part.beside]
-    ours = Cell(
-        levels or _signed(m, scale, places), "; ".join([*([_signed(m, scale, places)] if levels else []), *beside])
-    )
+    first, *rest = [*levels, _signed(m, scale, places), *beside]
     cells = Cell(f"{m.better} / {m.worse} / {m.undecided}")
-    return [
-        Cell(name),
-        verdict,
-        Cell(paper, kind="paper"),
-        ours,
-        cells,
-        Cell(str(m.fewest), kind="muted"),
-        Cell(part.why),
-    ]
+    return [*head, Cell(first, "; ".join(rest)), cells, Cell(str(m.fewest), kind="muted"), Cell(part.why)]
 
 
 def _signed(m: Measured, scale: float, places: int) -> str:
@@ -230,7 +210,7 @@ def interval_of(m: Measured, scale: float, places: int) -> str:
     return f"[{number(m.low * scale, places)}, {number(m.high * scale, places)}]"
 
 
-def _told(group: Group) -> str:
+def _size(group: Group) -> str:
     """How much there is of a group, and where."""
     steps = f"{group.steps:,}".replace(",", " ")
     broken = f", {group.broken} of them broken" if group.broken else ""
@@ -244,7 +224,7 @@ def page(found: Audit) -> Page:
     verdicts = [finding.whole.verdict for finding in found.findings]
     counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE))
     facts = [
-        (f"{group.task}, {group.preset}" + (", warm" if group.warm else ""), _told(group))
+        (f"{group.task}, {group.preset}" + (", warm" if group.warm else ""), _size(group))
         for group in found.evidence.groups
     ]
     return Page(

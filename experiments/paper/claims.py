@@ -2,7 +2,6 @@
 
 import tomllib
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +11,6 @@ from experiments.paper.measured import Side
 #: ``mean``: the pooled difference is on the claimed side; ``every``: so is each cell; ``most``: more than half of the
 #: cells, and the pooled difference; ``never_worse``: no cell is on the other side; ``question``: of ours, which way?
 Kind = Literal["mean", "every", "most", "never_worse", "question"]
-_FILE = Path(__file__).with_name("claims.toml")
 _AES, _BASELINE = Side((of("aes"),)), Side((of(""),))
 
 
@@ -49,12 +47,6 @@ def method(text: str) -> Spec:
     return Spec(rule, tuple((name, value) for name, value in (option.split("=", 1) for option in options)))
 
 
-@cache
-def _entries(name: str) -> tuple[Claim, ...]:
-    with open(_FILE, "rb") as file:
-        return tuple(_claim(entry, name) for entry in tomllib.load(file)[name])
-
-
 def _claim(entry: dict[str, Any], name: str) -> Claim:
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
     patterns = {side: fields.pop(f"{side}_pattern", "") for side in ("first", "second")}
@@ -70,4 +62,5 @@ def _claim(entry: dict[str, Any], name: str) -> Claim:
     return Claim(**({"kind": "question"} if name == "question" else {}), **fields)
 
 
-CLAIMS, QUESTIONS = _entries("claim"), _entries("question")
+_ENTRIES = tomllib.loads(Path(__file__).with_name("claims.toml").read_text())
+CLAIMS, QUESTIONS = (tuple(_claim(entry, name) for entry in _ENTRIES[name]) for name in ("claim", "question"))

@@ -1,9 +1,7 @@
 """Constant weights and controls: what a schedule has to beat."""
 
-from collections.abc import Sequence
-
 from experiments.measure.patterns import STEADY
-from experiments.paper.evidence import CARRIERS, PATTERNS, Evidence, gather
+from experiments.paper.evidence import CARRIERS, PATTERNS, gather
 from experiments.paper.measured import NOTHING, Side, atoms, expected, missing
 from experiments.paper.printing import look_of, show
 from experiments.paper.studies import (
@@ -26,13 +24,9 @@ _KINDS = ("constant_at_mean", "permuted")
 
 def _show_grid(made: Made) -> None:
     look, constants = look_of(made.folders)
-    lacking = _lacking(gather(made.folders), list(dict.fromkeys(study.task for study in made.studies)))
+    places = expected((STEADY, *PATTERNS), CARRIERS, {study.task for study in made.studies})
+    lacking = missing(places, atoms(gather(made.folders), Side(hindsight=True), NOTHING, "mean_return", places))
     show(made.options.out, "fixed_grid", "Constant weights", [hindsight_table(look, constants)], lacking, made.folders)
-
-
-def _lacking(evidence: Evidence, tasks: Sequence[str]) -> str:
-    places = expected((STEADY, *PATTERNS), CARRIERS, tasks)
-    return missing(places, atoms(evidence, Side(hindsight=True), NOTHING, "mean_return", places))
 
 
 def _show_controls(made: Made) -> None:
@@ -51,10 +45,6 @@ def _played(options: Options, study: Study) -> Study:
     return study._replace(name=f"controls/{record.name}", words=(*words, "--controls-from", str(record)))
 
 
-def _responses(options: Options) -> list[Study]:
-    return split_studies(options, "responses", "responses_ppo")
-
-
 FIXED_GRID = PaperTable(
     "Constant weights: the best in hindsight", lambda options: named_studies(options, "fixed_grid"), _show_grid
 )
@@ -65,5 +55,8 @@ CONTROLS = PaperTable(
     _played,
 )
 RESPONSES = PaperTable(
-    "Schedules and adaptations compared with constants and with their controls", _responses, _show_controls, _played
+    "Schedules and adaptations compared with constants and with their controls",
+    lambda options: split_studies(options, "responses", "responses_ppo"),
+    _show_controls,
+    _played,
 )

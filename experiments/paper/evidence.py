@@ -31,9 +31,11 @@ TASKS: Mapping[str, tuple[str, ...]] = {
         *("isaac_anymal", "isaac_allegro_hand", "isaac_franka_cabinet"),
     ),
 }
+FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
 #: Fields that must agree before runs of two studies are compared, besides the settings of common carriers.
 _ALIKE = ("task", "preset", "steps", "evaluations", "episodes", "segments", "drift_seed", "proxy", "source", "options")
 SIZES = ("replay_capacity", "warmup")  # of the carriers that both have
+_RUN = ["method", "pattern", "seed"]
 NAN = float("nan")
 #: Seed -> value of one run, NaN where it has none.
 Values = dict[int, float]
@@ -77,7 +79,6 @@ class Group:
     """Runs of one task that may be compared: equal horizon, sizes and settings, from one study or several."""
 
     study: RecordedStudy
-    family: str
     task: str
     preset: str
     steps: int
@@ -239,11 +240,14 @@ def _group(parts: Sequence[_Part]) -> Group:
     runs: dict[tuple, Mapping[str, Any]] = {}
     for part in parts:
         task = part.config["task"]
-        own = {(r["method"], r["pattern"], r["seed"]): r for r in part.manifest.get("runs", ()) if r["task"] == task}
-        fresh = [key for key in _keys(part.rows) if key not in runs]
-        known = pl.DataFrame(fresh, schema={"method": pl.String, "pattern": pl.String, "seed": pl.Int64}, orient="row")
-        frames.append(part.rows.join(known, on=["method", "pattern", "seed"], how="semi"))
-        runs = {key: own.get(key, {}) for key in fresh} | own | runs
+        own = {tuple(r[key] for key in _RUN): r for r in part.manifest.get("runs", ()) if r["task"] == task}
+        fresh = part.rows
+        for frame in frames:
+            fresh = fresh.join(frame, on=_RUN, how="anti")
+        frames.append(fresh)
+        runs = (
+            {key: own.get(key, {}) for key in fresh.select(_RUN).unique(maintain_order=True).iter_rows()} | own | runs
+        )
     first = parts[0]
     manifest = dict(first.manifest) | {"runs": [run for run in runs.values() if run]}
     manifest["patterns"] = _joined(part.manifest.get("patterns") or {} for part in parts)
@@ -254,7 +258,6 @@ def _group(parts: Sequence[_Part]) -> Group:
     settings = _joined(part.config.get("settings", {}) for part in parts)
     return Group(
         study=study,
-        family=next((key.family for key in study.runs), ""),
         task=first.config["task"],
         preset=str(first.config.get("preset", "")),
         steps=int(first.config["steps"]),
@@ -262,10 +265,6 @@ def _group(parts: Sequence[_Part]) -> Group:
         schedules={name: own.get("schedule", {}) for name, own in settings.items()},
         sources=[part.folder for part in parts],
     )
-
-
-def _keys(rows: "pl.DataFrame") -> list[tuple[str, str, int]]:
-    return list(rows.select("method", "pattern", "seed").unique(maintain_order=True).iter_rows())
 
 
 def _joined(maps: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

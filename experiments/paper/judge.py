@@ -1,21 +1,10 @@
 """From a claim and the evidence to a verdict, on all cells of the claim and family by family."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.paper.claims import Claim
-from experiments.paper.evidence import CARRIERS, TASKS, Evidence
-from experiments.paper.measured import (
-    FAMILY_OF,
-    FEWEST,
-    Atom,
-    Measured,
-    Place,
-    atoms,
-    contrast,
-    expected,
-    measure,
-    missing,
-)
+from experiments.paper.evidence import CARRIERS, FAMILY_OF, TASKS, Evidence
+from experiments.paper.measured import FEWEST, Atom, Measured, Place, atoms, contrast, expected, measure, missing
 from experiments.report.verdicts import DECIDING
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
@@ -53,33 +42,26 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
         return Finding(claim, Part("all", NOT_TESTABLE, claim.untestable), ())
     places = expected(claim.patterns, claim.carriers, claim.tasks)
     found = _found(claim, evidence, claim.metric, places)
-    units = {(a.task, a.carrier, "+".join(claim.contrast[0])) for a in found} if claim.contrast else set()
-    seen = {p for p in places if (p[0], p[1]) in {(t, c) for t, c, _ in units}} if claim.contrast else _seen(found)
-    lacking = missing(places, [Atom(*place, {}, {}) for place in seen])
+    seen = {(a.task, a.carrier, a.pattern) for a in found}
+    if claim.contrast:  # an atom of all patterns
+        seen = {p for p in places if p[:2] in {(a.task, a.carrier) for a in found}}
+    lacking = missing(places, seen)
     families = tuple(
         _part(claim, evidence, [a for a in found if FAMILY_OF[a.task] == family], places, family)
         for family in TASKS
         if any(FAMILY_OF[a.task] == family for a in found) and not claim.against
     )
-    if not found:
-        return Finding(claim, Part("all", NOT_TESTABLE, f"no pairs of runs for {lacking}"), ())
-    if claim.against and {a.task in claim.against for a in found} != {True, False}:
-        return Finding(claim, Part("all", NOT_TESTABLE, f"no pairs of runs for {lacking}"), ())
+    absent = f"no pairs of runs for {lacking}"
+    if not found or (claim.against and {a.task in claim.against for a in found} != {True, False}):
+        return Finding(claim, Part("all", NOT_TESTABLE, absent), ())
     whole = _part(claim, evidence, found, places, "all")
-    if lacking:
-        measured = whole.measured
-        refuted = claim.kind in ("every", "never_worse") and measured is not None and measured.worse > 0
-        if claim.kind == "question":
-            whole = Part("all", whole.verdict, f"{whole.why}; no pairs of runs for {lacking}", measured, whole.beside)
-        elif refuted:
-            whole = Part("all", NOT_REPRODUCED, f"{whole.why}, which settles it", measured, whole.beside)
-        else:
-            whole = Part("all", NOT_TESTABLE, f"no pairs of runs for {lacking}", measured, whole.beside)
+    if lacking and claim.kind == "question":
+        whole = replace(whole, why=f"{whole.why}; {absent}")
+    elif lacking and claim.kind in ("every", "never_worse") and whole.measured and whole.measured.worse > 0:
+        whole = replace(whole, verdict=NOT_REPRODUCED, why=f"{whole.why}, which settles it")
+    elif lacking:
+        whole = replace(whole, verdict=NOT_TESTABLE, why=absent)
     return Finding(claim, whole, families)
-
-
-def _seen(found: list[Atom]) -> set[Place]:
-    return {(a.task, a.carrier, a.pattern) for a in found}
 
 
 def _found(claim: Claim, evidence: Evidence, metric: str, places: set[Place]) -> list[Atom]:
@@ -93,13 +75,11 @@ def _measure(claim: Claim, found: list[Atom]) -> Measured:
 
 def _part(claim: Claim, evidence: Evidence, found: list[Atom], places: set[Place], scope: str) -> Part:
     measured = _measure(claim, found)
-    mine = {p for p in places if (p[0], p[1]) in {(a.task, a.carrier) for a in found}}
-    beside = []
-    for label, metric in _companions(claim.metric).items():
-        if others := _found(claim, evidence, metric, mine):
-            beside.append((label, _measure(claim, others)))
+    mine = {p for p in places if p[:2] in {(a.task, a.carrier) for a in found}}
+    others = {label: _found(claim, evidence, metric, mine) for label, metric in _companions(claim.metric).items()}
+    beside = tuple((label, _measure(claim, other)) for label, other in others.items() if other)
     verdict, why = _verdict(claim, measured)
-    return Part(scope if scope == "all" else _scope(scope, found, claim), verdict, why, measured, tuple(beside))
+    return Part(scope if scope == "all" else _scope(scope, found, claim), verdict, why, measured, beside)
 
 
 def _companions(metric: str) -> dict[str, str]:
@@ -121,11 +101,11 @@ def _scope(family: str, found: list[Atom], claim: Claim) -> str:
 
 def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
     """The verdict on what was measured, and the reason in words."""
-    known = m.low is not None and m.high is not None
-    side = "" if m.low is None or m.high is None else _side(claim.sign * m.low, claim.sign * m.high)
+    ends = [claim.sign * end for end in (m.low, m.high) if end is not None]
+    side = "" if len(ends) < 2 else "claimed" if min(ends) > 0 else "other" if max(ends) < 0 else ""
     cells = f"{m.better} better, {m.worse} worse, {m.undecided} undecided of {m.units}"
     words = {"claimed": "the difference is on the claimed side", "other": "the difference goes the other way"}
-    pooled = words.get(side, "the interval holds zero" if known else f"fewer than {FEWEST} common seeds")
+    pooled = words.get(side, "the interval holds zero" if len(ends) == 2 else f"fewer than {FEWEST} common seeds")
     few = m.fewest < DECIDING
     if claim.kind == "question":
         return HINT if few and side else {"claimed": BETTER, "other": WORSE, "": UNDECIDED}[side], cells
@@ -139,8 +119,3 @@ def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
     if few:
         return NOT_TESTABLE, f"{why}; fewer than {DECIDING} pairs are a hint at most"
     return (REPRODUCED if holds else NOT_REPRODUCED), why
-
-
-def _side(one: float, other: float) -> str:
-    """On which side of zero an interval lies, given by its ends in either order."""
-    return "claimed" if min(one, other) > 0 else "other" if max(one, other) < 0 else ""

@@ -10,12 +10,11 @@ import numpy as np
 
 from experiments.measure import stats
 from experiments.measure.curves import nan_mean
-from experiments.paper.evidence import CARRIERS, PATTERNS, TASKS, Evidence, Group, Spec, Values
+from experiments.paper.evidence import CARRIERS, FAMILY_OF, PATTERNS, TASKS, Evidence, Group, Spec, Values
 from experiments.report.verdicts import outcome_of
 
 FEWEST = 3  # pairs of runs below which a cell says nothing
 NAN = float("nan")
-FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
 #: (task, carrier, pattern)
 Place = tuple[str, str, str]
 
@@ -119,8 +118,7 @@ def _mean(group: Group, of: Sequence[tuple[str, str]], metric: str) -> Values:
         summed = [group.values(name, method, pattern) for name in metric.split("+")]
         common = set(summed[0]).intersection(*summed)
         columns.append({seed: sum(values[seed] for values in summed) for seed in common})
-    seeds = sorted(set(columns[0]).intersection(*columns)) if columns else []
-    return {seed: float(np.mean([column[seed] for column in columns])) for seed in seeds}
+    return _by_seed(columns) if columns else {}
 
 
 def contrast(found: Sequence[Atom], high: Sequence[str], low: Sequence[str]) -> list[Atom]:
@@ -128,14 +126,10 @@ def contrast(found: Sequence[Atom], high: Sequence[str], low: Sequence[str]) -> 
     cells = {(a.task, a.carrier, a.pattern): a for a in found}
     made = []
     for task, carrier in dict.fromkeys((a.task, a.carrier) for a in found):
-        groups = [
-            [cells[task, carrier, p].difference for p in side if (task, carrier, p) in cells] for side in (high, low)
-        ]
-        if len(groups[0]) == len(high) and len(groups[1]) == len(low):
-            seeds = set(groups[0][0]).intersection(*groups[0], *groups[1])
-            sides = [{s: float(np.mean([d[s] for d in side])) for s in sorted(seeds)} for side in groups]
+        if all((task, carrier, p) in cells for p in (*high, *low)):
+            first, second = (_by_seed([cells[task, carrier, p].difference for p in side]) for side in (high, low))
             atom = cells[task, carrier, high[0]]
-            made.append(atom._replace(pattern="+".join(high), first=sides[0], second=sides[1]))
+            made.append(atom._replace(pattern="+".join(high), first=first, second=second))
     return [atom for atom in made if len(atom.difference) >= FEWEST]
 
 
@@ -220,9 +214,9 @@ def _outcomes(found: Sequence[Atom], unit: Sequence[str], sign: int) -> list[str
     ]
 
 
-def missing(places: set[Place], found: Sequence[Atom]) -> str:
+def missing(places: set[Place], found: Iterable[Atom | Place]) -> str:
     """Which cells of a claim there are no results for, in words; empty if none is missing."""
-    there = {(atom.task, atom.carrier, atom.pattern) for atom in found}
+    there = {each[:3] for each in found}
     absent = places - there
     if not absent:
         return ""

@@ -1,11 +1,11 @@
 """The studies that a table is made of, as calls of `aesjax run`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.paper.sizes import Scale, carriers_of, size_of, tasks_of
+from experiments.paper.sizes import Scale, preset_tasks, size_of
 
 #: Carriers that keep data, among which an adaptation can choose.
 _REPLAY = ("sac", "sql", "meow")
@@ -35,18 +35,12 @@ class Study(NamedTuple):
         """The task that it trains on."""
         return self.words[self.words.index("--task") + 1]
 
-    @property
-    def carriers(self) -> list[str]:
-        """The carriers that it trains."""
-        return self.words[self.words.index("--carriers") + 1].split(",")
-
 
 class Made(NamedTuple):
     """A table's finished studies."""
 
     name: str  # of the table
     options: Options
-    command: str  # that made them
     studies: list[Study]
 
     @property
@@ -64,71 +58,56 @@ class PaperTable(NamedTuple):
     then: Callable[[Options, Study], Study] | None = None  # a study that is trained from a finished one
 
 
-def _tasks(options: Options, families: tuple[str, ...]) -> list[str]:
-    return options.tasks.split(",") if options.tasks else tasks_of(families, options.preset)
+def tasks_of(options: Options, families: Sequence[str]) -> list[str]:
+    """The tasks asked for, else the preset's tasks of these families."""
+    return options.tasks.split(",") if options.tasks else preset_tasks(families, options.preset)
 
 
-def main_studies(options: Options, families: tuple[str, ...], patterns: str | None = None) -> list[Study]:
+def main_studies(options: Options, families: Sequence[str], patterns: str | None = None) -> list[Study]:
     """The methods of the main tables on every task, with what is recommended for carriers that keep data."""
+    some = ("--patterns", patterns) if patterns else ()
     return [
-        _study(options, f"main/{task}{end}", task, own, methods, patterns)
-        for task in _tasks(options, families)
-        for own, methods, end in _split(options, (f"{METHODS},{RECOMMENDED}", ""), (METHODS, "-ppo"))
+        _study(options, f"main/{task}{end}", task, carriers, more=("--schedules", methods, *some))
+        for task in tasks_of(options, families)
+        for carriers, methods, end in _split(options, (f"{METHODS},{RECOMMENDED}", ""), (METHODS, "-ppo"))
     ]
 
 
-def named_studies(options: Options, study: str, families: tuple[str, ...] = ("toy",)) -> list[Study]:
+def named_studies(
+    options: Options, study: str, families: Sequence[str] = ("toy",), carriers: str | None = None
+) -> list[Study]:
     """One of `aesjax list`'s studies on every task."""
-    return _named(options, study, _carriers(options), families)
+    carriers = carriers or _carriers(options)
+    return [
+        _study(options, f"{study}/{task}", task, carriers, named=("--study", study))
+        for task in tasks_of(options, families)
+    ]
 
 
 def split_studies(options: Options, replay: str, rest: str) -> list[Study]:
     """One of `aesjax list`'s studies for carriers that keep data, one for those that do not, on every toy task."""
-    return [
-        each
-        for carriers, study in _split(options, (replay,), (rest,))
-        for each in _named(options, study, carriers, ("toy",))
-    ]
-
-
-def _named(options: Options, study: str, carriers: str, families: tuple[str, ...]) -> list[Study]:
-    return [
-        _study(options, f"{study}/{task}", task, carriers, None, None, ("--study", study))
-        for task in _tasks(options, families)
-    ]
+    parts = _split(options, (replay,), (rest,))
+    return [each for carriers, study in parts for each in named_studies(options, study, carriers=carriers)]
 
 
 def _carriers(options: Options) -> str:
-    return options.carriers or carriers_of(options.preset)
+    return options.carriers or ("sac" if options.preset == "quick" else "sac,ppo,sql,meow")
 
 
 def _split(options: Options, replay: tuple[str, ...], rest: tuple[str, ...]) -> list[tuple[str, ...]]:
     """The carriers that keep data, before what is for them, and the others, before what is for those."""
     carriers = _carriers(options).split(",")
-    parts = (
-        (",".join(carrier for carrier in carriers if (carrier in _REPLAY) == kept), *what)
-        for kept, what in ((True, replay), (False, rest))
-    )
-    return [part for part in parts if part[0]]
+    keeping = [carrier for carrier in carriers if carrier in _REPLAY]
+    others = [carrier for carrier in carriers if carrier not in _REPLAY]
+    return [(",".join(part), *own) for part, own in ((keeping, replay), (others, rest)) if part]
 
 
 def _study(
-    options: Options,
-    name: str,
-    task: str,
-    carriers: str,
-    schedules: str | None,
-    patterns: str | None,
-    more: tuple[str, ...] = (),
+    options: Options, name: str, task: str, carriers: str, *, named: tuple[str, ...] = (), more: tuple[str, ...] = ()
 ) -> Study:
     size = size_of(task, options.preset)
-    common = (*more, "--task", task, "--carriers", carriers, *size.words)
-    words = (
-        *common,
-        *(("--schedules", schedules) if schedules else ()),
-        *(("--patterns", patterns) if patterns else ()),
-    )
+    common = (*named, "--task", task, "--carriers", carriers, *size.words)
     if not size.warm:
-        return Study(name, words)
+        return Study(name, (*common, *more))
     steady = ("--schedules", "baseline", "--patterns", "steady", *size.warm)
-    return Study(name, words, Study(f"warm/{task}-{carriers.replace(',', '-')}", (*common, *steady)))
+    return Study(name, (*common, *more), Study(f"warm/{task}-{carriers.replace(',', '-')}", (*common, *steady)))

@@ -5,46 +5,43 @@ Usage: python -m experiments.theory oco|detection --out DIR [--seeds 20] [--quic
 
 import sys
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import tyro
 
 from experiments.theory.findings import Finding, TheoryStudy, open_folder, start_double_precision, write
 
-_RECORD = Path(__file__).resolve().parents[2] / "benchmarks" / "recorded_proxies.parquet"
+
+def _run(parts: dict[str, Callable[[], tuple[Any, list[Finding]]]]) -> tuple[dict[str, Any], list[Finding]]:
+    """The data of every part by its name, and all findings."""
+    data, findings = {}, []
+    for part, run in parts.items():
+        print(f"{part}:", flush=True)
+        data[part], found = run()
+        findings += found
+    return data, findings
 
 
-@dataclass(frozen=True)
-class Options(TheoryStudy):
-    """Options of a theory study."""
-
-    name: tyro.conf.Positional[Literal["oco", "detection"]] = "oco"
-    """oco: online learning under drift, schedules compared with constants and rivals. detection: AES-C and
-    AES-R compared with CUSUM, Page-Hinkley and ADWIN, at equal false alarms."""
-    recorded: Path = _RECORD
-    """For detection: `streams.parquet` of a study with the patterns steady and abrupt."""
-
-
-def _oco(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
+def _oco(study: TheoryStudy) -> tuple[dict[str, Any], list[Finding], str]:
+    open_folder(study)
+    start_double_precision()
     from experiments.theory import oco_grid, oco_parts
 
     rounds = 256 if study.quick else 4096
     horizons = [128, 256] if study.quick else [2**k for k in range(9, 15)]
-    data, findings = {}, []
-    for part, run in (
-        ("grid", lambda: oco_grid.main_grid(study, rounds)),
-        ("rates", lambda: oco_grid.rates(study, horizons)),
-        ("observed", lambda: oco_parts.observed(study, rounds)),
-    ):
-        print(f"{part}:", flush=True)
-        data[part], found = run()
-        findings += found
+    data, findings = _run(
+        {
+            "grid": lambda: oco_grid.main_grid(study, rounds),
+            "rates": lambda: oco_grid.rates(study, horizons),
+            "observed": lambda: oco_parts.observed(study, rounds),
+        }
+    )
     return data, sorted(findings, key=lambda finding: finding.name), oco_grid.tables(data["grid"])
 
 
-def _detection(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
+def _detection(study: TheoryStudy) -> tuple[dict[str, Any], list[Finding], str]:
+    """In single precision, as the schedules run in an agent."""
     from experiments.theory import detection_parts as parts
     from experiments.theory.detection_streams import recorded
 
@@ -53,28 +50,17 @@ def _detection(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
     except ValueError as error:
         raise ValueError(f"--recorded {study.recorded}: {error}") from None
     open_folder(study)
-    data, findings = {}, []
-    for part, run in (
-        ("synthetic", lambda: parts.synthetic(study)),
-        ("recorded", lambda: parts.on_records(study, streams)),
-    ):
-        print(f"{part}:", flush=True)
-        data[part], found = run()
-        findings += found
+    data, findings = _run(
+        {"synthetic": lambda: parts.synthetic(study), "recorded": lambda: parts.on_records(study, streams)}
+    )
     return parts.plain(data), findings, parts.tables(data)
 
 
-_STUDIES = {"oco": _oco, "detection": _detection}
-
-
-def main(study: Options) -> int:
+def main(study: TheoryStudy) -> int:
     """Run a study and write its record; returns the exit code."""
     try:
-        if study.name != "detection":  # its schedules run in single precision, as in an agent
-            open_folder(study)
-            start_double_precision()
         began = time.monotonic()
-        data, findings, tables = _STUDIES[study.name](study)
+        data, findings, tables = {"oco": _oco, "detection": _detection}[study.name](study)
     except (ValueError, OSError) as error:
         print(f"aesjax: {error}", file=sys.stderr)
         return 2
@@ -83,4 +69,4 @@ def main(study: Options) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(tyro.cli(Options, description=__doc__)))
+    sys.exit(main(tyro.cli(TheoryStudy, description=__doc__)))

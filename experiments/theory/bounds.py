@@ -14,6 +14,8 @@ from aesjax.types import Array
 from experiments.theory.oco import path
 from experiments.theory.simplex import cross_entropy, half_range, kl, largest_cross_entropy, largest_log_range
 
+Scalar = Array | float
+
 
 class Constants(NamedTuple):
     """Of the trade-off ``C0 + sum (C1 xi_t / lam_t + C2 lam_t)``, AES paper Theorem (tradeoff)."""
@@ -28,39 +30,32 @@ def linear_regret(comparator: Array, log_x: Array, gradients: Array) -> Array:
     return jnp.sum(gradients * (jnp.exp(log_x[:-1]) - comparator))
 
 
-def telescoped(comparator: Array, log_x: Array, etas: Array, *, pivot: str) -> tuple[Array, Array]:
-    """Both sides of ``sum [KL(u_t, x_t) - KL(u_t, x_{t+1})] / eta_t``, telescoped exactly.
+def telescoped(comparator: Array, log_x: Array, etas: Array) -> tuple[Array, Array, Array]:
+    """``sum [KL(u_t, x_t) - KL(u_t, x_{t+1})] / eta_t``, then its two exact telescoped forms.
 
-    ``pivot="later"`` divides the change of comparator by ``eta_t``, the form that proves the main text's lemma;
-    ``pivot="earlier"`` by ``eta_{t-1}``, AES paper A.13 and A.14.
+    The first divides the change of comparator by ``eta_t`` and proves the main text's lemma; the second divides it by
+    ``eta_{t-1}``, AES paper A.13 and A.14.
     """
-    if pivot not in ("later", "earlier"):
-        raise ValueError(f"pivot must be 'later' or 'earlier'; got '{pivot}'.")
     u, v, x = comparator[1:], comparator[:-1], log_x[1:-1]  # u_t, u_{t-1}, x_t for t >= 2
     left = jnp.sum((kl(comparator, log_x[:-1]) - kl(comparator, log_x[1:])) / etas)
     ends = kl(comparator[0], log_x[0]) / etas[0] - kl(comparator[-1], log_x[-1]) / etas[-1]
     change = 1.0 / etas[1:] - 1.0 / etas[:-1]
-    if pivot == "later":
-        return left, ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[1:] + kl(v, x) * change)
-    return left, ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[:-1] + kl(u, x) * change)
+    later = ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[1:] + kl(v, x) * change)
+    earlier = ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[:-1] + kl(u, x) * change)
+    return left, later, earlier
 
 
-def lemma_bound(comparator: Array, log_x: Array, gradients: Array, etas: Array, gradient_psi: Array | float) -> Array:
-    """() right side of AES paper Lemma (dynamic-md), drift term ``2 G_Psi / eta_t``; needs nondecreasing steps."""
-    drift = 2.0 * jnp.sum(gradient_psi * path(comparator)[1:] / etas[1:])
-    return kl(comparator[0], log_x[0]) / etas[0] + _noise(gradients, etas) + drift
+def printed_bounds(
+    comparator: Array, log_x: Array, gradients: Array, etas: Array, gradient_psi: Scalar
+) -> tuple[Array, Array]:
+    """() right sides of AES paper Lemma (dynamic-md), with the drift term ``2 G_Psi / eta_t``, and of A.13 and A.14.
 
-
-def appendix_bound(
-    comparator: Array, log_x: Array, gradients: Array, etas: Array, gradient_psi: Array | float
-) -> Array:
-    """() right side of AES paper A.13/A.14, drift term ``G_Psi / eta_{t-1}``. FALSE in general."""
-    drift = jnp.sum(gradient_psi * path(comparator)[1:] / etas[:-1])
-    return kl(comparator[0], log_x[0]) / etas[0] + _noise(gradients, etas) + drift
-
-
-def _noise(gradients: Array, etas: Array) -> Array:
-    return jnp.sum(etas / 2.0 * jnp.max(jnp.abs(gradients), axis=-1) ** 2)
+    The lemma needs nondecreasing steps. The appendix has ``G_Psi / eta_{t-1}`` and is FALSE in general.
+    """
+    drift = gradient_psi * path(comparator)[1:]
+    noise = jnp.sum(etas / 2.0 * jnp.max(jnp.abs(gradients), axis=-1) ** 2)
+    common = kl(comparator[0], log_x[0]) / etas[0] + noise
+    return common + jnp.sum(2.0 * drift / etas[1:]), common + jnp.sum(drift / etas[:-1])
 
 
 def sharp_bound(comparator: Array, log_x: Array, gradients: Array, etas: Array) -> Array:
@@ -77,13 +72,7 @@ def sharp_bound(comparator: Array, log_x: Array, gradients: Array, etas: Array) 
 
 
 def paper_constants(
-    size: int,
-    floor: Array | float,
-    c: Array | float,
-    gradient: Array | float,
-    lambda_min: Array | float,
-    lambda_max: Array | float,
-    first: Array | float,
+    size: int, floor: Scalar, c: Scalar, gradient: Scalar, lambda_min: Scalar, lambda_max: Scalar, first: Scalar
 ) -> Constants:
     """The constants of AES paper Theorem (tradeoff) as its Appendix A.16 gives them; ``gradient`` bounds ``|f'|``."""
     gradient_psi = 1.0 + largest_cross_entropy(floor)
@@ -91,9 +80,7 @@ def paper_constants(
     return Constants(jnp.log(float(size)) / (c * lambda_min) + stability * first, 2.0 * gradient_psi / c, stability)
 
 
-def sharp_constants(
-    size: int, floor: Array | float, c: Array | float, spread: Array | float, lambda_max: Array | float
-) -> Constants:
+def sharp_constants(size: int, floor: Scalar, c: Scalar, spread: Scalar, lambda_max: Scalar) -> Constants:
     """The same from half-ranges: ``C1 = L / (2c)``, ``C2 = c/2 (G' + lambda_max L/2)^2 + log K``, C0 = 0.
 
     ``spread`` is G', a bound on the half-range of the losses' gradients.
@@ -122,42 +109,33 @@ def online_bound_paper(constants: Constants, size: int, proxy: Array) -> Array:
     return constants.start * jnp.log(float(size)) + 4.0 * total
 
 
-def self_consistent_kappa(
-    size: int, floor: Array | float, c: Array | float, spread: Array | float, *, largest: float = 3.0**0.5
-) -> Array:
-    """() ``kappa = sqrt(C1/C2)`` where C2 itself depends on the largest weight ``largest * kappa``; by bisection.
+def self_consistent(size: int, floor: Scalar, c: Scalar, spread: Scalar) -> tuple[Array, Constants]:
+    """() ``kappa = sqrt(C1/C2)`` where C2 itself depends on the largest weight ``sqrt(3) kappa``, and the constants.
 
-    The square root of (1 + A_t)/t is at most sqrt(3), as proxies are at most 2. The bracket holds the solution whatever
-    the constants are: C2 grows with kappa, so ``sqrt(C1/C2(0))`` is too large and ``sqrt(C1/C2)`` at that too small.
-    NaN where no kappa solves it or the constants leave the range of the floats (floor 0, c 0 or negative).
+    The square root of (1 + A_t)/t is at most sqrt(3), as proxies are at most 2. By bisection between bounds that hold
+    for all constants: C2 grows with kappa, so ``sqrt(C1/C2(0))`` is too large and ``sqrt(C1/C2)`` at that too small.
     """
 
-    def constants(kappa: Array | float) -> Constants:
-        return sharp_constants(size, floor, c, spread, largest * kappa)
+    def constants(kappa: Scalar) -> Constants:
+        return sharp_constants(size, floor, c, spread, 3.0**0.5 * kappa)
+
+    def larger(kappa: Scalar) -> Array:
+        now = constants(kappa)
+        return jnp.sqrt(now.tracking / now.stability)
 
     def halve(bracket: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
         low, high = bracket
-        middle = jnp.where(wide, jnp.sqrt(low) * jnp.sqrt(high), jnp.sqrt(low * high))  # the product may overflow
-        now = constants(middle)
-        far = middle < jnp.sqrt(now.tracking / now.stability)
-        small = jnp.where(wide, far, middle**2 * now.stability < now.tracking)
+        middle = jnp.sqrt(low) * jnp.sqrt(high)  # the product of both may overflow
+        small = middle < larger(middle)
         return (jnp.where(small, middle, low), jnp.where(small, high, middle)), None
 
-    _, tracking, stability = constants(0.0)
-    most = jnp.sqrt(tracking / stability)
-    _, tracking, stability = constants(most)
-    least = jnp.sqrt(tracking / stability)
-    # Usual constants keep the bracket, and with it every digit, that recorded studies were made with.
-    wide = (least < 1e-9) | (most > 1e9)
-    bracket = (jnp.where(wide, least, 1e-9), jnp.where(wide, most, 1e9))
-    (low, high), _ = jax.lax.scan(halve, bracket, length=100)
-    solved = jnp.isfinite(most) & jnp.isfinite(least) & (least > 0.0)
-    return jnp.where(solved, jnp.where(wide, jnp.sqrt(low) * jnp.sqrt(high), jnp.sqrt(low * high)), jnp.nan)
+    most = larger(0.0)
+    (low, high), _ = jax.lax.scan(halve, (larger(most), most), length=100)
+    kappa = jnp.sqrt(low) * jnp.sqrt(high)
+    return kappa, constants(kappa)
 
 
-def prior_bound(
-    size: int, floor: Array | float, c: Array | float, spread: Array | float, proxy: Array, *, relaxing: float = 1.0
-) -> Array:
+def prior_bound(size: int, floor: Scalar, c: Scalar, spread: Scalar, proxy: Array, *, relaxing: float = 1.0) -> Array:
     """() Theorem R: ``log K/(c kappa) + (4 + 2 l/L) sqrt(C1 C2 T (1 + Ahat_T))``.
 
     For ``lam_t = kappa sqrt((1 + Ahat_t)/t)`` with the self-consistent kappa and proxies (T,) in [0, 2] whose prefix
@@ -165,28 +143,20 @@ def prior_bound(
     maximal schedule (Theorem M) and, with ``relaxing = e``, which multiplies ``2 l/L``, for ``aes_m(hold=True)``.
     Proofs: docs/proofs/schedules.md.
     """
-    kappa = self_consistent_kappa(size, floor, c, spread)
-    _, tracking, stability = sharp_constants(size, floor, c, spread, 3.0**0.5 * kappa)
+    kappa, (_, tracking, stability) = self_consistent(size, floor, c, spread)
     ratio = largest_cross_entropy(floor) / largest_log_range(size, floor)
     rate = jnp.sqrt(tracking * stability * proxy.shape[0] * (1.0 + jnp.sum(proxy)))
     return jnp.log(float(size)) / (c * kappa) + (4.0 + 2.0 * relaxing * ratio) * rate
 
 
 def discounted_bound(
-    size: int,
-    floor: Array | float,
-    c: Array | float,
-    spread: Array | float,
-    window: Array | float,
-    weights: Array,
-    proxy: Array,
+    size: int, floor: Scalar, c: Scalar, spread: Scalar, window: Scalar, weights: Array, proxy: Array
 ) -> Array:
     """() Theorem D, for ``lam_t = kappa sqrt((1 + num_t)/den_t)`` discounted over ``window`` rounds.
 
     ``log K/(c lam_1) + 2 sqrt(C1 C2 W (1 + num_T)) + (1 + 2 (1 - sqrt rho) W + l/(L rho)) C2 sum lam_t``.
     """
-    kappa = self_consistent_kappa(size, floor, c, spread)
-    _, tracking, stability = sharp_constants(size, floor, c, spread, 3.0**0.5 * kappa)
+    _, (_, tracking, stability) = self_consistent(size, floor, c, spread)
     rho = 1.0 - 1.0 / window
     age = proxy.shape[0] - 1 - jnp.arange(proxy.shape[0])
     mass = 1.0 + jnp.sum(proxy * rho**age)
@@ -197,13 +167,7 @@ def discounted_bound(
 
 
 def clipped_bound(
-    size: int,
-    floor: Array | float,
-    c: Array | float,
-    spread: Array | float,
-    lambda_min: Array | float,
-    weights: Array,
-    drift: Array,
+    size: int, floor: Scalar, c: Scalar, spread: Scalar, lambda_min: Scalar, weights: Array, drift: Array
 ) -> Array:
     """() for the paper's clipped schedule as it runs: the trade-off with sharp constants, plus what its proof drops.
 
@@ -216,7 +180,7 @@ def clipped_bound(
     return first + tradeoff_bound(constants, weights, drift) + penalty
 
 
-def constant_weight(size: int, c: Array | float, constants: Constants, drift: Array, *, start: bool = True) -> Array:
+def constant_weight(size: int, c: Scalar, constants: Constants, drift: Array, *, start: bool = True) -> Array:
     """() the constant weight that minimises its bound, ``sqrt((C1 A_T + log K / c) / (C2 T))``.
 
     ``start=False`` is AES paper A.17, which leaves the first round's ``log K / c`` out and gives 0 without drift.
@@ -226,14 +190,14 @@ def constant_weight(size: int, c: Array | float, constants: Constants, drift: Ar
     return jnp.sqrt(mass / (stability * drift.shape[0]))
 
 
-def offline_bound(size: int, c: Array | float, constants: Constants, weight: Array, drift: Array) -> Array:
+def offline_bound(size: int, c: Scalar, constants: Constants, weight: Array, drift: Array) -> Array:
     """() bound of a constant weight, ``(C1 A_T + log K / c)/lam + C2 T lam``; the paper's only complete guarantee."""
     _, tracking, stability = constants
     mass = tracking * jnp.sum(drift) + jnp.log(float(size)) / c
     return mass / weight + stability * drift.shape[0] * weight
 
 
-def full_simplex_bound(size: int, c: Array | float, spread: Array | float, weight: Array, drift: Array) -> Array:
+def full_simplex_bound(size: int, c: Scalar, spread: Scalar, weight: Array, drift: Array) -> Array:
     """() constant weight with ``c lam^2 <= 1`` and no truncation: the drift term is ``G' P_T/(c lam^2)``.
 
     ``log K/(c lam) + 2 c lam G'^2 T + G' P_T/(c lam^2) + lam T log K``; its optimum has ``lam ~ (P_T/T)^(1/3)``.

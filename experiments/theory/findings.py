@@ -5,21 +5,27 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import tyro
 
 from experiments.measure.stats import Interval, t_interval
 
-_OUTCOMES = ("confirmed", "refuted", "undecided")
+_OUTCOMES = {True: "confirmed", False: "refuted", None: "undecided"}
 
 
 @dataclass(frozen=True)
 class TheoryStudy:
-    """A theory study as it is typed: the options that every theory script takes."""
+    """A theory study as it is typed."""
 
     out: Path
     """Folder for the results; must be new or empty."""
+    name: tyro.conf.Positional[Literal["oco", "detection"]] = "oco"
+    """oco: online learning under drift, schedules compared with constants and rivals. detection: AES-C and
+    AES-R compared with CUSUM, Page-Hinkley and ADWIN, at equal false alarms."""
+    recorded: Path = Path(__file__).resolve().parents[2] / "benchmarks" / "recorded_proxies.parquet"
+    """For detection: `streams.parquet` of a study with the patterns steady and abrupt."""
     seeds: int = 20
     """Paired repetitions (common random numbers across methods)."""
     quick: bool = False
@@ -31,20 +37,13 @@ class Finding(NamedTuple):
 
     name: str  # as in `docs/proofs/claims.md`, such as "5.1-3"
     prediction: str
-    outcome: str  # one of OUTCOMES
+    outcome: str  # confirmed, refuted or undecided
     measured: str  # numbers with their 95 % intervals
 
 
 def claim(name: str, prediction: str, holds: bool | None, measured: str) -> Finding:
     """A finding whose outcome is ``holds``; None where the intervals decide nothing."""
-    return Finding(
-        name, prediction, "undecided" if holds is None else _OUTCOMES[0] if holds else _OUTCOMES[1], measured
-    )
-
-
-def every(*verdicts: bool | None) -> bool | None:
-    """False if one is False, else None if one is None."""
-    return False if False in verdicts else None if None in verdicts else True
+    return Finding(name, prediction, _OUTCOMES[None if holds is None else bool(holds)], measured)
 
 
 def paired(x: np.ndarray, y: np.ndarray) -> Interval:
@@ -52,16 +51,14 @@ def paired(x: np.ndarray, y: np.ndarray) -> Interval:
     return t_interval(np.asarray(x, np.float64) - np.asarray(y, np.float64))
 
 
-def show(interval: Interval, digits: int = 3) -> str:
-    """``value [low, high]`` to so many significant digits."""
-    return f"{interval.value:.{digits}g} [{interval.low:.{digits}g}, {interval.high:.{digits}g}]"
+def show(interval: Interval) -> str:
+    """``value [low, high]`` to three significant digits."""
+    return f"{interval.value:.3g} [{interval.low:.3g}, {interval.high:.3g}]"
 
 
 def slopes(x: Sequence[float], y: np.ndarray) -> np.ndarray:
     """(seeds,): slope of ``log y`` against ``log x`` for every seed; y (len(x), seeds), positive."""
-    log_x, log_y = np.log(np.asarray(x, np.float64)), np.log(np.asarray(y, np.float64))
-    centred = log_x - log_x.mean()
-    return centred @ (log_y - log_y.mean(0)) / np.sum(centred**2)
+    return np.polyfit(np.log(x), np.log(np.asarray(y, np.float64)), 1)[0]
 
 
 def log_log_slope(x: Sequence[float], y: np.ndarray) -> Interval:

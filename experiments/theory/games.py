@@ -8,6 +8,8 @@ import numpy as np
 
 from experiments.theory.oco import Game
 
+LARGEST_GAP = 0.25  # between the mean losses of the best arm and of the others
+
 
 def switch_times(rng: np.random.Generator, rounds: int, switches: int, placement: tuple[float, float]) -> np.ndarray:
     """(switches,) distinct rounds, sorted, drawn from the share ``placement`` of the rounds; never the first round.
@@ -28,9 +30,9 @@ def best_arms(rng: np.random.Generator, arms: int, rounds: int, times: np.ndarra
     return walk[np.searchsorted(times, np.arange(rounds), side="right")]
 
 
-def minimax_gap(arms: int, rounds: int, switches: int, largest: float = 0.25) -> float:
-    """Gap at which the best arm is hardest to find: ``sqrt(log K * (S + 1) / T)``, at most ``largest``."""
-    return min(largest, float(np.sqrt(np.log(arms) * (switches + 1) / rounds)))
+def minimax_gap(arms: int, rounds: int, switches: int) -> float:
+    """Gap at which the best arm is hardest to find: ``sqrt(log K * (S + 1) / T)``, at most `LARGEST_GAP`."""
+    return min(LARGEST_GAP, float(np.sqrt(np.log(arms) * (switches + 1) / rounds)))
 
 
 def switching(
@@ -39,7 +41,7 @@ def switching(
     rounds: int,
     switches: int,
     *,
-    gap: float | tuple[float, float] = 0.25,
+    gap: float = LARGEST_GAP,
     noise: float = 0.35,
     floor: float = 1e-3,
     placement: tuple[float, float] = (0.0, 1.0),
@@ -48,21 +50,15 @@ def switching(
     """Noisy linear losses ``0.5 + U(-noise, noise)`` with one better arm, which switches.
 
     Args:
-      gap: how much lower the best arm's mean loss is; a pair draws one log-uniformly between them for every segment,
-        so that at any scale some gap is as hard as it can be.
+      gap: how much lower the best arm's mean loss is.
       floor: of the truncated simplex; comparators are its vertices.
       placement: share of the rounds in which the switches fall (a burst when short).
       observed: the proxy is the learner's own loss.
     """
     times = switch_times(rng, rounds, switches, placement)
     best = best_arms(rng, arms, rounds, times)
-    if isinstance(gap, tuple):
-        drawn = np.exp(rng.uniform(np.log(gap[0]), np.log(gap[1]), switches + 1))
-        gaps = drawn[np.searchsorted(times, np.arange(rounds), side="right")]
-    else:
-        gaps = np.full(rounds, gap)
     loss = 0.5 + rng.uniform(-noise, noise, (rounds, arms))
-    loss[np.arange(rounds), best] -= gaps
+    loss[np.arange(rounds), best] -= gap
     comparator = segment_comparator(best, arms, floor)
     return Game(loss, comparator, drift(comparator), observed=np.float64(observed))
 

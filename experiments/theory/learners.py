@@ -41,7 +41,7 @@ def mirror(
     floor: Array | float,
     *,
     entropy: Array | float = 1.0,
-    restart: Array | float = 0.0,
+    restart: bool = False,
 ) -> Learner:
     """Entropy mirror descent on ``f_t + entropy * lam_t * Psi`` with coupled steps ``eta_t = c * lam_t``.
 
@@ -53,7 +53,7 @@ def mirror(
       c: () step per weight; stable for ``c * lam**2 < 2``, without oscillation for at most 1.
       floor: () of the truncated simplex.
       entropy: () 0 leaves the entropy term out and keeps the steps: the twin that tells step size from entropy.
-      restart: () 1 returns to the uniform point at every true change of the comparator; a reference.
+      restart: return to the uniform point at every true change of the comparator; a reference.
     """
 
     def init(size: int) -> _MirrorState:
@@ -64,8 +64,8 @@ def mirror(
         weight = scheduled.weight.astype(state.log_x.dtype)
         gradient = feedback.gradient + entropy * weight * state.log_x
         log_x = mirror_step(state.log_x, gradient, c * weight, floor)
-        again = (feedback.drift > 0.0) & (jnp.asarray(restart) > 0.0)
-        log_x = jnp.where(again, _uniform(log_x.shape[0]), log_x)
+        if restart:
+            log_x = jnp.where(feedback.drift > 0.0, _uniform(log_x.shape[0]), log_x)
         return _MirrorState(log_x, scheduled), weight
 
     return Learner(init, lambda state: state.log_x, update)
@@ -76,11 +76,9 @@ def hedge(eta: Array | float, *, share: Array | float = 0.0, floor: Array | floa
 
     ``share > 0`` is the fixed share of Herbster and Warmuth (1998).
     """
-    share = jnp.asarray(share)
 
     def update(log_x: Array, feedback: Feedback) -> tuple[Array, Array]:
-        log_x = mirror_step(log_x, feedback.gradient, eta, floor)
-        return jnp.where(share > 0.0, fixed_share(log_x, share), log_x), jnp.zeros(())
+        return fixed_share(mirror_step(log_x, feedback.gradient, eta, floor), share), jnp.zeros(())
 
     return Learner(_uniform, lambda log_x: log_x, update)
 
@@ -92,17 +90,11 @@ class _AderState(NamedTuple):
     log_weight: Array  # (N,) of the experts
 
 
-def ader(horizon: int, floor: Array | float, *, scale: Array | float = 1.0, meta: Array | float = 1.0) -> Learner:
+def ader(horizon: int, floor: Array | float, *, scale: Array | float = 1.0) -> Learner:
     """Aggregation of mirror descents with steps ``scale * 2**i * sqrt(log K / T)``, i = 0 ... log2(T)/2 + 1.
 
     Zhang, Lu and Zhou 2018 (Ader, with the gradient at the aggregate for all experts). Needs no drift signal. The
-    experts' first weights fall like 1/i^2; the meta learner is exponential weights with step
-    ``meta * sqrt(8 / T)``.
-
-    Args:
-      horizon: static number of rounds T.
-      floor: () of the experts' truncated simplex.
-      scale, meta: () factors of the experts' and the meta learner's steps.
+    experts' first weights fall like 1/i^2; the meta learner is exponential weights with step ``sqrt(8 / T)``.
     """
     count = round(math.log2(horizon) / 2) + 2
 
@@ -117,7 +109,7 @@ def ader(horizon: int, floor: Array | float, *, scale: Array | float = 1.0, meta
     def update(state: _AderState, feedback: Feedback) -> tuple[_AderState, Array]:
         size = state.log_x.shape[-1]
         losses = jnp.sum(jnp.exp(state.log_x) * feedback.gradient[None], axis=-1)
-        log_weight = jax.nn.log_softmax(state.log_weight - meta * jnp.sqrt(8.0 / horizon) * losses)
+        log_weight = jax.nn.log_softmax(state.log_weight - jnp.sqrt(8.0 / horizon) * losses)
         etas = scale * 2.0 ** jnp.arange(count) * jnp.sqrt(jnp.log(float(size)) / horizon)
         log_x = jax.vmap(lambda point, eta: mirror_step(point, feedback.gradient, eta, floor))(state.log_x, etas)
         return _AderState(log_x, log_weight), jnp.zeros(())
@@ -125,12 +117,12 @@ def ader(horizon: int, floor: Array | float, *, scale: Array | float = 1.0, meta
     return Learner(init, point, update)
 
 
-def per_round_oracle(**rule: Any) -> Schedule:
+def per_round_oracle(*, beta: float = 0.0, **rule: Any) -> Schedule:
     """``clip(kappa * sqrt(xi_t))``: the paper's per-round oracle, Eq. (lambda-star), as a schedule.
 
     It is `aes_d` with a memory of one round and no prior; ``rule`` are kappa, lambda_min and lambda_max.
     """
-    return aes_d(drift_proxy, 1.0, window=1.0, prior=0.0, beta=0.0, **rule)
+    return aes_d(drift_proxy, 1.0, window=1.0, prior=0.0, beta=beta, **rule)
 
 
 class _EnvelopeMemory(NamedTuple):

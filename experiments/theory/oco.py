@@ -25,19 +25,15 @@ class Game(NamedTuple):
     proxy: Array | np.ndarray  # (T,) drift proxy of the round, as the schedules see it
     curvature: Array | np.ndarray | float = 0.0  # () weight of the negative entropy that is part of f_t itself
     observed: Array | np.ndarray | float = 0.0  # () 1: the proxy is the learner's own loss instead of `proxy`
-    adversarial: Array | np.ndarray | float = (
-        0.0  # () 1: `loss` is replaced by loss 1 on the learner's heaviest arm, 0 elsewhere
-    )
+    adversarial: Array | np.ndarray | float = 0.0  # () 1: loss 1 on the learner's heaviest arm replaces `loss`
 
 
 class Feedback(NamedTuple):
     """Information that a round reveals after the learner has played."""
 
     gradient: Array  # (K,) of f_t at the point played
-    value: Array  # () f_t at the point played
     proxy: Array  # () drift proxy, >= 0
     drift: Array  # () true drift ||u_t - u_{t-1}||_1; only reference learners may read it
-    log_x: Array  # (K,) the point played
 
 
 class Learner(NamedTuple):
@@ -78,7 +74,7 @@ def play(learner: Learner, game: Game) -> Played:
         gradient = loss + curvature * (1.0 + jnp.maximum(log_x, jnp.finfo(log_x.dtype).min))
         best = jnp.sum(loss * comparator) + curvature * negative_entropy(comparator)
         proxy = jnp.where(game.observed, jnp.maximum(value, 0.0), proxy)
-        state, weight = learner.update(state, Feedback(gradient, value, proxy, drift, log_x))
+        state, weight = learner.update(state, Feedback(gradient, proxy, drift))
         return state, Played(value - best, weight, loss)
 
     given = (losses, comparators, jnp.asarray(game.proxy), path(comparators))

@@ -1,7 +1,7 @@
 """The main parts of the online-learning study: all methods side by side, and their rates."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,16 +42,14 @@ def measure(groups: Sequence[tuple[list, int]], names: Sequence[str]) -> dict[st
 
 
 def switching_groups(
-    study: TheoryStudy, arms: int, rounds: int, counts: Sequence[int], **options: Any
+    study: TheoryStudy, arms: int, rounds: int, counts: Sequence[int], *, minimax: bool = False, **options: Any
 ) -> list[tuple[list, int]]:
     """One group of paired games for every number of switches; ``minimax=True`` sets the hardest gap."""
-    minimax = options.pop("minimax", False)
     groups = []
     for count in counts:
-        gap = games.minimax_gap(arms, rounds, count) if minimax else options.get("gap", 0.25)
-        settings: dict[str, Any] = options | {"gap": gap}
+        gap = games.minimax_gap(arms, rounds, count) if minimax else games.LARGEST_GAP
         draws = (np.random.default_rng([seed, arms, rounds]) for seed in range(study.seeds))
-        groups.append(([games.switching(rng, arms, rounds, count, **settings) for rng in draws], count))
+        groups.append(([games.switching(rng, arms, rounds, count, gap=gap, **options) for rng in draws], count))
     return groups
 
 
@@ -69,186 +67,150 @@ def grid_findings(counts: Sequence[int], regret: dict[str, np.ndarray]) -> list[
     tuned, plain = {n: hindsight(r) for n, r in regret.items()}, {n: theory(r) for n, r in regret.items()}
     drifting = range(1, len(counts))  # S >= 1
 
-    def versus(a: np.ndarray, b: np.ndarray, rows: Sequence[int] = drifting) -> list:
-        return [paired(a[i], b[i]) for i in rows]
+    def versus(a: np.ndarray, b: np.ndarray) -> list[Interval]:
+        return [paired(a[i], b[i]) for i in drifting]
 
-    def listed(intervals: Sequence, rows: Sequence[int] = drifting) -> str:
-        return "; ".join(f"S={counts[i]}: {show(x)}" for i, x in zip(rows, intervals, strict=True))
+    def listed(intervals: Sequence[Interval]) -> str:
+        return "; ".join(f"S={counts[i]}: {show(x)}" for i, x in zip(drifting, intervals, strict=True))
 
-    worse_than_aes = versus(plain["oracle"], plain["aes"])
-    findings = [
-        claim(
-            "5.1-3",
-            "the per-round oracle is among the worst although its bound is the best (theory's tuning, minus AES)",
-            all(x.low > 0 for x in worse_than_aes),
-            listed(worse_than_aes),
-        )
-    ]
-    gap = versus(tuned["aes"], tuned["constant"])
-    findings.append(
-        claim(
-            "5.1-4a",
-            "AES fed the true drift does not beat the best constant (both tuned in hindsight, AES minus constant)",
-            all(x.high > 0 for x in gap),
-            listed(gap),
-        )
-    )
-    prior = versus(plain["aes_prior"], plain["aes"])
-    findings.append(
-        claim("5.1-4b", "unit prior mass improves AES (theory's tuning)", all(x.high < 0 for x in prior), listed(prior))
-    )
-    maximal, four = versus(plain["aes_m"], tuned["constant"]), int(np.argmin(np.abs(SCALES - 4.0)))
-    findings.append(
-        claim(
-            "5.1-4c",
-            "AES-M at the theory's kappa beats the best constant",
-            all(x.high < 0 for x in maximal),
-            listed(maximal),
-        )
-    )
+    def each(name: str, prediction: str, intervals: list[Interval], holds: Callable[[Interval], bool]) -> Finding:
+        return claim(name, prediction, all(map(holds, intervals)), listed(intervals))
+
+    def cell(name: str, i: int, interval: Interval) -> str:
+        return f"{METHODS[name].label} S={counts[i]} {show(interval)}"
+
+    def largest(differences: dict[tuple[str, int], Interval]) -> tuple[str, int, Interval]:
+        name, i = max(differences, key=lambda key: differences[key].high)
+        return name, i, differences[name, i]
+
+    four = int(np.argmin(np.abs(SCALES - 4.0)))
     eager = paired(regret["aes_m"][2, :, four], tuned["constant"][2])
-    findings.append(
-        claim("5.1-4d", "AES-M with four times that kappa loses to it at S = 4", eager.low > 0, show(eager))
-    )
     rivals = {n: versus(tuned["constant_plain"], tuned[n]) for n in ENTROPIC}
     close = {n: max(x.high for x in xs) for n, xs in rivals.items()}
-    findings.append(
+    every = [(n, i) for n in ENTROPIC for i in drifting]
+    exempt = {("aes_m", 1), ("aes_m", 2)}
+    ader = {(n, i): paired(plain["ader"][i], tuned[n][i]) for n, i in every if (n, i) not in exempt}
+    lost = [cell(*key, x) for key, x in ader.items() if x.high >= 0]
+    last = largest({(n, i): paired(tuned["ader"][i], tuned[n][i]) for n, i in every})
+    worst = largest({(n, i): paired(tuned[f"{n}_plain"][i], tuned[n][i]) for n in TWINS for i in drifting})
+    # The proxy is the true drift, so a schedule gives the same weights, and takes the same steps, without the term.
+    equal = {n: versus(plain[f"{n}_plain"], plain[n]) for n in EQUAL_STEPS}
+    return [
+        each(
+            "5.1-3",
+            "the per-round oracle is among the worst although its bound is the best (theory's tuning, minus AES)",
+            versus(plain["oracle"], plain["aes"]),
+            lambda x: x.low > 0,
+        ),
+        each(
+            "5.1-4a",
+            "AES fed the true drift does not beat the best constant (both tuned in hindsight, AES minus constant)",
+            versus(tuned["aes"], tuned["constant"]),
+            lambda x: x.high > 0,
+        ),
+        each(
+            "5.1-4b",
+            "unit prior mass improves AES (theory's tuning)",
+            versus(plain["aes_prior"], plain["aes"]),
+            lambda x: x.high < 0,
+        ),
+        each(
+            "5.1-4c",
+            "AES-M at the theory's kappa beats the best constant",
+            versus(plain["aes_m"], tuned["constant"]),
+            lambda x: x.high < 0,
+        ),
+        claim("5.1-4d", "AES-M with four times that kappa loses to it at S = 4", eager.low > 0, show(eager)),
         claim(
             "5.1-5a",
             "the best constant without entropy beats every entropy schedule tuned in hindsight",
             max(close.values()) < 0,
-            "closest rival: " + listed(rivals[max(close, key=lambda n: close[n])]),
-        )
-    )
-    exempt = {("aes_m", 1), ("aes_m", 2)}
-    ader = {(n, i): paired(plain["ader"][i], tuned[n][i]) for n in ENTROPIC for i in drifting if (n, i) not in exempt}
-    lost = [f"{METHODS[n].label} S={counts[i]} {show(x)}" for (n, i), x in ader.items() if x.high >= 0]
-    findings.append(
+            "closest rival: " + listed(rivals[max(close, key=close.__getitem__)]),
+        ),
         claim(
             "5.1-5b",
             "untuned Ader, which sees no drift signal, beats every entropy schedule tuned in hindsight, except AES-M "
             "at S = 1 and 4",
             not lost,
             "not below: " + ("; ".join(lost) or "none"),
-        )
-    )
-    same = {(n, i): paired(tuned["ader"][i], tuned[n][i]) for n in ENTROPIC for i in drifting}
-    last = max(same, key=lambda key: same[key].high)
-    findings.append(
+        ),
         claim(
             "5.1-5c",
             "Ader tuned in hindsight like them beats every entropy schedule, AES-M included (own check)",
-            same[last].high < 0,
-            f"closest: {METHODS[last[0]].label} S={counts[last[1]]} {show(same[last])}",
-        )
-    )
-    better = {(n, i): paired(tuned[f"{n}_plain"][i], tuned[n][i]) for n in TWINS for i in drifting}
-    worst = max(better, key=lambda key: better[key].high)
-    findings.append(
+            last[-1].high < 0,
+            f"closest: {cell(*last)}",
+        ),
         claim(
             "E7",
             "leaving the entropy term out lowers every AES schedule's regret, each side at its own best scale",
-            better[worst].high < 0,
-            f"largest difference: {METHODS[worst[0]].label} S={counts[worst[1]]} {show(better[worst])}",
-        )
-    )
-    equal = equal_steps(counts, regret, "theory")
-    by_method = {n: [equal[n, counts[i]] for i in drifting] for n in EQUAL_STEPS}
-    findings.append(
+            worst[-1].high < 0,
+            f"largest difference: {cell(*worst)}",
+        ),
         claim(
             "E7b",
             "and at equal steps, too (theory's tuning, without minus with)",
-            all(x.high < 0 for xs in by_method.values() for x in xs),
-            " / ".join(f"{METHODS[n].label} {listed(xs)}" for n, xs in by_method.items()),
-        )
-    )
-    return findings
+            all(x.high < 0 for xs in equal.values() for x in xs),
+            " / ".join(f"{METHODS[n].label} {listed(xs)}" for n, xs in equal.items()),
+        ),
+    ]
 
 
-def equal_steps(counts: Sequence[int], regret: dict[str, np.ndarray], at: str) -> dict[tuple[str, int], Interval]:
-    """(method, switches) -> regret without the entropy term minus with it, both with the same steps.
-
-    The steps are those of the theory's scale (``at="theory"``) or of the scale that is best *with* entropy ("best").
-    The proxy is the true drift, so a schedule gives the same weights with and without the term.
-    """
-    found = {}
-    for name in EQUAL_STEPS:
-        full, twin = regret[name], regret[f"{name}_plain"]
-        for i, count in enumerate(counts):
-            scale = int(np.argmin(np.abs(SCALES - 1.0))) if at == "theory" else int(full[i].mean(0).argmin())
-            found[name, count] = paired(twin[i, :, scale], full[i, :, scale])
-    return found
+def _named(intervals: dict[str, Interval]) -> str:
+    return "; ".join(f"{METHODS[n].label} {show(x)}" for n, x in intervals.items())
 
 
-def _named(intervals: dict[str, Interval], names: Sequence[str]) -> str:
-    return "; ".join(f"{METHODS[n].label} {show(intervals[n])}" for n in names)
+def _root(name: str, prediction: str, slopes: dict[str, Interval]) -> Finding:
+    return claim(name, prediction, all(abs(x.value - 0.5) < 0.1 for x in slopes.values()), _named(slopes))
 
 
 def rates(study: TheoryStudy, horizons: Sequence[int]) -> tuple[dict, list[Finding]]:
     """Exponents in T and in the number of switches on losses of the hardest gap: predictions 1 and 2."""
     still, moving, easy = {}, {}, {}
     still_root, held_back = ("aes_prior", "aes_m", "constant"), ("aes", "oracle", "frozen")
+    square_root = ("constant", "aes_prior", "aes_m", "ader")
     for rounds in horizons:
         print(f" T = {rounds}")
-        zero, four = (switching_groups(study, 10, rounds, [count], minimax=True) for count in (0, 4))
-        both = measure([*zero, *four], RATE_METHODS)
-        both = {n: np.stack([hindsight(r)[1], theory(r)[0]]) for n, r in both.items()}
-        moving[rounds] = {n: r[0] for n, r in both.items()}
-        still[rounds] = {n: r[1] for n, r in both.items()}
+        both = measure(switching_groups(study, 10, rounds, [0, 4], minimax=True), RATE_METHODS)
+        moving[rounds] = {n: hindsight(r)[1] for n, r in both.items()}
+        still[rounds] = {n: theory(r)[0] for n, r in both.items()}
         gap = measure(switching_groups(study, 10, rounds, [0]), (*still_root, *held_back))
         easy[rounds] = {n: theory(r)[0] for n, r in gap.items()}
     counts = [1, 4, 16, 64]
     swept = measure(switching_groups(study, 10, horizons[-2], counts, minimax=True), RATE_METHODS)
     swept = {n: hindsight(r) for n, r in swept.items()}
 
-    def slope(table: dict, name: str) -> Interval:
-        return log_log_slope(horizons, np.maximum([table[rounds][name] for rounds in horizons], 1e-3))
+    def slopes(table: dict, names: Sequence[str]) -> dict[str, Interval]:
+        rows = {n: [table[rounds][n] for rounds in horizons] for n in names}
+        return {n: log_log_slope(horizons, np.maximum(row, 1e-3)) for n, row in rows.items()}
 
-    in_time = {n: slope(moving, n) for n in RATE_METHODS}
     drift = [1.0 + 2.0 * count for count in counts]
-    in_drift = {n: log_log_slope(drift, np.maximum(swept[n], 1e-3)) for n in RATE_METHODS}
-    square_root = ("constant", "aes_prior", "aes_m", "ader")
+    in_drift = {n: log_log_slope(drift, np.maximum(swept[n], 1e-3)) for n in square_root}
+    idle, quiet, at_ease = slopes(easy, held_back), slopes(still, still_root), slopes(easy, still_root)
     findings = [
-        claim(
+        _root(
             "5.1-1a",
             "exponent 1/2 in T at the hardest gap (S = 4, tuned in hindsight): constant, AES-P, AES-M, Ader",
-            all(abs(in_time[n].value - 0.5) < 0.1 for n in square_root),
-            _named(in_time, square_root),
+            slopes(moving, square_root),
         ),
-        claim(
-            "5.1-1b",
-            "exponent 1/2 in 1 + A_T at the hardest gap, same methods",
-            all(abs(in_drift[n].value - 0.5) < 0.1 for n in square_root),
-            _named(in_drift, square_root),
-        ),
-    ]
-    idle = {n: slope(easy, n) for n in held_back}
-    findings.append(
+        _root("5.1-1b", "exponent 1/2 in 1 + A_T at the hardest gap, same methods", in_drift),
         claim(
             "5.1-2a",
             "without drift at a fixed gap, AES and the oracle (lambda_min = 0.001) are linear in T",
             all(idle[n].low > 0.9 for n in ("aes", "oracle")),
-            _named(idle, held_back) + " (with lambda_min = 0 both are the frozen player)",
-        )
-    )
-    quiet = {n: slope(still, n) for n in still_root}
-    findings.append(
-        claim(
+            _named(idle) + " (with lambda_min = 0 both are the frozen player)",
+        ),
+        _root(
             "5.1-2b",
             "without drift AES-P, AES-M and the theory's constant grow like the root of T at the hardest gap",
-            all(abs(quiet[n].value - 0.5) < 0.1 for n in still_root),
-            _named(quiet, still_root),
-        )
-    )
-    at_ease = {n: slope(easy, n) for n in still_root}
-    findings.append(
+            quiet,
+        ),
         claim(
             "5.1-2c",
             "and more slowly at a fixed gap (theory's tuning)",
             all(at_ease[n].high < quiet[n].low for n in still_root),
-            _named(at_ease, still_root),
-        )
-    )
+            _named(at_ease),
+        ),
+    ]
     data = {"horizons": horizons, "moving": moving, "still": still, "easy": easy, "switches": counts, "swept": swept}
     return data, findings
 

@@ -37,14 +37,13 @@ class Method(NamedTuple):
     tuned: bool = True  # False: has no scale
 
 
-def tuning(game: Game, switches: int, floor: float = FLOOR) -> Tuning:
+def tuning(game: Game, switches: int) -> Tuning:
     """The theory's choices for a game; needs the true comparator."""
     rounds, arms = game.loss.shape
     drift = games.drift(np.asarray(game.comparator))
-    kappa = bounds.self_consistent_kappa(arms, floor, C, SPREAD)
-    constants = bounds.sharp_constants(arms, floor, C, SPREAD, 3.0**0.5 * kappa)
+    kappa, constants = bounds.self_consistent(arms, FLOOR, C, SPREAD)
     weight = bounds.constant_weight(arms, C, constants, jnp.asarray(drift))
-    mass = 2.0 * np.log(arms) + float(largest_log_range(arms, floor)) * drift.sum()
+    mass = 2.0 * np.log(arms) + float(largest_log_range(arms, FLOOR)) * drift.sum()
     eta = np.sqrt(mass / (SPREAD**2 * rounds))
     return Tuning(float(weight), float(eta), max(switches, 1) / rounds, float(kappa))
 
@@ -57,26 +56,19 @@ def _aes(scale: Any, t: Tuning, rounds: int) -> Any:
     return schedules.aes(learners.drift_proxy, **_rule(scale, t))
 
 
-def _aes_r(scale: Any, t: Tuning, rounds: int) -> Any:
-    base = jnp.clip(scale * t.weight, *WEIGHTS)
-    return schedules.aes_r(learners.drift_proxy, base, rounds, lambda_max=WEIGHTS[1])
-
-
-def _oracle(scale: Any, t: Tuning, rounds: int) -> Any:
-    rule = _rule(scale, t)
-    del rule["beta"]
-    return learners.per_round_oracle(**rule)
+def _base(scale: Any, t: Tuning) -> Array:
+    return jnp.clip(scale * t.weight, *WEIGHTS)
 
 
 _SCHEDULES: dict[str, tuple[str, Callable[[Any, Tuning, int], Any]]] = {
-    "constant": ("constant", lambda s, t, n: schedules.fixed(jnp.clip(s * t.weight, *WEIGHTS))),
+    "constant": ("constant", lambda s, t, n: schedules.fixed(_base(s, t))),
     "aes": ("AES (paper)", _aes),
     "aes_prior": ("AES-P", lambda s, t, n: schedules.aes_prior(learners.drift_proxy, **_rule(s, t))),
     "aes_d": ("AES-D", lambda s, t, n: schedules.aes_d(learners.drift_proxy, n, window=0.05, **_rule(s, t))),
     "aes_m": ("AES-M", lambda s, t, n: schedules.aes_m(learners.drift_proxy, updates=n, **_rule(s, t))),
-    "aes_r": ("AES-R", _aes_r),
+    "aes_r": ("AES-R", lambda s, t, n: schedules.aes_r(learners.drift_proxy, _base(s, t), n, lambda_max=WEIGHTS[1])),
     "envelope": ("monotone envelope", lambda s, t, n: learners.envelope(_aes(s, t, n))),
-    "oracle": ("per-round oracle", _oracle),
+    "oracle": ("per-round oracle", lambda s, t, n: learners.per_round_oracle(**_rule(s, t))),
 }
 
 
@@ -100,16 +92,14 @@ METHODS: dict[str, Method] = {
     "ader": Method("Ader", lambda s, t, n: learners.ader(n, FLOOR, scale=s)),
     "restart": Method(
         "restart at true switches",
-        lambda s, t, n: learners.mirror(
-            schedules.fixed(s * t.eta / C), C, FLOOR, entropy=0.0, restart=1.0
-        ),
+        lambda s, t, n: learners.mirror(schedules.fixed(s * t.eta / C), C, FLOOR, entropy=0.0, restart=True),
     ),
-}  # fmt: skip
+}
 
 
 def stack(items: Sequence[Any]) -> Any:
     """Equally shaped tuples to one tuple of arrays with a leading axis."""
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *items)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *items)
 
 
 def outcomes(

@@ -1,8 +1,8 @@
 """From the drift of an MDP to the drift of its soft-optimal policy, and how the paper splits the gap between returns.
 
-Every bound of the chain is a function of its own: MDP -> operator -> action values -> policy -> regret (AES paper A.5,
-A.7, A.20, A.21), and the quantities of A.8 and A.9 (the planning objective, the two biases, the occupancy error).
-Functions take one MDP or one pair; ``jax.vmap`` does the rest.
+Bounds of the chain MDP -> operator -> action values -> policy -> regret (AES paper A.5, A.7, A.20, A.21), and the
+quantities of A.8 and A.9 (planning objective, two biases). Functions take one MDP or one pair; ``jax.vmap`` does the
+rest.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from aesjax.types import Array
 from experiments.theory import simplex
-from experiments.theory.softmdp import SoftMDP, Solution, evaluate, occupancy, surrogate_gap
+from experiments.theory.softmdp import SoftMDP, Solution, evaluate, expected, surrogate_gap
 
 
 class Change(NamedTuple):
@@ -38,29 +38,19 @@ def change(old: SoftMDP, new: SoftMDP) -> Change:
 def drift_budget(step: Change, discount: Array, size: Array) -> Array:
     """() ``b = Dr + gamma * size * DP``: bounds ``||T' q - T q||`` in sup norm; reward. AES paper A.7, A.20.
 
-    Args:
-      step: reward and l1 kernel change. The paper's A.5 measures the kernel in total variation with the same constant,
-        which is half as much and too small.
-      discount: ().
-      size: () of the soft values of q under the old MDP: ``max |V|`` in the paper; `simplex.half_range` of V, which
-        is never larger, also holds.
+    Bounds ``||Q*' - Q*||`` when divided by ``1 - gamma``. A.5 measures the kernel in total variation with the same
+    constant, which is too small. ``size`` () of the soft values of q under the old MDP is ``max |V|`` in the paper;
+    `simplex.half_range` of V, which is never larger, also holds.
     """
     return step.reward + discount * size * step.transition
 
 
-def q_drift_bound(budget: Array, discount: Array) -> Array:
-    """() bounds ``||Q*' - Q*||`` in sup norm: ``b / (1 - gamma)``; reward. AES paper A.20."""
-    return budget / (1.0 - discount)
-
-
 def largest_q(reward: Array, discount: Array, temperature: Array, actions: int) -> Array:
-    """() bounds ``|Q*|``: ``(R + gamma mu log A) / (1 - gamma)`` with ``|r| <= R``; reward. AES paper A.20, A.22."""
+    """() bounds ``|Q*|``: ``(R + gamma mu log A) / (1 - gamma)`` with ``|r| <= R``; reward. AES paper A.20, A.22.
+
+    Without that gamma it bounds ``|V*|``.
+    """
     return (reward + discount * temperature * jnp.log(float(actions))) / (1.0 - discount)
-
-
-def largest_value(reward: Array, discount: Array, temperature: Array, actions: int) -> Array:
-    """() bounds ``|V*|``: ``(R + mu log A) / (1 - gamma)`` with ``|r| <= R``; reward. AES paper A.20."""
-    return (reward + temperature * jnp.log(float(actions))) / (1.0 - discount)
 
 
 def policy_drift_bound(dq: Array, temperature: Array) -> Array:
@@ -89,11 +79,6 @@ def comparator_drift_tanh(budget: Array, discount: Array, temperature: Array) ->
     return 2.0 * jnp.tanh(comparator_drift_bound(budget, discount, temperature) / 2.0)
 
 
-def occupancy_drift_bound(policy_change: Array, discount: Array) -> Array:
-    """() bounds ``||d^pi - d^pi'||_1``: ``gamma / (1 - gamma) * max_s ||pi - pi'||_1``. AES paper A.9."""
-    return discount / (1.0 - discount) * policy_change
-
-
 def lag_one_bound(dq: Array, discount: Array, temperature: Array) -> Array:
     """() bounds the regret of playing the last round's soft-optimal policy: ``max_s span(dQ*)^2 / (8 mu (1-gamma))``.
 
@@ -106,14 +91,9 @@ def lag_one_bound(dq: Array, discount: Array, temperature: Array) -> Array:
 def temperature_drift_bound(first: Array, second: Array, q_span: Array, discount: Array, actions: int) -> Array:
     """(...) bounds the l1 distance of the soft-optimal policies of one MDP at two temperatures. Not in the paper.
 
-    ``|a-b| (span / (2 a b) + gamma log A / (2 (1-gamma) m))`` with ``m = min(a, b)``. A schedule that replaces the
-    temperature of the MDP moves its own comparator by as much. Proof: docs/proofs/soft_mdps.md#m19.
-
-    Args:
-      first, second: () temperatures a and b; reward per nat.
-      q_span: (...) ``span`` of ``Q*(s, .)`` at either of the two.
-      discount: ().
-      actions: number of actions A.
+    ``|a-b| (span / (2 a b) + gamma log A / (2 (1-gamma) m))`` with ``m = min(a, b)`` of the temperatures a and b, and
+    ``q_span`` (...) the `span` of ``Q*(s, .)`` at either. A schedule that replaces the temperature of the MDP moves its
+    own comparator by as much. Proof: docs/proofs/soft_mdps.md#m19.
     """
     low = jnp.minimum(first, second)
     own = discount * jnp.log(float(actions)) / (2.0 * (1.0 - discount) * low)
@@ -135,14 +115,8 @@ def planning_rate(
 
     ``sqrt(C1 C2 * S / (mu (1-gamma))) / (1-gamma)`` with ``C1 = L/(2c)``, ``C2 = c G^2 + S log A``,
     ``G = 1/(1-gamma)``: with the best coupling ``c = S log A / G^2`` it is
-    ``sqrt(L S / mu) (1-gamma)^(-5/2)``, whereas A.5 prints ``sqrt(S log A) / (mu (1-gamma)^2)``.
-
-    Args:
-      coupling: () c of ``eta = c lambda``.
-      log_range: () L, `simplex.largest_log_range` of the truncation.
-      states: () number of states S.
-      actions: number of actions A.
-      discount, temperature: ().
+    ``sqrt(L S / mu) (1-gamma)^(-5/2)``, whereas A.5 prints ``sqrt(S log A) / (mu (1-gamma)^2)``. L is
+    `simplex.largest_log_range` of the truncation, c the coupling of ``eta = c lambda``.
     """
     gradient = 1.0 / (1.0 - discount)
     c1 = log_range / (2.0 * coupling)
@@ -168,13 +142,10 @@ def soft_advantage(mdp: SoftMDP, log_policy: Array) -> Array:
 def performance_difference(mdp: SoftMDP, new: Array, old: Array, start: Array) -> Array:
     """() ``J(new) - J(old)`` by the soft performance difference lemma, weights ``d^new``; reward. AES paper A.8.
 
-    Args:
-      mdp: one MDP.
-      new, old: (S, A) log-policies; old must play everything that new plays.
-      start: (S,) distribution of the first state.
+    The log-policy ``old`` (S, A) must play everything that ``new`` plays.
     """
     gain = _expect(new, soft_advantage(mdp, old)) - mdp.temperature * simplex.kl(jnp.exp(new), old)
-    return jnp.sum(occupancy(mdp, new, start) * gain) / (1.0 - mdp.discount)
+    return expected(mdp, new, start, gain)
 
 
 def planning_objective(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
@@ -184,7 +155,7 @@ def planning_objective(mdp: SoftMDP, solution: Solution, log_policy: Array, star
     ``1 / (1-gamma)`` times as much; only differences of it have a meaning (`main_term`).
     """
     soft = _expect(log_policy, solution.q - mdp.temperature * log_policy)
-    return jnp.sum(occupancy(mdp, solution.log_policy, start) * soft) / (1.0 - mdp.discount)
+    return expected(mdp, solution.log_policy, start, soft)
 
 
 def main_term(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
@@ -193,8 +164,7 @@ def main_term(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array)
     Weighted by the occupancy of ``pi*`` it neither equals nor bounds the gap of the returns; `softmdp.regret`, weighted
     by that of pi, equals it.
     """
-    weights = occupancy(mdp, solution.log_policy, start)
-    return jnp.sum(weights * surrogate_gap(mdp, solution, log_policy)) / (1.0 - mdp.discount)
+    return expected(mdp, solution.log_policy, start, surrogate_gap(mdp, solution, log_policy))
 
 
 def bias_a8(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
@@ -203,33 +173,10 @@ def bias_a8(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -
     ``J(pi*) - J(pi) = main_term + bias_a8 + bias_a9``; neither bias does it alone.
     """
     difference = solution.q - evaluate(mdp, log_policy)[0]
-    weights = occupancy(mdp, solution.log_policy, start)
-    return jnp.sum(weights * _expect(log_policy, difference)) / (1.0 - mdp.discount)
+    return expected(mdp, solution.log_policy, start, _expect(log_policy, difference))
 
 
 def bias_a9(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
     """() ``E_{d*, pi*}[Q^pi - Q*] / (1-gamma)``, <= 0; reward. What A.9 calls the substitution bias."""
     difference = evaluate(mdp, log_policy)[0] - solution.q
-    weights = occupancy(mdp, solution.log_policy, start)
-    return jnp.sum(weights * _expect(solution.log_policy, difference)) / (1.0 - mdp.discount)
-
-
-def occupancy_error(gap: Array, best: Array, used: Array, discount: Array) -> Array:
-    """() ``(E_best[gap] - E_used[gap]) / (1-gamma)`` of three (S,) arrays; reward. AES paper A.8, A.9.
-
-    A.6 divides it by ``1 - gamma`` once more.
-    """
-    return jnp.sum((best - used) * gap) / (1.0 - discount)
-
-
-def occupancy_error_bound(gap: Array, best: Array, used: Array, discount: Array) -> Array:
-    """() bounds ``|occupancy_error|``: ``max gap * ||best - used||_1 / (1-gamma)``; reward. AES paper A.8, A.9."""
-    return jnp.max(gap) * jnp.sum(jnp.abs(best - used)) / (1.0 - discount)
-
-
-def largest_gap(reward: Array, discount: Array, temperature: Array, actions: int) -> Array:
-    """() bounds every ``Delta(s)``: ``2 Q_max + mu log A``; reward. AES paper A.9."""
-    return 2.0 * largest_q(reward, discount, temperature, actions) + temperature * jnp.log(float(actions))
-
-
-# --- sequences of MDPs ---
+    return expected(mdp, solution.log_policy, start, _expect(solution.log_policy, difference))

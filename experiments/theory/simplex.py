@@ -45,15 +45,6 @@ def kl(u: Array, log_x: Array) -> Array:
     return jnp.sum(jnp.where(tiny, far, term), axis=-1)
 
 
-def bregman(u: Array, x: Array) -> Array:
-    """(..., K), (..., K) -> (...): Bregman divergence of the negative entropy by its definition; x positive.
-
-    Equals `kl` on the simplex (AES paper A.11); the definition is kept to test that.
-    """
-    gradient = 1.0 + jnp.log(x)
-    return negative_entropy(u) - negative_entropy(x) - jnp.sum(gradient * (u - x), axis=-1)
-
-
 def largest_log_range(size: int, floor: Array | float) -> Array:
     """() nats: ``L = log((1 - (K-1) floor) / floor)``, the largest range of ``log x`` on the truncated simplex."""
     floor = jnp.asarray(floor)
@@ -72,12 +63,7 @@ def project(log_y: Array, floor: Array | float) -> Array:
     in passes: floor what falls short, scale the rest to the mass that is left, until nothing more falls short. A pass
     floors for good, so there are fewer than K; in a descent there are rarely more than two, hence a loop.
 
-    Args:
-      log_y: (..., K) logarithm of a positive vector, need not sum to one.
-      floor: () in [0, 1/K]; may be traced.
-
-    Returns:
-      (..., K) logarithm of the projection.
+    (..., K) -> (..., K), both logarithms; ``exp(log_y)`` need not sum to one, and floor () lies in [0, 1/K].
     """
     floor = jnp.asarray(floor, log_y.dtype)
     log_y = log_y - jnp.max(log_y, axis=-1, keepdims=True)
@@ -118,8 +104,3 @@ def fixed_share(log_x: Array, share: Array | float) -> Array:
     """``log((1 - share) x + share / K)``: each coordinate keeps at least share / K (Herbster and Warmuth 1998)."""
     share = jnp.asarray(share, log_x.dtype)
     return jnp.logaddexp(jnp.log1p(-share) + log_x, jnp.log(share / log_x.shape[-1]))
-
-
-def truncate(x: Array, floor: Array | float) -> Array:
-    """``floor + (1 - K floor) x``: the affine map of the simplex onto the truncated one, for comparators."""
-    return floor + (1.0 - x.shape[-1] * floor) * x

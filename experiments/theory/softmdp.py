@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from aesjax.types import Array
 
 _STOP = 8.0  # ulps of the largest action value at which the solver has reached what rounding allows
+_MOST = 64  # evaluations; `Solution.residual` tells whether they were enough
 
 
 class SoftMDP(NamedTuple):
@@ -33,18 +34,9 @@ class Solution(NamedTuple):
 
 
 def _check(mdp: SoftMDP) -> None:
-    shape = mdp.reward.shape
-    if len(shape) != 2 or mdp.transition.shape != (*shape, shape[0]):
-        raise ValueError(
-            f"a SoftMDP has reward (S, A) and transition (S, A, S); got {shape} and {mdp.transition.shape}. "
-            "Use jax.vmap for several MDPs."
-        )
-
-
-def _check_policy(mdp: SoftMDP, log_policy: Array) -> None:
-    _check(mdp)
-    if log_policy.shape != mdp.reward.shape:
-        raise ValueError(f"log_policy must have shape (S, A) = {mdp.reward.shape}; got {log_policy.shape}")
+    shape, kernel = mdp.reward.shape, mdp.transition.shape
+    if len(shape) != 2 or kernel != (*shape, shape[0]):
+        raise ValueError(f"one MDP has reward (S, A) and transition (S, A, S); got {shape} and {kernel}")
 
 
 def _backup(mdp: SoftMDP, value: Array) -> Array:
@@ -65,7 +57,6 @@ def bellman(mdp: SoftMDP, q: Array) -> Array:
 
 def induced_kernel(mdp: SoftMDP, log_policy: Array) -> Array:
     """(S, A) -> (S, S): state-to-state kernel ``P^pi`` of a policy. AES paper A.9."""
-    _check_policy(mdp, log_policy)
     return jnp.sum(jnp.exp(log_policy)[:, :, None] * mdp.transition, axis=1)
 
 
@@ -95,28 +86,19 @@ def _policy_value(mdp: SoftMDP, log_policy: Array) -> Array:
     return _solve_dominant(system, gain)
 
 
-def solve(mdp: SoftMDP, *, iterations: int = 64) -> Solution:
+def solve(mdp: SoftMDP) -> Solution:
     """Soft-optimal values by soft policy iteration, which is Newton's method on the soft Bellman equation.
 
     Each iteration evaluates the current policy by a linear solve and takes the softmax of its action values. It
     improves monotonically from any start and converges quadratically; it stops where rounding stops it. The last
     step is one application of the Bellman operator.
-
-    Args:
-      mdp: one MDP.
-      iterations: upper limit on the evaluations; `Solution.residual` tells whether it was enough.
-
-    Raises:
-      ValueError: if the shapes do not fit or ``iterations`` is less than 1.
     """
     _check(mdp)
-    if iterations < 1:
-        raise ValueError(f"solve needs at least one iteration; got {iterations}")
     resolution = _STOP * jnp.finfo(mdp.reward.dtype).eps
 
     def unfinished(carry: tuple[Array, Array, Array]) -> Array:
         count, q, residual = carry
-        return (count < iterations) & (residual > resolution * jnp.max(jnp.abs(q)))
+        return (count < _MOST) & (residual > resolution * jnp.max(jnp.abs(q)))
 
     def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         count, q, _ = carry
@@ -136,25 +118,21 @@ def solve(mdp: SoftMDP, *, iterations: int = 64) -> Solution:
 
 def evaluate(mdp: SoftMDP, log_policy: Array) -> tuple[Array, Array]:
     """(S, A) -> ((S, A), (S,)): soft action values and soft values of a policy (-inf where it never acts). A.8."""
-    _check_policy(mdp, log_policy)
+    _check(mdp)
     value = _policy_value(mdp, log_policy)
     return _backup(mdp, value), value
 
 
 def occupancy(mdp: SoftMDP, log_policy: Array, start: Array) -> Array:
-    """Normalised discounted state occupancy ``d(s) = (1-gamma) sum_h gamma^h Pr(s_h = s)``. AES paper A.8.
-
-    Args:
-      mdp: one MDP.
-      log_policy: (S, A).
-      start: (S,) distribution of the first state.
-
-    Returns:
-      (S,), sums to one.
-    """
+    """(S,) discounted state occupancy ``d(s) = (1-gamma) sum_h gamma^h Pr(s_h = s)``, sums to one. AES paper A.8."""
     kernel = induced_kernel(mdp, log_policy)
     system = jnp.eye(kernel.shape[0], dtype=kernel.dtype) - mdp.discount * kernel.T
     return (1.0 - mdp.discount) * _solve_dominant(system, start)
+
+
+def expected(mdp: SoftMDP, log_policy: Array, start: Array, x: Array) -> Array:
+    """() ``E_{d^pi}[x] / (1-gamma)`` of x (S,), with the occupancy of a policy (S, A)."""
+    return jnp.sum(occupancy(mdp, log_policy, start) * x) / (1.0 - mdp.discount)
 
 
 def soft_return(mdp: SoftMDP, log_policy: Array, start: Array) -> Array:
@@ -167,7 +145,6 @@ def surrogate_gap(mdp: SoftMDP, solution: Solution, log_policy: Array) -> Array:
 
     Finite for every policy: ``log pi*`` stays in use where ``pi*`` itself underflows.
     """
-    _check_policy(mdp, log_policy)
     pi, best = jnp.exp(log_policy), jnp.exp(solution.log_policy)
     played = pi > 0.0
     r = jnp.where(played, log_policy, 0.0) - jnp.where(played, solution.log_policy, 0.0)
@@ -179,14 +156,8 @@ def surrogate_gap(mdp: SoftMDP, solution: Solution, log_policy: Array) -> Array:
 def regret(mdp: SoftMDP, log_policy: Array, start: Array, solution: Solution | None = None) -> Array:
     """() ``J(pi*) - J(pi)`` by the exact on-policy identity ``E_{d^pi}[Delta] / (1-gamma)``; reward.
 
-    The weights are the occupancy of ``pi`` itself, which leaves no bias term and no cancellation.
-
-    Args:
-      mdp: one MDP.
-      log_policy: (S, A), -inf where the policy never acts.
-      start: (S,) distribution of the first state.
-      solution: of this MDP, if at hand; solved otherwise.
+    The weights are the occupancy of ``pi`` itself, which leaves no bias term and no cancellation. ``log_policy`` (S, A)
+    is -inf where the policy never acts; the MDP is solved where its ``solution`` is not at hand.
     """
     solution = solve(mdp) if solution is None else solution
-    weights = occupancy(mdp, log_policy, start)
-    return jnp.sum(weights * surrogate_gap(mdp, solution, log_policy)) / (1.0 - mdp.discount)
+    return expected(mdp, log_policy, start, surrogate_gap(mdp, solution, log_policy))

@@ -9,8 +9,8 @@ import pytest
 from tests.pages import ROOT
 
 BOOKS = sorted((ROOT / "experiments" / "notebooks").glob("*.ipynb"))
-#: Contents of the cell tagged `parameters` in notebooks that take minutes; the others run as they are committed.
-SHORT = {"explore": "STEPS, SEEDS = 2_000, 2", "own_schedule": "STEPS, SEEDS = 2_000, 2"}
+#: Contents of the cell tagged `parameters` in notebooks that train for minutes; the others run as they are committed.
+SHORT = dict.fromkeys(("explore", "own_schedule", "responses"), "STEPS, SEEDS = 2_000, 2")
 NUMBER = re.compile(r"[-+]?\d+\.\d+")
 
 
@@ -32,19 +32,34 @@ def test_outputs_are_there_small_and_without_names_of_machines(book):
     assert not re.findall(r"/(?:home|root|tmp|usr|Users|var|mnt)/", outputs)
 
 
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    """A kernel for all notebooks, which share its imports and its compiled programs, in a folder of its own."""
+    pytest.importorskip("nbclient", reason="`make docs` and `make test-all` install what notebooks run in")
+    from jupyter_client.manager import KernelManager
+
+    manager = KernelManager()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    manager.start_kernel(cwd=str(tmp_path_factory.mktemp("notebooks")), env=environment)
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("book", BOOKS, ids=named)
-def test_it_runs_and_prints_the_committed_numbers(book, tmp_path, monkeypatch):
-    nbformat = pytest.importorskip("nbformat", reason="`make docs` and `make test-all` install what notebooks run in")
+def test_it_runs_and_prints_the_committed_numbers(book, kernel):
+    import nbformat
     from nbclient import NotebookClient
 
     notebook, committed = nbformat.read(book, 4), nbformat.read(book, 4)
     (parameters,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
     parameters.source = SHORT.get(book.stem, parameters.source)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT)]))
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    if book.stem not in SHORT:  # floats differ a little between processors
+    forget = "%reset -f\nimport jax\njax.config.update('jax_enable_x64', False)"
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(forget))
+    client = NotebookClient(notebook, km=kernel, timeout=600)
+    client.execute()
+    client.kc.stop_channels()
+    if book.stem != "explore":  # its numbers are those of the training; floats differ a little between processors
         assert NUMBER.sub("#", printed(notebook)) == NUMBER.sub("#", printed(committed))
         pairs = zip(*(map(float, NUMBER.findall(printed(one))) for one in (notebook, committed)), strict=True)
         assert all(abs(a - b) <= 0.01 + 0.01 * abs(b) for a, b in pairs)

@@ -16,7 +16,7 @@ from tests.experiments.theory import descents
 from tests.experiments.theory.checks import at_most
 from tests.experiments.theory.generators import simplex_points
 
-SHAPES = [(2, 2), (3, 20), (6, 200)]
+SHAPES = [(2, 2), (6, 200)]
 COUNT = 240
 
 
@@ -79,8 +79,7 @@ def everything(x, start):
     out = {
         "regret": bounds.linear_regret(x.comparator, *d),
         "S": bounds.sharp_bound(x.comparator, *d, x.etas),
-        "later": bounds.telescoped(x.comparator, d.log_x, x.etas, pivot="later"),
-        "earlier": bounds.telescoped(x.comparator, d.log_x, x.etas, pivot="earlier"),
+        "telescoped": bounds.telescoped(x.comparator, d.log_x, x.etas),
         "scale": jnp.max(jnp.abs(d.log_x)) * jnp.sum(1 / x.etas),
     }
     y = x._replace(etas=jnp.sort(x.etas))
@@ -88,9 +87,8 @@ def everything(x, start):
     psi, loose = true_gradient_psi(x.floor, arms), 1.0 - jnp.log(x.floor)
     return out | {
         "sorted regret": bounds.linear_regret(y.comparator, *d),
-        "D3": bounds.lemma_bound(y.comparator, *d, y.etas, psi),
-        "D4": bounds.appendix_bound(y.comparator, *d, y.etas, psi),
-        "D4 loose": bounds.appendix_bound(y.comparator, *d, y.etas, loose),
+        "D3": bounds.printed_bounds(y.comparator, *d, y.etas, psi)[0],
+        "D4 loose": bounds.printed_bounds(y.comparator, *d, y.etas, loose)[1],
     }
 
 
@@ -106,11 +104,11 @@ def measured(request):
         return x, {k: jax.tree.map(np.asarray, v) for k, v in everything(x, starts).items()}
 
 
-@pytest.mark.parametrize("pivot", ["later", "earlier"])
-def test_d1_both_telescoped_sums_are_identities(measured, pivot):
+def test_d1_both_telescoped_sums_are_identities(measured):
     _, got = measured
-    left, right = got[pivot]
-    np.testing.assert_array_less(np.abs(left - right), 1e-9 * (1 + np.abs(left)) + 1e-13 * got["scale"])
+    left, *telescoped = got["telescoped"]
+    for right in telescoped:
+        np.testing.assert_array_less(np.abs(left - right), 1e-9 * (1 + np.abs(left)) + 1e-13 * got["scale"])
 
 
 def test_theorem_s_holds_for_steps_in_any_order_and_without_floor(measured, report):

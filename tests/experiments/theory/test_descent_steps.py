@@ -21,12 +21,9 @@ def walk(targets, left, comparator, etas, start, floor):
     """A march of two arms with everything that is compared: regret, appendix, lemma, Theorem S."""
     d = descents.descend(descents.march, (jnp.log(targets), left), etas, jnp.log(start), floor)
     psi = true_gradient_psi(floor, 2)
-    rest = (bounds.appendix_bound, bounds.lemma_bound)
-    return jnp.stack(
-        [bounds.linear_regret(comparator, *d)]
-        + [b(comparator, *d, etas, psi) for b in rest]
-        + [bounds.sharp_bound(comparator, *d, etas)]
-    )
+    lemma, appendix = bounds.printed_bounds(comparator, *d, etas, psi)
+    sharp = bounds.sharp_bound(comparator, *d, etas)
+    return jnp.stack([bounds.linear_regret(comparator, *d), appendix, lemma, sharp])
 
 
 def countdown(steps):

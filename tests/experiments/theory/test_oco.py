@@ -7,9 +7,12 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import polars as pl
+import polars.selectors as cs
 import pytest
 
 from experiments.theory import games, oco, oco_grid, oco_methods
+from experiments.theory.__main__ import main
 from experiments.theory.findings import TheoryStudy, claim, log_log_slope, open_folder, paired, slopes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -58,20 +61,37 @@ def test_slopes_and_claims():
     assert [claim("", "", holds, "").outcome for holds in (True, False, None)] == ["confirmed", "refuted", "undecided"]
 
 
-@pytest.mark.parametrize(("name", "findings"), [("oco", 20), ("detection", 6)])
-def test_a_study_leaves_its_findings_and_numbers(name, findings, tmp_path):
-    out = tmp_path / "out"
-    command = [sys.executable, "-m", "experiments.theory", name, "--out", str(out), "--seeds", "2", "--quick"]
-    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
-    record = json.loads((out / f"theory_{name}.json").read_text())
-    assert len({finding["name"] for finding in record["findings"]}) == len(record["findings"]) == findings
+@pytest.mark.parametrize("name", ["oco", "detection"])
+def test_a_study_leaves_its_findings_and_numbers(name, tmp_path, capsys):
+    streams = pl.read_parquet(ROOT / "benchmarks" / "recorded_proxies.parquet")
+    streams.with_columns(cs.matches("/").list.head(5000)).write_parquet(tmp_path / "streams.parquet")
+    options = TheoryStudy(tmp_path / "out", name, tmp_path / "streams.parquet", seeds=2, quick=True)
+    try:
+        with jax.enable_x64(name == "oco"):
+            assert main(options) == 0
+    finally:
+        jax.config.update("jax_enable_x64", False)  # of this process, which the study set
+    stored, record = (
+        json.loads((folder / f"theory_{name}.json").read_text()) for folder in (ROOT / "benchmarks", options.out)
+    )
+    names = [finding["name"] for finding in record["findings"]]
+    assert names == sorted(set(names))
+    assert set(names) <= {finding["name"] for finding in stored["findings"]}
     assert {finding["outcome"] for finding in record["findings"]} <= {"confirmed", "refuted", "undecided"}
     assert record["data"]
-    text = (out / f"theory_{name}.md").read_text()
-    assert all(f"| {finding['name']} |" in text for finding in record["findings"])
-    again = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert again.returncode == 2
-    assert again.stderr.startswith("aesjax: --out")
+    text = (options.out / f"theory_{name}.md").read_text()
+    assert all(f"| {name} |" in text for name in names)
+    capsys.readouterr()
+    assert main(options) == 2
+    assert capsys.readouterr().err.startswith("aesjax: --out")
+
+
+def test_the_command_refuses_a_folder_that_is_not_empty(tmp_path):
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-m", "experiments.theory", "oco", "--out", str(tmp_path), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2
+    assert done.stderr.startswith("aesjax: --out")
 
 
 @pytest.mark.parametrize("record", sorted((ROOT / "benchmarks").glob("theory_*.json")), ids=lambda p: p.stem)

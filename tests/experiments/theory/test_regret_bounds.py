@@ -94,7 +94,7 @@ def measure(x):
     """Name -> (regret, its bound)."""
     arms = x.game.loss.shape[-1]
     drift, out = oco.path(x.game.comparator), {}
-    kappa = bounds.self_consistent_kappa(arms, x.floor, x.c, x.spread)
+    kappa, _ = bounds.self_consistent(arms, x.floor, x.c, x.spread)
     proxy = x.game.proxy
 
     prior = run(x, aes_prior(learners.drift_proxy, kappa=kappa, **FREE))
@@ -227,7 +227,7 @@ def test_s5_e4_paper_schedule_is_as_slow_and_prior_mass_repairs_it(report):
     c, floor, rounds = 10.0, 1e-3, 4000
     game = oracle_setting(rounds, False)
     constants = bounds.paper_constants(2, floor, c, 1.0, 1e-3, 1.0, 0.0)
-    kappa = bounds.self_consistent_kappa(2, floor, c, 0.5)
+    kappa, _ = bounds.self_consistent(2, floor, c, 0.5)
 
     @jax.jit
     def both():

@@ -53,10 +53,11 @@ def facts_of_one(mdp, q, log_policy, start, used):
         "discount": gamma,
         "best return": best["return"],
         "best objective": best["objective"],
-        "largest gap": sensitivity.largest_gap(jnp.max(jnp.abs(mdp.reward)), gamma, mu, actions),
+        "largest gap": 2 * sensitivity.largest_q(jnp.max(jnp.abs(mdp.reward)), gamma, mu, actions)
+        + mu * np.log(actions),
         "used gap": jnp.sum(used * own["gap"]) / (1 - gamma),
-        "occupancy error": sensitivity.occupancy_error(own["gap"], best["occupancy"], used, gamma),
-        "occupancy bound": sensitivity.occupancy_error_bound(own["gap"], best["occupancy"], used, gamma),
+        "occupancy error": jnp.sum((best["occupancy"] - used) * own["gap"]) / (1 - gamma),
+        "occupancy bound": jnp.max(own["gap"]) * jnp.sum(jnp.abs(best["occupancy"] - used)) / (1 - gamma),
         "estimation error": jnp.abs(estimate),
         "estimation bound": jnp.max(jnp.abs(q - solution.q)) / (1 - gamma),
         "occupancy drift": distances["occupancy"],
@@ -158,7 +159,7 @@ def test_m14_dividing_the_occupancy_error_twice_breaks_the_decomposition():
     best = solve(mdp)
     found, used = one_policy(mdp, best, policy, start), jnp.array([0.5, 0.5])
     d_star = softmdp.occupancy(mdp, best.log_policy, start)
-    error = sensitivity.occupancy_error(found["gap"], d_star, used, mdp.discount)
+    error = jnp.sum((d_star - used) * found["gap"]) / (1 - mdp.discount)
     base = np.sum(used * found["gap"]) / (1 - mdp.discount) + found["a8"] + found["a9"]
     loss = found["regret"]
     np.testing.assert_allclose(base + error, loss, rtol=1e-9)
@@ -169,14 +170,12 @@ def test_m15_drift_of_the_occupancy(report):
     kernel, distance = gather("kernel drift"), gather("policy distance")
     gamma = gather("discount")
     assert np.all(kernel <= distance + 1e-12)
-    report(
-        "M15 by kernels", mdps.tightness(gather("occupancy drift"), sensitivity.occupancy_drift_bound(kernel, gamma))
-    )
-    report("M15", mdps.tightness(gather("occupancy drift"), sensitivity.occupancy_drift_bound(distance, gamma)))
+    report("M15 by kernels", mdps.tightness(gather("occupancy drift"), gamma / (1 - gamma) * kernel))
+    report("M15", mdps.tightness(gather("occupancy drift"), gamma / (1 - gamma) * distance))
     mdp, start = mdps.absorbing(), jnp.array([1.0, 0.0])
     leave = 1e-6
     policies = [jnp.log(jnp.array([[1 - p, p], [0.5, 0.5]])) for p in (0.0, leave)]
     d, d_other = (softmdp.occupancy(mdp, p, start) for p in policies)
-    ratio = float(jnp.sum(jnp.abs(d - d_other)) / sensitivity.occupancy_drift_bound(2 * leave, 0.9))
+    ratio = float(jnp.sum(jnp.abs(d - d_other)) / (0.9 / (1 - 0.9) * 2 * leave))
     report("M15 absorbing chain", ratio)
     assert 1 - 1e-4 < ratio <= 1.0

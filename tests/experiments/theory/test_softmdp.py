@@ -14,7 +14,7 @@ from tests.experiments.theory import mdps
 
 COUNT = 200  # random MDPs per shape
 
-solve = jax.jit(softmdp.solve, static_argnames="iterations", compiler_options=mdps.QUICK)
+solve = jax.jit(softmdp.solve, compiler_options=mdps.QUICK)
 regret = jax.jit(softmdp.regret, compiler_options=mdps.QUICK)
 
 
