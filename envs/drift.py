@@ -1,9 +1,7 @@
 """Drift as a pure function of the step count and of numbers drawn once: clock, realisation, values, truth.
 
-Nothing here has a state, so a value can be read at any step, in any order: by the training loop, by an
-evaluation that freezes it, by a plot. Steps are *vector steps*: all parallel copies of a run's environment
-share one count. A run's horizon is divided into ``segments`` equal parts (five: 20 % each, AES paper Appendix
-C).
+Steps are *vector steps*: all parallel copies of a run's environment share one count. A run's horizon is divided into
+``segments`` equal parts (five: 20 % each, AES paper Appendix C).
 """
 
 import zlib

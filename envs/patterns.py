@@ -1,8 +1,6 @@
-"""The drift patterns: pure functions from a place in the run to the value of one channel.
+"""The drift patterns: pure functions ``pattern(channel, leg) -> (channel.size,) float32``.
 
-Each is ``pattern(channel, leg) -> (channel.size,) float32``. Adding one is one function here and one line in
-``PATTERNS``; the training loop selects among them by a traced index, so runs with different patterns share
-one program.
+The training loop selects among them by a traced index, so runs with different patterns share one program.
 """
 
 import inspect

@@ -1,5 +1,1 @@
-"""Drifting tasks in the interfaces of other libraries, and the other way round.
-
-Nothing is imported here: `envs.adapters.gymnasium` needs Gymnasium, `envs.adapters.brax` needs Brax,
-`envs.adapters.sb3` needs Stable-Baselines3.
-"""
+"""Drifting tasks in the interfaces of other libraries, and the other way round; each module needs its library."""

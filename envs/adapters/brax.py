@@ -1,7 +1,6 @@
 """Drifting tasks as Brax environments, and Brax environments as drifting tasks.
 
-`to_brax` keeps the drift clock in ``state.info``, which Brax's AutoResetWrapper leaves alone. `from_brax` changes the
-``sys`` of a shallow copy of the environment. Only Brax's environment interface is used, none of its trainers.
+`to_brax` keeps the drift clock in ``state.info``, which Brax's AutoResetWrapper leaves alone.
 """
 
 import copy
@@ -100,9 +99,8 @@ def to_brax(
     Args:
       total_steps: horizon of the drift in steps summed over copies; a multiple of ``num_envs * segments``.
       num_envs: how many copies there will be. Each copy's own clock runs for ``total_steps / num_envs`` steps.
-      truncate: whether the task's time limit ends episodes. Brax's EpisodeWrapper overwrites ``truncation``, so under
-        it an end by time reads as a termination unless the trainer looks at ``time_out``. With ``False`` the time
-        limit is left to the wrapper (``episode_length=task.env.spec.time_limit``), which then flags it properly.
+      truncate: whether the task's time limit ends episodes; ``False`` leaves that to Brax's EpisodeWrapper, which
+        flags an end by time properly (``episode_length=task.env.spec.time_limit``).
 
     Raises:
       UnknownNameError, ValueError: a pattern or number that does not exist or fit.
@@ -207,9 +205,6 @@ def from_brax(
     channels: Sequence[str | Channel] = ("body_mass", "joint_friction"),
     apply: Callable[[Any, Array], Any] | None = None,
     time_limit: int = 1000,
-    family: str = "brax",
-    negative_returns: bool = True,
-    description: str = "",
 ) -> Task:
     """A Brax environment as a task whose physics drifts. Registering it is the caller's: ``envs.TASKS[name] = task``.
 
@@ -239,14 +234,13 @@ def from_brax(
     change = apply or partial(_scaled, drifting)
     return Task(
         name=name,
-        family=family,
+        family="brax",
         env=_Imported(env, change if drifting else None, time_limit),
         params=np.concatenate([np.zeros(0, np.float32), *(np.full(c.size, c.nominal, np.float32) for c in drifting)]),
         channels=drifting,
         apply_drift=lambda params, values: values,
-        negative_returns=negative_returns,
-        description=description
-        or f"Brax environment {type(inner).__name__}" + " with drifting physics" * bool(drifting),
+        negative_returns=True,
+        description=f"Brax environment {type(inner).__name__}" + " with drifting physics" * bool(drifting),
     )
 
 

@@ -1,13 +1,10 @@
-"""Copies of a drifting task on the device, stepped from Python: what the adapters of this folder share.
-
-How a library wants its results is the adapters' affair.
-"""
+"""Copies of a drifting task on the device, stepped from Python, for the adapters of this folder."""
 
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import gymnasium
 import jax
@@ -118,15 +115,7 @@ class Copies:
         return None if self.film is None else "rgb_array"
 
     def evaluation(self, num_envs: int | None = None, drift: Any = None) -> "Copies":
-        """New copies whose steps do not move the clock; without a new compilation where their number is the same.
-
-        Args:
-          num_envs: by default as many as here.
-          drift: values (D,) to hold; by default what is in force here at any time.
-
-        Raises:
-          ValueError: numbers that do not fit.
-        """
+        """New copies, as `Parallel.evaluation`."""
         held = self.drift if drift is None else self.program.world.held(drift)
         num = self.num_envs if num_envs is None else num_envs
         return Copies(self.program, held, num, self.mode, self.render_mode, self.clock)
@@ -146,7 +135,11 @@ class Copies:
         options = options or {}
         if not set(options) <= {"restart_drift", "reset_mask"}:
             raise ValueError(f"reset has the options restart_drift and reset_mask; got {', '.join(options)}")
-        mask = _reset_mask(options.get("reset_mask"), self.num_envs)
+        mask = options.get("reset_mask")
+        mask = np.ones(self.num_envs, bool) if mask is None else mask
+        if getattr(mask, "shape", None) != (self.num_envs,) or mask.dtype != bool or not mask.any():
+            shape = f"({self.num_envs},)"
+            raise ValueError(f"reset_mask must be a bool array of shape {shape} with at least one True; got {mask!r}")
         first = self.key is None
         if first and not mask.all():
             raise gymnasium.error.ResetNeeded("the first reset must reset every environment; got a partial reset_mask")
@@ -220,18 +213,30 @@ class Copies:
             self.film.close()
 
 
+class Parallel:
+    """A vector environment of any library around `Copies`."""
+
+    def _around(self, copies: Copies) -> Self:
+        self._copies, self.render_mode = copies, copies.render_mode
+        return self
+
+    def evaluation(self, num_envs: int | None = None, drift: Any = None) -> Self:
+        """Environments to evaluate in, whose steps leave the clock here alone.
+
+        Args:
+          num_envs: by default as many as here, which compiles nothing new.
+          drift: values (D,) held; by default what is in force here whenever they are stepped.
+
+        Raises:
+          ValueError: numbers that do not fit.
+        """
+        return type(self).__new__(type(self))._around(self._copies.evaluation(num_envs, drift))
+
+
 def spaces_of(task: Task) -> tuple[Box, Box]:
     """Of one copy: observations (S,) without bounds, actions (A,) in [-1, 1]."""
     spec = task.env.spec
     return Box(-np.inf, np.inf, (spec.obs_size,), np.float32), Box(-1.0, 1.0, (spec.action_size,), np.float32)
-
-
-def _reset_mask(mask: Any, n: int) -> np.ndarray:
-    if mask is None:
-        return np.ones(n, bool)
-    if not isinstance(mask, np.ndarray) or mask.shape != (n,) or mask.dtype != bool or not mask.any():
-        raise ValueError(f"reset_mask must be a bool array of shape ({n},) with at least one True; got {mask!r}")
-    return mask
 
 
 def copies_of(
@@ -239,12 +244,12 @@ def copies_of(
     pattern: str,
     drift_steps: int,
     num_envs: int,
-    drift_seed: int,
-    segments: int,
-    drift: Any,
-    mode: AutoresetMode | None,
-    render_mode: str | None,
-    options: Mapping[str, Any],
+    autoreset_mode: AutoresetMode | None,
+    drift_seed: int = 0,
+    segments: int = 5,
+    drift: Any = None,
+    render_mode: str | None = None,
+    **options: Any,
 ) -> Copies:
     """Copies with a clock of their own, of a task or, by name, of the task that ``options`` build."""
     if "total_steps" in options:
@@ -255,4 +260,5 @@ def copies_of(
         raise ValueError(f"options are those of a task given by name; got a Task and {', '.join(options)}")
     world = World(task, drift_steps, segments)
     clocked = world.drift(pattern, drift_seed)
-    return Copies(_Program(world), clocked if drift is None else world.held(drift), num_envs, mode, render_mode)
+    in_force = clocked if drift is None else world.held(drift)
+    return Copies(_Program(world), in_force, num_envs, autoreset_mode, render_mode)

@@ -1,6 +1,5 @@
 """Pictures of copies of a task while they are stepped."""
 
-import atexit
 import copy
 import weakref
 from collections import deque
@@ -51,7 +50,8 @@ class Film:
         """
         if self.scene is None:
             self.scene = scene_of(self.task, WIDTH)
-            atexit.register(_close, weakref.ref(self))
+            # At Python's exit, should nobody have done it: later OpenGL would find its own modules gone, and say so.
+            self._close = weakref.finalize(self, self.scene.close)
         states, params = jax.device_get((list(self.states), params))
         episodes = [[jax.tree.map(itemgetter(i), s) for s in states[-1 - age :]] for i, age in enumerate(self.ages)]
         return tuple(np.array(self.scene.draw(episode, params)) for episode in episodes)
@@ -59,12 +59,5 @@ class Film:
     def close(self) -> None:
         """Give back what the painter holds."""
         if self.scene is not None:
-            self.scene.close()
+            self._close()
         self.scene = None
-
-
-def _close(film: "weakref.ref[Film]") -> None:
-    """At Python's exit, should nobody have done it: later OpenGL would find its own modules gone, and say so."""
-    there = film()
-    if there is not None:
-        there.close()

@@ -1,16 +1,12 @@
-"""Drifting tasks as Gymnasium environments: one at a time, many at once, and by id.
+"""Drifting tasks as Gymnasium environments: one at a time, many at once, and by id; see `docs/elsewhere.md`.
 
-The drift clock counts steps of each copy from the first reset, in ``drift_steps`` of which the drift plays out; past
-them it stays where it ended. The end of an episode and a plain ``reset()`` leave the clock alone; ``reset(seed=...)``
-begins a new run, clock included, so that a seed fixes everything that follows. The option ``restart_drift`` overrides
-that: ``True`` restarts the clock without a seed, ``False`` keeps it with one.
-
-Importing this module registers its ids. Infos carry the drift in force, which is for reports and references; a learner
-must not see it.
+The end of an episode and a plain ``reset()`` leave the drift clock alone; ``reset(seed=...)`` restarts it, so that a
+seed fixes everything that follows. The option ``restart_drift`` overrides that: ``True`` restarts the clock without a
+seed, ``False`` keeps it with one. Importing this module registers its ids.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import gymnasium
 import jax
@@ -19,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from envs import PATTERNS, TASKS
-from envs.adapters.copies import DRIFT_STEPS, Copies, copies_of, spaces_of
+from envs.adapters.copies import DRIFT_STEPS, Copies, Parallel, copies_of, spaces_of
 from envs.core import Task
 
 _METADATA = {"render_modes": ["rgb_array"], "render_fps": 30}
@@ -39,7 +35,7 @@ def _masked(info: Mapping[str, Any], mask: np.ndarray) -> dict[str, Any]:
     return infos
 
 
-class DriftingVectorEnv(gymnasium.vector.VectorEnv):
+class DriftingVectorEnv(Parallel, gymnasium.vector.VectorEnv):
     """``num_envs`` copies of a drifting task under one drift clock.
 
     Infos: ``drift`` (N, D) float32, the values in force during the step (at a reset: that the start was drawn
@@ -79,30 +75,16 @@ class DriftingVectorEnv(gymnasium.vector.VectorEnv):
         known = [mode.value for mode in AutoresetMode]
         if not isinstance(autoreset_mode, AutoresetMode) and autoreset_mode not in known:
             raise ValueError(f"autoreset_mode must be one of {', '.join(known)}; got {autoreset_mode!r}")
-        mode = AutoresetMode(autoreset_mode)
-        self._around(
-            copies_of(task, pattern, drift_steps, num_envs, drift_seed, segments, drift, mode, render_mode, options)
-        )
+        options |= {"drift_seed": drift_seed, "segments": segments, "drift": drift, "render_mode": render_mode}
+        self._around(copies_of(task, pattern, drift_steps, num_envs, AutoresetMode(autoreset_mode), **options))
 
-    def _around(self, copies: Copies) -> "DriftingVectorEnv":
-        self._copies, self.num_envs, self.render_mode = copies, copies.num_envs, copies.render_mode
+    def _around(self, copies: Copies) -> Self:
+        self.num_envs = copies.num_envs
         self.metadata = {**_METADATA, "autoreset_mode": copies.mode}
         self.single_observation_space, self.single_action_space = spaces_of(copies.task)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        return self
-
-    def evaluation(self, num_envs: int | None = None, drift: Sequence[float] | None = None) -> "DriftingVectorEnv":
-        """Environments to evaluate in: under the drift in force here whenever they are stepped, its clock left alone.
-
-        Args:
-          num_envs: by default as many as here, which compiles nothing new.
-          drift: values (D,) held instead.
-
-        Raises:
-          ValueError: numbers that do not fit.
-        """
-        return type(self).__new__(type(self))._around(self._copies.evaluation(num_envs, drift))
+        return super()._around(copies)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -144,19 +126,9 @@ class DriftingEnv(gymnasium.Env):
 
     metadata = _METADATA
 
-    def __init__(
-        self,
-        task: str | Task,
-        pattern: str,
-        drift_steps: int = DRIFT_STEPS,
-        drift_seed: int = 0,
-        segments: int = 5,
-        drift: Sequence[float] | None = None,
-        render_mode: str | None = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, task: str | Task, pattern: str, drift_steps: int = DRIFT_STEPS, **options: Any) -> None:
         """As `DriftingVectorEnv`."""
-        self._around(copies_of(task, pattern, drift_steps, 1, drift_seed, segments, drift, None, render_mode, options))
+        self._around(copies_of(task, pattern, drift_steps, 1, None, **options))
 
     def _around(self, copies: Copies) -> "DriftingEnv":
         self._copies, self.render_mode = copies, copies.render_mode

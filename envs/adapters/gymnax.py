@@ -1,6 +1,7 @@
 """Gymnax environments (1.0) as drifting tasks: fields of their parameters drift."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -51,8 +52,7 @@ def from_gymnax(
     params: Any = None,
     *,
     name: str | None = None,
-    channels: Mapping[str, tuple[float, float]] | Sequence[Channel] = (),
-    description: str = "",
+    channels: Mapping[str, tuple[float, float]] = MappingProxyType({}),
 ) -> Task:
     """A gymnax environment as a task; fields of its parameters drift.
 
@@ -60,8 +60,7 @@ def from_gymnax(
       env: with continuous actions and a flat observation.
       params: its parameters without drift; by default its own.
       name: of the task, part of the seed of its drift; by default the environment's class.
-      channels: field of the parameters -> range, such as ``{"g": (5.0, 15.0)}``, or scalar channels. None drifts by
-        default, and then the pattern is ``steady``.
+      channels: field of the parameters -> range, such as ``{"g": (5.0, 15.0)}``; without any the pattern is ``steady``.
 
     Raises:
       UnknownNameError: a channel that is no field of the parameters.
@@ -72,9 +71,8 @@ def from_gymnax(
     """
     params = env.default_params if params is None else params
     fields = {field: None for field in getattr(params, "__dataclass_fields__", {})}
-    given = channels.items() if isinstance(channels, Mapping) else [(c.name, (c.low, c.high)) for c in channels]
     drifting = []
-    for field, (low, high) in given:
+    for field, (low, high) in channels.items():
         lookup(f"parameter of {type(env).__name__}", fields, field)
         drifting.append(Channel(field, float(low), float(high), float(getattr(params, field))))
 
@@ -89,5 +87,5 @@ def from_gymnax(
         channels=tuple(drifting),
         apply_drift=apply,
         negative_returns=True,
-        description=description or f"gymnax environment {type(env).__name__}",
+        description=f"gymnax environment {type(env).__name__}",
     )

@@ -6,13 +6,13 @@ which needs PyTorch.
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from envs.adapters.copies import DRIFT_STEPS, Copies, copies_of, spaces_of
+from envs.adapters.copies import DRIFT_STEPS, Copies, Parallel, copies_of, spaces_of
 from envs.core import Task
 
 try:
@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 
-class DriftingVecEnv(VecEnv):
+class DriftingVecEnv(Parallel, VecEnv):
     """``num_envs`` copies of a drifting task under one drift clock, as one compiled step.
 
     The first ``reset``, and the first after ``seed``, begin a new run; any other leaves the clock alone, and so do two
@@ -36,43 +36,19 @@ class DriftingVecEnv(VecEnv):
     """
 
     def __init__(
-        self,
-        task: str | Task,
-        pattern: str,
-        drift_steps: int = DRIFT_STEPS,
-        num_envs: int = 1,
-        drift_seed: int = 0,
-        segments: int = 5,
-        drift: Sequence[float] | None = None,
-        render_mode: str | None = None,
-        **options: Any,
+        self, task: str | Task, pattern: str, drift_steps: int = DRIFT_STEPS, num_envs: int = 1, **options: Any
     ) -> None:
         """As `envs.adapters.gymnasium.DriftingVectorEnv`.
 
         ``learn`` counts steps over copies: all of the drift takes ``total_timesteps = drift_steps * num_envs``.
         """
-        mode = AutoresetMode.SAME_STEP
-        self._around(
-            copies_of(task, pattern, drift_steps, num_envs, drift_seed, segments, drift, mode, render_mode, options)
-        )
+        self._around(copies_of(task, pattern, drift_steps, num_envs, AutoresetMode.SAME_STEP, **options))
 
-    def _around(self, copies: Copies) -> "DriftingVecEnv":
-        self._copies, self.render_mode = copies, copies.render_mode
+    def _around(self, copies: Copies) -> Self:
         self._actions: np.ndarray | None = None
-        super().__init__(copies.num_envs, *spaces_of(copies.task))
+        super()._around(copies)
+        VecEnv.__init__(self, copies.num_envs, *spaces_of(copies.task))
         return self
-
-    def evaluation(self, num_envs: int | None = None, drift: Sequence[float] | None = None) -> "DriftingVecEnv":
-        """Environments to evaluate in, for ``evaluate_policy`` and ``EvalCallback``: they leave the clock here alone.
-
-        Args:
-          num_envs: by default as many as here, which compiles nothing new.
-          drift: values (D,) held; by default what is in force here whenever they are stepped.
-
-        Raises:
-          ValueError: numbers that do not fit.
-        """
-        return type(self).__new__(type(self))._around(self._copies.evaluation(num_envs, drift))
 
     def reset(self) -> np.ndarray:
         """Observations (N, S) of new episodes, under the seed and the options given beforehand (the first copy's)."""

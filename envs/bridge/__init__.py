@@ -32,9 +32,8 @@ def build(
     channels: Sequence[str] | None = None,
     python: str | None = None,
     sim_device: str = "cuda:0",
-    on_inert: str = "warn",
     mode: str = "immediate",
-    quantum: float | None = None,
+    quantum: float = 0.005,
     timeout: float = 120.0,
     final: bool = False,
 ) -> Task:
@@ -49,9 +48,8 @@ def build(
       python: the simulator's interpreter; by default that of the environment variable ``AESJAX_ISAAC_PYTHON``, else
         the one that runs this.
       sim_device: torch's name of the simulator's device.
-      on_inert: ``error`` refuses channels that would change nothing.
       mode: whether joint damping is changed at once (``immediate``) or in each copy as it resets (``on_reset``).
-      quantum: smallest change of its factor that is applied; by default 0.005.
+      quantum: smallest change of its factor that is applied.
       timeout: seconds for a step.
       final: have Isaac Lab compute the last observation of an episode before it resets, at the price of computing
         observations twice in steps in which an episode ends.
@@ -59,23 +57,20 @@ def build(
     Raises:
       SimBridgeError: of the class that fits.
     """
-    if on_inert not in ("warn", "error"):
-        raise errors.SimBridgeError(f"on_inert must be warn or error; got '{on_inert}'")
     if not 0.0 < timeout < float("inf"):
         raise errors.SimBridgeError(f"timeout must be a positive number of seconds; got {timeout:g}")
+    simulator = {"sim_device": sim_device, "mode": mode, "quantum": quantum, "timeout": timeout, "final": final}
     interpreter = os.path.expanduser(python or os.environ.get(PYTHON) or sys.executable)
-    requested = None if channels is None else tuple(channels)
-    return _build(name, requested, interpreter, sim_device, on_inert, mode, quantum, timeout, final)
+    return _build(name, None if channels is None else tuple(channels), python=interpreter, **simulator)
 
 
 @cache
-def _started(name: str, *simulator: Any) -> tuple[Callable[[int], Worker], dict[str, Any], str]:
+def _started(
+    name: str, python: str, sim_device: str, timeout: float, **surface: Any
+) -> tuple[Callable[[int], Worker], dict[str, Any], str]:
     """A function of the number of environments that starts a simulation, what it is, and its own name for the task."""
-    python, sim_device, on_inert, mode, quantum, timeout, final = simulator
     target, label, options = _target(name.removeprefix(PREFIX), sim_device)
-    surface = {"final": final, "mode": mode} | ({} if quantum is None else {"quantum": quantum})
-    own = {"python": python, "options": options, "simulation": surface, "on_inert": on_inert, "timeout": timeout}
-    start = partial(Worker, target, label=label, **own)
+    start = partial(Worker, target, label=label, python=python, options=options, simulation=surface, timeout=timeout)
     first = start(2)
     try:
         first.drift({channel: ends[1] for channel, ends in (first.about["channels"] or {}).items()})
@@ -87,15 +82,12 @@ def _started(name: str, *simulator: Any) -> tuple[Callable[[int], Worker], dict[
 
 
 @cache
-def _build(name: str, channels: tuple[str, ...] | None, *simulator: Any) -> Task:
-    start, about, label = _started(name, *simulator)
-    _, sim_device, on_inert, mode, quantum, timeout, final = simulator
+def _build(name: str, channels: tuple[str, ...] | None, **simulator: Any) -> Task:
+    start, about, label = _started(name, **simulator)
     own = about["channels"]
     known = CHANNELS if own is None else {n: Range(low, high, at, low, high) for n, (low, at, high) in own.items()}
     channels = chosen(channels or known, known) if channels or known else ()
     drifting = channels_of(name, channels, known)
-    given = {"channels": channels, "sim_device": sim_device, "on_inert": on_inert, "mode": mode, "timeout": timeout}
-    given |= ({} if quantum is None else {"quantum": quantum}) | ({"final": True} if final else {})
     return Task(
         name=name,
         family="isaac",
@@ -105,7 +97,7 @@ def _build(name: str, channels: tuple[str, ...] | None, *simulator: Any) -> Task
         apply_drift=set_by_name(drifting),
         negative_returns=True,
         description=f"{label} in a simulator of its own process",
-        options=given,
+        options={"channels": channels} | {name: value for name, value in simulator.items() if name != "python"},
         inert=tuple(channel.name for channel in drifting if channel.name in about["inert"]),
     )
 
@@ -115,7 +107,7 @@ def _target(inner: str, device: str) -> tuple[str, str, dict[str, Any]]:
     if inner.startswith(NATIVE):
         task = inner.removeprefix(NATIVE)
         label = next((gym for gym, own in GYM_TASKS.items() if own == task), task)
-        return "envs.bridge.torch_tasks:vec_task", label, {"task": task}
+        return "envs.bridge.torch_tasks:TorchVecTask", label, {"task": task}
     if ":" in inner:
         return inner, inner, {}
     if inner in GYM_TASKS or inner.startswith("Isaac-"):

@@ -7,14 +7,14 @@ number that the one before returned. A program may hold one run of it at a time.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from envs.bridge import errors
-from envs.bridge.transport import Rows
+from envs.bridge.transport import Worker, learned
 from envs.core import EnvSpec, Mask, Step
 from envs.physics.host import Packed, on_host
 
@@ -30,32 +30,10 @@ class BridgeState(NamedTuple):
     live: Array  # () bool
 
 
-class Simulation(Protocol):
-    """Interface of `envs.bridge.transport.Worker` and `envs.bridge.host.InProcess`; NumPy arrays."""
-
-    about: Any
-
-    def drift(self, values: dict[str, float]) -> Any:
-        """Put factors in force before the next step."""
-        ...
-
-    def restart(self, seed: int, sequence: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Observations (N, O) and live (N,) of fresh episodes."""
-        ...
-
-    def step(self, actions: np.ndarray) -> Rows:
-        """One step of all copies."""
-        ...
-
-    def close(self) -> None:
-        """End it."""
-        ...
-
-
 class _Running:
     """An opened simulation and where it stands."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Worker) -> None:
         self.simulation = simulation
         self.sequence: int | None = None  # None: it knows nothing of any run
         self.obs: Any = None  # (N, O) newest
@@ -67,12 +45,11 @@ class BridgeEnv:
 
     Args:
       start: number of copies -> a simulation; called when the first row of so many copies arrives.
-      evaluation: whether this is the simulation of evaluations, apart from that of training.
     """
 
     exclusive = True  # one run at a time
 
-    def __init__(self, start: Callable[[int], Simulation], about: Any) -> None:
+    def __init__(self, start: Callable[[int], Worker], about: Any) -> None:
         self.about, self._open, self._names = about, start, tuple(about["nominal"])  # of the parameters
         self.spec = EnvSpec(about["obs_size"], about["action_size"], about["time_limit"])
         self.failure: Exception | None = None  # what a callback raised, which JAX reports in its own words
@@ -202,15 +179,10 @@ class BridgeEnv:
 
     def _stepped(self, running: _Running, actions: np.ndarray) -> np.ndarray:
         rows, before = running.simulation.step(actions), running.obs
-        running.obs, stored, final = rows.obs.copy(), rows.valid, rows.obs if rows.final is None else rows.final
-        if self.about["lost"]:
-            # Bootstrapping from where the step began is what there is; nothing is learned from such a row later.
-            done = rows.terminated | rows.truncated
-            final, stored = np.where(done[:, None], before, rows.obs), rows.valid & ~rows.truncated
-        reward = np.where(rows.valid, rows.reward, 0.0)
-        return self._packed(
-            running.obs, final, (reward, rows.terminated, rows.truncated, rows.valid, stored), rows.live
-        )
+        final, reward, stored = learned(np, rows, before, self.about["lost"])
+        running.obs = rows.obs.copy()
+        columns = (reward, rows.terminated, rows.truncated, rows.valid, stored)
+        return self._packed(running.obs, final, columns, rows.live)
 
     @staticmethod
     def _packed(obs: np.ndarray, final: np.ndarray, columns: Any, live: np.ndarray) -> np.ndarray:

@@ -32,10 +32,6 @@ class UnsupportedGpuError(SimBridgeError):
     """The GPU is newer than the PyTorch build."""
 
 
-class SecondSimError(SimBridgeError):
-    """A process can hold one simulation."""
-
-
 class UnknownTaskError(SimBridgeError):
     """The simulator has no such task."""
 
@@ -58,14 +54,6 @@ class NonContiguousError(SimBridgeError):
 
 class GradTensorError(SimBridgeError):
     """A tensor that requires a gradient."""
-
-
-class AliasingError(SimBridgeError):
-    """Memory that one side hands out is written by the other."""
-
-
-class TracedCallError(SimBridgeError):
-    """A call that needs values was made while JAX traces."""
 
 
 class NonFiniteError(SimBridgeError):
@@ -93,7 +81,7 @@ class WorkerTimeoutError(SimBridgeError):
 
 
 class ProtocolVersionError(SimBridgeError):
-    """The two processes do not mean the same thing."""
+    """Steps of one simulation out of their order."""
 
 
 def raised(kind: str, text: str, traceback: str = "") -> SimBridgeError:

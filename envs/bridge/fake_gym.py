@@ -1,7 +1,6 @@
 """A simulator's handles, implemented on one of our own tasks: gravity, joint properties and state tensors.
 
 Numbers are kept in double precision, in which a factor is recovered exactly from a nominal value and its product.
-Faults of simulators can be switched on, so that the adapter's answers to them are tested.
 """
 
 from dataclasses import dataclass, field
@@ -20,11 +19,13 @@ _NOMINAL = {
 _DOF = np.dtype([("stiffness", "f8"), ("damping", "f8")])
 
 
+@dataclass
 class Vec3:
     """Three numbers by name."""
 
-    def __init__(self, x: float, y: float, z: float) -> None:
-        self.x, self.y, self.z = x, y, z
+    x: float
+    y: float
+    z: float
 
 
 @dataclass
@@ -43,13 +44,8 @@ class FakeSim:
     joints: int
     rows: Any = None  # () -> (qpos, qvel) float64 (N, ...), the state, and its inverse
     write: Any = None
-    #: faults: read-backs are off by this share; setting joints moves the state by this much, at once, or in the next
-    #: step and only if it changed anything; writing the state does nothing
-    deaf: float = 0.0
-    disturbing: float = 0.0
-    delayed: float = 0.0
-    stubborn: bool = False
-    changed: bool = False
+    deaf: float = 0.0  # a fault: read-backs are off by this share
+    disturbing: float = 0.0  # a fault: setting joints moves the state by this much
     calls: list[tuple[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -57,13 +53,6 @@ class FakeSim:
         self.gravity = Vec3(0.0, 0.0, self.nominal[0])
         self.props = np.zeros((self.num, self.joints), _DOF)
         self.props["damping"] = self.nominal[1]
-
-    def simulate(self) -> None:
-        """State at the start of a step."""
-        if self.delayed and self.changed:
-            qpos, qvel = self.rows()
-            self.write(qpos, qvel + self.delayed)
-        self.changed = False
 
     def factors(self) -> tuple[float, float]:
         """Gravity and joint damping in force, as factors."""
@@ -111,7 +100,6 @@ class FakeGym:
     def set_actor_dof_properties(self, env: tuple[FakeSim, int], handle: int, props: np.ndarray) -> None:
         """Joints of one actor in one copy."""
         sim, copy = env
-        sim.changed |= bool((sim.props[copy] != props).any())
         sim.props[copy] = props
         sim.calls.append(("set_actor_dof_properties", (copy, float(props["damping"][0]))))
         if sim.disturbing:
@@ -135,11 +123,9 @@ class FakeGym:
     def set_actor_root_state_tensor(self, sim: FakeSim, tensor: Any) -> None:
         """Write positions back."""
         sim.calls.append(("set_actor_root_state_tensor", None))
-        if not sim.stubborn:
-            sim.write(tensor.numpy(), sim.rows()[1])
+        sim.write(tensor.numpy(), sim.rows()[1])
 
     def set_dof_state_tensor(self, sim: FakeSim, tensor: Any) -> None:
         """Write velocities back."""
         sim.calls.append(("set_dof_state_tensor", None))
-        if not sim.stubborn:
-            sim.write(sim.rows()[0], tensor.numpy())
+        sim.write(sim.rows()[0], tensor.numpy())

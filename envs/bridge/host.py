@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from envs.bridge import errors
 from envs.bridge.tensors import Mode, check_tensor, to_jax, to_torch
-from envs.bridge.transport import Rows, check_finite, raise_non_finite
+from envs.bridge.transport import Rows, check_finite, learned, raise_non_finite
 
 
 class InProcess:
@@ -26,24 +25,23 @@ class InProcess:
     are clones, of which it keeps the newest two alive.
     """
 
-    def __init__(self, env: Any, task: str = "", on_inert: str = "warn", **options: Any) -> None:
+    def __init__(self, env: Any, task: str = "", **options: Any) -> None:
         """See `envs.bridge.worker.simulators`; ``task`` is the simulator's own name for it."""
         self.torch = errors.torch()
         from envs.bridge.worker import simulators
 
         self.simulators = simulators
         self.simulation = self._calling(simulators.surface, env, task, **options)
-        self.about: Any = self._calling(simulators.describe, self.simulation, on_inert)
+        self.about: Any = self._calling(simulators.describe, self.simulation)
         self.sequence = 0
         self._drift: dict[str, float] = {}
         self._kept: deque[Any] = deque(maxlen=2)
 
-    def drift(self, values: Mapping[str, float]) -> Mapping[str, float]:
+    def drift(self, values: Mapping[str, float]) -> None:
         """Put factors in force before the next step, and read them back; does nothing where they are already."""
         if values != self._drift:
             self._calling(self.simulation.drift.apply, values, self.simulation.ending())
             self._drift = dict(values)
-        return self._drift
 
     def restart_tensors(self, seed: int, sequence: int = 0) -> tuple[Any, Any]:
         """Observation (N, O) of fresh episodes and live (N,)."""
@@ -52,7 +50,7 @@ class InProcess:
         self._kept.append(out)
         return out
 
-    def step_tensors(self, actions: Any, finite: bool = True) -> Rows:
+    def step_tensors(self, actions: Any) -> Rows:
         """One step under ``actions`` (N, A) float32 on the simulator's device.
 
         Raises:
@@ -61,13 +59,12 @@ class InProcess:
         n, s, a = self.about["num"], self.about["obs_size"], self.about["action_size"]
         check_tensor(actions, "actions", (n, a))
         torch, step = self.torch, self.sequence + 1
-        if finite and not bool(torch.isfinite(actions).all()):
+        if not bool(torch.isfinite(actions).all()):
             raise_non_finite("action", ~np.isfinite(actions.cpu().numpy()).all(axis=1), step)
         rows = Rows(*self._calling(self.simulation.step, actions))
         check_tensor(rows.obs, "observation", (n, s))
         check_tensor(rows.reward, "reward", (n,))
-        numbers = [x for x in (rows.obs, rows.reward, rows.final) if x is not None]
-        if finite and not all(bool(torch.isfinite(x).all()) for x in numbers):
+        if not all(bool(torch.isfinite(x).all()) for x in (rows.obs, rows.reward, rows.final) if x is not None):
             check_finite(self._numpy(rows), step)
         self.sequence = step
         self._kept.append(rows)
@@ -114,18 +111,13 @@ class SimEnv:
 
     Args:
       mode: ``zero_copy``, ``staging`` (through the host), or ``auto``, which shares where that is possible.
-      sync: wait for both sides after every step. The numbers must not depend on it.
-      debug: give the simulator a private copy of the actions and refuse one that writes to it, or that hands out
-        the memory of an earlier step again.
     """
 
-    def __init__(self, simulation: InProcess, mode: Mode = "auto", sync: bool = False, debug: bool = False) -> None:
-        self.simulation, self.sync, self.debug = simulation, sync, debug
+    def __init__(self, simulation: InProcess, mode: Mode = "auto") -> None:
+        self.simulation, self.about = simulation, simulation.about
         self.mode: Mode = mode
-        self.about = simulation.about
         self._obs: Any = None
         self._exported: deque[Any] = deque(maxlen=2)  # actions that torch may still be reading
-        self._pointers: dict[str, int] = {}
 
     def drift(self, gravity: float = 1.0, joint_damping: float = 1.0, **own: float) -> None:
         """Factors in force from the next step on, or the values of all channels of an environment of one's own."""
@@ -134,7 +126,7 @@ class SimEnv:
     def reset(self, seed: int = 0) -> jax.Array:
         """Observations (N, O) of fresh episodes in all copies."""
         obs, _ = self.simulation.restart_tensors(seed)
-        self._obs, self._pointers = to_jax(obs, "observation", self.mode), {}
+        self._obs = to_jax(obs, "observation", self.mode)
         return self._obs
 
     def step(self, action: Any) -> SimStep:
@@ -145,59 +137,16 @@ class SimEnv:
         """
         if self._obs is None:
             raise errors.SimBridgeError("step was called before the first reset")
-        if not isinstance(action, Tracer):
-            action = self._checked(action)
-        tensor = to_torch(action, "actions", self.mode, private=self.debug, device=self.about["device"])
-        self._exported.append((action, tensor))
-        rows = self.simulation.step_tensors(tensor)
-        if self.debug:
-            self._check_aliases(action, tensor, rows)
-        given = zip(Rows._fields, rows, strict=True)
-        out = self.finished(*(to_jax(value, name, self.mode) for name, value in given if value is not None))
-        if self.sync:
-            jax.block_until_ready(out)
-            if rows.obs.is_cuda:
-                self.simulation.torch.cuda.synchronize()
-        self._obs = out.obs
-        return out
-
-    def finished(
-        self,
-        obs: Any,
-        reward: Any,
-        terminated: Any,
-        truncated: Any,
-        valid: Any,
-        live: Any,
-        final: Any = None,
-        before: Any = None,
-    ) -> SimStep:
-        """The learner's view of `Rows`; ``before`` (N, O) are the observations acted on, by default the newest."""
-        final, stored = obs if final is None else final, valid
-        if self.about["lost"]:
-            done = terminated | truncated
-            final = jnp.where(done[:, None], self._obs if before is None else before, obs)
-            stored = valid & ~truncated
-        reward = jnp.where(valid, reward, 0.0)
-        return SimStep(obs, final, reward, terminated, truncated, valid, stored, live)
-
-    def _checked(self, action: Any) -> jax.Array:
-        shape = (self.about["num"], self.about["action_size"])
-        if np.shape(action) != shape:
-            raise errors.ShapeMismatchError(f"actions must have shape {shape}; got {np.shape(action)}")
         if getattr(action, "dtype", None) != np.float32:
             got = getattr(action, "dtype", type(action).__name__)
             raise errors.DtypeError(f"actions must be float32, as there is no silent cast; got {got}")
-        return jnp.asarray(action)
-
-    def _check_aliases(self, action: Any, tensor: Any, rows: Rows) -> None:
-        if not self.simulation.torch.equal(tensor.cpu(), self.simulation.torch.from_numpy(np.array(action))):
-            raise errors.AliasingError("the simulator wrote to the actions it was given; they must stay as they are")
-        for field in ("obs", "reward"):
-            pointer = getattr(rows, field).data_ptr()
-            if self._pointers.get(field) == pointer:
-                raise errors.AliasingError(
-                    f"two steps in a row returned '{field}' in the same memory, which the second one wrote to; "
-                    "clone it before it is shared"
-                )
-            self._pointers[field] = pointer
+        action = jnp.asarray(action)
+        tensor = to_torch(action, "actions", self.mode, device=self.about["device"])
+        self._exported.append((action, tensor))
+        given = zip(Rows._fields, self.simulation.step_tensors(tensor), strict=True)
+        rows = Rows(*(None if value is None else to_jax(value, name, self.mode) for name, value in given))
+        next_obs, reward, stored = learned(jnp, rows, self._obs, self.about["lost"])
+        self._obs = rows.obs
+        return SimStep(
+            rows.obs, next_obs, reward, rows.terminated, rows.truncated, rows.valid, stored=stored, live=rows.live
+        )

@@ -5,22 +5,16 @@ the consumer's reading. So torch exports clones of its own and the newest two st
 that nobody writes to. See `docs/elsewhere.md`.
 """
 
-import logging
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from envs.bridge import errors
 
 Mode = Literal["zero_copy", "staging", "auto"]
 MODES: tuple[Mode, ...] = ("zero_copy", "staging", "auto")
-_SHARED = ("float32", "bool", "uint8", "int32", "bfloat16")  # what JAX takes as it is, whether or not it has 64 bits
-
-_log = logging.getLogger(__name__)
-_told: set[tuple[str, str]] = set()
 
 
 def share_device(tensor: Any) -> bool:
@@ -56,64 +50,42 @@ def check_tensor(tensor: Any, field: str, shape: tuple[int, ...], dtype: str = "
 
 
 def to_jax(tensor: Any, field: str, mode: Mode = "auto") -> jax.Array:
-    """``tensor`` as a JAX array; shared memory unless ``mode`` is or leads to ``staging``, which is a host copy.
+    """``tensor`` of float32 or bool as a JAX array; shared memory, or a copy through the host.
 
     The caller keeps ``tensor`` alive and unwritten for as long as the array is read.
 
     Raises:
       SimBridgeError: of the classes `check_tensor` raises, or DeviceMismatchError where nothing can be shared.
     """
-    name = str(tensor.dtype).removeprefix("torch.")
-    if name not in _SHARED:
-        raise errors.DtypeError(f"{field} must be one of {', '.join(_SHARED)}, as there is no silent cast; got {name}")
-    check_tensor(tensor, field, tuple(tensor.shape), name)
-    shared = _chosen(tensor, field, mode)
-    if shared:
+    if mode not in MODES:
+        raise errors.SimBridgeError(f"mode must be one of {', '.join(MODES)}; got '{mode}'")
+    kind = "bool" if str(tensor.dtype) == "torch.bool" else "float32"
+    check_tensor(tensor, field, tuple(tensor.shape), kind)
+    if mode != "staging" and share_device(tensor):
         return jax.dlpack.from_dlpack(tensor, copy=False)
-    if name == "bfloat16":
-        return jnp.asarray(tensor.float().cpu().numpy()).astype(jnp.bfloat16)
+    if mode == "zero_copy":
+        raise errors.DeviceMismatchError(_apart(field, tensor.device, ", ".join(map(str, jax.devices()))))
     return jnp.array(tensor.cpu().numpy())  # a copy: on a CPU JAX would keep NumPy's memory
 
 
-def to_torch(array: Any, field: str, mode: Mode = "auto", private: bool = False, device: Any = None) -> Any:
-    """A JAX array as a tensor; nobody may write to it, as the array is immutable and the memory is shared.
+def to_torch(array: Any, field: str, mode: Mode = "auto", device: Any = None) -> Any:
+    """A tensor with the values of a JAX array, which its owner may write to.
 
     Args:
-      private: a copy, which its owner may write to.
       device: torch's, where it must end up; by default where the array is.
 
     Raises:
-      TracedCallError: JAX is tracing, so that there are no values.
       DeviceMismatchError: mode ``zero_copy`` and another device.
     """
     torch = errors.torch()
-    if isinstance(array, Tracer):
-        raise errors.TracedCallError(
-            f"{field} is being traced: a simulator is stepped in a host loop, or through buffer_callback "
-            "(envs.bridge.compiled.step_of)"
-        )
-    tensor = torch.from_numpy(np.array(array)) if mode == "staging" else torch.from_dlpack(array)
-    if device is not None and tensor.device != torch.device(device):
-        if mode == "zero_copy":
-            raise errors.DeviceMismatchError(_apart(field, tensor.device, device))
-        return tensor.to(device)
-    return tensor.clone() if private else tensor
-
-
-def _chosen(tensor: Any, field: str, mode: Mode) -> bool:
-    if mode not in MODES:
-        raise errors.SimBridgeError(f"mode must be one of {', '.join(MODES)}; got '{mode}'")
     if mode == "staging":
-        return False
-    shared = share_device(tensor)
-    if mode == "zero_copy" and not shared:
-        raise errors.DeviceMismatchError(_apart(field, tensor.device, ", ".join(map(str, jax.devices()))))
-    if mode == "auto" and (field, str(tensor.device)) not in _told:
-        _told.add((field, str(tensor.device)))
-        _log.info(
-            "%s on %s: %s", field, tensor.device, "shared without a copy" if shared else "copied through the host"
-        )
-    return shared
+        return torch.from_numpy(np.array(array)).to(device or "cpu")
+    tensor = torch.from_dlpack(array)
+    if device is None or tensor.device == torch.device(device):
+        return tensor.clone()
+    if mode == "zero_copy":
+        raise errors.DeviceMismatchError(_apart(field, tensor.device, device))
+    return tensor.to(device)
 
 
 def _apart(field: str, here: Any, there: Any) -> str:

@@ -1,14 +1,11 @@
-"""Our own tasks as torch environments, with the interface of Isaac Gym.
+"""Our own tasks as torch environments with the interface of Isaac Gym; tensors are on the CPU."""
 
-Any PyTorch trainer for it runs on them without the simulator, and the bridge is tested against them. Tensors are on
-the CPU; the physics is that of `envs.make`, with parameters that its channels drift.
-"""
-
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium.spaces import Box
 
 from envs import make
 from envs.bridge import errors
@@ -19,24 +16,16 @@ from envs.core import Task
 BEFORE = ("isaac_ingenuity", "isaac_allegro_hand")  # tasks whose reference resets before it moves
 
 
-class Box:
-    """The part of the old gym's boxes that may be read."""
-
-    def __init__(self, size: int, bound: float) -> None:
-        self.shape, self.low, self.high = (size,), np.full(size, -bound), np.full(size, bound)
-
-
 class TorchVecTask:
     """N copies of a task as `VecTask` of Isaac Gym shows them, defects included.
 
     ``step(actions)`` returns ``(obs_dict, rew, reset, extras)``: observations (N, O) float32, rewards (N,) float32,
     resets (N,) int64. An episode's last observation is returned with ``reset = 1``, and the next step is a phantom:
     its action is ignored and its reward means nothing. ``reset()`` resets nothing and returns zeros; the first step is
-    a phantom. With ``aliased``, rewards and resets are buffers that the next step writes into.
+    a phantom. Rewards and resets are buffers that the next step writes into.
 
     Args:
       task: a name of `envs.TASKS`, or a Task.
-      reset: when a phantom step resets, ``after`` or ``before`` it moves; by default as the reference of the task.
       twice: a phantom step reports an end, too.
       faults: fields of `FakeSim` that make the simulator misbehave.
     """
@@ -47,22 +36,19 @@ class TorchVecTask:
         num_envs: int = 16,
         seed: int = 0,
         *,
-        reset: Literal["after", "before"] | None = None,
         twice: bool = False,
-        aliased: bool = True,
-        phantom_reward: float | None = None,
         **faults: Any,
     ) -> None:
         torch = self.torch = errors.torch()
         self.native = make(task) if isinstance(task, str) else task
         spec, name = self.native.env.spec, self.native.name
-        flavour = reset or ("before" if name in BEFORE else "after")
-        self.core = Phantom(self.native.env, flavour, twice)
+        self.core = Phantom(self.native.env, "before" if name in BEFORE else "after", twice)
         self.num_envs, self.num_obs, self.num_acts, self.num_states = num_envs, spec.obs_size, spec.action_size, 0
-        self.max_episode_length, self.clip_obs, self.clip_actions = spec.time_limit + 1, np.inf, 1.0
+        self.max_episode_length = spec.time_limit + 1
         self.device = self.rl_device = "cpu"
-        self.observation_space, self.action_space = Box(self.num_obs, np.inf), Box(self.num_acts, 1.0)
-        self.aliased, self.phantom_reward = aliased, phantom_reward
+        self.observation_space, self.action_space = (
+            Box(-bound, bound, (size,), np.float32) for size, bound in ((self.num_obs, np.inf), (self.num_acts, 1.0))
+        )
         joints = max(1, self.num_acts)
         self.gym, self.sim = FakeGym(), FakeSim(name, num_envs, joints, self._read, self._write, **faults)
         self.envs = [(self.sim, i) for i in range(num_envs)]
@@ -90,8 +76,7 @@ class TorchVecTask:
         """One step under ``actions`` (N, A) float32, clipped to +-1 here."""
         torch = self.torch
         pending = self.reset_buf != 0
-        actions = jnp.asarray(actions.detach().clamp(-self.clip_actions, self.clip_actions).numpy())
-        self.sim.simulate()
+        actions = jnp.asarray(actions.detach().clamp(-1.0, 1.0).numpy())
         # A caller requests a reset by setting `reset_buf`.
         requested = jnp.maximum(self._state.pending, jnp.asarray(pending.numpy()).astype(jnp.int32))
         state = self._state._replace(pending=requested)
@@ -99,29 +84,15 @@ class TorchVecTask:
             self._seed, jnp.int32(self._clock), state, actions, self._params()
         )
         self._clock += 1
-        self.obs_buf = torch.from_numpy(np.array(obs)).clamp(-self.clip_obs, self.clip_obs)
-        reward, over = torch.from_numpy(np.array(reward)), torch.from_numpy(np.array(self._state.pending)) > 0
-        if self.phantom_reward is not None:
-            reward[pending] = self.phantom_reward
-        if self.aliased:
-            self.rew_buf.copy_(reward)
-            self.reset_buf.copy_(over)
-        else:
-            self.rew_buf, self.reset_buf = reward, over.long()
+        self.obs_buf = torch.tensor(np.asarray(obs))
+        self.rew_buf.copy_(torch.from_numpy(np.array(reward)))
+        self.reset_buf.copy_(torch.from_numpy(np.array(self._state.pending)) > 0)
         self.progress_buf = torch.where(pending, 0, self.progress_buf + 1)
         out = torch.from_numpy(np.array(terminated | truncated))
         late = self.progress_buf >= self.native.env.spec.time_limit
         self.extras["time_outs"] = (late | torch.from_numpy(np.array(truncated))) & out
         self.obs_dict["obs"] = self.obs_buf
         return self.obs_dict, self.rew_buf, self.reset_buf, self.extras
-
-    def reset_idx(self, copies: Any) -> None:
-        """These copies begin an episode with the next step."""
-        self.reset_buf[copies] = 1
-
-    def reset_done(self) -> tuple[dict[str, Any], Any]:
-        """The newest observations, and the copies whose episode ended."""
-        return self.reset(), self.reset_buf.nonzero().flatten()
 
     def zero_actions(self) -> Any:
         """(N, A) of zeros."""
@@ -135,9 +106,6 @@ class TorchVecTask:
 
     def set_env_state(self, env_state: Any) -> None:
         """Ignored, as most tasks do."""
-
-    def render(self, mode: str = "rgb_array") -> None:
-        """Nothing to see here."""
 
     def _params(self) -> Any:
         values = dict(zip(("gravity", "joint_damping"), map(np.float32, self.sim.factors()), strict=True))
@@ -174,8 +142,3 @@ class TorchVecTask:
         rows = np.array(self._state.inner.row).view(np.float64)
         rows[:, positions], rows[:, velocities] = qpos, qvel
         self._state = self._state._replace(inner=self._state.inner._replace(row=jnp.asarray(rows.view(np.uint32))))
-
-
-def vec_task(num_envs: int, seed: int, **options: Any) -> TorchVecTask:
-    """`TorchVecTask` for a worker: ``--task bridge:native:isaac_ant``."""
-    return TorchVecTask(num_envs=num_envs, seed=seed, **options)

@@ -55,26 +55,19 @@ def build(
       ModuleNotFoundError: MuJoCo is not installed.
     """
     channels = chosen(channels, CHANNELS)
-    return _build(name, physics.engine_name(engine), variant, channels, time_limit, tuple(sorted(own.items())))
+    return _build(name, physics.engine_name(engine), variant, channels, time_limit, **dict(sorted(own.items())))
 
 
 @cache
-def _build(
-    name: str,
-    engine: str,
-    variant: str,
-    channels: tuple[str, ...],
-    time_limit: int | None,
-    own: tuple[tuple[str, Any], ...],
-) -> Task:
+def _build(name: str, engine: str, variant: str, channels: tuple[str, ...], time_limit: int | None, **own: Any) -> Task:
     module, _, attribute = lookup("Isaac task", TASKS, name).partition(":")
     kind = getattr(import_module(module), attribute)
     if variant not in kind.constants:
         raise ValueError(f"variant of {name} must be one of {', '.join(kind.constants)}; got '{variant}'")
     known = ("engine", "variant", "channels", "time_limit", *kind.own)
-    if odd := [option for option, _ in own if option not in known]:
+    if odd := [option for option in own if option not in known]:
         raise ValueError(f"task '{name}' has the options {', '.join(known)}; got {', '.join(odd)}")
-    physical = kind(variant, time_limit, **dict(own))
+    physical = kind(variant, time_limit, **own)
     drifting = channels_of(name, channels, CHANNELS)
 
     return Task(
@@ -86,8 +79,7 @@ def _build(
         apply_drift=set_by_name(drifting),
         negative_returns=physical.negative_returns,
         description=kind.description,
-        options={"engine": engine, "variant": variant, "channels": channels, "time_limit": physical.time_limit}
-        | dict(own),
+        options={"engine": engine, "variant": variant, "channels": channels, "time_limit": physical.time_limit} | own,
         inert=tuple(channel.name for channel in drifting if channel.name in physical.inert),
     )
 

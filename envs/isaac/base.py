@@ -11,8 +11,6 @@ import numpy as np
 from envs.physics import FACTORS, PhysicsTask
 from envs.physics.fields import Factor, physics_library
 
-VARIANTS = ("gym", "omni")
-
 
 class IsaacParams(NamedTuple):
     """Drifting parameters, as factors of the model's values; () or, inside an engine, (n,) each."""

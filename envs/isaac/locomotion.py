@@ -1,6 +1,5 @@
 """Observation, reward and start that Isaac Gym's Ant and Humanoid share."""
 
-import copy
 from abc import abstractmethod
 from functools import reduce
 from operator import add
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from envs.isaac import frames
+from envs.isaac import drives, frames
 from envs.isaac.base import IsaacParams, IsaacTask
 from envs.physics import Drive, Outcome, Physics, Start
 
@@ -67,10 +66,8 @@ class Walker(IsaacTask):
 
     def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
         super().__init__(variant, time_limit, **own)
-        if self.model.opt.timestep != self.table.timestep:
-            self.model = copy.copy(self.model)
-            self.model.opt.timestep = self.table.timestep
-        model, table = self.model, self.table
+        self.model = model = drives.timed(self.model, self.table.timestep)
+        table = self.table
         joints = model.nu
         self.order = np.arange(joints) if table.order is None else np.array(table.order)
         self._motors = np.argsort(self.order)

@@ -44,9 +44,8 @@ def build(
       observation: what is observed; models, rewards and endings are Gymnasium's v5 either way. ``v5``, or in Ant and
         Humanoid ``v4``: Ant without contact forces, Humanoid with the rows of the world's body and the root's motors.
       channels: what drifts, of `CHANNELS`, each perhaps with a range of its own (``body_mass=0.5:1.5``), and `SETS` of
-        them. Factors on all masses, on joints' friction, on geoms' friction, on the torque that the motors of one leg
-        give (`Locomotion.leg`), and on the forward speed in the reward (``direction``, at -1 backwards is forwards).
-        With ``target_velocity`` that speed is replaced by ``-|speed - target|``.
+        them; `envs.mujoco.locomotion.MujocoParams` says what they are. ``target_velocity`` replaces the forward speed
+        in the reward by ``-|speed - target|``.
       time_limit: steps of an episode; by default Gymnasium's 1000.
 
     Raises:

@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from aesjax.registry import lookup
-
 OBSERVATIONS = ("v5", "v4")
 
 
@@ -131,8 +129,3 @@ TASKS: dict[str, Locomotion] = {
         ),
     )
 }
-
-
-def definition(name: str) -> Locomotion:
-    """The definition of a task by its name."""
-    return lookup("MuJoCo task", TASKS, name)

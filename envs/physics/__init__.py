@@ -1,8 +1,6 @@
 """MuJoCo for any task: what a physics task is, and the engines that run one without knowing it.
 
-A task is a `PhysicsTask`: a compiled model, named parameters, and a few functions on arrays, written once for NumPy and
-for JAX. ``envs.physics.c_engine.CEnv`` runs it on MuJoCo's C engine, ``envs.physics.mjx_engine.MjxEnv`` on MJX or on
-MuJoCo Warp; `build` takes the one that suits the device. Importing this package imports none of them.
+Importing this package imports no engine.
 """
 
 import warnings

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from envs.physics.fields import physics_library, scaled_fields
-from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, check, lasting
+from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, check, expect, lasting
 
 _APPLIED = Drive._fields  # all of them are part of a state row
 
@@ -204,7 +204,7 @@ class Engine:
         rows[:, self.positions], rows[:, self.velocities] = qpos, qvel
         physics = Physics(qpos=qpos, qvel=qvel, **self._at_rest(qpos, qvel))
         obs, memory = task.opening(np, physics, memory, params)
-        self._expect("opening", obs, memory, n)
+        expect(task, "opening", (n,), obs, memory)
         return obs, self.row(rows, memory)
 
     def _at_rest(self, qpos: np.ndarray, qvel: np.ndarray) -> dict[str, np.ndarray]:
@@ -228,14 +228,6 @@ class Engine:
         self._scratch.append(data)
         return {name: _shaped(name, values) for name, values in found.items()}
 
-    def _expect(self, function: str, obs: np.ndarray, memory: np.ndarray, n: int) -> None:
-        for what, value, size in (("obs", obs, self.task.obs_size), ("memory", memory, self.task.memory_size)):
-            if np.shape(value) != (n, size):
-                shape = np.shape(value)
-                raise ValueError(
-                    f"task '{self.task.name}': {function} must return {what} of shape {(n, size)}; got {shape}"
-                )
-
     def step(self, rows: np.ndarray, action: np.ndarray, params: Any) -> Transition64:
         """One control step of ``rows`` (n, R) without resets; ``action`` (n, A) in [-1, 1]."""
         task, n, size = self.task, rows.shape[0], self.default.size
@@ -243,6 +235,6 @@ class Engine:
         with self._simulations(n, params) as sims:
             drive, bad = sims.step(rows[:, :size], lambda now: task.control(np, now, memory, action, params))
             obs, reward, terminated, after = task.outcome(np, sims.physics(), memory, action, drive, params)
-            self._expect("outcome", obs, after, n)
+            expect(task, "outcome", (n,), obs, after)
             # Copies: a task may hand out what the next call overwrites.
             return Transition64(np.array(obs), np.array(reward), np.array(terminated), self.row(sims.state, after), bad)

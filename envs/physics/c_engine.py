@@ -1,8 +1,7 @@
 """MuJoCo's C engine inside a compiled program: one callback per control step for all stacked runs and environments.
 
-`CEnv` is one environment in JAX's eyes. Batched by ``vmap``, its callback receives every copy at once. The state row
-goes in and comes out, so the step stays pure. Rows are float64, which JAX without 64-bit mode cannot hold, so they
-travel as pairs of uint32 and lose no bit.
+The state row goes in and comes out, so the step stays pure. Rows are float64, which JAX without 64-bit mode cannot
+hold, so they travel as pairs of uint32 and lose no bit.
 """
 
 from functools import partial

@@ -140,6 +140,14 @@ def lasting(task: PhysicsTask) -> bool:
     return task.held and type(task).settle is PhysicsTask.settle
 
 
+def expect(task: PhysicsTask, function: str, lead: tuple[int, ...], obs: Any, memory: Any) -> None:
+    """Refuse what a ``function`` of ``task`` returned for copies with leading axes ``lead`` in another shape."""
+    for kind, value, size in (("obs", obs, task.obs_size), ("memory", memory, task.memory_size)):
+        if value.shape != (*lead, size):
+            shape = (*lead, size)
+            raise ValueError(f"task '{task.name}': {function} must return {kind} of shape {shape}; got {value.shape}")
+
+
 def check(task: PhysicsTask) -> None:
     """Refuse a task that contradicts itself or its model, before anything is compiled.
 

@@ -26,12 +26,6 @@ Array = jax.Array
 _NO_ROOM = 0b1111
 
 
-def _graph_mode(warp: Any) -> Any:
-    """Warp's own CUDA graphs, which are captured once per set of buffers: a scan passes equal buffers in every step."""
-    modes = warp.JaxCallableGraphMode
-    return modes.JAX if jax.default_backend() == "cpu" else modes.WARP
-
-
 class Sizes(NamedTuple):
     """Room in Warp's buffers, per world."""
 
@@ -39,21 +33,17 @@ class Sizes(NamedTuple):
     rows: int  # of constraints
 
 
-def measured_sizes(model: Any, steps: int = 1000, starts: int = 4) -> Sizes:
-    """Twice the most contacts and constraint rows that the C engine has under random controls, and 16.
-
-    Args:
-      steps: physics steps from each start, long enough for a fall; controls change every fifth.
-    """
+def measured_sizes(model: Any) -> Sizes:
+    """Twice the most contacts and constraint rows that the C engine has under random controls, and 16."""
     mujoco = physics_library()
     rng, data = np.random.default_rng(0), mujoco.MjData(model)
     limited = model.actuator_ctrllimited.astype(bool)
     low, high = (np.where(limited, model.actuator_ctrlrange[:, i], sign) for i, sign in enumerate((-1.0, 1.0)))
     contacts = rows = 0
-    for start in range(starts):
+    for start in range(4):
         mujoco.mj_resetData(model, data)
         data.qvel[:] = 0.1 * start * rng.standard_normal(model.nv)
-        for step in range(steps):
+        for step in range(1000):  # long enough for a fall
             if step % 5 == 0:
                 data.ctrl[:] = rng.uniform(low, high)
             mujoco.mj_step(model, data)
@@ -84,7 +74,9 @@ class WarpStepper(Stepper):
         self.sizes = measured_sizes(task.model) if sizes is None else sizes
         self._exact = copy.copy(self.compiled)
         self._exact.opt.ls_iterations = task.model.opt.ls_iterations
-        mode = _graph_mode(warp)
+        modes = warp.JaxCallableGraphMode
+        # Warp's own CUDA graphs are captured once per set of buffers: a scan passes equal buffers in every step.
+        mode = modes.JAX if jax.default_backend() == "cpu" else modes.WARP
         self.about = {"engine": "warp", "graph_mode": mode.name}
         model = jax.device_get(self.mjx.io.put_model(self._exact, impl="warp", graph_mode=mode))
         forces = any(name in FORCES for name in task.fields)
@@ -96,13 +88,6 @@ class WarpStepper(Stepper):
         for body in range(bodies - 1, 0, -1):
             self._subtree[parents[body]] += self._subtree[body]
 
-    def fields(self, params: Any) -> dict[str, Array]:
-        """Fields of the model that differ between worlds, under the drift in force."""
-        fields = self.scaled_fields(params)
-        if "body_mass" in fields:
-            fields["body_subtreemass"] = jnp.asarray(self._subtree) @ fields["body_mass"]
-        return fields
-
     def advance(
         self, qpos: Array, qvel: Array, warmstart: Array, params: Any, control: Callable[[Physics], Drive]
     ) -> tuple[Physics, Drive, Array, Array]:
@@ -110,8 +95,9 @@ class WarpStepper(Stepper):
 
         ``full``: () bool, a buffer of Warp had no room for a contact or constraint.
         """
-        task, fields = self.task, self.fields(params)
-        one = lasting(task)
+        task, fields, one = self.task, self.scaled_fields(params), lasting(self.task)
+        if "body_mass" in fields:
+            fields["body_subtreemass"] = jnp.asarray(self._subtree) @ fields["body_mass"]
         step = for_batches(partial(self._advanced, task.substeps if one else 1))
 
         def substep(index: Any, carry: Any) -> Any:

@@ -39,17 +39,8 @@ class CartPoleState(NamedTuple):
     time: _Array  # () int32, steps of this episode
 
 
-def energy(state: CartPoleState, params: CartPoleParams) -> _Array:
-    """Kinetic and potential energy (); without friction and force it is constant away from the track's ends."""
-    both, arm = params.cart_mass + params.pole_mass, params.pole_mass * params.length
-    coupling = arm * jnp.cos(state.angle + params.slope)
-    kinetic = both * state.speed**2 / 2 + coupling * state.speed * state.spin + arm * params.length * state.spin**2 / 2
-    height = both * state.place * jnp.sin(params.slope) + arm * jnp.cos(state.angle)
-    return kinetic + params.gravity * height
-
-
 def _accelerations(x: _Array, force: _Array, params: CartPoleParams) -> _Array:
-    """Of cart and angle, (2,): Lagrange's equations of ``energy`` with force and friction along the track."""
+    """Of cart and angle, (2,): Lagrange's equations with force and friction along the track."""
     _, angle, speed, spin = x
     both, arm = params.cart_mass + params.pole_mass, params.pole_mass * params.length
     tilted = angle + params.slope

@@ -1,4 +1,4 @@
-"""The optimal policy of task ``toy`` when the goals are known: finite-horizon value iteration on a grid.
+"""The optimal return of task ``toy`` when the goals are known: finite-horizon value iteration on a grid.
 
 A next position is worth ``W = reward + value to go``, whatever led to it, and the control cost is a sum over
 the two axes. So the best action is found by two one-dimensional passes, ``max_a W(p + 0.1 a) - cost(a)``
@@ -8,7 +8,6 @@ limit, like evaluation returns.
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,13 +22,6 @@ _CELL = 2.0 / (_NODES - 1)
 _NOISE_CELLS = 2  # the noise rule uses nodes at -2, 0, +2 cells: good for a standard deviation of up to 0.02
 _HORIZON = MultiGoal.spec.time_limit
 _LINE = np.linspace(-1.0, 1.0, _NODES, dtype=np.float32)
-
-
-class Oracle(NamedTuple):
-    """A solved task."""
-
-    value: Array  # (time limit + 1, 201, 201) float32, optimal return to go from position (x, y) at each time
-    params: MultiGoalParams
 
 
 def _reach(params: MultiGoalParams) -> int:
@@ -67,52 +59,6 @@ def _backup(value: Array, reward: Array, params: MultiGoalParams, reach: int) ->
 def _reward_table(params: MultiGoalParams) -> Array:
     at = jax.vmap(jax.vmap(lambda x, y: goal_reward(jnp.stack([x, y]), params), (None, 0)), (0, None))
     return at(jnp.asarray(_LINE), jnp.asarray(_LINE))
-
-
-def solve(params: MultiGoalParams = PARAMS) -> Oracle:
-    """The value table for the goals in ``params``.
-
-    ``vmap`` over ``goal_offset`` works; ``step_size`` must be a host number, it fixes the set of actions.
-
-    >>> oracle = solve()
-    >>> action = act(oracle, jax.numpy.zeros(2), 0)  # (2,): full speed towards the best goal
-    """
-    return Oracle(_solve(params, _reach(params)), params)
-
-
-@partial(jax.jit, static_argnums=1)
-def _solve(params: MultiGoalParams, reach: int) -> Array:
-    reward = _reward_table(params)
-
-    def earlier(value, _):
-        value = _backup(value, reward, params, reach)
-        return value, value
-
-    last = jnp.zeros((_NODES, _NODES), jnp.float32)
-    _, values = jax.lax.scan(earlier, last, length=_HORIZON)
-    return jnp.concatenate([values[::-1], last[None]])
-
-
-def act(oracle: Oracle, obs: Array, t: Array | int) -> Array:
-    """Greedy action (2,) in [-1, 1] at position ``obs`` (2,), ``t`` steps into the episode.
-
-    The best of 21 x 21 actions by exact reward plus interpolated value to go. Batch it with ``vmap``.
-    """
-    reach = _reach(oracle.params)
-    corner = jnp.clip((obs + 1.0) / _CELL, 0.0, _NODES - 1.0)
-    first = jnp.floor(corner).astype(jnp.int32)
-    part = corner - first.astype(jnp.float32)
-    # All actions move by whole cells, so they share one interpolation weight.
-    window = jnp.clip(first[None, :] + jnp.arange(-reach, reach + 2)[:, None], 0, _NODES - 1)
-    table = oracle.value[t + 1, window[:, 0][:, None], window[:, 1][None, :]]
-    table = (1.0 - part[0]) * table[:-1] + part[0] * table[1:]
-    table = (1.0 - part[1]) * table[:, :-1] + part[1] * table[:, 1:]
-    line = np.linspace(-1.0, 1.0, 2 * reach + 1, dtype=np.float32)
-    actions = jnp.asarray(np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2))
-    arrivals = jnp.clip(obs[None, :] + oracle.params.step_size * actions, -1.0, 1.0)
-    rewards = jax.vmap(goal_reward, in_axes=(0, None))(arrivals, oracle.params)
-    gains = rewards + table.reshape(-1) - oracle.params.control_cost * jnp.sum(actions**2, axis=1)
-    return actions[jnp.argmax(gains)]
 
 
 def optimal_return(offsets: Array, params: MultiGoalParams = PARAMS) -> Array:

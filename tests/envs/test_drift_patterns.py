@@ -27,7 +27,9 @@ def fake_task(channels, name="fake"):
 
 BODY = fake_task(SCALARS)
 MIXED_BAG = fake_task(MIXTURE, "fake mixture")
-TASKS = {**{name: envs.make(name) for name in envs.TASKS}, "scalars": BODY, "scalars and plane": MIXED_BAG}
+#: One of each kind: the others drift through channels of the same number and shape.
+KINDS = ("toy", "toy_multigoal_classic", "pendulum", "reacher", "hopper", "isaac_ant")
+TASKS = {**{name: envs.make(name) for name in KINDS}, "scalars": BODY, "scalars and plane": MIXED_BAG}
 LOW, HIGH = np.array([0.7, 0.5]), np.array([1.3, 1.5])
 MID, AMP = (LOW + HIGH) / 2, (HIGH - LOW) / 2
 TOTAL = 200
@@ -113,13 +115,7 @@ def test_jit_equals_eager(pattern):
     assert drift.is_change_point[120] == eager.is_change_point
 
 
-def mostly_slow(tasks):
-    """One task of each kind always; the others drift through the same channels, in `make test-all`."""
-    always = {"toy", "pendulum", "hopper", "isaac_ant", "scalars", "scalars and plane"}
-    return [pytest.param(t, id=name, marks=() if name in always else pytest.mark.slow) for name, t in tasks.items()]
-
-
-@pytest.mark.parametrize("task", mostly_slow(TASKS))
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 class TestEveryTask:
     def test_steady_is_nominal_always(self, task):
         drift = path(task, "steady")

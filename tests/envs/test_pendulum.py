@@ -26,8 +26,3 @@ def test_an_episode_equals_gymnasiums(seed):
         np.testing.assert_allclose(ours, obs, atol=2e-5)
         assert float(reward) == pytest.approx(float(expected), abs=1e-4)
         assert (bool(terminated), bool(truncated)) == (ended, limit)
-
-
-def test_drifting_gravity_replaces_the_nominal_one():
-    task = envs.make("pendulum")
-    assert float(task.apply_drift(task.params, jnp.array([12.0])).gravity) == 12.0

@@ -6,14 +6,23 @@ import numpy as np
 import pytest
 
 import envs
-from envs.toy.cartpole import CartPoleState, energy
-from envs.toy.planner import planned_returns
+from envs.toy.cartpole import CartPoleState
 from envs.toy.reacher import ReacherState, inertia
+from tests.envs.planner import planned_returns
 
 
 def cart(angle, speed=0.0, spin=0.0):
     """A cart in the middle of its track."""
     return CartPoleState(*(jnp.float32(x) for x in (0.0, angle, speed, spin)), time=jnp.int32(0))
+
+
+def energy(state, params):
+    """Kinetic and potential energy (); without friction and force it is constant away from the track's ends."""
+    both, arm = params.cart_mass + params.pole_mass, params.pole_mass * params.length
+    coupling = arm * jnp.cos(state.angle + params.slope)
+    kinetic = both * state.speed**2 / 2 + coupling * state.speed * state.spin + arm * params.length * state.spin**2 / 2
+    height = both * state.place * jnp.sin(params.slope) + arm * jnp.cos(state.angle)
+    return kinetic + params.gravity * height
 
 
 def passive(name, state, energy_of, **changed):
@@ -59,9 +68,9 @@ def test_a_pole_falls_to_its_side_and_a_cart_rolls_down_the_slope(side):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["low", "high"])
 @pytest.mark.parametrize("name", ["reacher", "cartpole_swingup"])
-def test_a_planner_with_true_parameters_solves_the_task_wherever_it_drifts(name, end):
+def test_a_planner_with_true_parameters_solves_the_task_wherever_it_drifts(name):
     task = envs.make(name)
-    returns = planned_returns(task, [getattr(channel, end) for channel in task.channels], jax.random.key(0), 2)
+    ends = [[getattr(channel, end) for channel in task.channels] for end in ("low", "high")]
+    returns = planned_returns(task, ends, jax.random.key(0))
     assert np.all(np.asarray(returns) > 50.0)  # SAC's last policy, trained without drift, has 18 to 36 at high ends

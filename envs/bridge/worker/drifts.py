@@ -51,9 +51,6 @@ class GymDrift:
 
     def apply(self, values, resetting):
         """Put factors in force; `resetting` (N,) bool, the copies that begin an episode with the next step."""
-        if np.ndim(values["gravity"]) or np.ndim(values["joint_damping"]):
-            text = "factors differ between the copies (%s), but gravity is the scene's; allowed: one number each"
-            raise Fault("DriftNotSupportedError", text % values)
         if values["gravity"] != self.scale["gravity"]:
             self._set_gravity(values["gravity"])
         wanted = values["joint_damping"]

@@ -163,18 +163,14 @@ class Lab:
         return False
 
 
-def describe(simulation, on_inert="warn"):
+def describe(simulation):
     """Description of a simulation that the other side needs before it uses it."""
     drift, task = simulation.drift, simulation.task
     own = getattr(drift, "channels", None)
     inert = [c for c in sorted(drift.nominal) if own is None and (not drift.nominal[c] or c in INERT.get(task, ()))]
-    if inert and on_inert == "error":
-        text = "%s of task '%s' would change nothing (nominal %g); allow it with on_inert='warn'"
-        raise Fault("DriftNotSupportedError", text % (inert[0], task, drift.nominal[inert[0]]))
     names = ("num", "obs_size", "action_size", "time_limit", "device", "lost", "final")
     about = dict({name: getattr(simulation, name) for name in names}, channels=own)
-    actors = [(a[0], len(a[1])) for a in getattr(drift, "actors", [])]
-    return dict(about, nominal=drift.nominal, inert=inert, actors=actors, damping_disturbs_state=simulation.disturbs())
+    return dict(about, nominal=drift.nominal, inert=inert, damping_disturbs_state=simulation.disturbs())
 
 
 def surface(env, task="", final=False, **options):

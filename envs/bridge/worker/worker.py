@@ -1,7 +1,7 @@
-"""The process that holds one simulation: commands as JSON over a Unix socket, arrays through shared memory.
+"""The process that holds one simulation: commands as JSON over a pipe, arrays through shared memory.
 
-Started by path with the simulator's own interpreter, Python 3.7 or later: `python worker.py SOCKET`. It imports the
-standard library, NumPy, PyTorch and what a task needs, and never the package that it belongs to.
+Started by path with the simulator's own interpreter, Python 3.7 or later: `python worker.py PIPE FILE`, numbers of open
+files. It imports the standard library, NumPy, PyTorch and what a task needs, and never the package that it belongs to.
 """
 
 import importlib
@@ -9,12 +9,10 @@ import json
 import mmap
 import os
 import re
-import socket
-import struct
 import sys
 import traceback
+from multiprocessing.connection import Connection
 
-PROTOCOL = 1
 GYM_PYTHONS = ((3, 6), (3, 8))  # that its binaries load in
 FIELDS = ("obs", "reward", "terminated", "truncated", "valid", "live", "final")
 GYM_TASKS = ("AllegroHand", "Ant", "Anymal", "FrankaCabinet", "Humanoid", "Ingenuity")
@@ -73,42 +71,34 @@ def explained(error, task):
     return None
 
 
-def build_gym(task, num_envs, seed, options):
+def build_gym(task, num_envs, seed, sim_device):
     """A task of Isaac Gym; its modules in the one order that works."""
     if "isaacgym" not in sys.modules and "torch" in sys.modules:
         raise Refused("ImportOrderError", "torch was imported first; isaacgym must be")
     import isaacgym  # noqa: F401  # pyright: ignore
     import torch
 
-    if str(options.get("sim_device", "cuda:0")).startswith("cuda"):
-        torch.cuda.set_device(str(options.get("sim_device", "cuda:0")))
+    if sim_device.startswith("cuda"):
+        torch.cuda.set_device(sim_device)
     import isaacgymenvs  # pyright: ignore
 
-    device = options.get("sim_device", "cuda:0")
-    return isaacgymenvs.make(
-        seed=seed,
-        task=task,
-        num_envs=num_envs,
-        sim_device=device,
-        rl_device=options.get("rl_device", device),
-        headless=True,
-        force_render=False,
-    )
+    own = {"sim_device": sim_device, "rl_device": sim_device, "headless": True, "force_render": False}
+    return isaacgymenvs.make(seed=seed, task=task, num_envs=num_envs, **own)
 
 
-def build_lab(task, num_envs, seed, options):
+def build_lab(task, num_envs, seed, sim_device):
     """A task of Isaac Lab; the app comes before everything else."""
     for name in ("omni", "isaaclab.envs"):
         if name in sys.modules:
             raise Refused("ImportOrderError", "%s was imported first; the app must be started" % name)
     from isaaclab.app import AppLauncher  # pyright: ignore
 
-    AppLauncher(headless=True, device=options.get("sim_device", "cuda:0"))
+    AppLauncher(headless=True, device=sim_device)
     import gymnasium
     import isaaclab_tasks  # noqa: F401  # pyright: ignore
     from isaaclab_tasks.utils import parse_env_cfg  # pyright: ignore
 
-    config = parse_env_cfg(task, device=options.get("sim_device", "cuda:0"), num_envs=num_envs)
+    config = parse_env_cfg(task, device=sim_device, num_envs=num_envs)
     config.seed = seed
     return gymnasium.make(task, cfg=config)
 
@@ -120,7 +110,7 @@ def build(task, num_envs, seed, options):
             module, _, function = task.partition(":")
             sys.path.append(os.getcwd())  # last, so that nothing there hides what is installed
             return getattr(importlib.import_module(module), function)(num_envs=num_envs, seed=seed, **options)
-        return (build_lab if task.startswith("Isaac-") else build_gym)(task, num_envs, seed, options)
+        return (build_lab if task.startswith("Isaac-") else build_gym)(task, num_envs, seed, **options)
     except Exception as error:
         reason = None if hasattr(error, "kind") else explained(error, task)
         if reason is None:
@@ -131,112 +121,72 @@ def build(task, num_envs, seed, options):
 class Server:
     """One simulation and the commands that it answers."""
 
-    def __init__(self):
-        self.simulation, self.slots, self.sequence = None, [], 0
+    def __init__(self, file):
+        self.file = file
 
-    def make(self, task, num_envs, seed, options, simulation, on_inert, label):
+    def make(self, task, num_envs, seed, options, simulation, label):
         """Build the simulation; one in the life of a process."""
-        if self.simulation is not None:
-            raise Refused("SecondSimError", "one simulation per process; start another worker")
         env = build(task, num_envs, seed, options)
         import simulators  # after the simulator, which must be imported before torch
 
         self.simulation = simulators.surface(env, label, **simulation)
-        return simulators.describe(self.simulation, on_inert)
+        return simulators.describe(self.simulation)
 
-    def map(self, path, size, slots):
-        """Map the file of the arrays, which the other side then unlinks."""
+    def map(self, fields):
+        """Map the arrays of both slots, for which the file is long enough."""
         import numpy
         import torch
 
-        with open(path, "r+b") as file:
-            self.memory = mmap.mmap(file.fileno(), size)
-        for fields in slots:
-            arrays = {}
-            for name, kind, shape, offset in fields:
-                count = int(numpy.prod(shape))
-                flat = numpy.frombuffer(self.memory, dtype=kind, count=count, offset=offset)
-                arrays[name] = torch.from_numpy(flat.reshape(shape))
-            self.slots.append(arrays)
-        return {}
+        kind = numpy.dtype([(name, code, tuple(shape)) for name, code, shape in fields])
+        arrays = numpy.frombuffer(mmap.mmap(self.file, 2 * kind.itemsize), kind)
+        self.slots = [{name: torch.from_numpy(arrays[name][slot]) for name in kind.names} for slot in (0, 1)]
 
     def drift(self, values):
         """Put factors in force before the next step; answers what was read back."""
         return self.simulation.drift.apply(values, self.simulation.ending())
 
-    def restart(self, slot, seed, sequence):
+    def restart(self, slot, seed):
         """Fresh episodes; their observations go to a slot."""
-        return self._answer(slot, sequence, zip(("obs", "live"), self.simulation.restart(seed)))
+        self._fill(slot, zip(("obs", "live"), self.simulation.restart(seed)))
 
-    def step(self, slot, sequence):
+    def step(self, slot):
         """One step under the actions in a slot; what it led to goes to the same slot."""
-        if sequence != self.sequence + 1:
-            raise Refused("ProtocolVersionError", "step %d follows step %d" % (sequence, self.sequence))
         actions = self.slots[slot]["actions"].to(self.simulation.device, copy=True)
-        return self._answer(slot, sequence, zip(FIELDS, self.simulation.step(actions)))
+        self._fill(slot, zip(FIELDS, self.simulation.step(actions)))
 
-    def _answer(self, slot, sequence, rows):
-        arrays = self.slots[slot]
+    def _fill(self, slot, rows):
         for name, value in rows:
-            if tuple(value.shape) != tuple(arrays[name].shape):
-                text = "%s must have shape %s; got %s" % (name, tuple(arrays[name].shape), tuple(value.shape))
+            array = self.slots[slot][name]
+            if tuple(value.shape) != tuple(array.shape):
+                text = "%s must have shape %s; got %s" % (name, tuple(array.shape), tuple(value.shape))
                 raise Refused("ShapeMismatchError", text)
-            if name in ("obs", "reward", "final") and value.dtype != arrays[name].dtype:
-                text = "%s must be float32, as there is no silent cast; got %s" % (name, str(value.dtype)[6:])
-                raise Refused("DtypeError", text)
-            arrays[name].copy_(value)  # waits for the device
-        self.sequence = sequence
-        return {"slot": slot, "sequence": sequence}
+            if value.dtype != array.dtype:
+                text = "%s must be %s, as there is no silent cast; got %s"
+                raise Refused("DtypeError", text % (name, str(array.dtype)[6:], str(value.dtype)[6:]))
+            array.copy_(value)  # waits for the device
 
 
-def receive(connection):
-    """The next message, or None when the other side is gone."""
-    head = read(connection, 4)
-    body = None if head is None else read(connection, struct.unpack(">I", head)[0])
-    return None if body is None else json.loads(body.decode())
-
-
-def read(connection, size):
-    """So many bytes, or None."""
-    data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            return None
-        data += piece
-    return data
-
-
-def send(connection, message):
-    """One message, its length first."""
-    body = json.dumps(message).encode()
-    connection.sendall(struct.pack(">I", len(body)) + body)
-
-
-def hello():
-    """Versions of the worker; PyTorch's is known once a simulator has imported it."""
-    return {"protocol": PROTOCOL, "python": version(), "executable": sys.executable}
-
-
-def main(path):
+def main(pipe, file):
     """Answer commands until the other side closes or goes."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect(path)
-    send(connection, hello())
-    server = Server()
+    for number in (pipe, file):
+        os.set_inheritable(number, False)  # by what the simulator starts
+    connection, server = Connection(pipe), Server(file)
     while True:
-        message = receive(connection)
-        if message is None or message["command"] == "close":
+        try:
+            message = json.loads(connection.recv_bytes().decode())
+        except (EOFError, OSError):
+            message = {"command": "close"}
+        if message["command"] == "close":
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)  # simulators are known to crash while they are taken apart
         try:
-            answer = getattr(server, message.pop("command"))(**message)
-            send(connection, {"answer": answer})
+            reply = {"answer": getattr(server, message.pop("command"))(**message)}
         except Exception as error:
             kind = getattr(error, "kind", type(error).__name__)
-            send(connection, {"error": {"kind": kind, "text": str(error), "traceback": traceback.format_exc()}})
+            reply = {"error": {"kind": kind, "text": str(error), "traceback": traceback.format_exc()}}
+        connection.send_bytes(json.dumps(reply).encode())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -165,10 +165,8 @@ def test_a_channel_of_ones_own(pendulum):
         "stiff",
         channels=(stiff,),
         apply=lambda sys, values: sys.tree_replace({"dof.stiffness": sys.dof.stiffness + values[0]}),
-        family="mine",
-        negative_returns=False,
     )
-    assert (task.channels, task.family, task.negative_returns) == ((stiff,), "mine", False)
+    assert task.channels == (stiff,)
     sys = task.env._drifted(task.apply_drift(task.params, jnp.array([1.5]))).unwrapped.sys
     np.testing.assert_array_equal(sys.dof.stiffness, [1.5])
 

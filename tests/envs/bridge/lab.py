@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium.spaces import Box
 
 from envs import make
 from envs.bridge import errors
-from envs.bridge.torch_tasks import Box
 from envs.core import Task, step_with_keys
 
 
@@ -33,8 +33,8 @@ class TorchLabTask:
         self.native = make(task) if isinstance(task, str) else task
         spec = self.native.env.spec
         self.num_envs, self.device, self.max_episode_length = num_envs, "cpu", spec.time_limit
-        self.single_observation_space = {"policy": Box(spec.obs_size, np.inf)}
-        self.single_action_space = Box(spec.action_size, np.inf)
+        self.single_observation_space = {"policy": Box(-np.inf, np.inf, (spec.obs_size,), np.float32)}
+        self.single_action_space = Box(-np.inf, np.inf, (spec.action_size,), np.float32)
         gain = torch.full((num_envs, spec.action_size), 0.1)
         self.explicit, self.deaf = actuator != "ImplicitActuator", deaf
         self.gravity, self.damping = [0.0, 0.0, -9.81], 0.0 * gain if self.explicit else gain.clone()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import envs
-from envs.bridge import build, errors
+from envs.bridge import errors
 from envs.bridge.env import BridgeEnv
 from envs.bridge.transport import SCRIPT, Worker
 from tests.envs.bridge.common import short
@@ -114,7 +114,7 @@ def test_a_lab_module_before_the_app():
     assert kind == "ImportOrderError"
     assert text == "omni.kit was imported first; the app (isaaclab.app.AppLauncher) must be started"
     with pytest.raises(worker.Refused, match="torch was imported first; isaacgym must be"):
-        worker.build("Ant", 2, 0, {})  # in this process, which has torch
+        worker.build("Ant", 2, 0, {"sim_device": "cpu"})  # in this process, which has torch
     assert worker.explained(ZeroDivisionError(), "Ant") is None
 
 
@@ -132,8 +132,6 @@ def test_an_interpreter_that_is_none(tmp_path):
 def test_names_that_no_simulator_has():
     with pytest.raises(errors.UnknownTaskError, match=r"'Annt'; did you mean 'Ant'.*Gym: Ant.*Isaac-Ant-Direct-v0"):
         envs.make("bridge:Annt")
-    with pytest.raises(errors.SimBridgeError, match="on_inert must be warn or error; got 'no'"):
-        build("bridge:Ant", on_inert="no")
     with pytest.raises(errors.SimBridgeError, match="immediate or on_reset; got 'later'"):
         InProcess(TorchVecTask(PLAIN, 2), mode="later")
 
@@ -167,7 +165,7 @@ def poisoned(obs, reward):
     ids=["shape", "dtype", "grad", "nan"],
 )
 def test_what_a_simulator_returns_is_checked(break_, kind, text):
-    task = Broken(PLAIN, 3, aliased=False)
+    task = Broken(PLAIN, 3)
     env = SimEnv(InProcess(task))
     env.reset(seed=0)
     task.break_ = break_

@@ -15,7 +15,7 @@ torch = installed()
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from(["float32", "bool", "uint8", "int32"]))
+@given(st.integers(1, 40), st.integers(1, 40), st.sampled_from(["float32", "bool"]))
 def test_tensors_become_arrays_in_the_same_memory(n, s, dtype):
     tensor = torch.randint(0, 2, (n, s)).to(getattr(torch, dtype))
     array = to_jax(tensor, "observation", "zero_copy")
@@ -24,12 +24,13 @@ def test_tensors_become_arrays_in_the_same_memory(n, s, dtype):
     np.testing.assert_array_equal(array, tensor.numpy())
 
 
-def test_arrays_become_tensors_in_the_same_memory_unless_a_private_copy_is_asked_for():
+@pytest.mark.parametrize("mode", ["auto", "staging"])
+def test_arrays_become_tensors_that_may_be_written_to(mode):
     array = jnp.arange(12.0).reshape(3, 4) + 0.5
-    for private in (False, True):
-        tensor = to_torch(array, "actions", private=private)
-        assert (tensor.data_ptr() == array.unsafe_buffer_pointer()) is not private
-        np.testing.assert_array_equal(tensor.numpy(), array)
+    tensor = to_torch(array, "actions", mode, device="cpu")
+    np.testing.assert_array_equal(tensor.numpy(), array)
+    tensor.mul_(0)
+    assert array.all()
 
 
 # The bridge relies on these properties, which an upgrade of either library may change.

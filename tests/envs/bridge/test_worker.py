@@ -1,8 +1,8 @@
 """A simulator in a process of its own: the same numbers, and every way in which it can end."""
 
+import multiprocessing
 import os
 import signal
-import socket
 import subprocess
 import sys
 
@@ -11,7 +11,7 @@ import pytest
 
 from envs.bridge import errors
 from envs.bridge.transport import SCRIPT, Worker
-from tests.envs.bridge.common import ROOT, short_ant, short_lab
+from tests.envs.bridge.common import LIMIT, ROOT, short_ant, short_lab
 from tests.envs.bridge.common import torch as installed
 
 torch = installed()
@@ -20,7 +20,6 @@ from envs.bridge.host import InProcess  # noqa: E402
 
 N = 4
 HERE = "tests.envs.bridge."
-SLOW = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -34,29 +33,18 @@ def opened(factory, **options):
     return worker
 
 
-def test_a_run_that_is_killed_has_no_folder_to_leave(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    worker = opened("common:short_ant")
-    try:
-        assert not list(tmp_path.iterdir())
-    finally:
-        worker.close()
-
-
 @pytest.mark.parametrize(
-    ("factory", "build", "steps", "final"),
-    [("common:short_ant", short_ant, 60, False), pytest.param("common:short_ant", short_ant, 1000, False, marks=SLOW),
-     pytest.param("common:short_lab", short_lab, 60, False, marks=SLOW),
-     pytest.param("common:short_lab", short_lab, 60, True, marks=SLOW)],
-)  # fmt: skip
-def test_a_worker_gives_the_numbers_of_the_same_simulation_in_this_process(factory, build, steps, final):
+    ("factory", "build", "final"),
+    [("common:short_ant", short_ant, False), pytest.param("common:short_lab", short_lab, True, marks=pytest.mark.slow)],
+)
+def test_a_worker_gives_the_numbers_of_the_same_simulation_in_this_process(factory, build, final):
     worker, here = opened(factory, simulation={"final": final}), InProcess(build(N, 0), final=final)
     here.drift({"gravity": 0.9, "joint_damping": 1.2})
-    assert worker.about | {"actors": 0} == here.about | {"actors": 0}
+    assert worker.about == here.about
     for ours, theirs in zip(worker.restart(5), here.restart(5), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     random, before = np.random.default_rng(0), None
-    for _ in range(steps):
+    for _ in range(3 * LIMIT):
         actions = random.uniform(-1, 1, (N, 8)).astype(np.float32)
         rows, expected = worker.step(actions), here.step(actions)
         assert (rows.final is None) is not final
@@ -103,22 +91,6 @@ def test_a_worker_that_hangs_is_ended(mortal):
     assert worker._process.poll() is not None
 
 
-def test_a_worker_of_another_protocol_is_refused(tmp_path):
-    script = tmp_path / "worker.py"
-    script.write_text(SCRIPT.read_text().replace("PROTOCOL = 1\n", "PROTOCOL = 2\n"))
-    with pytest.raises(errors.ProtocolVersionError, match="speaks protocol 2, this side 1"):
-        Worker("Ant", N, script=script)
-
-
-def test_a_gap_in_the_numbers_of_steps_and_a_second_simulation_are_refused(mortal):
-    worker, _ = mortal
-    worker.sequence += 1
-    with pytest.raises(errors.ProtocolVersionError, match="step 2 follows step 0"):
-        worker.step(np.zeros((N, 2), np.float32))
-    with pytest.raises(errors.SecondSimError, match="one simulation per process; start another worker"):
-        worker._ask("make", task="Ant", num_envs=N, seed=0, options={}, simulation={}, on_inert="warn", label="")
-
-
 def test_actions_are_checked_before_they_are_sent(mortal):
     worker, _ = mortal
     with pytest.raises(errors.ShapeMismatchError, match=r"actions must have shape \(4, 2\); got \(4, 1\)"):
@@ -132,16 +104,11 @@ def test_actions_are_checked_before_they_are_sent(mortal):
 
 
 def test_the_child_goes_when_its_parent_is_gone():
-    ours, theirs = socket.socketpair()
-    code = f"import sys; sys.argv = ['', '']; sys.path.insert(0, {str(SCRIPT.parent)!r}); import worker, socket; "
-    code += f"s = socket.socket(fileno={theirs.fileno()}); worker.socket.socket = lambda *a: s; "
-    code += "s.__class__.connect = lambda *a: None; worker.main('')"
-    child = subprocess.Popen([sys.executable, "-c", code], pass_fds=[theirs.fileno()], stderr=subprocess.DEVNULL)
+    ours, theirs = multiprocessing.Pipe()
+    number = theirs.fileno()
+    child = subprocess.Popen([sys.executable, str(SCRIPT), str(number), str(number)], pass_fds=[number])
     theirs.close()
-    assert b'"protocol": 1' in ours.recv(1000)
+    ours.send_bytes(b'{"command": "nonsense"}')
+    assert b"AttributeError" in ours.recv_bytes()
     ours.close()
     assert child.wait(20) == 0
-
-
-ALLOWED = set(sys.stdlib_module_names) | {"numpy", "torch", "simulators", "worker", "isaacgym", "isaacgymenvs"}
-ALLOWED |= {"isaaclab", "isaaclab_tasks", "gymnasium"}

@@ -71,3 +71,32 @@ def mjx_run(task, actions, seed=0, gravity=1.0, joint_damping=1.0, engine="mjx")
 def starts(task, n=10_000, seed=3):
     """n draws of a start."""
     return task.start(np, noise_of(task, n, seed), params_of(n))
+
+
+class Stepped:
+    """``n`` episodes on the C engine, from one start or from given positions."""
+
+    def __init__(self, task, n=1, seed=0, **factors):
+        self.task, self.engine, self.params = task, Engine(task), params_of(n, **factors)
+        self.obs, self.rows = self.engine.start(noise_of(task, n, seed), self.params)
+
+    @property
+    def qpos(self):
+        return self.rows[:, self.engine.positions]
+
+    @property
+    def qvel(self):
+        return self.rows[:, self.engine.velocities]
+
+    @property
+    def memory(self):
+        return self.rows[:, self.engine.default.size :]
+
+    def step(self, action):
+        found = self.engine.step(self.rows, action, self.params)
+        self.obs, self.rows = found.obs, found.rows
+        return found
+
+    def along(self, actions):
+        """Positions (T, n, nq) under ``actions`` (T, n, A)."""
+        return np.array([(self.step(action), self.qpos.copy())[1] for action in actions])

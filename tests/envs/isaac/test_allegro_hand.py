@@ -9,8 +9,7 @@ from envs.isaac.allegro_hand import CUBE, GOAL, GOALS, AllegroHand
 from envs.isaac.base import IsaacParams
 from envs.physics import FACTORS, Drive, Physics
 from envs.physics.fields import scaled_fields
-
-from .stepping import Stepped, actions_of, draws, largest_difference_from_mjx
+from tests.envs.isaac.common import Stepped, noise_of, random_actions
 
 FINGER_LOW, FINGER_HIGH = [-0.55849, *[-0.27924] * 3], [0.55849, *[1.72783] * 3]
 LOW = np.array([*FINGER_LOW * 3, 0.27924, -0.3316, -0.27924, -0.27924])
@@ -71,7 +70,7 @@ def test_the_observation_is_the_table_index_by_index(task):
     goals = stepped.memory[:, :2].copy()
     for row in zip(stepped.obs, stepped.qpos, stepped.qvel, goals, strict=True):
         agree(row[0], transcribed(*row[1:], np.zeros(16)))
-    for action in 1.3 * actions_of(task, 6, 4):
+    for action in 1.3 * random_actions(task, 6, 4):
         found = stepped.step(action)
         assert not stepped.memory[:, -1].any()
         for row in zip(found.obs, stepped.qpos, stepped.qvel, goals, np.clip(action, -1, 1), strict=True):
@@ -82,7 +81,7 @@ def test_the_observation_is_the_table_index_by_index(task):
 def test_the_shorter_layouts_leave_the_sensors_out_or_all_velocities_too(task):
     omni, slow, rng = AllegroHand("omni"), AllegroHand(observation="full_no_vel"), np.random.default_rng(0)
     qpos, qvel = rng.uniform(-1, 1, (3, 23)), rng.uniform(-1, 1, (3, 22))
-    physics, memory = Physics(qpos=qpos, qvel=qvel), draws(task, 3)[:, 21:]
+    physics, memory = Physics(qpos=qpos, qvel=qvel), noise_of(task, 3)[:, 21:]
     memory = np.concatenate([memory, np.zeros((3, 1))], axis=-1)
     full, short, still = (each.opening(np, physics, memory, IsaacParams())[0] for each in (task, omni, slow))
     scalar_first = full[:, [*range(32), *range(48, 51), 54, *range(51, 54), *range(55, 64), 67, *range(64, 67), 71,
@@ -141,7 +140,7 @@ def test_distance_and_action_cost_and_a_fall_ends_the_episode(task):
 def test_the_faithful_reset_follows_the_references_law():
     """With the thumb's first joint below its limit, as there."""
     task = AllegroHand("gym_faithful")
-    start = task.start(np, draws(task, 10000), IsaacParams())
+    start = task.start(np, noise_of(task, 10000), IsaacParams())
     q, place = start.qpos[:, :16], start.qpos[:, 16:19]
     for values, low, high in ((q, 0.2 * LOW, 0.2 * HIGH), (place, CUBE - 0.01, CUBE + 0.01)):
         assert (values >= low).all()
@@ -160,7 +159,7 @@ def test_joints_keep_to_their_speed_whatever_the_damping(task, damping):
     stepped = Stepped(task, 4, joint_damping=damping)
     stepped.rows[:, stepped.engine.positions.start + 18] += 5.0  # the cube out of the way
     fastest = 0.0
-    for action in np.sign(actions_of(task, 40, 4)).repeat(4, axis=0):
+    for action in np.sign(random_actions(task, 40, 4)).repeat(4, axis=0):
         stepped.step(action)
         fastest = max(fastest, np.abs(stepped.qvel[:, :16]).max())
     assert 3.0 < fastest < 1.3 * 6.283
@@ -172,7 +171,7 @@ def test_gravity_pulls_the_cube_and_not_the_hand(task):
         stepped.rows[:, stepped.engine.positions.start + 18] += 5.0
         return stepped.along(actions)
 
-    actions = actions_of(task, 20, 2)
+    actions = random_actions(task, 20, 2)
     plain, heavy, stiff = fall(), fall(gravity=1.2), fall(joint_damping=1.3)
     np.testing.assert_allclose(heavy[..., :16], plain[..., :16], atol=1e-9)
     assert (heavy[-1, :, 18] < plain[-1, :, 18] - 0.2).all()
@@ -183,10 +182,3 @@ def test_gravity_pulls_the_cube_and_not_the_hand(task):
     bias[:, 2] *= 1.3
     np.testing.assert_allclose(fields["actuator_biasprm"], bias, rtol=1e-15)
     np.testing.assert_array_equal(fields["dof_damping"], task.model.dof_damping)  # the cube's drag stays
-
-
-@pytest.mark.slow
-def test_mjx_is_the_c_engine_with_the_cube_in_the_air(task):
-    stepped = Stepped(task, 4)
-    stepped.rows[:, stepped.engine.positions.start + 18] += 3.0  # it falls 2.2 m
-    assert largest_difference_from_mjx(stepped, 20) < 1e-4

@@ -9,8 +9,7 @@ from envs.isaac.anymal import DEFAULT, Anymal
 from envs.isaac.base import IsaacParams
 from envs.physics import FACTORS, Drive, Physics
 from envs.physics.fields import scaled_fields
-
-from .stepping import Stepped, actions_of, draws, largest_difference_from_mjx
+from tests.envs.isaac.common import Stepped, mjx_run, noise_of, random_actions, run
 
 COM = np.array([-0.01779, -0.00018, 0.0085])
 LEGS = ("LF", "LH", "RF", "RH")
@@ -62,7 +61,7 @@ def test_the_observation_is_the_table_index_by_index(task):
     np.testing.assert_allclose(
         stepped.obs, [transcribed(*x, np.zeros(12)) for x in zip(stepped.qpos, stepped.qvel, command, strict=True)]
     )
-    for action in 1.3 * actions_of(task, 25, 5):
+    for action in 1.3 * random_actions(task, 25, 5):
         found = stepped.step(action)
         np.testing.assert_array_equal(stepped.memory, command)
         rows = zip(stepped.qpos, stepped.qvel, command, np.clip(action, -1, 1), strict=True)
@@ -85,7 +84,7 @@ def test_the_model_has_the_robots_mass_frames_and_joints(task):
 
 def test_the_torque_that_counts_is_the_servos_after_its_limit(task):
     stepped = Stepped(task, 3)
-    for action in actions_of(task, 10, 3):
+    for action in random_actions(task, 10, 3):
         found = stepped.step(action)
         tracking = [transcribed(*x, np.zeros(12)) for x in zip(stepped.qpos, stepped.qvel, stepped.memory, strict=True)]
         v, w = np.array(tracking)[:, :2] / 2, np.array(tracking)[:, 5] * 4
@@ -135,7 +134,7 @@ def test_the_lowest_point_is_the_shapes(task):
 
 
 def test_resets_follow_the_references_law(task):
-    start = task.start(np, draws(task, 10000), IsaacParams())
+    start = task.start(np, noise_of(task, 10000), IsaacParams())
     q, v, command = start.qpos[:, 7:], start.qvel[:, 6:], start.memory
     np.testing.assert_array_equal(start.qpos[:, :7], np.tile([0, 0, 0.62, 1, 0, 0, 0], (10000, 1)))
     assert not start.qvel[:, :6].any()
@@ -148,7 +147,7 @@ def test_resets_follow_the_references_law(task):
 
 
 def test_both_channels_are_live_and_damping_is_the_servos_velocity_gain(task):
-    actions = actions_of(task, 20, 2)
+    actions = random_actions(task, 20, 2)
     plain = Stepped(task, 2).along(actions)
     np.testing.assert_array_equal(plain, Stepped(task, 2).along(actions))
     for factors in ({"gravity": 0.8}, {"joint_damping": 1.3}):
@@ -165,7 +164,7 @@ def test_the_omni_variant_moves_targets_and_judges_by_what_was_before():
     model = task.model
     np.testing.assert_array_equal(model.actuator_biasprm[0, :3], [0.0, -400.0, -40.0])
     np.testing.assert_array_equal(Anymal().model.actuator_biasprm[0, :3], [0.0, -85.0, -2.0])
-    stepped, action = Stepped(task, 2), 0.5 * actions_of(task, 3, 2)
+    stepped, action = Stepped(task, 2), 0.5 * random_actions(task, 3, 2)
     np.testing.assert_allclose(stepped.qpos[:, 7:], [DEFAULT] * 2)
     first, moved = stepped.step(action[0]), action[0].reshape(2, 3, 4).swapaxes(1, 2).reshape(2, 12)  # leg by leg
     np.testing.assert_allclose(stepped.memory[:, 3:15], np.clip(DEFAULT + 13.5 / 60 * moved, task.low, task.high))
@@ -189,7 +188,10 @@ def test_the_omni_variant_moves_targets_and_judges_by_what_was_before():
 
 
 @pytest.mark.slow
-def test_mjx_is_the_c_engine_in_the_air(task):
-    stepped = Stepped(task, 4)
-    stepped.rows[:, stepped.engine.positions.start + 2] += 5.0
-    assert largest_difference_from_mjx(stepped, 20) < 1e-4
+def test_mjx_moves_as_the_c_engine_and_pays_the_same_in_contact(task):
+    """Contact is chaotic, so single copies part after some steps; what they earn must not."""
+    actions = random_actions(task, 200, 32)
+    theirs, (obs, reward, _) = run(task, actions), mjx_run(task, actions)
+    np.testing.assert_allclose(obs[:3], theirs.obs[:3], atol=1e-4)  # in the air
+    assert np.isfinite(reward).all()
+    assert abs(reward.mean() - theirs.reward.mean()) < 0.1 * np.abs(theirs.reward).mean()

@@ -1,4 +1,4 @@
-"""The Franka arm and its drawer against a transcription of their tables, and a pull that opens it."""
+"""The Franka arm and its drawer against a transcription of their tables."""
 
 import mujoco
 import numpy as np
@@ -10,8 +10,7 @@ from envs.isaac.base import IsaacParams
 from envs.isaac.franka_cabinet import DEFAULT, FrankaCabinet, Grasp
 from envs.physics import FACTORS, Drive, Physics
 from envs.physics.fields import scaled_fields
-
-from .stepping import Stepped, actions_of, draws, largest_difference_from_mjx
+from tests.envs.isaac.common import Stepped, noise_of, random_actions
 
 LOW = np.array([-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973, 0, 0])
 HIGH = np.array([2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973, 0.04, 0.04])
@@ -85,7 +84,7 @@ def test_the_observation_is_the_table_index_by_index(task):
     stepped = Stepped(task, 4)
     rows = zip(stepped.qpos, stepped.qvel, strict=True)
     np.testing.assert_allclose(stepped.obs, [transcribed(task, *row) for row in rows], atol=1e-12)
-    for action in 1.3 * actions_of(task, 15, 4):
+    for action in 1.3 * random_actions(task, 15, 4):
         stepped.rows[:, stepped.engine.positions.start] = 0.1  # so that the drawer shows
         found = stepped.step(action)
         rows = zip(stepped.qpos, stepped.qvel, strict=True)
@@ -155,14 +154,16 @@ def test_an_open_drawer_is_success_and_ends_the_episode(task):
 @pytest.mark.parametrize("damping", [0.7, 1.0, 1.3])
 def test_joints_keep_to_their_speed_whatever_the_damping(task, damping):
     stepped = Stepped(task, 8, joint_damping=damping)
-    fastest = np.max(
-        [(stepped.step(a), np.abs(stepped.qvel[:, 1:8]))[1] for a in np.sign(actions_of(task, 120, 8, 3))], axis=(0, 1)
-    )
+    speeds = []
+    for action in np.sign(random_actions(task, 120, 8, 3)):
+        stepped.step(action)
+        speeds.append(np.abs(stepped.qvel[:, 1:8]))
+    fastest = np.max(speeds, axis=(0, 1))
     assert (fastest < 1.4 * np.array([2.175] * 4 + [2.61] * 3)).all()
 
 
 def test_resets_follow_the_references_law(task):
-    start = task.start(np, draws(task, 10000), IsaacParams())
+    start = task.start(np, noise_of(task, 10000), IsaacParams())
     q = start.qpos[:, 1:]
     assert not start.qpos[:, 0].any()
     assert not start.qvel.any()
@@ -176,7 +177,7 @@ def test_resets_follow_the_references_law(task):
 
 
 def test_damping_is_live_and_gravity_inert(task):
-    actions = actions_of(task, 100, 3)
+    actions = random_actions(task, 100, 3)
     plain = Stepped(task, 3).along(actions)
     assert np.abs(Stepped(task, 3, joint_damping=1.3).along(actions) - plain).max() > 1e-3
     assert np.abs(Stepped(task, 3, gravity=1.2).along(actions) - plain).max() < 1e-3
@@ -186,34 +187,3 @@ def test_damping_is_live_and_gravity_inert(task):
     bias[:, 2] *= 0.7
     np.testing.assert_allclose(fields["actuator_biasprm"], bias, rtol=1e-15)
     np.testing.assert_allclose(fields["dof_damping"], [7.0] + [0.0] * 9)
-
-
-def pull(task, distance):
-    """Reach for the handle, pinch it and draw back by ``distance``: the opening and whether the episode ended."""
-    stepped, model = Stepped(task), task.model
-    stepped.rows[:, stepped.engine.positions] = [0, *DEFAULT]
-    stepped.rows[:, -9:] = DEFAULT
-    handle = np.array([0.0515 + 0.2923 + 0.012, 0.0, 0.7172 + 0.00925])
-    wanted = Rotation.from_matrix(np.stack([[0, -1, 0], [0, 0, 1], [-1, 0, 0]], axis=1))  # forward -x, fingers above
-    places, turns, hand = np.zeros((3, 10)), np.zeros((3, 10)), model.body("hand").id
-    for index in range(task.time_limit):
-        data = kinematics(task, stepped.qpos[0])
-        place, turn = frame_of(data, "hand")
-        pads = place + turn.apply([0, 0, 0.1002])
-        back = 0.09 if index < 70 else 0.0 if index < 180 else min(distance, 0.002 * (index - 180))
-        way = np.clip(handle + np.array([back, 0, 0]) - pads, -0.2, 0.2)
-        twist = np.clip((wanted * turn.inv()).as_rotvec(), -0.5, 0.5)
-        mujoco.mj_jac(model, data, places, turns, pads, hand)
-        jacobian = np.vstack([places, turns])[:, 1:8]
-        damped = jacobian @ jacobian.T + 1e-3 * np.eye(6)
-        goal = stepped.qpos[0, 1:8] + jacobian.T @ np.linalg.solve(damped, np.concatenate([way, twist]))
-        action = np.full((1, 9), 1.0 if index < 150 else -1.0)
-        action[0, :7] = (goal - stepped.memory[0, :7]) / (0.0166 * 7.5)
-        if stepped.step(action).terminated[0]:
-            break
-    return stepped.qpos[0, 0]
-
-
-@pytest.mark.slow
-def test_mjx_is_the_c_engine_away_from_the_drawer(task):
-    assert largest_difference_from_mjx(Stepped(task, 4), 20) < 1e-4

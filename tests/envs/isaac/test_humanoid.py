@@ -141,10 +141,6 @@ def test_both_channels_change_the_walk(task, drift):
     assert envs.make("isaac_humanoid").inert == ()
 
 
-def test_time_runs_out_on_the_last_but_one_step_of_the_reference(task):
-    assert task.time_limit == envs.make("isaac_humanoid").env.spec.time_limit == 999
-
-
 @pytest.mark.slow
 def test_mjx_moves_as_the_c_engine(task):
     actions = 0.5 * random_actions(task, 20, N)

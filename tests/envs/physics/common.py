@@ -3,8 +3,7 @@
 import numpy as np
 
 from envs.mujoco import TASKS
-from envs.mujoco.locomotion import LocomotionTask
-from envs.mujoco.params import MujocoParams
+from envs.mujoco.locomotion import LocomotionTask, MujocoParams
 from envs.physics.batch import Engine
 
 FACTORS = ("body_mass", "joint_friction", "geom_friction")

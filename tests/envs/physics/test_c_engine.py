@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +12,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 import envs
 from envs.mujoco import CHANNELS, TASKS, model
-from envs.mujoco.locomotion import LocomotionTask
-from envs.mujoco.params import MujocoParams
+from envs.mujoco.locomotion import LocomotionTask, MujocoParams
 from envs.physics.c_engine import CEnv
 from tests.envs.physics.common import engine_of, params_of
 
@@ -57,18 +55,20 @@ def freshly_compiled(task, factors, gain=1.0):
 
 
 @pytest.mark.parametrize("name", TASKS)
-@pytest.mark.parametrize("factors", [(1.3, 1.0, 1.0), (0.7, 1.5, 1.0), (1.0, 0.5, 1.5)])
-def test_drift_moves_the_trajectory_as_a_freshly_compiled_model_does(name, factors):
+@pytest.mark.parametrize(
+    ("factors", "gain"), [((1.3, 1.0, 1.0), 1.0), ((0.7, 1.5, 1.0), 1.0), ((1.0, 0.5, 1.5), 1.0), ((1.0,) * 3, 0.4)]
+)
+def test_drift_moves_the_trajectory_as_a_freshly_compiled_model_does(name, factors, gain):
     task = TASKS[name]
-    engine = engine_of(name)
-    compiled = freshly_compiled(task, factors)
+    engine = engine_of(name, weakens=gain < 1.0)
+    compiled = freshly_compiled(task, factors, gain)
     data = mujoco.MjData(compiled)
     rows, plain = start(engine), start(engine)
     mujoco.mj_setState(compiled, data, rows[0, :-1], engine.spec)
     rng = np.random.default_rng(1)
     for _ in range(10):
         action = rng.uniform(-1, 1, (1, compiled.nu))
-        rows = engine.step(rows, action, params_of([factors])).rows
+        rows = engine.step(rows, action, params_of([factors], gain=gain)).rows
         plain = engine.step(plain, action, NOMINAL).rows
         data.ctrl[:] = engine.task.control(np, None, None, action, NOMINAL).ctrl[0]
         mujoco.mj_step(compiled, data, task.frame_skip)
@@ -105,26 +105,6 @@ def test_a_target_speed_rewards_being_close_to_it():
     cost = 0.1 * 6 * 0.3**2
     np.testing.assert_allclose(bound.reward + cost, -np.abs(free.reward + cost - 4.0), rtol=1e-12)
     np.testing.assert_array_equal(bound.rows, free.rows)
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_a_weak_leg_moves_as_in_a_model_whose_motors_are_weaker(name):
-    task, gain = TASKS[name], 0.4
-    engine = engine_of(name, weakens=True)
-    compiled = freshly_compiled(task, (1.0, 1.0, 1.0), gain)
-    data = mujoco.MjData(compiled)
-    rows, plain = start(engine), start(engine)
-    mujoco.mj_setState(compiled, data, rows[0, :-1], engine.spec)
-    rng = np.random.default_rng(1)
-    for _ in range(10):
-        action = rng.uniform(-1, 1, (1, compiled.nu))
-        rows = engine.step(rows, action, params_of(np.ones((1, 3)), gain=gain)).rows
-        plain = engine.step(plain, action, NOMINAL).rows
-        data.ctrl[:] = engine.task.control(np, None, None, action, NOMINAL).ctrl[0]
-        mujoco.mj_step(compiled, data, task.frame_skip)
-        np.testing.assert_allclose(rows[0, engine.positions], data.qpos, rtol=0, atol=1e-8)
-        np.testing.assert_allclose(rows[0, engine.velocities], data.qvel, rtol=0, atol=1e-8)
-    assert np.abs(rows[0, engine.velocities] - plain[0, engine.velocities]).max() > 1e-3
 
 
 @pytest.mark.parametrize("tracks", [False, True])
@@ -194,38 +174,6 @@ def test_the_state_inside_jax_is_the_double_precision_state_to_the_last_bit():
         rows = ours.rows
         np.testing.assert_array_equal(np.asarray(state.row).view(np.float64), rows[0])
         np.testing.assert_array_equal(obs, ours.obs[0].astype(np.float32))
-
-
-@pytest.mark.parametrize("harm", ["nan", "huge"])
-def test_a_simulation_that_blows_up_is_reset_and_counted_and_harms_no_other(harm, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # MuJoCo writes MUJOCO_LOG.TXT
-    task = make("hopper")
-    env, params = task.env, jax.tree.map(jnp.asarray, task.params)
-
-    def keys(seed):
-        return jax.random.split(jax.random.key(seed), 3)
-
-    obs, state = jax.vmap(env.reset, (0, None))(keys(0), params)
-    rows = np.ascontiguousarray(state.row).view(np.float64).copy()
-    rows[1, env.engine.velocities] = np.nan if harm == "nan" else 1e14
-    hurt = state._replace(row=jnp.asarray(rows.view(np.uint32)))
-    step = jax.vmap(partial(envs.autoreset_step, env), (0, 0, 0, None))
-    action = jnp.full((3, 3), 0.1)
-    after, new, reward, terminated, truncated, info = step(keys(1), hurt, action, params)
-    good = step(keys(1), state, action, params)
-    np.testing.assert_array_equal(new.faults, [0, 1, 0])
-    assert int(env.faults(new)) == 1
-    np.testing.assert_array_equal(truncated, [False, True, False])
-    assert not terminated.any()
-    assert reward[1] == 0
-    np.testing.assert_array_equal(info["final_observation"][1], obs[1])
-    assert np.isfinite(after).all()
-    assert np.isfinite(np.ascontiguousarray(new.row).view(np.float64)).all()
-    for i in (0, 2):
-        np.testing.assert_array_equal(after[i], good[0][i])
-    later = step(keys(2), new, action, params)
-    np.testing.assert_array_equal(later[1].faults, [0, 1, 0])  # kept through the reset, not counted again
-    assert int(later[1].time[1]) == 1
 
 
 def test_which_batch_serves_a_call_changes_nothing():

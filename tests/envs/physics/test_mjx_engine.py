@@ -13,7 +13,7 @@ import pytest
 import envs
 from envs.core import step_with_keys
 from envs.mujoco import TASKS, model
-from envs.mujoco.params import MujocoParams
+from envs.mujoco.locomotion import MujocoParams
 from envs.physics.derived import DERIVED, Derived
 from envs.physics.fields import FACTORS as ALL_FACTORS
 from envs.physics.fields import scaled_fields

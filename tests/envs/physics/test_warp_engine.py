@@ -9,7 +9,6 @@ import pytest
 
 import envs
 from envs.isaac.allegro_hand import AllegroHand
-from envs.isaac.ant import Ant
 from envs.isaac.franka_cabinet import FrankaCabinet
 from envs.physics.mjx_engine import MjxEnv
 from tests.envs.isaac.common import mjx_run, random_actions, run
@@ -43,23 +42,21 @@ def test_contacts_without_room_are_faults(warp):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", [Ant(), AllegroHand(), FrankaCabinet()], ids=lambda task: task.name)
-@pytest.mark.parametrize(("gravity", "joint_damping"), [(1.0, 1.0), (2.0, 4.0)])
-def test_isaac_tasks_move_as_on_the_c_engine_under_drift(warp, task, gravity, joint_damping):
+@pytest.mark.parametrize("task", [AllegroHand(), FrankaCabinet()], ids=lambda task: task.name)
+def test_isaac_tasks_move_as_on_the_c_engine_under_drift(warp, task):
     actions = random_actions(task, 3, N)
-    theirs = run(task, actions, gravity, joint_damping)
-    obs, reward, terminated = mjx_run(task, actions, 0, gravity, joint_damping, engine="warp")
+    theirs = run(task, actions, 2.0, 4.0)
+    obs, reward, terminated = mjx_run(task, actions, 0, 2.0, 4.0, engine="warp")
     np.testing.assert_allclose(obs, theirs.obs, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(reward, theirs.reward, rtol=1e-3, atol=1e-3)
     np.testing.assert_array_equal(terminated, theirs.terminated)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ant", "humanoid"])
-def test_walkers_move_as_on_the_c_engine_before_they_land(warp, name):
+def test_humanoid_moves_as_on_the_c_engine_before_it_lands(warp):
     after = {}
     for engine in ("warp", "mujoco"):
-        env = envs.make(name, engine=engine).env
+        env = envs.make("humanoid", engine=engine).env
         params = env.task.params
         _, state = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), N), params)
         action = jnp.linspace(-1.0, 1.0, N * env.spec.action_size).reshape(N, -1)

@@ -17,7 +17,6 @@ from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
 from envs.bridge import build
 from envs.bridge.env import BridgeEnv
-from envs.bridge.transport import Rows
 from envs.world import World
 from experiments.cli import main
 from experiments.study.folder import claim
@@ -79,31 +78,9 @@ class Recorder:
         return rows
 
 
-class Native:
-    """A simulation that replays recorded rows of the native task for the recorded requests."""
-
-    def __init__(self, about, rows):
-        self.about, self.rows, self.close = about, iter(rows), lambda: None
-
-    def drift(self, values):
-        self.values = dict(values)
-
-    def answer(self, request):
-        values, known, answer = next(self.rows)
-        assert values == self.values
-        np.testing.assert_array_equal(request, known)
-        return answer
-
-    def restart(self, seed, sequence=0):
-        return self.answer(seed)
-
-    def step(self, actions):
-        return Rows(*self.answer(actions))
-
-
-def native_rows(native, log):
-    """Results of the native task under the actions of a log; they must equal the log bit for bit."""
-    world, rows = reference(native, native, 75), []
+def assert_native(native, log):
+    """The native task answers the requests of a log bit for bit as the log says."""
+    world = reference(native, native, 75)
     step = jax.jit(lambda state, action, params: world.step(jax.random.key(0), state, action, params))
     for values, request, answer in log:
         params = native.params._replace(**{name: np.float32(value) for name, value in values.items()})
@@ -114,51 +91,35 @@ def native_rows(native, log):
             _, state, reward, terminated, truncated, obs = step(state, request, params)
             mask = world.mask(state)
             expected = (obs, reward, terminated & mask.valid, truncated & mask.valid, mask.valid, mask.live)
-        expected = tuple(map(np.asarray, expected))
         for ours, theirs in zip(answer, expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
-        rows.append((values, request, expected))
-    return rows
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("carrier", ["ppo", "sac"])
 def test_agents_train_through_a_worker_as_on_the_native_task_under_drift(carrier):
-    """Behind the same boundary to the last bit; compiled with the task inside, up to how XLA rounds what it fuses."""
+    """Row by row to the last bit; compiled with the task inside, up to how XLA rounds what it fuses."""
     task, log = build("bridge:tests.envs.bridge.common:short_ant", quantum=0.0), []
-
-    def world_of(start):
-        return World(task._replace(env=BridgeEnv(start, task.env.about)), 75)
-
-    recorded = world_of(lambda num: Recorder(task.env._open(num), log))
-    state, curves = trained(recorded, carrier)
-    recorded.task.env.close()
+    env = BridgeEnv(lambda num: Recorder(task.env._open(num), log), task.env.about)
+    state, curves = trained(World(task._replace(env=env), 75), carrier)
+    env.close()
     assert sum(len(of_one) for of_one in log) > 60 + 3 * 12
-    training, evaluation = (native_rows(short(), of_one) for of_one in log)
-    simulations = {N: training, 3: evaluation}
-    again, same = trained(world_of(lambda num: Native(task.env.about, simulations[num])), carrier)
-    chex.assert_trees_all_equal((curves, state), (same, again))
+    for of_one in log:
+        assert_native(short(), of_one)
     expected, native = trained(reference(task, short(), 75), carrier)
     chex.assert_trees_all_close((curves, state.agent), (native, expected.agent), rtol=1e-4, atol=1e-6)
     assert curves[0][0]["valid_fraction"] < 1.0
     assert len({float(e["drift"][0]) for _, e in curves}) > 1
 
 
-@pytest.fixture
-def study(tmp_path, monkeypatch):
-    fate = tmp_path / "fate"
-    monkeypatch.setenv("FATE", str(fate))
-    config = config_of("sac", "aes_r", task="bridge:tests.envs.bridge.points:mortal", patterns="abrupt", seeds=2)
-    sizes = {"steps": 1600, "evaluations": 5, "replay_capacity": 400, "options": config.options | {"timeout": 8.0}}
-    return dataclasses.replace(config, **sizes), tmp_path / "study", fate
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("says", "text"), [("die 250", "exit code 17"), ("hang 250", "did not answer within 8 s")])
-def test_a_simulator_that_ends_loses_nothing_that_was_checkpointed(study, says, text):
-    config, folder, fate = study
-    fate.write_text(says)
-    with pytest.raises(Stopped, match=text):
+def test_a_simulator_that_ends_loses_nothing_that_was_checkpointed(tmp_path, monkeypatch):
+    folder, fate = tmp_path / "study", tmp_path / "fate"
+    monkeypatch.setenv("FATE", str(fate))
+    fate.write_text("die 125")
+    config = config_of("sac", "aes_r", task="bridge:tests.envs.bridge.points:mortal", patterns="abrupt", seeds=2)
+    config = dataclasses.replace(config, steps=800, evaluations=5, replay_capacity=200)
+    with pytest.raises(Stopped, match="exit code 17"):
         train(claim(config, folder, resume=False), checkpoint_seconds=0.0)
     assert not fate.exists()
     newest = sorted((folder / "checkpoints" / "sac").glob("[0-9]*"))[-1]

@@ -5,47 +5,43 @@ learning", without its cost of control and with a temperature in standard deviat
 """
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from envs.core import Task
-
-_Array = jax.Array
 _SAMPLES, _HORIZON, _ROUNDS, _SPREAD, _TEMPERATURE = 256, 25, 3, 0.5, 0.2
 
 
-def planned_returns(task: Task, values: Any, key: _Array, episodes: int = 4) -> _Array:
-    """Returns (episodes,) of the planner under frozen drift ``values`` (D,); for tasks without noise."""
+def planned_returns(task, values, key):
+    """Returns (n,) of one episode of the planner under each of frozen drift ``values`` (n, D); without noise."""
     env, size = task.env, task.env.spec.action_size
-    params = task.apply_drift(task.params, jnp.asarray(values, jnp.float32))
     start, key = jax.random.split(key)
 
-    def rollout(state: Any, actions: _Array) -> _Array:
-        def step(state: Any, action: _Array) -> tuple[Any, _Array]:
+    def rollout(params, state, actions):
+        def step(state, action):
             _, state, reward, *_ = env.step(jax.random.key(0), state, action, params)
             return state, reward
 
         return jnp.sum(jax.lax.scan(step, state, actions)[1])
 
-    def refine(state: Any, plan: _Array, number: _Array) -> tuple[_Array, None]:
+    def refine(params, state, plan, number):
         noise = _SPREAD * jax.random.normal(jax.random.fold_in(key, number), (_SAMPLES, _HORIZON, size))
         plans = jnp.clip(plan[None] + noise.at[0].set(0.0), -1.0, 1.0)
-        gains = jax.vmap(rollout, (None, 0))(state, plans)
+        gains = jax.vmap(rollout, (None, None, 0))(params, state, plans)
         weights = jax.nn.softmax(gains / (_TEMPERATURE * jnp.std(gains) + 1e-6))
         return jnp.einsum("s,sha->ha", weights, plans), None
 
-    def episode(number: _Array) -> _Array:
-        def step(carry: tuple[Any, _Array], time: _Array) -> tuple[tuple[Any, _Array], _Array]:
+    def episode(values):
+        params = task.apply_drift(task.params, values)
+
+        def step(carry, time):
             state, plan = carry
-            rounds = _ROUNDS * (env.spec.time_limit * number + time) + jnp.arange(_ROUNDS)
-            plan, _ = jax.lax.scan(partial(refine, state), plan, rounds)
+            plan, _ = jax.lax.scan(partial(refine, params, state), plan, _ROUNDS * time + jnp.arange(_ROUNDS))
             _, state, reward, *_ = env.step(jax.random.key(0), state, plan[0], params)
             return (state, jnp.concatenate([plan[1:], jnp.zeros((1, size))])), reward
 
-        _, state = env.reset(jax.random.fold_in(start, number), params)
+        _, state = env.reset(start, params)
         carry = state, jnp.zeros((_HORIZON, size))
         return jnp.sum(jax.lax.scan(step, carry, jnp.arange(env.spec.time_limit))[1])
 
-    return jax.jit(jax.vmap(episode))(jnp.arange(episodes))
+    return jax.jit(jax.vmap(episode))(jnp.asarray(values, jnp.float32))
