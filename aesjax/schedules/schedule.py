@@ -12,8 +12,8 @@ import numpy as np
 
 from aesjax.factory import SHARE, Options, Range, check_options, first_line, options_of, ranges_of, resemble
 from aesjax.registry import unknown
-from aesjax.schedules.proxies import DriftProxy, td_quantile
-from aesjax.schedules.rule import start
+from aesjax.schedules.proxies import DriftProxy, check_reads, td_quantile
+from aesjax.schedules.rule import VECTORS, start
 from aesjax.types import EntropySchedule, Proxy, ScheduleState, Signals
 
 #: Numbers of a run that a schedule may ask for by naming a parameter so; a carrier or its preset knows them.
@@ -29,11 +29,8 @@ _RANGES = {
     "q": SHARE,
 }
 _CLIP = {"lambda_min": 1e-4, "lambda_max": 1.0}  # the paper's, where neither a schedule nor its run has another one
-_RANK_1 = ("td_error", "log_prob", "fresh_td_error", "reward")
 _TRIALS = (1.0, 1.0, 10.0, 1.0)  # errors for which any schedule must give a weight
 _PACKAGE = str(Path(__file__).resolve().parents[1])
-_SOURCES = ("update", "fresh")
-_Make = Callable[..., EntropySchedule]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +38,7 @@ class ScheduleFactory:
     """A registered schedule: call it for a `Schedule`, with options by name, ``aes(kappa=0.3)``."""
 
     name: str
-    make: _Make = field(repr=False)
+    make: Callable[..., EntropySchedule] = field(repr=False)
     label: str  # in tables, as in "SAC+LABEL"
     summary: str = field(repr=False)  # one line for listings
     needs: frozenset[str]  # fields of `Signals` that it reads besides those of its proxy
@@ -237,12 +234,7 @@ def as_schedule(
     def factory(made: Any) -> ScheduleFactory:
         own = str(name or getattr(made, "__name__", type(made).__name__))
         signature = options_of("schedule", own, made, static, FACTS)
-        known = tuple(field for field in Signals._fields if field != "measured")
-        for read in needs:
-            if read not in known:
-                raise ValueError(f"schedule '{own}': Signals has no field '{read}'; fields: {', '.join(known)}")
-        if source not in _SOURCES:
-            raise ValueError(f"schedule '{own}': unknown source '{source}'; sources: {', '.join(_SOURCES)}")
+        check_reads("schedule", own, needs, [source])
         return ScheduleFactory(
             name=own,
             make=made,
@@ -275,7 +267,7 @@ def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftPro
     read = ", ".join(sorted(fields)) or "no signal"
 
     def signals(size: Any) -> Signals:
-        values: dict[str, Any] = {field: jnp.full(8 if field in _RANK_1 else (), size) for field in fields}
+        values: dict[str, Any] = {field: jnp.full(8 if field in VECTORS else (), size) for field in fields}
         return Signals(**values)
 
     def run() -> tuple[Any, Any]:

@@ -27,7 +27,7 @@ def choices_of(name):
     """Three schedules by themselves, and the paper's under every proxy and source that the carrier can feed."""
     everything = [Choice(schedule) for schedule in ("fixed", "aes", "aes_r")]
     everything += [Choice("aes", proxy, source) for proxy in PROXIES for source in ("update", "fresh")]
-    return [c for c in dict.fromkeys(everything) if not set(required_signals(c)) & set(CARRIERS[name].absent)]
+    return [c for c in dict.fromkeys(everything) if not set(required_signals([c])) & set(CARRIERS[name].absent)]
 
 
 def adaptations_of(name):

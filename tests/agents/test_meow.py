@@ -262,7 +262,7 @@ def test_meow_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
     plain = config(flow_hidden=(16, 16), shift_hidden=(8,), batch_size=64, log_sigma_min=-4.0, dropout=0.0)
     carrier = meow.make(1, 1, plain)
     settings = LoopConfig(4, 600, 100, 2000, fresh=False)
-    loop = make_off_policy(bandit, carrier, lambda run: schedules.build(Choice("fixed"), run.schedule), settings)
+    loop = make_off_policy(bandit, carrier, lambda run: schedules.build([Choice("fixed")], run.schedule), settings)
     runs = [
         Run(
             jnp.uint32(seed),

@@ -277,7 +277,7 @@ def loop_of(world, **options):
     config = ppo.PpoConfig(rollout=5, epochs=2, minibatches=2, hidden=(8,), **options)
     carrier = ppo.make(world.obs_size, world.action_size, config)
     return make_program(
-        world, carrier, lambda r: schedules.build(Choice("aes"), r.schedule), LoopConfig(4, 20, fresh=False)
+        world, carrier, lambda r: schedules.build([Choice("aes")], r.schedule), LoopConfig(4, 20, fresh=False)
     )
 
 
@@ -302,10 +302,10 @@ def test_one_proxy_per_rollout_and_one_tick_per_minibatch(bandit, monkeypatch):
 def test_a_rollout_must_fit_between_evaluations(bandit):
     carrier = ppo.make(1, 1, ppo.PpoConfig(rollout=7, minibatches=2))
     with pytest.raises(ValueError, match=r"20 vector steps .* multiple of the rollout 7"):
-        make_program(bandit, carrier, lambda r: schedules.build(Choice("fixed"), r.schedule), LoopConfig(4, 20))
+        make_program(bandit, carrier, lambda r: schedules.build([Choice("fixed")], r.schedule), LoopConfig(4, 20))
     carrier = ppo.make(1, 1, ppo.PpoConfig(rollout=5, minibatches=3))
     with pytest.raises(ValueError, match="20 transitions cannot be cut into 3"):
-        make_program(bandit, carrier, lambda r: schedules.build(Choice("fixed"), r.schedule), LoopConfig(4, 20))
+        make_program(bandit, carrier, lambda r: schedules.build([Choice("fixed")], r.schedule), LoopConfig(4, 20))
 
 
 def test_bandit_policy_is_the_maximum_entropy_one_at_three_weights(bandit):
@@ -317,7 +317,7 @@ def test_bandit_policy_is_the_maximum_entropy_one_at_three_weights(bandit):
     )  # fmt: skip
     carrier = ppo.make(1, 1, config)
     loop = make_program(
-        bandit, carrier, lambda r: schedules.build(Choice("fixed"), r.schedule), LoopConfig(16, 64 * 40, fresh=False)
+        bandit, carrier, lambda r: schedules.build([Choice("fixed")], r.schedule), LoopConfig(16, 64 * 40, fresh=False)
     )
     hyper = ppo.PpoHyper(learning_rate=1e-3)
     runs = [run_of(weight, seed, hyper, "fixed") for weight in weights for seed in range(2)]
