@@ -110,12 +110,9 @@ def aes_c(
     between an alarm and the end of the relearning (at most 512 observations).
 
     Args:
-      proxy: drift proxy, () >= 0; on the newest transitions it answers fastest.
-      base: () reward per nat, or a schedule whose weight is modulated, for instance `auto`.
+      proxy, base, gain, r_max, e_max, lambda_max: as in `aes_r`.
       updates: () planned number of updates; sets only the longest memory.
       threshold: () nats of evidence that an alarm takes.
-      gain, r_max, e_max: () as in `aes_r`: what the excess does to the weight, and its caps.
-      lambda_max: () reward per nat, never below the base.
 
     >>> from aesjax.schedules.proxies import td_quantile
     >>> schedule = aes_c(td_quantile(source="fresh"), base=0.05, updates=40_000)

@@ -88,7 +88,8 @@ class ScheduleFactory:
         Raises:
           ValueError: naming the option, its value and what is allowed.
         """
-        numbers = {name: value for name, value in options.items() if name in self.options and not _is_schedule(value)}
+        own = {name: options[name] for name in options if name in self.options}
+        numbers = {name: value for name, value in own.items() if not isinstance(value, AnySchedule)}
         check_options("schedule", self.name, {**_RANGES, **self.ranges}, numbers)
 
     def filled(self, run: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,11 +108,7 @@ class ScheduleFactory:
         return values
 
     def for_run(self, **facts: Any) -> "Schedule":
-        """A schedule with those of a run's numbers that it takes (`FACTS`), whichever it is.
-
-        Raises:
-          ValueError: one is outside its range.
-        """
+        """A schedule with those of a run's numbers that it takes (`FACTS`), whichever it is."""
         own = {name: value for name, value in facts.items() if name in self.options}
         self.check(own)
         return Schedule(self, own)
@@ -144,11 +141,7 @@ class Schedule:
 
     @property
     def pair(self) -> EntropySchedule:
-        """The pure functions, made anew: inside a trace they hold that trace's constants, so they are not stored.
-
-        Raises:
-          ValueError: a number is missing that only a study fills in.
-        """
+        """The pure functions, made anew: inside a trace they hold that trace's constants, so they are not stored."""
         proxy = self.proxy
         if self.factory.uses_proxy:
             proxy = td_quantile() if proxy is None else proxy
@@ -185,10 +178,6 @@ class Schedule:
 
 
 AnySchedule = Schedule | EntropySchedule
-
-
-def _is_schedule(value: Any) -> bool:
-    return isinstance(value, AnySchedule)
 
 
 def as_schedule(
@@ -272,7 +261,7 @@ def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftPro
 
     def run() -> tuple[Any, Any]:
         built = factory.build(options, proxy)
-        if not _is_schedule(built):
+        if not isinstance(built, AnySchedule):
             raise TypeError(f"its factory returned {type(built).__name__}, not an EntropySchedule")
         state = built.init()
         return state, built.update(signals(1.0), state)
