@@ -53,12 +53,7 @@ class Options(NamedTuple):
 
 
 def options_of(kind: str, name: str, make: Any, static: Iterable[str] = (), fillable: Iterable[str] = ()) -> Options:
-    """Read the options of a factory off its signature.
-
-    Args:
-      kind, name: for messages.
-      static: parameters that are part of the structure, not numbers of a run.
-      fillable: parameters that may lack a default, because a run fills them in.
+    """Read the options of a factory off its signature; ``fillable`` ones may lack a default, as a run fills them in.
 
     Raises:
       ValueError: it is no function, or has a parameter that nothing can fill in.

@@ -4,9 +4,9 @@ import zlib
 
 import jax
 
-Key = jax.Array
+from aesjax.types import Array
 
 
-def stream(key: Key, name: str) -> Key:
+def stream(key: Array, name: str) -> Array:
     """The sub-key of ``key`` that belongs to ``name``: a fold-in of the name's CRC-32."""
     return jax.random.fold_in(key, zlib.crc32(name.encode()))

@@ -1,7 +1,7 @@
 """The words that schedules, learners and the laboratory exchange: signals, weights, and programs of one run."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 
@@ -49,10 +49,6 @@ class ScheduleState(NamedTuple):
     logs: ScheduleLogs
 
 
-def _as_it_is(signals: Signals) -> Signals:
-    return signals
-
-
 class EntropySchedule(NamedTuple):
     """A pair of pure functions, in the manner of an optax transformation.
 
@@ -65,7 +61,7 @@ class EntropySchedule(NamedTuple):
 
     init: Callable[[], ScheduleState]
     update: Callable[[Signals, ScheduleState], ScheduleState]
-    measure: Callable[[Signals], Signals] = _as_it_is
+    measure: Callable[[Signals], Signals] = lambda signals: signals
 
 
 class Levers(NamedTuple):
@@ -103,12 +99,8 @@ class DriftAdaptation(NamedTuple):
     update: Callable[[Signals, AdaptationState], AdaptationState]
 
 
-class Proxy(Protocol):
-    """Maps one step's signals to a drift magnitude, () float32, >= 0."""
-
-    def __call__(self, signals: Signals) -> Array:
-        """The proxy of one step; raises when traced if its signal is absent."""
-        ...
+#: Maps one step's signals to a drift magnitude, () float32, >= 0; raises when traced if its signal is absent.
+Proxy = Callable[[Signals], Array]
 
 
 class Program(NamedTuple):

@@ -2,7 +2,7 @@
 
 from aesjax.registry import Registry
 from agents import meow, ppo, sac, sql
-from agents.common.spec import CarrierSpec
+from agents.common.spec import CarrierSpec, check_hyper
 
 CARRIERS: Registry[CarrierSpec] = Registry(
     "carrier",
@@ -11,7 +11,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
         sac.make,
         sac.SacConfig,
         sac.SacHyper,
-        sac.check,
+        check_hyper,
         baseline="auto",
         meaning=("hidden", "layer_norm", "gamma"),
     ),
@@ -20,11 +20,9 @@ CARRIERS: Registry[CarrierSpec] = Registry(
         ppo.make,
         ppo.PpoConfig,
         ppo.PpoHyper,
-        ppo.check,
+        check_hyper,
         baseline="fixed",
-        absent={
-            "fresh_critic_drift": "its newest transitions are its update batch, take source 'update'",
-        },
+        absent={"fresh_critic_drift": "its newest transitions are its update batch, take source 'update'"},
         unturned={
             "window": "it keeps no replay: every rollout is new, and is dropped once it has been learned from",
             "updates": "it takes its gradient steps after a rollout; their number is set by 'epochs' and 'minibatches'",
@@ -40,11 +38,9 @@ CARRIERS: Registry[CarrierSpec] = Registry(
         sql.make,
         sql.SqlConfig,
         sql.SqlHyper,
-        sql.check,
+        check_hyper,
         baseline="fixed",
-        absent={
-            "log_prob": "it reads log_prob, and SQL's sampler is implicit: it has no density",
-        },
+        absent={"log_prob": "it reads log_prob, and SQL's sampler is implicit: it has no density"},
         meaning=("hidden", "layer_norm", "gamma", "reward_scale"),
     ),
     meow=CarrierSpec(
@@ -52,7 +48,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
         meow.make,
         meow.MeowConfig,
         meow.MeowHyper,
-        meow.check,
+        check_hyper,
         baseline="fixed",
         meaning=(
             *("flow_hidden", "shift_hidden", "layer_norm", "log_sigma_min", "log_sigma_max", "shift_units"),

@@ -1,6 +1,6 @@
 """MEow (Chao et al. 2024): one energy-based normalising flow is actor and critic. Its scaled unnormalised log-density
 is the soft Q, its scaled log-normaliser the soft V, so there is no actor loss. The entropy weight multiplies the
-flow's part of both (`soft_q`, `soft_v`); the policy itself depends on it only through what the flow learns."""
+flow's part of both (`soft_value`); the policy itself depends on it only through what the flow learns."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,10 +11,10 @@ import optax
 
 from aesjax.types import Array, Signals
 from agents.common.carrier import Carrier, Transition, UpdateOut
-from agents.common.optim import adam, descend, polyak, restarted
+from agents.common.optim import descend, polyak, restarted
 from agents.common.plasticity import Probe, hidden
 from agents.common.recycle import recycle_tree
-from agents.common.spec import check_hyper, check_sizes
+from agents.common.spec import check_sizes
 
 _SHIFT_UNITS = ("ref", "lam", "one")
 
@@ -57,11 +57,6 @@ class MeowConfig:
             raise ValueError(f"MeowConfig.shift_units must be one of {', '.join(_SHIFT_UNITS)}; got {self.shift_units}")
 
 
-def check(hyper: MeowHyper) -> None:
-    """Refuse concrete values that make no sense, by name."""
-    check_hyper(hyper, shares=("gamma", "tau", "weight_decay"))
-
-
 class MeowState(NamedTuple):
     """Parameters and optimiser state, one run."""
 
@@ -73,18 +68,14 @@ class MeowState(NamedTuple):
 def shift_weight(units: str, entropy_weight: Array, reference_weight: Any) -> Any:
     """Factor of the reward shifts, () reward per unit of shift.
 
-    "lam" is the reference code's placement; "ref" equals it while the entropy weight is the reference weight and keeps
-    the learned shifts in place when a schedule moves it; "one" is the paper's formula.
+    "lam" is the reference code's placement; "ref" equals it at the reference weight and keeps the learned shifts in
+    place when a schedule moves the weight; "one" is the paper's formula.
     """
     return {"ref": reference_weight, "lam": entropy_weight, "one": 1.0}[units]
 
 
 def unnormalised(latent: Array, log_det: Array, log_sigma: Array) -> Array:
-    """Unnormalised log-density ``log |dz/da| - sum_d (z_d / sigma_d)^2 / 2`` of the flow, (..., B) nats.
-
-    Args:
-      latent: (..., B, A); log_det: (..., B), of the inverse map; log_sigma: (..., B, A).
-    """
+    """Unnormalised log-density ``log |dz/da| - sum_d (z_d / sigma_d)^2 / 2``, (..., A), (...,), (..., A) -> (...,)."""
     return log_det - 0.5 * jnp.sum((latent * jnp.exp(-log_sigma)) ** 2, -1)
 
 
@@ -93,40 +84,24 @@ def log_normaliser(log_sigma: Array) -> Array:
     return jnp.sum(log_sigma + 0.5 * jnp.log(2 * jnp.pi), -1)
 
 
-def soft_q(shift: Array, core: Array, *, entropy_weight: Array, shift_weight: Any) -> Array:
-    """``Q_i = w b_i + lam core_i``, (2, B) reward.
+def soft_value(shift: Array, core: Array, *, entropy_weight: Array, shift_weight: Any) -> Array:
+    """``w b_i + lam core_i``, (2, B) reward: the soft Q of actions whose cores are `unnormalised`, and the soft V of
+    states, exactly ``lam log int exp(Q_i / lam) da``, whose core is `log_normaliser`.
 
     Args:
-      shift, core: (2, B), see `ConditionalFlow.shift` and `unnormalised`; the cores differ by their dropout alone.
+      shift, core: (2, B) or (1, B), see `ConditionalFlow.shift`; the cores of Q differ by their dropout alone.
       entropy_weight, shift_weight: ().
     """
     return shift_weight * shift + entropy_weight * core
 
 
-def soft_v(shift: Array, log_z: Array, *, entropy_weight: Array, shift_weight: Any) -> Array:
-    """``V_i = w b_i + lam log Z``, (2, B) reward: exactly ``lam log int exp(Q_i / lam) da``.
-
-    Args:
-      shift: (2, B); log_z: (B,), see `log_normaliser`; entropy_weight, shift_weight: ().
-    """
-    return shift_weight * shift + entropy_weight * log_z[None]
-
-
 def soft_target(reward: Array, terminated: Array, next_v: Array, *, gamma: Any) -> Array:
-    """``r + gamma (1 - term) min_i V_i(s')``, (B,), no gradient. Only termination stops the bootstrap.
-
-    Args:
-      reward, terminated: (B,); next_v: (2, B) of the target network, without dropout; gamma: ().
-    """
+    """``r + gamma (1 - term) min_i V_i(s')``, (B,), no gradient, for next_v (2, B) of the target without dropout."""
     return jax.lax.stop_gradient(reward + gamma * (1.0 - terminated) * jnp.min(next_v, 0))
 
 
 def critic_loss(q: Array, target: Array) -> tuple[Array, Array]:
-    """Mean of ``(y - Q_i)^2`` over both halves and the residuals ``y - Q_i`` (2, B), the latter without gradient.
-
-    Args:
-      q: (2, B) online values of the stored actions; target: (B,).
-    """
+    """Mean of ``(y - Q_i)^2``, online values (2, B) and target (B,), and the residuals ``y - Q_i``, no gradient."""
     error = target[None] - q
     return jnp.mean(error**2), jax.lax.stop_gradient(error)
 
@@ -142,7 +117,6 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
     net = ConditionalFlow(
         action_size, config.flow_hidden, config.shift_hidden, *bounds, config.action_clip, layer_norm=config.layer_norm
     )
-    optimiser = adam()
 
     def apply(params: Any, method: str, *args: Any) -> Any:
         return net.apply(params, *args, method=method)
@@ -150,7 +124,7 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
     def init(key: Array) -> MeowState:
         params = net.init(key, jnp.zeros((1, obs_size)), jnp.zeros((1, action_size)))
         # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
-        return MeowState(params, jax.tree.map(jnp.copy, params), optimiser.init(params))
+        return MeowState(params, jax.tree.map(jnp.copy, params), optax.scale_by_adam().init(params))
 
     def sample(params: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
         """Action and exact log-density, (N, A) and (N,); ``noise`` (N, A) is standard normal."""
@@ -174,7 +148,7 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
         twice = lambda x: jnp.broadcast_to(x, (1 if masks is None else 2, *x.shape))  # noqa: E731
         latent, log_det = apply(params, "infer", twice(action), twice(obs), masks)
         core = unnormalised(latent, log_det, apply(params, "log_sigma", obs)[None])
-        return soft_q(apply(params, "shift", obs), core, **weights)
+        return soft_value(apply(params, "shift", obs), core, **weights)
 
     def weights_of(entropy_weight: Array, hyper: MeowHyper) -> dict[str, Any]:
         shift = shift_weight(config.shift_units, entropy_weight, hyper.reference_weight)
@@ -185,7 +159,7 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
 
     def target_of(state: MeowState, batch: Transition, weights: dict[str, Any], gamma: Any) -> Array:
         log_z = log_normaliser(apply(state.target, "log_sigma", batch.next_obs))
-        next_v = soft_v(apply(state.target, "shift", batch.next_obs), log_z, **weights)
+        next_v = soft_value(apply(state.target, "shift", batch.next_obs), log_z[None], **weights)
         return soft_target(batch.reward, batch.terminated, next_v, gamma=gamma)
 
     def td_error(state: MeowState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: MeowHyper) -> Array:

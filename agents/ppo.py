@@ -16,10 +16,10 @@ from agents.common.carrier import OnPolicyCarrier, Rollout, UpdateOut
 from agents.common.gae import advantages, td_errors
 from agents.common.networks import ACTIVATIONS, ActorCritic
 from agents.common.normalize import Moments, denormalise, empty, merge, normalise
-from agents.common.optim import adam, descend, refresh_heads
+from agents.common.optim import descend, refresh_heads
 from agents.common.plasticity import probe_heads
 from agents.common.recycle import recycle_tree
-from agents.common.spec import check_hyper, check_sizes
+from agents.common.spec import check_sizes
 
 _ADAM_EPS = 1e-5
 
@@ -68,11 +68,6 @@ class PpoConfig:
         check_sizes(self, counts=("rollout", "epochs", "minibatches"), widths=("hidden",))
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"PpoConfig.activation must be one of {', '.join(ACTIVATIONS)}; got '{self.activation}'")
-
-
-def check(hyper: PpoHyper) -> None:
-    """Refuse concrete values that make no sense, by name."""
-    check_hyper(hyper, shares=("gamma", "gae_lambda", "weight_decay"))
 
 
 class PpoState(NamedTuple):
@@ -136,7 +131,7 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
 
     >>> carrier = make(2, 2, PpoConfig(rollout=128, minibatches=4))
     """
-    c, optimiser = config, adam(_ADAM_EPS)
+    c = config
     bounds = c.log_std_bounds or (-jnp.inf, jnp.inf)
     net = ActorCritic(c.hidden, action_size, c.activation, c.orthogonal, c.shared, c.log_std, bounds, c.layer_norm)
 
@@ -146,7 +141,7 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
     def init(key: Array, num_envs: int) -> PpoState:
         params = net.init(key, jnp.zeros((1, obs_size)))
         moments = (empty((obs_size,)), empty(), empty())
-        return PpoState(params, optimiser.init(params), *moments, jnp.zeros(num_envs), jnp.ones(()))
+        return PpoState(params, optax.scale_by_adam().init(params), *moments, jnp.zeros(num_envs), jnp.ones(()))
 
     def view(state: PpoState, obs: Array) -> Array:
         return normalise(state.obs_moments, obs, config.normalise_obs) if config.normalise_obs else obs

@@ -16,10 +16,10 @@ import optax
 from aesjax.types import Array, Signals
 from agents.common.carrier import Carrier, Transition, UpdateOut
 from agents.common.networks import MLP, TwinCritic
-from agents.common.optim import adam, descend, polyak, refresh_networks
-from agents.common.plasticity import Probe, hidden
+from agents.common.optim import Networks, begin, descend, polyak, refresh_networks
+from agents.common.plasticity import probe_networks
 from agents.common.recycle import recycle_networks
-from agents.common.spec import check_hyper, check_sizes
+from agents.common.spec import check_sizes
 from agents.common.stein import nearest_neighbour_entropy, stein_directions
 from agents.sac import critic_loss
 
@@ -65,21 +65,6 @@ class SqlConfig:
             if getattr(self, name) not in known:
                 # The mean of a multi-modal sampler is an action that none of its modes takes.
                 raise ValueError(f"SqlConfig.{name} must be one of {', '.join(known)}; got '{getattr(self, name)}'")
-
-
-def check(hyper: SqlHyper) -> None:
-    """Refuse concrete values that make no sense, by name."""
-    check_hyper(hyper, shares=("gamma", "tau", "weight_decay"))
-
-
-class SqlState(NamedTuple):
-    """Parameters and optimiser states, one run."""
-
-    actor: Any  # the sampler
-    critic: Any  # leaves with a leading axis of 2
-    target: Any  # same structure as critic
-    actor_opt: Any
-    critic_opt: Any
 
 
 def soft_value(q: Array, *, temperature: Array | float, action_size: int) -> Array:
@@ -128,7 +113,6 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
     """
     actor_net = MLP(config.hidden, action_size)
     critic_net = TwinCritic(config.hidden, config.layer_norm)
-    optimiser = adam()
     # Part of the evaluation policy, not of a run: the same for every run and every evaluation.
     bank = np.random.default_rng(0).standard_normal((_EVALUATION_SAMPLES + 1, action_size)).astype(np.float32)
     bank[0] = 0.0
@@ -153,32 +137,29 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
     def values(params: Any, obs: Array, action: Array) -> Array:  # (B, S), (B, K, A) -> (2, B, K)
         return per_state(value, params, obs, action).reshape(2, *action.shape[:2])
 
-    def init(key: Array) -> SqlState:
+    def init(key: Array) -> Networks:
         key_actor, key_critic = jax.random.split(key)
         obs, action = jnp.zeros((1, obs_size)), jnp.zeros((1, action_size))
         actor = actor_net.init(key_actor, jnp.concatenate([obs, action], -1))
-        critic = critic_net.init(key_critic, obs, action)
-        # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
-        target = jax.tree.map(jnp.copy, critic)
-        return SqlState(actor, critic, target, optimiser.init(actor), optimiser.init(critic))
+        return begin(actor, critic_net.init(key_critic, obs, action))
 
-    def act(state: SqlState, obs: Array, key: Array) -> Array:
+    def act(state: Networks, obs: Array, key: Array) -> Array:
         return particles(state.actor, obs, jax.random.normal(key, (obs.shape[0], 1, action_size)))[:, 0]
 
-    def act_deterministic(state: SqlState, obs: Array) -> Array:
+    def act_deterministic(state: Networks, obs: Array) -> Array:
         """The best of a fixed set of sampler outputs by the smaller critic, or the output for zero noise."""
         noise = bank if config.evaluation == "argmax" else bank[:1]
         action = particles(state.actor, obs, jnp.broadcast_to(noise[None], (obs.shape[0], *noise.shape)))
         best = jnp.argmax(jnp.min(values(state.critic, obs, action), 0), -1)
         return jnp.take_along_axis(action, best[:, None, None], 1)[:, 0]
 
-    def entropy(state: SqlState, obs: Array, key: Array) -> Array:
+    def entropy(state: Networks, obs: Array, key: Array) -> Array:
         """Nearest-neighbour (Kozachenko-Leonenko) estimate from particles of `ENTROPY_OBS` states: no density here."""
         obs = obs[:ENTROPY_OBS]
         noise = jax.random.normal(key, (obs.shape[0], ENTROPY_PARTICLES, action_size))
         return jnp.mean(jax.vmap(nearest_neighbour_entropy)(particles(state.actor, obs, noise)))
 
-    def target_of(state: SqlState, batch: Transition, key: Array, entropy_weight: Array, hyper: SqlHyper) -> Array:
+    def target_of(state: Networks, batch: Transition, key: Array, entropy_weight: Array, hyper: SqlHyper) -> Array:
         rows = 1 if config.shared_proposals else batch.obs.shape[0]
         proposals = jax.random.uniform(key, (rows, config.value_samples, action_size), minval=-1.0, maxval=1.0)
         proposals = jnp.broadcast_to(proposals, (batch.obs.shape[0], *proposals.shape[1:]))
@@ -186,16 +167,16 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
         next_value = soft_value(next_q, temperature=hyper.reward_scale * entropy_weight, action_size=action_size)
         return soft_target(batch.reward, batch.terminated, next_value, gamma=hyper.gamma, scale=hyper.reward_scale)
 
-    def td_error(state: SqlState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SqlHyper) -> Array:
+    def td_error(state: Networks, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SqlHyper) -> Array:
         target = target_of(state, batch, key, entropy_weight, hyper)
         return critic_loss(value(state.critic, batch.obs, batch.action), target)[1].reshape(-1) / hyper.reward_scale
 
-    def q_value(state: SqlState, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: SqlHyper) -> Array:
+    def q_value(state: Networks, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: SqlHyper) -> Array:
         del entropy_weight
         return value(state.critic, obs, action) / hyper.reward_scale
 
     def update(
-        state: SqlState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SqlHyper
+        state: Networks, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SqlHyper
     ) -> UpdateOut:
         key_proposals, key_noise = jax.random.split(key)
         target = target_of(state, batch, key_proposals, entropy_weight, hyper)
@@ -229,7 +210,7 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
         grads, stein_norm = jax.grad(sampler_loss_fn, has_aux=True)(state.actor)
         actor, actor_opt = descend(state.actor, grads, state.actor_opt, hyper.learning_rate, decay=decay)
         scale = jnp.asarray(hyper.reward_scale, jnp.float32)
-        new = SqlState(actor, critic, polyak(state.target, critic, hyper.tau), actor_opt, critic_opt)
+        new = Networks(actor, critic, polyak(state.target, critic, hyper.tau), actor_opt, critic_opt)
         value_loss = jax.lax.stop_gradient(loss) / scale**2
         critic_drift = optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic))
         signals = Signals(td_error=error.reshape(-1) / scale, value_loss=value_loss, critic_drift=critic_drift)
@@ -237,12 +218,7 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
         metrics = {"critic_loss": value_loss, "actor_loss": stein_norm, "grad_norm": grad_norm}
         return UpdateOut(new, signals, metrics)
 
-    def probe(state: SqlState, obs: Array, action: Array) -> dict[str, Probe]:
-        critic = Probe(state.critic, hidden(critic_net, state.critic, obs, action))
-        inputs = jnp.concatenate([obs, jnp.zeros_like(action)], -1)
-        return {"critic": critic, "actor": Probe(state.actor, hidden(actor_net, state.actor, inputs))}
-
     return Carrier(
-        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh_networks, probe,
-        recycle_networks(actor_net, critic_net, noisy=True),
+        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh_networks,
+        probe_networks(actor_net, critic_net, noisy=True), recycle_networks(actor_net, critic_net, noisy=True),
     )  # fmt: skip

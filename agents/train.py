@@ -104,7 +104,8 @@ def make_train(
     )
     updates = updates_of(built, total, sizes.warmup)
     facts = facts_of(spec, updates, world.action_size, base)
-    chosen = [part if isinstance(part, Adaptation) else Adaptation(_adaptation(part), {}) for part in adaptations]
+    named = [lookup("adaptation", ADAPTATIONS, part) if isinstance(part, str) else part for part in adaptations]
+    chosen = [part if isinstance(part, Adaptation) else Adaptation(part, {}) for part in named]
     names = [each.factory.name for each in chosen]
     levers = {each.factory.lever for each in chosen} | {"units" for each in chosen if each.factory.units}
     supply = supply_of(built, sizes, sizes.warmup * num)
@@ -187,7 +188,6 @@ def assemble(
       sizes: structure without what follows from schedules and adaptations.
       kinds: schedules of the runs.
       names, signals: adaptations of the runs, and the schedules that drive them.
-      supply: of every run.
       levers: that adaptations or played records adjust, of `aesjax.adaptations.LEVERS`; "units" where single units of
         networks are refreshed.
       record: further proxies to measure.
@@ -224,10 +224,6 @@ def in_envs(count: int, num_envs: int) -> int:
     return -(-count // num_envs) * num_envs
 
 
-def _adaptation(part: Any) -> AdaptationFactory:
-    return part if isinstance(part, AdaptationFactory) else lookup("adaptation", ADAPTATIONS, part)
-
-
 def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Static structure, complete, and traced floats of a carrier.
 
@@ -253,22 +249,14 @@ def facts_of(spec: CarrierSpec, updates: int, action_size: int, base: float | No
 
 
 def updates_of(built: Carrier | OnPolicyCarrier, steps: int, warmup: int) -> int:
-    """Gradient steps of a run, which are the ticks of its schedule.
-
-    Args:
-      steps, warmup: vector steps of a run, and those of them without learning.
-    """
+    """Gradient steps of a run of ``steps`` vector steps, ``warmup`` of them without: the ticks of its schedule."""
     if isinstance(built, OnPolicyCarrier):
         return steps // built.rollout * built.epochs * built.minibatches
     return steps - warmup
 
 
 def supply_of(built: Carrier | OnPolicyCarrier, sizes: LoopConfig, warmup: int) -> Supply:
-    """The transitions from which a run draws its batches.
-
-    Args:
-      warmup: environment steps without learning.
-    """
+    """The transitions from which a run draws its batches; ``warmup`` environment steps pass without learning."""
     if isinstance(built, OnPolicyCarrier):
         return Supply()
     floor = min(max(built.batch_size, 4 * LoopConfig.fresh_window), sizes.capacity)

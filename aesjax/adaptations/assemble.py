@@ -35,7 +35,7 @@ class AdaptationData(NamedTuple):
 
 
 def signal_of(schedule: str, given: str | None = None) -> str:
-    """The schedule whose ratio turns the levers beside ``schedule``: itself if its weight is its base times one.
+    """The schedule whose ratio turns the levers beside ``schedule``: itself, if its weight is its base times one.
 
     Raises:
       ValueError: ``given`` is a schedule without a ratio.

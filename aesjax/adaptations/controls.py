@@ -27,14 +27,8 @@ class ControlSpec(NamedTuple):
     summary: str  # one line for listings
 
 
-def _playback(record: Played, key: jax.Array, blocks: int) -> Played:
-    del key, blocks
-    return record
-
-
-def _constant_at_mean(record: Played, key: jax.Array, blocks: int) -> Played:
+def _constant_at_mean(record: Played, *_: Any) -> Played:
     """Refreshes are events: as many, evenly spaced, each with the strength of one of them in turn."""
-    del key, blocks
     length = len(record.weight)
 
     def held(values: Any) -> np.ndarray:
@@ -61,7 +55,7 @@ def _permuted(record: Played, key: jax.Array, blocks: int) -> Played:
 
 CONTROLS: Registry[ControlSpec] = Registry(
     "control",
-    playback=ControlSpec(_playback, "the recorded weights and levers at their times, whatever happens"),
+    playback=ControlSpec(lambda record, *_: record, "the recorded weights and levers at their times, whatever happens"),
     constant_at_mean=ControlSpec(_constant_at_mean, "their means, held; as many refreshes, evenly spaced"),
     permuted=ControlSpec(_permuted, "the same in blocks of time put into random order: same values, wrong times"),
 )

@@ -115,15 +115,11 @@ class Adaptation(NamedTuple):
     given: Mapping[str, Any]
 
 
-def _nothing() -> tuple[()]:
-    return ()
-
-
 def as_adaptation(
     *,
     lever: str,
     name: str | None = None,
-    start: Callable[[], Any] = _nothing,
+    start: Callable[[], Any] = tuple,
     summary: str | None = None,
     uses_signal: bool = True,
     units: bool = False,

@@ -7,9 +7,9 @@ from aesjax.schedules.change import aes_c
 from aesjax.schedules.combine import switch
 from aesjax.schedules.controls import constant_at_mean, overridden, permuted, playback
 from aesjax.schedules.cost import budget
-from aesjax.schedules.floor import auto_floor, tuned_above
-from aesjax.schedules.fresh import FreshResiduals, FreshState, fresh_residuals
-from aesjax.schedules.order import order_statistic, quantile
+from aesjax.schedules.floor import auto_floor
+from aesjax.schedules.fresh import fresh_residuals
+from aesjax.schedules.order import quantile
 from aesjax.schedules.proxies import (
     PROXIES,
     DriftProxy,
@@ -23,17 +23,14 @@ from aesjax.schedules.proxies import (
 )
 from aesjax.schedules.registered import SCHEDULES, Choice, ScheduleData, build, required_signals
 from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
-from aesjax.schedules.schedule import FACTS, AnySchedule, Schedule, ScheduleFactory, as_schedule, verify, verify_proxy
+from aesjax.schedules.schedule import AnySchedule, Schedule, ScheduleFactory, as_schedule, verify, verify_proxy
 
 __all__ = [
-    "FACTS",
     "PROXIES",
     "SCHEDULES",
     "AnySchedule",
     "Choice",
     "DriftProxy",
-    "FreshResiduals",
-    "FreshState",
     "ProxyFactory",
     "Schedule",
     "ScheduleData",
@@ -59,7 +56,6 @@ __all__ = [
     "fresh_residuals",
     "linear",
     "oracle",
-    "order_statistic",
     "overridden",
     "permuted",
     "playback",
@@ -68,7 +64,6 @@ __all__ = [
     "switch",
     "td_mean",
     "td_quantile",
-    "tuned_above",
     "value_loss",
     "verify",
     "verify_proxy",

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.factory import NOT_NEGATIVE, POSITIVE, Range
-from aesjax.schedules.rule import Mean, bounded, discounted_count, ema, held, running_mean, sqrt_rule, start
+from aesjax.schedules.rule import Mean, bounded, discounted_count, ema, float32, held, running_mean, sqrt_rule, start
 from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
@@ -51,12 +51,7 @@ def aes(
     >>> print(state.weight)
     0.5
     """
-
-    def level(memory: Mean, smooth: Array, count: Array) -> tuple[Mean, Array]:
-        memory = running_mean(memory, smooth, count)
-        return memory, memory.value
-
-    return _schedule(proxy, _empty_mean(), level, kappa, beta, lambda_min, lambda_max, base)
+    return _schedule(proxy, _empty_mean(), _averaged(None), kappa, beta, lambda_min, lambda_max, base)
 
 
 @as_schedule(label="AES-P", summary="AES with prior mass, which its regret bound needs", ranges=_PRIOR)
@@ -75,13 +70,7 @@ def aes_prior(
     Replaces AES paper Theorem 3.4, whose weight is zero before the first drift. ``prior`` is in units of the proxy;
     zero gives `aes`. Other arguments as there.
     """
-    prior = jnp.asarray(prior, jnp.float32)
-
-    def level(memory: Mean, smooth: Array, count: Array) -> tuple[Mean, Array]:
-        memory = running_mean(memory, smooth, count)
-        return memory, memory.value + prior / count.astype(jnp.float32)
-
-    return _schedule(proxy, _empty_mean(), level, kappa, beta, lambda_min, lambda_max, base)
+    return _schedule(proxy, _empty_mean(), _averaged(float32(prior)), kappa, beta, lambda_min, lambda_max, base)
 
 
 @as_schedule(
@@ -112,15 +101,14 @@ def aes_d(
         learner tracks: ``L >= (kappa / weight)**2``.
       prior: () units of the proxy. Others as in `aes`.
     """
-    remembered = jnp.asarray(window, jnp.float32) * jnp.asarray(updates, jnp.float32)
-    remembered, prior = jnp.maximum(remembered, 1.0), jnp.asarray(prior, jnp.float32)
+    remembered, prior = jnp.maximum(float32(window) * float32(updates), 1.0), float32(prior)
 
     def level(mean: Array, smooth: Array, count: Array) -> tuple[Array, Array]:
         held_updates = discounted_count(count, remembered)
         mean = mean + (smooth - mean) / held_updates
         return mean, mean + prior / held_updates
 
-    return _schedule(proxy, jnp.zeros((), jnp.float32), level, kappa, beta, lambda_min, lambda_max, base)
+    return _schedule(proxy, float32(0.0), level, kappa, beta, lambda_min, lambda_max, base)
 
 
 class _BankMemory(NamedTuple):
@@ -153,13 +141,10 @@ def aes_m(
     """Restart-free `aes`, ``kappa * sqrt(max over windows of the mean)``: jumps at a spike, then relaxes.
 
     The larger of `aes_prior`'s mean and of the discounted means over windows ``2**j`` whose mass is at least
-    ``prior``, so it is never below `aes_prior`. Not in the paper. How near it comes to the exact maximum over all
-    windows (Theorem M) depends on ``prior``: without it, at least 1/(2e) (0.35
-    observed). With it, a window that has just been filled loses its place as soon as its discounted mass fades below
-    ``prior``; after a lone spike of that size nothing of it is left, and no regret bound is known. ``hold`` mends both:
-    windows count from ``prior/e`` on and the level falls no faster than in a window that keeps that mass, ``1/level``
-    by ``e/prior`` per update. It is then at least 1/(2e) of the maximum and has the regret bound of Theorem M with
-    ``2 e l/L`` for ``2 l/L`` (docs/proofs/schedules.md#held-bank).
+    ``prior``, so it is never below `aes_prior`. Not in the paper. Without prior it is at least 1/(2e) of the exact
+    maximum over all windows (Theorem M). With it, a window that has just been filled loses its place as soon as its
+    discounted mass fades below ``prior``, and no regret bound is known. ``hold`` mends both: windows count from
+    ``prior/e`` on and ``1/level`` rises by at most ``e/prior`` per update (docs/proofs/schedules.md#held-bank).
 
     Args:
       levels: static number of windows; 20 covers 5e5 updates.
@@ -169,8 +154,8 @@ def aes_m(
     """
     if levels < 1:
         raise ValueError(f"aes_m: levels must be at least 1; got {levels}. 20 windows cover 5e5 updates.")
-    windows = jnp.asarray(2.0 ** np.arange(levels), jnp.float32)
-    prior, updates = jnp.asarray(prior, jnp.float32), jnp.asarray(updates, jnp.float32)
+    windows = float32(2.0 ** np.arange(levels))
+    prior, updates = float32(prior), float32(updates)
     least = prior * np.float32(np.exp(-1.0)) if hold else prior  # discounted mass from which on a window counts
 
     def level(memory: _BankMemory, smooth: Array, count: Array) -> tuple[_BankMemory, Array]:
@@ -186,8 +171,7 @@ def aes_m(
         top = jnp.maximum(top, memory.level * (least / jnp.maximum(memory.level + least, _TINY)))
         return _BankMemory(whole, bank, top), top
 
-    zero = jnp.zeros((), jnp.float32)
-    empty = _BankMemory(_empty_mean(), jnp.zeros(levels, jnp.float32), zero if hold else None)
+    empty = _BankMemory(_empty_mean(), jnp.zeros(levels, jnp.float32), float32(0.0) if hold else None)
     return _schedule(proxy, empty, level, kappa, beta, lambda_min, lambda_max, base)
 
 
@@ -199,11 +183,10 @@ class _AesMemory(NamedTuple):
 
 
 def _schedule(proxy: Proxy, empty: Any, level: _Level, kappa, beta, lambda_min, lambda_max, base) -> EntropySchedule:
-    zero = jnp.zeros((), jnp.float32)
-    base = jnp.asarray(base, jnp.float32)
+    base = float32(base)
 
     def init() -> ScheduleState:
-        return start(bounded(base, lambda_min, lambda_max, zero, zero)[0], _AesMemory(zero, empty), raw=base)
+        return start(jnp.clip(base, lambda_min, lambda_max), _AesMemory(float32(0.0), empty), raw=base)
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         v = proxy(signals)
@@ -216,5 +199,13 @@ def _schedule(proxy: Proxy, empty: Any, level: _Level, kappa, beta, lambda_min, 
     return EntropySchedule(init, update)
 
 
+def _averaged(prior: Array | None) -> _Level:
+    def level(memory: Mean, smooth: Array, count: Array) -> tuple[Mean, Array]:
+        memory = running_mean(memory, smooth, count)
+        return memory, memory.value if prior is None else memory.value + prior / count.astype(jnp.float32)
+
+    return level
+
+
 def _empty_mean() -> Mean:
-    return Mean(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32))
+    return Mean(float32(0.0), float32(0.0))

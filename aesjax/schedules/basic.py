@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import optax
 
 from aesjax.factory import NOT_NEGATIVE, POSITIVE
-from aesjax.schedules.rule import bounded, held, read_signal, start
+from aesjax.schedules.rule import bounded, float32, held, read_signal, start
 from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
@@ -18,7 +18,7 @@ def fixed(base: Array | float) -> EntropySchedule:
     >>> print(fixed(0.2).init().weight)
     0.2
     """
-    weight = jnp.asarray(base, jnp.float32)
+    weight = float32(base)
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         return state._replace(weight=weight, count=state.count + 1)
@@ -61,23 +61,21 @@ def auto(
     >>> bool(state.weight < 1.0)
     True
     """
-    adam = optax.adam(jnp.asarray(auto_learning_rate, jnp.float32), eps=1e-8)
-    target_entropy = jnp.asarray(target_entropy, jnp.float32)
+    adam, target_entropy = optax.adam(float32(auto_learning_rate), eps=1e-8), float32(target_entropy)
 
     def init() -> ScheduleState:
-        log_alpha = jnp.log(jnp.asarray(auto_initial, jnp.float32))
+        log_alpha = jnp.log(float32(auto_initial))
         return start(jnp.exp(log_alpha), _AutoMemory(log_alpha, adam.init(log_alpha)))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         log_alpha, opt_state = state.inner
-        gap = jnp.mean(read_signal("schedule 'auto'", signals, "log_prob", 1)) + target_entropy
+        gap = jnp.mean(read_signal("schedule 'auto'", signals, "log_prob")) + target_entropy
         gradient = -jnp.exp(log_alpha) * gap
         change, opt_state = adam.update(gradient, opt_state)
         log_alpha = log_alpha + change
         weight = jnp.exp(log_alpha)
-        new = ScheduleState(
-            weight, state.count + 1, _AutoMemory(log_alpha, opt_state), state.logs._replace(weight_raw=weight)
-        )
+        logs = state.logs._replace(weight_raw=weight)
+        new = ScheduleState(weight, state.count + 1, _AutoMemory(log_alpha, opt_state), logs)
         return held(jnp.isfinite(gap), new, state)
 
     return EntropySchedule(init, update)
@@ -102,11 +100,10 @@ def linear(
       slope: () reward per nat per unit of the proxy.
       lambda_min, lambda_max: () reward per nat.
     """
-    base, slope = jnp.asarray(base, jnp.float32), jnp.asarray(slope, jnp.float32)
+    base, slope = float32(base), float32(slope)
 
     def init() -> ScheduleState:
-        zero = jnp.zeros((), jnp.float32)
-        return start(bounded(base, lambda_min, lambda_max, zero, zero)[0], raw=base)
+        return start(jnp.clip(base, lambda_min, lambda_max), raw=base)
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         v = proxy(signals)

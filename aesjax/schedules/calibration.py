@@ -33,14 +33,10 @@ class Envelope(NamedTuple):
 
 
 def isotonic_fit(signal: np.ndarray, drift: np.ndarray) -> Isotonic:
-    """Least squares over the nondecreasing functions of the signal.
+    """Least squares over the nondecreasing functions of signals (..., N), to drifts (..., N).
 
     AES paper Eq. (calib-monotone). Equal signals are one point with the mean of their drifts, weighted by their number;
     without that the order in which ties happen to be sorted would decide the fit.
-
-    Args:
-      signal: (..., N) observable signals v.
-      drift: (..., N) drifts b.
 
     Raises:
       ValueError: shapes that differ, no points, a value that is not finite.
@@ -67,8 +63,7 @@ def predict(fit: Isotonic, signal: np.ndarray, *, interpolate: bool = False) -> 
     """(..., M) float64: the fitted function at signals (..., M), whose leading axes are those of the fit.
 
     Between two fitted signals least squares leaves the function open. By default it is a step: the level of the largest
-    fitted signal that is not above the query. With ``interpolate`` it is the straight line between the two. Outside the
-    fitted range both keep the outermost level.
+    fitted signal that is not above the query; with ``interpolate`` it is the straight line between the two.
     """
     signal = np.asarray(signal, np.float64)
     if signal.shape[:-1] != fit.signal.shape[:-1]:
@@ -117,20 +112,15 @@ def split_conformal(
 ) -> Envelope:
     """A bound that a fresh drift keeps with probability at least ``1 - delta``: fitted on one half, shifted on another.
 
-    AES paper Eq. (conformal-upper), with the split that its Lemma (conformal-upper) needs. For n pairs in the second
-    half that are exchangeable with the fresh one, and residuals without ties, the probability is ``index / (n + 1)``,
-    between ``1 - delta`` and ``1 - delta + 1/(n + 1)``. Fewer than ``1/delta - 1`` pairs give an infinite margin.
+    AES paper Eq. (conformal-upper), with the split that its Lemma (conformal-upper) needs. For n exchangeable pairs in
+    the second half, without ties, the probability is ``index / (n + 1)``. Fewer than ``1/delta - 1`` pairs give an
+    infinite margin.
 
     Args:
       fit_signal, fit_drift: (..., M) pairs for the fit.
       signal, drift: (..., n) pairs for the margin; disjoint from the others.
       delta: share of fresh drifts that may exceed the bound, in (0, 1).
       interpolate: how the fit is evaluated, see `predict`; evaluate the bound in the same way.
-
-    >>> v = np.linspace(0.0, 1.0, 40)
-    >>> bound = split_conformal(v[::2], v[::2], v[1::2], v[1::2] + 0.1, delta=0.1)
-    >>> bool(np.all(upper_bound(bound, v[1::2]) >= v[1::2]))
-    True
     """
     signal, drift = _paired(signal, drift)
     fit = isotonic_fit(fit_signal, fit_drift)
@@ -152,11 +142,9 @@ def upper_bound(
     """(..., M): ``min(scale * (level + margin), cap)`` at signals (..., M).
 
     Args:
-      scale: from the drift that was calibrated to the one that is bounded; AES paper Eq. (alpha-hat-calib) has
-        ``1/(mu (1 - gamma))``, which makes a bound on policies that is trivial as soon as the envelope passes
-        ``2 mu (1 - gamma)``.
-      cap: largest drift there can be, 2 for the l1 distance of two policies. It also turns an infinite margin into the
-        trivial bound.
+      scale: from the drift that was calibrated to the one that is bounded, ``1/(mu (1 - gamma))`` in AES paper Eq.
+        (alpha-hat-calib).
+      cap: largest drift there can be, 2 for the l1 distance of two policies.
     """
     level = predict(envelope.fit, signal, interpolate=interpolate)
     return np.minimum(scale * (level + np.asarray(envelope.margin)[..., None]), cap)
@@ -165,12 +153,8 @@ def upper_bound(
 def run_ratios(drift: np.ndarray, signal: np.ndarray) -> np.ndarray:
     """(...,): the smallest factor at which the accumulated signal of a run bounds its accumulated drift in every round.
 
-    ``max_t A_t / V_t`` with ``A_t``, ``V_t`` the sums over rounds up to t; inf for a run that drifts before its first
-    signal, 0 for one that never drifts. Not in the paper.
-
-    Args:
-      drift: (..., T) >= 0.
-      signal: (..., T) >= 0.
+    ``max_t A_t / V_t`` with ``A_t``, ``V_t`` the sums of (..., T) drifts and signals >= 0 up to round t; inf for a run
+    that drifts before its first signal, 0 for one that never drifts. Not in the paper.
 
     Raises:
       ValueError: shapes that differ, no rounds, a value that is negative or not finite.
@@ -188,23 +172,17 @@ def run_level_scale(ratios: np.ndarray, delta: float) -> np.ndarray:
     """(...,): the factor rho at which ``rho * signal`` bounds a fresh run's accumulated drift in every round.
 
     The `conformal_quantile` of the `run_ratios` (..., n) of n runs. The bound holds with probability at least
-    ``1 - delta`` for a run exchangeable with them, which one is only if it is trained with the very schedule that the
-    others were trained with. It bounds the accumulated drift: not every round's, and no longer if every round's bound
-    is capped. Fewer than ``1/delta - 1`` runs give inf, and so does a share of more than about delta of runs that drift
-    before their first signal; the bound is then the trivial one, `run_level_bound`, not the product.
+    ``1 - delta`` for a run exchangeable with them: trained with the very schedule that the others were trained with.
+    It bounds the accumulated drift, not every round's (docs/proofs/calibration.md). Fewer than ``1/delta - 1`` runs
+    give inf; the bound is then the trivial one, `run_level_bound`, not the product.
     """
     return conformal_quantile(ratios, delta)
 
 
 def run_level_bound(scale: np.ndarray | float, signal: np.ndarray) -> np.ndarray:
-    """(..., T): ``scale * signal``, infinite in every round where the scale is, also where the signal is 0.
+    """(..., T): ``scale * signal`` for `run_level_scale` (...), infinite in every round where the scale is.
 
-    What `run_level_scale` promises. ``inf * 0`` is not a number, and as a bound it lost every run that drifts before
-    its first signal: .85 and .71 of the runs covered for a nominal .9 where 15 % and 30 % of 40 runs do.
-
-    Args:
-      scale: (...) of `run_level_scale`.
-      signal: (..., T) >= 0.
+    Also where the signal is 0: ``inf * 0`` is not a number, and bounds no run that drifts before its first signal.
     """
     scale = np.asarray(scale, np.float64)[..., None]
     known = np.isfinite(scale)
@@ -222,12 +200,8 @@ def runs_needed(delta: float) -> int:
 
 
 def coverage(drift: np.ndarray, bound: np.ndarray, where: np.ndarray | None = None) -> np.ndarray:
-    """(...,): share of the rounds (..., T) whose drift keeps the bound, of those with ``where``; NaN if there is none.
-
-    With ``where = drift > 0`` it is the coverage at drift events, which the share over all rounds hides where they are
-    rare.
-    """
-    kept = _kept(np.asarray(drift, np.float64), np.asarray(bound, np.float64))
+    """(...,): share of the rounds (..., T) with ``where`` whose drift keeps the bound; NaN if there is none."""
+    kept = _kept(drift, bound)
     where = np.ones(kept.shape, bool) if where is None else np.asarray(where, bool)
     count = np.sum(where, axis=-1)
     return np.where(count > 0, np.sum(kept & where, axis=-1) / np.maximum(count, 1), np.nan)
@@ -235,7 +209,7 @@ def coverage(drift: np.ndarray, bound: np.ndarray, where: np.ndarray | None = No
 
 def simultaneous(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
     """(...,) bool: does the drift (..., T) of a run keep the bound in every single round?"""
-    return np.all(_kept(np.asarray(drift, np.float64), np.asarray(bound, np.float64)), axis=-1)
+    return np.all(_kept(drift, bound), axis=-1)
 
 
 def dominates(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
@@ -253,9 +227,7 @@ def slack(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
 def window_maximum(drift: np.ndarray, window: int) -> np.ndarray:
     """(..., T - window + 1): entry t is the largest of the ``window`` drifts from round t on.
 
-    Of drifts it aligns them with a signal that answers within the window, if its window maximum is taken too; of bounds
-    it lets a late answer count: has any bound from round t on reached the drift of round t? It does not repair a margin
-    that was set by quiet rounds.
+    Of bounds it lets a late answer count: has any bound from round t on reached the drift of round t?
     """
     drift = np.asarray(drift, np.float64)
     if not 1 <= window <= drift.shape[-1]:
@@ -266,9 +238,8 @@ def window_maximum(drift: np.ndarray, window: int) -> np.ndarray:
 def smoothing_debt(smooth: np.ndarray, decay: float) -> np.ndarray:
     """Lag of an exponential moving average: ``decay / (1 - decay)`` times the average.
 
-    For an average that starts from zero, ``sum_{s<=t} v_s = sum_{s<=t} smooth_s + debt_t``. A smoothed signal therefore
-    bounds accumulated drift once the debt is added to its sum, although it does not bound the drift of any one round: a
-    spike is cut to ``1 - decay`` of itself.
+    For an average that starts from zero, ``sum_{s<=t} v_s = sum_{s<=t} smooth_s + debt_t``: with the debt added to its
+    sum a smoothed signal bounds accumulated drift, although a spike is cut to ``1 - decay`` of itself.
     """
     if not 0.0 <= decay < 1.0:
         raise ValueError(f"decay must lie in [0, 1); got {decay}")
@@ -276,7 +247,7 @@ def smoothing_debt(smooth: np.ndarray, decay: float) -> np.ndarray:
 
 
 def _kept(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    drift, bound = np.broadcast_arrays(drift, bound)
+    drift, bound = np.broadcast_arrays(np.asarray(drift, np.float64), np.asarray(bound, np.float64))
     return drift <= bound + _ROUNDING * np.abs(drift)
 
 

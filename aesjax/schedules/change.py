@@ -7,11 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.factory import AT_LEAST_1, NOT_NEGATIVE, POSITIVE
-from aesjax.schedules.rule import base_init, base_update, bounded_above_base, start
+from aesjax.schedules.rule import base_init, base_update, bounded_above_base, float32, start
 from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 TINY, LARGE = (float(x) for x in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
+LEVELS = 8  # tested block lengths, up to 128 observations
+_LONGEST_MEMORY = 0.25  # share of the updates that the location of no level but the first may remember
 _BET = 0.5  # lambda: standard deviations become nats
 _MEMORY = 64  # blocks that location and scale remember
 _SPAN = 5  # a level's scale looks at blocks up to 2**SPAN times its own: autocorrelation that long is seen
@@ -60,7 +62,6 @@ def compensator(levels: int) -> np.ndarray:
     source="fresh",
     ranges={"threshold": POSITIVE, "gain": NOT_NEGATIVE, "r_max": AT_LEAST_1, "e_max": NOT_NEGATIVE},
     relative=True,
-    static=("longest_memory", "levels"),
 )
 def aes_c(
     proxy: Proxy,
@@ -72,14 +73,12 @@ def aes_c(
     r_max: Array | float = 5.0,
     e_max: Array | float = 8.0,
     lambda_max: Array | float = 1.0,
-    longest_memory: Array | float = 0.25,
-    levels: int = 8,
 ) -> EntropySchedule:
     r"""The base weight, raised by the proxy's excess over its location once a CUSUM in the log domain says "changed".
 
     An observation is a finite, positive proxy that differs from the last one: zeros say nothing, and on-policy carriers
-    show one rollout's proxy to many updates. On blocks of ``2**j`` observations, j = 0 ... levels - 1, with b the mean
-    of the log proxy in a block::
+    show one rollout's proxy to many updates. On blocks of ``2**j`` observations, j = 0 ... 7, with b the mean of the
+    log proxy in a block::
 
         z    = clip((b - m) / s, -10, 10)
         S    = clip(S + z/2 - psi_j, 0, threshold + 6)            # after 96 blocks; psi_j: `compensator`
@@ -111,17 +110,9 @@ def aes_c(
     between an alarm and the end of the relearning (at most 512 observations).
 
     Args:
-      proxy: drift proxy, () >= 0; on the newest transitions it answers fastest.
-      base: () reward per nat, or a schedule whose weight is modulated, for instance `auto`.
+      proxy, base, gain, r_max, e_max, lambda_max: as in `aes_r`.
       updates: () planned number of updates; sets only the longest memory.
       threshold: () nats of evidence that an alarm takes.
-      gain, r_max, e_max: () as in `aes_r`: what the excess does to the weight, and its caps.
-      lambda_max: () reward per nat, never below the base.
-      longest_memory: () share of ``updates`` that the location of no level but the first may remember.
-      levels: static number of tested block lengths.
-
-    Raises:
-      ValueError: fewer than one level.
 
     >>> from aesjax.schedules.proxies import td_quantile
     >>> schedule = aes_c(td_quantile(source="fresh"), base=0.05, updates=40_000)
@@ -129,23 +120,21 @@ def aes_c(
     >>> print(state.weight)
     0.05
     """
-    if levels < 1:
-        raise ValueError(f"aes_c: levels must be at least 1; got {levels}. 8 levels average up to 128 observations.")
-    threshold, gain, r_max, e_max = (jnp.asarray(x, jnp.float32) for x in (threshold, gain, r_max, e_max))
-    longest = jnp.asarray(longest_memory, jnp.float32) * jnp.asarray(updates, jnp.float32)
-    measured = levels + _SPAN
+    threshold, gain, r_max, e_max = (float32(x) for x in (threshold, gain, r_max, e_max))
+    measured = LEVELS + _SPAN
     lengths = np.asarray(2 ** np.arange(measured), np.int32)
-    admitted = (_MEMORY * lengths[:levels].astype(np.float32) <= longest) | (np.arange(levels) == 0)
-    price = jnp.asarray(compensator(levels), jnp.float32)
+    longest = _LONGEST_MEMORY * float32(updates)
+    admitted = (_MEMORY * lengths[:LEVELS].astype(np.float32) <= longest) | (np.arange(LEVELS) == 0)
+    price = float32(compensator(LEVELS))
 
     def init() -> ScheduleState:
         weight, base_state = base_init(base)
-        zero, wide, narrow = jnp.zeros((), jnp.float32), *(jnp.zeros(n, jnp.float32) for n in (measured, levels))
-        none = jnp.zeros((), jnp.int32)
-        memory = ChangeMemory(
-            zero, zero, none, wide, jnp.stack([wide, wide]), wide, wide, narrow, narrow, none, none, none, base_state
+        zero, wide, narrow = (jnp.zeros(shape, jnp.float32) for shape in ((), measured, LEVELS))
+        none, before = jnp.int32(0), jnp.stack([wide, wide])
+        return start(
+            weight,
+            ChangeMemory(zero, zero, none, wide, before, wide, wide, narrow, narrow, none, none, none, base_state),
         )
-        return start(weight, memory)
 
     def observe(old: ChangeMemory, v: Array) -> ChangeMemory:
         unit = jnp.where(old.seen == 0, v, old.unit)
@@ -160,10 +149,10 @@ def aes_c(
         far = mean - old.location
         scale = _long_run(jnp.where(past >= 6, old.spread, 0.0)) * jnp.sqrt(1.0 + 4.0 / jnp.maximum(age - 1.0, 1.0))
         scale = jnp.maximum(scale, FLOOR)
-        z = jnp.clip(far / scale, -_FARTHEST, _FARTHEST)[:levels]
-        tested = ((past >= WARM) & ((old.learned == 0) | (age > _AGAIN)))[:levels]
+        z = jnp.clip(far / scale, -_FARTHEST, _FARTHEST)[:LEVELS]
+        tested = ((past >= WARM) & ((old.learned == 0) | (age > _AGAIN)))[:LEVELS]
         evidence = jnp.where(tested, jnp.clip(old.evidence + _BET * z - price, 0.0, threshold + _CAP), 0.0)
-        excess = jnp.where(tested, old.excess + 0.25 * (z * scale[:levels] - old.excess), 0.0)
+        excess = jnp.where(tested, old.excess + 0.25 * (z * scale[:LEVELS] - old.excess), 0.0)
 
         rate = jnp.where(learns, 1.0 / jnp.clip(age, 1.0, _MEMORY), 0.0)
         weighing = (evidence > threshold / 4.0) & (evidence < threshold)
@@ -177,16 +166,11 @@ def aes_c(
         spread = jnp.where(learns, jnp.where(differences >= 1, spread, 0.0), old.spread)
 
         ended = seen % lengths == 0
-        new = old._replace(
-            total=jnp.zeros_like(total),
-            before=jnp.stack([mean, old.before[0]]),
-            location=location,
-            spread=spread,
-            evidence=evidence,
-            excess=excess,
-        )
+        before = jnp.stack([mean, old.before[0]])
+        learned = {"location": location, "spread": spread, "evidence": evidence, "excess": excess}
+        new = old._replace(total=jnp.zeros_like(total), before=before, **learned)
         kept = old._replace(total=total)
-        ended_of = {measured: ended, levels: ended[:levels]}
+        ended_of = {measured: ended, LEVELS: ended[:LEVELS]}
         new = jax.tree.map(lambda a, b: jnp.where(ended_of[a.shape[-1]], a, b) if a.ndim else b, new, kept)
         new = new._replace(unit=unit, last=v, seen=seen)
 

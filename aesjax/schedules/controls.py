@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from aesjax.schedules.basic import fixed
-from aesjax.schedules.rule import start
+from aesjax.schedules.rule import float32
 from aesjax.types import Array, EntropySchedule, ScheduleState, Signals
 
 
@@ -13,14 +13,7 @@ def playback(weights: Array) -> EntropySchedule:
 
     Entry t is the weight in force at step t, as a carrier records it. Reads no signal.
     """
-    weights = _recorded("playback", weights)
-
-    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
-        count = state.count + 1
-        weight = weights[jnp.minimum(count, weights.shape[0] - 1)]
-        return ScheduleState(weight, count, (), state.logs._replace(weight_raw=weight))
-
-    return EntropySchedule(lambda: start(weights[0]), update)
+    return overridden(fixed.make(0.0), _recorded("playback", weights), jnp.int32(1), jnp.int32(1))
 
 
 def constant_at_mean(weights: Array) -> EntropySchedule:
@@ -55,28 +48,23 @@ def overridden(schedule: EntropySchedule, weights: Array, stride: Array, on: Arr
 
     Args:
       weights: (T,) reward per nat, each in force for ``stride`` updates.
-      stride: () int32; on: () float32.
+      stride: () int32; on: () float32, above 0 where they are played.
     """
 
-    def shown(state: ScheduleState, count: Array) -> ScheduleState:
-        played = weights[jnp.minimum(count // stride, weights.shape[0] - 1)]
+    def shown(state: ScheduleState) -> ScheduleState:
+        played = weights[jnp.minimum(state.count // stride, weights.shape[0] - 1)]
         weight = jnp.where(on > 0, played, state.weight)
         raw = jnp.where(on > 0, played, state.logs.weight_raw)
         return state._replace(weight=weight, logs=state.logs._replace(weight_raw=raw))
 
-    def init() -> ScheduleState:
-        state = schedule.init()
-        return shown(state, state.count)
-
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
-        state = schedule.update(signals, state)
-        return shown(state, state.count)
+        return shown(schedule.update(signals, state))
 
-    return EntropySchedule(init, update, schedule.measure)
+    return EntropySchedule(lambda: shown(schedule.init()), update, schedule.measure)
 
 
 def _recorded(name: str, weights: Array) -> Array:
-    weights = jnp.asarray(weights, jnp.float32)
+    weights = float32(weights)
     if weights.ndim != 1 or weights.shape[0] == 0:
         raise ValueError(f"{name} needs recorded weights of shape (T,), T >= 1; got {weights.shape}.")
     return weights

@@ -6,11 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.factory import POSITIVE_SHARE
-from aesjax.schedules.rule import held, read_signal, start
+from aesjax.schedules.rule import float32, held, read_signal, start
 from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, ScheduleLogs, ScheduleState, Signals
 
 TINY = float(np.finfo(np.float32).tiny)
+_LEVEL = 0.9  # of the running quantile
+# The quantile's logarithm moves by min(_LARGEST_STEP, _GAIN / t) at most per update, from the share _MEMORY of the
+# updates on no slower.
+_GAIN, _LARGEST_STEP, _MEMORY = 4.0, 0.5, 0.25
 
 
 class _BudgetMemory(NamedTuple):
@@ -27,7 +31,6 @@ COST = POSITIVE_SHARE._replace(text="in (0, 1], a share of the reward")
     summary="the cost of exploring is a share of the reward: no weight to tune",
     needs=("reward",),
     ranges={"cost": COST},
-    static=("level", "memory", "gain", "largest_step"),
 )
 def budget(
     action_size: Array | float,
@@ -35,10 +38,6 @@ def budget(
     *,
     cost: Array | float = 0.1,
     base: Array | float = 0.2,
-    level: float = 0.9,
-    memory: Array | float = 0.25,
-    gain: float = 4.0,
-    largest_step: float = 0.5,
 ) -> EntropySchedule:
     r"""The weight at which exploring costs ``cost`` of the reward, ``2 cost / A * scale of the reward``.
 
@@ -57,41 +56,32 @@ def budget(
       updates: () planned number of updates.
       cost: () share of the reward, at most 1.
       base: () reward per nat, the weight before the first reward that is not zero.
-      level: of the quantile.
-      gain, largest_step: the quantile's logarithm moves by ``min(largest_step, gain / t)`` at most per update,
-      memory: () and from that share of the updates on no slower.
 
     >>> schedule = budget(action_size=2, updates=100, cost=0.1)
     >>> print(schedule.update(Signals(reward=jnp.full(4, -3.0)), schedule.init()).weight)
     0.3
     """
-    factor = 2.0 * _float32(cost) / _float32(action_size)
-    longest = jnp.maximum(_float32(memory) * _float32(updates), 1.0)
-    base = _float32(base)
+    factor = 2.0 * float32(cost) / float32(action_size)
+    longest = jnp.maximum(_MEMORY * float32(updates), 1.0)
 
     def init() -> ScheduleState:
-        return start(base, _BudgetMemory(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)))
+        return start(base, _BudgetMemory(float32(0.0), float32(0.0)))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old = state.inner
-        reward = jnp.abs(read_signal("schedule 'budget'", signals, "reward", 1))
+        reward = jnp.abs(read_signal("schedule 'budget'", signals, "reward"))
         first = jnp.max(reward)
         unknown = old.unit == 0.0
         unit = jnp.where(unknown, first, old.unit)
         # Steps are counted from that reward on: what was zero before said nothing.
         count = state.count + jnp.where(unknown & (first == 0.0), 0, 1)
         logs = jnp.log(jnp.maximum(reward / jnp.maximum(unit, TINY), TINY))
-        step = jnp.minimum(largest_step, gain / jnp.minimum(jnp.maximum(count, 1).astype(jnp.float32), longest))
-        above = jnp.mean((logs > old.log_scale).astype(jnp.float32))
-        log_scale = jnp.where(unknown, 0.0, old.log_scale + step * (above - (1.0 - level)))
+        step = jnp.minimum(_LARGEST_STEP, _GAIN / jnp.minimum(jnp.maximum(count, 1).astype(jnp.float32), longest))
+        above = jnp.mean(float32(logs > old.log_scale))
+        log_scale = jnp.where(unknown, 0.0, old.log_scale + step * (above - (1.0 - _LEVEL)))
         scale = unit * jnp.exp(log_scale)
         weight = jnp.where(unit > 0.0, factor * scale, state.weight)
-        zero = jnp.zeros((), jnp.float32)
-        shown = ScheduleLogs(jnp.mean(reward), scale, weight, zero, zero)
+        shown = ScheduleLogs(jnp.mean(reward), scale, weight, float32(0.0), float32(0.0))
         return held(jnp.isfinite(first), ScheduleState(weight, count, _BudgetMemory(unit, log_scale), shown), state)
 
     return EntropySchedule(init, update)
-
-
-def _float32(x: Array | float) -> Array:
-    return jnp.asarray(x, jnp.float32)

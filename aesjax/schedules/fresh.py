@@ -1,10 +1,10 @@
 """The residuals of the newest transitions, in a ring that an agent carries: the source of `Signals.fresh_td_error`."""
 
-import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from aesjax.types import Array
 
@@ -57,7 +57,9 @@ def fresh_residuals(size: int, critics: int = 1) -> FreshResiduals:
     >>> print(state.td_error)
     [ 1. -2.  1. -2.]
     """
-    size, critics = _at_least_1("size", size), _at_least_1("critics", critics)
+    for name, value in (("size", size), ("critics", critics)):
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"fresh_residuals: {name} must be a whole number of at least 1; got {value!r}")
 
     def init() -> FreshState:
         return FreshState(jnp.zeros((critics, size), jnp.float32), jnp.int32(0), jnp.int32(0))
@@ -79,13 +81,3 @@ def fresh_residuals(size: int, critics: int = 1) -> FreshResiduals:
         )
 
     return FreshResiduals(init, update)
-
-
-def _at_least_1(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"fresh_residuals: {name} must be a whole number of at least 1; got {value!r}")
-    return number

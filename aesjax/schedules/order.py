@@ -1,4 +1,4 @@
-"""Exact order statistics and quantiles without a sort, safe under ``jit``, ``vmap`` and ``scan``."""
+"""Exact quantiles without a sort, safe under ``jit``, ``vmap`` and ``scan``."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,27 +16,6 @@ _ALL_PAIRS_LIMIT = 1024
 _TWO_BIT_LIMIT = 1024
 # Counts are sums of float32 ones, exact up to here.
 _LARGEST_N = 2**24
-
-
-def order_statistic(x: Array, k: Array | int) -> Array:
-    """The ``k``-th smallest value, ``k = 0`` the minimum; exact, equal to ``jnp.sort(x)[k]``.
-
-    Args:
-      x: (N,) float32, any values including ties, signed zeros and infinities; 1 <= N < 2**24.
-      k: () int32 in [0, N - 1], may be traced; clipped to that range.
-
-    Returns:
-      () float32 in the units of ``x``; NaN when any ``x`` is NaN.
-
-    >>> import jax.numpy as jnp
-    >>> print(order_statistic(jnp.array([3.0, 1.0, 2.0]), 1))
-    2.0
-    """
-    x = _checked("order_statistic", x)
-    k = jnp.clip(jnp.asarray(k, jnp.int32), 0, x.shape[0] - 1)
-    value, _ = neighbours(x, k)
-    # Infinities are values here, NaN is not: ``x * 0`` would flag both.
-    return jnp.where(jnp.any(jnp.isnan(x)), jnp.nan, value)
 
 
 def quantile(x: Array, q: Array | float) -> Array:

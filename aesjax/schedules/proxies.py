@@ -1,6 +1,6 @@
 """Drift proxies: one step's signals in, one non-negative magnitude out, on the update batch or on the newest data."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -15,18 +15,11 @@ from aesjax.schedules.order import quantile
 from aesjax.schedules.rule import read_signal
 from aesjax.types import Array, Proxy, Signals
 
+SOURCES = ("update", "fresh")
 _RESIDUALS = MappingProxyType({"update": "td_error", "fresh": "fresh_td_error"})
 _LOSSES = MappingProxyType({"update": "value_loss", "fresh": "fresh_td_error"})
 _CRITIC_CHANGES = MappingProxyType({"update": "critic_drift", "fresh": "fresh_critic_drift"})
 _MODEL = MappingProxyType({"update": "model_error", "fresh": "model_error"})
-_RANKS = {
-    "td_error": 1,
-    "fresh_td_error": 1,
-    "value_loss": 0,
-    "critic_drift": 0,
-    "fresh_critic_drift": 0,
-    "model_error": 0,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +63,17 @@ class DriftProxy:
         return self if self.source is not None else self.factory(self.q, source)
 
     @property
+    def _place(self) -> str:
+        return self.source or next(iter(self.factory.fields))
+
+    @property
     def field(self) -> str:
         """The field of `Signals` that it reads."""
-        return self.factory.fields[self.source or next(iter(self.factory.fields))]
+        return self.factory.fields[self._place]
 
     def __call__(self, signals: Signals) -> Array:
         """The proxy of one step; raises when traced if its signal is absent."""
-        given = {"q": self.q, "source": self.source or next(iter(self.factory.fields))}
+        given = {"q": self.q, "source": self._place}
         return self.factory.make(**{name: given[name] for name in self.factory.takes})(signals)
 
     def __repr__(self) -> str:
@@ -117,23 +114,31 @@ def as_proxy(
     """
     if isinstance(make, ProxyFactory):
         return make
-    for source, read in fields.items():
-        if source not in ("update", "fresh"):
-            raise ValueError(f"unknown source '{source}' of a proxy; sources: update, fresh")
-        if read not in Signals._fields or read == "measured":
-            known = ", ".join(known for known in Signals._fields if known != "measured")
-            raise ValueError(f"Signals has no field '{read}'; fields: {known}")
 
     def factory(made: Any) -> ProxyFactory:
         own = name or getattr(made, "__name__", type(made).__name__)
+        check_reads("proxy", own, fields.values(), fields)
         options = options_of("proxy", own, made, ("source",), ("q",))
         takes = {"q", "source"} & {*options.defaults, *options.required, *options.others}
-        shown = label or own.rpartition(":")[2]
-        return ProxyFactory(
-            own, made, MappingProxyType(dict(fields)), shown, summary or first_line(made), frozenset(takes)
-        )
+        texts = label or own.rpartition(":")[2], summary or first_line(made)
+        return ProxyFactory(own, made, MappingProxyType(dict(fields)), *texts, frozenset(takes))
 
     return factory if make is None else factory(make)
+
+
+def check_reads(kind: str, name: str, fields: Iterable[str], sources: Iterable[str]) -> None:
+    """Refuse fields of `Signals` and sources that do not exist.
+
+    Raises:
+      ValueError: naming the one, and those that there are.
+    """
+    known = [field for field in Signals._fields if field != "measured"]
+    for read in fields:
+        if read not in known:
+            raise ValueError(f"{kind} '{name}': Signals has no field '{read}'; fields: {', '.join(known)}")
+    for source in sources:
+        if source not in SOURCES:
+            raise ValueError(f"{kind} '{name}': unknown source '{source}'; sources: {', '.join(SOURCES)}")
 
 
 @as_proxy(label="TD quantile", summary="q-quantile of |TD error| (paper default, q = 0.9)")
@@ -206,4 +211,4 @@ PROXIES: Registry[ProxyFactory] = Registry(
 
 def _read(name: str, signals: Signals, field: str) -> Array:
     # Behind stop_gradient: a weight that can be differentiated through its residuals would train the critic.
-    return lax.stop_gradient(read_signal(f"proxy '{name}'", signals, field, _RANKS[field]))
+    return lax.stop_gradient(read_signal(f"proxy '{name}'", signals, field))

@@ -11,7 +11,7 @@ from aesjax.schedules.change import aes_c
 from aesjax.schedules.combine import switch
 from aesjax.schedules.cost import budget
 from aesjax.schedules.floor import auto_floor
-from aesjax.schedules.proxies import PROXIES, DriftProxy, ProxyFactory
+from aesjax.schedules.proxies import PROXIES, ProxyFactory
 from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
 from aesjax.schedules.schedule import ScheduleFactory
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
@@ -32,11 +32,7 @@ class Choice(NamedTuple):
 
     @property
     def factory(self) -> ScheduleFactory:
-        """The schedule.
-
-        Raises:
-          UnknownNameError: it is not registered.
-        """
+        """The schedule; raises UnknownNameError where it is not registered."""
         return SCHEDULES[self.schedule] if isinstance(self.schedule, str) else self.schedule
 
     @property
@@ -46,11 +42,7 @@ class Choice(NamedTuple):
 
     @property
     def measured(self) -> ProxyFactory:
-        """The proxy.
-
-        Raises:
-          UnknownNameError: it is not registered.
-        """
+        """The proxy; likewise."""
         return PROXIES[self.proxy] if isinstance(self.proxy, str) else self.proxy
 
     @property
@@ -73,7 +65,7 @@ class ScheduleData(NamedTuple):
 
 
 def build(
-    choices: Sequence[Choice] | Choice,
+    choices: Sequence[Choice],
     data: ScheduleData,
     record: Sequence[str] = (),
     static: Mapping[str, Any] = MappingProxyType({}),
@@ -93,12 +85,13 @@ def build(
     Raises:
       UnknownNameError: unknown schedule or proxy. ValueError: none.
 
-    >>> print(build(Choice("fixed"), ScheduleData(0, 0.9, {"fixed": {"base": 0.1}})).init().weight)
+    >>> print(build([Choice("fixed")], ScheduleData(0, 0.9, {"fixed": {"base": 0.1}})).init().weight)
     0.1
     """
-    choices = _choices(choices)
     proxies = {c.key: c.measured(data.q, c.place) for c in choices if c.factory.uses_proxy}
-    proxies |= {key: _proxy_of(key, data.q) for key in record}
+    for key in record:
+        name, _, where = key.partition("/")
+        proxies[key] = PROXIES[name](data.q, where)
     members = [c.factory.build(data.options[c.name], _reader(c, proxies), **static) for c in choices]
     whole = members[0] if len(members) == 1 else switch(members, data.index)
 
@@ -115,33 +108,17 @@ def build(
     return EntropySchedule(whole.init, update, measure)
 
 
-def required_signals(choices: Sequence[Choice] | Choice) -> dict[str, str]:
+def required_signals(choices: Sequence[Choice]) -> dict[str, str]:
     """The `Signals` fields that `build` of these reads, each with its reader, for error messages.
 
     >>> required_signals([Choice("auto"), Choice("fixed")])
     {'log_prob': "schedule 'auto'"}
     """
-    choices = _choices(choices)
     read = {field: f"schedule '{c.schedule}'" for c in choices for field in sorted(c.factory.needs)}
     for c in choices:
         if c.factory.uses_proxy:
             read.setdefault(c.measured(source=c.place).field, f"proxy '{c.measured.name}'")
     return read
-
-
-def _choices(choices: Sequence[Choice] | Choice) -> tuple[Choice, ...]:
-    items = (choices,) if isinstance(choices, Choice) else tuple(choices)
-    if not items:
-        raise ValueError(f"at least one schedule is needed; registered: {', '.join(SCHEDULES)}.")
-    for choice in items:
-        _ = choice.key  # an unknown name raises
-    return items
-
-
-def _proxy_of(key: str, q: Any) -> DriftProxy:
-    """The proxy of a key such as "td_quantile/update"."""
-    name, _, where = key.partition("/")
-    return PROXIES[name](q, where)
 
 
 def _reader(choice: Choice, proxies: Mapping[str, Proxy]) -> Proxy:

@@ -14,6 +14,7 @@ from aesjax.schedules.rule import (
     bounded_above_base,
     discounted_count,
     ema,
+    float32,
     read_signal,
     start,
 )
@@ -21,14 +22,11 @@ from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
 TINY = float(np.finfo(np.float32).tiny)
-_RATIO = {
-    "gain": NOT_NEGATIVE,
-    "r_max": AT_LEAST_1,
-    "margin": NOT_NEGATIVE,
-    "e_max": NOT_NEGATIVE,
-}
-# Numbers of the rule that belong to its proofs, and no options.
-_PROVEN = ("beta", "first_window", "longest_window", "baseline_gain", "baseline_step", "levels")
+_RATIO = {"gain": NOT_NEGATIVE, "r_max": AT_LEAST_1, "margin": NOT_NEGATIVE, "e_max": NOT_NEGATIVE}
+# Numbers of the rule that belong to its proofs, and are no options.
+_WINDOWS = 8
+_LONGEST_WINDOW = 0.25  # share of the updates that no window but the first may exceed
+_BASELINE_GAIN, _BASELINE_STEP = 4.0, 0.5  # the median moves by min(step, gain / t) / 2 in log units per update
 
 
 class _RelativeMemory(NamedTuple):
@@ -47,7 +45,6 @@ class _RelativeMemory(NamedTuple):
     source="fresh",
     ranges=_RATIO,
     relative=True,
-    static=_PROVEN,
 )
 def aes_r(
     proxy: Proxy,
@@ -59,19 +56,14 @@ def aes_r(
     margin: Array | float = 0.25,
     e_max: Array | float = 8.0,
     lambda_max: Array | float = 1.0,
-    beta: Array | float | None = None,
-    first_window: Array | float | None = None,
-    longest_window: Array | float = 0.25,
-    baseline_gain: Array | float = 4.0,
-    baseline_step: Array | float = 0.5,
-    levels: int = 8,
 ) -> EntropySchedule:
     r"""The base weight, raised while the proxy exceeds its own running median.
 
-    With s the EMA of the proxy and B its running median, the excess ``e = clip(s/B/(1+margin) - 1, 0, e_max)`` is
-    averaged over dyadic windows, E is the largest of these means, and the weight is
-    ``base * min(sqrt(1 + gain * E), r_max)``. Multiplying all rewards by c leaves ``weight / base`` as it is; without
-    excess the weight is exactly the base. One-sided: it cannot lower a base that is too large.
+    With s the EMA of the proxy (decay ``1 - 1/clip(updates/500, 2, 20)``) and B its running median, the excess
+    ``e = clip(s/B/(1+margin) - 1, 0, e_max)`` is averaged over dyadic windows, the shortest of ``max(8, updates/1000)``
+    updates. E is the largest of these means, and the weight is ``base * min(sqrt(1 + gain * E), r_max)``. Multiplying
+    all rewards by c leaves ``weight / base`` as it is; without excess the weight is exactly the base. One-sided: it
+    cannot lower a base that is too large.
 
     Not in the paper. Two deviations from the derivation. The clip never moves the base itself, so only ``lambda_max``
     acts, on the raised part: with a base outside the bounds the literal clip would change a stationary run. A proxy
@@ -87,11 +79,6 @@ def aes_r(
       r_max: () largest ratio to the base weight.
       margin, e_max: () dead zone and cap of the excess, as shares of the baseline.
       lambda_max: () reward per nat. A lower bound would do nothing: the weight is never below its base.
-      beta: () EMA decay; None: ``1 - 1/clip(updates/500, 2, 20)``.
-      first_window: () updates in the shortest window; None: ``max(8, updates/1000)``. Level j is ``2**j`` times it.
-      longest_window: () share of ``updates`` that no window but the first may exceed.
-      baseline_gain, baseline_step: () the median moves by ``min(step, gain/t)/2`` in log units per update.
-      levels: static number of windows.
 
     >>> from aesjax.schedules.proxies import td_quantile
     >>> schedule = aes_r(td_quantile(source="fresh"), base=0.05, updates=40_000)
@@ -99,18 +86,16 @@ def aes_r(
     >>> print(state.weight)
     0.05
     """
-    f = _float32
-    gain, r_max, margin, e_max = f(gain), f(r_max), f(margin), f(e_max)
-    baseline_gain, baseline_step, updates = f(baseline_gain), f(baseline_step), f(updates)
-    beta = 1.0 - 1.0 / jnp.clip(updates / 500.0, 2.0, 20.0) if beta is None else f(beta)
-    first = jnp.maximum(8.0, updates / 1000.0) if first_window is None else f(first_window)
-    windows = first * jnp.asarray(2.0 ** np.arange(levels), jnp.float32)
-    admitted = (windows <= f(longest_window) * updates) | (jnp.arange(levels) == 0)
-    zero = jnp.zeros((), jnp.float32)
+    gain, r_max, margin, e_max, updates = (float32(x) for x in (gain, r_max, margin, e_max, updates))
+    beta = 1.0 - 1.0 / jnp.clip(updates / 500.0, 2.0, 20.0)
+    first = jnp.maximum(8.0, updates / 1000.0)
+    windows = first * float32(2.0 ** np.arange(_WINDOWS))
+    admitted = (windows <= _LONGEST_WINDOW * updates) | (jnp.arange(_WINDOWS) == 0)
 
     def init() -> ScheduleState:
         weight, base_state = base_init(base)
-        return start(weight, _RelativeMemory(zero, zero, zero, jnp.zeros(levels, jnp.float32), base_state))
+        zero = float32(0.0)
+        return start(weight, _RelativeMemory(zero, zero, zero, jnp.zeros(_WINDOWS, jnp.float32), base_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old = state.inner
@@ -124,7 +109,7 @@ def aes_r(
         unit = jnp.where(unstarted, v, old.unit)
         log_smooth = jnp.log(jnp.maximum(smooth / unit, TINY))
         excess = jnp.clip(jnp.exp(log_smooth - old.log_baseline) / (1.0 + margin) - 1.0, 0.0, e_max)
-        step = jnp.minimum(baseline_step, baseline_gain / count.astype(jnp.float32))
+        step = jnp.minimum(_BASELINE_STEP, _BASELINE_GAIN / count.astype(jnp.float32))
         log_baseline = old.log_baseline + step * (jnp.where(log_smooth > old.log_baseline, 1.0, 0.0) - 0.5)
         bank = old.bank + (excess - old.bank) / discounted_count(count, windows)
 
@@ -205,16 +190,16 @@ def oracle(
     share of the channel's range; weight ``base * min(sqrt(1 + oracle_gain * E), r_max)``, () reward per nat, clipped as
     in `aes_r`. A non-finite drift is taken as none. Its logs hold d as proxy and E as smoothed proxy.
     """
-    gain, r_max = _float32(oracle_gain), _float32(r_max)
-    keep = 1.0 - 1.0 / jnp.maximum(_float32(oracle_memory) * _float32(updates), 1.0)
+    gain, r_max = float32(oracle_gain), float32(r_max)
+    keep = 1.0 - 1.0 / jnp.maximum(float32(oracle_memory) * float32(updates), 1.0)
 
     def init() -> ScheduleState:
         weight, base_state = base_init(base)
-        return start(weight, _OracleMemory(jnp.zeros((), jnp.float32), base_state))
+        return start(weight, _OracleMemory(float32(0.0), base_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         lam0, base_state = base_update(base, signals, state.inner.base)
-        drift = read_signal("schedule 'oracle'", signals, "true_drift", 0)
+        drift = read_signal("schedule 'oracle'", signals, "true_drift")
         drift = jnp.where(jnp.isfinite(drift), drift, 0.0)
         level = keep * state.inner.level + drift
         ratio = jnp.minimum(jnp.sqrt(1.0 + gain * level), r_max)
@@ -222,7 +207,3 @@ def oracle(
         return ScheduleState(weight, state.count + 1, _OracleMemory(level, base_state), logs)
 
     return EntropySchedule(init, update)
-
-
-def _float32(x: Array | float) -> Array:
-    return jnp.asarray(x, jnp.float32)

@@ -7,6 +7,14 @@ import jax.numpy as jnp
 
 from aesjax.types import Array, EntropySchedule, ScheduleLogs, ScheduleState, Signals
 
+#: Fields of `Signals` that are vectors (B,); all others are scalars.
+VECTORS = ("td_error", "log_prob", "fresh_td_error", "reward")
+
+
+def float32(x: Any) -> Array:
+    """``x`` as float32."""
+    return jnp.asarray(x, jnp.float32)
+
 
 class Mean(NamedTuple):
     """A running mean that stays exact to float32 rounding over millions of updates."""
@@ -16,23 +24,18 @@ class Mean(NamedTuple):
 
 
 def sqrt_rule(mean: Array, *, kappa: Array | float) -> Array:
-    r"""Entropy weight before clipping, ``kappa * sqrt(mean)``.
-
-    AES paper Eq. (aes_schedule), with ``mean`` = accumulated proxy over time; the clip is `bounded`.
+    """Entropy weight before clipping, ``kappa * sqrt(mean)``, () reward per nat: AES paper Eq. (aes_schedule).
 
     Args:
       mean: () running mean of the smoothed proxy, >= 0; units of the proxy (reward).
       kappa: () sqrt(reward) per nat. Multiplying all rewards by c multiplies the weight by sqrt(c).
-
-    Returns:
-      () reward per nat.
     """
-    return jnp.asarray(kappa, jnp.float32) * jnp.sqrt(mean)
+    return float32(kappa) * jnp.sqrt(mean)
 
 
 def ema(previous: Array, value: Array, beta: Array | float, first: Array) -> Array:
     """Exponential moving average, AES paper Eq. (ema); it starts at the first value, so EMA_1 = v_1."""
-    beta = jnp.asarray(beta, jnp.float32)
+    beta = float32(beta)
     return jnp.where(first, value, beta * previous + (1.0 - beta) * value)
 
 
@@ -61,14 +64,8 @@ def bounded(
 
     ``low = 0`` and ``high = inf`` is the paper's ablation without clipping.
     """
-    low, high = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
-    logs = ScheduleLogs(
-        proxy=proxy,
-        proxy_smooth=smooth,
-        weight_raw=raw,
-        at_min=(raw < low).astype(jnp.float32),
-        at_max=(raw > high).astype(jnp.float32),
-    )
+    low, high = float32(low), float32(high)
+    logs = ScheduleLogs(proxy, smooth, raw, at_min=float32(raw < low), at_max=float32(raw > high))
     return jnp.minimum(jnp.maximum(raw, low), high), logs
 
 
@@ -76,7 +73,7 @@ def bounded_above_base(
     base: Array, ratio: Array, high: Array | float, proxy: Array, smooth: Array
 ) -> tuple[Array, ScheduleLogs]:
     """`bounded` of ``base * ratio``, ratio >= 1: the clip cuts what was added and never moves the base itself."""
-    return bounded(base * ratio, 0.0, jnp.maximum(jnp.asarray(high, jnp.float32), base), proxy, smooth)
+    return bounded(base * ratio, 0.0, jnp.maximum(float32(high), base), proxy, smooth)
 
 
 def base_init(base: Array | float | EntropySchedule) -> tuple[Array, ScheduleState | None]:
@@ -84,7 +81,7 @@ def base_init(base: Array | float | EntropySchedule) -> tuple[Array, ScheduleSta
     if hasattr(base, "init"):
         state = base.init()  # type: ignore
         return state.weight, state
-    return jnp.asarray(base, jnp.float32), None
+    return float32(base), None
 
 
 def base_update(
@@ -94,14 +91,14 @@ def base_update(
     if hasattr(base, "init"):
         state = base.update(signals, state)  # type: ignore
         return state.weight, state
-    return jnp.asarray(base, jnp.float32), None
+    return float32(base), None
 
 
 def start(weight: Array | float, inner: Any = (), raw: Array | float | None = None) -> ScheduleState:
     """State before the first update; the logs are zero except for the weight."""
     zero = jnp.zeros((), jnp.float32)
-    weight = jnp.asarray(weight, jnp.float32)
-    raw = weight if raw is None else jnp.asarray(raw, jnp.float32)
+    weight = float32(weight)
+    raw = weight if raw is None else float32(raw)
     return ScheduleState(weight, jnp.zeros((), jnp.int32), inner, ScheduleLogs(zero, zero, raw, zero, zero))
 
 
@@ -110,13 +107,13 @@ def held(ok: Array, new: ScheduleState, old: ScheduleState) -> ScheduleState:
     return jax.tree.map(lambda a, b: jnp.where(ok, a, b), new, old)
 
 
-def read_signal(reader: str, signals: Signals, field: str, rank: int) -> Array:
+def read_signal(reader: str, signals: Signals, field: str) -> Array:
     """The field as float32, checked when traced.
 
     Raises:
       ValueError: the carrier does not report the field, or reports it in another rank.
     """
-    value = getattr(signals, field)
+    value, rank = getattr(signals, field), int(field in VECTORS)
     shape = "(B,)" if rank else "()"
     if value is None:
         raise ValueError(f"{reader} needs Signals.{field} of shape {shape}, which the carrier does not report (None).")

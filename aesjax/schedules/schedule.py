@@ -12,8 +12,8 @@ import numpy as np
 
 from aesjax.factory import SHARE, Options, Range, check_options, first_line, options_of, ranges_of, resemble
 from aesjax.registry import unknown
-from aesjax.schedules.proxies import DriftProxy, td_quantile
-from aesjax.schedules.rule import start
+from aesjax.schedules.proxies import DriftProxy, check_reads, td_quantile
+from aesjax.schedules.rule import VECTORS, start
 from aesjax.types import EntropySchedule, Proxy, ScheduleState, Signals
 
 #: Numbers of a run that a schedule may ask for by naming a parameter so; a carrier or its preset knows them.
@@ -29,11 +29,8 @@ _RANGES = {
     "q": SHARE,
 }
 _CLIP = {"lambda_min": 1e-4, "lambda_max": 1.0}  # the paper's, where neither a schedule nor its run has another one
-_RANK_1 = ("td_error", "log_prob", "fresh_td_error", "reward")
 _TRIALS = (1.0, 1.0, 10.0, 1.0)  # errors for which any schedule must give a weight
 _PACKAGE = str(Path(__file__).resolve().parents[1])
-_SOURCES = ("update", "fresh")
-_Make = Callable[..., EntropySchedule]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +38,7 @@ class ScheduleFactory:
     """A registered schedule: call it for a `Schedule`, with options by name, ``aes(kappa=0.3)``."""
 
     name: str
-    make: _Make = field(repr=False)
+    make: Callable[..., EntropySchedule] = field(repr=False)
     label: str  # in tables, as in "SAC+LABEL"
     summary: str = field(repr=False)  # one line for listings
     needs: frozenset[str]  # fields of `Signals` that it reads besides those of its proxy
@@ -91,7 +88,8 @@ class ScheduleFactory:
         Raises:
           ValueError: naming the option, its value and what is allowed.
         """
-        numbers = {name: value for name, value in options.items() if name in self.options and not _is_schedule(value)}
+        own = {name: options[name] for name in options if name in self.options}
+        numbers = {name: value for name, value in own.items() if not isinstance(value, AnySchedule)}
         check_options("schedule", self.name, {**_RANGES, **self.ranges}, numbers)
 
     def filled(self, run: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,11 +108,7 @@ class ScheduleFactory:
         return values
 
     def for_run(self, **facts: Any) -> "Schedule":
-        """A schedule with those of a run's numbers that it takes (`FACTS`), whichever it is.
-
-        Raises:
-          ValueError: one is outside its range.
-        """
+        """A schedule with those of a run's numbers that it takes (`FACTS`), whichever it is."""
         own = {name: value for name, value in facts.items() if name in self.options}
         self.check(own)
         return Schedule(self, own)
@@ -147,11 +141,7 @@ class Schedule:
 
     @property
     def pair(self) -> EntropySchedule:
-        """The pure functions, made anew: inside a trace they hold that trace's constants, so they are not stored.
-
-        Raises:
-          ValueError: a number is missing that only a study fills in.
-        """
+        """The pure functions, made anew: inside a trace they hold that trace's constants, so they are not stored."""
         proxy = self.proxy
         if self.factory.uses_proxy:
             proxy = td_quantile() if proxy is None else proxy
@@ -188,10 +178,6 @@ class Schedule:
 
 
 AnySchedule = Schedule | EntropySchedule
-
-
-def _is_schedule(value: Any) -> bool:
-    return isinstance(value, AnySchedule)
 
 
 def as_schedule(
@@ -237,12 +223,7 @@ def as_schedule(
     def factory(made: Any) -> ScheduleFactory:
         own = str(name or getattr(made, "__name__", type(made).__name__))
         signature = options_of("schedule", own, made, static, FACTS)
-        known = tuple(field for field in Signals._fields if field != "measured")
-        for read in needs:
-            if read not in known:
-                raise ValueError(f"schedule '{own}': Signals has no field '{read}'; fields: {', '.join(known)}")
-        if source not in _SOURCES:
-            raise ValueError(f"schedule '{own}': unknown source '{source}'; sources: {', '.join(_SOURCES)}")
+        check_reads("schedule", own, needs, [source])
         return ScheduleFactory(
             name=own,
             make=made,
@@ -275,12 +256,12 @@ def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftPro
     read = ", ".join(sorted(fields)) or "no signal"
 
     def signals(size: Any) -> Signals:
-        values: dict[str, Any] = {field: jnp.full(8 if field in _RANK_1 else (), size) for field in fields}
+        values: dict[str, Any] = {field: jnp.full(8 if field in VECTORS else (), size) for field in fields}
         return Signals(**values)
 
     def run() -> tuple[Any, Any]:
         built = factory.build(options, proxy)
-        if not _is_schedule(built):
+        if not isinstance(built, AnySchedule):
             raise TypeError(f"its factory returned {type(built).__name__}, not an EntropySchedule")
         state = built.init()
         return state, built.update(signals(1.0), state)

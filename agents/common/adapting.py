@@ -1,7 +1,7 @@
 """The adaptations of a run as wrappers: each takes a plain function of a loop and returns one that also adapts.
 
 A loop composes the wrappers that its program uses before it trains; the functions inside do not know of them. A state
-is a loop's `RunState`, of which `coupling` and `adaptation` belong to this module.
+is a `loop.RunState`, of which `coupling` and `adaptation` belong to this module.
 """
 
 from collections.abc import Callable
@@ -165,11 +165,7 @@ def measuring(part: _Plain, carrier: Any, look: _Plain) -> _Plain:
 def check_adaptations(
     carrier: Carrier | OnPolicyCarrier, adaptation_of: AdaptationOf | None, config: LoopConfig
 ) -> None:
-    """Refuse a program whose adaptations its carrier cannot follow, or whose measures it cannot take.
-
-    Raises:
-      ValueError: a refresh of a carrier without `refresh` (or `recycle`), or measures of one without `probe`.
-    """
+    """Refuse, with a ValueError, adaptations that the carrier cannot follow and measures that it cannot take."""
     if config.plasticity and carrier.probe is None:
         raise ValueError("measures of plasticity need a carrier with a function `probe`")
     if config.refresh and (carrier.refresh is None or adaptation_of is None):

@@ -71,8 +71,7 @@ def sample(
     """``batch_size`` packed rows, uniform with replacement over what is stored after vector step ``step``.
 
     Args:
-      newest: () float32 >= 1, draw from so many newest transitions only; where it is no fewer than are stored, the
-        very rows that None gives.
+      newest: () float32 >= 1, draw from so many newest transitions only; inf draws the very rows that None gives.
     """
     capacity = replay.rows.shape[0]
     filled = jnp.minimum(step + 1, capacity // num_envs) * num_envs

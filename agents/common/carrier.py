@@ -1,7 +1,7 @@
 """The carrier protocol: pure functions that never hold an entropy weight of their own."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from aesjax.types import Array, Signals
 from agents.common.plasticity import Probe
@@ -26,40 +26,15 @@ class UpdateOut(NamedTuple):
     metrics: dict[str, Array]
 
 
-class _Update(Protocol):
-    def __call__(
-        self, state: Any, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: Any
-    ) -> UpdateOut: ...
-
-
-class _Residuals(Protocol):
-    def __call__(self, state: Any, batch: Transition, key: Array, *, entropy_weight: Array, hyper: Any) -> Array: ...
-
-
-class _Values(Protocol):
-    def __call__(self, state: Any, obs: Array, action: Array, *, entropy_weight: Array, hyper: Any) -> Array: ...
-
-
-class _Refresh(Protocol):
-    """A state whose parameters went a step towards those of a fresh one: ``p + step (p_fresh - p)``.
-
-    The critic's, targets included, by ``critic`` and the actor's by ``actor``, () in [0, 1] each; an optimiser whose
-    parameters moved starts anew. What only describes the data (running statistics) stays.
-    """
-
-    def __call__(self, state: Any, fresh: Any, critic: Any, actor: Any) -> Any: ...
-
-
-class _Recycle(Protocol):
-    """Reinitialise dormant units on observations (B, S) and actions (B, A): `agents.common.recycle`."""
-
-    def __call__(self, state: Any, fresh: Any, obs: Array, action: Array, threshold: Array) -> Any: ...
-
-
-class _Look(Protocol):
-    """The networks of a state, by "critic" and "actor", on observations (B, S) and actions (B, A)."""
-
-    def __call__(self, state: Any, obs: Array, action: Array) -> Mapping[str, Probe]: ...
+#: state, a fresh one, critic (), actor () -> the state whose parameters went a step towards the fresh ones,
+#: ``p + step (p_fresh - p)``: the critic's, targets included, by ``critic`` and the actor's by ``actor``, in [0, 1]. An
+#: optimiser whose parameters moved starts anew; what only describes the data (running statistics) stays.
+Refresh = Callable[[Any, Any, Any, Any], Any]
+#: state, obs (B, S), action (B, A) -> its networks on them, by "critic" and "actor"
+Look = Callable[[Any, Array, Array], Mapping[str, Probe]]
+#: state, a fresh one, obs (B, S), action (B, A), threshold () -> the state without units asleep on them:
+#: `agents.common.recycle`
+Recycle = Callable[[Any, Any, Array, Array, Array], Any]
 
 
 class Carrier(NamedTuple):
@@ -73,13 +48,13 @@ class Carrier(NamedTuple):
     act: Callable[[Any, Array, Array], Array]  # state, obs (N, S), key -> behaviour action (N, A)
     act_deterministic: Callable[[Any, Array], Array]  # state, obs (N, S) -> evaluation action (N, A)
     entropy: Callable[[Any, Array, Array], Array]  # state, obs (B, S), key -> () nats, mean over the observations
-    update: _Update  # state, batch (B,), key, step () -> UpdateOut
-    td_error: _Residuals  # residuals of a batch under the current parameters, (2B,); no gradient
-    q_value: _Values  # state, obs (B, S), action (B, A) -> (2, B), without dropout
+    update: Callable[..., UpdateOut]  # state, batch (B,), key, step (), *, entropy_weight, hyper -> UpdateOut
+    td_error: Callable[..., Array]  # state, batch, key, *, entropy_weight, hyper -> residuals (2B,); no gradient
+    q_value: Callable[..., Array]  # state, obs (B, S), action (B, A), *, entropy_weight, hyper -> (2, B), no dropout
     batch_size: int
-    refresh: _Refresh | None = None  # None: its parameters cannot be refreshed
-    probe: _Look | None = None  # None: its plasticity cannot be measured
-    recycle: _Recycle | None = None  # None: its units cannot be recycled
+    refresh: Refresh | None = None  # None: its parameters cannot be refreshed
+    probe: Look | None = None  # None: its plasticity cannot be measured
+    recycle: Recycle | None = None  # None: its units cannot be recycled
 
 
 class Rollout(NamedTuple):
@@ -114,6 +89,6 @@ class OnPolicyCarrier(NamedTuple):
     rollout: int  # T
     epochs: int
     minibatches: int
-    refresh: _Refresh | None = None  # None: its parameters cannot be refreshed
-    probe: _Look | None = None  # None: its plasticity cannot be measured
-    recycle: _Recycle | None = None  # None: its units cannot be recycled
+    refresh: Refresh | None = None  # None: its parameters cannot be refreshed
+    probe: Look | None = None  # None: its plasticity cannot be measured
+    recycle: Recycle | None = None  # None: its units cannot be recycled

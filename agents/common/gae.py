@@ -8,11 +8,7 @@ from aesjax.types import Array
 
 
 def td_errors(reward: Array, terminated: Array, value: Array, next_value: Array, gamma: Array | float) -> Array:
-    """``delta_t = r_t + gamma (1 - term_t) V(s'_t) - V(s_t)``, all (T, N); ``next_value`` before any auto-reset.
-
-    Raises:
-      AssertionError: shapes that differ.
-    """
+    """``delta_t = r_t + gamma (1 - term_t) V(s'_t) - V(s_t)``, all (T, N); ``next_value`` before any auto-reset."""
     chex.assert_rank(reward, 2)
     chex.assert_equal_shape([reward, terminated, value, next_value])  # (T,) beside (T, N) would broadcast unnoticed
     return reward + gamma * (1.0 - terminated) * next_value - value
@@ -22,9 +18,6 @@ def advantages(delta: Array, terminated: Array, truncated: Array, decay: Array |
     """``A_t = delta_t + decay (1 - term_t)(1 - trunc_t) A_{t+1}``, (T, N), with ``decay = gamma * lambda``.
 
     A truncated step has its bootstrap in delta already and cuts the trace; a terminated one has neither.
-
-    Raises:
-      AssertionError: shapes that differ.
     """
     chex.assert_rank(delta, 2)
     chex.assert_equal_shape([delta, terminated, truncated])

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from aesjax.seeding import stream
-from aesjax.types import STREAM, Array, DriftAdaptation, EntropySchedule, Signals
+from aesjax.types import STREAM, Array, DriftAdaptation, EntropySchedule, ScheduleState, Signals
 from agents.common.carrier import Carrier, OnPolicyCarrier, UpdateOut
 from agents.common.episodes import episode_returns
 from agents.common.masks import kept
@@ -76,11 +76,6 @@ class Health(NamedTuple):
     diverged_at: Array  # () int32, first vector step with a non-finite value, -1 while there is none
     reason: Array  # () int32, bit i set: REASONS[i]
 
-    @staticmethod
-    def good() -> "Health":
-        """Nothing wrong so far."""
-        return Health(jnp.int32(-1), jnp.int32(0))
-
 
 def examine(health: Health, out: UpdateOut, weight: Array, step: Array) -> Health:
     """Health after one update that ended with entropy weight ``weight``."""
@@ -90,12 +85,39 @@ def examine(health: Health, out: UpdateOut, weight: Array, step: Array) -> Healt
     return Health(jnp.where(first, step, health.diverged_at), jnp.where(first, reason, health.reason))
 
 
-def reset_world(world: World, run: Run, num: int) -> tuple[Array, Any, Array]:
-    """First observations (num, S) and states of a run, and its key."""
+class RunState(NamedTuple):
+    """Everything that changes during a run."""
+
+    agent: Any
+    env: Any
+    obs: Array  # (N, S) raw
+    replay: Any  # `buffer.Replay`; None on-policy
+    schedule: ScheduleState
+    fresh: Any  # (critics, W) residuals of the newest transitions at their arrival; None when not tracked
+    fresh_ring: Any  # where they continue, in a world whose copies do not always count
+    episode_return: Array  # (N,) of the training episodes under way
+    health: Health
+    coupling: Any = None  # of learning rates to the entropy weight; None: no run has any
+    adaptation: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
+    model: Any = None  # `dynamics.ModelState`; None: no schedule of the program reads its error
+
+
+def begin(world: World, run: Run, num: int, schedule_of: ScheduleOf, init: Callable[[Array], Any]) -> RunState:
+    """A run before its first step; ``init``: key -> agent."""
     key = jax.random.key(run.seed)
     values, _ = world.path(run.drift, jnp.zeros(1, jnp.int32))
     obs, env = world.reset(stream(key, "reset"), num, world.params_of(values[0]))
-    return obs, env, key
+    return RunState(
+        agent=init(stream(key, "network")),
+        env=env,
+        obs=obs,
+        replay=None,
+        schedule=schedule_of(run).init(),
+        fresh=None,
+        fresh_ring=None,
+        episode_return=jnp.zeros(num),
+        health=Health(jnp.int32(-1), jnp.int32(0)),
+    )
 
 
 def step_keys(key: Array, steps: Array, count: int) -> Array:

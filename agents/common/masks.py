@@ -15,7 +15,8 @@ def kept(valid: Array | None, rows: Any) -> Any:
     """``rows`` with zeros where they do not count, whatever stood there; leaves (N, ...), ``valid`` (N,)."""
     if valid is None:
         return rows
-    return jax.tree.map(lambda x: jnp.where(_beside(valid, x), x, jnp.zeros_like(x)), rows)
+    mask = lambda x: valid.reshape(valid.shape + (1,) * (x.ndim - valid.ndim))  # noqa: E731
+    return jax.tree.map(lambda x: jnp.where(mask(x), x, jnp.zeros_like(x)), rows)
 
 
 def mean(x: Array, weight: Array | None = None) -> Array:
@@ -70,7 +71,3 @@ def compact(rows: Array, counts: Array | None) -> Array:
         return rows
     ring, packed = write(start(), rows, rows, counts)
     return spread(packed, ring.filled)
-
-
-def _beside(mask: Array, x: Array) -> Array:
-    return mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))

@@ -3,36 +3,19 @@
 stacked runs, so that under `vmap` insertions stay slices and conditions stay branches. What depends on the step
 alone (drift, keys) is computed for a whole chunk at once, outside the scan."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from aesjax.seeding import stream
-from aesjax.types import Array, Program, ScheduleState
+from aesjax.types import Array, Program
 from agents.common import adapting, buffer, dynamics, loop, masks
 from agents.common.carrier import Carrier, Transition
-from agents.common.loop import AdaptationOf, LoopConfig, Run, ScheduleOf
+from agents.common.loop import AdaptationOf, LoopConfig, Run, RunState, ScheduleOf
 from envs.world import World
 
 _BLOCK = 64  # vector steps
-
-
-class RunState(NamedTuple):
-    """Everything that changes during a run."""
-
-    agent: Any
-    env: Any
-    obs: Array  # (N, S)
-    replay: buffer.Replay
-    schedule: ScheduleState
-    fresh: Any  # (critics, W) residuals of the newest transitions at their arrival; None when not tracked
-    fresh_ring: masks.Ring | None  # where they continue, in a world whose copies do not always count
-    episode_return: Array  # (N,) of the training episodes under way
-    health: loop.Health
-    coupling: Any = None  # of learning rates to the entropy weight; None: no run has any
-    adaptation: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
-    model: dynamics.ModelState | None = None  # of reward and dynamics; None: no schedule reads its error
 
 
 def make_off_policy(
@@ -55,19 +38,13 @@ def make_off_policy(
     model = dynamics.make(s, a, config.fresh_window) if config.model else None
 
     def init(run: Run) -> RunState:
-        obs, env, key = loop.reset_world(world, run, num)
-        masked = world.mask(env) is not None
-        return RunState(
-            agent=carrier.init(stream(key, "network")),
-            env=env,
-            obs=obs,
+        state = loop.begin(world, run, num, schedule_of, carrier.init)
+        masked = world.mask(state.env) is not None
+        return state._replace(
             replay=buffer.init(config.capacity, s, a, masked),
-            schedule=schedule_of(run).init(),
             fresh=jnp.zeros((2, config.fresh_window)) if config.fresh else None,
             fresh_ring=masks.start() if config.fresh and masked else None,
-            episode_return=jnp.zeros(num),
-            health=loop.Health.good(),
-            model=None if model is None else model.init(stream(key, "model")),
+            model=None if model is None else model.init(stream(jax.random.key(run.seed), "model")),
         )
 
     def sample(state: RunState, key: Array, step: Array, newest: Array | None = None) -> Transition:

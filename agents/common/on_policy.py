@@ -2,31 +2,17 @@
 rollout a scan over vector steps followed by epochs of minibatches."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from aesjax.seeding import stream
-from aesjax.types import Array, Program, ScheduleState, Signals
+from aesjax.types import Array, Program, Signals
 from agents.common import adapting, dynamics, loop, masks
 from agents.common.carrier import OnPolicyCarrier, Rollout
-from agents.common.loop import AdaptationOf, LoopConfig, Run, ScheduleOf
+from agents.common.loop import AdaptationOf, LoopConfig, Run, RunState, ScheduleOf
 from envs.world import World
-
-
-class RunState(NamedTuple):
-    """Everything that changes during a run."""
-
-    agent: Any
-    env: Any
-    obs: Array  # (N, S) raw
-    schedule: ScheduleState
-    episode_return: Array  # (N,) of the training episodes under way
-    health: loop.Health
-    coupling: Any = None  # of learning rates to the entropy weight; None: no run has any
-    adaptation: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
-    model: dynamics.ModelState | None = None  # of reward and dynamics; None: no schedule reads its error
 
 
 def minibatches(key: Array, size: int, epochs: int, count: int) -> Array:
@@ -81,16 +67,8 @@ def make_on_policy(
     model = dynamics.make(world.obs_size, world.action_size, size) if config.model else None
 
     def init(run: Run) -> RunState:
-        obs, env, key = loop.reset_world(world, run, num)
-        return RunState(
-            agent=carrier.init(stream(key, "network"), num),
-            env=env,
-            obs=obs,
-            schedule=schedule_of(run).init(),
-            episode_return=jnp.zeros(num),
-            health=loop.Health.good(),
-            model=None if model is None else model.init(stream(key, "model")),
-        )
+        state = loop.begin(world, run, num, schedule_of, lambda key: carrier.init(key, num))
+        return state if model is None else state._replace(model=model.init(stream(jax.random.key(run.seed), "model")))
 
     def collect(state: RunState, run: Run, words: Array, values: Array):
         key_policy, key_env = jax.random.wrap_key_data(words)

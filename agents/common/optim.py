@@ -1,6 +1,6 @@
 """The optimiser of every carrier: Adam with a traced learning rate, optionally after clipping the global norm."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,22 @@ import optax
 from aesjax.types import Array
 
 
-def adam(eps: float = 1e-8) -> optax.GradientTransformation:
-    """Adam without a learning rate; eps 1e-8 is both optax's and PyTorch's default."""
-    return optax.scale_by_adam(eps=eps)
+class Networks(NamedTuple):
+    """Parameters and optimiser states of an actor and two critics, one run."""
+
+    actor: Any
+    critic: Any  # leaves with a leading axis of 2
+    target: Any  # same structure as critic
+    actor_opt: Any
+    critic_opt: Any
+
+
+def begin(actor: Any, critic: Any) -> Networks:
+    """A new agent of these parameters."""
+    # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
+    target = jax.tree.map(jnp.copy, critic)
+    adam = optax.scale_by_adam()
+    return Networks(actor, critic, target, adam.init(actor), adam.init(critic))
 
 
 def descend(
@@ -24,22 +37,18 @@ def descend(
     eps: float = 1e-8,
     decay: Array | float = 0.0,
 ) -> tuple[Any, Any]:
-    """One step down the gradient.
+    """One step of Adam down the gradient: new parameters and optimiser state, that of `optax.scale_by_adam`.
 
     Args:
-      opt_state: of `adam`.
       learning_rate: () may be traced, so that runs of one program may differ in it.
       max_norm: () largest global norm of the gradient, PyTorch's rule ``g * min(1, max_norm / (norm + 1e-6))``;
         None: no clipping.
       decay: () share of the parameters taken off per unit of learning rate, beside Adam's step (AdamW).
-
-    Returns:
-      New parameters and optimiser state.
     """
     if max_norm is not None:
         scale = jnp.minimum(1.0, max_norm / (optax.tree.norm(grads) + 1e-6))
         grads = jax.tree.map(lambda g: g * scale, grads)
-    updates, opt_state = adam(eps).update(grads, opt_state)
+    updates, opt_state = optax.scale_by_adam(eps=eps).update(grads, opt_state)
     return jax.tree.map(lambda p, u: p - learning_rate * (u + decay * p), params, updates), opt_state
 
 
@@ -53,15 +62,11 @@ def restarted(opt_state: Any, fresh: Any, step: Array | float) -> Any:
     return jax.tree.map(lambda new, old: jnp.where(step > 0, new, old), fresh, opt_state)
 
 
-def refresh_networks(state: Any, fresh: Any, critic: Any, actor: Any) -> Any:
-    """`agents.common.carrier.Carrier.refresh` of a state with actor, critic and target networks and two optimisers."""
-    return state._replace(
-        actor=polyak(state.actor, fresh.actor, actor),
-        critic=polyak(state.critic, fresh.critic, critic),
-        target=polyak(state.target, fresh.target, critic),
-        actor_opt=restarted(state.actor_opt, fresh.actor_opt, actor),
-        critic_opt=restarted(state.critic_opt, fresh.critic_opt, critic),
-    )
+def refresh_networks(state: Networks, fresh: Networks, critic: Any, actor: Any) -> Networks:
+    """`agents.common.carrier.Refresh` of `Networks`."""
+    moved = (polyak(x, y, by) for x, y, by in zip(state[:3], fresh[:3], (actor, critic, critic), strict=True))
+    opts = (restarted(x, y, by) for x, y, by in zip(state[3:], fresh[3:], (actor, critic), strict=True))
+    return Networks(*moved, *opts)
 
 
 def refresh_heads(state: Any, fresh: Any, critic: Any, actor: Any) -> Any:

@@ -1,6 +1,6 @@
 """Plasticity of networks: dormant units, effective rank and norms. They are logged and never used for learning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -26,8 +26,24 @@ def hidden(net: nn.Module, params: Any, *args: Any) -> list[tuple[Array, ...]]:
     return jax.tree.leaves(seen, is_leaf=lambda node: isinstance(node, tuple))
 
 
+def seen_by_actor(obs: Array, action: Array, noisy: bool) -> Array:
+    """Inputs of an actor; a ``noisy`` one takes noise of the action's shape beside the observation, here zero."""
+    return jnp.concatenate([obs, jnp.zeros_like(action)], -1) if noisy else obs
+
+
+def probe_networks(actor: nn.Module, critic: nn.Module, *, noisy: bool = False) -> Callable[..., dict[str, Probe]]:
+    """`agents.common.carrier.Look` of `agents.common.optim.Networks`; ``noisy`` as in `seen_by_actor`."""
+
+    def probe(state: Any, obs: Array, action: Array) -> dict[str, Probe]:
+        seen = seen_by_actor(obs, action, noisy)
+        critics = Probe(state.critic, hidden(critic, state.critic, obs, action))
+        return {"critic": critics, "actor": Probe(state.actor, hidden(actor, state.actor, seen))}
+
+    return probe
+
+
 def probe_heads(net: nn.Module, state: Any, obs: Array, action: Array) -> dict[str, Probe]:
-    """`Carrier.probe` of one network with the parts "policy" and "value", or a shared "trunk"."""
+    """`agents.common.carrier.Look` of one network with the parts "policy" and "value", or a shared "trunk"."""
     del action
     parts, params = hidden(net, state.params, obs), state.params["params"]
     if "trunk" in params:

@@ -1,7 +1,6 @@
 """Recycling of dormant units (ReDo, Sokar et al. 2023): units that hardly answer to anything get fresh incoming weights
 and outgoing weights of zero, so that what the network computes stays nearly as it was."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,7 +8,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from aesjax.types import Array
-from agents.common.plasticity import asleep
+from agents.common.carrier import Recycle
+from agents.common.plasticity import asleep, seen_by_actor
 
 
 def recycled(net: nn.Module, params: Any, fresh: Any, opt: Any, threshold: Array, *inputs: Array) -> tuple[Any, Any]:
@@ -21,7 +21,7 @@ def recycled(net: nn.Module, params: Any, fresh: Any, opt: Any, threshold: Array
 
     Args:
       fresh: parameters just initialised.
-      opt: Adam's state, see `agents.common.optim.adam`.
+      opt: Adam's state.
       threshold: () of a unit's mean absolute activity, as a share of its layer's mean; at 0 nothing is recycled.
       inputs: of ``net``, (B, ...) each.
     """
@@ -57,15 +57,15 @@ def _marks(seen: Any, renew: Any, clear: Any, threshold: Array) -> tuple[Any, An
     return renew, clear
 
 
-def recycle_networks(actor: nn.Module, critic: nn.Module, *, noisy: bool = False) -> Callable[..., Any]:
-    """`agents.common.carrier.Carrier.recycle` of a state with actor, critic and target networks and two optimisers.
+def recycle_networks(actor: nn.Module, critic: nn.Module, *, noisy: bool = False) -> Recycle:
+    """`agents.common.carrier.Recycle` of `agents.common.optim.Networks`.
 
     Args:
       noisy: the actor takes noise of the action's shape beside the observation.
     """
 
     def recycle(state: Any, fresh: Any, obs: Array, action: Array, threshold: Array) -> Any:
-        seen = jnp.concatenate([obs, jnp.zeros_like(action)], -1) if noisy else obs
+        seen = seen_by_actor(obs, action, noisy)
         first, first_opt = recycled(actor, state.actor, fresh.actor, state.actor_opt, threshold, seen)
         other, other_opt = recycled(critic, state.critic, fresh.critic, state.critic_opt, threshold, obs, action)
         return state._replace(actor=first, actor_opt=first_opt, critic=other, critic_opt=other_opt)
@@ -73,7 +73,7 @@ def recycle_networks(actor: nn.Module, critic: nn.Module, *, noisy: bool = False
     return recycle
 
 
-def recycle_tree(net: nn.Module, *, acts: bool = False) -> Callable[..., Any]:
+def recycle_tree(net: nn.Module, *, acts: bool = False) -> Recycle:
     """The same of a state with one network and one optimiser; ``acts``: actions are among the network's inputs."""
 
     def recycle(state: Any, fresh: Any, obs: Array, action: Array, threshold: Array) -> Any:

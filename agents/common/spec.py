@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from agents.common.carrier import Carrier, OnPolicyCarrier
 
+_SHARES = ("gamma", "gae_lambda", "tau", "weight_decay")
+
 
 class CarrierSpec(NamedTuple):
     """One line of `agents.CARRIERS`."""
@@ -24,19 +26,18 @@ class CarrierSpec(NamedTuple):
     episodic: tuple[str, ...] = ()  # fields of its state that belong to the episodes under way
 
 
-def check_hyper(hyper: Any, *, shares: tuple[str, ...]) -> None:
+def check_hyper(hyper: Any) -> None:
     """Refuse concrete values that make no sense; a huge learning rate is allowed, its run then diverges and says so.
 
     Args:
-      hyper: NamedTuple of floats; all fields but ``shares`` must be positive and finite.
-      shares: fields that must lie in [0, 1].
+      hyper: NamedTuple of floats; those named in `_SHARES` must lie in [0, 1], all others be positive and finite.
 
     Raises:
       ValueError: naming the field, its value and what is allowed.
     """
     for name, value in hyper._asdict().items():
         field, value = f"{type(hyper).__name__}.{name}", float(value)
-        if name in shares:
+        if name in _SHARES:
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"{field} must lie in [0, 1]; got {value:g}")
         elif not 0.0 < value < float("inf"):

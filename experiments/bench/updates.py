@@ -104,7 +104,7 @@ def _ours(rule: str, case: Setting, runs: int) -> Timer:
     schedule, *levers = rule.split("+")
     carrier = spec.make(world.obs_size, world.action_size, spec.config(**case.config))
     choice = Choice(schedule)
-    needed = schedules.required_signals(choice)
+    needed = schedules.required_signals([choice])
     on_policy = isinstance(carrier, OnPolicyCarrier)
     chunk = 2 * carrier.rollout if on_policy else 50
     config = LoopConfig(
@@ -125,7 +125,7 @@ def _ours(rule: str, case: Setting, runs: int) -> Timer:
     loop = make_program(
         world,
         carrier,
-        lambda run: schedules.build(choice, run.schedule),
+        lambda run: schedules.build([choice], run.schedule),
         config,
         (lambda run: adaptations.build(levers, [choice], run.adaptation, supply)) if levers else None,
     )

@@ -222,7 +222,7 @@ def replay(
     more = {} if adapted is None else {key: jnp.asarray(x, jnp.float32) for key, x in adapted.streams.items()}
 
     def one(own: ScheduleData, run: Any, measured: dict[str, jax.Array]) -> tuple[Any, ...]:
-        schedule = build(choice, own)
+        schedule = build([choice], own)
         adaptation = None if adapted is None else adapted.build(run)
         zero = jnp.zeros(())
 

@@ -132,7 +132,7 @@ def test_the_ratio_is_that_of_the_schedule_itself(schedule):
     when = {"length": 700, "change": 500}  # a detector of changes wants to have seen some calm
     choice = Choice(schedule)
     _, ratio = play(["rate"], data_of(["rate"], signals=[choice]), [choice], **when)
-    entropy = schedules.build(choice, programs.data_of([choice], **RUN))
+    entropy = schedules.build([choice], programs.data_of([choice], **RUN))
     _, weight = jax.lax.scan(lambda s, x: (s2 := entropy.update(x, s), s2.weight), entropy.init(), stream(**when))
     np.testing.assert_allclose(ratio, weight / 0.05, rtol=1e-6)
     assert np.ptp(ratio) > 0.2

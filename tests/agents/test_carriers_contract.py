@@ -27,7 +27,7 @@ def choices_of(name):
     """Three schedules by themselves, and the paper's under every proxy and source that the carrier can feed."""
     everything = [Choice(schedule) for schedule in ("fixed", "aes", "aes_r")]
     everything += [Choice("aes", proxy, source) for proxy in PROXIES for source in ("update", "fresh")]
-    return [c for c in dict.fromkeys(everything) if not set(required_signals(c)) & set(CARRIERS[name].absent)]
+    return [c for c in dict.fromkeys(everything) if not set(required_signals([c])) & set(CARRIERS[name].absent)]
 
 
 def adaptations_of(name):
@@ -162,7 +162,7 @@ def test_every_adaptation_turns_its_lever_and_trains_another_agent(trained):
 def test_a_refresh_moves_parameters_and_targets_and_restarts_what_optimised_them(trained):
     name, carrier, _, states, _, _ = trained
     old, fresh = (jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), states[i].agent) for i in (2, 0))
-    refresh = jax.jit(carrier.refresh)
+    refresh = quick(carrier.refresh)
     statistics = ("obs_moments", "return_moments", "value_moments", "discounted", "rate")
     kept = {field: getattr(old, field) for field in old._fields if field in statistics}
     chex.assert_trees_all_close(refresh(old, fresh, 1.0, 1.0), fresh._replace(**kept), atol=1e-6)
@@ -229,7 +229,7 @@ def test_deterministic_actions_lie_in_the_box_and_do_not_vary(trained):
     name, carrier, _, states, _, _ = trained
     agent = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), states[2].agent)
     obs = jnp.linspace(-1.0, 1.0, 10).reshape(5, 2)
-    act = jax.jit(carrier.act_deterministic)
+    act = quick(carrier.act_deterministic)
     first = np.asarray(act(agent, obs))
     assert first.shape == (5, 2)
     assert np.all(np.abs(first) <= 1.0), name

@@ -63,7 +63,7 @@ def state(fresh):
 
 @functools.cache
 def compiled(carrier):
-    return jax.jit(carrier.update)
+    return quick(carrier.update)
 
 
 def step(carrier, state, batch, weight, seed=2, hyper=HYPER):
@@ -136,7 +136,7 @@ def test_log_density_is_the_advantage_per_weight(state, units):
     """log pi of samples, computed on the way out, against (Q_i - V_i) / lam computed on the way back."""
     carrier = meow.make(S, A, config(shift_units=units))
     obs = make_batch().obs
-    action = 0.9 * jax.jit(carrier.act)(state, obs, jax.random.key(4))
+    action = 0.9 * quick(carrier.act)(state, obs, jax.random.key(4))
     shift, core, log_z = parts(state.params, obs, action)
     z = np.asarray(jitted(NET, "infer")(state.params, action, obs)[0], np.float64)
     sigma = np.exp(np.asarray(jitted(NET, "log_sigma")(state.params, obs), np.float64))
@@ -145,8 +145,8 @@ def test_log_density_is_the_advantage_per_weight(state, units):
     for weight in (0.05, 0.25, 1.0):
         lam = jnp.float32(weight)
         scale = {"entropy_weight": lam, "shift_weight": meow.shift_weight(units, lam, 0.25)}
-        q = meow.soft_q(jnp.asarray(shift), jnp.asarray(core)[None], **scale)
-        v = meow.soft_v(jnp.asarray(shift), jnp.asarray(log_z), **scale)
+        q = meow.soft_value(jnp.asarray(shift), jnp.asarray(core)[None], **scale)
+        v = meow.soft_value(jnp.asarray(shift), jnp.asarray(log_z)[None], **scale)
         np.testing.assert_allclose((q - v) / weight, np.stack([log_pi, log_pi]), rtol=1e-4, atol=5e-4)
 
 
@@ -178,16 +178,12 @@ def test_v_is_the_weighted_log_integral_of_q(actions, points, exact):
         shift, core, log_z = parts(params, obs, jnp.tanh(jnp.asarray(u)), net=net)
         log_da = np.sum(2 * (np.log(2) - u - np.logaddexp(0, -2 * u)), -1)  # da = (1 - tanh^2 u) du
         for weight in (0.1, 0.5):
-            q, v = (f(shift, x, entropy_weight=weight, shift_weight=0.25) for f, x in _pairs(core, log_z))
+            q, v = (meow.soft_value(shift, x[None], entropy_weight=weight, shift_weight=0.25) for x in (core, log_z))
             exponent = np.asarray(q) / weight + log_da
             top = exponent.max(1, keepdims=True)
             integral = weight * (np.log(np.exp(exponent - top).sum(1) * cell) + top[:, 0])
             np.testing.assert_allclose(integral, np.asarray(v)[:, 0], atol=1e-6 if exact else 1e-4)
             assert np.all(np.asarray(v) == np.asarray(v)[:, :1])  # the same for every action
-
-
-def _pairs(core, log_z):
-    return (meow.soft_q, core[None]), (meow.soft_v, log_z)
 
 
 def test_reported_log_densities_are_of_fresh_samples_of_the_updated_policy(carrier, state):
@@ -205,10 +201,10 @@ def test_reported_log_densities_are_of_fresh_samples_of_the_updated_policy(carri
 
 def test_the_deterministic_action_is_that_of_latent_zero(carrier, state):
     obs = make_batch().obs
-    deterministic = np.asarray(jax.jit(carrier.act_deterministic)(state, obs))
+    deterministic = np.asarray(quick(carrier.act_deterministic)(state, obs))
     generated = jitted(NET, "generate")(state.params, jnp.zeros((B, A)), obs)[0]
     np.testing.assert_allclose(deterministic, generated, atol=1e-6)
-    sampled = jax.jit(carrier.act)(state, obs, jax.random.key(0))
+    sampled = quick(carrier.act)(state, obs, jax.random.key(0))
     assert not np.allclose(deterministic, sampled, atol=1e-2)
 
 
@@ -239,7 +235,7 @@ def test_one_step_is_adam_on_the_clipped_gradient_of_the_stated_loss(carrier, st
         q = 0.25 * NET.apply(params, batch.obs, method="shift") + weight * core
         return jnp.mean((q - y[None]) ** 2)
 
-    grads = leaves(jax.jit(jax.grad(objective))(state.params))
+    grads = leaves(quick(jax.grad(objective))(state.params))
     norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in grads))
     for limit in (30.0, 1e-3 * norm):  # Adam's first step hides a scale, its second moment does not
         new = step(carrier, state, batch, weight, hyper=HYPER._replace(max_norm=float(limit))).state
@@ -262,7 +258,7 @@ def test_meow_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
     plain = config(flow_hidden=(16, 16), shift_hidden=(8,), batch_size=64, log_sigma_min=-4.0, dropout=0.0)
     carrier = meow.make(1, 1, plain)
     settings = LoopConfig(4, 600, 100, 2000, fresh=False)
-    loop = make_off_policy(bandit, carrier, lambda run: schedules.build(Choice("fixed"), run.schedule), settings)
+    loop = make_off_policy(bandit, carrier, lambda run: schedules.build([Choice("fixed")], run.schedule), settings)
     runs = [
         Run(
             jnp.uint32(seed),

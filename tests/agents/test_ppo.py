@@ -56,12 +56,12 @@ def rollout_of(carrier, state, terminated=0.0, truncated=0.0, seed=0):
 
 @pytest.fixture(scope="module")
 def prepared(carrier, state):
-    return jax.jit(carrier.prepare)(state, rollout_of(carrier, state), floats(HYPER))
+    return quick(carrier.prepare)(state, rollout_of(carrier, state), floats(HYPER))
 
 
 @pytest.fixture(scope="module")
 def update(carrier):
-    jitted = jax.jit(carrier.update)
+    jitted = quick(carrier.update)
     return lambda state, rows, weight: jitted(state, rows, entropy_weight=jnp.float32(weight), hyper=floats(HYPER))
 
 
@@ -99,9 +99,9 @@ def test_a_time_limit_bootstraps_unless_told_otherwise(bootstrap):
     carrier = ppo.make(S, A, ppo.PpoConfig(rollout=T, hidden=(8,), bootstrap_on_truncation=bootstrap))
     state = initial(carrier)
     cut, ended = (rollout_of(carrier, state, **{name: 1.0}) for name in ("truncated", "terminated"))
-    a, b = (jax.jit(carrier.prepare)(state, r, HYPER)[2] for r in (cut, ended))
+    a, b = (quick(carrier.prepare)(state, r, HYPER)[2] for r in (cut, ended))
     assert np.allclose(a, b) != bootstrap
-    assert np.allclose(b, ended.reward.reshape(-1) - jax.jit(carrier.prepare)(state, ended, HYPER)[1].value, atol=1e-6)
+    assert np.allclose(b, ended.reward.reshape(-1) - quick(carrier.prepare)(state, ended, HYPER)[1].value, atol=1e-6)
 
 
 # --- the entropy weight and the losses
@@ -124,7 +124,7 @@ def test_rewards_are_told_in_the_units_that_the_bonus_is_weighed_in(carrier, sta
     np.testing.assert_allclose(rows.reward * units, rollout.reward.reshape(-1), rtol=1e-4)
     np.testing.assert_array_equal(update(state, rows, 0.01).signals.reward, rows.reward)
     plain = ppo.make(S, A, ppo.PpoConfig(rollout=T, minibatches=3, hidden=(8, 8), normalise_advantage=False))
-    raw = jax.jit(plain.prepare)(state, rollout, floats(HYPER))[1]
+    raw = quick(plain.prepare)(state, rollout, floats(HYPER))[1]
     np.testing.assert_array_equal(raw.reward, rollout.reward.reshape(-1))
 
 
@@ -174,7 +174,7 @@ def test_residuals_are_those_of_the_rollout_in_its_order(carrier, state, prepare
     rollout = rollout_of(carrier, state)
     rows, residuals = prepared[1:]
     assert residuals.shape == (T * N,)
-    after = jax.jit(carrier.prepare)(state, rollout._replace(obs=rollout.next_obs), floats(HYPER))[1].value
+    after = quick(carrier.prepare)(state, rollout._replace(obs=rollout.next_obs), floats(HYPER))[1].value
     np.testing.assert_allclose(residuals, rollout.reward.reshape(-1) + 0.9 * after - rows.value, atol=1e-6)
     np.testing.assert_allclose(rows.target, rows.advantage + rows.value, atol=1e-6)
 
@@ -184,7 +184,7 @@ def test_signals_carry_no_gradient(carrier, state, prepared):
         out = carrier.update(state, prepared[1], entropy_weight=weight, hyper=HYPER)
         return sum(jnp.sum(x) for x in jax.tree.leaves(out.signals))
 
-    assert jax.jit(jax.grad(total))(jnp.float32(0.1)) == 0.0
+    assert quick(jax.grad(total))(jnp.float32(0.1)) == 0.0
 
 
 def test_initial_kernels_are_orthogonal_with_their_gains(state):
@@ -215,7 +215,7 @@ def test_running_moments_equal_those_of_all_values():
 def test_rewards_are_divided_by_the_deviation_of_the_discounted_return(carrier, state):
     rewards = np.random.default_rng(1).normal(5.0, 3.0, (40, N)).astype(np.float32)
     seen, total = [], np.zeros(N)
-    scale = jax.jit(carrier.scale_reward)
+    scale = quick(carrier.scale_reward)
     for t, reward in enumerate(rewards):
         done = np.full(N, float(t % 10 == 9), np.float32)
         state, scaled = scale(state, jnp.asarray(reward), jnp.asarray(done), HYPER)
@@ -247,7 +247,7 @@ def test_adaptive_rate_follows_the_divergence_and_a_normalised_value_is_put_back
         np.testing.assert_allclose(rate, factor, rtol=1e-6)
     rollout = rollout_of(carrier, state)
     rollout = rollout._replace(reward=100.0 + rollout.reward)
-    after, rows, residuals = jax.jit(carrier.prepare)(state, rollout, hyper)
+    after, rows, residuals = quick(carrier.prepare)(state, rollout, hyper)
     np.testing.assert_allclose(np.mean(residuals), 100.0, atol=3.0)  # in units of reward, not of the network
     assert abs(float(jnp.mean(rows.target))) < 1.5
     assert float(after.value_moments.mean) > 50.0
@@ -277,7 +277,7 @@ def loop_of(world, **options):
     config = ppo.PpoConfig(rollout=5, epochs=2, minibatches=2, hidden=(8,), **options)
     carrier = ppo.make(world.obs_size, world.action_size, config)
     return make_program(
-        world, carrier, lambda r: schedules.build(Choice("aes"), r.schedule), LoopConfig(4, 20, fresh=False)
+        world, carrier, lambda r: schedules.build([Choice("aes")], r.schedule), LoopConfig(4, 20, fresh=False)
     )
 
 
@@ -291,7 +291,7 @@ def test_one_proxy_per_rollout_and_one_tick_per_minibatch(bandit, monkeypatch):
     calls = []
     original = schedules.proxies.quantile
     monkeypatch.setattr(schedules.proxies, "quantile", lambda *a: (calls.append(a[0].shape), original(*a))[1])
-    state, logs = jax.jit(loop.chunk)(quick(loop.init)(run), run, jnp.int32(0))
+    state, logs = quick(loop.chunk)(quick(loop.init)(run), run, jnp.int32(0))
     assert calls == [(20,)]  # traced once, in the body of the scan over rollouts, on 5 steps of 4 environments
     assert int(state.schedule.count) == 4 * 2 * 2  # rollouts, epochs, minibatches
     recorded = np.asarray(logs["stream_td_quantile/update"]).reshape(4, 4)
@@ -302,10 +302,10 @@ def test_one_proxy_per_rollout_and_one_tick_per_minibatch(bandit, monkeypatch):
 def test_a_rollout_must_fit_between_evaluations(bandit):
     carrier = ppo.make(1, 1, ppo.PpoConfig(rollout=7, minibatches=2))
     with pytest.raises(ValueError, match=r"20 vector steps .* multiple of the rollout 7"):
-        make_program(bandit, carrier, lambda r: schedules.build(Choice("fixed"), r.schedule), LoopConfig(4, 20))
+        make_program(bandit, carrier, lambda r: schedules.build([Choice("fixed")], r.schedule), LoopConfig(4, 20))
     carrier = ppo.make(1, 1, ppo.PpoConfig(rollout=5, minibatches=3))
     with pytest.raises(ValueError, match="20 transitions cannot be cut into 3"):
-        make_program(bandit, carrier, lambda r: schedules.build(Choice("fixed"), r.schedule), LoopConfig(4, 20))
+        make_program(bandit, carrier, lambda r: schedules.build([Choice("fixed")], r.schedule), LoopConfig(4, 20))
 
 
 def test_bandit_policy_is_the_maximum_entropy_one_at_three_weights(bandit):
@@ -317,7 +317,7 @@ def test_bandit_policy_is_the_maximum_entropy_one_at_three_weights(bandit):
     )  # fmt: skip
     carrier = ppo.make(1, 1, config)
     loop = make_program(
-        bandit, carrier, lambda r: schedules.build(Choice("fixed"), r.schedule), LoopConfig(16, 64 * 40, fresh=False)
+        bandit, carrier, lambda r: schedules.build([Choice("fixed")], r.schedule), LoopConfig(16, 64 * 40, fresh=False)
     )
     hyper = ppo.PpoHyper(learning_rate=1e-3)
     runs = [run_of(weight, seed, hyper, "fixed") for weight in weights for seed in range(2)]

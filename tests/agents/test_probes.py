@@ -118,7 +118,7 @@ def test_values_are_learned_where_they_are_known(name):
     loop = make_program(
         world,
         carrier,
-        lambda run: schedules.build(Choice("fixed"), run.schedule),
+        lambda run: schedules.build([Choice("fixed")], run.schedule),
         LoopConfig(4, 1000, 32, 2000, fresh=False),
     )
     rule = data_of([Choice("fixed")], base=0.01)

@@ -42,7 +42,7 @@ def initial(carrier):
 
 @functools.cache
 def compiled(carrier):
-    return jax.jit(carrier.update)
+    return quick(carrier.update)
 
 
 def step(carrier, state, batch, weight, seed=2, at=0):

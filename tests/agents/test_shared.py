@@ -11,6 +11,7 @@ import pytest
 
 from agents import CARRIERS, meow, ppo, sac, sql
 from agents.common.carrier import Transition
+from agents.common.spec import check_hyper
 from tests.quick import quick
 
 S, A, B = 3, 2, 16
@@ -42,7 +43,7 @@ def one(request):
     state = state._replace(
         target=jax.tree.map(lambda x: x + 0.3 * jax.random.normal(next(noise), x.shape), state.target)
     )
-    jitted = jax.jit(carrier.update)
+    jitted = quick(carrier.update)
 
     def step(batch, weight):
         return jitted(state, batch, jax.random.key(2), jnp.int32(0), entropy_weight=jnp.float32(weight), hyper=hyper)
@@ -84,7 +85,7 @@ def test_one_program_serves_every_weight(one):
 def test_signals_carry_no_gradient(one):
     carrier, state, hyper, *_ = one
 
-    @jax.jit
+    @quick
     @jax.grad
     def through_signals(weight):
         out = carrier.update(state, make_batch(), jax.random.key(2), jnp.int32(0), entropy_weight=weight, hyper=hyper)
@@ -150,8 +151,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "bad", "message"), REFUSED)
 def test_impossible_settings_are_refused_with_the_value(kind, bad, message):
-    checks = {sql.SqlHyper: sql.check, meow.MeowHyper: meow.check, ppo.PpoHyper: ppo.check}
-    check = checks.get(kind, lambda config: config)
+    check = check_hyper if hasattr(kind, "_fields") else lambda config: config
     check(kind())
     with pytest.raises(ValueError, match=message):
         check(kind(**bad))

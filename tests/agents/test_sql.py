@@ -31,7 +31,7 @@ def carrier_of(**options):
 
 @functools.cache
 def compiled(carrier):
-    return jax.jit(carrier.update)
+    return quick(carrier.update)
 
 
 def step(state, batch, weight, hyper=HYPER, seed=2, **options):
@@ -207,7 +207,7 @@ def test_what_leaves_the_carrier_does_not_depend_on_the_reward_scale(carrier, st
     a, b = step(state, batch, 0.3, one), step(large, batch, 0.3, one._replace(reward_scale=8.0))
     np.testing.assert_allclose(a.signals.td_error, b.signals.td_error, atol=1e-6)
     np.testing.assert_allclose(a.signals.value_loss, b.signals.value_loss, rtol=1e-5)
-    q_value = jax.jit(carrier.q_value)
+    q_value = quick(carrier.q_value)
     hypers = (one, one._replace(reward_scale=8.0))
     q = [q_value(out.state, batch.obs, batch.action, hyper=hyper) for out, hyper in zip((a, b), hypers, strict=True)]
     np.testing.assert_allclose(q[0], q[1], atol=1e-6)
@@ -268,17 +268,17 @@ def test_one_step_is_adam_on_the_stated_losses_and_nothing_else(state, options):
 def test_evaluation_takes_the_best_sampler_output_by_the_smaller_critic(carrier, state):
     loud = state._replace(actor=jax.tree.map(lambda x: 2.0 * x, state.actor))
     obs = make_batch().obs
-    best, zero = (jax.jit(c.act_deterministic)(loud, obs) for c in (carrier, carrier_of(evaluation="zero")))
+    best, zero = (quick(c.act_deterministic)(loud, obs) for c in (carrier, carrier_of(evaluation="zero")))
     x = joined(obs, np.zeros((B, A)))
     np.testing.assert_allclose(zero, np.tanh(network(loud.actor["params"], x)[0]), atol=1e-5)
     # Of one pool of samples the 33 candidates hold a far better one than a single output does.
-    pool = jax.jit(carrier.act)(loud, jnp.repeat(obs, 400, 0), jax.random.key(0)).reshape(B, 400, A)
+    pool = quick(carrier.act)(loud, jnp.repeat(obs, 400, 0), jax.random.key(0)).reshape(B, 400, A)
     q = critics(loud.critic, repeated(obs, 400), pool).min(0)
     q_best, q_zero = (critics(loud.critic, obs, a).min(0) for a in (best, zero))
     assert np.all(q_best >= q_zero - 1e-6)
     rank = np.mean(q <= q_best[:, None], -1)
     assert np.mean(rank) > 0.93  # 33 independent draws: 33 / 34 = 0.97 on average
-    np.testing.assert_array_equal(best, jax.jit(carrier.act_deterministic)(loud, obs))
+    np.testing.assert_array_equal(best, quick(carrier.act_deterministic)(loud, obs))
 
 
 # --- learning ---------------------------------------------------------------------------------------------------------

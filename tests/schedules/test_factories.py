@@ -23,7 +23,7 @@ def tiny(proxy, *, base, updates, gain=2.0, name="unused", flag=True):
     assert (name, flag) == ("unused", True)
 
     def update(signals, state):
-        log_prob = jnp.mean(read_signal("tiny", signals, "log_prob", 1))
+        log_prob = jnp.mean(read_signal("tiny", signals, "log_prob"))
         weight = base + gain * proxy(signals) / updates + 0.0 * log_prob
         return state._replace(weight=weight, count=state.count + 1)
 
@@ -163,8 +163,8 @@ def test_numbers_of_a_run_fill_what_was_not_given():
         (lambda: as_schedule(needs=["rate"])(fixed.make), "Signals has no field 'rate'; fields: td_error"),
         (lambda: as_schedule(source="replay")(fixed.make), "unknown source 'replay'; sources: update, fresh"),
         (lambda: as_proxy(lambda depth: None), "parameter 'depth' of its factory has no default"),
-        (lambda: as_proxy(fields={"replay": "td_error"}), "unknown source 'replay' of a proxy"),
-        (lambda: as_proxy(fields={"update": "measured"}), "Signals has no field 'measured'"),
+        (lambda: as_proxy(fields={"replay": "td_error"})(td_mean.make), "unknown source 'replay'"),
+        (lambda: as_proxy(fields={"update": "measured"})(td_mean.make), "Signals has no field 'measured'"),
     ],
 )
 def test_what_cannot_be_registered_is_refused(make, text):

@@ -71,6 +71,6 @@ def test_unknown_source_and_proxy_are_named():
     with pytest.raises(ValueError, match="proxy 'td_mean' has no source 'replay'; sources: update, fresh"):
         td_mean(source="replay")
     with pytest.raises(ValueError, match="has no source 'replay'"):
-        required_signals(Choice("aes", source="replay"))
+        required_signals([Choice("aes", source="replay")])
     with pytest.raises(UnknownNameError, match="did you mean 'td_quantile'"):
-        required_signals(Choice("aes", "td_quantil"))
+        required_signals([Choice("aes", "td_quantil")])

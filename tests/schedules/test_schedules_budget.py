@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax.schedules import auto_floor, budget, tuned_above
+from aesjax.schedules import auto_floor, budget
 from aesjax.types import Signals
 from tests.quick import quick
 
@@ -79,7 +79,8 @@ def log_probs(*parts):
 
 def test_tuning_starts_from_its_floor_and_never_falls_below_it():
     wide = log_probs((1.0, 300))
-    weights = play(tuned_above(0.04, -1.0), log_prob=wide)
+    none = np.zeros((300, 4), np.float32)
+    weights = play(auto_floor(2, UPDATES, -1.0, base=0.04), reward=none, log_prob=wide)
     np.testing.assert_array_equal(weights, np.float32(0.04))  # to the bit: nothing of it is tuned
     moving = rewards(length=300)
     floors, lifted = (

@@ -263,11 +263,6 @@ def test_double_precision_and_vmap_over_thresholds_change_nothing():
         np.testing.assert_allclose(weights(12.0), high, rtol=1e-5)
 
 
-def test_no_level_is_refused():
-    with pytest.raises(ValueError, match="levels must be at least 1; got 0"):
-        aes_c(LOSS, 1.0, 100.0, levels=0).init()
-
-
 @pytest.mark.parametrize("echo", [0.5, 1.0])
 def test_loop_through_residuals_that_grow_with_the_weight_ends(echo):
     """Residuals contain the entropy term: v = floor + echo * weight, with one change of the floor."""

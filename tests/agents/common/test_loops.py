@@ -34,7 +34,7 @@ def loop_of(world, name="fixed", hidden=(16, 16), batch=32, adapted=None, **opti
     choice = Choice(name, source="fresh" if settings.get("fresh", True) else "update")
 
     def schedule_of(run):
-        return schedules.build(choice, run.schedule)
+        return schedules.build([choice], run.schedule)
 
     return make_off_policy(world, carrier, schedule_of, LoopConfig(**settings), adapted)
 
@@ -190,7 +190,7 @@ def test_a_fixed_weight_is_the_plain_algorithm_bit_for_bit(toy, plain_fixed):
     (init, chunk), run = plain_fixed, run_of(toy, weight=0.3)
 
     def constant(run):
-        state = schedules.build(Choice("fixed"), run.schedule).init()
+        state = schedules.build([Choice("fixed")], run.schedule).init()
         return EntropySchedule(lambda: state, lambda signals, state: state)
 
     carrier = sac.make(2, 2, sac.SacConfig((4, 4), 32))
@@ -237,7 +237,7 @@ def test_sac_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
     loop = make_off_policy(
         bandit,
         carrier,
-        lambda run: schedules.build(Choice("fixed"), run.schedule),
+        lambda run: schedules.build([Choice("fixed")], run.schedule),
         LoopConfig(4, 750, 100, 2000, fresh=False),
     )
     runs = [run_of(bandit, weight, seed) for weight in weights for seed in range(seeds)]

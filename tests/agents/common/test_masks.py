@@ -58,7 +58,7 @@ def program(world, carrier):
 
     aes = Choice("aes", source="fresh")
     run = Run(jnp.uint32(0), world.drift("abrupt", 0), data_of([aes], base=0.1), floats(spec.hyper()))
-    return make_program(world, built, lambda run: schedules.build(aes, run.schedule), config), run
+    return make_program(world, built, lambda run: schedules.build([aes], run.schedule), config), run
 
 
 @pytest.fixture(scope="module", params=["sac", "ppo"])

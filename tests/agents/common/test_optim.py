@@ -4,14 +4,15 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from agents.common.networks import TwinCritic
-from agents.common.optim import adam, descend, polyak, restarted
+from agents.common.optim import descend, polyak, restarted
 
 
 def test_weight_decay_takes_its_share_of_the_parameters_beside_adams_step():
     params, grads = {"w": jnp.array([2.0, -3.0])}, {"w": jnp.array([0.5, 0.5])}
-    opt = adam().init(params)
+    opt = optax.scale_by_adam().init(params)
     plain, _ = descend(params, grads, opt, 0.1)
     decayed, _ = descend(params, grads, opt, 0.1, decay=0.2)
     np.testing.assert_allclose(decayed["w"], plain["w"] - 0.1 * 0.2 * params["w"], rtol=1e-6)
@@ -20,7 +21,7 @@ def test_weight_decay_takes_its_share_of_the_parameters_beside_adams_step():
 
 def test_an_optimiser_starts_anew_only_where_parameters_moved():
     params = {"w": jnp.ones(3)}
-    fresh = adam().init(params)
+    fresh = optax.scale_by_adam().init(params)
     _, used = descend(params, {"w": jnp.full(3, 0.5)}, fresh, 0.1)
     chex.assert_trees_all_equal(restarted(used, fresh, jnp.float32(0.3)), fresh)
     chex.assert_trees_all_equal(restarted(used, fresh, jnp.float32(0.0)), used)

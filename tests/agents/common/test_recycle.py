@@ -3,12 +3,13 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from agents import CARRIERS
 from agents.common.carrier import OnPolicyCarrier
 from agents.common.networks import MLP, TwinCritic
-from agents.common.optim import adam, descend
+from agents.common.optim import descend
 from agents.common.recycle import recycled
 from tests.quick import quick
 
@@ -21,7 +22,7 @@ def trained(net, *inputs):
     params, fresh = (net.init(jax.random.key(k), *inputs) for k in (0, 1))
     params = jax.tree.map_with_path(lambda path, x: x + 1.0 if "bias" in jax.tree_util.keystr(path) else x, params)
     grads = jax.tree.map(jnp.ones_like, params)
-    return (*descend(params, grads, adam().init(params), 0.0), fresh)
+    return (*descend(params, grads, optax.scale_by_adam().init(params), 0.0), fresh)
 
 
 def asleep_at(params, layer, unit):

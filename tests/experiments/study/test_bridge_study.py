@@ -48,7 +48,7 @@ def trained(world, carrier, chunks=3):
 
     aes = Choice("aes", source="fresh")
     run = Run(jnp.uint32(0), world.drift("abrupt", 0), data_of([aes], base=0.1), floats(spec.hyper()))
-    loop = make_program(world, built, lambda run: schedules.build(aes, run.schedule), config)
+    loop = make_program(world, built, lambda run: schedules.build([aes], run.schedule), config)
     state, chunk, evaluate, found = quick(loop.init)(run), quick(loop.chunk), quick(loop.evaluate), []
     for index in range(chunks):
         state, metrics = chunk(state, run, jnp.int32(20 * index))

@@ -31,7 +31,7 @@ def test_a_replay_is_the_schedule_update_by_update(name):
     data = data_of_runs(choice, 2, gain=[1.0, 2.0], kappa=[0.3, 1.0], base=[0.05, 0.2])
     result = replay(choice, data, values)
     for run in range(2):
-        schedule = build(choice, jax.tree.map(lambda x: x[run], data))  # noqa: B023
+        schedule = build([choice], jax.tree.map(lambda x: x[run], data))  # noqa: B023
         state, update = schedule.init(), jax.jit(schedule.update)
         np.testing.assert_allclose(result.initial[run], state.weight, rtol=1e-6)
         for i, value in enumerate(values[run]):
