@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from aesjax.types import Array
 from agents.common import masks
 from agents.common.carrier import Rollout, Transition
 from agents.common.networks import MLP
-from agents.common.optim import adam, descend
+from agents.common.optim import descend
 
 _HIDDEN = (64, 64)
 _LEARNING_RATE = 1e-3
@@ -73,7 +74,7 @@ class Model(NamedTuple):
         """A model that has seen nothing."""
         params = self.net.init(key, jnp.zeros((1, self.inputs)))
         scales = (Scale(jnp.zeros(size), jnp.zeros(size)) for size in (self.inputs, self.net.out))
-        return ModelState(params, adam().init(params), *scales, jnp.zeros(()), jnp.int32(0))
+        return ModelState(params, optax.scale_by_adam().init(params), *scales, jnp.zeros(()), jnp.int32(0))
 
     def observe(self, state: ModelState, rows: Transition | Rollout, counts: Array | None = None) -> ModelState:
         """Measure the error on new transitions (..., S), (..., A), of which ``counts`` (...) count; None: all."""
