@@ -4,9 +4,7 @@ import zlib
 
 import jax
 
-from aesjax.types import Array
 
-
-def stream(key: Array, name: str) -> Array:
+def stream(key: jax.Array, name: str) -> jax.Array:
     """The sub-key of ``key`` that belongs to ``name``: a fold-in of the name's CRC-32."""
     return jax.random.fold_in(key, zlib.crc32(name.encode()))
