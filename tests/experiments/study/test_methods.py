@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import envs
-from aesjax import adaptations, aes, aes_r, auto, td_mean, td_quantile
+from aesjax import adaptations, aes, aes_m, aes_r, auto, td_mean, td_quantile
 from aesjax.adaptations import AdaptationData, recent, shrink, window
 from aesjax.types import Signals
 from agents import CARRIERS
@@ -91,7 +91,7 @@ def test_a_string_stands_for_an_object(text, method):
         (("sac", aes_r(base=auto(-1.0))), "option 'base' of schedule 'aes_r' takes a number"),
         (("sac", aes(kappa=1e-45)), "number that single precision can hold"),
         (("sac", "aes", [window, "window"]), "adaptation 'window' is given twice"),
-        (("sac", aes_r(levels=3)), "'levels' of schedule 'aes_r' is part of its structure"),
+        (("sac", aes_m(levels=3)), "'levels' of schedule 'aes_m' is part of its structure"),
     ],
 )
 def test_an_object_that_is_no_method_is_refused(given, says):
