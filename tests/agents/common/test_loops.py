@@ -10,7 +10,6 @@ from aesjax import adaptations, schedules
 from aesjax.adaptations import AdaptationData, Supply
 from aesjax.schedules import Choice
 from aesjax.seeding import stream
-from aesjax.types import EntropySchedule
 from agents import sac
 from agents.common import LoopConfig, Run, buffer, make_off_policy
 from agents.common.episodes import episode_returns
@@ -91,7 +90,7 @@ def test_one_gradient_step_and_one_schedule_tick_per_vector_step(trained):
 
 
 def test_several_gradient_steps_are_as_many_updates_each_on_its_own_batch(toy):
-    """In one program with a run that takes one, which equals a run of a program without the adaptation."""
+    """And those of the carrier alone, called with a constant: under `fixed` a run that takes one is the plain one."""
 
     def adapted(run):
         return adaptations.build(["utd"], [], run.adaptation, Supply())
@@ -100,34 +99,32 @@ def test_several_gradient_steps_are_as_many_updates_each_on_its_own_batch(toy):
         options = {"utd": {"updates": count, "span": 1.0, "every": 1.0}}
         return run_of(toy)._replace(adaptation=floats(AdaptationData(data_of([]), {"utd": 1.0}, options, 1000.0)))
 
-    sizes = {"chunk": 1, "warmup": 8, "fresh": False}
-    loop, plain = loop_of(toy, adapted=adapted, updates=8, **sizes), loop_of(toy, **sizes)
+    loop = loop_of(toy, adapted=adapted, updates=8, chunk=1, fresh=False, hidden=(4, 4))
     runs = jax.tree.map(lambda *x: jnp.stack(x), with_updates(1.0), with_updates(4.0), with_updates(2.5))
-    state, alone = quick(jax.vmap(loop.init))(runs), quick(plain.init)(run_of(toy))
-    chunk, single = quick(jax.vmap(loop.chunk, (0, 0, None))), quick(plain.chunk)
-    steps, before = [], state
+    before, chunk = quick(jax.vmap(loop.init))(runs), quick(jax.vmap(loop.chunk, (0, 0, None)))
+    steps, state = [], before
     for step in map(jnp.int32, range(20)):
         before = state
         state, logs = chunk(state, runs, step)
-        alone, _ = single(alone, run_of(toy), step)
         steps.append(np.asarray(logs["gradient_steps"]))
     one, four, between = np.array(steps).T
     assert (one[7:10].tolist(), four[7:10].tolist()) == ([0, 1, 1], [0, 1, 4])  # learning starts at step 8
     assert set(between[9:]) == {2.0, 3.0}
     np.testing.assert_array_equal(state.schedule.count, 12)
-    chex.assert_trees_all_close(jax.tree.map(lambda x: x[0], state.agent), alone.agent, rtol=1e-5, atol=1e-6)
 
-    carrier = sac.make(toy.obs_size, toy.action_size, sac.SacConfig((16, 16), 32))
-    agent, rows = (jax.tree.map(lambda x: x[1], part) for part in (before.agent, state.replay))
+    update = quick(sac.make(toy.obs_size, toy.action_size, sac.SacConfig((4, 4), 32)).update)
     words = step_keys(stream(jax.random.key(jnp.uint32(0)), "train"), jnp.arange(19, 20), 6)[0, 4:]
-    update = quick(carrier.update)
-    for index in range(4):
-        keys = [jax.random.wrap_key_data(each) for each in words]
-        key_batch, key_update = keys if index == 0 else [jax.random.fold_in(key, index) for key in keys]
-        batch = buffer.unpack(buffer.sample(rows, key_batch, 32, jnp.int32(19), 4), 2, 2)
-        hyper = floats(HYPER)
-        agent = update(agent, batch, key_update, jnp.int32(19), entropy_weight=jnp.float32(0.1), hyper=hyper).state
-    chex.assert_trees_all_close(agent, jax.tree.map(lambda x: x[1], state.agent), rtol=1e-5, atol=1e-6)
+    for run, count in enumerate((1, 4)):
+        agent, rows = (jax.tree.map(lambda x: x[run], part) for part in (before.agent, state.replay))  # noqa: B023
+        for index in range(count):
+            keys = [jax.random.wrap_key_data(each) for each in words]
+            key_batch, key_update = keys if index == 0 else [jax.random.fold_in(key, index) for key in keys]
+            batch = buffer.unpack(buffer.sample(rows, key_batch, 32, jnp.int32(19), 4), 2, 2)
+            weight = jnp.float32(0.1)
+            out = update(agent, batch, key_update, jnp.int32(19), entropy_weight=weight, hyper=floats(HYPER))
+            agent = out.state
+        ours = jax.tree.map(lambda x: x[run], state.agent)  # noqa: B023
+        chex.assert_trees_all_close(agent, ours, rtol=1e-5, atol=1e-6)
 
 
 def test_stored_successors_are_true_ones_across_a_time_limit(trained):
@@ -176,36 +173,6 @@ def test_the_same_policy_is_evaluated_under_drift_that_is_not_in_force(toy, trai
     np.testing.assert_array_equal(values[2]["previous"], now[1])
     np.testing.assert_array_equal(values[3]["next"], now[3])  # nothing follows the end
     np.testing.assert_array_equal(values[0]["previous"], values[0]["nominal"])
-
-
-@pytest.fixture(scope="module")
-def plain_fixed(toy):
-    """Jitted init and chunk of a small run under `fixed`."""
-    loop = loop_of(toy, fresh=False, hidden=(4, 4))
-    return quick(loop.init), quick(loop.chunk)
-
-
-def test_a_fixed_weight_is_the_plain_algorithm_bit_for_bit(toy, plain_fixed):
-    """The schedule `fixed` against the carrier called with a constant, outside any schedule."""
-    (init, chunk), run = plain_fixed, run_of(toy, weight=0.3)
-
-    def constant(run):
-        state = schedules.build([Choice("fixed")], run.schedule).init()
-        return EntropySchedule(lambda: state, lambda signals, state: state)
-
-    carrier = sac.make(2, 2, sac.SacConfig((4, 4), 32))
-    config = LoopConfig(4, 20, 8, 400, fresh=False)
-    plain = make_off_policy(toy, carrier, constant, config)
-    states = [c(i(run), run, jnp.int32(0))[0] for i, c in ((init, chunk), map(quick, plain[:2]))]
-    chex.assert_trees_all_equal(states[0].agent, states[1].agent)
-
-
-def test_the_schedules_weight_is_the_one_the_losses_use(toy, plain_fixed):
-    """The target's entropy term follows the schedule: a larger fixed weight gives other parameters."""
-    init, chunk = plain_fixed
-    low, high = (run_of(toy, weight=w) for w in (0.01, 1.0))
-    a, b = (chunk(init(r), r, jnp.int32(0))[0].agent for r in (low, high))
-    assert not np.array_equal(jax.tree.leaves(a.actor)[1], jax.tree.leaves(b.actor)[1])
 
 
 def test_returns_stop_counting_where_an_episode_ends(bandit):
