@@ -55,7 +55,7 @@ def test_the_paper_preset_has_the_published_numbers():
     long = {"halfcheetah", "walker2d"}
     assert {task: of("meow") for task, of in warmups.items()} == {t: 10_000 if t in long else 5_000 for t in TASKS}
     walker = study("walker2d", carriers="sac,meow", preset="mujoco-paper", seeds="1")
-    assert [walker.steps - build_part(walker, carrier).updates for carrier in walker.carriers] == [5_000, 10_000]
+    assert [walker.steps - build_part(walker, carrier).setup.updates for carrier in walker.carriers] == [5_000, 10_000]
     assert hopper["ppo"].base == 2.29519e-3
     assert hopper["sac"].config["actor_delay"] == 2
     assert PRESETS["halfcheetah"]["mujoco-paper"].carriers["meow"].config["log_sigma_max"] == 2.0
