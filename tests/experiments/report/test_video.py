@@ -80,16 +80,16 @@ def shown(monkeypatch, arguments):
 
 def test_a_gif_shows_the_episodes_side_by_side_as_the_options_say(study, tmp_path):
     out = tmp_path / "new" / "folder" / "a.GIF"
-    assert video.run(**ask(study, out=out, seed=4, method="PPO+AES-R", steps=12, fps=20, width=200)) == out
+    assert video.run(**ask(study, out=out, seed=4, method="PPO+AES-R", steps=6, fps=20, width=200)) == out
     assert [p.name for p in out.parent.iterdir()] == [out.name]
     with Image.open(out) as gif:
-        assert gif.n_frames == 13
+        assert gif.n_frames == 7
         assert gif.size[0] == 3 * 200 + 4 * 5
         assert gif.size[1] % 2 == 0
         assert gif.info["duration"] == 50
         assert gif.info["loop"] == 0
         first = np.asarray(gif.convert("RGB"), int)
-        gif.seek(12)
+        gif.seek(6)
         last = np.asarray(gif.convert("RGB"), int)
     different = np.abs(first - last).max(axis=-1) > 30
     for third in (different[:, :207], different[:, 207:412], different[:, 412:]):

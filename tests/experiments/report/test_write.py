@@ -189,7 +189,7 @@ def test_empty_curves_are_refused(small):
 
 def test_text_from_the_data_is_escaped(tmp_path):
     method, reason = "SAC+AES[<script>=1]", "</li><script>alert('\"')</script>"
-    curves = make_curves(("SAC", method), ("steady", "abrupt"), [1, 2], every=5_000)
+    curves = make_curves(("SAC", method), ("abrupt",), [1, 2], every=5_000)
     info = manifest(curves, diverged=[(method, "abrupt", 2)])
     for run in info["runs"]:
         run |= {"reason": reason} if run["status"] == "diverged" else {}
