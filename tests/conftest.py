@@ -37,7 +37,6 @@ LONGEST = (
     "experiments/study/test_faults.py",
     "cluster/test_slurm.py",
     "envs/physics/test_mjx_engine.py",
-    "experiments/study/test_resume.py",
     "experiments/bench/test_accelerator.py",
     "envs/physics/test_warp_engine.py",
     "experiments/test_single_file.py",

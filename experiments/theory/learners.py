@@ -16,7 +16,7 @@ from experiments.theory.simplex import fixed_share, mirror_step
 
 def drift_proxy(signals: Signals) -> Array:
     """The proxy that reads ``Signals.true_drift``, where games and sequences report theirs; () float32."""
-    return read_signal("drift_proxy", signals, "true_drift", 0)
+    return read_signal("drift_proxy", signals, "true_drift")
 
 
 def _uniform(size: int) -> Array:

@@ -4,6 +4,7 @@ import jax
 import pytest
 
 from agents import ppo
+from agents.common.spec import check_hyper
 from experiments.presets.ppo_profiles import PROFILES, profile
 
 EVERY = [(name, task) for name, tasks in PROFILES.items() for task in tasks]
@@ -13,7 +14,7 @@ EVERY = [(name, task) for name, tasks in PROFILES.items() for task in tasks]
 def test_settings_make_a_carrier_whose_minibatches_divide_its_rollout(name, task):
     own = profile(name, task)
     carrier = ppo.make(11, 3, ppo.PpoConfig(**own.config))
-    ppo.check(ppo.PpoHyper(**own.hyper))
+    check_hyper(ppo.PpoHyper(**own.hyper))
     assert carrier.rollout * own.num_envs % carrier.minibatches == 0
     state = jax.eval_shape(lambda: carrier.init(jax.random.key(0), own.num_envs))
     assert state.discounted.shape == (own.num_envs,)
