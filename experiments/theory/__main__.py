@@ -21,10 +21,10 @@ class Options(TheoryStudy):
     """Options of a theory study."""
 
     name: tyro.conf.Positional[Literal["oco", "detection"]] = "oco"
-    """oco: online learning under drift, schedules compared with constants and rivals. detection: AES-C and
-    AES-R compared with CUSUM, Page-Hinkley and ADWIN, at equal false alarms."""
-    recorded: Path = _RECORD
-    """For detection: `streams.parquet` of a study with the patterns steady and abrupt."""
+    """oco: online learning under drift, schedules compared with constants and rivals. detection: AES-C compared
+    with CUSUM, Page-Hinkley and ADWIN, at equal false alarms."""
+    recorded: tuple[Path, ...] = (_RECORD,)
+    """For detection: stored streams, or folders of studies of SAC on the patterns steady and abrupt."""
 
 
 def _oco(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
@@ -46,22 +46,25 @@ def _oco(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
 
 def _detection(study: Options) -> tuple[dict[str, Any], list[Finding], str]:
     from experiments.theory import detection_parts as parts
-    from experiments.theory.detection_streams import recorded
+    from experiments.theory import detection_streams as made
 
     try:
-        streams = recorded(study.recorded)
+        rows = made.read(study.recorded)
     except ValueError as error:
-        raise ValueError(f"--recorded {study.recorded}: {error}") from None
+        raise ValueError(f"--recorded {error}") from None
     open_folder(study)
-    data, findings = {}, []
-    for part, run in (
-        ("synthetic", lambda: parts.synthetic(study)),
-        ("recorded", lambda: parts.on_records(study, streams)),
-    ):
-        print(f"{part}:", flush=True)
-        data[part], found = run()
-        findings += found
-    return parts.plain(data), findings, parts.tables(data)
+    if study.recorded != (_RECORD,):
+        rows.write_parquet(study.out / _RECORD.name, compression_level=22)
+    if study.quick:
+        seeds = sorted(set(rows["seed"]))
+        rows = rows.filter(rows["apart"] == 1000, rows["seed"].is_in(seeds[len(seeds) // 2 - 1 : len(seeds) // 2 + 2]))
+    families = ["Pareto 1.2"] if study.quick else list(made.FAMILIES)
+    streams = {family: made.synthetic(family, 2 if study.quick else 2 * study.seeds) for family in families}
+    streams |= made.recorded(rows)
+    data = parts.compare(streams)
+    found, record = parts.findings(data), parts.plain(data)
+    parts.draw(record, streams, study.out / "theory_detection.png")
+    return record, found, parts.tables(record)
 
 
 _STUDIES = {"oco": _oco, "detection": _detection}
