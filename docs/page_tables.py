@@ -345,49 +345,56 @@ def weight() -> str:
     return rows(["abrupt drift", "mean weight", "at the upper clip, %", "rise within 2 % after a change, %"], body)
 
 
+_RECORDED = {"td_quantile/fresh": "newest transitions", "td_quantile/update": "update batch"}
+_DETECTORS = {"`aes_c`": "aes_c", "CUSUM": "cusum_restarted", "Page-Hinkley": "page_hinkley", "ADWIN": "adwin"}
+_AT_EQUAL = [("`aes_c`, default", "aes_c", "common"), *((label, name, "own") for label, name in _DETECTORS.items())]
+
+
+def _detected(of: Mapping, name: str, which: str, apart: int) -> str:
+    """Share of all jumps that are detected, and the median delay."""
+    jump = of[name][which][str(apart)]
+    share = sum(jump["found"]) / len(jump["found"])
+    return f"{share:.0%}" + ("" if jump["median"] is None else f", {jump['median']:.0f}")
+
+
 @table
 def detection() -> str:
-    """Changes found in recorded TD errors of SAC and PPO within 1,000 updates."""
-    recorded = measured("theory_detection")["data"]["recorded"]
-    body = []
-    for name, label in (
-        ("sac td_quantile/fresh", "SAC, newest transitions"),
-        ("sac td_quantile/update", "SAC, update batch"),
-        ("ppo td_quantile/update", "PPO, update batch"),
-    ):
-        own = recorded[name]
-        found = own["rows"]["shipped"]
-        body.append([label, f"{own['updates']:,}", f"{found['quiet']:.0f}", f"{found['delays']['found']:.0%}"])
-    return rows(["`aes_c` as shipped", "stationary updates", "false detections per 100,000", "changes found"], body)
+    """Recorded jumps of SAC on the toy task: each jump's share of the runs, and the median delay."""
+    data, body = measured("theory_detection")["data"], []
+    for kind, label in _RECORDED.items():
+        for apart in (500, 1000, 2000):
+            jumps = [data[kind][name][which][str(apart)] for _, name, which in _AT_EQUAL]
+            cells = [f"{', '.join(f'{100 * x:.0f}' for x in jump['found'])} %; {jump['median']:.0f}" for jump in jumps]
+            body.append([f"{label}, {apart:,}", *cells])
+        count = data[kind]["observations"]
+        false = [f"{data[kind][name][which]['false']:.0f}" for _, name, which in _AT_EQUAL]
+        body.append([f"{label}, false in {count:,}", *false])
+    return rows(["stream, updates between jumps", *(label for label, _, _ in _AT_EQUAL)], body)
 
 
 @table
 def detectors() -> str:
-    """Detectors at equal false detections: share of changes found within 1,000 rounds, median delay."""
-    data = measured("theory_detection")["data"]["synthetic"]
-    columns = {
-        "aes_r": "`aes_r`",
-        "aes_c": "`aes_c`",
-        "cusum": "CUSUM",
-        "page_hinkley": "Page-Hinkley",
-        "adwin": "ADWIN",
-        "shipped": "`aes_c` as shipped",
-    }
-    streams = {
-        "log-normal .25": "1.25",
-        "log-normal 1": "1.5",
-        "Pareto 1.2": "1.5",
-        "AR(1) .9": "1.5",
-        "decline": "1.5",
-    }
+    """Synthetic jumps at equal false detections: share of all jumps detected, and the median delay."""
+    data, body = measured("theory_detection")["data"], []
+    for kind, of in data.items():
+        for apart in (key for key in of["aes_c"]["own"] if key.isdigit() and kind not in _RECORDED):
+            cells = [_detected(of, name, which, int(apart)) for _, name, which in _AT_EQUAL]
+            body.append([f"{kind}, {int(apart):,}", *cells])
+    return rows(["stream, observations between jumps", *(label for label, _, _ in _AT_EQUAL)], body)
 
-    def cell(result):
-        return f"{result['found']:.0%}" + (f", {result['median']:.0f}" if result["found"] else "")
 
-    body = [
-        [f"{name}, x {rise}", *(cell(data[name][method][rise]) for method in columns)] for name, rise in streams.items()
-    ]
-    return rows(["stream, rise", *columns.values()], body)
+@table
+def detector_settings() -> str:
+    """One setting for all streams: share of quiet streams with a false detection, and share of jumps detected."""
+    data, body = measured("theory_detection")["data"], []
+    for kind, of in data.items():
+        cells = []
+        for name in _DETECTORS.values():
+            cells.append(f"{of[name]['common']['streams'] / of['streams']:.0%}")
+            cells.append(_detected(of, name, "common", 1000).partition(",")[0])
+        body.append([_RECORDED.get(kind, kind), *cells])
+    head = (cell for label in _DETECTORS for cell in (f"{label}: false", "found"))
+    return rows(["stream", *head], body)
 
 
 @table

@@ -6,6 +6,7 @@
 import copy
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -126,12 +127,6 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def _field(sys: Any, path: str) -> Any:
-    for name in path.split("."):
-        sys = getattr(sys, name)
-    return sys
-
-
 def _scaled(channels: Sequence[Channel], sys: Any, values: Array) -> Any:
     """``sys`` with the fields of each channel multiplied by its value.
 
@@ -139,7 +134,7 @@ def _scaled(channels: Sequence[Channel], sys: Any, values: Array) -> Any:
     there a new mass acts one physics step late; everything else acts at once.
     """
     for channel, factor in zip(channels, values, strict=True):
-        sys = sys.tree_replace({path: _field(sys, path) * factor for path in _FIELDS[channel.name]})
+        sys = sys.tree_replace({path: attrgetter(path)(sys) * factor for path in _FIELDS[channel.name]})
     return sys
 
 
@@ -184,19 +179,16 @@ class _Imported:
     def step(self, key: Array, state: ImportedState, action: Array, params: Array) -> Step:
         """One step; what Brax calls ``done`` is ``terminated``, its metrics are the info."""
         del key  # a Brax environment keeps its own in its state
+        # With dictionaries of its own, because some environments write into those they are given.
+        before: Any = state.brax.replace(metrics=dict(state.brax.metrics), info=dict(state.brax.info))  # type: ignore
         with jax.numpy_rank_promotion("allow"):
-            after = self._drifted(params).step(_opened(state.brax), jnp.clip(action, -1.0, 1.0))
+            after = self._drifted(params).step(before, jnp.clip(action, -1.0, 1.0))
         # Some environments return Python numbers where reset returned arrays.
         after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, state.brax)
         time, terminated = state.time + 1, after.done > 0
         truncated = (time >= self.spec.time_limit) & ~terminated
         obs, reward = after.obs.astype(jnp.float32), after.reward.astype(jnp.float32)
         return obs, ImportedState(after, time), reward, terminated, truncated, dict(after.metrics)
-
-
-def _opened(state: State) -> State:
-    """``state`` with dictionaries of its own, because some environments write into those they are given."""
-    return state.replace(metrics=dict(state.metrics), info=dict(state.info))  # type: ignore
 
 
 def from_brax(
@@ -252,5 +244,5 @@ def _check(env: Any, channel: Channel) -> None:
     reason = {"joint_friction": "has none", "body_mass": "fixes them at a reset"}.get(channel.name)
     if reason and env.backend in ("spring", "positional"):
         raise ValueError(f"'{channel.name}' drifts on backends generalized and mjx; '{env.backend}' {reason}")
-    if not any(np.any(np.asarray(_field(env.sys, path)) != 0) for path in fields):
+    if not any(np.any(np.asarray(attrgetter(path)(env.sys)) != 0) for path in fields):
         raise ValueError(f"channel '{channel.name}' would change nothing: {type(env).__name__} has only zeros there")

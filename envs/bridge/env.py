@@ -62,7 +62,7 @@ class BridgeEnv:
     def reset(self, key: Array, params: Any) -> tuple[Array, BridgeState]:
         """The beginning of fresh episodes in all copies; their seed is the first copy's key."""
         words = jnp.concatenate(
-            [jax.random.key_data(key).astype(jnp.uint32), Packed.traced(None, self._params(params))]
+            [jax.random.key_data(key).astype(jnp.uint32), Packed.traced(None, Packed.scalars(params))]
         )
         out = Packed.floats_of(self._on_start(words[None])[0])
         yes = jnp.bool_(True)
@@ -74,7 +74,7 @@ class BridgeEnv:
         # A copy whose step will not count is given no action: what it would be may not even be a number.
         action = jnp.where(state.live, jnp.clip(action, -1.0, 1.0), jnp.zeros_like(action))
         number = jax.lax.bitcast_convert_type(state.sequence, jnp.uint32)[None]
-        words = jnp.concatenate([number, Packed.traced(None, self._params(params), action)])
+        words = jnp.concatenate([number, Packed.traced(None, Packed.scalars(params), action)])
         out = Packed.floats_of(self._on_step(words[None])[0])
         s = self.spec.obs_size
         reward, terminated, truncated, valid, stored, live = out[2 * s :]
@@ -108,10 +108,6 @@ class BridgeEnv:
         self._running.clear()
         if self._apart is not None:
             self._apart.close()
-
-    @staticmethod
-    def _params(params: Any) -> Array:
-        return jnp.stack([jnp.asarray(value, jnp.float32) for value in params]) if params else jnp.zeros(0)
 
     # Host side, (n, words) in and out. A record: two words of key, or one of the sequence, then factors and action.
 

@@ -37,15 +37,12 @@ class _SimParams:
 
 @dataclass
 class FakeSim:
-    """One simulation: nominal values, what was set, and the faults that are switched on."""
+    """One simulation: nominal values and what was set. Its state says nothing of the task's."""
 
     task: str
     num: int
     joints: int
-    rows: Any = None  # () -> (qpos, qvel) float64 (N, ...), the state, and its inverse
-    write: Any = None
     deaf: float = 0.0  # a fault: read-backs are off by this share
-    disturbing: float = 0.0  # a fault: setting joints moves the state by this much
     calls: list[tuple[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -53,6 +50,7 @@ class FakeSim:
         self.gravity = Vec3(0.0, 0.0, self.nominal[0])
         self.props = np.zeros((self.num, self.joints), _DOF)
         self.props["damping"] = self.nominal[1]
+        self.root, self.dof = np.zeros((self.num, 1)), np.zeros((self.num, self.joints))
 
     def factors(self) -> tuple[float, float]:
         """Gravity and joint damping in force, as factors."""
@@ -102,10 +100,6 @@ class FakeGym:
         sim, copy = env
         sim.props[copy] = props
         sim.calls.append(("set_actor_dof_properties", (copy, float(props["damping"][0]))))
-        if sim.disturbing:
-            qpos, qvel = sim.rows()
-            qvel[copy] += sim.disturbing
-            sim.write(qpos, qvel)
 
     def refresh_actor_root_state_tensor(self, sim: FakeSim) -> None:
         """Nothing: acquired tensors are always new."""
@@ -113,19 +107,19 @@ class FakeGym:
     refresh_dof_state_tensor = refresh_actor_root_state_tensor
 
     def acquire_actor_root_state_tensor(self, sim: FakeSim) -> Any:
-        """Positions (N, nq), which stand for the root's state."""
-        return errors.torch().from_numpy(sim.rows()[0].copy())
+        """(N, 1)."""
+        return errors.torch().from_numpy(sim.root.copy())
 
     def acquire_dof_state_tensor(self, sim: FakeSim) -> Any:
-        """Velocities (N, nv), which stand for the joints' state."""
-        return errors.torch().from_numpy(sim.rows()[1].copy())
+        """(N, joints)."""
+        return errors.torch().from_numpy(sim.dof.copy())
 
     def set_actor_root_state_tensor(self, sim: FakeSim, tensor: Any) -> None:
-        """Write positions back."""
+        """Write it back."""
         sim.calls.append(("set_actor_root_state_tensor", None))
-        sim.write(tensor.numpy(), sim.rows()[1])
+        sim.root[:] = tensor.numpy()
 
     def set_dof_state_tensor(self, sim: FakeSim, tensor: Any) -> None:
-        """Write velocities back."""
+        """Write it back."""
         sim.calls.append(("set_dof_state_tensor", None))
-        sim.write(sim.rows()[0], tensor.numpy())
+        sim.dof[:] = tensor.numpy()

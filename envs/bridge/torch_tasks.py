@@ -1,5 +1,6 @@
 """Our own tasks as torch environments with the interface of Isaac Gym; tensors are on the CPU."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -27,17 +28,10 @@ class TorchVecTask:
     Args:
       task: a name of `envs.TASKS`, or a Task.
       twice: a phantom step reports an end, too.
-      faults: fields of `FakeSim` that make the simulator misbehave.
     """
 
     def __init__(
-        self,
-        task: str | Task = "isaac_ant",
-        num_envs: int = 16,
-        seed: int = 0,
-        *,
-        twice: bool = False,
-        **faults: Any,
+        self, task: str | Task = "isaac_ant", num_envs: int = 16, seed: int = 0, *, twice: bool = False
     ) -> None:
         torch = self.torch = errors.torch()
         self.native = make(task) if isinstance(task, str) else task
@@ -49,23 +43,21 @@ class TorchVecTask:
         self.observation_space, self.action_space = (
             Box(-bound, bound, (size,), np.float32) for size, bound in ((self.num_obs, np.inf), (self.num_acts, 1.0))
         )
-        joints = max(1, self.num_acts)
-        self.gym, self.sim = FakeGym(), FakeSim(name, num_envs, joints, self._read, self._write, **faults)
+        self.gym, self.sim = FakeGym(), FakeSim(name, num_envs, self.num_acts)
         self.envs = [(self.sim, i) for i in range(num_envs)]
         self.obs_dict, self.extras = {}, {}
         self.obs_buf = torch.zeros((num_envs, self.num_obs))
         self.rew_buf = torch.zeros(num_envs)
         self.reset_buf = torch.ones(num_envs, dtype=torch.int64)
         self.progress_buf = torch.zeros(num_envs, dtype=torch.int64)
-        self._start = jax.jit(self._traced_start)
-        self._step = jax.jit(self._traced_step)
+        self._step = jax.jit(partial(seeded_step, self.core))
         self.seed(seed)
+        keys = jax.random.split(jax.random.key(self._seed), num_envs)
+        self._state = jax.jit(jax.vmap(self.core.reset, (0, None)))(keys, self._params())[1]
 
     def seed(self, seed: int) -> None:
         """Begin the random numbers again; the state stays."""
         self._seed, self._clock = jnp.uint32(seed), 0
-        if not hasattr(self, "_state"):
-            self._state = self._start(self._seed, self._params())
 
     def reset(self) -> dict[str, Any]:
         """The observation buffer as it is: zeros, before the first step. Nothing is reset."""
@@ -80,7 +72,7 @@ class TorchVecTask:
         # A caller requests a reset by setting `reset_buf`.
         requested = jnp.maximum(self._state.pending, jnp.asarray(pending.numpy()).astype(jnp.int32))
         state = self._state._replace(pending=requested)
-        obs, self._state, reward, terminated, truncated = self._step(
+        obs, self._state, reward, terminated, truncated, _ = self._step(
             self._seed, jnp.int32(self._clock), state, actions, self._params()
         )
         self._clock += 1
@@ -109,36 +101,5 @@ class TorchVecTask:
 
     def _params(self) -> Any:
         values = dict(zip(("gravity", "joint_damping"), map(np.float32, self.sim.factors()), strict=True))
-        params = self.native.params
-        fields = getattr(params, "_fields", ())
-        return (
-            params._replace(**{name: value for name, value in values.items() if name in fields}) if fields else params
-        )
-
-    def _traced_start(self, seed: Any, params: Any) -> Any:
-        keys = jax.random.split(jax.random.key(seed), self.num_envs)
-        return jax.vmap(self.core.reset, (0, None))(keys, params)[1]
-
-    def _traced_step(self, seed: Any, clock: Any, state: Any, action: Any, params: Any) -> tuple[Any, ...]:
-        return seeded_step(self.core, seed, clock, state, action, params)[:5]
-
-    def _columns(self) -> tuple[Any, slice, slice]:
-        engine: Any = getattr(self.native.env, "engine", None)
-        if engine is None:  # a task without MuJoCo's C engine: nothing that a simulator could disturb
-            return None, slice(0), slice(0)
-        return engine, engine.positions, engine.velocities
-
-    def _read(self) -> tuple[np.ndarray, np.ndarray]:
-        engine, positions, velocities = self._columns()
-        if engine is None:
-            return np.zeros((self.num_envs, 0)), np.zeros((self.num_envs, 0))
-        rows = np.asarray(self._state.inner.row).view(np.float64)
-        return rows[:, positions].copy(), rows[:, velocities].copy()
-
-    def _write(self, qpos: np.ndarray, qvel: np.ndarray) -> None:
-        engine, positions, velocities = self._columns()
-        if engine is None:
-            return
-        rows = np.array(self._state.inner.row).view(np.float64)
-        rows[:, positions], rows[:, velocities] = qpos, qvel
-        self._state = self._state._replace(inner=self._state.inner._replace(row=jnp.asarray(rows.view(np.uint32))))
+        known = set(values) & set(getattr(self.native.params, "_fields", ()))
+        return self.native.params._replace(**{name: values[name] for name in known}) if known else self.native.params

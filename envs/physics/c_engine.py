@@ -50,7 +50,7 @@ class CEnv:
 
     def reset(self, key: _Array, params: Any) -> tuple[_Array, CState]:
         """A new episode."""
-        inputs = Packed.traced(None, self._params(params), self.task.noise(key))
+        inputs = Packed.traced(None, Packed.scalars(params), self.task.noise(key))
         words = self._start(inputs[None])[0]
         row, obs = words[: self._words], Packed.floats_of(words[self._words :])
         return obs, CState(row, obs, jnp.int32(0), jnp.int32(0))
@@ -69,10 +69,6 @@ class CEnv:
         """() int32, simulations that MuJoCo reported as bad, over all copies in ``state``."""
         return jnp.sum(state.faults)
 
-    @staticmethod
-    def _params(params: Any) -> _Array:
-        return jnp.stack([jnp.asarray(value, jnp.float32) for value in params])
-
     @property
     def _words(self) -> int:
         return 2 * self.engine.row_size
@@ -81,7 +77,7 @@ class CEnv:
         chex.assert_shape(action, (self.spec.action_size,))  # the host cuts its record by position
         s = self.spec.obs_size
         time = state.time.astype(jnp.float32)[None]
-        floats = [self._params(params), time, action] + ([] if noise is None else [noise])
+        floats = [Packed.scalars(params), time, action] + ([] if noise is None else [noise])
         call = self._step if noise is None else self._step_and_reset
         words = call(Packed.traced(state.row, *floats)[None])[0]
         row, out = words[: self._words], Packed.floats_of(words[self._words :])

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from envs.physics.fields import Factor, physics_library, scaled_fields
+from envs.physics.fields import Factor, nominal, physics_library, scaled_fields
 
 Array = jax.Array
 
@@ -34,8 +34,7 @@ class Derived:
         data = mujoco.MjData(scaled)
         for i, value in enumerate(self.LIMIT**t):
             for field, values in scaled_fields(compiled, factor, np.float64(value)).items():
-                holder, last = (scaled.opt, field[4:]) if field[:4] == "opt." else (scaled, field)
-                getattr(holder, last)[:] = values
+                nominal(scaled, field)[:] = values
             mujoco.mj_setConst(scaled, data)
             for name, values in at_nodes.items():
                 values[i] = (getattr(scaled, name) - self.nominal[name]).ravel() / t[i]

@@ -1,6 +1,7 @@
 """Which fields of a MuJoCo model a drift factor multiplies, and the model those fields belong to."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -78,9 +79,7 @@ def physics_library() -> ModuleType:
 
 def nominal(model: Any, field: str) -> np.ndarray:
     """The array that ``field`` is in an ``MjModel``; ``opt.<name>`` is one of its options."""
-    for name in field.split("."):
-        model = getattr(model, name)
-    return model
+    return attrgetter(field)(model)
 
 
 def scaled_fields(model: Any, factor: Factor, value: Any) -> dict[str, Any]:

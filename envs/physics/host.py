@@ -29,6 +29,11 @@ class Packed:
         return words if doubles is None else jnp.concatenate([doubles, words])
 
     @staticmethod
+    def scalars(params: Any) -> Array:
+        """(P,) float32, the numbers of a NamedTuple."""
+        return jnp.stack([jnp.asarray(value, jnp.float32) for value in params]) if params else jnp.zeros(0)
+
+    @staticmethod
     def floats_of(words: Array) -> Array:
         """The float32 numbers that ``words`` are."""
         return jax.lax.bitcast_convert_type(words, jnp.float32)

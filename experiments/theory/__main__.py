@@ -10,7 +10,7 @@ from typing import Any
 
 import tyro
 
-from experiments.theory.findings import Finding, TheoryStudy, open_folder, start_double_precision, write
+from experiments.theory.findings import RECORD, Finding, TheoryStudy, open_folder, start_double_precision, write
 
 
 def _run(parts: dict[str, Callable[[], tuple[Any, list[Finding]]]]) -> tuple[dict[str, Any], list[Finding]]:
@@ -43,17 +43,25 @@ def _oco(study: TheoryStudy) -> tuple[dict[str, Any], list[Finding], str]:
 def _detection(study: TheoryStudy) -> tuple[dict[str, Any], list[Finding], str]:
     """In single precision, as the schedules run in an agent."""
     from experiments.theory import detection_parts as parts
-    from experiments.theory.detection_streams import recorded
+    from experiments.theory import detection_streams as made
 
     try:
-        streams = recorded(study.recorded)
+        rows = made.read(study.recorded)
     except ValueError as error:
-        raise ValueError(f"--recorded {study.recorded}: {error}") from None
+        raise ValueError(f"--recorded {error}") from None
     open_folder(study)
-    data, findings = _run(
-        {"synthetic": lambda: parts.synthetic(study), "recorded": lambda: parts.on_records(study, streams)}
-    )
-    return parts.plain(data), findings, parts.tables(data)
+    if study.recorded != (RECORD,):
+        rows.write_parquet(study.out / RECORD.name, compression_level=22)
+    if study.quick:
+        seeds = sorted(set(rows["seed"]))
+        rows = rows.filter(rows["apart"] == 1000, rows["seed"].is_in(seeds[len(seeds) // 2 - 1 : len(seeds) // 2 + 2]))
+    families = ["Pareto 1.2"] if study.quick else list(made.FAMILIES)
+    streams = {family: made.synthetic(family, 2 if study.quick else 2 * study.seeds) for family in families}
+    streams |= made.recorded(rows)
+    data = parts.compare(streams)
+    found, record = parts.findings(data), parts.plain(data)
+    parts.draw(record, streams, study.out / "theory_detection.png")
+    return record, found, parts.tables(record)
 
 
 def main(study: TheoryStudy) -> int:

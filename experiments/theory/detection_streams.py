@@ -1,8 +1,8 @@
-"""Streams for the study of detection: synthetic families, what is no change, and proxies recorded in training."""
+"""Streams for the study of detection: synthetic ones, and proxies recorded in training, with and without jumps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,64 +11,137 @@ if TYPE_CHECKING:
 
 
 _Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+APART = (500, 1000, 2000)  # updates between jumps; a run has five segments, hence four jumps
+_QUIET = 5000  # observations of a synthetic stream without a jump
+_RISE = np.log(3.0)  # the toy task: 1.2 to 1.9 times in the update batch, 2.7 to 8 on the newest transitions
 
 
-def _autoregressive(correlation: float, sigma: float) -> _Draw:
+class Streams(NamedTuple):
+    """Logarithms of proxies, (N, T); jumps also have their times."""
+
+    tuning: list[np.ndarray]  # quiet; thresholds are chosen on them
+    quiet: list[np.ndarray]
+    jumps: dict[int, tuple[np.ndarray, list[int]]]  # by updates between jumps
+
+
+def _autoregressive(correlation: float, freedom: float = np.inf) -> _Draw:
     def draw(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
         noise = rng.standard_normal(shape)
+        if freedom < np.inf:  # Student, of variance 1
+            noise *= np.sqrt((freedom - 2) / rng.chisquare(freedom, shape))
         x = noise.copy()
         for t in range(1, shape[1]):
             x[:, t] = correlation * x[:, t - 1] + np.sqrt(1 - correlation**2) * noise[:, t]
-        return sigma * x
+        return 0.25 * x
 
     return draw
 
 
-def _decline(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    return 0.25 * rng.standard_normal(shape) - 0.5 * np.log1p(np.arange(shape[1]) / 100)
-
-
-def _pareto(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    return rng.standard_exponential(shape) / 1.2
+def _normal(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return 0.25 * rng.standard_normal(shape)
 
 
 #: Logarithms of quiet proxies, (N, T).
 FAMILIES: dict[str, _Draw] = {
-    "log-normal .25": lambda rng, shape: 0.25 * rng.standard_normal(shape),
-    "log-normal 1": lambda rng, shape: rng.standard_normal(shape),
-    "log-normal 2": lambda rng, shape: 2.0 * rng.standard_normal(shape),
-    "Pareto 1.2": _pareto,
-    "gamma 2": lambda rng, shape: np.log(rng.gamma(2.0, 1.0, shape)),
-    "AR(1) .9": _autoregressive(0.9, 0.25),
-    "decline": _decline,
+    "log-normal": _normal,
+    "Pareto 1.2": lambda rng, shape: rng.standard_exponential(shape) / 1.2,
+    "AR(.9)": _autoregressive(0.9),
+    "AR(.9), t(3)": _autoregressive(0.9, 3.0),
+    "AR(.97), t(3)": _autoregressive(0.97, 3.0),
+    "slow trend": lambda rng, shape: _normal(rng, shape) + 0.25 * np.arange(shape[1]) / _QUIET,
+    "learning transient": lambda rng, shape: _normal(rng, shape) - 0.5 * np.log1p(np.arange(shape[1]) / 100),
 }
 
 
-def recorded(path: Path) -> dict[str, dict[str, np.ndarray]]:
+def synthetic(family: str, count: int) -> Streams:
+    """Streams of one family; every jump triples the proxy for 100 updates, then learning undoes it.
+
+    Args:
+      count: N, of each kind. Only "log-normal" has all three distances between jumps.
+    """
+    draw, rng = FAMILIES[family], np.random.default_rng([list(FAMILIES).index(family), 1])
+    tuning, quiet = draw(rng, (count, _QUIET)), draw(rng, (count, _QUIET))
+    jumps = {}
+    for apart in APART if family == "log-normal" else APART[1:2]:
+        age = np.arange(5 * apart) % apart
+        level = _RISE * np.exp(-np.maximum(age - 100, 0) / 80) * (np.arange(5 * apart) >= apart)
+        jumps[apart] = draw(rng, (count, 5 * apart)) + level, [k * apart for k in range(1, 5)]
+    return Streams([tuning], [quiet], jumps)
+
+
+def read(paths: Sequence[Path]) -> "pl.DataFrame":
+    """Read recorded proxies, a row for every run: stored ones, or those of finished studies with SAC.
+
+    The lower half of the seeds of a study only gives quiet streams, for the choice of thresholds.
+
+    Raises:
+      ValueError: one cannot be read, or lacks runs of one of the two patterns; one sentence.
+    """
+    import polars as pl
+
+    found = []
+    for path in paths:
+        try:
+            rows = _of_study(path) if path.is_dir() else pl.read_parquet(path)
+        except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+            raise ValueError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+        if missing := {"carrier", "pattern", "seed", "apart"} - set(rows.columns):
+            raise ValueError(f"{path}: lacks the column '{min(missing)}'; a finished study's folder is wanted")
+        if missing := {"steady", "abrupt"} - set(rows["pattern"]):
+            raise ValueError(f"{path}: holds no run of the pattern '{min(missing)}'")
+        found.append(rows)
+    return pl.concat(found)
+
+
+def _of_study(folder: Path) -> "pl.DataFrame":
+    import polars as pl
+
+    from experiments.study import store
+    from experiments.study.config import config_from_json
+    from experiments.study.results import open_results
+
+    results = open_results(folder)
+    config = config_from_json(results.config)
+    rows = results.rows(store.STREAMS).filter(pl.col("carrier") == "sac")
+    proxies = [name for name in rows.columns if "/" in name]
+    middle = rows["seed"].median()
+    rows = rows.filter((pl.col("pattern") == "steady") | (pl.col("seed") > middle))
+    rounded = [pl.Series(name, [_rounded(x) for x in rows[name]]) for name in proxies]
+    apart = pl.lit(config.vector_steps("sac") // config.segments, pl.Int64)
+    return rows.with_columns(*rounded, apart=apart).select("carrier", "pattern", "seed", "apart", *proxies)
+
+
+def _rounded(values: "pl.Series") -> "pl.Series":
+    """Round to 12 binary digits, which pack to half of the bytes."""
+    bits = values.to_numpy().astype(np.float32).view(np.uint32)
+    return type(values)(((bits + 0x800) & 0xFFFFF000).view(np.float32))
+
+
+def recorded(rows: "pl.DataFrame") -> dict[str, Streams]:
+    """``{"td_quantile/fresh": ..., "td_quantile/update": ...}`` from the rows of `read`."""
+    import polars as pl
+
+    out: dict[str, Streams] = {}
+    for apart in rows["apart"].unique().sort():
+        of = rows.filter(pl.col("apart") == apart)
+        for name, streams in sorted_streams(of).items():
+            there = out.setdefault(name.partition(" ")[2], Streams([], [], {}))
+            half = len(streams["steady"]) // 2
+            there.tuning.append(streams["steady"][:half])
+            there.quiet.append(streams["steady"][half:])
+            begun = 5 * apart - streams["abrupt"].shape[1]  # updates of the warm-up, in which nothing learns
+            there.jumps[apart] = streams["abrupt"], [k * apart - begun for k in range(1, 5)]
+    return out
+
+
+def sorted_streams(rows: "pl.DataFrame") -> dict[str, dict[str, np.ndarray]]:
     """``{"sac td_quantile/fresh": {"steady": (N, T), "abrupt": (N, T)}, ...}``: logarithms, from the first update on.
 
     A proxy that is shown to many updates unchanged (on-policy carriers) is one observation here.
 
-    Raises:
-      ValueError: the file cannot be read, or lacks runs of one of the two patterns.
+    Args:
+      rows: of a study's streams, with runs of both patterns.
     """
-    import polars as pl
-
-    try:
-        rows = pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ValueError(f"cannot be read: {str(error).splitlines()[0]}") from None
-    if missing := {"carrier", "pattern", "seed"} - set(rows.columns):
-        raise ValueError(f"lacks the column '{min(missing)}'; a study's streams.parquet is wanted")
-    if missing := {"steady", "abrupt"} - set(rows["pattern"]):
-        raise ValueError(
-            f"holds no run of the pattern '{min(missing)}'; patterns: {', '.join(sorted(set(rows['pattern'])))}"
-        )
-    return sorted_streams(rows)
-
-
-def sorted_streams(rows: "pl.DataFrame") -> dict[str, dict[str, np.ndarray]]:
-    """The same from the rows of a study's streams, which must have runs of both patterns."""
     import polars as pl
 
     found: dict[str, dict[str, np.ndarray]] = {}

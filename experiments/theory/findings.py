@@ -12,6 +12,7 @@ import tyro
 
 from experiments.measure.stats import Interval, t_interval
 
+RECORD = Path(__file__).resolve().parents[2] / "benchmarks" / "recorded_proxies.parquet"
 _OUTCOMES = {True: "confirmed", False: "refuted", None: "undecided"}
 
 
@@ -22,10 +23,10 @@ class TheoryStudy:
     out: Path
     """Folder for the results; must be new or empty."""
     name: tyro.conf.Positional[Literal["oco", "detection"]] = "oco"
-    """oco: online learning under drift, schedules compared with constants and rivals. detection: AES-C and
-    AES-R compared with CUSUM, Page-Hinkley and ADWIN, at equal false alarms."""
-    recorded: Path = Path(__file__).resolve().parents[2] / "benchmarks" / "recorded_proxies.parquet"
-    """For detection: `streams.parquet` of a study with the patterns steady and abrupt."""
+    """oco: online learning under drift, schedules compared with constants and rivals. detection: AES-C compared
+    with CUSUM, Page-Hinkley and ADWIN, at equal false alarms."""
+    recorded: tuple[Path, ...] = (RECORD,)
+    """For detection: stored streams, or folders of studies of SAC on the patterns steady and abrupt."""
     seeds: int = 20
     """Paired repetitions (common random numbers across methods)."""
     quick: bool = False

@@ -4,7 +4,6 @@ import os
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from envs.bridge.fake_gym import FakeGym, FakeSim
@@ -17,7 +16,7 @@ class Points:
         n = num_envs
         self.num_envs, self.num_obs, self.num_acts, self.max_episode_length = n, 2, 2, 8
         self.rl_device, self.gym, self.fate, self.steps = "cpu", FakeGym(), fate, 0
-        self.sim = FakeSim("points", n, 1, lambda: (np.zeros((n, 0)),) * 2, lambda *state: None)
+        self.sim = FakeSim("points", n, 1)
         self.envs = [(self.sim, i) for i in range(n)]
         self.reset_buf, self.rew_buf = torch.ones(n, dtype=torch.int64), torch.zeros(n)
         self.place, self.time = torch.zeros(n, 2), torch.zeros(n)

@@ -1,7 +1,5 @@
 """The study of detection: its detectors against river's, its streams, its record."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +7,21 @@ import polars as pl
 import pytest
 from river.drift import PageHinkley
 
+from experiments.theory.__main__ import Options, main
 from experiments.theory.detection_methods import METHODS, adwin, cusum, page_hinkley
-from experiments.theory.detection_streams import FAMILIES, recorded
+from experiments.theory.detection_parts import COMPARED, NEAR, SHIPPED, compare, delays
+from experiments.theory.detection_streams import Streams, read, recorded, synthetic
 
-ROOT = Path(__file__).resolve().parents[3]
+RECORD = Path(__file__).resolve().parents[3] / "benchmarks" / "recorded_proxies.parquet"
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return recorded(read([RECORD]))
 
 
 def rising(count=2, length=1500, by=1.0):
-    logs = FAMILIES["log-normal 1"](np.random.default_rng(0), (count, length))
+    logs = np.random.default_rng(0).standard_normal((count, length))
     logs[:, 1000:] += by
     return logs
 
@@ -52,33 +57,63 @@ def test_only_a_rise_is_an_alarm(find):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_more_cautious_setting_gives_no_more_alarms(name):
+def test_a_more_cautious_setting_begins_later(name):
     method = METHODS[name]
-    ends = method.settings[[0, -1]]
-    eager, cautious = method.alarms(rising(), ends)
-    assert eager.sum() > cautious.sum()
+    begun = method.alarms(rising(), method.settings[[0, -1]])
+    eager, cautious = np.where(begun.any(-1), begun.argmax(-1), begun.shape[-1])
+    assert np.all(eager < cautious)
 
 
-def test_the_committed_record_holds_both_carriers_and_every_rollout_once():
-    streams = recorded(ROOT / "benchmarks" / "recorded_proxies.parquet")
-    assert set(streams) == {"sac td_quantile/fresh", "sac td_quantile/update", "ppo td_quantile/update"}
-    assert streams["sac td_quantile/fresh"]["steady"].shape == (5, 24_750)
-    assert streams["ppo td_quantile/update"]["abrupt"].shape == (5, 100)
+def blind(begun):
+    """The first alarm of every stream only."""
+    return begun & (begun.cumsum(-1) == 1)
 
 
-def test_records_that_cannot_be_used_are_refused_in_one_sentence(tmp_path):
+def test_every_jump_is_found_and_a_blind_detector_would_show():
+    of = synthetic("log-normal", 4)
+    short = Streams([x[:, :1500] for x in of.tuning], [x[:, :1500] for x in of.quiet], {1000: of.jumps[1000]})
+    rows = compare({"log-normal": short})["log-normal"]
+    for name in COMPARED:
+        assert np.isfinite(rows[name]["own"]["1000"]).mean() >= 0.85, name
+    assert np.isfinite(rows["aes_c"]["common"]["1000"]).all()
+    logs, changes = of.jumps[1000]
+    late = delays(blind(METHODS["cusum_restarted"].alarms(logs, np.array([20.0]))[0]), changes, NEAR)
+    assert np.isfinite(late).mean(0).tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_the_shipped_detector_finds_later_recorded_jumps_too(toy):
+    logs, changes = toy["td_quantile/update"].jumps[1000]
+    found = np.isfinite(delays(METHODS["aes_c"].alarms(logs, SHIPPED)[0], changes, NEAR))
+    assert found.mean(0).min() >= 0.7
+
+
+def test_the_stored_record_has_three_distances_and_separate_runs_for_thresholds(toy):
+    for of in toy.values():
+        assert sorted(of.jumps) == [500, 1000, 2000]
+        for tuning, quiet, (logs, changes) in zip(of.tuning, of.quiet, of.jumps.values(), strict=True):
+            assert tuning.shape[1] == quiet.shape[1] == logs.shape[1]
+            rise = [np.median(logs[:, at : at + 40].mean(1) - logs[:, at - 40 : at].mean(1)) for at in changes]
+            assert min(rise) > 0.05  # the changes are where they are said to be
+    seeds = read([RECORD]).filter(pl.col("pattern") == "abrupt")["seed"]
+    assert set(seeds).isdisjoint(range(1, 11))
+
+
+def test_records_that_cannot_be_used_are_refused_in_one_sentence(tmp_path, capsys):
     (tmp_path / "text.parquet").write_text("no")
-    pl.DataFrame({"carrier": ["sac"], "pattern": ["steady"], "seed": [1]}).write_parquet(tmp_path / "half.parquet")
+    row = {"carrier": ["sac"], "pattern": ["steady"], "seed": [1]}
+    pl.DataFrame(row).write_parquet(tmp_path / "unknown.parquet")
+    pl.DataFrame(row | {"apart": [500]}).write_parquet(tmp_path / "half.parquet")
+    (tmp_path / "folder").mkdir()
     for name, said in (
-        ("none", "cannot be read"),
-        ("text", "cannot be read"),
-        ("half", "no run of the pattern 'abrupt'"),
+        ("none.parquet", "cannot be read"),
+        ("text.parquet", "cannot be read"),
+        ("folder", "cannot be read"),
+        ("unknown.parquet", "lacks the column 'apart'"),
+        ("half.parquet", "no run of the pattern 'abrupt'"),
     ):
-        with pytest.raises(ValueError, match=said):
-            recorded(tmp_path / f"{name}.parquet")
-    command = [sys.executable, "-m", "experiments.theory", "detection", "--out", str(tmp_path / "out")]
-    command += ["--recorded", str(tmp_path / "half.parquet")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
-    assert done.returncode == 2
-    assert done.stderr.strip().splitlines()[-1].startswith("aesjax: --recorded")
+        assert main(Options(tmp_path / "out", name="detection", recorded=(tmp_path / name,))) == 2
+        message = capsys.readouterr().err
+        assert message.startswith(f"aesjax: --recorded {tmp_path / name}: ")
+        assert said in message
+        assert message.count("\n") == 1
     assert not (tmp_path / "out").exists()
