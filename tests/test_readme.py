@@ -236,7 +236,6 @@ def test_its_picture_is_drawn_from_the_records(tmp_path):
 def test_every_make_target_it_names_exists():
     makefile = (ROOT / "Makefile").read_text()
     targets = re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)`", TEXT, flags=re.MULTILINE)
-    assert len(targets) >= 4
     for target in map("".join, targets):
         assert f"\n{target}:" in makefile
 

@@ -1,7 +1,5 @@
 """The single-file script: it learns, its gradient step is that of `agents.sac`, and wrong options are refused."""
 
-from functools import cache
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,40 +7,31 @@ import pytest
 from PIL import Image
 
 import envs
+from aesjax import SCHEDULES, EntropySchedule, as_schedule
+from aesjax.schedules.rule import start
 from agents import sac
 from agents.common.carrier import Transition
 from experiments import single_file_sac as script
+from tests.quick import quick
 
 SHORT = 2000  # environment steps
 
 
-@cache
-def train(seeds=2, **options):
-    """Each call compiles for some seconds, so the tests share their runs."""
-    run = jax.jit(jax.vmap(lambda seed: script.train(script.Options(**options), seed)))
-    return [np.asarray(x) for x in run(jnp.arange(1, seeds + 1))]
-
-
 @pytest.mark.slow
 @pytest.mark.learning
-def test_it_reaches_ninety_per_cent_of_the_optimum_on_the_steady_task():
-    returns, _, drift = train(seeds=3, pattern="steady")
-    best = np.asarray(envs.optimal_return("toy")(drift))
-    assert returns.shape == (3, script.EVALUATIONS)
+def test_it_learns_the_task_until_it_changes_and_the_weight_of_aes_r_responds_to_the_change():
+    options = script.Options()
+    train = jax.jit(jax.vmap(lambda seed: script.train(options, seed)))
+    returns, weights, _ = (np.asarray(x) for x in train(jnp.arange(1, 3)))
+    assert returns.shape == (2, script.EVALUATIONS)
+    env = envs.Drifting(script.TASK, options.pattern, options.steps, num_envs=script.NUM_ENVS)
+    best = float(envs.optimal_return("toy")(env.truth_at(0).values[None])[0])
     assert np.all(returns[:, 0] < 0.7 * best)
-    assert np.all(returns[:, -1] >= 0.9 * best)
-
-
-@pytest.mark.slow
-@pytest.mark.learning
-def test_the_weight_of_aes_r_answers_a_change_of_the_task():
-    steady, abrupt = (train(seeds=3, pattern=pattern)[1] for pattern in ("steady", "abrupt"))
-    change = steady.shape[1] // 5
-    # Equal runs up to the change, but for rounding, which differs between two programs and grows while they learn.
-    np.testing.assert_allclose(abrupt[:, : change // 2], steady[:, : change // 2], rtol=0.02)
-    np.testing.assert_allclose(abrupt[:, :change], steady[:, :change], rtol=0.1)
-    after = slice(change, change + change // 5)
-    assert np.all(abrupt[:, after].max(1) > 1.3 * steady[:, after].max(1))
+    assert np.all(returns[:, script.EVALUATIONS // 5 - 2] >= 0.9 * best)  # the next one is at the change
+    change = weights.shape[1] // 5
+    before, after = weights[:, change * 4 // 5 : change + 1], weights[:, change : change + change // 5]
+    assert np.all(before < 1.15 * options.weight)
+    assert np.all(after.max(1) > 1.3 * before.max(1))
 
 
 def test_its_gradient_steps_and_initial_networks_are_those_of_the_carrier():
@@ -58,7 +47,7 @@ def test_its_gradient_steps_and_initial_networks_are_those_of_the_carrier():
         if own.size > 50:  # draws of one law, uniform between the same bounds
             np.testing.assert_allclose(np.abs(own).max(), np.abs(theirs).max(), rtol=0.1)
     agent = jax.tree.unflatten(jax.tree.structure(agent), jax.tree.leaves(state))
-    learn, update = jax.jit(script.learn), jax.jit(carrier.update)
+    learn, update = quick(script.learn), quick(carrier.update)
     for step, key in enumerate(jax.random.split(jax.random.key(3), 6)):
         obs, action, reward, next_obs = (
             rng.standard_normal((script.BATCH, *shape)).astype(np.float32) for shape in [(2,), (2,), (), (2,)]
@@ -73,16 +62,24 @@ def test_its_gradient_steps_and_initial_networks_are_those_of_the_carrier():
             np.testing.assert_allclose(getattr(signals, name), getattr(reported, name), rtol=0, atol=1e-4)
 
 
-def test_the_weight_is_that_of_the_schedule_with_a_lag_of_one():
-    _, auto, _ = train(schedule="auto", steps=SHORT)
-    warmup = script.FRESH // script.NUM_ENVS
-    np.testing.assert_array_equal(auto[:, : warmup + 1], 1.0)  # the first update runs under the initial weight
-    assert np.all(auto[:, warmup + 1] != 1.0)
+@as_schedule(needs=["true_drift"])
+def counting(base):
+    """A weight that shows the number of updates before it and the drift in the last of them."""
+
+    def update(signals, state):
+        count = state.count + 1
+        return state._replace(weight=base + 1e-3 * count + signals.true_drift, count=count)
+
+    return EntropySchedule(lambda: start(base), update)
 
 
-def test_a_short_run_ends_in_a_picture_and_one_line(tmp_path, capsys):
-    out = tmp_path / "plot.png"
-    assert script.main(["--steps", str(SHORT), "--seeds", "2", "--schedule", "oracle", "--out", str(out)]) == 0
+def test_a_short_run_ends_in_a_picture_and_its_weight_follows_the_signals_one_step_later(
+    tmp_path, capsys, monkeypatch, registries
+):
+    SCHEDULES["counting"] = counting
+    out, plot, drawn = tmp_path / "plot.png", script.plot, []
+    monkeypatch.setattr(script, "plot", lambda *arguments: drawn.append(arguments) or plot(*arguments))
+    assert script.main(["--steps", str(SHORT), "--seeds", "2", "--schedule", "counting", "--out", str(out)]) == 0
     said = capsys.readouterr().out
     assert said.startswith("final return ")
     assert "of at most 4" in said
@@ -95,6 +92,15 @@ def test_a_short_run_ends_in_a_picture_and_one_line(tmp_path, capsys):
     assert script.main(["--steps", str(SHORT), "--out", str(out)]) == 2
     assert capsys.readouterr().err == f"--out {out} exists or has no folder; choose another file\n"
     assert out.read_bytes() == kept
+
+    [(_, curves, changes)] = drawn
+    weights = np.asarray(curves["entropy weight"])
+    updates = np.maximum(np.arange(weights.shape[1]) - script.FRESH // script.NUM_ENVS, 0)  # none in the warm-up
+    drift = weights - (script.Options().weight + 1e-3 * updates)
+    assert len(changes) == 4
+    for each in drift:
+        np.testing.assert_array_equal(np.flatnonzero(each > 1e-4), np.asarray(changes) // script.NUM_ENVS + 1)
+    assert np.abs(np.delete(drift, np.asarray(changes) // script.NUM_ENVS + 1, axis=1)).max() < 1e-4
 
 
 @pytest.mark.parametrize(
