@@ -1,16 +1,22 @@
 """The study of detection: its detectors against river's, its streams, its record."""
 
+import json
 from pathlib import Path
 
+import jax
 import numpy as np
 import polars as pl
 import pytest
 from river.drift import PageHinkley
 
-from experiments.theory.__main__ import Options, main
+from aesjax import aes_r, dynamics
+from experiments import Method, Study
+from experiments.theory import alarms
+from experiments.theory.__main__ import main
 from experiments.theory.detection_methods import METHODS, adwin, cusum, page_hinkley
 from experiments.theory.detection_parts import COMPARED, NEAR, SHIPPED, compare, delays
 from experiments.theory.detection_streams import Streams, read, recorded, synthetic
+from experiments.theory.findings import TheoryStudy
 
 RECORD = Path(__file__).resolve().parents[3] / "benchmarks" / "recorded_proxies.parquet"
 
@@ -111,9 +117,29 @@ def test_records_that_cannot_be_used_are_refused_in_one_sentence(tmp_path, capsy
         ("unknown.parquet", "lacks the column 'apart'"),
         ("half.parquet", "no run of the pattern 'abrupt'"),
     ):
-        assert main(Options(tmp_path / "out", name="detection", recorded=(tmp_path / name,))) == 2
+        assert main(TheoryStudy(tmp_path / "out", name="detection", recorded=(tmp_path / name,))) == 2
         message = capsys.readouterr().err
         assert message.startswith(f"aesjax: --recorded {tmp_path / name}: ")
         assert said in message
         assert message.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_alarms_are_counted_by_study_and_proxy(tmp_path, capsys):
+    methods = [Method("sac", aes_r(dynamics(), gain=0.0)), Method("sac", aes_r(gain=0.0))]
+    study = Study("toy", methods, patterns=["steady", "abrupt"], seeds=2, steps=4000)
+    with jax.enable_x64(False):  # as agents train
+        study.run(out=tmp_path / "study", quiet=True)
+    out = tmp_path / "alarms.json"
+    assert alarms.main([str(tmp_path / "study"), "--out", str(out)]) == 0
+    assert "| study | sac dynamics/fresh |" in capsys.readouterr().out
+    rows = json.loads(out.read_text())["data"]["study"]
+    assert set(rows) == {"sac dynamics/fresh", "sac td_quantile/fresh", "sac td_quantile/update"}
+    for row in rows.values():
+        assert row["changes"] == 4
+        assert len(row["found"]) == 2
+        assert max(row["found"]) <= 4
+        assert row["rise"] > 0
+    assert alarms.main([str(tmp_path / "study"), "--out", str(out)]) == 2
+    assert alarms.main([str(tmp_path), "--out", str(tmp_path / "new.json")]) == 2
+    assert "holds no study" in capsys.readouterr().err

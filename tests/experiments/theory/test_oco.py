@@ -65,7 +65,7 @@ def test_slopes_and_claims():
 def test_a_study_leaves_its_findings_and_numbers(name, tmp_path, capsys):
     streams = pl.read_parquet(ROOT / "benchmarks" / "recorded_proxies.parquet")
     streams.with_columns(cs.matches("/").list.head(5000)).write_parquet(tmp_path / "streams.parquet")
-    options = TheoryStudy(tmp_path / "out", name, tmp_path / "streams.parquet", seeds=2, quick=True)
+    options = TheoryStudy(tmp_path / "out", name, (tmp_path / "streams.parquet",), seeds=2, quick=True)
     try:
         with jax.enable_x64(name == "oco"):
             assert main(options) == 0
