@@ -6,6 +6,7 @@ limit that an update of these networks cannot pass.
 """
 
 import itertools
+import re
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,19 +16,26 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
-from aesjax import adaptations, schedules
 from aesjax.adaptations import ADAPTATIONS, AdaptationData, Supply
 from aesjax.schedules import Choice, ScheduleData
 from aesjax.types import Program
 from agents import CARRIERS, OnPolicyCarrier
-from agents.common import LoopConfig, Run, make_program
+from agents.common import LoopConfig, Run
+from agents.train import assemble
 from envs.world import World
 from experiments.bench.timing import TARGET_SECONDS, Timer, check_record, in_turns, training, write_record
 from experiments.bench.worker import Worker
 
 SCHEDULES = ("fixed", "aes", "auto", "aes_r")
-#: Adaptations with the last schedule: the cost of one lever, and of all of them.
-LEVERS = ("aes_r+window", "aes_r+window+refresh+rate")
+#: A schedule with adaptations, or after a colon with another proxy: what they cost beside the schedule alone.
+LEVERS = (
+    "fixed+recent",
+    "fixed+utd",
+    "aes_r+burst",
+    "aes_r+window",
+    "aes_r+window+refresh+rate",
+    "aes_r:dynamics",
+)
 REPLAY = 5000
 _REJAX = ("rejax==0.1.3", "gymnax==0.0.9")
 
@@ -99,35 +107,28 @@ def flops_per_update(width: int, batch: int, obs: int = 2, action: int = 2) -> f
 
 
 def _ours(rule: str, case: Setting, runs: int) -> Timer:
-    """``rule`` is a schedule, with adaptations after a +."""
+    """``rule`` is a schedule, after a colon its proxy, and adaptations after a +."""
     world, spec = World(envs.make(case.task), 10_000_000), CARRIERS[case.carrier]
-    schedule, *levers = rule.split("+")
+    read, *levers = rule.split("+")
+    schedule, _, proxy = read.partition(":")
     carrier = spec.make(world.obs_size, world.action_size, spec.config(**case.config))
-    choice = Choice(schedule)
-    needed = schedules.required_signals([choice])
+    choice = Choice(schedule, proxy or "td_quantile")
     on_policy = isinstance(carrier, OnPolicyCarrier)
     chunk = 2 * carrier.rollout if on_policy else 50
-    config = LoopConfig(
-        case.num_envs,
-        chunk,
-        32,
-        REPLAY,
-        fresh="fresh_td_error" in needed and not on_policy,
-        refresh=any(ADAPTATIONS[name].lever == "refresh" for name in levers),
-        updates=adaptations.MOST_UPDATES if any(ADAPTATIONS[name].lever == "updates" for name in levers) else 1,
-    )
-    supply = Supply(32 * case.num_envs, case.num_envs, REPLAY, 4 * LoopConfig.fresh_window)
     as_array = lambda tree: jax.tree.map(np.float32, tree)  # noqa: E731
     facts = {"base": 0.05, "target_entropy": -float(world.action_size), "updates": 1e5}
     weights = ScheduleData(np.int32(0), np.float32(0.9), {schedule: as_array(choice.factory.filled(facts, {}))})
     options = as_array({name: dict(ADAPTATIONS[name].options) for name in levers})
     adapted = AdaptationData(weights, dict.fromkeys(levers, np.float32(1)), options, np.float32(1e5))
-    loop = make_program(
+    loop = assemble(
         world,
         carrier,
-        lambda run: schedules.build([choice], run.schedule),
-        config,
-        (lambda run: adaptations.build(levers, [choice], run.adaptation, supply)) if levers else None,
+        LoopConfig(case.num_envs, chunk, 32, REPLAY),
+        [choice],
+        levers,
+        [choice] if levers else (),
+        supply=Supply(32 * case.num_envs, case.num_envs, REPLAY, 4 * LoopConfig.fresh_window),
+        levers={ADAPTATIONS[name].lever for name in levers},
     )
     fields = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3, "gamma": 0.97, "tau": 0.01}
     hyper = spec.hyper()._replace(**{k: v for k, v in fields.items() if k in spec.hyper._fields})
@@ -159,7 +160,7 @@ def measured(case: Setting, runs: int, rounds: int, rejax: Worker | None = None)
         name = {"algorithm": case.carrier, "runs": runs, "width": case.width, "batch": case.batch}
         contestants["rejax"] = rejax.timer(name, TARGET_SECONDS)
     ratios = {f"schedule_cost_{s}": ("fixed", s) for s in ("aes", "aes_r")}
-    ratios |= {f"lever_cost_{s}": ("aes_r", s) for s in LEVERS}
+    ratios |= {f"lever_cost_{s}": (re.split("[:+]", s)[0], s) for s in LEVERS}
     ratios["share_of_matmul_limit"] = ("aes", "matmul_limit")
     ratios |= {f"{s}_over_rejax": (s, "rejax") for s in ("aes", "fixed")}
     sizes = {"carrier": case.carrier, "size": case.size, "unit": case.unit, "task": case.task, "config": case.config}
