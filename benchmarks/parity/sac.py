@@ -228,7 +228,7 @@ def measure(dtype):
                 continue  # the branch that is not due returns a float32 zero, which JAX refuses beside float64
             name = f"{'-'.join(map(str, hidden))}, actor_delay {delay}" + (", eps_logdet" if eps else "")
             cases[name] = Errors(dtype)
-            config = sac.SacConfig(hidden, size, delay, eps)
+            config = sac.SacConfig(hidden, size, delay, eps_logdet=eps)
             carrier = sac.make(S, A, config)
             # Compiled once for all seeds and weights.
             names = ("act", "act_deterministic", "entropy", "td_error", "q_value")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from experiments.study import checkpoint, lock, store
 from experiments.study.build import check
-from experiments.study.config import StudyConfig, check_stored, config_from_json
+from experiments.study.config import StudyConfig, config_from_json
 from experiments.study.lock import Owner
 from experiments.study.plugins import edited, origins_of
 from experiments.study.results import Results, open_results
@@ -139,19 +139,11 @@ def _check_begun(directory: Path) -> None:
 
 def _check_own(config: StudyConfig, directory: Path) -> None:
     """Refuse a folder that does not hold this very study, or whose checkpoints are all damaged."""
-    _check_begun(directory)
-    store.check_links(directory)
-    path = directory / store.CONFIG
-    known = store.read_json(path)
-    try:
-        check_stored(known)
-    except ValueError as error:
-        raise ValueError(f"--resume: {path} cannot be used: {error}") from None
-    plugins = known.get("plugins", {})
-    names = [(kind, name) for kind, entries in plugins.items() for name in entries]
-    if difference := edited(plugins, origins_of(names)):
+    known = begun(directory)
+    names = [(kind, name) for kind, entries in known.plugins.items() for name in entries]
+    if difference := edited(known.plugins, origins_of(names)):
         raise ValueError(f"--resume: {difference}; put back what it was, or begin another study")
-    differing = store.differing_fields(known, config.to_json())
+    differing = store.differing_fields(known.to_json(), config.to_json())
     if differing:
         raise ValueError(
             f"--resume: the study in {directory} has another configuration ({'; '.join(differing)}); "
