@@ -4,7 +4,7 @@ A value function averages over what a body does, so its TD errors move little wh
 the next step is wrong at once.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ def _features(rows: Transition | Rollout) -> tuple[Array, Array]:
 def _errors(net: MLP, params: Any, state: ModelState, inputs: Array, targets: Array) -> Array:
     """Squared error (B,) in variances of the targets: half from the reward, half from all observations."""
     inputs, targets = state.inputs.normal(inputs), state.targets.normal(targets)
-    error = jnp.minimum((net.apply(params, inputs) - targets) ** 2, _LARGEST)
+    error = jnp.minimum((cast(Array, net.apply(params, inputs)) - targets) ** 2, _LARGEST)
     return (jnp.mean(error[:, :-1], -1) + error[:, -1]) / 2
 
 
@@ -73,8 +73,8 @@ class Model(NamedTuple):
     def init(self, key: Array) -> ModelState:
         """A model that has seen nothing."""
         params = self.net.init(key, jnp.zeros((1, self.inputs)))
-        scales = (Scale(jnp.zeros(size), jnp.zeros(size)) for size in (self.inputs, self.net.out))
-        return ModelState(params, optax.scale_by_adam().init(params), *scales, jnp.zeros(()), jnp.int32(0))
+        inputs, targets = (Scale(jnp.zeros(size), jnp.zeros(size)) for size in (self.inputs, self.net.out))
+        return ModelState(params, optax.scale_by_adam().init(params), inputs, targets, jnp.zeros(()), jnp.int32(0))
 
     def observe(self, state: ModelState, rows: Transition | Rollout, counts: Array | None = None) -> ModelState:
         """Measure the error on new transitions (..., S), (..., A), of which ``counts`` (...) count; None: all."""
