@@ -262,6 +262,19 @@ def rejax() -> str:
 
 
 @table
+def costs() -> str:
+    """Time of a vector step with adaptations or the proxy `dynamics`, over the time of the schedule alone."""
+    (case,) = measured("adaptation_cost")["cases"]
+    prefix, body = "lever_cost_", []
+    for key, ratio in case["ratios"].items():
+        if key.startswith(prefix):
+            name = key.removeprefix(prefix)
+            label = f"`{re.split('[:+]', name)[0]}:proxy=dynamics`" if ":" in name else f"`{name}`"
+            body.append([label, f"{ratio['median']:.2f} [{ratio['min']:.2f}, {ratio['max']:.2f}]"])
+    return rows(["SAC, toy, 10 runs", "time over the schedule's alone, median [range]"], body)
+
+
+@table
 def physics() -> str:
     """Environment steps of the C engine as ratios, with 512 environments."""
     body = []
@@ -443,27 +456,78 @@ def mujoco_learning() -> str:
     return rows(["task, carrier", "steps", "return of each seed"], body)
 
 
+SMALL = {
+    "SAC": {
+        "": "auto-tuned",
+        "+AES": "`aes`",
+        "+fixed+recent": "`fixed+recent`",
+        "+fixed+recent+utd": "`fixed+recent+utd`",
+        "+AES-C+burst": "`aes_c+burst`",
+    },
+    "PPO": {"+AES": "`aes`", f"+{RESET}": "half-resets by the clock"},
+}
+
+
+@cache
+def scored(name: str) -> dict[str, small.Carrier]:
+    """The carriers of a record of scores."""
+    runs = pl.read_csv(ROOT / "experiments" / "results" / name / small.RUNS)
+    return {carrier.name: carrier for carrier in small.carriers_of(runs)}
+
+
+def marked(found: tuple[small.Contrast, float], digits: int = 1) -> str:
+    """A difference, with a star where it is significant."""
+    return f"{found[0].interval.value:+,.{digits}f}{'*' * (found[1] < 0.05)}"
+
+
+def _small(name: str) -> str:
+    carrier = scored("small-tasks")[name]
+    family, body = small.family_of(carrier)[1] | small.bound_of(carrier), []
+    labels = {name + part: label for part, label in SMALL[name].items()}
+    for task in ("toy", "reacher", "cartpole_swingup"):
+        for method, label in (labels | {small.true_of(name): "true drift observed"}).items():
+            cells = [family[method, small.constant_of(name), (task, pattern)] for pattern in PATTERNS]
+            body.append([f"`{task}` {label}", *map(marked, cells)])
+    return rows([f"{name}: return minus a constant weight's", "no drift", *PATTERNS[1:]], body)
+
+
 @table
 def small_tasks() -> str:
-    """Three small tasks: SAC's schedules and adaptations minus a constant weight, and the true drift observed."""
-    runs = pl.read_csv(ROOT / "experiments" / "results" / "small-tasks-sac" / small.RUNS)
-    scores, seeds, tasks = small.scores_of(runs), sorted(set(runs["seed"])), ("toy", "reacher", "cartpole_swingup")
-    settings = [(task, pattern) for task in tasks for pattern in PATTERNS]
-    _, family = small.family_of(scores, settings, seeds)
-    family |= small.judged([small.contrast(scores, small.TRUE, small.FIXED, s, seeds) for s in settings])
-    labels = {
-        "SAC": "auto-tuned",
-        "SAC+AES": "`aes`",
-        small.RECENT: "`fixed+recent`",
-        small.TRUE: "true drift observed",
-    }
-    body = []
-    for task in tasks:
-        for method, label in labels.items():
-            cells = [family[method, small.FIXED, (task, pattern)] for pattern in PATTERNS]
-            marks = [f"{c.interval.value:+.1f}{'*' * (p < 0.05)}" for c, p in cells]
-            body.append([f"`{task}` {label}", *marks])
-    return rows(["return minus a constant weight's", "no drift", *PATTERNS[1:]], body)
+    """SAC on three small tasks: schedules and adaptations minus a constant weight, and the true drift observed."""
+    return _small("SAC")
+
+
+@table
+def small_tasks_ppo() -> str:
+    """The same on PPO."""
+    return _small("PPO")
+
+
+@table
+def confirmed() -> str:
+    """Four gradient steps per step minus a constant weight: on the seeds of the choice and on ten others."""
+    carrier, body = scored("small-tasks")["SAC"], []
+    for task in ("toy", "reacher", "cartpole_swingup"):
+        for label, judged in (("1 to 10", small.family_of(carrier)[1]), ("11 to 20", small.confirmed(carrier))):
+            cells = [judged["SAC+fixed+recent+utd", "SAC+fixed", (task, pattern)] for pattern in PATTERNS]
+            body.append([f"`{task}`, seeds {label}", *map(marked, cells)])
+        judged = small.per_gradient_of(carrier)
+        cells = [judged.get(("SAC+fixed+recent+utd", "SAC+fixed", (task, pattern))) for pattern in PATTERNS]
+        if all(cells):
+            body.append([f"`{task}`, after equally many gradient steps", *map(marked, cells)])
+    return rows(["SAC `fixed+recent+utd` minus `fixed`", "no drift", *PATTERNS[1:]], body)
+
+
+@table
+def bounds() -> str:
+    """The true drift observed by PPO on bodies, minus the best of three constants."""
+    carrier = scored("bounds")["PPO"]
+    judged, body = small.bound_of(carrier), []
+    for task in carrier.tasks:
+        cells = [judged[small.true_of("PPO"), small.GRID, (task, pattern)] for pattern in carrier.patterns]
+        spans = [f"{c.interval.value:+,.0f} [{c.interval.low:+,.0f}, {c.interval.high:+,.0f}]" for c, _ in cells]
+        body.append([f"`{task}`", *(span + "*" * (p < 0.05) for span, (_, p) in zip(spans, cells, strict=True))])
+    return rows(["true drift observed minus the best constant", "no drift", *carrier.patterns[1:]], body)
 
 
 @table
@@ -476,6 +540,20 @@ def engines() -> str:
         body.append([f"`{own['task']}`", *gaps, f"{own['departed']:.0%}", *returns])
     head = ["task", "after 1 step", "after 20", "departed by 200", "return, Warp", "return, C engine"]
     return rows(head, body)
+
+
+@table
+def alarms() -> str:
+    """Alarms of `aes_c` on HalfCheetah with three proxies."""
+    body = []
+    for study, of in measured("alarms")["data"].items():
+        for name, row in of.items():
+            proxy, _, source = name.split()[1].partition("/")
+            label = f"`{proxy}`" + ("" if proxy == "dynamics" else {"fresh": ", newest", "update": ", batch"}[source])
+            found = f"{sum(row['found'])} of {len(row['found']) * row['changes']}"
+            delay = "" if row["median_delay"] is None else f"{row['median_delay']:.0f}"
+            body.append([study.partition("-")[2], label, found, delay, f"{row['false']} in {row['observations']:,}"])
+    return rows(["what changes", "proxy", "changes found", "median delay, updates", "false alarms"], body)
 
 
 def number(value: float) -> str:

@@ -1,10 +1,11 @@
-"""Tables of the record `experiments/results/small-tasks-sac`: its per-run scores, and the page made from them.
+"""Tables of the records `small-tasks` and `bounds` in `experiments/results`: scores of their runs, and a page of them.
 
-python -m experiments.paper.small_tasks DIR --studies STUDY ...   # scores of finished studies, and the page
+python -m experiments.paper.small_tasks DIR --studies STUDY ...   # adds scores of finished studies, writes the page
 python -m experiments.paper.small_tasks DIR                       # the page alone, from the stored scores
 """
 
 import argparse
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,16 +20,21 @@ from experiments.study import store
 from experiments.study.results import open_results
 
 RUNS, PAGE = "runs.csv", "tables.md"
-FIXED, RECENT = "SAC+fixed", "SAC+fixed+recent"
-TRUE = "SAC+fixed, true drift observed"  # an upper bound, not a method
-UTD, BURST, SIGNAL = "SAC+fixed+recent+utd", "SAC+AES-C+burst", "SAC+AES-C+recent"
-#: Methods that are judged; grid cells are opponents only.
-CANDIDATES = ("SAC", "SAC+AES", RECENT, SIGNAL, UTD, BURST)
-GRID = "best of the grid"
-CHOICE, CONFIRMATION = range(1, 6), range(6, 11)
+PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
+RUN = ["task", "method", "pattern", "seed"]
+#: Seeds of the tables, of the choice, and of its confirmation.
+SEEDS, CHOICE, CONFIRMATION = range(1, 11), range(1, 6), range(11, 21)
+GRID = "best of the grid"  # the preset's constant is one of its cells
+#: Methods that are judged, without their carrier's name; grid cells are opponents only.
+CANDIDATES = {
+    "SAC": ("", "+AES", "+fixed+recent", "+AES-C+recent", "+fixed+recent+utd", "+AES-C+burst"),
+    "PPO": ("+AES", "+AES-C+refresh", "+fixed+reset[reset.every=0.2,reset.strength=0.5]"),
+    "SQL": ("+AES", "+fixed+recent", "+fixed+recent+utd", "+AES-C+burst"),
+    "MEow": ("+AES", "+fixed+recent", "+fixed+recent+utd", "+AES-C+burst"),
+}
 
 Setting = tuple[str, str]  # task, pattern
-Scores = dict[str, dict[Setting, dict[int, float]]]  # method -> setting -> seed -> mean return over training
+Scores = dict[str, dict[Setting, dict[int, float]]]  # method -> setting -> seed -> return
 
 
 class Contrast(NamedTuple):
@@ -44,53 +50,67 @@ class Contrast(NamedTuple):
 Judged = dict[tuple[str, str, Setting], tuple[Contrast, float]]  # method, opponent, setting -> contrast, p after Holm
 
 
+def constant_of(carrier: str) -> str:
+    """The carrier with its preset's constant weight; SAC by itself tunes its weight."""
+    return "SAC+fixed" if carrier == "SAC" else carrier
+
+
+def recent_of(carrier: str) -> str:
+    """The same, drawing from recent transitions only."""
+    return f"{carrier}+fixed+recent"
+
+
+def true_of(carrier: str) -> str:
+    """The constant with the true drift in its observation: an upper bound, not a method."""
+    return f"{constant_of(carrier)}, true drift observed"
+
+
+def carrier_in(method: str) -> str:
+    """The carrier's name, the first part of a method's."""
+    return re.split(r"[+,]", method)[0]
+
+
 def scores_of_studies(folders: Sequence[Path]) -> pl.DataFrame:
-    """One row per run: task, method, pattern, seed, mean return over training and over its last tenth."""
+    """One row per run: task, method, pattern, seed; mean return over training, its first quarter, its last tenth."""
     rows = []
-    keys = ["task", "method", "pattern", "seed"]
     for folder in folders:
         results = open_results(folder)
         curves = store.rows_from(folder / store.CURVES, results.check(store.CURVES))
-        for key, part in curves.group_by(keys, maintain_order=True):
+        for (task, method, *rest), part in curves.group_by(RUN, maintain_order=True):
             steps, returns = (part[name].to_numpy().astype(float) for name in ("step", "return_mean"))
-            curve = Curve(steps, returns, float(steps[-1]))
-            task, method, *rest = key
-            rows.append(
-                (
-                    task,
-                    TRUE if results.config.get("observe") else method,
-                    *rest,
-                    round(mean_return(curve), 4),
-                    round(final_return(curve), 4),
-                )
-            )
-    return pl.DataFrame(rows, [*keys, "mean_return", "final_return"], orient="row").sort(keys)
+            curve, early = Curve(steps, returns, float(steps[-1])), steps <= steps[-1] / 4
+            if results.config.get("observe"):
+                method = true_of(carrier_in(str(method)))
+            scores = (mean_return(curve), mean_return(Curve(steps[early], returns[early], float(steps[-1]) / 4)))
+            rows.append((task, method, *rest, *(round(score, 4) for score in (*scores, final_return(curve)))))
+    return pl.DataFrame(rows, [*RUN, "mean_return", "quarter_return", "final_return"], orient="row")
 
 
-def scores_of(runs: pl.DataFrame) -> Scores:
-    """Mean return over training by method, setting and seed."""
+def scores_of(runs: pl.DataFrame, score: str = "mean_return") -> Scores:
+    """A score of every run that has it, by method, setting and seed."""
     scores: Scores = {}
-    for task, method, pattern, seed, score, _ in runs.iter_rows():
-        scores.setdefault(method, {}).setdefault((task, pattern), {})[seed] = score
+    for task, method, pattern, seed, value in runs.drop_nulls(score).select(*RUN, score).iter_rows():
+        scores.setdefault(method, {}).setdefault((task, pattern), {})[seed] = value
     return scores
 
 
-def grid_of(scores: Scores) -> list[str]:
-    """Cells of the stated grid that were trained: constants with their number in the label."""
-    return [method for method in scores if method.startswith("SAC+fixed") and "base=" in method]
+def grid_of(scores: Scores, carrier: str, task: str) -> list[str]:
+    """Cells of the stated grid that were trained on the task, the preset's constant first; empty if it is alone."""
+    cells = [method for method in scores if method.startswith(f"{carrier}+fixed") and "[base=" in method]
+    own = [cell for cell in cells if any(setting[0] == task for setting in scores[cell])]
+    return [constant_of(carrier), *own] if own else []
 
 
-def best_cell(scores: Scores, setting: Setting, seeds: Sequence[int]) -> str:
+def best_cell(scores: Scores, carrier: str, setting: Setting, seeds: Sequence[int]) -> str:
     """The grid cell with the highest mean score on these seeds, chosen in hindsight."""
-    shared = {
-        c: {setting[1]: {k: scores[c][setting][k] for k in seeds}} for c in grid_of(scores) if setting in scores[c]
-    }
-    return str(best_of(shared, list(shared), setting[1]))
+    cells = grid_of(scores, carrier, setting[0])
+    shared = {cell: {setting[1]: {seed: scores[cell][setting][seed] for seed in seeds}} for cell in cells}
+    return str(best_of(shared, cells, setting[1]))
 
 
 def contrast(scores: Scores, method: str, opponent: str, setting: Setting, seeds: Sequence[int]) -> Contrast:
     """``method`` less ``opponent`` (a method, or `GRID`), paired by seed."""
-    other = best_cell(scores, setting, seeds) if opponent == GRID else opponent
+    other = best_cell(scores, carrier_in(method), setting, seeds) if opponent == GRID else opponent
     d = np.array([scores[method][setting][seed] - scores[other][setting][seed] for seed in seeds])
     return Contrast(method, opponent, setting, stats.t_interval(d), stats.paired_t_p(d))
 
@@ -101,76 +121,154 @@ def judged(contrasts: Sequence[Contrast]) -> Judged:
     return {(c.method, c.opponent, c.setting): (c, float(p)) for c, p in zip(contrasts, adjusted, strict=True)}
 
 
-def chosen(scores: Scores, settings: Sequence[Setting], seeds: Sequence[int]) -> tuple[str, dict[str, float], set[str]]:
-    """The candidate with the best mean rank that is nowhere significantly worse than `FIXED`; ranks; those that are.
+class Carrier(NamedTuple):
+    """Scores of one carrier, and what was trained."""
 
-    Candidates that were not trained in every setting are left out.
+    name: str
+    scores: Scores
+    early: Scores  # over the first quarter of the environment steps
+    settings: list[Setting]
+    seeds: list[int]  # of the tables
+
+    @property
+    def tasks(self) -> list[str]:
+        """In the order of the settings."""
+        return list(dict.fromkeys(task for task, _ in self.settings))
+
+    @property
+    def patterns(self) -> list[str]:
+        """In the order of the settings."""
+        return list(dict.fromkeys(pattern for _, pattern in self.settings))
+
+    @property
+    def candidates(self) -> list[str]:
+        """Judged methods that were trained."""
+        return [m for part in CANDIDATES[self.name] if (m := self.name + part) in self.scores]
+
+    def trained(self, method: str) -> list[Setting]:
+        """Settings in which a method was trained."""
+        return [setting for setting in self.settings if setting in self.scores.get(method, ())]
+
+
+def carriers_of(runs: pl.DataFrame) -> list[Carrier]:
+    """Every carrier of the record."""
+    found = []
+    for name in CANDIDATES:
+        own = runs.filter(pl.col("method").map_elements(carrier_in, pl.String) == name)
+        if not own.is_empty():
+            patterns = [pattern for pattern in PATTERNS if pattern in set(own["pattern"])]
+            settings = [(task, pattern) for task in own["task"].unique(maintain_order=True) for pattern in patterns]
+            seeds = sorted(set(own["seed"]) & set(SEEDS))
+            found.append(Carrier(name, scores_of(own), scores_of(own, "quarter_return"), settings, seeds))
+    return found
+
+
+def chosen(carrier: Carrier, seeds: Sequence[int]) -> tuple[str, dict[str, float], set[str]]:
+    """The candidate with the best mean rank, every mean rank, and the candidates that are worse somewhere.
+
+    A candidate that is significantly worse than the constant in a setting is not chosen. Candidates that were not
+    trained in every setting are left out.
     """
-    candidates = [FIXED, *(c for c in CANDIDATES if set(settings) <= set(scores.get(c, ())))]
-    found = judged([contrast(scores, m, FIXED, s, seeds) for m in candidates[1:] for s in settings])
+    constant, scores = constant_of(carrier.name), carrier.scores
+    methods = [constant, *(m for m in carrier.candidates if carrier.trained(m) == carrier.settings)]
+    found = judged([contrast(scores, m, constant, s, seeds) for m in methods[1:] for s in carrier.settings])
     worse = {m for (m, _, _), (c, p) in found.items() if p < 0.05 and c.interval.value < 0}
-    ranks: dict[str, list[int]] = {m: [] for m in candidates}
-    for setting in settings:
-        order = sorted(candidates, key=lambda m: -np.mean([scores[m][setting][seed] for seed in seeds]))
-        for m in candidates:
+    ranks: dict[str, list[int]] = {m: [] for m in methods}
+    for setting in carrier.settings:
+        order = sorted(methods, key=lambda m: -np.mean([scores[m][setting][seed] for seed in seeds]))
+        for m in methods:
             ranks[m].append(order.index(m) + 1)
     means = {m: float(np.mean(r)) for m, r in ranks.items()}
-    return min((m for m in candidates if m not in worse), key=means.__getitem__), means, worse
+    return min((m for m in methods if m not in worse), key=means.__getitem__), means, worse
 
 
-def family_of(
-    scores: Scores, settings: Sequence[Setting], seeds: Sequence[int]
-) -> tuple[list[tuple[str, str]], Judged]:
-    """Pairs that the record compares, and every contrast of them with its p-value after Holm over all."""
-    candidates = [c for c in CANDIDATES if c in scores]
-    pairs = [(m, FIXED) for m in candidates] + [(m, GRID) for m in candidates]
-    pairs += [(m, RECENT) for m in candidates if m in (UTD, BURST, SIGNAL)]
-    family = judged([contrast(scores, *pair, s, seeds) for pair in pairs for s in settings if s in scores[pair[0]]])
-    return pairs, family
+def family_of(carrier: Carrier) -> tuple[list[tuple[str, str]], Judged]:
+    """Pairs that the record compares, and their contrasts with p-values after Holm over all of the carrier."""
+    constant, recent = constant_of(carrier.name), recent_of(carrier.name)
+    pairs = [(m, constant) for m in carrier.candidates]
+    pairs += [(m, GRID) for m in carrier.candidates if grid_of(carrier.scores, carrier.name, carrier.settings[0][0])]
+    pairs += [(m, recent) for m in carrier.candidates if "recent" in m and m != recent]
+    return pairs, judged([contrast(carrier.scores, *p, s, carrier.seeds) for p in pairs for s in carrier.trained(p[0])])
+
+
+def bound_of(carrier: Carrier) -> Judged:
+    """The true drift observed less the constant, and less the best cell; Holm over these."""
+    true = true_of(carrier.name)
+    pairs = [(s, constant_of(carrier.name)) for s in carrier.trained(true)]
+    pairs += [(s, GRID) for s in carrier.trained(true) if grid_of(carrier.scores, carrier.name, s[0])]
+    return judged([contrast(carrier.scores, true, opponent, s, carrier.seeds) for s, opponent in pairs])
+
+
+def per_gradient_of(carrier: Carrier) -> Judged:
+    """Methods with four updates a step less the constant after equally many gradient steps, Holm over these.
+
+    The former's first quarter of training has as many gradient steps as the constant's whole training.
+    """
+    more = {m: settings for m, settings in carrier.early.items() if m.endswith("+utd")}
+    both = {**carrier.scores, **more}
+    pairs = [(m, s) for m in more for s in carrier.settings if set(carrier.seeds) <= more[m].get(s, {}).keys()]
+    return judged([contrast(both, m, constant_of(carrier.name), s, carrier.seeds) for m, s in pairs])
+
+
+def confirmed(carrier: Carrier) -> Judged:
+    """Methods that were trained on the seeds of the confirmation less the constant on them, Holm over these."""
+    constant, scores = constant_of(carrier.name), carrier.scores
+    new = [(m, s) for m in scores for s in carrier.settings if set(CONFIRMATION) <= scores[m].get(s, {}).keys()]
+    pairs = [(m, s) for m, s in new if m != constant and (constant, s) in new]
+    return judged([contrast(scores, m, constant, s, CONFIRMATION) for m, s in pairs])
 
 
 def page(runs: pl.DataFrame, head: str = "") -> str:
     """The record's page in Markdown."""
-    scores = scores_of(runs)
-    tasks = list(dict.fromkeys(runs["task"]))
-    patterns = [p for p in ("steady", "abrupt", "linear", "periodic", "mixed") if p in set(runs["pattern"])]
-    settings = [(task, pattern) for task in tasks for pattern in patterns]
-    seeds = sorted(set(runs["seed"]))
-    pairs, family = family_of(scores, settings, seeds)
-    best, ranks, worse = chosen(scores, settings, CHOICE)
     lines = [head.rstrip(), ""] if head else []
-    for task in tasks:
-        lines += [f"## {task}: mean return over training", ""]
-        present = [m for m in scores if (task, patterns[0]) in scores[m]]
-        lines += _table("method", patterns, present, lambda m, p, task=task: _mean(scores[m][task, p]))
-        cells = ", ".join(f"{p}: {best_cell(scores, (task, p), seeds)}" for p in patterns)
-        lines += ["", f"Best cells of the grid, chosen in hindsight: {cells}.", ""]
-    lines += [f"## Contrasts: p after Holm over all {len(family)} of this section", ""]
-    for task in tasks:
-        lines += [f"### {task}", ""]
-        labels = {f"{m} - {o}": (m, o) for m, o in pairs if (task, patterns[0]) in scores[m]}
-        rows = {(n, p): _cell(*family[(*pair, (task, p))]) for n, pair in labels.items() for p in patterns}
-        lines += _table("difference", patterns, labels, lambda n, p, rows=rows: rows[n, p])
-        lines.append("")
-    if all(setting in scores.get(TRUE, ()) for setting in settings):
-        bound = judged([contrast(scores, TRUE, FIXED, s, seeds) for s in settings])
-        lines += [f"## Upper bound: {TRUE} - {FIXED}, p after Holm over {len(bound)}", ""]
-        lines += [*_table("task", patterns, tasks, lambda t, p: _cell(*bound[TRUE, FIXED, (t, p)])), ""]
-    lines += [f"## Choice on seeds {CHOICE[0]} to {CHOICE[-1]}, confirmation on {CONFIRMATION[0]} to {seeds[-1]}", ""]
-    lines += ["| method | mean rank | worse than fixed in some setting |", "| --- | ---: | --- |"]
-    lines += [
-        f"| {m} | {r:.2f} | {'yes' if m in worse else 'no'} |" for m, r in sorted(ranks.items(), key=lambda x: x[1])
-    ]
-    lines += ["", f"Chosen: {best}.", ""]
-    if best != FIXED:
-        held = judged([contrast(scores, best, FIXED, s, CONFIRMATION) for s in settings])
-        lines += [f"Confirmation, {best} - {FIXED}, p after Holm over {len(held)}:", ""]
-        lines += [*_table("task", patterns, tasks, lambda task, p: _cell(*held[best, FIXED, (task, p)])), ""]
+    for carrier in carriers_of(runs):
+        lines += _carrier(carrier)
     return "\n".join(lines)
 
 
-def _mean(by_seed: dict[int, float]) -> str:
-    return f"{np.mean(list(by_seed.values())):.2f}"
+def _carrier(carrier: Carrier) -> list[str]:
+    name, scores, seeds, patterns = carrier.name, carrier.scores, carrier.seeds, carrier.patterns
+    lines = []
+    for task in carrier.tasks:
+        lines += [f"## {name}, {task}: mean return over training", ""]
+        present = sorted(m for m in scores if (task, patterns[0]) in scores[m])
+        means = {(m, p): np.mean([scores[m][task, p][seed] for seed in seeds]) for m in present for p in patterns}
+        lines += [*_table("method", patterns, present, lambda m, p, means=means: f"{means[m, p]:.2f}"), ""]
+        if grid_of(scores, name, task):
+            cells = ", ".join(f"{p}: {best_cell(scores, name, (task, p), seeds)}" for p in patterns)
+            lines += [f"Best cells of the grid, chosen in hindsight: {cells}.", ""]
+    pairs, family = family_of(carrier)
+    if family:
+        lines += [f"## {name}, contrasts: p after Holm over all {len(family)} of this section", ""]
+    for task in carrier.tasks if family else ():
+        labels = {f"{m} - {o}": (m, o) for m, o in pairs if (task, patterns[0]) in scores[m]}
+        rows = {(n, p): _cell(*family[(*pair, (task, p))]) for n, pair in labels.items() for p in patterns}
+        lines += [f"### {task}", "", *_table("difference", patterns, labels, lambda n, p, rows=rows: rows[n, p]), ""]
+    for title, found in (
+        ("four updates a step, after equally many gradient steps", per_gradient_of(carrier)),
+        ("upper bound", bound_of(carrier)),
+    ):
+        if found:
+            cells = {(f"{task}: {m} - {o}", p): _cell(*c) for (m, o, (task, p)), c in found.items()}
+            lines += [f"## {name}, {title}: p after Holm over {len(found)}", ""]
+            names = dict.fromkeys(n for n, _ in cells)
+            lines += [*_table("difference", patterns, names, lambda n, p, c=cells: c[n, p]), ""]
+    return [*lines, *(_choice(carrier) if family else ())]
+
+
+def _choice(carrier: Carrier) -> list[str]:
+    best, ranks, worse = chosen(carrier, CHOICE)
+    lines = [f"## {carrier.name}, choice on seeds {CHOICE[0]} to {CHOICE[-1]}", ""]
+    lines += ["| method | mean rank | worse than the constant in some setting |", "| --- | ---: | --- |"]
+    for method, rank in sorted(ranks.items(), key=lambda item: item[1]):
+        lines.append(f"| {method} | {rank:.2f} | {'yes' if method in worse else 'no'} |")
+    lines += ["", f"Chosen: {best}.", ""]
+    if held := confirmed(carrier):
+        lines += [f"Seeds {CONFIRMATION[0]} to {CONFIRMATION[-1]}, p after Holm over {len(held)}:", ""]
+        rows = {(f"{task}: {m} - {o}", p): _cell(*c) for (m, o, (task, p)), c in held.items()}
+        names = dict.fromkeys(n for n, _ in rows)
+        lines += [*_table("difference", carrier.patterns, names, lambda n, p: rows[n, p]), ""]
+    return lines
 
 
 def _cell(found: Contrast, p: float) -> str:
@@ -193,8 +291,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given.record.mkdir(parents=True, exist_ok=True)
     runs, text = given.record / RUNS, given.record / PAGE
     if given.studies:
-        scores_of_studies(given.studies).write_csv(runs)
-    head = text.read_text().partition("\n## ")[0] if text.exists() else "# Small tasks, SAC"
+        scores = scores_of_studies(given.studies)
+        if runs.exists():
+            scores = pl.concat([scores, pl.read_csv(runs)], how="diagonal_relaxed")
+        scores.unique(RUN, keep="first").sort(RUN).write_csv(runs)
+    head = text.read_text().partition("\n## ")[0] if text.exists() else f"# {given.record.name}"
     text.write_text(page(pl.read_csv(runs), head))
 
 
