@@ -124,7 +124,9 @@ def name_of(kind: str, entry: Any) -> str:
     if not re.fullmatch(r"[A-Za-z_][\w.]*", name.rpartition(":")[2]):
         raise ValueError(f"{kind} '{name}' needs a name that can be typed, as in as_schedule(f, name='mine')")
     file = getattr(sys.modules.get(module or ""), "__file__", None)
-    if module not in (None, "__main__") and file and "<" not in str(attribute):
+    if attribute is None:  # a task or a carrier, which does not know where it was made
+        origin = Origin(None, None, None)
+    elif module not in (None, "__main__") and file and "<" not in str(attribute):
         origin = Origin(f"{module}:{attribute}", None, None, _digest(Path(file)))
     else:
         source = _source(made)

@@ -344,6 +344,8 @@ def test_an_object_is_registered_under_its_own_name_once(registries):
     assert plugins.name_of("schedule", own) == plugins.name_of("schedule", own) == "own"
     origin = plugins.origin_of("schedule", "own")
     assert (origin.object, origin.sentence) == (None, "a script or notebook")
+    task = envs.make("toy")._replace(name="mine")
+    assert plugins.origin_of("task", plugins.name_of("task", task)).object is None  # not the module of its class
     again = of_a_cell(0.25)
     assert plugins.name_of("schedule", again) == "own"
     assert SCHEDULES["own"].make is again
