@@ -192,8 +192,8 @@ class Results:
         shown = [self._named(one) for one in methods or study.methods()]
         return sketch(study, curves.filter(pattern=chosen), column, chosen, shown)
 
-    def replay(self, *methods: Method) -> "pl.DataFrame":
-        """The weights that other methods would have given on the recorded proxies, without training.
+    def replay(self, *methods: Method | str) -> "pl.DataFrame":
+        """The weights that other methods, `Method`s or strings such as "sac+aes_r", give on the recorded proxies.
 
         A row per recorded run: its labels, ``replayed`` (the method), ``weight`` after every sample as a list, and
         ``updates_per_sample``.
@@ -202,8 +202,9 @@ class Results:
           ValueError: a method cannot be replayed, because the study recorded no proxy or signal that it reads.
         """
         from experiments.report.replay import weights_of
+        from experiments.study.parser import parse_objects
 
-        return weights_of(self.directory, methods)
+        return weights_of(self.directory, parse_objects(methods))
 
     def policy(self, method: str, pattern: str, seed: int, at: int | str = "end") -> Policy:
         """The policy of a run.

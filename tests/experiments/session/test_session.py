@@ -134,7 +134,7 @@ def test_a_policy_acts_and_is_evaluated(results):
 
 
 def test_replays_take_methods(results):
-    frame = results.replay(Method("sac", aes(kappa=0.3)), Method("ppo", burst))
+    frame = results.replay("sac+aes:kappa=0.3", Method("ppo", burst))
     assert set(frame["replayed"]) == {"aes:kappa=0.3", "burst"}
     own = frame.filter(replayed="aes:kappa=0.3", method="SAC+AES[kappa=0.3]", pattern="abrupt", seed=1)
     trained = results.curves.filter(method="SAC+AES[kappa=0.3]", pattern="abrupt", seed=1, step=1600)
