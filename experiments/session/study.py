@@ -5,6 +5,7 @@ import json
 import shlex
 import tempfile
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from experiments.session.results import Results
 from experiments.study import store
 from experiments.study.build import check
 from experiments.study.config import StudyConfig
-from experiments.study.declared import in_words
+from experiments.study.declared import OPTIONS, in_words
 from experiments.study.devices import start_jax
 from experiments.study.folder import begun, claim
 from experiments.study.forecast import forecast, lines_of
 from experiments.study.options import StudyOptions
-from experiments.study.parser import text_of
+from experiments.study.parser import number, text_of
 from experiments.study.prepare import prepare
 from experiments.study.results import open_results
 from experiments.study.train import train
@@ -87,7 +88,8 @@ class Study(StudyOptions):
         """The command line of the same study.
 
         Raises:
-          ValueError: its methods differ between carriers, which the command line cannot say; `to_toml` can.
+          ValueError: its methods differ between carriers, which the command line cannot say; `to_toml` can. Or it uses
+            an object that no text names.
         """
         given: dict[str, Any] = {}
         for name, value in self._texts().items():
@@ -95,7 +97,11 @@ class Study(StudyOptions):
         return shlex.join(["aesjax", "run", *in_words(given | ({} if out is None else {"out": out}))])
 
     def to_toml(self) -> str:
-        """The study as the text of a TOML file, for `Study.from_file` and ``aesjax run --config``."""
+        """The study as the text of a TOML file, for `Study.from_file` and ``aesjax run --config``.
+
+        Raises:
+          ValueError: it uses an object that no text names.
+        """
         # A string or list of strings in JSON is one in TOML.
         lines = [f"{name} = {json.dumps(value)}" for name, value in self._texts().items()]
         return "\n".join(lines) + "\n"
@@ -117,11 +123,15 @@ class Study(StudyOptions):
         if not isinstance(given, dict) or (odd := sorted(set(given) - known)):
             what = f"'{odd[0]}' is no option of a study" if isinstance(given, dict) else "it is no table"
             raise ValueError(f"{path}: {what}; options: {', '.join(sorted(known))}")
+        for name, value in given.items():
+            if misfit := _misfit(name, value):
+                raise ValueError(f"{path}: '{name}' must be {misfit}; got {store.shortened(value)}")
         return cls(**given)
 
     def _texts(self) -> dict[str, Any]:
         """The options that differ from their defaults, as strings and lists of strings."""
         config, texts = self.config, {}
+        _check_typable(config)
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.name == "task":
@@ -131,7 +141,7 @@ class Study(StudyOptions):
             elif field.name in ("patterns", "seeds") and not isinstance(value, str):
                 value = ",".join(map(str, getattr(config, field.name)))
             elif field.name == "sweep":
-                value = [f"{name}={','.join(f'{v:g}' for v in axis)}" for name, axis in config.sweep.items()]
+                value = [f"{name}={','.join(map(number, axis))}" for name, axis in config.sweep.items()]
             elif field.name == "proxy":
                 value = config.proxy
             elif field.name == "channels" and value is not None and not isinstance(value, str):
@@ -159,6 +169,50 @@ def _by_carrier(texts: list[str]) -> dict[str, str]:
         raise ValueError("methods that differ between carriers need a file: to_toml, and aesjax run --config")
     carriers = {} if list(by_carrier) == ["sac"] else {"carriers": ",".join(by_carrier)}
     return {**carriers, "schedules": ",".join(first)}
+
+
+def _check_typable(config: StudyConfig) -> None:
+    """Refuse a study with an object whose name no other process would find."""
+    for kind, names in config.plugins.items():
+        for name, origin in names.items():
+            if origin["object"] is None:
+                raise ValueError(
+                    f"{kind} '{name}' is an object of this process, which no command finds; save it as a module and "
+                    "give its name, 'module:name'"
+                )
+            if origin["package"] is None and origin["object"] != name:
+                raise ValueError(f"no command finds {kind} '{name}'; give its name, '{origin['object']}'")
+
+
+#: What an option may be a list of.
+_LISTS = {"methods": str, "patterns": str, "channels": str, "sweep": str, "seeds": int}
+_NAMED: Mapping[type, str] = {int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def _misfit(name: str, value: Any) -> str:
+    """What the value of an option in a file must be; empty where it is."""
+    kind = str if name in _LISTS or OPTIONS[name].type is Path else OPTIONS[name].type
+    absent = value is None and name in OPTIONS and OPTIONS[name].default is None
+    if absent or _is(kind, value):
+        return ""
+    if name not in _LISTS:
+        return _NAMED.get(kind, "text")
+    if isinstance(value, list) and all(_is(_LISTS[name], item) for item in value):
+        return ""
+    if name == "seeds":
+        return "" if _is(int, value) else "text, a whole number or a list of them"
+    if name == "sweep":
+        table = isinstance(value, dict) and all(
+            isinstance(axis, list) and all(_is(float, item) for item in axis) for axis in value.values()
+        )
+        return "" if table else 'a list such as ["kappa=0.1,1"], or a table of lists of numbers'
+    return "text or a list of texts"
+
+
+def _is(kind: type, value: Any) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def _refuse_other(place: Path, stored: Any, config: StudyConfig) -> None:

@@ -102,15 +102,16 @@ def text_of(method: Method) -> str:
         name, of, blocks = method.control
         return f"{name}{'' if blocks == BLOCKS else f':blocks={blocks}'}:of={text_of(of)}"
     words = [method.schedule, *(f"{n}={getattr(method, n)}" for n in _TEXTS if getattr(method, n) is not None)]
-    words += [f"{option}={_number(value)}" for option, value in method.values if "." not in option]
+    words += [f"{option}={number(value)}" for option, value in method.values if "." not in option]
     parts = [":".join(words)]
     for name in method.adaptations:
-        own = [f"{o.rpartition('.')[2]}={_number(v)}" for o, v in method.values if o.rpartition(".")[0] == name]
+        own = [f"{o.rpartition('.')[2]}={number(v)}" for o, v in method.values if o.rpartition(".")[0] == name]
         parts.append(":".join([name, *own]))
     return "+".join(parts)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """The shortest text from which the same number is read."""
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 

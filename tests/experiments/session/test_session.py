@@ -163,6 +163,32 @@ def test_a_study_is_its_command_and_its_file(tmp_path):
     (tmp_path / "bad.toml").write_text("sedes = 3")
     with pytest.raises(ValueError, match="'sedes' is no option of a study; options: "):
         Study.from_file(tmp_path / "bad.toml")
+    sweep = {"kappa": [0.1234567, 2]}
+    assert Study("toy", "sac+aes", sweep=sweep).to_toml().endswith('sweep = ["kappa=0.1234567,2"]\n')
+    with pytest.raises(ValueError, match=r"schedule 'burst'; give its name, '.*test_session:burst'"):
+        Study("toy", Method("sac", burst)).command()
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("methods = 3", "text or a list of texts; got 3"),
+        ("methods = [3]", "text or a list of texts"),
+        ('steps = "1600"', 'a whole number; got "1600"'),
+        ("steps = 1600.5", "a whole number"),
+        ("task = true", "text"),
+        ("start = 1", "text"),
+        ('timeout = "x"', "a number"),
+        ('layer_norm = "no"', "true or false"),
+        ("seeds = [1.5]", "text, a whole number or a list of them"),
+        ("sweep = 3", "a list such as .*, or a table"),
+        ("sweep = {kappa = 1}", "a list such as .*, or a table"),
+    ],
+)
+def test_a_file_with_a_value_of_another_kind_is_refused(tmp_path, line, wanted):
+    (tmp_path / "a.toml").write_text(line)
+    with pytest.raises(ValueError, match=f"a.toml: '{line.split()[0]}' must be {wanted}"):
+        Study.from_file(tmp_path / "a.toml")
 
 
 def test_objects_and_strings_describe_equal_studies():
