@@ -83,8 +83,11 @@ def make_train(
     spec = carrier if isinstance(carrier, CarrierSpec) else lookup("carrier", CARRIERS, carrier)
     config, hyper = _settings(spec, settings)
     num = num_envs or (8 if "rollout" in config else 4)
-    if steps % (num * evaluations):
-        raise ValueError(f"steps must be a multiple of {num} environments times {evaluations} evaluations; got {steps}")
+    if evaluations < 1:
+        raise ValueError(f"evaluations must be at least 1; got {evaluations}")
+    if steps < 1 or steps % (num * evaluations):
+        wanted = f"a positive multiple of {num} environments times {evaluations} evaluations"
+        raise ValueError(f"steps must be {wanted}; got {steps}")
     total = steps // num
     if "rollout" in config:
         fit_rollout(config, total // evaluations, num)

@@ -108,7 +108,9 @@ def test_adaptations_and_own_schedules_and_the_carriers_own(observing):
     ("words", "text"),
     [
         ({"hiden": (8,)}, "has no setting 'hiden'; did you mean 'hidden'"),
-        ({"steps": 801}, "must be a multiple of 4 environments times 4 evaluations; got 801"),
+        ({"steps": 801}, "must be a positive multiple of 4 environments times 4 evaluations; got 801"),
+        ({"steps": 0}, "must be a positive multiple of 4 environments times 4 evaluations; got 0"),
+        ({"evaluations": 0}, "evaluations must be at least 1; got 0"),
         ({"pattern": "abrubt"}, "did you mean 'abrupt'"),
     ],
 )
