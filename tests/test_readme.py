@@ -235,6 +235,10 @@ def test_sentences_about_small_tasks_follow_from_the_records():
     assert of(sac, "SAC", "SAC+fixed", *two) == of(sac, "SAC+AES", "SAC+fixed", *two) == [0, 10]
     assert of(ppo, reset, "PPO", *two) == [0, 9]
     assert "they are worse in nine settings of ten" in adapt
+    again = significant(tables.small.confirmed(carriers["PPO"]))
+    assert of(again, reset, "PPO", "toy") == [4, 0]
+    assert of(again, reset, "PPO", *two) == [0, 6]
+    assert "better in four settings of the toy task, worse in six of the ten" in adapt
     assert of(ppo, "PPO+AES", "PPO", *three) == [1, 1]
     assert of(ppo, "PPO+AES", tables.small.GRID, *three)[0] == 0
     assert "better in one setting and worse in one, and never better than the best constant" in adapt
