@@ -7,7 +7,17 @@ from typing import Any
 
 from experiments.paper.claims import CLAIMS, QUESTIONS
 from experiments.paper.evidence import TASKS, Evidence, Group, gather
-from experiments.paper.judge import BETTER, NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, WORSE, Finding, Part, judge
+from experiments.paper.judge import (
+    ABSENT,
+    BETTER,
+    NOT_REPRODUCED,
+    NOT_TESTABLE,
+    REPRODUCED,
+    WORSE,
+    Finding,
+    Part,
+    judge,
+)
 from experiments.paper.measured import FEWEST, Measured
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.report.page import Page
@@ -121,7 +131,7 @@ def sentence(data: dict[str, Any]) -> str:
     """How many of the claims reproduce, and why the others cannot be judged, from the plain record."""
     verdicts = [claim["verdict"] for claim in data["claims"]]
     counts = {kind: verdicts.count(kind) for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE)}
-    absent = sum(claim["verdict"] == NOT_TESTABLE and bool(claim["families"]) for claim in data["claims"])
+    absent = sum(claim["verdict"] == NOT_TESTABLE and claim["why"].startswith(ABSENT) for claim in data["claims"])
     return (
         f"Of the paper's {len(verdicts)} quantitative claims {counts[REPRODUCED]} reproduce and "
         f"{counts[NOT_REPRODUCED]} do not. {counts[NOT_TESTABLE]} cannot be judged: {absent} of them name tasks or "

@@ -8,6 +8,7 @@ from experiments.paper.measured import FEWEST, Atom, Measured, Place, atoms, con
 from experiments.report.verdicts import DECIDING
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
+ABSENT = "no pairs of runs for"  # begins the reason where nothing was run
 BETTER, WORSE, HINT, UNDECIDED = "better", "worse", "hint", "undecided"  # answers to questions of ours
 
 
@@ -51,7 +52,7 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
         for family in TASKS
         if any(FAMILY_OF[a.task] == family for a in found) and not claim.against
     )
-    absent = f"no pairs of runs for {lacking}"
+    absent = f"{ABSENT} {lacking}"
     if not found or (claim.against and {a.task in claim.against for a in found} != {True, False}):
         return Finding(claim, Part("all", NOT_TESTABLE, absent), ())
     alone = len(families) == 1  # on the results of one family both verdicts are the same
