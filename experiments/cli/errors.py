@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 LONGEST = 1200  # characters of a refusal
+_TRACEBACK = "\nTraceback (most recent call last):"
 DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
 
 
@@ -106,7 +107,8 @@ def guarded(command: Callable[[], int]) -> int:
         code = command()
         sys.stdout.flush()
     except Refusal as refusal:
-        say(_one_line(str(refusal)))
+        text, mark, lines = str(refusal).partition(_TRACEBACK)  # of a simulator's own code, which keeps its lines
+        say(_one_line(text) + mark + lines)
         return WRONG
     except BrokenPipeError:
         return DONE

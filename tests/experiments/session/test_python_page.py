@@ -1,10 +1,28 @@
-"""The code of `docs/start.md` in a notebook."""
+"""The code of `docs/start.md`: in a notebook, and cut short as a script on another task."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
 from tests.pages import ROOT, blocks
+
+BLOCKS = blocks(ROOT / "docs" / "start.md", "python")
+
+
+@pytest.mark.slow
+def test_it_runs_on_hopper(tmp_path):
+    code = [block.replace('TASK, STEPS = "toy", 1_600', 'TASK, STEPS = "hopper", 3_200') for block in BLOCKS[:4]]
+    assert '"hopper"' in code[0]
+    (tmp_path / "page.py").write_text("\n".join(code))
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    process = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    assert (tmp_path / "runs" / "python" / "report" / "index.html").exists()
 
 
 @pytest.mark.slow
@@ -12,7 +30,7 @@ def test_it_runs_in_a_notebook(tmp_path, monkeypatch):
     nbformat = pytest.importorskip("nbformat", reason="`make docs` and `make test-all` install what notebooks run in")
     from nbclient import NotebookClient
 
-    cells = [nbformat.v4.new_code_cell(block) for block in blocks(ROOT / "docs" / "start.md", "python")]
+    cells = [nbformat.v4.new_code_cell(block) for block in BLOCKS]
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     book = nbformat.v4.new_notebook(cells=cells)
