@@ -505,7 +505,7 @@ def small_tasks_ppo() -> str:
 
 @table
 def confirmed() -> str:
-    """Four gradient steps per step minus a constant weight: on the seeds of the choice and on ten others."""
+    """Four gradient steps per vector step minus a constant weight: on the seeds of the choice and on ten others."""
     carrier, body = scored("small-tasks")["SAC"], []
     for task in ("toy", "reacher", "cartpole_swingup"):
         for label, judged in (("1 to 10", small.family_of(carrier)[1]), ("11 to 20", small.confirmed(carrier))):

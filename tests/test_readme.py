@@ -220,8 +220,8 @@ def test_sentences_about_small_tasks_follow_from_the_records():
     two, three = ("reacher", "cartpole_swingup"), ("toy", "reacher", "cartpole_swingup")
     more, recent, reset = "SAC+fixed+recent+utd", "SAC+fixed+recent", f"PPO+{tables.RESET}"
     assert of(sac, more, "SAC+fixed", *two) == of(new, more, "SAC+fixed", *two) == [10, 0]
-    assert "help SAC in all ten settings there" in adapt
-    assert "help SAC on two mechanical tasks, with and without drift" in readme
+    assert "**Four of them help SAC in all ten settings there**" in adapt
+    assert "helps on two mechanical tasks, with and without drift" in readme
     assert of(sac, more, "SAC+fixed", *three) == of(new, more, "SAC+fixed", *three) == [14, 0]
     assert "better in 14 of 15 settings of three tasks, on new seeds, too" in choose
     equal = significant(tables.small.per_gradient_of(carriers["SAC"]))

@@ -184,13 +184,13 @@ def _check_typable(config: StudyConfig) -> None:
                 raise ValueError(f"no command finds {kind} '{name}'; give its name, '{origin['object']}'")
 
 
-#: What an option may be a list of.
+#: Options that may be lists, and of which kind.
 _LISTS = {"methods": str, "patterns": str, "channels": str, "sweep": str, "seeds": int}
 _NAMED: Mapping[type, str] = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def _misfit(name: str, value: Any) -> str:
-    """What the value of an option in a file must be; empty where it is."""
+    """The kind that an option of a file must have, as text; empty where its value has it."""
     kind = str if name in _LISTS or OPTIONS[name].type is Path else OPTIONS[name].type
     absent = value is None and name in OPTIONS and OPTIONS[name].default is None
     if absent or _is(kind, value):
