@@ -2,9 +2,10 @@
 
 python benchmarks/parity/engines.py --out benchmarks/parity/engines.json [--tasks hopper,isaac_ant]
 
-Without resets, over the control steps before a copy of either engine terminates. A difference is relative to
-1 + |value|. A copy has departed where its observation differs by more than `DEPARTED`: contacts of the two engines
-then differ, or a chaotic body has amplified rounding, and only distributions can be compared.
+Without resets. Observations are compared over `STEPS` control steps before a copy of either engine terminates,
+returns over whole episodes. A difference is relative to 1 + |value|. A copy has departed where its observation
+differs by more than `DEPARTED`: contacts of the two engines then differ, or a chaotic body has amplified rounding,
+and only distributions can be compared.
 """
 
 import argparse
@@ -24,24 +25,29 @@ STARTS, STEPS, DEPARTED = 64, 200, 1e-2
 
 
 def played(name: str, engine: str) -> dict[str, np.ndarray]:
-    """Observation, reward and survival (steps, starts, ...) of a task on an engine, and faults."""
+    """Observation, reward and survival (steps, starts, ...), returns of whole episodes (starts,), faults."""
     env = envs.make(name, engine=engine).env
     params = jax.tree.map(jnp.float32, env.task.params)
 
     def run() -> Any:
         _, state = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), STARTS), params)
 
-        def body(state: Any, step: Any) -> Any:
+        def body(carry: Any, step: Any) -> Any:
+            state, total, alive = carry
             key = jax.random.fold_in(jax.random.key(1), step)
             action = jax.random.uniform(key, (STARTS, env.spec.action_size), minval=-1.0)
             obs, state, reward, terminated, *_ = jax.vmap(env.step, (None, 0, 0, None))(key, state, action, params)
-            return state, (obs, reward, terminated)
+            total, alive = total + alive * reward, alive * (1.0 - terminated)
+            return (state, total, alive), (obs, reward, alive > 0)
 
-        state, seen = jax.lax.scan(body, state, jnp.arange(STEPS))
-        return *seen, env.faults(state)
+        # The rest of the episodes keeps no observations.
+        carry, seen = jax.lax.scan(body, (state, jnp.zeros(STARTS), jnp.ones(STARTS)), jnp.arange(STEPS))
+        rest = jnp.arange(STEPS, env.spec.time_limit)
+        (state, total, _), _ = jax.lax.scan(lambda carry, step: (body(carry, step)[0], None), carry, rest)
+        return *seen, total, env.faults(state)
 
-    obs, reward, terminated, faults = jax.device_get(jax.jit(run)())
-    return {"obs": obs, "reward": reward, "alive": np.cumsum(terminated, 0) == 0, "faults": faults}
+    obs, reward, alive, total, faults = jax.device_get(jax.jit(run)())
+    return {"obs": obs, "reward": reward, "alive": alive, "returns": total, "faults": faults}
 
 
 def compared(name: str) -> dict[str, Any]:
@@ -51,13 +57,12 @@ def compared(name: str) -> dict[str, Any]:
     gap = np.max(np.abs(ours["obs"] - theirs["obs"]) / (1 + np.abs(theirs["obs"])), -1) * alive
     rewards = np.abs(ours["reward"] - theirs["reward"]) * alive
     together = np.cumsum(gap > DEPARTED, 0) == 0
-    ends = [np.where(one["alive"], one["reward"], 0.0).sum(0) for one in (ours, theirs)]
     return {
         "task": name,
         "observation": {str(k): [float(np.median(gap[:k].max(0))), float(gap[:k].max())] for k in (1, 5, 20, STEPS)},
         "departed": float(1 - together[-1].mean()),
         "largest_before": {"observation": float((gap * together).max()), "reward": float((rewards * together).max())},
-        "returns": {n: [float(v) for v in t_interval(r)] for n, r in zip(("warp", "mujoco"), ends, strict=True)},
+        "returns": {n: [float(v) for v in t_interval(r["returns"])] for n, r in (("warp", ours), ("mujoco", theirs))},
         "faults": int(ours["faults"]),
     }
 
