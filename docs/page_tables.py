@@ -464,7 +464,7 @@ SMALL = {
         "+fixed+recent+utd": "`fixed+recent+utd`",
         "+AES-C+burst": "`aes_c+burst`",
     },
-    "PPO": {"+AES": "`aes`", f"+{RESET}": "half-resets by the clock"},
+    "PPO": {"+AES": "`aes`", f"+{RESET}": "partial resets at fixed times"},
 }
 
 

@@ -34,7 +34,7 @@ class Scale(NamedTuple):
         return (rows - self.mean[None]) / jnp.sqrt(variance)[None]
 
     def seen(self, rows: Array, weight: Array, step: Array) -> "Scale":
-        """After a step towards rows (B, F), of which those of weight (B,) 1 count."""
+        """The scale moved by ``step`` towards rows (B, F); rows of weight 0, (B,), are ignored."""
         mean, square = (weight @ x / jnp.maximum(jnp.sum(weight), 1.0) for x in (rows, rows**2))
         return Scale(self.mean + step * (mean - self.mean), self.square + step * (square - self.square))
 

@@ -249,10 +249,7 @@ def _carrier(carrier: Carrier) -> list[str]:
         ("upper bound", bound_of(carrier)),
     ):
         if found:
-            cells = {(f"{task}: {m} - {o}", p): _cell(*c) for (m, o, (task, p)), c in found.items()}
-            lines += [f"## {name}, {title}: p after Holm over {len(found)}", ""]
-            names = dict.fromkeys(n for n, _ in cells)
-            lines += [*_table("difference", patterns, names, lambda n, p, c=cells: c[n, p]), ""]
+            lines += [f"## {name}, {title}: p after Holm over {len(found)}", "", *_differences(found, patterns)]
     return [*lines, *(_choice(carrier) if family else ())]
 
 
@@ -265,10 +262,14 @@ def _choice(carrier: Carrier) -> list[str]:
     lines += ["", f"Chosen: {best}.", ""]
     if held := confirmed(carrier):
         lines += [f"Seeds {CONFIRMATION[0]} to {CONFIRMATION[-1]}, p after Holm over {len(held)}:", ""]
-        rows = {(f"{task}: {m} - {o}", p): _cell(*c) for (m, o, (task, p)), c in held.items()}
-        names = dict.fromkeys(n for n, _ in rows)
-        lines += [*_table("difference", carrier.patterns, names, lambda n, p: rows[n, p]), ""]
+        lines += _differences(held, carrier.patterns)
     return lines
+
+
+def _differences(found: Judged, patterns: Sequence[str]) -> list[str]:
+    """A table with a row per task and pair."""
+    cells = {(f"{task}: {m} - {o}", p): _cell(*c) for (m, o, (task, p)), c in found.items()}
+    return [*_table("difference", patterns, dict.fromkeys(n for n, _ in cells), lambda n, p: cells[n, p]), ""]
 
 
 def _cell(found: Contrast, p: float) -> str:

@@ -17,7 +17,7 @@ from experiments.study.config import config_from_json
 from experiments.study.results import open_results
 from experiments.theory.detection_methods import METHODS
 from experiments.theory.detection_parts import SHIPPED, delays
-from experiments.theory.detection_streams import sorted_streams
+from experiments.theory.detection_streams import check_patterns, sorted_streams
 from experiments.theory.findings import Finding, claim, paired, show
 
 _LOOK = 0.1  # of the updates: an alarm within this after a change counts as its detection
@@ -38,8 +38,7 @@ def alarms(folders: Sequence[Path]) -> dict[str, Any]:
 def _of_study(folder: Path) -> dict[str, Any]:
     results = open_results(folder)
     config = config_from_json(results.config)
-    if missing := {"steady", "abrupt"} - set(config.patterns):
-        raise ValueError(f"{folder}: holds no run of the pattern '{min(missing)}'")
+    check_patterns(folder, config.patterns)
     rows = results.rows(store.STREAMS)
     out: dict[str, Any] = {}
     # Methods that differ in what their schedule reads have equal agents: one of them has every proxy.

@@ -1,6 +1,6 @@
 """Streams for the study of detection: synthetic ones, and proxies recorded in training, with and without jumps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,10 +87,15 @@ def read(paths: Sequence[Path]) -> "pl.DataFrame":
             raise ValueError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
         if missing := {"carrier", "pattern", "seed", "apart"} - set(rows.columns):
             raise ValueError(f"{path}: lacks the column '{min(missing)}'; a finished study's folder is wanted")
-        if missing := {"steady", "abrupt"} - set(rows["pattern"]):
-            raise ValueError(f"{path}: holds no run of the pattern '{min(missing)}'")
+        check_patterns(path, rows["pattern"])
         found.append(rows)
     return pl.concat(found)
+
+
+def check_patterns(path: Path, patterns: Iterable[str]) -> None:
+    """Refuse a study or record without runs of the two patterns that a comparison needs (ValueError)."""
+    if missing := {"steady", "abrupt"} - set(patterns):
+        raise ValueError(f"{path}: holds no run of the pattern '{min(missing)}'")
 
 
 def _of_study(folder: Path) -> "pl.DataFrame":
