@@ -3,7 +3,8 @@
 The agent is taken over: parameters, targets, optimiser moments, running statistics of observations and rewards. All
 else begins again, alike in every arm: environments, replay, schedule, adaptations and the drift, whose clock is at 0.
 One exception concerns the tuning of a temperature: `auto` starts from the entropy weight at the end of the agent's
-training, unless ``auto_initial`` is typed.
+training, unless ``auto_initial`` is typed. Agents that did not observe the drift begin a study with ``observe="drift"``
+too: see `widened`.
 """
 
 import dataclasses
@@ -70,11 +71,11 @@ def nature_of(config: StudyConfig, carrier: str) -> dict[str, Any]:
 
 
 def _misfit(carrier: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """In what two natures differ that may not; empty where they agree."""
+    """In what two natures differ that may not; empty where they agree, or where ours alone observes the drift."""
     differing = [
         f"{name.replace('_', ' ')} {json.dumps(theirs.get(name))}, not {json.dumps(ours.get(name))}"
         for name in ("task", "options", "altered_by", "observation_size", "action_size", "observe")
-        if theirs.get(name) != ours.get(name)
+        if theirs.get(name) != ours.get(name) and (name != "observe" or "observe" in theirs)
     ]
     meaning = CARRIERS[carrier].meaning
     for group in ("config", "hyper"):
@@ -221,9 +222,12 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
     if store.digest(agent_files(directory, config.carriers)) != given["sha256"]:
         raise ValueError(f"the agents in {directory} are not those that the study was configured with")
     agents = read(directory, carrier)
-    if misfit := _misfit(carrier, agents.nature, nature_of(config, carrier)):
+    ours, like = nature_of(config, carrier), part.shapes().agent
+    if misfit := _misfit(carrier, agents.nature, ours):
         raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' have {misfit}")
-    moments = _fitting(directory, carrier, agents, part.shapes().agent)
+    if "observe" in ours and "observe" not in agents.nature:
+        agents = widened(agents, like, carrier, sum(channel.size for channel in config.build_task().channels))
+    moments = _fitting(directory, carrier, agents, like)
 
     trained = {run["seed"]: i for i, run in enumerate(agents.runs)}
     others = [seed for seed in config.seeds if seed not in trained]
@@ -250,6 +254,23 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
 
     begun = [{"seed": seed, "trained": agents.runs[i], "shared": seed in others} for seed, i in source.items()]
     return Warm(runs, begin, [entry | {"adam": "continued" if moments else "anew"} for entry in begun])
+
+
+def widened(agents: Agents, like: Any, carrier: str, drift: int) -> Agents:
+    """Agents that observe ``drift`` more numbers and act as before, of whatever value these are.
+
+    The weights of the new inputs are 0, as are Adam's moments of them; running statistics begin at mean 0, variance 1.
+    Observations are a network's first inputs; in MEow's flow they are the last.
+    """
+    wanted, at = _named(like), agents.nature["observation_size"]
+    wider = dict(agents.leaves)
+    for name, leaf in agents.leaves.items():
+        shape = wanted[name].shape if name in wanted else leaf.shape
+        for axis, (ours, theirs) in enumerate(zip(shape[1:], leaf.shape[1:], strict=False), start=1):
+            if ours == theirs + drift:
+                place = [theirs if carrier == "meow" else at] * drift
+                wider[name] = np.insert(leaf, place, float(name.endswith(".var")), axis=axis)
+    return agents._replace(leaves=wider)
 
 
 def _fitting(directory: Path, carrier: str, agents: Agents, like: Any) -> bool:

@@ -11,10 +11,14 @@ import signal
 from collections import Counter
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
 
+import envs
+from agents import CARRIERS
+from envs.world import World
 from experiments.cli import main
 from experiments.study import checksums
 from experiments.study.build import build_part
@@ -25,7 +29,8 @@ from experiments.study.progress import Progress
 from experiments.study.snapshots import load_agent
 from experiments.study.sweep import compile_program, take
 from experiments.study.train import train
-from experiments.study.warm import read, warm_of
+from experiments.study.warm import Agents, read, warm_of, widened
+from tests.agents.test_carriers_contract import ALL, toy_carrier
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
@@ -182,6 +187,45 @@ def test_exported_agents_are_the_same_but_for_adam(trained, exported):
     assert np.all(states.agent.opt.count == 0)
     _, _, before = first_states(trained)
     jax.tree.map(np.testing.assert_array_equal, states.agent.params, before.agent.params)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_agent_that_also_observes_the_drift_acts_as_before(name):
+    world = World(envs.make("toy"), 40)
+    narrow, wide = (toy_carrier(name, w) for w in (world, dataclasses.replace(world, observe="drift")))
+    size, drift = world.obs_size, dataclasses.replace(world, observe="drift").obs_size - world.obs_size
+    start = (jax.random.key(1), *([4] if name == "ppo" else []))
+    state = narrow.init(*start)
+    leaves = {jax.tree_util.keystr(path): np.asarray(x)[None] for path, x in jax.tree_util.tree_leaves_with_path(state)}
+    like = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), jax.eval_shape(lambda: wide.init(*start))
+    )
+    found = widened(Agents({"observation_size": size}, [], leaves), like, name, drift).leaves
+    seeing = jax.tree_util.tree_map_with_path(lambda path, x: jnp.asarray(found[jax.tree_util.keystr(path)][0]), like)
+
+    obs, action = jax.random.normal(jax.random.key(2), (4, size)), jnp.full((4, world.action_size), 0.3)
+    for value in (-1.0, 1.0):
+        both = jnp.concatenate([obs, jnp.full((4, drift), value)], 1)
+        np.testing.assert_allclose(
+            wide.act_deterministic(seeing, both), narrow.act_deterministic(state, obs), atol=1e-6
+        )
+        if name != "ppo":
+            given = {"entropy_weight": jnp.float32(0.1), "hyper": CARRIERS[name].hyper()}
+            np.testing.assert_allclose(
+                wide.q_value(seeing, both, action, **given), narrow.q_value(state, obs, action, **given), atol=1e-5
+            )
+
+
+def test_a_study_that_observes_the_drift_begins_with_agents_that_did_not(trained):
+    config = arms(trained, observe="drift")
+    part = build_part(config, "ppo")
+    fresh = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), part.shapes())
+    begun = warm_of(config, part).begin(range(len(part.labels)), fresh).agent
+    kernel = np.asarray(begun.params["params"]["policy"]["Dense_0"]["kernel"])
+    assert np.all(kernel[:, 2:] == 0.0)
+    np.testing.assert_array_equal(
+        kernel[:, :2], first_states(trained)[2].agent.params["params"]["policy"]["Dense_0"]["kernel"]
+    )
 
 
 @pytest.mark.parametrize(
