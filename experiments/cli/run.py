@@ -1,5 +1,6 @@
 """`aesjax run`: train a study and report it"""
 
+import contextlib
 import dataclasses
 import os
 import shlex
@@ -68,8 +69,23 @@ def _argument(name: str, option: Option) -> tuple[str, Any, Any]:
     if option.type is not tuple:
         how["help_behavior_hint"] = f"(default: {option.default})" if option.default is not None else ""
     kind: Any = tyro.conf.UseAppendAction[tuple[str, ...]] if option.type is tuple else option.type
-    argument = tyro.conf.arg(name=flag(name), help=option.help, **how)
-    return name, Annotated[kind | None if default is None else kind, argument], dataclasses.field(default=default)
+    marks = [tyro.conf.arg(name=flag(name), help=option.help, **how)]
+    if kind in (int, float):
+        marks.append(_number(kind, option.metavar))
+    return name, Annotated[kind | None if default is None else kind, *marks], dataclasses.field(default=default)
+
+
+def _number(kind: type[int] | type[float], metavar: str) -> Any:
+    """How a number is read: 100000, 100_000 or 1e5; a whole one where ``kind`` is int."""
+
+    def read(words: list[str]) -> int | float:
+        with contextlib.suppress(ValueError, OverflowError):
+            value = int(words[0]) if kind is int and not set(words[0]) & set(".eE") else float(words[0])
+            if kind is float or kind(value) == value:
+                return kind(value)
+        raise ValueError(f"it must be a {'whole ' if kind is int else ''}number; got '{words[0]}'")
+
+    return tyro.constructors.PrimitiveConstructorSpec(1, metavar, read, lambda value: True, lambda value: [str(value)])
 
 
 def flat(parsed: Any, into: Any = Run) -> Any:

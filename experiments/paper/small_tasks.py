@@ -76,13 +76,14 @@ def scores_of_studies(folders: Sequence[Path]) -> pl.DataFrame:
     for folder in folders:
         results = open_results(folder)
         curves = store.rows_from(folder / store.CURVES, results.check(store.CURVES))
+        warm = ", trained" if results.config.get("warm_start") else ""  # another setting than with new agents
         for (task, method, *rest), part in curves.group_by(RUN, maintain_order=True):
             steps, returns = (part[name].to_numpy().astype(float) for name in ("step", "return_mean"))
             curve, early = Curve(steps, returns, float(steps[-1])), steps <= steps[-1] / 4
             if results.config.get("observe"):
                 method = true_of(carrier_in(str(method)))
             scores = (mean_return(curve), mean_return(Curve(steps[early], returns[early], float(steps[-1]) / 4)))
-            rows.append((task, method, *rest, *(round(score, 4) for score in (*scores, final_return(curve)))))
+            rows.append((task + warm, method, *rest, *(round(score, 4) for score in (*scores, final_return(curve)))))
     return pl.DataFrame(rows, [*RUN, "mean_return", "quarter_return", "final_return"], orient="row")
 
 

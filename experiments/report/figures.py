@@ -202,6 +202,8 @@ def _changes(part: _Part) -> Plot | None:
         return None
     segment, every = horizon / part.study.segments, float(np.median(np.diff(steps)))
     offsets = np.arange(-np.floor(_BEFORE * segment / every), np.ceil(segment / every)) * every
+    if len(offsets) < 2:
+        return None
     panels, rows, words = [], [], []
     for name, label, how in _RESPONSES:
         found = [

@@ -33,6 +33,13 @@ OPTIONS: dict[str, Option] = {
     ),
     "steps": Option(None, SIZES, "Environment steps of a run; by default the preset's.", int, "N"),
     "num_envs": Option(None, SIZES, "Parallel environments of a run; by default the preset's.", int, "N"),
+    "evaluations": Option(
+        None,
+        SIZES,
+        "Evaluations of a run, evenly spaced, besides the one before it; by default the preset's.",
+        int,
+        "N",
+    ),
     "proxy": Option("td_quantile", WHAT, "Drift proxy of the schedules that use one."),
     "source": Option(
         None,

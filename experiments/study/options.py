@@ -36,6 +36,7 @@ class StudyOptions:
     seeds: str | int | Iterable[int] = OPTIONS["seeds"].default
     steps: int | None = OPTIONS["steps"].default
     num_envs: int | None = OPTIONS["num_envs"].default
+    evaluations: int | None = OPTIONS["evaluations"].default
     preset: str = OPTIONS["preset"].default
     sweep: Mapping[str, Sequence[float]] | Sequence[str] = OPTIONS["sweep"].default
     proxy: Any = OPTIONS["proxy"].default
@@ -69,6 +70,10 @@ class StudyOptions:
         sizes = presets_of(task, built.env.spec.time_limit)[self.preset]
         if sizes.options:
             built = envs.make(task, **{**sizes.options, **options})
+        if self.evaluations is not None:
+            if self.evaluations < 1:
+                raise ValueError(f"--evaluations must be at least 1; got {self.evaluations}")
+            sizes = dataclasses.replace(sizes, evaluations=self.evaluations)
         carriers = tuple(dict.fromkeys(method.carrier for method in methods))
         methods = tuple(method for carrier in carriers for method in methods if method.carrier == carrier)
         proxy = name_of("proxy", self.proxy)

@@ -36,6 +36,8 @@ def run(*words):
         (["--steps", "-400"], ["--steps must be a positive multiple of 400", "got -400"]),
         (["--steps", "0"], ["positive multiple of 400", "got 0"]),
         (["--steps", "1234"], ["multiple of 400", "got 1234", "nearest is 1200"]),
+        (["--evaluations", "0"], ["--evaluations must be at least 1", "got 0"]),
+        (["--evaluations", "7"], ["multiple of 28 (4 environments times 7 evaluations)", "nearest is 19992"]),
         (["--seeds", "one"], ["seeds must look like 1:5", "'one'"]),
         (["--seeds", "5:1"], ["low to high", "'5:1'"]),
         (["--seeds", "1,1"], ["every seed may be given once", "'1,1'"]),
@@ -83,6 +85,19 @@ def test_a_task_without_drift_is_steady(tmp_path, capsys, monkeypatch):
 def test_an_unknown_command_exits_with_2_and_the_nearest_name(capsys):
     assert "unknown command 'lsit'; did you mean 'list'? commands: run, submit," in refused(capsys, "lsit")
     assert "unknown command 'RUN'; did you mean 'run'?" in refused(capsys, "RUN", "--out", "x")
+
+
+@pytest.mark.parametrize("words", [["--steps", "1.5"], ["--steps", "two"], ["--num-envs", "inf"]])
+def test_what_is_no_whole_number_is_refused(tmp_path, capsys, words):
+    with pytest.raises(SystemExit) as stop:
+        run("--out", tmp_path / "new", *words)
+    assert stop.value.code == 2
+    assert f"{words[0]}: it must be a whole number; got '{words[1]}'" in capsys.readouterr().err
+
+
+def test_a_whole_number_may_have_an_exponent(tmp_path, capsys):
+    assert run("--steps", "12e2", "--evaluations", "3", "--dry-run", "--out", tmp_path / "new") == 0
+    assert "runs of 1,200 environment steps" in capsys.readouterr().out
 
 
 def test_an_unknown_option_exits_with_2(tmp_path, capsys):
