@@ -15,6 +15,7 @@ BLOCKS = blocks(ROOT / "docs" / "start.md", "python")
 @pytest.mark.slow
 def test_it_runs_on_hopper(tmp_path):
     code = [block.replace('TASK, STEPS = "toy", 1_600', 'TASK, STEPS = "hopper", 3_200') for block in BLOCKS[:4]]
+    code = [block.replace("steps=STEPS", "steps=STEPS, evaluations=4") for block in code]
     assert '"hopper"' in code[0]
     (tmp_path / "page.py").write_text("\n".join(code))
     environment = os.environ | {"PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
