@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 import envs
 from aesjax import adaptations as adapting
@@ -26,7 +27,7 @@ from aesjax.types import STREAM, Array, DriftAdaptation, EntropySchedule, Progra
 from agents.carriers import CARRIERS
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Carrier, OnPolicyCarrier
-from agents.common.spec import CarrierSpec
+from agents.common.spec import CarrierSpec, whole
 from envs.world import World
 
 Train = Callable[..., tuple[Any, dict[str, Array]]]
@@ -82,10 +83,12 @@ def make_train(
     """
     spec = carrier if isinstance(carrier, CarrierSpec) else lookup("carrier", CARRIERS, carrier)
     config, hyper = _settings(spec, settings)
-    num = num_envs or (8 if "rollout" in config else 4)
-    if evaluations < 1:
-        raise ValueError(f"evaluations must be at least 1; got {evaluations}")
-    if steps < 1 or steps % (num * evaluations):
+    num = whole("num_envs", (8 if "rollout" in config else 4) if num_envs is None else num_envs)
+    steps, evaluations = whole("steps", steps), whole("evaluations", evaluations)
+    episodes, segments = whole("episodes", episodes), whole("segments", segments)
+    if base is not None and not isinstance(base, Tracer) and not 0.0 <= base < float("inf"):
+        raise ValueError(f"base must be finite and not negative; got {base}")
+    if steps % (num * evaluations):
         wanted = f"a positive multiple of {num} environments times {evaluations} evaluations"
         raise ValueError(f"steps must be {wanted}; got {steps}")
     total = steps // num
@@ -96,19 +99,26 @@ def make_train(
     built = spec.make(world.obs_size, world.action_size, spec.config(**config))
     on_policy = isinstance(built, OnPolicyCarrier)
     window = in_envs(LoopConfig.fresh_window, num)
-    random = max(steps // 100 if warmup is None else warmup, window) // num
+    random = max(steps // 100 if warmup is None else whole("warmup", warmup, 0), window) // num
+    if not on_policy and random >= total:
+        raise ValueError(f"warmup must leave steps to learn in; got {random * num} of {steps} steps")
     sizes = LoopConfig(
         num_envs=num,
         chunk=total // evaluations,
         warmup=0 if on_policy else random,
-        capacity=0 if on_policy else max((steps // 20 if replay is None else replay) // num, 1) * num,
+        capacity=0 if on_policy else max((steps // 20 if replay is None else whole("replay", replay)) // num, 1) * num,
         episodes=episodes,
         fresh=False,
     )
     updates = updates_of(built, total, sizes.warmup)
     facts = facts_of(spec, updates, world.action_size, base)
-    named = [lookup("adaptation", ADAPTATIONS, part) if isinstance(part, str) else part for part in adaptations]
+    given = [adaptations] if isinstance(adaptations, str | Adaptation | AdaptationFactory) else adaptations
+    named = [lookup("adaptation", ADAPTATIONS, part) if isinstance(part, str) else part for part in given]
     chosen = [part if isinstance(part, Adaptation) else Adaptation(part, {}) for part in named]
+    for each in chosen:
+        if each.factory.lever in spec.unturned:
+            reason = spec.unturned[each.factory.lever]
+            raise ValueError(f"adaptation '{each.factory.name}' cannot be used with {spec.label}: {reason}")
     names = [each.factory.name for each in chosen]
     levers = {each.factory.lever for each in chosen} | {"units" for each in chosen if each.factory.units}
     supply = supply_of(built, sizes, sizes.warmup * num)
@@ -241,6 +251,8 @@ def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, An
             raise ValueError(f"carrier {spec.label} has no setting '{name}'{near} settings: {', '.join(known)}")
     config = fields | {name: value for name, value in settings.items() if name in fields}
     hyper = spec.hyper()._replace(**{name: value for name, value in settings.items() if name in spec.hyper._fields})
+    concrete = {name: value for name, value in hyper._asdict().items() if not isinstance(value, Tracer)}
+    spec.check(spec.hyper()._replace(**concrete))
     return config, hyper
 
 
@@ -295,4 +307,7 @@ def as_task(task: Any) -> envs.Task:
         from envs.adapters.brax import from_brax
 
         return from_brax(task, type(task).__name__.lower(), channels=())
-    raise ValueError(f"a task is a name, an envs.Task, or a gymnax or Brax environment; got {type(task).__name__}")
+    called = "; call it" if callable(task) else ""
+    raise ValueError(
+        f"a task is a name, an envs.Task, or a gymnax or Brax environment; got {type(task).__name__}{called}"
+    )

@@ -9,7 +9,7 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 
-from envs.core import Channel, Task
+from envs.core import Channel, EnvSpec, Task
 from envs.patterns import Leg, Pattern
 
 _LONGEST = 300  # characters of an error that is quoted
@@ -20,9 +20,11 @@ def adopt_task(name: str, plugin: Any) -> Task | Callable[..., Task]:
     """``plugin`` itself, if it is a `Task` or a function that builds one.
 
     Raises:
-      ValueError: it is neither.
+      ValueError: it is neither, or its environment has no `spec`.
     """
     if isinstance(plugin, Task):
+        if not isinstance(getattr(plugin.env, "spec", None), EnvSpec):
+            raise ValueError(f"the environment of task '{name}' needs `spec`, an EnvSpec with its sizes and time limit")
         return plugin
     if not callable(plugin):
         raise ValueError(f"task '{name}' must be a Task or a function that builds one; got {type(plugin).__name__}")

@@ -40,6 +40,12 @@ class World:
 
     def __post_init__(self) -> None:
         change_points(self.total, self.segments)
+        for channel in self.task.channels:
+            if not channel.low <= channel.nominal <= channel.high or channel.low == channel.high:
+                raise ValueError(
+                    f"channel '{channel.name}' of task '{self.name}' needs low < high and its nominal value between "
+                    f"them; got low {channel.low:g}, high {channel.high:g}, nominal {channel.nominal:g}"
+                )
         if self.observe not in (None, "drift"):
             raise ValueError(f"the only thing to observe is drift; got '{self.observe}'")
         if self.observe and not self.task.channels:

@@ -207,12 +207,11 @@ def ere(now: Now, memory: Any, *, eta: Any = 0.996, cycle: Any = 1000.0) -> tupl
 
 @as_adaptation(
     lever="refresh",
-    name="refresh",
     start=quiet,
     summary="when the ratio crosses the threshold: shrink and perturb the networks",
     ranges={**_SHARES, **_ALARM},
 )
-def shrink(
+def refresh(
     now: Now, memory: Alarm, *, strength: Any = 0.5, actor: Any = 1.0, threshold: Any = 1.5, rest: Any = 0.02
 ) -> tuple[Levers, Alarm]:
     """At an alarm move the parameters by ``strength`` towards fresh ones (shrink and perturb), Adam starts anew.
@@ -290,5 +289,5 @@ def utd(now: Now, memory: Any, *, updates: Any = 4.0, span: Any = 1.0, every: An
 
 
 ADAPTATIONS: Registry[AdaptationFactory] = Registry(
-    "adaptation", **{each.name: each for each in (window, forget, shrink, rate, recent, ere, reset, redo, burst, utd)}
+    "adaptation", **{each.name: each for each in (window, forget, refresh, rate, recent, ere, reset, redo, burst, utd)}
 )

@@ -14,7 +14,7 @@ from agents.common.episodes import episode_returns
 from agents.common.masks import kept
 from envs.world import World
 
-REASONS = ("critic loss not finite", "actor loss not finite", "entropy weight not finite")
+REASONS = ("critic loss not finite", "actor loss not finite", "entropy weight negative or not finite")
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,14 @@ AdaptationOf = Callable[[Run], DriftAdaptation]
 class Health(NamedTuple):
     """When and why a run stopped being one."""
 
-    diverged_at: Array  # () int32, first vector step with a non-finite value, -1 while there is none
+    diverged_at: Array  # () int32, first vector step with a value of REASONS, -1 while there is none
     reason: Array  # () int32, bit i set: REASONS[i]
 
 
 def examine(health: Health, out: UpdateOut, weight: Array, step: Array) -> Health:
     """Health after one update that ended with entropy weight ``weight``."""
-    bad = jnp.stack([~jnp.isfinite(x) for x in (out.metrics["critic_loss"], out.metrics["actor_loss"], weight)])
+    losses = (out.metrics["critic_loss"], out.metrics["actor_loss"])
+    bad = jnp.stack([~jnp.isfinite(x) for x in (*losses, weight)]) | jnp.array([False, False, True]) & (weight < 0.0)
     first = (health.diverged_at < 0) & jnp.any(bad)
     reason = jnp.sum(bad * jnp.array([1, 2, 4]))
     return Health(jnp.where(first, step, health.diverged_at), jnp.where(first, reason, health.reason))

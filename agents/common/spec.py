@@ -1,5 +1,6 @@
 """A carrier's registry entry: constructor, settings and default entropy weight."""
 
+import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -44,6 +45,21 @@ def check_hyper(hyper: Any) -> None:
             raise ValueError(f"{field} must be positive and finite; got {value:g}")
 
 
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """``value``, of any integer type, as an int of at least ``least``; ValueError otherwise.
+
+    >>> whole("steps", 800)
+    800
+    """
+    try:
+        found = operator.index(value)
+    except TypeError:
+        found = least - 1
+    if found < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
+    return found
+
+
 def check_sizes(config: Any, *, counts: tuple[str, ...], widths: tuple[str, ...]) -> None:
     """Refuse a config whose ``counts`` are not positive or whose ``widths`` do not name positive layer sizes.
 
@@ -55,5 +71,5 @@ def check_sizes(config: Any, *, counts: tuple[str, ...], widths: tuple[str, ...]
             raise ValueError(f"{type(config).__name__}.{name} must be at least 1; got {getattr(config, name)}")
     for name in widths:
         value = getattr(config, name)
-        if not value or min(value) < 1:
+        if not isinstance(value, tuple) or not value or min(value) < 1:
             raise ValueError(f"{type(config).__name__}.{name} must name at least one positive width; got {value}")

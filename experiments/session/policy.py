@@ -117,8 +117,12 @@ def _snapshot(directory: Path, config: StudyConfig, part: Part, run: int, at: in
         return load_agent(directory, config, part, run)
     num = config.envs_of(part.carrier)
     points = [point * num for point in change_points(config.vector_steps(part.carrier), config.segments)]
-    if at in points:
-        found = load_moment(directory, config, part, run, evaluation_at(config, part.carrier, int(at) // num))
-        if found is not None:
-            return found
-    raise ValueError(f"policies are stored at the end and at steps {', '.join(map(str, points))}; got {at!r}")
+
+    def moment(point: int) -> Snapshot | None:
+        return load_moment(directory, config, part, run, evaluation_at(config, part.carrier, point // num))
+
+    if at in points and (found := moment(int(at))) is not None:
+        return found
+    stored = [str(point) for point in points if moment(point) is not None]
+    steps = f" and at steps {', '.join(stored)}" if stored else ""
+    raise ValueError(f"policies are stored at the end{steps}; got {at!r}")

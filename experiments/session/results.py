@@ -120,13 +120,14 @@ class Results:
         return settings[0]
 
     def compare(
-        self, method: str, opponent: str, metric: str = "nauc", patterns: Sequence[str] | None = None
+        self, method: str, opponent: str, metric: str = "nauc", patterns: str | Sequence[str] | None = None
     ) -> "pl.DataFrame":
         """Paired differences of two methods at equal seeds, a row per pattern.
 
         Columns: pattern, pairs, difference (method minus opponent), low and high (95 % interval: Student's t below ten
         pairs, else bootstrap), p (paired t test), p_holm (over the patterns of this comparison), and outcome: better
-        or worse where p_holm < 0.05, or "hint" below five pairs, else "not significant".
+        or worse where p_holm < 0.05, or "hint" below five pairs, else "not significant"; "no pairs" where no seed has
+        the metric in both, as nAUC without the carrier's own runs on the pattern steady.
 
         Args:
           method, opponent: "SAC+AES[kappa=0.1]", or "SAC+AES" without its setting: the setting with the method's own
@@ -143,6 +144,7 @@ class Results:
         Registry("metric", **dict.fromkeys([*METRICS, *PAIRED]))[metric]
         method, opponent = self._named(method), self._named(opponent)
         present = list(dict.fromkeys(key.pattern for key in study.runs))
+        patterns = [patterns] if isinstance(patterns, str) else patterns
         for pattern in patterns or ():
             Registry("pattern of this study", **dict.fromkeys(present))[pattern]
         rows = []
@@ -155,7 +157,9 @@ class Results:
             interval = t_interval(d) if len(d) < SMALL else bootstrap_interval(np.random.default_rng(0), [d[None]])
             rows.append((pattern, len(d), *interval, paired_t_p(d)))
         adjusted = holm([row[-1] for row in rows])
-        outcomes = [outcome_of(row[2], p, name, row[1]) for row, p in zip(rows, adjusted, strict=True)]
+        outcomes = [
+            outcome_of(row[2], p, name, row[1]) if row[1] else "no pairs" for row, p in zip(rows, adjusted, strict=True)
+        ]
         names = ("pattern", "pairs", "difference", "low", "high", "p")
         frame = pl.DataFrame(rows, schema=names, orient="row")
         return frame.with_columns(
@@ -170,7 +174,7 @@ class Results:
         return float("nan")
 
     def plot(
-        self, column: str = "return_mean", pattern: str | None = None, methods: Sequence[str] | None = None
+        self, column: str = "return_mean", pattern: str | None = None, methods: str | Sequence[str] | None = None
     ) -> "Figure":
         """Mean of a column of ``curves`` over seeds with its range, and dashed lines where the drift changes.
 
@@ -188,7 +192,9 @@ class Results:
         present = list(dict.fromkeys(curves["pattern"]))
         chosen: str = pattern or next((name for name in present if name != STEADY), present[0])
         Registry("pattern of this study", **dict.fromkeys(present))[chosen]
-        Registry("column of curves", **dict.fromkeys(curves.columns))[column]
+        numbers = [name for name in curves.columns if curves[name].dtype.is_numeric()]
+        Registry("numeric column of curves", **dict.fromkeys(numbers))[column]
+        methods = [methods] if isinstance(methods, str) else methods
         shown = [self._named(one) for one in methods or study.methods()]
         return sketch(study, curves.filter(pattern=chosen), column, chosen, shown)
 

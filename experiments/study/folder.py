@@ -147,7 +147,7 @@ def _check_own(config: StudyConfig, directory: Path) -> None:
     if differing:
         raise ValueError(
             f"--resume: the study in {directory} has another configuration ({'; '.join(differing)}); "
-            "repeat its options or choose another folder"
+            "type none of its options, or all of them, or choose another folder"
         )
     for carrier in config.carriers:
         try:

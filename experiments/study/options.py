@@ -2,9 +2,10 @@
 
 import dataclasses
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import envs
 from agents import CARRIERS
@@ -12,7 +13,7 @@ from agents.train import as_task, fit_rollout
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, Preset, frozen
 from experiments.study.config import LONGEST, StudyConfig
-from experiments.study.declared import OPTIONS
+from experiments.study.declared import OPTIONS, flag
 from experiments.study.method import BASELINE, SOURCES, Method
 from experiments.study.parser import LARGEST_SEED, parse
 from experiments.study.plugins import find, name_of, origins_of
@@ -62,6 +63,9 @@ class StudyOptions:
         Raises:
           ValueError, UnknownNameError: with one sentence that names the value and what is allowed.
         """
+        whole = {name: _whole(name, getattr(self, name)) for name, option in OPTIONS.items() if option.type is int}
+        if any(getattr(self, name) is not value for name, value in whole.items()):
+            return dataclasses.replace(self, **whole).resolve()
         given = parse({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
         methods, patterns, axes = given["methods"], given["patterns"], given["sweep"]
         task, options = _task(self.task, given)
@@ -117,6 +121,15 @@ class StudyOptions:
         )
 
 
+def _whole(name: str, value: Any) -> int | None:
+    """The value of an option that is a whole number, of any integer type, or None."""
+    if value is None or type(value) is int:
+        return value
+    if not isinstance(value, SupportsIndex):
+        raise ValueError(f"--{flag(name)} must be a whole number; got {value!r}")
+    return operator.index(value)
+
+
 def _path(place: Path | str | None) -> Path | None:
     return None if place is None else Path(place)
 
@@ -156,12 +169,16 @@ def _sized(sizes: Preset, settings: Mapping[str, Any], steps: int | None) -> tup
     """Environment steps of a run, and the copies of which its counts are multiples; fits rollouts to the steps."""
     horizon = sizes.steps if steps is None else steps
     copies = math.lcm(*(own["num_envs"] for own in settings.values()))
-    multiple = copies * sizes.evaluations
+    intervals = math.lcm(sizes.evaluations, sizes.segments)
+    multiple = copies * intervals
     if horizon <= 0 or horizon % multiple:
         near = max(multiple, round(horizon / multiple) * multiple)
+        parts = f"{sizes.evaluations} evaluations"
+        if intervals != sizes.evaluations:
+            parts = f"{intervals}, a multiple of {parts} and of {sizes.segments} segments of the drift"
         raise ValueError(
-            f"--steps must be a positive multiple of {multiple} ({copies} environments times "
-            f"{sizes.evaluations} evaluations); got {horizon}, the nearest is {near}"
+            f"--steps must be a positive multiple of {multiple} ({copies} environments times {parts}); "
+            f"got {horizon}, the nearest is {near}"
         )
     fewest = min(own["num_envs"] for own in settings.values())
     if horizon // fewest > LONGEST:

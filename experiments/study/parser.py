@@ -5,15 +5,16 @@ adjusts, and ``CARRIER+`` before it where no carriers are listed beside it.
 """
 
 import math
+import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, SupportsIndex
 
 from aesjax.adaptations import ADAPTATIONS, CONTROLS
 from aesjax.schedules import SCHEDULES
 from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, replace_fields, single
-from experiments.study.plugins import KINDS, find
+from experiments.study.plugins import KINDS, find, name_of
 
 LARGEST_SEED = 2**32 - 1
 _MOST_SEEDS = 10_000
@@ -141,9 +142,13 @@ def parse_method_with_carrier(text: str) -> Method:
     return parse_method(rest, carrier)
 
 
-def parse_names(kind: str, option: str, names: str | Iterable[str]) -> tuple[str, ...]:
-    """Registered names, each found so that an unknown one is answered with the nearest known one."""
+def parse_names(kind: str, option: str, names: Any) -> tuple[str, ...]:
+    """Registered names, each found so that an unknown one is answered with the nearest known one, or objects."""
     registered = KINDS[kind].registered
+    if not isinstance(names, str):
+        several = isinstance(names, Iterable) and not hasattr(names, "_fields")  # a pattern is a named tuple
+        parts = names if several else [names]
+        names = [part if isinstance(part, str) else name_of(kind, part) for part in parts]
     found = tuple(registered) if names == "all" else tuple(_listed(names))
     if not found:
         raise ValueError(f"{option} needs at least one name; registered: {', '.join(sorted(registered))}")
@@ -154,7 +159,7 @@ def parse_names(kind: str, option: str, names: str | Iterable[str]) -> tuple[str
     return found
 
 
-def parse_seeds(seeds: str | int | Iterable[int]) -> tuple[int, ...]:
+def parse_seeds(seeds: str | SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
     """``1:5`` (both ends included), ``1,4,7`` or a mix of the two; a number n means 1 to n.
 
     >>> parse_seeds("1:3,10"), parse_seeds(2)
@@ -162,12 +167,14 @@ def parse_seeds(seeds: str | int | Iterable[int]) -> tuple[int, ...]:
     """
     if isinstance(seeds, str):
         text = seeds
-    elif isinstance(seeds, int):
-        if seeds < 1:
+    elif isinstance(seeds, SupportsIndex):
+        if operator.index(seeds) < 1:
             raise ValueError(f"seeds must be at least 1, how many there are; got {seeds}")
-        text = f"1:{seeds}"
+        text = f"1:{operator.index(seeds)}"
+    elif isinstance(seeds, Iterable):
+        text = ",".join(str(operator.index(seed) if isinstance(seed, SupportsIndex) else seed) for seed in seeds)
     else:
-        text = ",".join(str(int(seed)) for seed in seeds)
+        text = str(seeds)
     found: list[int] = []
     for part in text.split(","):
         first, colon, last = part.partition(":")
@@ -192,7 +199,7 @@ def parse_sweep(axes: Sequence[str] | Mapping[str, Sequence[float]]) -> dict[str
     for name, values in given.items():
         try:
             found[name] = tuple(single(f"'{name}'", value) for value in values)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...: {error}") from None
         if not found[name]:
             raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...; '{name}' has no value")

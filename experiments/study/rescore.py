@@ -101,6 +101,8 @@ class Request(NamedTuple):
 
 def request_of(config: StudyConfig, method: Method) -> Request:
     """A method as a replay on the runs of its carrier (ValueError for a control or a lever that the carrier lacks)."""
+    if method.carrier not in config.carriers:
+        raise ValueError(f"the study has no run of carrier '{method.carrier}'; carriers: {', '.join(config.carriers)}")
     if method.control is not None:
         raise ValueError(f"control '{method.control.name}' plays a record; there is nothing to replay")
     alone = dataclasses.replace(config, methods=(method,), sweep={}, together=None)

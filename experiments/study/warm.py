@@ -71,7 +71,9 @@ def nature_of(config: StudyConfig, carrier: str) -> dict[str, Any]:
 
 
 def _misfit(carrier: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """In what two natures differ that may not; empty where they agree, or where ours alone observes the drift."""
+    """Text after "its agents" where two natures differ in something that may not; ours alone may observe the drift."""
+    if "observe" in theirs and "observe" not in ours:
+        return "observed the true drift, which this study does not (--observe drift)"
     differing = [
         f"{name.replace('_', ' ')} {json.dumps(theirs.get(name))}, not {json.dumps(ours.get(name))}"
         for name in ("task", "options", "altered_by", "observation_size", "action_size", "observe")
@@ -85,7 +87,7 @@ def _misfit(carrier: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) ->
             for name in sorted(names & set(ours[group]))
             if theirs[group].get(name) != ours[group][name]
         ]
-    return "; ".join(differing)
+    return f"have {'; '.join(differing)}" if differing else ""
 
 
 def _named(tree: Any) -> dict[str, Any]:
@@ -224,7 +226,7 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
     agents = read(directory, carrier)
     ours, like = nature_of(config, carrier), part.shapes().agent
     if misfit := _misfit(carrier, agents.nature, ours):
-        raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' have {misfit}")
+        raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' {misfit}")
     if "observe" in ours and "observe" not in agents.nature:
         agents = widened(agents, like, carrier, sum(channel.size for channel in config.build_task().channels))
     moments = _fitting(directory, carrier, agents, like)

@@ -19,8 +19,8 @@ from aesjax.adaptations import (
     assemble,
     build,
     recent,
+    refresh,
     rules,
-    shrink,
     signal_of,
     window,
 )
@@ -244,7 +244,7 @@ def test_names_and_values_that_are_wrong_are_refused_with_what_is_allowed():
     with pytest.raises(UnknownNameError, match="unknown adaptation 'windw'; did you mean 'window'"):
         build(["windw"], AES_R, data_of([]), SUPPLY)
     with pytest.raises(ValueError, match=r"option 'strength' of adaptation 'refresh' must be in \[0, 1\]; got 2"):
-        shrink(strength=2.0)
+        refresh(strength=2.0)
     with pytest.raises(
         ValueError, match="option 'power' of adaptation 'window' must be finite and at least 0; got nan"
     ):

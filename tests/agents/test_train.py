@@ -9,7 +9,7 @@ import pytest
 
 import envs
 from aesjax import EntropySchedule, aes, aes_r, fixed
-from aesjax.adaptations import recent, shrink, utd
+from aesjax.adaptations import recent, refresh, utd
 from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
 from agents import make_train
@@ -70,7 +70,7 @@ def observing(request):
         return EntropySchedule(lambda: start(base * factor), lambda signals, state: state)
 
     settings = {"pattern": "abrupt", "observe": "drift", "replay": 800, "base": 0.05, **SMALL}
-    more = {"adaptations": ["recent", shrink(threshold=1.0)]} if request.param == "sac" else {}
+    more = {"adaptations": ["recent", refresh(threshold=1.0)]} if request.param == "sac" else {}
     train = make_train("toy", request.param, **settings, **more)
     return request.param, *quick(lambda seed: train(seed, held))(1)
 
@@ -109,8 +109,15 @@ def test_adaptations_and_own_schedules_and_the_carriers_own(observing):
     [
         ({"hiden": (8,)}, "has no setting 'hiden'; did you mean 'hidden'"),
         ({"steps": 801}, "must be a positive multiple of 4 environments times 4 evaluations; got 801"),
-        ({"steps": 0}, "must be a positive multiple of 4 environments times 4 evaluations; got 0"),
-        ({"evaluations": 0}, "evaluations must be at least 1; got 0"),
+        ({"steps": 0}, "steps must be a whole number, at least 1; got 0"),
+        ({"steps": 8000.0}, "steps must be a whole number, at least 1; got 8000.0"),
+        ({"evaluations": 0}, "evaluations must be a whole number, at least 1; got 0"),
+        ({"num_envs": 0}, "num_envs must be a whole number, at least 1; got 0"),
+        ({"warmup": 800}, "warmup must leave steps to learn in; got 800 of 800"),
+        ({"replay": -5}, "replay must be a whole number, at least 1; got -5"),
+        ({"hidden": 64}, "hidden must name at least one positive width; got 64"),
+        ({"gamma": 2.0}, r"gamma must lie in \[0, 1\]; got 2"),
+        ({"base": -1.0}, "base must be finite and not negative; got -1"),
         ({"pattern": "abrubt"}, "did you mean 'abrupt'"),
     ],
 )
@@ -119,8 +126,11 @@ def test_wrong_settings_are_refused(words, text):
         make_train("toy", "sac", **{**SMALL, **words})
     with pytest.raises(ValueError, match=r"a task is a name, an envs\.Task"):
         make_train(3)
-    with pytest.raises(ValueError, match="several gradient steps per vector step need a replay"):
-        jax.eval_shape(lambda: make_train("toy", "ppo", adaptations=[utd(updates=2)], **SMALL)(1))
+    for refused in ("recent", utd(updates=2)):
+        with pytest.raises(ValueError, match="cannot be used with PPO: it"):
+            make_train("toy", "ppo", adaptations=refused, **SMALL)
+    with pytest.raises(ValueError, match="got function; call it"):
+        make_train(lambda: None)
     with pytest.raises(ValueError, match=r"an object such as aes\(kappa=0.3\); got float"):
         jax.eval_shape(lambda: make_train("toy", **SMALL)(1, 0.3))
 

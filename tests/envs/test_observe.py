@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import envs
+from envs.core import Channel
 from envs.drift import change_points
 from envs.world import World
 
@@ -62,5 +63,8 @@ def test_what_cannot_be_observed_is_refused():
     task = TASKS["toy"]()
     with pytest.raises(ValueError, match="the only thing to observe is drift; got 'goal'"):
         World(task, STEPS, observe="goal")
+    for wrong in ({"low": 1.0}, {"nominal": 5.0}, {"low": 0.0, "high": 0.0, "nominal": 0.0}):
+        with pytest.raises(ValueError, match="needs low < high and its nominal value between them"):
+            World(task._replace(channels=(Channel("target", -0.8, 0.8, 0.0)._replace(**wrong),)), STEPS)
     with pytest.raises(ValueError, match="task 'toy' has no drift channel, so there is no drift to observe"):
         World(task._replace(channels=()), STEPS, observe="drift")

@@ -10,10 +10,12 @@ from aesjax import adaptations, schedules
 from aesjax.adaptations import AdaptationData, Supply
 from aesjax.schedules import Choice
 from aesjax.seeding import stream
+from aesjax.types import Signals
 from agents import sac
 from agents.common import LoopConfig, Run, buffer, make_off_policy
+from agents.common.carrier import UpdateOut
 from agents.common.episodes import episode_returns
-from agents.common.loop import step_keys
+from agents.common.loop import REASONS, Health, examine, step_keys
 from envs import make
 from envs.world import World
 from tests.programs import data_of, floats
@@ -54,6 +56,15 @@ def trained(toy):
         states.append(state)
         logs.append(metrics)
     return loop, run, states, logs
+
+
+def test_a_weight_that_turns_negative_ends_a_run():
+    losses = {"critic_loss": jnp.float32(1.0), "actor_loss": jnp.float32(0.0)}
+    health = Health(jnp.int32(-1), jnp.int32(0))
+    for step, (weight, at) in enumerate([(0.0, -1), (-0.1, 1), (0.1, 1)]):
+        health = examine(health, UpdateOut(None, Signals(), losses), jnp.float32(weight), jnp.int32(step))
+        assert int(health.diverged_at) == at
+    assert [text for bit, text in enumerate(REASONS) if int(health.reason) >> bit & 1] == [REASONS[2]]
 
 
 def test_warm_up_is_uniform_and_takes_no_gradient_step(toy):

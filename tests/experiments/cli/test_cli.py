@@ -37,7 +37,7 @@ def run(*words):
         (["--steps", "0"], ["positive multiple of 400", "got 0"]),
         (["--steps", "1234"], ["multiple of 400", "got 1234", "nearest is 1200"]),
         (["--evaluations", "0"], ["--evaluations must be at least 1", "got 0"]),
-        (["--evaluations", "7"], ["multiple of 28 (4 environments times 7 evaluations)", "nearest is 19992"]),
+        (["--evaluations", "7"], ["environments times 35, a multiple of 7 evaluations", "nearest is 20020"]),
         (["--seeds", "one"], ["seeds must look like 1:5", "'one'"]),
         (["--seeds", "5:1"], ["low to high", "'5:1'"]),
         (["--seeds", "1,1"], ["every seed may be given once", "'1,1'"]),

@@ -13,7 +13,7 @@ import pytest
 
 import envs
 from aesjax import EntropySchedule, aes, fixed
-from aesjax.adaptations import shrink
+from aesjax.adaptations import refresh
 from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
 from envs.toy.multigoal import TASK
@@ -34,7 +34,7 @@ def burst(proxy, *, base, decay=0.9):
     return EntropySchedule(lambda: start(base), update)
 
 
-SAC = (Method("sac", aes()), "sac+aes_r", Method("sac", "aes_c", ["recent", shrink(threshold=3)]))
+SAC = (Method("sac", aes()), "sac+aes_r", Method("sac", "aes_c", ["recent", refresh(threshold=3)]))
 BOUNDS = ((1e-5, 2), (1e-4, 1), (1e-5, 1), (1e-5, 0.5), (1e-4, 0.5))
 SIZES = {"patterns": ["steady", "abrupt"], "seeds": 2, "steps": 1600}
 
@@ -49,7 +49,7 @@ def own_registries():
 @pytest.fixture(scope="module")
 def study():
     methods = ["sac", "sac+aes", Method("sac", aes(kappa=0.3)), Method("ppo", burst, label="BURST")]
-    methods.append(Method("sac", "aes_c", ["recent", shrink(strength=0.5)]))
+    methods.append(Method("sac", "aes_c", ["recent", refresh(strength=0.5)]))
     return Study("toy", methods=methods, preset="quick", sweep={"kappa": [0.1, 0.3]}, **SIZES)
 
 
@@ -90,6 +90,8 @@ def test_a_comparison_is_the_reports_own(results):
             [row[n] for n in ("difference", "low", "high")], [own[n] for n in ("value", "low", "high")]
         )
     assert frame["p_holm"].to_list() >= frame["p"].to_list()
+    one = results.compare("SAC+AES[kappa=0.1]", "SAC", metric="return", patterns="abrupt")
+    assert one["difference"].to_list() == frame.filter(pattern="abrupt")["difference"].to_list()
     for wrong in ("SAC+AESS", "PPO"):
         with pytest.raises(UnknownNameError, match="unknown method of this study"):
             results.compare(wrong, "SAC")
@@ -207,7 +209,7 @@ KEPT = {
     ),
     "responses-toy-sac-threshold": Study(
         "toy",
-        [Method("sac", "aes_c", [*also, shrink(threshold=3)]) for also in ([], ["recent"])],
+        [Method("sac", "aes_c", [*also, refresh(threshold=3)]) for also in ([], ["recent"])],
         seeds=range(1, 11),
         preset="paper",
         steps=40_000,

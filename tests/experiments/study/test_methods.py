@@ -5,11 +5,12 @@ import math
 from pathlib import Path
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import envs
 from aesjax import adaptations, aes, aes_m, aes_r, auto, td_mean, td_quantile
-from aesjax.adaptations import AdaptationData, recent, shrink, window
+from aesjax.adaptations import AdaptationData, recent, refresh, window
 from aesjax.types import Signals
 from agents import CARRIERS
 from experiments.study.arms import arms_of
@@ -69,7 +70,7 @@ def test_every_recorded_method_is_written_as_it_was_typed_and_means_the_same_in_
         ("sac+recent", Method("sac", adaptations=recent)),
         (
             "sac+fixed:base=1e+0:signal=oracle+refresh:strength=5e-1:actor=0+window",
-            Method("sac", "fixed", [window, shrink(strength=0.5, actor=0)], signal="oracle", options={"base": 1}),
+            Method("sac", "fixed", [window, refresh(strength=0.5, actor=0)], signal="oracle", options={"base": 1}),
         ),
         (
             "ppo+permuted:blocks=40:of=aes+rate",
@@ -107,6 +108,9 @@ def test_an_object_that_is_no_method_is_refused(given, says):
         ({"methods": ["sac", Method("sac")]}, "the methods name something twice"),
         ({"source": "replay"}, "source must be one of update, fresh"),
         ({"seeds": 0}, "seeds must be at least 1"),
+        ({"seeds": [1.5]}, "seeds must look like 1:5"),
+        ({"steps": "800"}, "--steps must be a whole number; got '800'"),
+        ({"sweep": {"kappa": 0.1}}, "--sweep takes NAME=VALUE"),
     ],
 )
 def test_options_that_make_no_study_are_refused(given, says):
@@ -129,6 +133,8 @@ def test_a_study_takes_objects_and_the_strings_that_stand_for_them():
     assert objects.resolve().to_json() == stored
     assert stored["schedules"] == {"sac": ["baseline", "aes_r+recent:share=0.1"], "ppo": ["aes:kappa=0.3"]}
     assert config_from_json(stored).to_json() == stored
+    numbers = StudyOptions(methods="sac", seeds=np.int64(2), steps=np.int64(800), patterns=envs.PATTERNS["abrupt"])
+    assert numbers.resolve().to_json() == config_of(seeds=2, steps=800, patterns="abrupt").to_json()
     assert StudyOptions(methods="sac", seeds=2).resolve().to_json() == config_of(seeds=[1, 2], patterns="all").to_json()
 
 
