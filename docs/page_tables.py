@@ -456,15 +456,17 @@ def mujoco_learning() -> str:
     return rows(["task, carrier", "steps", "return of each seed"], body)
 
 
+_OFF_POLICY = {
+    "+AES": "`aes`",
+    "+fixed+recent": "`fixed+recent`",
+    "+fixed+recent+utd": "`fixed+recent+utd`",
+    "+AES-C+burst": "`aes_c+burst`",
+}
 SMALL = {
-    "SAC": {
-        "": "auto-tuned",
-        "+AES": "`aes`",
-        "+fixed+recent": "`fixed+recent`",
-        "+fixed+recent+utd": "`fixed+recent+utd`",
-        "+AES-C+burst": "`aes_c+burst`",
-    },
+    "SAC": {"": "auto-tuned", **_OFF_POLICY},
     "PPO": {"+AES": "`aes`", f"+{RESET}": "partial resets at fixed times"},
+    "SQL": _OFF_POLICY,
+    "MEow": _OFF_POLICY,
 }
 
 
@@ -477,18 +479,22 @@ def scored(name: str) -> dict[str, small.Carrier]:
 
 def marked(found: tuple[small.Contrast, float], digits: int = 1) -> str:
     """A difference, with a star where it is significant."""
-    return f"{found[0].interval.value:+,.{digits}f}{'*' * (found[1] < 0.05)}"
+    value = round(found[0].interval.value, digits) + 0.0  # no -0.0
+    return f"{value:+,.{digits}f}{'*' * (found[1] < 0.05)}"
 
 
-def _small(name: str) -> str:
-    carrier = scored("small-tasks")[name]
-    family, body = small.family_of(carrier)[1] | small.bound_of(carrier), []
-    labels = {name + part: label for part, label in SMALL[name].items()}
-    for task in ("toy", "reacher", "cartpole_swingup"):
-        for method, label in (labels | {small.true_of(name): "true drift observed"}).items():
-            cells = [family[method, small.constant_of(name), (task, pattern)] for pattern in PATTERNS]
-            body.append([f"`{task}` {label}", *map(marked, cells)])
-    return rows([f"{name}: return minus a constant weight's", "no drift", *PATTERNS[1:]], body)
+def _small(*names: str) -> str:
+    body = []
+    for name in names:
+        carrier = scored("small-tasks")[name]
+        family = small.family_of(carrier)[1] | small.bound_of(carrier)
+        labels = {name + part: label for part, label in SMALL[name].items()}
+        labels |= {small.true_of(name): "true drift observed"} if small.bound_of(carrier) else {}
+        for task in filter(carrier.tasks.__contains__, ("toy", "reacher", "cartpole_swingup")):
+            for method, label in labels.items():
+                cells = [family[method, small.constant_of(name), (task, pattern)] for pattern in PATTERNS]
+                body.append([f"{f'{name}, ' if len(names) > 1 else ''}`{task}` {label}", *map(marked, cells)])
+    return rows([f"{' and '.join(names)}: return minus a constant weight's", "no drift", *PATTERNS[1:]], body)
 
 
 @table
@@ -501,6 +507,12 @@ def small_tasks() -> str:
 def small_tasks_ppo() -> str:
     """The same on PPO."""
     return _small("PPO")
+
+
+@table
+def small_tasks_others() -> str:
+    """SQL and MEow on one of the tasks."""
+    return _small("SQL", "MEow")
 
 
 @table

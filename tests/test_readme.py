@@ -224,6 +224,12 @@ def test_sentences_about_small_tasks_follow_from_the_records():
     assert "helps on two mechanical tasks, with and without drift" in readme
     assert of(sac, more, "SAC+fixed", *three) == of(new, more, "SAC+fixed", *three) == [14, 0]
     assert "better in 14 of 15 settings of three tasks, on new seeds, too" in choose
+    assert of(sac, more, tables.small.GRID, *three) == [0, 0]
+    assert "method is undecided in all 15 settings" in adapt
+    replay = significant(tables.small.replay_of(carriers["SAC"]))
+    assert [sign for (*_, pattern), sign in replay.items() if sign and pattern != "steady"] == [1] * 5
+    assert "better than the whole in five of twelve drifting settings and worse in none" in adapt
+    assert "beside constants with as many steps it is undecided" in choose
     equal = significant(tables.small.per_gradient_of(carriers["SAC"]))
     assert of(equal, more, "SAC+fixed", *two) == [0, 7]
     assert "it is worse in seven of the ten settings and better in none" in adapt
@@ -243,6 +249,15 @@ def test_sentences_about_small_tasks_follow_from_the_records():
     assert of(ppo, "PPO+AES", tables.small.GRID, *three)[0] == 0
     assert "better in one setting and worse in one, and never better than the best constant" in adapt
     assert of(sql, "SQL+AES", "SQL", "reacher") == [0, 4]
+    others = {name: significant(tables.small.family_of(carriers[name])[1]) for name in ("SQL", "MEow")}
+    for name, signs in others.items():
+        assert of(signs, f"{name}+fixed+recent+utd", name, "reacher") == [4, 0]
+        assert of(signs, f"{name}+fixed+recent+utd", tables.small.GRID, "reacher") == [0, 0]
+    found = [list(significant(tables.small.per_gradient_of(carriers[name])).values()) for name in others]
+    assert found == [[-1] * 5, [0] * 5]
+    assert "better in eight of ten settings. Beside the best of their constants it is undecided" in adapt
+    assert "it is worse on SQL and undecided on MEow" in adapt
+    assert "SQL and MEow: in eight of ten of one task" in choose
     assert not any(significant(tables.small.bound_of(tables.scored("bounds")["PPO"])).values())
     assert "On three bodies PPO gains nothing from it" in adapt
 

@@ -211,6 +211,12 @@ def per_gradient_of(carrier: Carrier) -> Judged:
     return judged([contrast(both, m, constant_of(carrier.name), s, carrier.seeds) for m, s in pairs])
 
 
+def replay_of(carrier: Carrier) -> Judged:
+    """Recent less whole replay, both with four updates a step and the grid's constant, Holm over these."""
+    recent, whole = (f"{carrier.name}+fixed{replay}+utd[base=0.03]" for replay in ("+recent", ""))
+    return judged([contrast(carrier.scores, recent, whole, s, carrier.seeds) for s in carrier.trained(recent)])
+
+
 def confirmed(carrier: Carrier) -> Judged:
     """Methods that were trained on the seeds of the confirmation less the constant on them, Holm over these."""
     constant, scores = constant_of(carrier.name), carrier.scores
@@ -247,6 +253,7 @@ def _carrier(carrier: Carrier) -> list[str]:
         lines += [f"### {task}", "", *_table("difference", patterns, labels, lambda n, p, rows=rows: rows[n, p]), ""]
     for title, found in (
         ("four updates a step, after equally many gradient steps", per_gradient_of(carrier)),
+        ("recent replay, four updates a step", replay_of(carrier)),
         ("upper bound", bound_of(carrier)),
     ):
         if found:
