@@ -14,6 +14,7 @@ from aesjax.registry import Registry
 from aesjax.seeding import stream
 from agents import Carrier, OnPolicyCarrier
 from agents.common.episodes import episode_returns
+from agents.common.spec import whole
 from envs.drift import change_points
 from envs.world import World
 from experiments.study.arms import arms_of
@@ -60,7 +61,7 @@ class Policy:
         return cls(method, pattern, seed, snapshot.step, part.setup.world, part.setup.agent, snapshot.agent, drift)
 
     def __call__(self, obs: Any, key: Any = None) -> jax.Array:
-        """Actions (A,) or (N, A) in [-1, 1] for observations (O,) or (N, O): the policy's mode, or a sample with a key.
+        """Actions (A,) or (N, A) in [-1, 1] for observations (O,) or (N, O): the mode, or with a key or seed a sample.
 
         Raises:
           ValueError: observations of another size.
@@ -72,6 +73,7 @@ class Policy:
             raise ValueError(
                 f"observations of task '{self.world.name}' are ({size},) or (N, {size}){hint}; got {obs.shape}"
             )
+        key = jax.random.key(key) if isinstance(key, int) else key
         batch = obs[None] if obs.ndim == 1 else obs
         action = self._mode(batch) if key is None else self._sample(batch, key)
         return action[0] if obs.ndim == 1 else action
@@ -96,9 +98,9 @@ class Policy:
           seed: of the initial states.
 
         Raises:
-          ValueError: drift values of another number, or not finite.
+          ValueError: drift values of another number, or not finite; no episodes.
         """
-        world = self.world
+        world, episodes = self.world, whole("episodes", episodes)
         if isinstance(drift, str):
             named = {END: self.drift, NOMINAL: None}
             held = Registry("drift", **named)[drift]

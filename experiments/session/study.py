@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from aesjax.registry import hint
 from experiments.session.results import Results
 from experiments.study import store
 from experiments.study.build import check
@@ -120,9 +121,11 @@ class Study(StudyOptions):
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ValueError(f"{path} cannot be read as TOML: {error}") from None
         known = {field.name for field in dataclasses.fields(cls)}
-        if not isinstance(given, dict) or (odd := sorted(set(given) - known)):
-            what = f"'{odd[0]}' is no option of a study" if isinstance(given, dict) else "it is no table"
-            raise ValueError(f"{path}: {what}; options: {', '.join(sorted(known))}")
+        if not isinstance(given, dict):
+            raise ValueError(f"{path}: it is no table; options: {', '.join(sorted(known))}")
+        for name in sorted(set(given) - known):
+            near = f"; did you mean '{_AT_SHELL[name]}'?" if name in _AT_SHELL else hint(name, known)
+            raise ValueError(f"{path}: '{name}' is no option of a study{near} options: {', '.join(sorted(known))}")
         for name, value in given.items():
             if misfit := _misfit(name, value):
                 raise ValueError(f"{path}: '{name}' must be {misfit}; got {store.shortened(value)}")
@@ -156,6 +159,9 @@ class Study(StudyOptions):
             options = {name: value for name, value in config.options.items() if plain.get(name) != value}
             texts |= {n: ",".join(v) if isinstance(v, list | tuple) else v for n, v in options.items()}
         return texts
+
+
+_AT_SHELL = {"carriers": "methods", "schedules": "methods", "warm_start": "start", "warm-start": "start"}
 
 
 def _by_carrier(texts: list[str]) -> dict[str, str]:

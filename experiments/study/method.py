@@ -125,6 +125,8 @@ class Method:
     def _check(self, given: Mapping[str, Any]) -> None:
         if self.source is not None and self.source not in SOURCES:
             raise ValueError(f"source must be one of {', '.join(SOURCES)}; got '{self.source}'")
+        if self.label is not None and (not self.label.strip() or set(self.label) & set(":,+=[]")):
+            raise ValueError(f"a label is text without any of : , + = [ ]; got '{self.label}'")
         if self.signal is not None:
             signal_of(BASELINE, self.signal)
             if not any(ADAPTATIONS[name].uses_signal for name in self.adaptations):

@@ -122,6 +122,9 @@ def test_a_policy_acts_and_is_evaluated(results):
     np.testing.assert_array_equal(policy(obs), policy(obs))
     assert policy(obs[0]).shape == (2,)
     assert not np.allclose(policy(obs), policy(obs, key=jax.random.key(0)))
+    np.testing.assert_array_equal(policy(obs, key=0), policy(obs, key=jax.random.key(0)))
+    with pytest.raises(ValueError, match=r"episodes must be a whole number, at least 1; got 2\.5"):
+        policy.evaluate("end", 2.5)
     # The last evaluation of the training had the same drift and other initial states.
     row = results.curves.filter(method=policy.method, pattern="abrupt", seed=1, step=1600).row(0, named=True)
     assert abs(policy.evaluate(drift="end", episodes=64).mean() - row["return_mean"]) < 4 * row["return_std"]
@@ -163,7 +166,7 @@ def test_a_study_is_its_command_and_its_file(tmp_path):
         again = Study.from_file(tmp_path / name).config
         assert again == (study.config if name.endswith("toml") else Study("hopper", "ppo").config)
     (tmp_path / "bad.toml").write_text("sedes = 3")
-    with pytest.raises(ValueError, match="'sedes' is no option of a study; options: "):
+    with pytest.raises(ValueError, match="'sedes' is no option of a study; did you mean 'seeds'"):
         Study.from_file(tmp_path / "bad.toml")
     sweep = {"kappa": [0.1234567, 2]}
     assert Study("toy", "sac+aes", sweep=sweep).to_toml().endswith('sweep = ["kappa=0.1234567,2"]\n')

@@ -98,6 +98,8 @@ def test_a_string_stands_for_an_object(text, method):
 def test_an_object_that_is_no_method_is_refused(given, says):
     with pytest.raises((ValueError, KeyError), match=says):
         Method(*given)
+    with pytest.raises(ValueError, match="a label is text without any of"):
+        Method("sac", "aes", label="a+b")
 
 
 @pytest.mark.parametrize(
