@@ -260,6 +260,14 @@ def test_sentences_about_small_tasks_follow_from_the_records():
     assert "SQL and MEow: in eight of ten of one task" in choose
     assert not any(significant(tables.small.bound_of(tables.scored("bounds")["PPO"])).values())
     assert "On three bodies PPO gains nothing from it" in adapt
+    bound, abrupt = tables.scored("bounds")["PPO"], ("halfcheetah, trained", "abrupt")
+    high = tables.small.bound_of(bound)[tables.small.true_of("PPO"), tables.small.GRID, abrupt][0].interval.high
+    best = [
+        np.mean(list(bound.scores[method][abrupt[0], pattern].values()))
+        for method, pattern in (("PPO", "steady"), ("PPO+fixed[base=0.01]", "abrupt"))
+    ]
+    assert "fall from {:,.0f} to {:,.0f} under abrupt drift".format(*best) in adapt
+    assert f"gains them at most {high:.0f} back" in adapt
 
 
 def test_its_counts_of_claims_are_those_of_the_audit():
