@@ -538,12 +538,9 @@ def bounds() -> str:
     for task in carrier.tasks:
         cells = [judged[small.true_of("PPO"), small.GRID, (task, pattern)] for pattern in carrier.patterns]
         spans = [f"{c.interval.value:+,.0f} [{c.interval.low:+,.0f}, {c.interval.high:+,.0f}]" for c, _ in cells]
-        body.append(
-            [
-                f"`{task}`".replace(", trained`", "`, trained"),
-                *(span + "*" * (p < 0.05) for span, (_, p) in zip(spans, cells, strict=True)),
-            ]
-        )
+        name, comma, rest = task.partition(",")
+        marks = [span + "*" * (p < 0.05) for span, (_, p) in zip(spans, cells, strict=True)]
+        body.append([f"`{name}`{comma}{rest}", *marks])
     return rows(["true drift observed minus the best constant", "no drift", *carrier.patterns[1:]], body)
 
 
