@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from experiments import Results
 from experiments.cli import main
 from experiments.paper import audit
 from tests.pages import ROOT, blocks, commands, tables
@@ -268,6 +269,22 @@ def test_sentences_about_small_tasks_follow_from_the_records():
     ]
     assert "fall from {:,.0f} to {:,.0f} under abrupt drift".format(*best) in adapt
     assert f"gains them at most {high:.0f} back" in adapt
+
+
+def test_sentences_about_the_hard_robots_follow_from_the_records():
+    outcomes, losses = {}, []
+    for task in ("humanoid", "isaac-humanoid", "isaac-allegro-hand"):
+        results = Results.open(ROOT / "experiments" / "results" / f"claims-{task}-ppo")
+        found = results.compare("PPO+AES", "PPO", metric="return")
+        outcomes[task] = found["outcome"].to_list()
+        means = results.curves.group_by("method", "pattern").agg(pl.col("return_mean").mean())
+        for pattern in ("steady", "abrupt") if task == "humanoid" else ():
+            aes, own = (means.filter(method=m, pattern=pattern)["return_mean"].item() for m in ("PPO+AES", "PPO"))
+            losses.append(1 - aes / own)
+    assert outcomes["humanoid"] == ["worse"] * 2
+    assert set(outcomes["isaac-humanoid"] + outcomes["isaac-allegro-hand"]) == {"not significant"}
+    np.testing.assert_allclose(losses, 1 / 3, atol=0.03)
+    assert "With PPO on humanoid AES loses a third of the return, with and without drift" in text("docs/results.md")
 
 
 def test_its_counts_of_claims_are_those_of_the_audit():

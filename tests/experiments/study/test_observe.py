@@ -58,15 +58,10 @@ def test_reports_name_the_bound_and_other_commands_keep_it_apart_from_methods(ob
         merge_studies([blind, observing], tmp_path / "merged")
 
 
-def test_agents_that_observed_something_else_are_no_start(observing, blind):
-    range_of = r'\{"goal_offset": \[-3.5, 3.5\]\}'
-    for theirs, observe, text in (
-        (observing, None, f"have observe {range_of}, not null"),
-        (blind, "drift", f"have observe null, not {range_of}"),
-    ):
-        config = small(start=theirs, observe=observe)
-        with pytest.raises(ValueError, match=text):
-            warm_of(config, build_part(config, "ppo"))
+def test_agents_that_observed_the_drift_cannot_begin_without_it(observing):
+    config = small(start=observing)
+    with pytest.raises(ValueError, match="observed the true drift, which this study does not"):
+        warm_of(config, build_part(config, "ppo"))
 
 
 def test_a_video_shows_what_the_policy_does_with_the_drift(observing, tmp_path):
