@@ -116,9 +116,7 @@ def make_train(
     named = [lookup("adaptation", ADAPTATIONS, part) if isinstance(part, str) else part for part in given]
     chosen = [part if isinstance(part, Adaptation) else Adaptation(part, {}) for part in named]
     for each in chosen:
-        if each.factory.lever in spec.unturned:
-            reason = spec.unturned[each.factory.lever]
-            raise ValueError(f"adaptation '{each.factory.name}' cannot be used with {spec.label}: {reason}")
+        spec.check_lever(each.factory.name, each.factory.lever, spec.label)
     names = [each.factory.name for each in chosen]
     levers = {each.factory.lever for each in chosen} | {"units" for each in chosen if each.factory.units}
     supply = supply_of(built, sizes, sizes.warmup * num)

@@ -487,9 +487,10 @@ def _small(*names: str) -> str:
     body = []
     for name in names:
         carrier = scored("small-tasks")[name]
-        family = small.family_of(carrier)[1] | small.bound_of(carrier)
+        bound = small.bound_of(carrier)
+        family = small.family_of(carrier)[1] | bound
         labels = {name + part: label for part, label in SMALL[name].items()}
-        labels |= {small.true_of(name): "true drift observed"} if small.bound_of(carrier) else {}
+        labels |= {small.true_of(name): "true drift observed"} if bound else {}
         for task in filter(carrier.tasks.__contains__, ("toy", "reacher", "cartpole_swingup")):
             for method, label in labels.items():
                 cells = [family[method, small.constant_of(name), (task, pattern)] for pattern in PATTERNS]

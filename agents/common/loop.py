@@ -80,7 +80,7 @@ class Health(NamedTuple):
 def examine(health: Health, out: UpdateOut, weight: Array, step: Array) -> Health:
     """Health after one update that ended with entropy weight ``weight``."""
     losses = (out.metrics["critic_loss"], out.metrics["actor_loss"])
-    bad = jnp.stack([~jnp.isfinite(x) for x in (*losses, weight)]) | jnp.array([False, False, True]) & (weight < 0.0)
+    bad = ~jnp.stack([*map(jnp.isfinite, losses), jnp.isfinite(weight) & (weight >= 0.0)])
     first = (health.diverged_at < 0) & jnp.any(bad)
     reason = jnp.sum(bad * jnp.array([1, 2, 4]))
     return Health(jnp.where(first, step, health.diverged_at), jnp.where(first, reason, health.reason))

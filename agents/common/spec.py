@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from agents.common.carrier import Carrier, OnPolicyCarrier
 
@@ -26,6 +26,11 @@ class CarrierSpec(NamedTuple):
     meaning: tuple[str, ...] | None = None
     episodic: tuple[str, ...] = ()  # fields of its state that belong to the episodes under way
 
+    def check_lever(self, adaptation: str, lever: str, carrier: str) -> None:
+        """Refuse, with a ValueError, an adaptation whose lever the carrier, called ``carrier``, does not have."""
+        if lever in self.unturned:
+            raise ValueError(f"adaptation '{adaptation}' cannot be used with {carrier}: {self.unturned[lever]}")
+
 
 def check_hyper(hyper: Any) -> None:
     """Refuse concrete values that make no sense; a huge learning rate is allowed, its run then diverges and says so.
@@ -45,19 +50,16 @@ def check_hyper(hyper: Any) -> None:
             raise ValueError(f"{field} must be positive and finite; got {value:g}")
 
 
-def whole(name: str, value: Any, least: int = 1) -> int:
-    """``value``, of any integer type, as an int of at least ``least``; ValueError otherwise.
+def whole(name: str, value: Any, least: int | None = 1) -> int:
+    """``value``, of any integer type, as an int of at least ``least``, if that is given; ValueError otherwise.
 
     >>> whole("steps", 800)
     800
     """
-    try:
-        found = operator.index(value)
-    except TypeError:
-        found = least - 1
-    if found < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
-    return found
+    if not isinstance(value, SupportsIndex) or (least is not None and operator.index(value) < least):
+        bound = "" if least is None else f", at least {least}"
+        raise ValueError(f"{name} must be a whole number{bound}; got {value!r}")
+    return operator.index(value)
 
 
 def check_sizes(config: Any, *, counts: tuple[str, ...], widths: tuple[str, ...]) -> None:
@@ -71,5 +73,5 @@ def check_sizes(config: Any, *, counts: tuple[str, ...], widths: tuple[str, ...]
             raise ValueError(f"{type(config).__name__}.{name} must be at least 1; got {getattr(config, name)}")
     for name in widths:
         value = getattr(config, name)
-        if not isinstance(value, tuple) or not value or min(value) < 1:
+        if not isinstance(value, tuple | list) or not value or min(value) < 1:
             raise ValueError(f"{type(config).__name__}.{name} must name at least one positive width; got {value}")

@@ -164,11 +164,8 @@ def check_arms(arms: Sequence[Arm]) -> None:
 
 def check_levers(arm: Arm) -> None:
     """Refuse an adaptation whose lever the carrier does not have."""
-    missing = CARRIERS[arm.carrier].unturned
     for name in arm.adapted:
-        if ADAPTATIONS[name].lever in missing:
-            reason = missing[ADAPTATIONS[name].lever]
-            raise ValueError(f"adaptation '{name}' cannot be used with carrier '{arm.carrier}': {reason}")
+        CARRIERS[arm.carrier].check_lever(name, ADAPTATIONS[name].lever, f"carrier '{arm.carrier}'")
 
 
 def _default(config: StudyConfig, carrier: str, schedules: Sequence[str], name: str) -> float | None:

@@ -2,10 +2,9 @@
 
 import dataclasses
 import math
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any
 
 import envs
 from agents import CARRIERS
@@ -13,7 +12,7 @@ from agents.train import as_task, fit_rollout
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, Preset, frozen
 from experiments.study.config import LONGEST, StudyConfig
-from experiments.study.declared import OPTIONS, flag
+from experiments.study.declared import OPTIONS
 from experiments.study.method import BASELINE, SOURCES, Method
 from experiments.study.parser import LARGEST_SEED, parse
 from experiments.study.plugins import find, name_of, origins_of
@@ -63,30 +62,28 @@ class StudyOptions:
         Raises:
           ValueError, UnknownNameError: with one sentence that names the value and what is allowed.
         """
-        whole = {name: _whole(name, getattr(self, name)) for name, option in OPTIONS.items() if option.type is int}
-        if any(getattr(self, name) is not value for name, value in whole.items()):
-            return dataclasses.replace(self, **whole).resolve()
         given = parse({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
         methods, patterns, axes = given["methods"], given["patterns"], given["sweep"]
+        evaluations, drift_seed = given["evaluations"], given["drift_seed"]
         task, options = _task(self.task, given)
         find("task", task)
         built = envs.make(task, **options)
         sizes = presets_of(task, built.env.spec.time_limit)[self.preset]
         if sizes.options:
             built = envs.make(task, **{**sizes.options, **options})
-        if self.evaluations is not None:
-            if self.evaluations < 1:
-                raise ValueError(f"--evaluations must be at least 1; got {self.evaluations}")
-            sizes = dataclasses.replace(sizes, evaluations=self.evaluations)
+        if evaluations is not None:
+            if evaluations < 1:
+                raise ValueError(f"--evaluations must be at least 1; got {evaluations}")
+            sizes = dataclasses.replace(sizes, evaluations=evaluations)
         carriers = tuple(dict.fromkeys(method.carrier for method in methods))
         methods = tuple(method for carrier in carriers for method in methods if method.carrier == carrier)
         proxy = name_of("proxy", self.proxy)
         if self.source is not None and self.source not in SOURCES:
             raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{self.source}'")
-        if self.drift_seed is not None and not 0 <= self.drift_seed <= LARGEST_SEED:
-            raise ValueError(f"--drift-seed must be between 0 and {LARGEST_SEED}; got {self.drift_seed}")
-        settings = {carrier: _settings(carrier, sizes, self.layer_norm, self.num_envs) for carrier in carriers}
-        steps, copies = _sized(sizes, settings, self.steps)
+        if drift_seed is not None and not 0 <= drift_seed <= LARGEST_SEED:
+            raise ValueError(f"--drift-seed must be between 0 and {LARGEST_SEED}; got {drift_seed}")
+        settings = {carrier: _settings(carrier, sizes, self.layer_norm, given["num_envs"]) for carrier in carriers}
+        steps, copies = _sized(sizes, settings, given["steps"])
 
         def in_envs(count: float) -> int:
             return max(1, round(count / copies)) * copies
@@ -106,7 +103,7 @@ class StudyOptions:
             warmup=max(in_envs(sizes.warmup or sizes.warmup_fraction * steps), -(-128 // copies) * copies),
             proxy=proxy,
             source=self.source,
-            drift_seed=self.drift_seed,
+            drift_seed=drift_seed,
             sweep=axes,
             settings=settings,
             options=dict(built.options),
@@ -115,19 +112,10 @@ class StudyOptions:
             observe=self.observe,
             plasticity=self.plasticity,
             counterfactual=self.counterfactual,
-            together=self.together,
+            together=given["together"],
             part=given["part"],
             plugins=origins_of(_used(task, methods, patterns, proxy)),
         )
-
-
-def _whole(name: str, value: Any) -> int | None:
-    """The value of an option that is a whole number, of any integer type, or None."""
-    if value is None or type(value) is int:
-        return value
-    if not isinstance(value, SupportsIndex):
-        raise ValueError(f"--{flag(name)} must be a whole number; got {value!r}")
-    return operator.index(value)
 
 
 def _path(place: Path | str | None) -> Path | None:

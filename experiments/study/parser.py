@@ -13,6 +13,8 @@ from typing import Any, SupportsIndex
 
 from aesjax.adaptations import ADAPTATIONS, CONTROLS
 from aesjax.schedules import SCHEDULES
+from agents.common.spec import whole
+from experiments.study.declared import OPTIONS, flag
 from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, replace_fields, single
 from experiments.study.plugins import KINDS, find, name_of
 
@@ -305,7 +307,12 @@ def _listed(names: str | Iterable[str]) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+def _whole(name: str, value: Any) -> int | None:
+    return None if value is None else whole(f"--{flag(name)}", value, None)
+
+
 _PARSERS: dict[str, Callable[[Any], Any]] = {
+    **{name: partial(_whole, name) for name, option in OPTIONS.items() if option.type is int},
     "methods": parse_objects,
     "patterns": partial(parse_names, "pattern", "--patterns"),
     "seeds": parse_seeds,

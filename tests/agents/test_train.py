@@ -12,7 +12,7 @@ from aesjax import EntropySchedule, aes, aes_r, fixed
 from aesjax.adaptations import recent, refresh, utd
 from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
-from agents import make_train
+from agents import CARRIERS, make_train
 from agents.common import buffer
 from envs.drift import normalised
 from envs.world import World
@@ -129,6 +129,10 @@ def test_wrong_settings_are_refused(words, text):
     for refused in ("recent", utd(updates=2)):
         with pytest.raises(ValueError, match="cannot be used with PPO: it"):
             make_train("toy", "ppo", adaptations=refused, **SMALL)
+    able = CARRIERS["ppo"]._replace(unturned={})  # says of itself what it cannot do
+    with pytest.raises(ValueError, match="several gradient steps per vector step need a replay"):
+        jax.eval_shape(lambda: make_train("toy", able, adaptations=[utd(updates=2)], **SMALL)(1))
+    assert jax.eval_shape(make_train("toy", "sac", **{**SMALL, "hidden": [8]}), 1)[1]["return_mean"].shape == (5,)
     with pytest.raises(ValueError, match="got function; call it"):
         make_train(lambda: None)
     with pytest.raises(ValueError, match=r"an object such as aes\(kappa=0.3\); got float"):
