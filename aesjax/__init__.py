@@ -1,5 +1,6 @@
 """Drift-aware exploration in JAX: entropy schedules as pairs of pure functions, for any agent."""
 
+from aesjax.compiling import jit, safe_options
 from aesjax.schedules import (
     PROXIES,
     SCHEDULES,
@@ -50,9 +51,11 @@ __all__ = [
     "dynamics",
     "fixed",
     "fresh_residuals",
+    "jit",
     "linear",
     "oracle",
     "quantile",
+    "safe_options",
     "switch",
     "td_mean",
     "td_quantile",

@@ -52,10 +52,10 @@ def make_train(
 ) -> Train:
     """The training of one run of ``carrier`` on ``task``, as a pure function.
 
-    ``state, curves = train(seed, schedule)`` trains one run; jit it, and map it over seeds and over numbers of the
-    schedule. ``state.agent`` is the trained agent. ``curves`` maps columns as those of a study (``return_mean``,
-    ``entropy_weight``, ``proxy``, ...) to arrays (evaluations + 1,), NaN where a column has no value at step 0;
-    ``step`` counts environment steps. A study with equal settings has equal curves.
+    ``state, curves = train(seed, schedule)`` trains one run. Compile it with `aesjax.jit`, and map it over seeds and
+    over numbers of the schedule. ``state.agent`` is the trained agent. ``curves`` maps columns as those of a study
+    (``return_mean``, ``entropy_weight``, ``proxy``, ...) to arrays (evaluations + 1,), NaN where a column has no value
+    at step 0; ``step`` counts environment steps. A study with equal settings has equal curves.
 
     Args:
       task: a registered name, an `envs.Task`, a gymnax environment or a Brax environment.

@@ -17,7 +17,7 @@ from flax import linen as nn
 from matplotlib.figure import Figure
 
 import envs
-from aesjax import Signals
+from aesjax import Signals, jit
 from aesjax.schedules import SCHEDULES
 
 TASK = envs.make("toy")
@@ -175,7 +175,7 @@ def main(argv=None):
     except (KeyError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    returns, weights, drift = jax.jit(jax.vmap(lambda seed: train(options, seed)))(jnp.arange(1, options.seeds + 1))
+    returns, weights, drift = jit(jax.vmap(lambda seed: train(options, seed)))(jnp.arange(1, options.seeds + 1))
     changes = NUM_ENVS * jnp.flatnonzero(jax.vmap(env.truth_at)(jnp.arange(weights.shape[1])).is_change_point)
     plot(options, {"evaluation return": returns, "entropy weight": weights}, changes)
     optimum = envs.optimal_return(TASK.name)

@@ -9,10 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 # The suite compiles thousands of small programs and runs each for an instant: optimising them costs more than it saves.
-# The older code generation takes a third less time; a jaxlib without the choice would refuse to start.
+# The older code generation takes a third less time; a jaxlib without the choice would refuse to start. Tests compile
+# functions of their own, too, so the fusions that `aesjax.safe_options` leaves out are off for all.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=1"
+    "--xla_backend_optimization_level=1 --xla_cpu_experimental_ynn_fusion_type=-reduce"
     + " --xla_cpu_use_fusion_emitters=false" * version("jaxlib").startswith("0.10."),
 )
 os.environ.setdefault("MPLBACKEND", "Agg")

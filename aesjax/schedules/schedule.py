@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.compiling import jit
 from aesjax.factory import SHARE, Options, Range, check_options, first_line, options_of, ranges_of, resemble
 from aesjax.registry import unknown
 from aesjax.schedules.proxies import DriftProxy, check_reads, td_quantile
@@ -295,7 +296,7 @@ def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftPro
                 f"schedule '{name}': state{at} is {shapes[0].get(at, 'absent')} after init and "
                 f"{shapes[1].get(at, 'absent')} after update; a scan needs both alike"
             )
-    for at, weight in enumerate(np.asarray(jax.jit(weights)())):
+    for at, weight in enumerate(np.asarray(jit(weights)())):
         if not (np.isfinite(weight) and weight >= 0.0):
             raise ValueError(
                 f"schedule '{name}': its weight after update {at + 1}, of errors between {min(_TRIALS):g} and "

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import envs
+from aesjax import jit
 from agents import make_train
 from experiments.measure import t_interval
 from experiments.study import store
@@ -31,7 +32,7 @@ def main() -> None:
     for engine in ("mujoco", "warp"):
         began = time.monotonic()
         train = make_train(envs.make("hopper", engine=engine), "ppo", **SETTINGS)
-        curves = jax.jit(jax.vmap(lambda seed, train=train: train(seed)[1]["return_mean"]))(jnp.array(SEEDS))
+        curves = jit(jax.vmap(lambda seed, train=train: train(seed)[1]["return_mean"]))(jnp.array(SEEDS))
         curves = np.asarray(curves, float)
         record[engine] = {
             "return_mean": curves.round(2).tolist(),

@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 
+from aesjax.compiling import jit
 from envs import make
 from envs.adapters.film import Film
 from envs.core import Task, autoreset_step
@@ -47,8 +48,8 @@ class _Program:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.start = jax.jit(self._start, static_argnums=0)
-        self.step = jax.jit(self._step, static_argnums=0)
+        self.start = jit(self._start, static_argnums=0)
+        self.step = jit(self._step, static_argnums=0)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Program":
         return self  # nothing in it changes

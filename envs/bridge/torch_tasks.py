@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium.spaces import Box
 
+from aesjax.compiling import jit
 from envs import make
 from envs.bridge import errors
 from envs.bridge.fake_gym import FakeGym, FakeSim
@@ -50,10 +51,10 @@ class TorchVecTask:
         self.rew_buf = torch.zeros(num_envs)
         self.reset_buf = torch.ones(num_envs, dtype=torch.int64)
         self.progress_buf = torch.zeros(num_envs, dtype=torch.int64)
-        self._step = jax.jit(partial(seeded_step, self.core))
+        self._step = jit(partial(seeded_step, self.core))
         self.seed(seed)
         keys = jax.random.split(jax.random.key(self._seed), num_envs)
-        self._state = jax.jit(jax.vmap(self.core.reset, (0, None)))(keys, self._params())[1]
+        self._state = jit(jax.vmap(self.core.reset, (0, None)))(keys, self._params())[1]
 
     def seed(self, seed: int) -> None:
         """Begin the random numbers again; the state stays."""

@@ -7,12 +7,11 @@ noise enters as a three-point rule per axis with the right variance. Returns are
 limit, like evaluation returns.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.compiling import jit
 from envs.toy.multigoal import PARAMS, MultiGoal, MultiGoalParams, goal_reward
 
 Array = jax.Array
@@ -63,10 +62,9 @@ def _reward_table(params: MultiGoalParams) -> Array:
 
 def optimal_return(offsets: Array, params: MultiGoalParams = PARAMS) -> Array:
     """Optimal expected return (M,) of an episode, with goals shifted by ``offsets`` (M, 2)."""
-    return _optimal_return(jnp.asarray(offsets, jnp.float32), params, _reach(params))
+    return jit(_optimal_return, static_argnums=2)(jnp.asarray(offsets, jnp.float32), params, _reach(params))
 
 
-@partial(jax.jit, static_argnums=2)
 def _optimal_return(offsets: Array, params: MultiGoalParams, reach: int) -> Array:
     density = jnp.exp(-(jnp.asarray(_LINE) ** 2) / (2.0 * params.start_std**2))
     density = density / jnp.sum(density)

@@ -9,7 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
+from aesjax.compiling import jit
 from aesjax.registry import Registry
 from aesjax.seeding import stream
 from agents import Carrier, OnPolicyCarrier
@@ -75,20 +77,25 @@ class Policy:
             )
         key = jax.random.key(key) if isinstance(key, int) else key
         batch = obs[None] if obs.ndim == 1 else obs
-        action = self._mode(batch) if key is None else self._sample(batch, key)
+        mode, sample = self._plain if isinstance(batch, Tracer) else self._compiled
+        action = mode(batch) if key is None else sample(batch, key)
         return action[0] if obs.ndim == 1 else action
 
     @cached_property
-    def _mode(self) -> Any:
-        return jax.jit(lambda obs: self.carrier.act_deterministic(self.agent, obs))
+    def _plain(self) -> tuple[Any, Any]:
+        def mode(obs: Any) -> Any:
+            return self.carrier.act_deterministic(self.agent, obs)
 
-    @cached_property
-    def _sample(self) -> Any:
         def sample(obs: Any, key: Any) -> Any:
             seen = self.carrier.view(self.agent, obs) if isinstance(self.carrier, OnPolicyCarrier) else obs
             return jnp.clip(self.carrier.act(self.agent, seen, key), -1.0, 1.0)
 
-        return jax.jit(sample)
+        return mode, sample
+
+    @cached_property
+    def _compiled(self) -> tuple[Any, Any]:
+        mode, sample = self._plain
+        return jit(mode), jit(sample)
 
     def evaluate(self, drift: str | Sequence[float] = END, episodes: int = 10, seed: int = 0) -> np.ndarray:
         """Returns (episodes,) of complete episodes under a drift that stands still, with deterministic actions.
@@ -110,7 +117,7 @@ class Policy:
         values, _ = world.path(held, jnp.array([world.total - 1], jnp.int32))
         key = stream(jax.random.key(seed), "evaluation")
         act = lambda obs, key: self.carrier.act_deterministic(self.agent, obs)  # noqa: E731
-        run = jax.jit(lambda key: episode_returns(world, act, world.params_of(values[0]), key, episodes))
+        run = jit(lambda key: episode_returns(world, act, world.params_of(values[0]), key, episodes))
         return np.asarray(run(key))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import envs
 from aesjax import schedules
 from aesjax.adaptations import ADAPTATIONS, AdaptationData, Played, Supply
+from aesjax.compiling import jit
 from aesjax.schedules import PROXIES, SCHEDULES, Choice, ScheduleData
 from aesjax.types import Levers, Program
 from agents import CARRIERS, Carrier, OnPolicyCarrier, train
@@ -267,7 +268,7 @@ def part_of(config: StudyConfig, setup: Setup, records: Records) -> Part:
         levers=both.turned,
         record=record,
     )
-    drift = jax.jit(world.drift, static_argnums=0)
+    drift = jit(world.drift, static_argnums=0)
     runs, labels = [], []
     drifts: dict[tuple[str, int], Any] = {}
     length = max((len(record.weight) for record in records.values()), default=1)
@@ -327,7 +328,7 @@ def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:
     knots[config.evaluations] = world.total
     at = sorted(knots)
     steps = jnp.array([knots[j] for j in at], jnp.int32)
-    path = jax.jit(lambda drift: world.path(drift, steps)[0])
+    path = jit(lambda drift: world.path(drift, steps)[0])
     drawn = [seed if config.drift_seed is None else config.drift_seed for seed in config.seeds]
     found = {(p, s): np.asarray(path(world.drift(p, s))) for p in config.patterns for s in dict.fromkeys(drawn)}
     values = np.stack([[found[p, s] for s in drawn] for p in config.patterns])  # (P, S, K, D)
@@ -349,11 +350,11 @@ def floor_of(config: StudyConfig) -> float:
     A fixed key and number of episodes, the same for every study of the task.
     """
     world = world_of(config, config.carriers[0])
-    nominal = jax.jit(lambda: world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0])()
+    nominal = jit(lambda: world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0])()
     episodes = _FLOOR_STEPS // world.time_limit
     if getattr(world.task.env, "exclusive", False):  # each is a copy in a simulator
         episodes = min(episodes, _SIMULATED)
-    returns = jax.jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))
+    returns = jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))
     mean = float(jnp.mean(returns(jax.random.key(0))))
     if not math.isfinite(mean):
         raise ValueError(f"the random policy's return on '{config.task}' is not finite")

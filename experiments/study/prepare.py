@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.compiling import jit
 from agents.common import LoopConfig
 from envs.adopt import trying
 from envs.world import World
@@ -91,7 +92,6 @@ def _try_plugins(config: StudyConfig, world: World) -> None:
 def _try_task(world: World) -> None:
     """Refuse an environment whose first step has another shape than a task's, or a number that is not finite."""
 
-    @jax.jit
     def rows(first: jax.Array, second: jax.Array) -> tuple[jax.Array, ...]:
         params = world.params_at(world.drift("steady", 0), 0)
         start, state = world.reset(first, 2, params)
@@ -99,7 +99,7 @@ def _try_task(world: World) -> None:
         return start, obs, last, *flags
 
     names = ("first observation", "observation", "last observation", "reward", "terminated", "truncated")
-    for name, value in zip(names, rows(*jax.random.split(jax.random.key(0))), strict=True):
+    for name, value in zip(names, jit(rows)(*jax.random.split(jax.random.key(0))), strict=True):
         wanted = (world.obs_size,) if "observation" in name else ()
         if value.shape[1:] != wanted or not np.isfinite(value).all():
             raise ValueError(f"its {name} must be finite, of shape {wanted}; got {value[0]} of {value.shape[1:]}")
@@ -108,7 +108,7 @@ def _try_task(world: World) -> None:
 def _try_pattern(name: str, world: World) -> None:
     """Refuse a pattern that leaves the range of a channel in a run, or one and a half radii of a planar one."""
     steps = jnp.linspace(0, world.total, _PLACES).astype(jnp.int32)
-    values = np.asarray(jax.jit(lambda: world.path(world.drift(name, 0), steps)[0])())
+    values = np.asarray(jit(lambda: world.path(world.drift(name, 0), steps)[0])())
     columns = [channel for channel in world.task.channels for _ in range(channel.size)]
     for channel, column in zip(columns, values.T, strict=True):
         slack = (0.25 if channel.kind == "planar" else 1e-5) * (channel.high - channel.low)

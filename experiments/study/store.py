@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from aesjax.compiling import safe_options
 from aesjax.types import STREAM
 
 if TYPE_CHECKING:
@@ -235,6 +236,8 @@ def environment() -> dict[str, Any]:
         "num_devices": len(jax.devices()),
         "matmul_precision": str(jax.config.values["jax_default_matmul_precision"] or "default"),
         "x64": bool(jax.config.values["jax_enable_x64"]),
+        "compiler_options": safe_options(),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from aesjax.compiling import jit
 from aesjax.types import Array, Program
 
 _AXIS = "runs"
@@ -91,11 +92,12 @@ def compile_program(program: Program, devices: Sequence[Device] | None = None, g
         return jax.device_put(tree, NamedSharding(mesh, rows))
 
     # The initial state is computed once, but takes as long to compile as the training step when optimised.
-    quick = {"xla_backend_optimization_level": 0} if devices[0].platform == "cpu" else None
+    platform = devices[0].platform
+    quick = {"xla_backend_optimization_level": 0} if platform == "cpu" else None
     return Executables(
-        init=jax.jit(over_runs(program.init, 0), compiler_options=quick),
-        chunk=jax.jit(sharded(chunk, 0, 0, None), donate_argnums=0),
-        evaluate=jax.jit(over_runs(program.evaluate, 0, 0, None)),
+        init=jit(over_runs(program.init, 0), platform=platform, compiler_options=quick),
+        chunk=jit(sharded(chunk, 0, 0, None), platform=platform, donate_argnums=0),
+        evaluate=jit(over_runs(program.evaluate, 0, 0, None), platform=platform),
         place=place,
         devices=devices,
     )
