@@ -69,7 +69,7 @@ def make_train(
       replay: transitions in the replay; by default a twentieth of ``steps``.
       warmup: environment steps with random actions; by default a hundredth of ``steps``, at least 128.
       base: the carrier's own entropy weight, reward per nat, from which schedules start.
-      observe: "drift" appends the true drift values to the observations of policy and critics; an upper bound.
+      observe: "drift" appends the true drift values to the observations of policy and critics: a reference, no method.
       adaptations: what else the schedule's signal adjusts, such as ``recent(share=0.1)``.
       **settings: fields of the carrier's config and hyper, such as ``hidden=(64, 64)``, ``learning_rate=1e-3``.
 

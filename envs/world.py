@@ -36,7 +36,7 @@ class World:
     task: Task
     total: int  # vector steps of a run, a multiple of segments
     segments: int = 5
-    observe: str | None = None  # "drift" appends the drift values in force to observations; an upper bound, no method
+    observe: str | None = None  # "drift" appends the drift values in force to observations: a reference, no method
 
     def __post_init__(self) -> None:
         change_points(self.total, self.segments)

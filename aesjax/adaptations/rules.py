@@ -231,7 +231,7 @@ def refresh(
     ranges={**_SHARES, "every": SHARE},
 )
 def reset(now: Now, memory: Any, *, strength: Any = 1.0, actor: Any = 1.0, every: Any = 0.1) -> tuple[Levers, Any]:
-    """The same every ``every`` of the planned updates, drift or not."""
+    """Shrink and perturb every ``every`` of the planned updates; 0.1 and 0.2 hit the change points of five segments."""
     period = jnp.maximum(every * now.updates, 1.0).astype(jnp.int32)
     step = jnp.where(now.count % period == 0, strength, 0.0)
     return Levers(refresh=step, refresh_actor=actor * step), memory

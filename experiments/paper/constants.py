@@ -5,7 +5,7 @@ from experiments.paper.evidence import CARRIERS, PATTERNS, gather
 from experiments.paper.measured import NOTHING, Side, atoms, expected, missing
 from experiments.paper.printing import look_of, show
 from experiments.paper.studies import (
-    RECOMMENDED,
+    COMBINED,
     Made,
     Options,
     PaperTable,
@@ -18,7 +18,7 @@ from experiments.report.compare import paired_table
 from experiments.report.tables import hindsight_table, main_table
 
 #: Whose timing and level are put to the test, where the studies have them.
-_PLAYED = ("aes", "aes_r", RECOMMENDED)
+_PLAYED = ("aes", "aes_r", COMBINED)
 _KINDS = ("constant_at_mean", "permuted")
 
 

@@ -226,7 +226,7 @@ def _parts(folder: Path) -> Iterator[_Part]:
     results = open_results(folder)
     rows = results.rows(store.CURVES)
     for config in results.config.get("merged") or [results.config]:
-        if config.get("observe"):  # an upper bound is no evidence about methods
+        if config.get("observe"):  # a reference is no evidence about methods
             continue
         task = config.get("task")
         yield _Part(folder, config, results.manifest, rows.filter(task=task))

@@ -61,7 +61,7 @@ def recent_of(carrier: str) -> str:
 
 
 def true_of(carrier: str) -> str:
-    """The constant with the true drift in its observation: an upper bound, not a method."""
+    """The constant with the true drift in its observation: a reference, neither a method nor an upper bound."""
     return f"{constant_of(carrier)}, true drift observed"
 
 
@@ -71,7 +71,7 @@ def carrier_in(method: str) -> str:
 
 
 def scores_of_studies(folders: Sequence[Path]) -> pl.DataFrame:
-    """One row per run: task, method, pattern, seed; mean return over training, its first quarter, its last tenth."""
+    """One row per run: task, method, pattern, seed; mean return over training and over its last tenth."""
     rows = []
     for folder in folders:
         results = open_results(folder)
@@ -79,18 +79,18 @@ def scores_of_studies(folders: Sequence[Path]) -> pl.DataFrame:
         warm = ", trained" if results.config.get("warm_start") else ""  # another setting than with new agents
         for (task, method, *rest), part in curves.group_by(RUN, maintain_order=True):
             steps, returns = (part[name].to_numpy().astype(float) for name in ("step", "return_mean"))
-            curve, early = Curve(steps, returns, float(steps[-1])), steps <= steps[-1] / 4
+            curve = Curve(steps, returns, float(steps[-1]))
             if results.config.get("observe"):
                 method = true_of(carrier_in(str(method)))
-            scores = (mean_return(curve), mean_return(Curve(steps[early], returns[early], float(steps[-1]) / 4)))
-            rows.append((task + warm, method, *rest, *(round(score, 4) for score in (*scores, final_return(curve)))))
-    return pl.DataFrame(rows, [*RUN, "mean_return", "quarter_return", "final_return"], orient="row")
+            scores = (mean_return(curve), final_return(curve))
+            rows.append((task + warm, method, *rest, *(round(score, 4) for score in scores)))
+    return pl.DataFrame(rows, [*RUN, "mean_return", "final_return"], orient="row")
 
 
-def scores_of(runs: pl.DataFrame, score: str = "mean_return") -> Scores:
-    """A score of every run that has it, by method, setting and seed."""
+def scores_of(runs: pl.DataFrame) -> Scores:
+    """Mean return of every run, by method, setting and seed."""
     scores: Scores = {}
-    for task, method, pattern, seed, value in runs.drop_nulls(score).select(*RUN, score).iter_rows():
+    for task, method, pattern, seed, value in runs.select(*RUN, "mean_return").iter_rows():
         scores.setdefault(method, {}).setdefault((task, pattern), {})[seed] = value
     return scores
 
@@ -127,7 +127,6 @@ class Carrier(NamedTuple):
 
     name: str
     scores: Scores
-    early: Scores  # over the first quarter of the environment steps
     settings: list[Setting]
     seeds: list[int]  # of the tables
 
@@ -160,7 +159,7 @@ def carriers_of(runs: pl.DataFrame) -> list[Carrier]:
             patterns = [pattern for pattern in PATTERNS if pattern in set(own["pattern"])]
             settings = [(task, pattern) for task in own["task"].unique(maintain_order=True) for pattern in patterns]
             seeds = sorted(set(own["seed"]) & set(SEEDS))
-            found.append(Carrier(name, scores_of(own), scores_of(own, "quarter_return"), settings, seeds))
+            found.append(Carrier(name, scores_of(own), settings, seeds))
     return found
 
 
@@ -192,23 +191,12 @@ def family_of(carrier: Carrier) -> tuple[list[tuple[str, str]], Judged]:
     return pairs, judged([contrast(carrier.scores, *p, s, carrier.seeds) for p in pairs for s in carrier.trained(p[0])])
 
 
-def bound_of(carrier: Carrier) -> Judged:
+def observed_of(carrier: Carrier) -> Judged:
     """The true drift observed less the constant, and less the best cell; Holm over these."""
     true = true_of(carrier.name)
     pairs = [(s, constant_of(carrier.name)) for s in carrier.trained(true)]
     pairs += [(s, GRID) for s in carrier.trained(true) if grid_of(carrier.scores, carrier.name, s[0])]
     return judged([contrast(carrier.scores, true, opponent, s, carrier.seeds) for s, opponent in pairs])
-
-
-def per_gradient_of(carrier: Carrier) -> Judged:
-    """Methods with four updates a step less the constant after equally many gradient steps, Holm over these.
-
-    The former's first quarter of training has as many gradient steps as the constant's whole training.
-    """
-    more = {m: settings for m, settings in carrier.early.items() if m.endswith("+utd")}
-    both = {**carrier.scores, **more}
-    pairs = [(m, s) for m in more for s in carrier.settings if set(carrier.seeds) <= more[m].get(s, {}).keys()]
-    return judged([contrast(both, m, constant_of(carrier.name), s, carrier.seeds) for m, s in pairs])
 
 
 def replay_of(carrier: Carrier) -> Judged:
@@ -252,9 +240,8 @@ def _carrier(carrier: Carrier) -> list[str]:
         rows = {(n, p): _cell(*family[(*pair, (task, p))]) for n, pair in labels.items() for p in patterns}
         lines += [f"### {task}", "", *_table("difference", patterns, labels, lambda n, p, rows=rows: rows[n, p]), ""]
     for title, found in (
-        ("four updates a step, after equally many gradient steps", per_gradient_of(carrier)),
         ("recent replay, four updates a step", replay_of(carrier)),
-        ("upper bound", bound_of(carrier)),
+        ("true drift observed", observed_of(carrier)),
     ):
         if found:
             lines += [f"## {name}, {title}: p after Holm over {len(found)}", "", *_differences(found, patterns)]

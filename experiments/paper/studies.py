@@ -10,7 +10,7 @@ from experiments.paper.sizes import Scale, preset_tasks, size_of
 #: Carriers that keep data, among which an adaptation can choose.
 _REPLAY = ("sac", "sql", "meow")
 #: Methods of the main tables: the paper's two, and ours; the last one where there is a replay.
-METHODS, RECOMMENDED = "baseline,aes,aes_r", "aes_c+recent+refresh:threshold=3"
+METHODS, COMBINED = "baseline,aes,aes_r", "aes_c+recent+refresh:threshold=3"
 
 
 @dataclass
@@ -64,12 +64,12 @@ def tasks_of(options: Options, families: Sequence[str]) -> list[str]:
 
 
 def main_studies(options: Options, families: Sequence[str], patterns: str | None = None) -> list[Study]:
-    """The methods of the main tables on every task, with what is recommended for carriers that keep data."""
+    """The methods of the main tables on every task, with recent replay and refreshes for carriers that keep data."""
     some = ("--patterns", patterns) if patterns else ()
     return [
         _study(options, f"main/{task}{end}", task, carriers, more=("--schedules", methods, *some))
         for task in tasks_of(options, families)
-        for carriers, methods, end in _split(options, (f"{METHODS},{RECOMMENDED}", ""), (METHODS, "-ppo"))
+        for carriers, methods, end in _split(options, (f"{METHODS},{COMBINED}", ""), (METHODS, "-ppo"))
     ]
 
 

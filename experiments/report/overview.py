@@ -8,7 +8,7 @@ import numpy as np
 from experiments.measure.patterns import STEADY, describe
 from experiments.measure.study import OFF_GRID, RecordedStudy
 from experiments.report.cells import Lookup, number, spaced
-from experiments.study.declared import UPPER_BOUND
+from experiments.study.declared import OBSERVED
 
 #: Fields of the configuration that are shown, and the names of those that their own do not explain.
 _CONFIGURED = ("preset", "steps", "segments", "evaluations", "episodes", "replay_capacity", "warmup")
@@ -36,7 +36,7 @@ def facts(
     """(name, value) of what was run and on what, as printed; what neither file tells is left out."""
     lines = [("task", ", ".join(sorted(study.horizons))), ("patterns", ", ".join(study.patterns))]
     lines += [("seeds", f"{_ranges(study.seeds())} ({len(study.seeds())})"), ("methods", ", ".join(look.methods))]
-    lines += [("observations", f"with {UPPER_BOUND}")] if config.get("observe") else []
+    lines += [("observations", f"with {OBSERVED}")] if config.get("observe") else []
     lines += [("smallest window", line) for line in manifest.get("small_windows", [])]
     warm = config.get("warm_start") or {}
     warming = "warm-up steps" if warm else "random warm-up steps"  # a trained agent acts itself

@@ -48,7 +48,7 @@ class StudyConfig:
     controls: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: of trained agents to begin with: their folder, the SHA-256 of what lists them, and whether with their replays
     warm_start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    observe: str | None = None  # "drift": its true values are part of the observations, an upper bound
+    observe: str | None = None  # "drift": its true values are part of the observations: a reference, no method
     plasticity: bool = False  # measure networks before every evaluation
     counterfactual: bool = False  # evaluate under drift values that are not in force, too
     #: runs that go through the program together, at most, on one device; None: as many as fit, on all devices

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 WHAT, SIZES, TASK, OUTPUT, CLUSTER = "what is compared", "sizes", "task", "output", "cluster"
 
 #: With `--observe drift`, in notes and reports.
-UPPER_BOUND = "the true drift: an upper bound, not a method"
+OBSERVED = "the true drift: a reference, neither a method nor an upper bound"
 
 
 class Option(NamedTuple):
@@ -84,7 +84,7 @@ OPTIONS: dict[str, Option] = {
         None,
         TASK,
         "drift: policy and critics also observe the true values of the drifting parameters, each scaled to -1 to 1 "
-        "over its range. An upper bound, not a method.",
+        "over its range. A reference, neither a method nor an upper bound.",
         metavar="drift",
     ),
     "timeout": Option(None, TASK, "Seconds for a step of a bridged task's simulator; 120 by default.", float, "S"),

@@ -17,7 +17,7 @@ from experiments.study.arms import group_size, merged_arms
 from experiments.study.build import Part, Setup, check, floor_of, part_of, small_windows
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
-from experiments.study.declared import UPPER_BOUND
+from experiments.study.declared import OBSERVED
 from experiments.study.plugins import origin_of
 from experiments.study.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes, waves_of_groups
 from experiments.study.warm import Warm, warm_of
@@ -55,7 +55,7 @@ def notes_of(config: StudyConfig) -> list[str]:
     if STEADY not in config.patterns and not config.part:
         lines += [f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too"]
     if config.observe:
-        lines += [f"policy and critics observe {UPPER_BOUND}"]
+        lines += [f"policy and critics observe {OBSERVED}"]
     return [*lines, *merged_arms(config), *small_windows(config)]
 
 

@@ -103,7 +103,7 @@ def oracle_bound_paper(constants: Constants, drift: Array) -> Array:
 
 
 def online_bound_paper(constants: Constants, size: int, proxy: Array) -> Array:
-    """() ``C0 log K + 4 sqrt(C1 C2 T Ahat_T)``, AES paper Theorem (online-aes): ill-posed, its schedule starts at 0."""
+    """() ``C0 log K + 4 sqrt(C1 C2 T Ahat_T)``, AES paper Theorem (online-aes): ill-posed without the clip."""
     _, tracking, stability = constants
     total = jnp.sqrt(tracking * stability * proxy.shape[0] * jnp.sum(proxy))
     return constants.start * jnp.log(float(size)) + 4.0 * total

@@ -34,6 +34,6 @@ def test_the_opponent_is_the_best_cell_on_the_same_seeds_and_worse_methods_are_n
     assert small_tasks.best_cell(scores, "SAC", setting, seeds) == "SAC+fixed[base=0.03]"
     found = small_tasks.contrast(scores, "SAC+AES", small_tasks.GRID, other, seeds)
     assert np.isclose(found.interval.value, -0.5)
-    carrier = small_tasks.Carrier("SAC", scores, {}, [setting, other], list(seeds))
+    carrier = small_tasks.Carrier("SAC", scores, [setting, other], list(seeds))
     best, _, worse = small_tasks.chosen(carrier, seeds)
     assert (best, worse) == ("SAC+AES", {"SAC"})

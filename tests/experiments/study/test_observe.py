@@ -1,4 +1,4 @@
-"""Studies whose agents observe the true drift: an upper bound, named as such wherever their numbers are shown."""
+"""Studies whose agents observe the true drift: a reference, named as such wherever their numbers are shown."""
 
 import dataclasses
 import shutil
@@ -11,6 +11,7 @@ from experiments.cli import main
 from experiments.paper.evidence import gather
 from experiments.report import write_report
 from experiments.study.build import build_part
+from experiments.study.declared import OBSERVED
 from experiments.study.folder import claim
 from experiments.study.merge import merge_studies
 from experiments.study.train import train
@@ -48,11 +49,11 @@ def test_a_policy_is_evaluated_under_its_drift_and_acts_on_observations_that_con
         policy(np.zeros(2))
 
 
-def test_reports_name_the_bound_and_other_commands_keep_it_apart_from_methods(observing, blind, tmp_path):
+def test_reports_name_the_reference_and_other_commands_keep_it_apart_from_methods(observing, blind, tmp_path):
     copy = shutil.copytree(observing, tmp_path / "copy")
     page = write_report(copy, replicates=100)
     for text in (page.read_text(), (page.parent / "tables.md").read_text()):
-        assert "the true drift: an upper bound, not a method" in text
+        assert OBSERVED in text
     assert [group.sources for group in gather([observing.parent]).groups] == [[blind]]
     with pytest.raises(ValueError, match="one observes the true drift and is no method"):
         merge_studies([blind, observing], tmp_path / "merged")
