@@ -235,7 +235,7 @@ def test_resets_are_recorded_at_the_change_points():
     """Such a reset knows when the world changes; no page recommends it."""
     curves = late("responses-toy-ppo-resets", f"PPO+{tables.RESET}")
     fired = curves.filter(pl.col("refreshes") > 0).group_by("step").len().sort("step")
-    assert (fired["step"] / curves["step"].max()).round(2).to_list() == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert (fired["step"] / curves.item(-1, "step")).round(2).to_list() == [0.2, 0.4, 0.6, 0.8, 1.0]
     for page in PAGES:
         for line in page.read_text().splitlines():
             if "reset:every=0.2" in line and line.startswith("|") and "benchmarks" not in str(page):
@@ -245,12 +245,13 @@ def test_resets_are_recorded_at_the_change_points():
 @pytest.mark.parametrize(("pattern", "window"), [("linear", 56), ("periodic", 29)])
 def test_the_oracle_has_no_timing_where_the_drift_has_constant_speed(pattern, window):
     for study, method in (("sac-more", "SAC"), ("sql-more", "SQL"), ("meow-more", "MEow"), ("ppo", "PPO")):
-        weights = late(f"responses-toy-{study}", f"{method}+oracle").filter(pattern=pattern).group_by("seed")
-        spread = weights.agg(pl.col("entropy_weight").max() / pl.col("entropy_weight").min())["entropy_weight"]
-        assert spread.max() < 1.003
+        curves = late(f"responses-toy-{study}", f"{method}+oracle").filter(pattern=pattern)
+        for (_,), own in curves.group_by("seed"):
+            weights = own["entropy_weight"].to_numpy()
+            assert weights.max() < 1.003 * weights.min()
     assert "constant within 0.3 %" in text("docs/results.md")
-    share = late("responses-toy-sac", "SAC+oracle+window").filter(pattern=pattern)["window_share"]
-    assert share.max() - share.min() < 0.01
+    share = late("responses-toy-sac", "SAC+oracle+window").filter(pattern=pattern)["window_share"].to_numpy()
+    assert np.ptp(share) < 0.01
     assert round(100 * share.mean()) == window
     assert "the window of `oracle` is constant, 56 and 29 % of the replay" in text("docs/adaptation_results.md")
 
