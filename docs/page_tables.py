@@ -363,6 +363,16 @@ def forecasts() -> str:
 
 
 @table
+def compiler() -> str:
+    """Curves with and without the safe compiler options."""
+    body = []
+    for curve in measured("compiler_options")["curves"]:
+        change = f"{curve['difference']:+.2f} ± {curve['half_width']:.2f}"
+        body.append([curve["study"], f"{curve['first_difference']:.0e}", change, f"{curve['mean_return'][0]:.1f}"])
+    return rows(["8 runs each", "first relative difference", "mean return, with minus without", "without"], body)
+
+
+@table
 def compiling() -> str:
     """Seconds of tracing, compiling and reading of a carrier's three programs."""
     body: dict[str, list[str]] = {}
