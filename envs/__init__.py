@@ -42,7 +42,7 @@ __all__ = [
 # a physics engine without `import envs` needing it. Read at every `make`, so entries may be added at any time.
 TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "toy": "envs.toy.multigoal:TASK",
-    "toy_multigoal_classic": "envs.toy.classic:TASK",
+    "toy_multigoal_classic": "envs.toy.classic:build",
     "pendulum": "envs.toy.pendulum:TASK",
     "reacher": "envs.toy.reacher:TASK",
     "cartpole_swingup": "envs.toy.cartpole:TASK",

@@ -33,6 +33,7 @@ class Pattern(NamedTuple):
     value: Callable[[Channel, Leg], Array]
     jumps: bool  # its value jumps at the change points
     holds: bool = False  # and stays until the next jump, so that recovery times are defined
+    in_all: bool = True  # part of `--patterns all`
 
     @property
     def summary(self) -> str:
@@ -95,6 +96,34 @@ def mixed(channel: Channel, leg: Leg) -> Array:
     return jnp.clip(leg.start + half * ramp + half / 2.0 * jnp.sin(angle), channel.low, channel.high)
 
 
+def sawtooth(channel: Channel, leg: Leg) -> Array:
+    """The release's `linear`: from low to high in every segment, jumping back at each change point.
+
+    Nominal in segment 0. Planar: from nominal to one radius along x. Authors' code (github.com/WtxwNs/AES), MuJoCo
+    wrapper and toy environment.
+    """
+    if channel.kind == "planar":
+        ramp = channel.high * leg.phase * jnp.array([1.0, 0.0])
+    else:
+        ramp = (channel.low + (channel.high - channel.low) * leg.phase)[None]
+    return jnp.where(leg.segment == 0, steady(channel, leg), ramp)
+
+
+def mixed_release(channel: Channel, leg: Leg) -> Array:
+    """The release's `mixed`: half a switch between two levels plus half a ramp.
+
+    Nominal in segment 0. Scalar: ``low + (high - low) (s + phase) / 2`` with s = 0 in odd and 1 in even segments, which
+    is continuous at even change points. Planar: half a radius along x, back in odd segments and forth in even ones,
+    plus a ramp of half a radius along y. Source as of `sawtooth`.
+    """
+    even = (leg.segment % 2 == 0).astype(jnp.float32)
+    if channel.kind == "planar":
+        value = channel.high / 2.0 * jnp.stack([2.0 * even - 1.0, leg.phase])
+    else:
+        value = (channel.low + (channel.high - channel.low) * (even + leg.phase) / 2.0)[None]
+    return jnp.where(leg.segment == 0, steady(channel, leg), value)
+
+
 # Read whenever a program is traced, so patterns may be added at any time, at the end; a program that was compiled
 # before does not know them.
 PATTERNS: dict[str, Pattern] = {
@@ -103,6 +132,8 @@ PATTERNS: dict[str, Pattern] = {
     "linear": Pattern(linear, jumps=False),
     "periodic": Pattern(periodic, jumps=False),
     "mixed": Pattern(mixed, jumps=True),
+    "sawtooth": Pattern(sawtooth, jumps=True, in_all=False),
+    "mixed_release": Pattern(mixed_release, jumps=True, in_all=False),
 }
 
 

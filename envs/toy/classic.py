@@ -4,6 +4,8 @@ Haarnoja et al. 2017, "Reinforcement Learning with Deep Energy-Based Policies", 
 example.
 """
 
+import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -51,10 +53,11 @@ class ClassicMultiGoal:
     """``p' = clip(p + a, -7, 7)`` without noise; action = velocity in [-1, 1]^2, observation ``p`` as it is.
 
     Reward ``-30 |a|^2 - min_i |p' - g_i|^2``, plus 10 and the end of the episode within distance 1 of a goal;
-    30 steps.
+    at most ``time_limit`` steps.
     """
 
-    spec = EnvSpec(obs_size=2, action_size=2, time_limit=30)
+    def __init__(self, time_limit: int):
+        self.spec = EnvSpec(obs_size=2, action_size=2, time_limit=time_limit)
 
     def reset(self, key: Array, params: ClassicParams) -> tuple[Array, ClassicState]:
         """Start at ``N(0, start_std^2 I)``."""
@@ -76,16 +79,31 @@ class ClassicMultiGoal:
         return position, ClassicState(position, time), reward, terminated, truncated, {}
 
 
-TASK = Task(
-    name="toy_multigoal_classic",
-    family="toy",
-    env=ClassicMultiGoal(),
-    params=PARAMS,
-    # A relocation of 0.5 in normalised coordinates is 3.5 in an arena of half width 7.
-    channels=(Channel("goal_offset", -3.5, 3.5, 0.0, size=2, kind="planar"),),
-    apply_drift=lambda params, values: params._replace(goal_offset=values),
-    negative_returns=True,
-    description="soft Q-learning's multi-goal task: positions in [-7, 7], negative returns, ends at a goal",
-    # No drift_surrogate: which moves end the episode changes with the goals, so Delta^P is 2 for any drift at
-    # all.
-)
+@cache
+def build(goal_shift: float = 3.5, time_limit: int = 30) -> Task:
+    """The task.
+
+    Args:
+      goal_shift: length of one relocation of the goals. The default is 0.5 in normalised coordinates; the authors'
+        code has 0.5 in these, within the radius of a goal.
+      time_limit: steps of an episode; 1000 in the authors' code.
+
+    Raises:
+      ValueError: an option out of range.
+    """
+    if not 0.0 < goal_shift < math.inf:
+        raise ValueError(f"goal_shift must be positive and finite; got {goal_shift!r}")
+    if not (isinstance(time_limit, int) and time_limit >= 1):
+        raise ValueError(f"time_limit must be a whole number, at least 1; got {time_limit!r}")
+    return Task(
+        name="toy_multigoal_classic",
+        family="toy",
+        env=ClassicMultiGoal(time_limit),
+        params=PARAMS,
+        channels=(Channel("goal_offset", -goal_shift, goal_shift, 0.0, size=2, kind="planar"),),
+        apply_drift=lambda params, values: params._replace(goal_offset=values),
+        negative_returns=True,
+        description="soft Q-learning's multi-goal task: positions in [-7, 7], negative returns, ends at a goal",
+        # No drift_surrogate: which moves end the episode changes with the goals, so Delta^P is 2 for any drift.
+        options={"goal_shift": goal_shift, "time_limit": time_limit},
+    )

@@ -7,13 +7,14 @@ from experiments.presets.general import general
 from experiments.presets.isaac import ISAAC
 from experiments.presets.mujoco import MUJOCO
 from experiments.presets.preset import Preset
+from experiments.presets.release import TOY_RELEASE
 from experiments.presets.toy import TOY
 
 __all__ = ["PRESETS", "presets_of"]
 
 PRESETS: dict[str, Registry[Preset]] = {
     "toy": TOY,
-    "toy_multigoal_classic": TOY,
+    "toy_multigoal_classic": Registry("preset", **TOY, release=TOY_RELEASE),
     "pendulum": TOY,
     "reacher": TOY,
     "cartpole_swingup": TOY,

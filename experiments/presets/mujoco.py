@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from aesjax.registry import Registry
 from experiments.presets.ppo_profiles import profile
 from experiments.presets.preset import CarrierSettings, Preset, frozen
+from experiments.presets.release import mujoco_release
 
 
 class _Task(NamedTuple):
@@ -143,7 +144,12 @@ def _gpu(task: _Task) -> Preset:
 def _presets(name: str, task: _Task) -> Registry[Preset]:
     quick, paper = _quick(name, task), _paper(name, task)
     names = {"quick": quick, "paper": paper, "mujoco-quick": quick, "mujoco-paper": paper}
-    return Registry("preset", **names, **{"mujoco-warm": _warm(name, task), "mujoco-gpu": _gpu(task)})
+    return Registry(
+        "preset",
+        **names,
+        **{"mujoco-warm": _warm(name, task), "mujoco-gpu": _gpu(task)},
+        release=mujoco_release(name, _sql(task)),
+    )
 
 
 MUJOCO: dict[str, Registry[Preset]] = {name: _presets(name, task) for name, task in _TASKS.items()}

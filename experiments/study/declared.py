@@ -25,7 +25,7 @@ class Option(NamedTuple):
 
 #: In the order in which commands show them. At the shell ``methods`` are --carriers and --schedules.
 OPTIONS: dict[str, Option] = {
-    "patterns": Option("all", WHAT, "Drift patterns, comma-separated, or all.", metavar="NAMES"),
+    "patterns": Option("all", WHAT, "Drift patterns, comma-separated, or all: the paper's five.", metavar="NAMES"),
     "seeds": Option("1:5", WHAT, "Training seeds: 1:5 (both ends included), 1,2,7, or a mix.", metavar="SEEDS"),
     "preset": Option("quick", SIZES, "Sizes: quick (minutes) or paper; mujoco-warm for --warm-start."),
     "task": Option(

@@ -151,7 +151,8 @@ def parse_names(kind: str, option: str, names: Any) -> tuple[str, ...]:
         several = isinstance(names, Iterable) and not hasattr(names, "_fields")  # a pattern is a named tuple
         parts = names if several else [names]
         names = [part if isinstance(part, str) else name_of(kind, part) for part in parts]
-    found = tuple(registered) if names == "all" else tuple(_listed(names))
+    everything = (name for name, entry in registered.items() if getattr(entry, "in_all", True))
+    found = tuple(everything if names == "all" else _listed(names))
     if not found:
         raise ValueError(f"{option} needs at least one name; registered: {', '.join(sorted(registered))}")
     for name in found:

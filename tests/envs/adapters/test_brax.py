@@ -8,13 +8,13 @@ from brax.envs.wrappers.training import VmapWrapper, wrap
 
 import envs
 from envs.adapters.brax import from_brax, to_brax
-from envs.toy.classic import TASK as CLASSIC
 from envs.toy.classic import ClassicState
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Brax System, piplines and environments:UserWarning"),
     pytest.mark.filterwarnings("ignore:Accessing `.*` directly from `Data` is deprecated:DeprecationWarning"),
 ]
+CLASSIC = envs.make("toy_multigoal_classic")
 STILL = np.zeros((2, 2), np.float32)
 
 

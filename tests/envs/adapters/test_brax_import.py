@@ -13,7 +13,6 @@ from brax.io import mjcf
 
 import envs
 from envs.adapters.brax import CHANNELS, from_brax, to_brax
-from envs.toy.classic import TASK as CLASSIC
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Brax System, piplines and environments:UserWarning"),
@@ -181,7 +180,7 @@ def test_what_cannot_be_imported_is_refused(pendulum):
     with pytest.raises(ValueError, match="has size 1; got 3"):
         from_brax(pendulum, "x", channels=(CHANNELS["gravity"]._replace(size=3),))
     with pytest.raises(ValueError, match="has no 'sys'"):
-        from_brax(to_brax(CLASSIC, "steady", 10), "x")
+        from_brax(to_brax(envs.make("toy_multigoal_classic"), "steady", 10), "x")
     with pytest.raises(ValueError, match="one flat vector"):
         from_brax(brax.envs.get_environment("fast", obs_mode="dict_state"), "x", channels=())
     for channel, reason in (("joint_friction", "has none"), ("body_mass", "fixes them at a reset")):

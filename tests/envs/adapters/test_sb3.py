@@ -8,9 +8,10 @@ import warnings
 import numpy as np
 import pytest
 
+import envs
 from envs.adapters.gymnasium import DriftingVectorEnv
-from envs.toy.classic import TASK as CLASSIC
 
+CLASSIC = envs.make("toy_multigoal_classic")
 N, STEPS = 3, 200
 AWAY = np.array([[1, 0], [0, 0], [0.1, 0]], np.float32)  # at a goal of the classic toy in about 4 steps, never, never
 
