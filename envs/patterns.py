@@ -99,8 +99,7 @@ def mixed(channel: Channel, leg: Leg) -> Array:
 def sawtooth(channel: Channel, leg: Leg) -> Array:
     """The release's `linear`: from low to high in every segment, jumping back at each change point.
 
-    Nominal in segment 0. Planar: from nominal to one radius along x. Authors' code (github.com/WtxwNs/AES), MuJoCo
-    wrapper and toy environment.
+    Nominal in segment 0. Planar: from nominal to one radius along x. Source: github.com/WtxwNs/AES.
     """
     if channel.kind == "planar":
         ramp = channel.high * leg.phase * jnp.array([1.0, 0.0])
@@ -112,9 +111,8 @@ def sawtooth(channel: Channel, leg: Leg) -> Array:
 def mixed_release(channel: Channel, leg: Leg) -> Array:
     """The release's `mixed`: half a switch between two levels plus half a ramp.
 
-    Nominal in segment 0. Scalar: ``low + (high - low) (s + phase) / 2`` with s = 0 in odd and 1 in even segments, which
-    is continuous at even change points. Planar: half a radius along x, back in odd segments and forth in even ones,
-    plus a ramp of half a radius along y. Source as of `sawtooth`.
+    Nominal in segment 0. Scalar: ``low + (high - low) (s + phase) / 2``, s = 0 in odd and 1 in even segments, which is
+    continuous at even change points. Planar: half a radius back (odd) and forth along x, a ramp of half along y.
     """
     even = (leg.segment % 2 == 0).astype(jnp.float32)
     if channel.kind == "planar":

@@ -38,6 +38,9 @@ def aes(
     instead of the sum, and a non-finite proxy keeps the whole state. All defaults are the paper's for SAC, SQL and
     MEow; for PPO ``lambda_max`` is 0.1.
 
+    The authors' code (github.com/WtxwNs/AES) begins at ``lambda_min``, here ``base=1e-4``, and uses a weight one update
+    earlier, in the update of its errors: at most 0.16 % from update 500 on, on recorded proxies.
+
     Args:
       proxy: drift proxy, () >= 0.
       kappa: () reward per nat per root of the proxy's unit.

@@ -84,17 +84,16 @@ def build(goal_shift: float = 3.5, time_limit: int = 30) -> Task:
     """The task.
 
     Args:
-      goal_shift: length of one relocation of the goals. The default is 0.5 in normalised coordinates; the authors'
-        code has 0.5 in these, within the radius of a goal.
+      goal_shift: length of one relocation of the goals, the task's coordinates; 0.5 in the authors' code. The default
+        is 0.5 in normalised ones.
       time_limit: steps of an episode; 1000 in the authors' code.
 
     Raises:
       ValueError: an option out of range.
     """
-    if not 0.0 < goal_shift < math.inf:
-        raise ValueError(f"goal_shift must be positive and finite; got {goal_shift!r}")
-    if not (isinstance(time_limit, int) and time_limit >= 1):
-        raise ValueError(f"time_limit must be a whole number, at least 1; got {time_limit!r}")
+    if not (0.0 < goal_shift < math.inf and isinstance(time_limit, int) and time_limit >= 1):
+        text = "goal_shift must be positive and finite, time_limit a whole number, at least 1"
+        raise ValueError(f"{text}; got {goal_shift!r} and {time_limit!r}")
     return Task(
         name="toy_multigoal_classic",
         family="toy",

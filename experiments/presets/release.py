@@ -2,13 +2,10 @@
 
 For its first weight the schedule is typed ``aes:base=1e-4``; PPO's base of 0 gives it anyway. Differences that remain:
 PPO's learning rate is not annealed and its proxy is one rollout's one-step residuals, evaluations of SAC take the mean
-action, and the actor's delay counts updates. The code has no SQL on any task, and SAC and PPO on MuJoCo alone: their
-rows for the toy task, and SQL's, are ours.
+action, and the actor's delay counts updates. SQL, and SAC and PPO on the toy task, are not in the code.
 """
 
 from experiments.presets.preset import CarrierSettings, Preset, frozen
-
-_REPLAY = 1_000_000
 
 
 def _sac(gamma: float) -> CarrierSettings:
@@ -28,42 +25,30 @@ def _meow(weight: float, low: float, high: float, gamma: float, tau: float) -> C
     return CarrierSettings(weight, config, frozen(gamma=gamma, tau=tau, reference_weight=weight))
 
 
-#: Of `toy_multigoal_classic`: small shifts of the goals, long episodes. SQL has the flow's temperature.
-TOY_RELEASE = Preset(
-    steps=4_000,
-    num_envs=1,
+def _preset(steps: int, evaluations: int, warmup: int, options: dict, **carriers: CarrierSettings) -> Preset:
+    sizes = {"num_envs": 1, "episodes": 10, "replay_fraction": 0.0, "warmup_fraction": 0.0, "replay": 1_000_000}
+    own = {"carriers": frozen(**carriers), "options": frozen(**options)}
+    return Preset(steps=steps, evaluations=evaluations, warmup=warmup, **own, **sizes)
+
+
+# SQL has the temperature of the flow.
+TOY_RELEASE = _preset(
+    4_000,
     evaluations=5,
-    episodes=10,
-    replay_fraction=0.0,
-    warmup_fraction=0.0,
-    replay=_REPLAY,
     warmup=1_000,
-    carriers=frozen(
-        sac=_sac(0.9),
-        ppo=_ppo(0.9, 800, 16),
-        sql=CarrierSettings(2.5, frozen(), frozen(gamma=0.9, reward_scale=0.4, reference_weight=2.5)),
-        meow=_meow(2.5, -2.0, 1.0, 0.9, 0.0005),
-    ),
-    options=frozen(goal_shift=0.5, time_limit=1_000),
+    options={"goal_shift": 0.5, "time_limit": 1_000},
+    sac=_sac(0.9),
+    ppo=_ppo(0.9, 800, 16),
+    sql=CarrierSettings(2.5, frozen(), frozen(gamma=0.9, reward_scale=0.4, reference_weight=2.5)),
+    meow=_meow(2.5, -2.0, 1.0, 0.9, 0.0005),
 )
 
 
 def mujoco_release(name: str, sql: CarrierSettings) -> Preset:
-    """A million steps, rounded up to whole rollouts of PPO between evaluations; body mass alone drifts.
+    """A million steps, rounded up to whole rollouts of PPO between evaluations; body mass (with inertia) drifts alone.
 
-    The code also scales the joints' dry friction, which is 0 in these models, and leaves inertia as it is. ``sql`` are
-    the settings of a carrier that the code lacks.
+    The code also scales the joints' dry friction, which is 0 in these models. ``sql``: settings of SQL, which it lacks.
     """
-    v4 = {"observation": "v4"} if name in ("ant", "humanoid") else {}
-    return Preset(
-        steps=1_024_000,
-        num_envs=1,
-        evaluations=100,
-        episodes=10,
-        replay_fraction=0.0,
-        warmup_fraction=0.0,
-        replay=_REPLAY,
-        warmup=5_000,
-        carriers=frozen(sac=_sac(0.99), ppo=_ppo(0.99, 2048, 32), sql=sql, meow=_meow(0.2, -5.0, -0.3, 0.99, 0.005)),
-        options=frozen(channels=("body_mass",), **v4),
-    )
+    options = {"channels": ("body_mass",)} | ({"observation": "v4"} if name in ("ant", "humanoid") else {})
+    carriers = {"sac": _sac(0.99), "ppo": _ppo(0.99, 2048, 32), "meow": _meow(0.2, -5.0, -0.3, 0.99, 0.005)}
+    return _preset(1_024_000, evaluations=100, warmup=5_000, options=options, sql=sql, **carriers)

@@ -1,4 +1,5 @@
 import functools
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from envs.drift import (
     values,
 )
 from envs.patterns import pattern_index
+from experiments.study.parser import parse
 
 # The bounds of the MuJoCo tasks, and a planar channel between them so that the slices are tested too.
 SCALARS = (envs.Channel("body_mass", 0.7, 1.3, 1.0), envs.Channel("joint_friction", 0.5, 1.5, 1.0))
@@ -29,7 +31,9 @@ BODY = fake_task(SCALARS)
 MIXED_BAG = fake_task(MIXTURE, "fake mixture")
 #: One of each kind: the others drift through channels of the same number and shape.
 KINDS = ("toy", "toy_multigoal_classic", "pendulum", "reacher", "hopper", "isaac_ant")
+RELEASE_TOY = envs.make("toy_multigoal_classic", goal_shift=0.5)._replace(name="release toy")
 TASKS = {**{name: envs.make(name) for name in KINDS}, "scalars": BODY, "scalars and plane": MIXED_BAG}
+TASKS["release toy"] = RELEASE_TOY
 LOW, HIGH = np.array([0.7, 0.5]), np.array([1.3, 1.5])
 MID, AMP = (LOW + HIGH) / 2, (HIGH - LOW) / 2
 TOTAL = 200
@@ -95,7 +99,9 @@ class TestEveryPatternOnEveryTask:
         smooth = np.delete(drift.change, expected)
         # A cycle of 40 steps moves a scalar by at most pi/40 of its range; three coordinates and a plane add up.
         assert smooth.max() <= 2.0 * np.pi / 40
-        assert (drift.change[expected] > 0.0).all()
+        # The first ramp of a planar sawtooth begins at nominal, and ends a radius from it.
+        still = pattern == "sawtooth" and all(channel.kind == "planar" for channel in task.channels)
+        assert (drift.change[expected[still:]] > 0.0).all()
 
     def test_the_end_of_the_run_is_the_left_limit(self, task, pattern):
         drift, left_limit = program(task.name)[1](pattern_index(pattern), 3)
@@ -123,12 +129,12 @@ class TestEveryTask:
         np.testing.assert_array_equal(drift.values, np.broadcast_to(nominal, drift.values.shape))
         assert (drift.change == 0.0).all()
 
-    @pytest.mark.parametrize("pattern", ["abrupt", "mixed"])
+    @pytest.mark.parametrize("pattern", ["abrupt", "mixed", "sawtooth", "mixed_release"])
     def test_equals_steady_bit_for_bit_until_the_first_change_point(self, task, pattern):
         first = change_points(TOTAL)[0]
         drifting, steady = path(task, pattern).values, path(task, "steady").values
         np.testing.assert_array_equal(drifting[:first], steady[:first])
-        assert (drifting[first] != steady[first]).any()
+        assert (drifting[first : first + 2] != steady[first : first + 2]).any()
 
     def test_realisation_depends_on_the_seed_and_the_name_only(self, task):
         one, again, other = draw(task, 7), draw(task, 7), draw(task, 8)
@@ -226,3 +232,38 @@ def test_mixed_on_the_toy_is_the_abrupt_points_plus_a_continuous_ramp_and_circle
     np.testing.assert_allclose(np.linalg.norm(gradual[160:] - 0.125 * direction, axis=1), 0.125, atol=1e-6)
     assert np.linalg.norm(np.diff(gradual, axis=0), axis=1).max() < 0.125 * 2 * np.pi / 40 + 1e-6
     assert np.linalg.norm(gradual, axis=1).max() <= 0.25 + 1e-6
+
+
+def release_value(pattern, low, high, progress):
+    """A factor under `linear` (here `sawtooth`) or `mixed` of the authors' MuJoCo wrapper, in exact arithmetic."""
+    jumps, local = divmod(5 * progress, 1)
+    if jumps == 0:
+        return 1.0
+    share = local if pattern == "sawtooth" else Fraction(int(jumps % 2 == 0), 2) + local / 2
+    return low + (high - low) * float(share)
+
+
+def release_shift(pattern, progress):
+    """The shift of the goals under the same two patterns in the authors' toy environment."""
+    jumps, local = divmod(5 * progress, 1)
+    if jumps == 0:
+        return (0.0, 0.0)
+    if pattern == "sawtooth":
+        return (0.5 * float(local), 0.0)
+    return (0.25 if jumps % 2 == 0 else -0.25, 0.25 * float(local))
+
+
+@pytest.mark.parametrize("pattern", ["sawtooth", "mixed_release"])
+def test_patterns_of_the_release_are_those_of_its_code(pattern):
+    steps = [Fraction(step, TOTAL) for step in range(TOTAL)]
+    scalars = [[release_value(pattern, *bounds, u) for bounds in zip(LOW, HIGH, strict=True)] for u in steps]
+    np.testing.assert_allclose(path(BODY, pattern).values, scalars, atol=1e-6)
+    toy = path(RELEASE_TOY, pattern).values
+    np.testing.assert_allclose(toy, [release_shift(pattern, u) for u in steps], atol=1e-6)
+
+
+def test_patterns_of_the_release_stand_behind_those_of_the_text_which_are_all_that_all_means():
+    names = ("steady", "abrupt", "linear", "periodic", "mixed")
+    assert tuple(PATTERNS) == (*names, "sawtooth", "mixed_release")  # traced indices of stored programs
+    assert parse({"patterns": "all"})["patterns"] == names
+    assert parse({"patterns": "steady,sawtooth"})["patterns"] == ("steady", "sawtooth")

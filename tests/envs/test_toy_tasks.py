@@ -129,6 +129,27 @@ def test_classic_goals_move_by_half_of_the_arena_in_its_own_units():
     np.testing.assert_allclose(classic_step((1.5, 0), (0, 0), params=params)[2], 10.0, rtol=1e-6)
 
 
+def test_classic_has_the_shifts_and_episodes_that_its_options_name():
+    task = envs.make("toy_multigoal_classic", goal_shift=0.5, time_limit=1000)
+    assert (task.channels[0].high, task.env.spec.time_limit) == (0.5, 1000)
+    assert envs.make(task.name, **task.options) is task
+    state = ClassicState(jnp.zeros(2), jnp.int32(998))
+    _, state, _, _, truncated, _ = task.env.step(jax.random.key(KEY), state, jnp.zeros(2), task.params)
+    assert not truncated
+    assert task.env.step(jax.random.key(KEY), state, jnp.zeros(2), task.params)[4]
+    defaults = {"goal_shift": 3.5, "time_limit": 30}
+    assert CLASSIC.options == defaults
+    assert (CLASSIC.channels[0].high, CLASSIC.env.spec.time_limit) == tuple(defaults.values())
+
+
+@pytest.mark.parametrize(
+    "options", [{"goal_shift": 0.0}, {"goal_shift": np.nan}, {"time_limit": 0}, {"time_limit": 1.5}]
+)
+def test_classic_refuses_options_out_of_range(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        envs.make("toy_multigoal_classic", **options)
+
+
 def bumps(points, offset):
     goals = np.array([[0.5, 0], [-0.5, 0], [0, 0.5], [0, -0.5]]) + offset
     squares = ((points[:, None, :] - goals) ** 2).sum(axis=-1)

@@ -73,10 +73,7 @@ def test_aes_is_the_release_one_update_later_which_hardly_matters_from_update_50
     for (pattern,), rows in record.filter(pl.col("apart") == 1000).group_by("pattern"):
         streams = np.stack(rows["td_quantile/update"].to_list())
         streams = streams[:, ~np.isnan(streams).any(0)].astype(np.float64)
-        theirs, ours = (
-            np.array([release(row) for row in streams.tolist()]),
-            weights(aes(value_loss(), base=1e-4), streams),
-        )
+        theirs, ours = np.array([release(row) for row in streams]), weights(aes(value_loss(), base=1e-4), streams)
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)  # after the same proxies
         used = np.hstack([np.full((len(ours), 1), 1e-4), ours[:, :-1]])
         later = np.abs(used / theirs - 1.0)

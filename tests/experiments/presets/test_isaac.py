@@ -4,14 +4,17 @@ import math
 
 import pytest
 
+import envs
 from agents import CARRIERS
 from experiments.presets import PRESETS
 from experiments.presets.isaac import ISAAC
 from experiments.presets.mujoco import MUJOCO
 from experiments.presets.ppo_profiles import PROFILES
+from experiments.study.options import StudyOptions
 
 PAIRS = [(task, f"isaac-{name}") for task in ISAAC for name in ("quick", "paper")]
-PAIRS += [(task, "mujoco-gpu") for task in MUJOCO]
+PAIRS += [(task, name) for task in MUJOCO for name in ("mujoco-gpu", "release")]
+PAIRS += [("toy_multigoal_classic", "release")]
 
 
 @pytest.mark.parametrize(("task", "name"), PAIRS)
@@ -38,3 +41,22 @@ def test_what_the_sources_say():
     assert (ant.replay, hand.replay) == (128 * 15_000, 512 * 15_000)
     assert ant.carriers["meow"].hyper["tau"] == 0.0005
     assert PRESETS["isaac_franka_cabinet"]["paper"].carriers["sac"].hyper["tau"] == 0.025
+
+
+def test_the_preset_of_the_release_says_what_its_code_says():
+    methods = ["meow", "meow+aes:base=1e-4"]
+    toy = StudyOptions("toy_multigoal_classic", methods, "steady,sawtooth", preset="release").resolve()
+    assert (toy.steps, toy.evaluations, toy.episodes, toy.warmup, toy.replay_capacity) == (4000, 5, 10, 1000, 4000)
+    assert toy.options == {"goal_shift": 0.5, "time_limit": 1000}
+    own = toy.settings["meow"]
+    assert (own["base"], own["config"]["shift_units"]) == (2.5, "lam")
+    assert (own["hyper"]["gamma"], own["hyper"]["tau"]) == (0.9, 5e-4)
+    hopper = StudyOptions("hopper", ["sac", "ppo+aes", "meow"], preset="release").resolve()
+    assert [channel.name for channel in hopper.build_task().channels] == ["body_mass"]
+    assert (hopper.warmup, hopper.replay_capacity, hopper.chunk("ppo")) == (5_000, 1_000_000, 5 * 2048)
+    assert {own["num_envs"] for own in hopper.settings.values()} == {1}
+    ppo = hopper.settings["ppo"]
+    assert (ppo["base"], ppo["schedule"], ppo["config"]["rollout"]) == (0.0, {"lambda_max": 0.1}, 2048)
+    typed = StudyOptions("hopper", "sac", preset="release", channels="joint_friction").resolve()
+    assert [channel.name for channel in typed.build_task().channels] == ["joint_friction"]
+    assert envs.make("ant", **PRESETS["ant"]["release"].options).env.spec.obs_size == 27
