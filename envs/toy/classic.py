@@ -84,7 +84,7 @@ def build(goal_shift: float = 3.5, time_limit: int = 30) -> Task:
     """The task.
 
     Args:
-      goal_shift: length of one relocation; by default 0.5 in normalised coordinates; the authors' code has 0.5 in these.
+      goal_shift: length of a relocation; by default 0.5 in normalised coordinates; the authors' code has 0.5 in these.
       time_limit: steps of an episode; 1000 in the authors' code.
 
     Raises:
