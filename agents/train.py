@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 import envs
@@ -57,11 +58,14 @@ def make_train(
     (``return_mean``, ``entropy_weight``, ``proxy``, ...) to arrays (evaluations + 1,), NaN where a column has no value
     at step 0; ``step`` counts environment steps. A study with equal settings has equal curves.
 
+    ``seed`` is a whole number below 2^32, or a PRNG key, typed or raw, whose last word of data is the seed:
+    ``jax.random.key(3)`` trains the run of seed 3. Under ``jit`` a negative seed cannot be refused; its curves are NaN.
+
     Args:
       task: a registered name, an `envs.Task`, a gymnax environment or a Brax environment.
       carrier: a registered name, or a carrier of your own.
       pattern: drift pattern; the drift sample is that of the seed.
-      steps: environment steps, over all parallel environments: a multiple of ``num_envs * evaluations``.
+      steps: environment steps, over all parallel environments: a multiple of ``num_envs * evaluations`` below 2^32.
       evaluations: after the one at step 0.
       episodes: per evaluation.
       segments: between changes of the drift.
@@ -91,6 +95,8 @@ def make_train(
     if steps % (num * evaluations):
         wanted = f"a positive multiple of {num} environments times {evaluations} evaluations"
         raise ValueError(f"steps must be {wanted}; got {steps}")
+    if steps >= 2**32:  # JAX has no longer integers by default
+        raise ValueError(f"column 'step' of make_train counts to 2^32 - 1, a study further; got steps={steps}")
     total = steps // num
     if "rollout" in config:
         fit_rollout(config, total // evaluations, num)
@@ -123,6 +129,7 @@ def make_train(
 
     def train(seed: Any, schedule: Any = None) -> tuple[Any, dict[str, Array]]:
         """Train one run; returns its final state and its curves."""
+        seed = _seed_of(seed)
         own: Any = schedules.SCHEDULES[spec.baseline] if schedule is None else schedule
         factory: Any = own
         own = as_schedule(factory)() if callable(own) else own
@@ -131,7 +138,7 @@ def make_train(
             world, built, sizes, [choice], names, signals, supply=supply, levers=levers, static=own.static
         )
         run = Run(
-            seed=jnp.asarray(seed).astype(jnp.uint32),
+            seed=seed.astype(jnp.uint32),
             drift=world.drift(pattern, seed),
             schedule=data,
             hyper=jax.tree.map(jnp.float32, hyper),
@@ -146,14 +153,36 @@ def make_train(
         state = program.init(run)
         first = program.evaluate(state, run, jnp.int32(0))
         state, later = jax.lax.scan(interval, state, jnp.arange(evaluations, dtype=jnp.int32))
-        curves = {"step": jnp.arange(evaluations + 1) * (steps // evaluations)}
+        counted = np.arange(evaluations + 1) * (steps // evaluations)
+        curves = {"step": jnp.asarray(counted, jnp.uint32 if steps >= 2**31 else jnp.int32)}
         for name, values in later.items():
             if not name.startswith(STREAM):
                 before = first[name] if name in first else jnp.full(values.shape[1:], jnp.nan)
-                curves[name] = jnp.concatenate([before[None].astype(values.dtype), values])
+                curve = jnp.concatenate([before[None].astype(values.dtype), values])
+                curves[name] = jnp.where(seed >= 0, curve, jnp.nan) if curve.dtype == jnp.float32 else curve
         return state, curves
 
     return train
+
+
+def _seed_of(given: Any) -> Array:
+    """The seed () in a whole number or a PRNG key, of an integer type.
+
+    Raises:
+      ValueError: neither, or a number that is known to be out of range.
+    """
+    if isinstance(given, jax.Array) and jnp.issubdtype(given.dtype, jax.dtypes.prng_key):
+        given = jax.random.key_data(given)
+    value = given if isinstance(given, jax.Array) else np.asarray(given)
+    if value.ndim == 1 and value.dtype == np.uint32:  # a raw key
+        value = value[-1]
+    known = not isinstance(value, Tracer)
+    if value.ndim or value.dtype.kind not in "iu" or (known and not 0 <= int(value) < 2**32):
+        raise ValueError(
+            f"a seed is a whole number from 0 to {2**32 - 1} or a PRNG key, several are mapped over with jax.vmap; "
+            f"got {given!r}"
+        )
+    return jnp.asarray(value, jnp.uint32 if known else None)
 
 
 def _run_data(
@@ -262,10 +291,16 @@ def facts_of(spec: CarrierSpec, updates: int, action_size: int, base: float | No
 
 
 def updates_of(built: Carrier | OnPolicyCarrier, steps: int, warmup: int) -> int:
-    """Gradient steps of a run of ``steps`` vector steps, ``warmup`` of them without: the ticks of its schedule."""
-    if isinstance(built, OnPolicyCarrier):
-        return steps // built.rollout * built.epochs * built.minibatches
-    return steps - warmup
+    """Gradient steps of a run of ``steps`` vector steps, ``warmup`` of them without: the ticks of its schedule.
+
+    Raises:
+      ValueError: more than their counter holds.
+    """
+    on_policy = isinstance(built, OnPolicyCarrier)
+    updates = steps // built.rollout * built.epochs * built.minibatches if on_policy else steps - warmup
+    if updates >= 2**31:
+        raise ValueError(f"a run counts its gradient steps to 2^31 - 1; {steps} vector steps make {updates}")
+    return updates
 
 
 def supply_of(built: Carrier | OnPolicyCarrier, sizes: LoopConfig, warmup: int) -> Supply:

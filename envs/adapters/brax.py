@@ -22,7 +22,7 @@ from brax.envs.wrappers.training import (
 )
 
 from aesjax.registry import lookup
-from envs.core import Channel, EnvSpec, Step, Task
+from envs.core import Channel, EnvSpec, Step, Task, check_unmasked, sound_step
 from envs.drifting import Drifting
 
 Array = jax.Array
@@ -69,7 +69,8 @@ class DriftingBraxEnv(BraxEnv):
         clock = state.info["drift_step"]
         key, key_step = jax.random.split(jax.random.wrap_key_data(state.info["rng"], impl="threefry2x32"))
         env, params = self.drifting.task.env, self.drifting.params_at(clock)
-        obs, after, reward, terminated, truncated, _ = env.step(key_step, state.pipeline_state, action, params)
+        out = sound_step(env, key_step, state.pipeline_state, action, params)
+        obs, after, reward, terminated, truncated, _ = out
         truncated = truncated & self.truncate
         over = truncated.astype(jnp.float32)
         info = state.info | {
@@ -106,6 +107,11 @@ def to_brax(
     Raises:
       UnknownNameError, ValueError: a pattern or number that does not exist or fit.
     """
+    check_unmasked(task, "Brax")
+    if not truncate and hasattr(task.env, "faults"):
+        raise ValueError(
+            f"'{task.name}' also truncates where its simulation fails, so truncate must be True; got False"
+        )
     return DriftingBraxEnv(Drifting(task, pattern, total_steps, drift_seed, segments, num_envs), truncate)
 
 
@@ -177,7 +183,7 @@ class _Imported:
         return state.obs.astype(jnp.float32), ImportedState(state, jnp.zeros((), jnp.int32))
 
     def step(self, key: Array, state: ImportedState, action: Array, params: Array) -> Step:
-        """One step; what Brax calls ``done`` is ``terminated``, its metrics are the info."""
+        """One step; ``done`` is ``terminated`` unless ``info["truncation"]`` is set, and the metrics are the info."""
         del key  # a Brax environment keeps its own in its state
         # With dictionaries of its own, because some environments write into those they are given.
         before: Any = state.brax.replace(metrics=dict(state.brax.metrics), info=dict(state.brax.info))  # type: ignore
@@ -185,8 +191,10 @@ class _Imported:
             after = self._drifted(params).step(before, jnp.clip(action, -1.0, 1.0))
         # Some environments return Python numbers where reset returned arrays.
         after = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), after, state.brax)
-        time, terminated = state.time + 1, after.done > 0
-        truncated = (time >= self.spec.time_limit) & ~terminated
+        # As in Brax's EpisodeWrapper: an end by time has both `done` and `truncation`, a failure `done` alone.
+        time, late = state.time + 1, jnp.asarray(after.info.get("truncation", 0)) > 0
+        terminated = (after.done > 0) & ~late
+        truncated = (late | (time >= self.spec.time_limit)) & ~terminated
         obs, reward = after.obs.astype(jnp.float32), after.reward.astype(jnp.float32)
         return obs, ImportedState(after, time), reward, terminated, truncated, dict(after.metrics)
 
@@ -217,6 +225,8 @@ def from_brax(
         if isinstance(inner, _TRAINING):
             raise ValueError(f"import the environment without Brax's training wrappers; got {type(inner).__name__}")
         inner = inner.env
+    if not hasattr(inner, "action_size"):
+        raise ValueError(f"only a Brax environment can be imported; got {type(inner).__name__}")
     drifting = tuple(c if isinstance(c, Channel) else lookup(_KIND, CHANNELS, c) for c in channels)
     if drifting and not hasattr(inner, "sys"):
         raise ValueError(f"channels drift a Brax system; {type(inner).__name__} has no 'sys', so channels must be ()")

@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 from aesjax.compiling import jit
 from envs import make
 from envs.adapters.film import Film
-from envs.core import Task, autoreset_step
+from envs.core import Task, autoreset_step, check_unmasked, sound_step
 from envs.world import DriftData, World
 
 DRIFT_STEPS = 1_000_000
@@ -64,7 +64,7 @@ class _Program:
     ) -> tuple[Any, ...]:
         key, key_step = jax.random.split(key)
         env, values = self.world.task.env, self.world.truth(drift, clock).values
-        move = partial(autoreset_step, env) if autoreset else env.step
+        move = partial(autoreset_step if autoreset else sound_step, env)
         keys = jax.random.split(key_step, action.shape[0])
         return key, values, *jax.vmap(move, (0, 0, 0, None))(keys, state, action, self.world.params_of(values))
 
@@ -259,6 +259,7 @@ def copies_of(
         task = make(task, **options)
     elif options:
         raise ValueError(f"options are those of a task given by name; got a Task and {', '.join(options)}")
+    check_unmasked(task, "Gymnasium's interface")
     world = World(task, drift_steps, segments)
     clocked = world.drift(pattern, drift_seed)
     in_force = clocked if drift is None else world.held(drift)

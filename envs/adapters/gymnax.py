@@ -12,6 +12,7 @@ from aesjax.registry import lookup
 from envs.core import Channel, EnvSpec, Step, Task
 
 Array = jax.Array
+_LIMIT = "max_steps_in_episode"  # gymnax's name of the time limit
 
 
 class _Imported:
@@ -26,7 +27,11 @@ class _Imported:
         if len(getattr(seen, "shape", ())) != 1:
             raise ValueError(f"only environments that observe one flat vector can be imported; {name} observes {seen}")
         self.low, self.high = (np.broadcast_to(np.asarray(x, np.float32), space.shape) for x in (space.low, space.high))
-        self.spec = EnvSpec(seen.shape[0], space.shape[0], int(params.max_steps_in_episode))
+        if not (np.isfinite(self.high - self.low) & (self.low < self.high)).all():
+            raise ValueError(
+                f"actions must have finite bounds, low < high, onto which [-1, 1] is scaled; {name} has {space}"
+            )
+        self.spec = EnvSpec(seen.shape[0], space.shape[0], int(getattr(params, _LIMIT)))
 
     def reset(self, key: Array, params: Any) -> tuple[Array, Any]:
         """A new episode under ``params``."""
@@ -64,28 +69,46 @@ def from_gymnax(
 
     Raises:
       UnknownNameError: a channel that is no field of the parameters.
-      ValueError: an environment with discrete actions, or whose observation is not one vector.
+      ValueError: a wrapper, an environment written for gymnax below 1.0, with discrete or unbounded actions, without
+        a time limit, or whose observation is not one vector; a channel that is no real number, or the time limit.
 
     >>> import gymnax  # doctest: +SKIP
     >>> task = from_gymnax(gymnax.make("Pendulum-v1")[0], channels={"g": (5.0, 15.0)})  # doctest: +SKIP
     """
+    from gymnax.environments.environment import Environment
+
+    kind = type(env).__name__
+    own = {name for base in type(env).__mro__ if base is not Environment for name in vars(base)}
+    if not isinstance(env, Environment) or {"step", "reset"} & own:
+        raise ValueError(
+            f"a task uses step_env and reset_env, past the step or reset of {kind}; import without wrappers"
+        )
+    if "is_terminal" in own and "is_terminated" not in own:
+        raise ValueError(
+            f"{kind} counts its time limit as terminal, as before gymnax 1.0; it must define is_terminated"
+        )
     params = env.default_params if params is None else params
-    fields = {field: None for field in getattr(params, "__dataclass_fields__", {})}
+    if not hasattr(params, _LIMIT):
+        raise ValueError(f"the parameters of {kind} need {_LIMIT}, gymnax's time limit; got {params}")
+    fields = dict(getattr(params, "__dataclass_fields__", {}))
     drifting = []
     for field, (low, high) in channels.items():
-        lookup(f"parameter of {type(env).__name__}", fields, field)
-        drifting.append(Channel(field, float(low), float(high), float(getattr(params, field))))
+        lookup(f"parameter of {kind}", fields, field)
+        value = getattr(params, field)
+        if field == _LIMIT or np.ndim(value) or fields[field].type in (int, bool, "int", "bool"):
+            raise ValueError(f"only a real number other than the time limit can drift; {field} of {kind} is {value!r}")
+        drifting.append(Channel(field, float(low), float(high), float(value)))
 
     def apply(base: Any, values: Array) -> Any:
         return base.replace(**{channel.name: values[i] for i, channel in enumerate(drifting)})
 
     return Task(
-        name=name or type(env).__name__.lower(),
+        name=name or kind.lower(),
         family="gymnax",
         env=_Imported(env, params),
         params=params,
         channels=tuple(drifting),
         apply_drift=apply,
         negative_returns=True,
-        description=f"gymnax environment {type(env).__name__}",
+        description=f"gymnax environment {kind}",
     )

@@ -46,6 +46,7 @@ class InProcess:
     def restart_tensors(self, seed: int, sequence: int = 0) -> tuple[Any, Any]:
         """Observation (N, O) of fresh episodes and live (N,)."""
         out = self._calling(self.simulation.restart, seed)
+        check_tensor(out[0], "observation", (self.about["num"], self.about["obs_size"]))
         self.sequence = sequence
         self._kept.append(out)
         return out

@@ -13,13 +13,15 @@ from envs import make
 from envs.bridge import errors
 from envs.bridge.fake_gym import FakeGym, FakeSim
 from envs.bridge.phantom import Phantom, seeded_step
-from envs.core import Task
+from envs.bridge.tensors import check_tensor
+from envs.core import Task, check_unmasked
 
 BEFORE = ("isaac_ingenuity", "isaac_allegro_hand")  # tasks whose reference resets before it moves
 
 
 class TorchVecTask:
-    """N copies of a task as `VecTask` of Isaac Gym shows them, defects included.
+    """N copies of a task as `VecTask` of Isaac Gym shows them, defects included but one: a failure in the step of the
+    time limit is not among ``extras["time_outs"]``.
 
     ``step(actions)`` returns ``(obs_dict, rew, reset, extras)``: observations (N, O) float32, rewards (N,) float32,
     resets (N,) int64. An episode's last observation is returned with ``reset = 1``, and the next step is a phantom:
@@ -36,6 +38,7 @@ class TorchVecTask:
     ) -> None:
         torch = self.torch = errors.torch()
         self.native = make(task) if isinstance(task, str) else task
+        check_unmasked(self.native, "Isaac Gym's interface")
         spec, name = self.native.env.spec, self.native.name
         self.core = Phantom(self.native.env, "before" if name in BEFORE else "after", twice)
         self.num_envs, self.num_obs, self.num_acts, self.num_states = num_envs, spec.obs_size, spec.action_size, 0
@@ -69,11 +72,13 @@ class TorchVecTask:
         """One step under ``actions`` (N, A) float32, clipped to +-1 here."""
         torch = self.torch
         pending = self.reset_buf != 0
-        actions = jnp.asarray(actions.detach().clamp(-1.0, 1.0).numpy())
+        actions = actions.detach().contiguous()
+        check_tensor(actions, "actions", (self.num_envs, self.num_acts))
+        actions = jnp.asarray(actions.clamp(-1.0, 1.0).numpy())
         # A caller requests a reset by setting `reset_buf`.
         requested = jnp.maximum(self._state.pending, jnp.asarray(pending.numpy()).astype(jnp.int32))
         state = self._state._replace(pending=requested)
-        obs, self._state, reward, terminated, truncated, _ = self._step(
+        obs, self._state, reward, _, truncated, _ = self._step(
             self._seed, jnp.int32(self._clock), state, actions, self._params()
         )
         self._clock += 1
@@ -81,9 +86,7 @@ class TorchVecTask:
         self.rew_buf.copy_(torch.from_numpy(np.array(reward)))
         self.reset_buf.copy_(torch.from_numpy(np.array(self._state.pending)) > 0)
         self.progress_buf = torch.where(pending, 0, self.progress_buf + 1)
-        out = torch.from_numpy(np.array(terminated | truncated))
-        late = self.progress_buf >= self.native.env.spec.time_limit
-        self.extras["time_outs"] = (late | torch.from_numpy(np.array(truncated))) & out
+        self.extras["time_outs"] = torch.from_numpy(np.array(truncated))
         self.obs_dict["obs"] = self.obs_buf
         return self.obs_dict, self.rew_buf, self.reset_buf, self.extras
 

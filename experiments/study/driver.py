@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from aesjax.types import STREAM, Program
 from experiments.study import checkpoint, store
 from experiments.study.stop import StopFlag
-from experiments.study.sweep import Executables, Waves, step_array, take
+from experiments.study.sweep import Executables, Waves, take
 
 if TYPE_CHECKING:
     import polars as pl
@@ -138,9 +139,9 @@ def run_sweep(
             for chunk in range(at_chunk + 1, plan.chunks + 1):
                 metrics: dict[str, Any] = {}
                 if chunk > 0:
-                    state, metrics = executables.chunk(state, data, step_array((chunk - 1) * plan.chunk_steps))
+                    state, metrics = executables.chunk(state, data, jnp.int32((chunk - 1) * plan.chunk_steps))
                 step = chunk * plan.chunk_steps
-                metrics = executables.evaluate(state, data, step_array(step)) | metrics
+                metrics = executables.evaluate(state, data, jnp.int32(step)) | metrics
                 frames.append(_frame(names, jax.device_get(metrics), step * plan.num_envs))
                 # Compiled and trained: from here on a signal would lose work.
                 if stop is None and (chunk > 0 or StopFlag.requested):

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.study.build import build_part, floor_of, optimum_of
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared, results_bytes
-from experiments.study.sweep import compile_program, memory_budget, state_bytes, step_array, take
+from experiments.study.sweep import compile_program, memory_budget, state_bytes, take
 
 _LEAST = 32  # vector steps of a trial interval, at least; fewer would show what a call costs
 _FEWEST = 2  # trial intervals that are timed
@@ -83,10 +84,10 @@ def _seconds(config: StudyConfig, share: Prepared, seconds: float) -> Seconds:
     program = part.program if pieces == 1 else build_part(short, part.carrier).program
     executables = compile_program(program, devices, waves.group)
     data = executables.place(take(part.runs, [i % len(part.labels) for i in range(waves.width)]))
-    at = step_array(max(config.warmup_of(part.carrier) // config.envs_of(part.carrier), short.chunk(part.carrier)))
+    at = jnp.int32(max(config.warmup_of(part.carrier) // config.envs_of(part.carrier), short.chunk(part.carrier)))
 
     def first() -> Any:
-        state, _ = executables.chunk(executables.init(data), data, step_array(0))
+        state, _ = executables.chunk(executables.init(data), data, jnp.int32(0))
         return state, executables.evaluate(state, data, at)
 
     start, (state, _) = _timed(first)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -163,10 +162,3 @@ def waves_of_groups(group: int, num_runs: int, bytes_per_run: int, budget: int) 
 def cache_group(devices: Sequence[Device], bytes_per_run: int) -> int | None:
     """Runs that share a core's cache on a CPU; None on an accelerator, or where moving the states costs more."""
     return _CPU_GROUP if devices[0].platform == "cpu" and bytes_per_run <= _LARGEST_GROUPED_STATE else None
-
-
-def step_array(step: int) -> Array:
-    """The step as the () int32 that the executables take."""
-    if step > np.iinfo(np.int32).max:
-        raise OverflowError(f"a run may have at most 2147483647 vector steps; got {step}")
-    return jnp.int32(step)

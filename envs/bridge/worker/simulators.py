@@ -29,6 +29,28 @@ def _clone(tensor):
     return tensor.clone()
 
 
+def _flag(value, name, num):
+    """(num,) bool of a flag, which must be bool or integer and have one value for each copy."""
+    value = torch.as_tensor(value)
+    if tuple(value.shape) != (num,):
+        raise Fault("ShapeMismatchError", "%s must have shape %s; got %s" % (name, (num,), tuple(value.shape)))
+    if value.is_floating_point() or value.is_complex():
+        raise Fault("DtypeError", "%s must be bool or an integer; got %s" % (name, str(value.dtype)[6:]))
+    return value != 0
+
+
+def _size(space, name, bounds=None):
+    """Length of the vectors in a Box; where `bounds` is given, those of actions, if it has any, must be +-1."""
+    if not hasattr(space, "low") or len(space.shape) != 1:
+        raise Fault("SimBridgeError", "%s must be a Box of vectors; got %s" % (name, space))
+    limits = np.abs([space.low, space.high])
+    if bounds and not (np.isinf(limits).all() or (limits == 1).all()):
+        raise Fault(
+            "SimBridgeError", "%s must have no bounds or those of [-1, 1], which agents act in; got %s" % (name, space)
+        )
+    return int(space.shape[0])
+
+
 def _seed(env, seed):
     random.seed(seed)
     np.random.seed(seed)
@@ -45,6 +67,8 @@ class VecTask:
     def __init__(self, env, task="", mode="immediate", quantum=drifts.QUANTUM):
         self.env, self.task = env, task
         self.num, self.obs_size, self.action_size = env.num_envs, env.num_obs, env.num_acts
+        if hasattr(env, "action_space"):
+            _size(env.action_space, "action space", True)
         self.time_limit, self.device = int(env.max_episode_length), str(getattr(env, "rl_device", "cpu"))
         simulator = hasattr(env, "gym") and not hasattr(env, "apply_drift")
         self.drift = drifts.GymDrift(env, mode, quantum) if simulator else drifts.OwnDrift(env)
@@ -58,31 +82,35 @@ class VecTask:
 
     def _begin(self):
         self.env.reset_buf[:] = 1
-        obs, _, reset, _ = self._stepped(self.zero)
-        self.pending = reset != 0
+        obs, _, self.pending, _ = self._stepped(self.zero)
         return obs, ~self.pending
 
     def _stepped(self, actions):
         rows = self.env.step(actions)
-        if not (isinstance(rows, tuple) and len(rows) == 4 and isinstance(rows[0], dict) and "obs" in rows[0]):
+        if not (
+            isinstance(rows, tuple)
+            and len(rows) == 4
+            and isinstance(rows[0], dict)
+            and "obs" in rows[0]
+            and isinstance(rows[3], dict)
+        ):
             got = [type(row).__name__ for row in rows] if isinstance(rows, tuple) else type(rows).__name__
             text = "step must return ({'obs': observation (N, O)}, reward (N,), reset (N,), extras); got %s"
             raise Fault("SimBridgeError", text % got)
-        obs, reward, reset = (torch.as_tensor(row) for row in (rows[0]["obs"], rows[1], rows[2]))
-        return _clone(obs), _clone(reward), reset, rows[3]
+        obs, reward = (torch.as_tensor(row) for row in (rows[0]["obs"], rows[1]))
+        return _clone(obs), _clone(reward), _flag(rows[2], "reset", self.num), rows[3]
 
     def step(self, actions):
         """Observation (N, O), reward (N,), and (N,) bool: terminated, truncated, valid, live; all clones.
 
         Live are the copies whose next step will count.
         """
-        obs, reward, reset, extras = self._stepped(actions)
-        done, valid = reset != 0, ~self.pending
-        late = extras["time_outs"] if "time_outs" in extras else torch.zeros_like(done)
-        truncated = done & torch.as_tensor(late).bool()
+        obs, reward, done, extras = self._stepped(actions)
+        valid, late = ~self.pending, extras.get("time_outs", torch.zeros_like(done))
+        truncated = done & _flag(late, "time_outs", self.num)
         if self.task in FAILED:
             truncated = truncated & ~FAILED[self.task](obs)
-        self.pending = done.clone()
+        self.pending = done
         return obs, reward, done & ~truncated & valid, truncated & valid, valid, ~done
 
     def ending(self):
@@ -112,11 +140,17 @@ class Lab:
     def __init__(self, env, task="", final=False):
         self.env, inner = env, getattr(env, "unwrapped", env)
         self.lost, self.final, self._last, self._stepping = not final, final, None, False
+        outer = env
+        while final and outer is not inner:
+            if type(outer).__name__ not in ("OrderEnforcing", "PassiveEnvChecker"):
+                text = "with final, observations are read past the wrapper %s; leave out one of them"
+                raise Fault("SimBridgeError", text % type(outer).__name__)
+            outer = outer.env
         if final:
             self._watch(inner)
         self.task, self.num, self.device = task, inner.num_envs, str(inner.device)
-        self.obs_size = int(inner.single_observation_space["policy"].shape[-1])
-        self.action_size = int(inner.single_action_space.shape[-1])
+        self.obs_size = _size(inner.single_observation_space["policy"], "observation space 'policy'")
+        self.action_size = _size(inner.single_action_space, "action space", True)
         self.time_limit, self.drift = int(inner.max_episode_length), drifts.LabDrift(inner)
 
     def _watch(self, inner):
@@ -140,9 +174,11 @@ class Lab:
     def step(self, actions):
         """As `VecTask.step`, where all rows are valid; with `final`, also the observation (N, O) before resets."""
         self._stepping, self._last = True, None
-        observations, reward, terminated, truncated, _ = self.env.step(actions.clamp(-1.0, 1.0))
-        self._stepping = False
-        obs, terminated, truncated = _clone(observations["policy"]), terminated != 0, truncated != 0
+        observations, reward, *flags, _ = self.env.step(actions.clamp(-1.0, 1.0))
+        self._stepping, obs = False, _clone(observations["policy"])
+        if len(flags) != 2:
+            raise Fault("SimBridgeError", "step of Isaac Lab returns five values; got %d" % (len(flags) + 3))
+        terminated, truncated = (_flag(f, n, self.num) for f, n in zip(flags, ("terminated", "truncated")))
         valid = torch.ones_like(terminated)
         rows = obs, _clone(reward), terminated, truncated & ~terminated, valid, valid
         if not self.final:

@@ -1,0 +1,448 @@
+"""One contract for every adapter: how an episode ends arrives as it was, and whatever does not fit is refused."""
+
+import importlib
+import warnings
+from collections import namedtuple
+from types import SimpleNamespace
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+
+import envs
+from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Brax and gymnax at their import
+
+N = 2
+LIMIT, LONG = 5, 1000
+#: case -> step of the failure, time limit, and steps, terminated, truncated of an episode watched for 12 steps
+CASES = {
+    "limit": (0, LIMIT, (5, False, True)),
+    "failure": (3, LIMIT, (3, True, False)),
+    "both": (LIMIT, LIMIT, (5, True, False)),
+    "never": (0, LONG, (12, False, False)),
+}
+Params = namedtuple("Params", "gravity joint_damping")
+
+
+def optional(name):
+    """The module, where its package is installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip(name.split(".")[0] if not name.startswith("envs.") else name)
+        return importlib.import_module(name)
+
+
+class Ending:
+    """Observes 0.1 for each step of its episode and sets both flags where both apply; ``change`` spoils its steps."""
+
+    def __init__(self, fails=0, limit=LIMIT, change=lambda *step: step):
+        self.spec, self.fails, self.change = envs.EnvSpec(1, 1, limit), fails, change
+
+    def reset(self, key, params):
+        return jnp.zeros(1), jnp.int32(0)
+
+    def step(self, key, state, action, params):
+        t = state + 1
+        obs, reward, failed, late = self.change(0.1 * t[None], 1.0 * t, t == self.fails, t >= self.spec.time_limit)
+        return obs, t, reward, failed, late, {}
+
+
+def task_of(*args, **kwargs):
+    params = Params(np.float32(1), np.float32(1))
+    return envs.Task("ending", "own", Ending(*args, **kwargs), params, (), lambda p, v: p, False, "ends")
+
+
+def first_episode(step):
+    """Steps, flags, last observation and return of one copy; ``step()`` -> observation, reward and the two flags."""
+    count, total, ended = 0, 0.0, False
+    while count < 12 and not ended:
+        obs, reward, *flags = step()
+        count, total, ended = count + 1, total + float(reward), any(map(bool, flags))
+    return (count, *map(bool, flags)), (np.asarray(obs).item(), total)
+
+
+# Each takes a task and gives the function that `first_episode` calls.
+
+
+def stepped(env):
+    """Through the ``Env`` protocol, without reset."""
+    key = jax.random.PRNGKey(0)
+    state, step = env.reset(jax.random.key(0), None)[1], jax.jit(env.step)
+
+    def one():
+        nonlocal state
+        obs, state, *rest, _ = step(jax.random.wrap_key_data(key), state, jnp.zeros(1), None)
+        return obs, *rest
+
+    return one
+
+
+def by_drifting(task):
+    env = envs.Drifting(task, "steady", 100, num_envs=1)
+    state, step = env.reset(jax.random.key(0))[1], jax.jit(env.step)
+
+    def one():
+        nonlocal state
+        _, state, *rest, info = step(jax.random.wrap_key_data(jnp.zeros(2, jnp.uint32)), state, jnp.zeros((1, 1)))
+        return info["final_observation"][0], *(x[0] for x in rest)
+
+    return one
+
+
+def by_gymnasium(task):
+    env = DriftingEnv(task, "steady", drift_steps=100)
+    env.reset(seed=0)
+    return lambda: env.step(np.zeros(1, np.float32))[:4]
+
+
+def by_gymnasium_vector(mode):
+    def made(task):
+        env = DriftingVectorEnv(task, "steady", drift_steps=100, num_envs=N, autoreset_mode=mode)
+        env.reset(seed=0)
+
+        def one():
+            obs, *rest, infos = env.step(np.zeros((N, 1), np.float32))
+            return infos["final_obs"][1] if "final_obs" in infos else obs[1], *(x[1] for x in rest)
+
+        return one
+
+    return made
+
+
+def by_sb3(task):
+    optional("stable_baselines3")
+    env = optional("envs.adapters.sb3").DriftingVecEnv(task, "steady", drift_steps=100, num_envs=N)
+    env.reset()
+
+    def one():
+        obs, reward, done, infos = env.step(np.zeros((N, 1), np.float32))
+        late = infos[1]["TimeLimit.truncated"]
+        assert not (late and not done[1])
+        return infos[1].get("terminal_observation", obs[1]), reward[1], done[1] and not late, late
+
+    return one
+
+
+def exported_to_brax(task):
+    return optional("envs.adapters.brax").to_brax(task, "steady", 100)
+
+
+def by_brax(task):
+    env = exported_to_brax(task)
+    state, step = env.reset(jax.random.key(0)), jax.jit(env.step)
+
+    def one():
+        nonlocal state
+        state = step(state, jnp.zeros(1))
+        late = state.info["truncation"] > 0
+        return state.obs, state.reward, (state.done > 0) & ~late, late
+
+    return one
+
+
+def by_brax_and_back(task):
+    return stepped(optional("envs.adapters.brax").from_brax(exported_to_brax(task), "back", (), time_limit=LONG).env)
+
+
+def torch_task(task):
+    optional("torch")
+    return optional("envs.bridge.torch_tasks").TorchVecTask(task, N)
+
+
+def by_torch(task):
+    env = torch_task(task)
+    env.step(env.zero_actions())  # the first resets
+
+    def one():
+        obs, reward, reset, extras = env.step(env.zero_actions())
+        late = extras["time_outs"][1]
+        return obs["obs"][1], reward[1], bool(reset[1]) and not late, late
+
+    return one
+
+
+def through_bridge(env, **options):
+    host = optional("envs.bridge.host")
+    sim = host.SimEnv(host.InProcess(env, **options))
+    sim.reset()
+
+    def one():
+        rows = sim.step(np.zeros((N, 1), np.float32))
+        assert bool(rows.valid.all())
+        return rows.next_obs[1], rows.reward[1], rows.terminated[1], rows.truncated[1]
+
+    return one
+
+
+def by_torch_and_back(task):
+    return through_bridge(torch_task(task))
+
+
+def lab_task(task, both=False):
+    optional("torch")
+
+    class Lab(optional("tests.envs.bridge.lab").TorchLabTask):
+        def step(self, action):
+            obs, reward, terminated, truncated, extras = super().step(action)
+            return obs, reward, terminated, terminated | truncated if both else truncated, extras
+
+    return Lab(task, N)
+
+
+def by_isaac_lab(task):
+    return through_bridge(lab_task(task, both=task.env.fails == LIMIT), final=True)
+
+
+def by_own_brax(task):
+    """A Brax environment with the flags of Brax: ``truncation`` beside ``done``, and not where it failed."""
+    base, fails, limit = optional("brax.envs.base"), task.env.fails, task.env.spec.time_limit
+
+    class Clock(base.Env):
+        observation_size, action_size, backend = 1, 1, "own"
+
+        def reset(self, rng):
+            zero = jnp.zeros(())
+            return base.State(jnp.int32(0), jnp.zeros(1), zero, zero, {}, {"truncation": zero})
+
+        def step(self, state, action):
+            t = state.pipeline_state + 1
+            failed, late = t == fails, t >= limit
+            info = {"truncation": (late & ~failed).astype(jnp.float32)}
+            done = (failed | late).astype(jnp.float32)
+            return state.replace(pipeline_state=t, obs=0.1 * t[None], reward=1.0 * t, done=done, info=info)
+
+    return stepped(optional("envs.adapters.brax").from_brax(Clock(), "own", (), time_limit=LONG).env)
+
+
+def gymnax_env(fails=0, limit=LIMIT, actions=None, observed=None, methods=()):
+    """A gymnax environment with some of its parts replaced."""
+    base, spaces = optional("gymnax.environments.environment"), optional("gymnax.environments.spaces")
+    struct = optional("flax").struct
+
+    @struct.dataclass
+    class Params(base.EnvParams):
+        max_steps_in_episode: int = limit
+        joints: int = 2
+        goal: float = 0.5
+
+    class Clock(base.Environment):
+        default_params = property(lambda self: Params())
+
+        def reset_env(self, key, params):
+            return jnp.zeros(1), base.EnvState(time=0)
+
+        def step_env(self, key, state, action, params):
+            t = jnp.asarray(state.time) + 1
+            return 0.1 * t[None], base.EnvState(time=t), 1.0 * t, t == fails, {}
+
+        def action_space(self, params=None):
+            return actions or spaces.Box(-1.0, 1.0, (1,))
+
+        def observation_space(self, params=None):
+            return observed or spaces.Box(-jnp.inf, jnp.inf, (1,))
+
+    return type("Clock", (Clock,), dict(methods))()
+
+
+def from_gymnax(*args, channels=None, wrapper=None, **options):
+    env = gymnax_env(*args, **options)
+    env = env if wrapper is None else getattr(optional("gymnax.wrappers"), wrapper)(env)
+    return optional("envs.adapters.gymnax").from_gymnax(env, channels=channels or {})
+
+
+def by_gymnax(task):
+    task = from_gymnax(task.env.fails, task.env.spec.time_limit)
+    env = task.env
+    return stepped(
+        SimpleNamespace(
+            reset=lambda key, _: env.reset(key, task.params), step=lambda k, s, a, _: env.step(k, s, a, task.params)
+        )
+    )
+
+
+EXPORTS = {
+    "drifting": by_drifting,
+    "gymnasium": by_gymnasium,
+    "gymnasium vector": by_gymnasium_vector("SameStep"),
+    "sb3": by_sb3,
+    "brax": by_brax,
+    "torch": by_torch,
+}
+OTHERS = {
+    "gymnasium next step": by_gymnasium_vector("NextStep"),
+    "gymnasium disabled": by_gymnasium_vector("Disabled"),
+    "brax and back": by_brax_and_back,
+    "torch and back": by_torch_and_back,
+    "isaac lab": by_isaac_lab,
+    "own brax": by_own_brax,
+    "gymnax": by_gymnax,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("adapter", EXPORTS | OTHERS)
+def test_an_episode_ends_as_it_did_and_a_failure_wins_over_the_time_limit(adapter, case):
+    fails, limit, expected = CASES[case]
+    flags, numbers = first_episode((EXPORTS | OTHERS)[adapter](task_of(fails, limit)))
+    steps = expected[0]
+    assert flags == expected
+    np.testing.assert_allclose(numbers, (0.1 * steps, steps * (steps + 1) / 2), rtol=1e-6)
+
+
+SPOILED = {
+    "observation": lambda obs, reward, *flags: (jnp.tile(obs, 2), reward, *flags),
+    "dictionary": lambda obs, reward, *flags: ({"x": obs}, reward, *flags),
+    "reward": lambda obs, reward, *flags: (obs, reward[None], *flags),
+    "column of flags": lambda obs, reward, *flags: (obs, reward, *(flag[None] for flag in flags)),
+    "float flags": lambda obs, reward, *flags: (obs, reward, *(1.0 * flag for flag in flags)),
+}
+
+
+@pytest.mark.parametrize("change", SPOILED)
+@pytest.mark.parametrize("adapter", EXPORTS)
+def test_a_step_of_another_shape_or_kind_is_refused(adapter, change):
+    with pytest.raises(ValueError, match="of Ending must have shape"):
+        first_episode(lambda: EXPORTS[adapter](task_of(change=SPOILED[change]))())
+
+
+def test_flags_may_be_integers():
+    one = by_drifting(task_of(3, change=lambda *step: (*step[:2], *(flag.astype(jnp.int32) for flag in step[2:]))))
+    assert first_episode(one)[0] == (3, True, False)
+
+
+FLAGS = {
+    "one for all": lambda flag: True,
+    "column": lambda flag: flag[:, None],
+    "float": lambda flag: flag.float(),
+}
+
+
+@pytest.mark.parametrize("wrong", FLAGS)
+@pytest.mark.parametrize("field", ["reset", "time_outs", "terminated", "truncated"])
+def test_flags_of_a_simulator_have_one_truth_value_for_each_copy(field, wrong):
+    env = torch_task(task_of()) if field in ("reset", "time_outs") else lab_task(task_of())
+    step = env.step
+
+    def spoiled(actions):
+        rows = list(step(actions))
+        if field == "time_outs":
+            rows[3] = {field: FLAGS[wrong](rows[3][field])}
+        else:
+            at = 3 if field == "truncated" else 2
+            rows[at] = FLAGS[wrong](rows[at])
+        return tuple(rows)
+
+    env.step = spoiled
+    errors = optional("envs.bridge.errors")
+    with pytest.raises((errors.ShapeMismatchError, errors.DtypeError), match=f"{field} must"):
+        through_bridge(env)()
+
+
+def lab_with(**changes):
+    env = lab_task(task_of())
+    for name, value in changes.items():
+        setattr(env, name, value)
+    return through_bridge(env)
+
+
+def lab_observing(space):
+    return lab_with(single_observation_space={"policy": space})
+
+
+def lab_within(wrapper, **options):
+    class Env(gymnasium.Env):
+        """A Lab task as `gymnasium.make` hands it out, inside a wrapper."""
+
+    inner = lab_task(task_of())
+    outer = Env()
+    outer.step, outer.reset = inner.step, lambda **_: inner.reset()
+    Env.unwrapped = property(lambda self: inner)
+    one = through_bridge(wrapper(outer), **options)
+    return [one() for _ in range(3)]
+
+
+def brax_named(change):
+    brax = optional("brax.envs")
+    env = exported_to_brax(task_of())
+    return optional("envs.adapters.brax").from_brax(change(brax, env), "x", ())
+
+
+def masked(adapter):
+    task = task_of()
+    task.env.mask = lambda state: None
+    return adapter(task)
+
+
+def time_limited(env):
+    return gymnasium.wrappers.TimeLimit(env, 2)
+
+
+def spaces():
+    return optional("gymnax.environments.spaces")
+
+
+REFUSED = {
+    "gymnax: discrete actions": (lambda: from_gymnax(actions=spaces().Discrete(3)), "continuous actions"),
+    "gymnax: unbounded actions": (lambda: from_gymnax(actions=spaces().Box(-jnp.inf, jnp.inf, (1,))), "finite bounds"),
+    "gymnax: half bounded": (lambda: from_gymnax(actions=spaces().Box(-1.0, jnp.inf, (1,))), "finite bounds"),
+    "gymnax: empty bounds": (lambda: from_gymnax(actions=spaces().Box(1.0, 1.0, (1,))), "finite bounds"),
+    "gymnax: pictures": (lambda: from_gymnax(observed=spaces().Box(0.0, 1.0, (8, 8))), "one flat vector"),
+    "gymnax: wrapper": (lambda: from_gymnax(wrapper="FlattenObservationWrapper"), "without wrappers"),
+    "gymnax: own step": (lambda: from_gymnax(methods={"step": lambda *args: None}), "past the step"),
+    "gymnax: before 1.0": (lambda: from_gymnax(methods={"is_terminal": lambda *args: True}), "before gymnax 1.0"),
+    "gymnax: no time limit": (
+        lambda: from_gymnax(methods={"default_params": property(lambda self: object())}),
+        "need max_steps_in_episode",
+    ),
+    "gymnax: drifting limit": (lambda: from_gymnax(channels={"max_steps_in_episode": (2, 9)}), "other than the time"),
+    "gymnax: drifting integer": (lambda: from_gymnax(channels={"joints": (1, 3)}), "only a real number"),
+    "brax: episode wrapper": (
+        lambda: brax_named(lambda brax, env: brax.wrappers.training.EpisodeWrapper(env, 9, 1)),
+        "without Brax's training wrappers",
+    ),
+    "brax: of Gymnasium": (lambda: brax_named(lambda brax, env: gymnasium.Env()), "only a Brax environment"),
+    "lab: discrete actions": (lambda: lab_with(single_action_space=Discrete(3)), "must be a Box"),
+    "lab: several discrete": (lambda: lab_with(single_action_space=MultiDiscrete([3])), "must be a Box"),
+    "lab: actions to 2": (lambda: lab_with(single_action_space=Box(-2.0, 2.0, (1,))), r"\[-1, 1\]"),
+    "lab: pictures": (lambda: lab_observing(Box(0.0, 1.0, (3, 1))), "must be a Box of vectors"),
+    "lab: outer time limit": (lambda: lab_within(time_limited), "truncated must have shape"),
+    "lab: wrapper passed by": (lambda: lab_within(time_limited, final=True), "past the wrapper TimeLimit"),
+    "gymnasium: rows that do not count": (lambda: masked(by_gymnasium), "that do not count"),
+    "sb3: rows that do not count": (lambda: masked(by_sb3), "that do not count"),
+    "brax: rows that do not count": (lambda: masked(by_brax), "that do not count"),
+    "torch: rows that do not count": (lambda: masked(by_torch), "that do not count"),
+    "gymnasium: outer time limit": (
+        lambda: gymnasium.make_vec("aesjax/toy-steady-v0", 2, max_episode_steps=3),
+        "max_episode_steps",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_whatever_an_adapter_cannot_represent_is_refused_in_one_sentence(name):
+    made, text = REFUSED[name]
+    with pytest.raises(ValueError, match=text):
+        made()
+
+
+@pytest.mark.parametrize("shape", [(1,), (N, 2), (1, 1)])
+def test_actions_of_another_shape_are_refused(shape):
+    env = torch_task(task_of())
+    with pytest.raises(ValueError, match="actions must have shape"):
+        env.step(env.torch.zeros(shape))
+    brax = exported_to_brax(task_of())
+    with pytest.raises(ValueError, match="action of Ending"):
+        brax.step(brax.reset(jax.random.key(0)), jnp.zeros(shape[::-1] if shape != (1,) else (2,)))
+
+
+def test_a_task_whose_simulation_may_fail_keeps_its_truncations_in_brax():
+    task = task_of()
+    task.env.faults = lambda state: jnp.int32(0)
+    to_brax = optional("envs.adapters.brax").to_brax
+    with pytest.raises(ValueError, match="truncate must be True"):
+        to_brax(task, "steady", 100, truncate=False)
