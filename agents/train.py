@@ -166,11 +166,7 @@ def make_train(
 
 
 def _seed_of(given: Any) -> Array:
-    """The seed () in a whole number or a PRNG key, of an integer type.
-
-    Raises:
-      ValueError: neither, or a number that is known to be out of range.
-    """
+    """The seed () in a whole number or a PRNG key, of an integer type; ValueError for anything else."""
     if isinstance(given, jax.Array) and jnp.issubdtype(given.dtype, jax.dtypes.prng_key):
         given = jax.random.key_data(given)
     value = given if isinstance(given, jax.Array) else np.asarray(given)
@@ -178,10 +174,7 @@ def _seed_of(given: Any) -> Array:
         value = value[-1]
     known = not isinstance(value, Tracer)
     if value.ndim or value.dtype.kind not in "iu" or (known and not 0 <= int(value) < 2**32):
-        raise ValueError(
-            f"a seed is a whole number from 0 to {2**32 - 1} or a PRNG key, several are mapped over with jax.vmap; "
-            f"got {given!r}"
-        )
+        raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1} or one PRNG key; got {given!r}")
     return jnp.asarray(value, jnp.uint32 if known else None)
 
 
@@ -291,11 +284,7 @@ def facts_of(spec: CarrierSpec, updates: int, action_size: int, base: float | No
 
 
 def updates_of(built: Carrier | OnPolicyCarrier, steps: int, warmup: int) -> int:
-    """Gradient steps of a run of ``steps`` vector steps, ``warmup`` of them without: the ticks of its schedule.
-
-    Raises:
-      ValueError: more than their counter holds.
-    """
+    """Gradient steps of a run of ``steps`` vector steps, ``warmup`` of them without: the ticks of its schedule."""
     on_policy = isinstance(built, OnPolicyCarrier)
     updates = steps // built.rollout * built.epochs * built.minibatches if on_policy else steps - warmup
     if updates >= 2**31:

@@ -35,7 +35,7 @@ class Env(Protocol):
     Actions are normalised, (A,) in [-1, 1]; the task maps them to its own units and clips what lies outside.
     Everything that may drift or be swept is in ``params``, a pytree. Neither function resets by itself.
     The time limit is the environment's, because the step counter is in its state: ``truncated`` is true where
-    the limit is reached and the episode did not terminate. Where both are set, `sound_step` clears ``truncated``.
+    the limit is reached and the episode did not terminate. Where both are set, `sound` clears ``truncated``.
     """
 
     @property
@@ -68,26 +68,23 @@ def autoreset_step(env: Env, key: Array, state: Any, action: Array, params: Any)
     return step_with_keys(env, key_step, key_reset, state, action, params)
 
 
-def sound_step(env: Env, key: Array, state: Any, action: Array, params: Any) -> Step:
-    """``env.step`` of which at most one flag is set: an episode that fails in the step of its time limit has failed.
+def sound(env: Env, step: Callable[..., Step], *args: Any) -> Step:
+    """``step(*args)`` of one environment with at most one flag: a failure in the step of the time limit is a failure.
+
+    Args:
+      step: ``env.step``, or a step with a reset; ``args`` end with the action (A,) and the parameters.
 
     Raises:
-      ValueError: an action, observation, reward or flag of another shape, or flags that are neither bool nor integer.
+      ValueError: an action, observation, reward or flag of another shape, or a flag that is neither bool nor integer.
     """
-    return _sound(env, env.step(key, state, action, params), action)
-
-
-def _sound(env: Env, step: Step, action: Array) -> Step:
-    obs, state, reward, *flags, info = step
+    obs, state, reward, *flags, info = step(*args)
     sizes = (env.spec.action_size,), (env.spec.obs_size,), (), (), ()
     names = ("action", "observation", "reward", "terminated", "truncated")
-    for name, value, shape in zip(names, (action, obs, reward, *flags), sizes, strict=True):
-        dtype = getattr(value, "dtype", np.dtype(type(value)))
-        if np.shape(value) != shape or (name in names[3:] and dtype.kind not in "biu"):
-            kind = " and be bool" if name in names[3:] else ""
-            raise ValueError(
-                f"{name} of {type(env).__name__} must have shape {shape}{kind}; got {dtype} of shape {np.shape(value)}"
-            )
+    for name, value, shape in zip(names, (args[-2], obs, reward, *flags), sizes, strict=True):
+        dtype, kind = getattr(value, "dtype", np.dtype(type(value))), " and be bool" * (name in names[3:])
+        if np.shape(value) != shape or (kind and dtype.kind not in "biu"):
+            wanted = f"{name} of {type(env).__name__} must have shape {shape}{kind}"
+            raise ValueError(f"{wanted}; got {dtype} of shape {np.shape(value)}")
     terminated, truncated = (jnp.asarray(flag, bool) for flag in flags)
     return obs, state, reward, terminated, truncated & ~terminated, info
 
@@ -104,8 +101,8 @@ def step_with_keys(env: Env, key_step: Array, key_reset: Array, state: Any, acti
     An environment whose start costs more than a few numbers may bring an ``autoreset`` of its own.
     """
     if hasattr(env, "autoreset"):
-        return _sound(env, env.autoreset(key_step, key_reset, state, action, params), action)  # type: ignore
-    final_obs, next_state, reward, terminated, truncated, info = sound_step(env, key_step, state, action, params)
+        return sound(env, env.autoreset, key_step, key_reset, state, action, params)  # type: ignore
+    final_obs, next_state, reward, terminated, truncated, info = sound(env, env.step, key_step, state, action, params)
     fresh = env.reset(key_reset, params)
     obs, next_state = jax.tree.map(partial(jnp.where, terminated | truncated), fresh, (final_obs, next_state))
     return obs, next_state, reward, terminated, truncated, info | {"final_observation": final_obs}

@@ -39,13 +39,13 @@ def change_points(total: int, segments: int = 5) -> list[int]:
     """The steps ``k * total / segments``, ``1 <= k < segments``, at which a new segment starts.
 
     Raises:
-      ValueError: ``total`` is not a positive multiple of ``segments``.
+      ValueError: ``total`` is not a positive multiple of ``segments``, or exceeds the clock, an int32.
 
     >>> change_points(100, 5)
     [20, 40, 60, 80]
     """
-    if segments < 1 or total < 1 or total % segments:
-        raise ValueError(f"total steps must be a positive multiple of segments = {segments}; got {total}")
+    if segments < 1 or not 0 < total < 2**31 or total % segments:
+        raise ValueError(f"total steps must be a positive multiple of segments = {segments} below 2^31; got {total}")
     return [k * (int(total) // segments) for k in range(1, segments)]
 
 

@@ -40,8 +40,6 @@ class World:
 
     def __post_init__(self) -> None:
         change_points(self.total, self.segments)
-        if self.total >= 2**31:
-            raise ValueError(f"a run counts its vector steps to 2^31 - 1; got {self.total}")
         for channel in self.task.channels:
             if not channel.low <= channel.nominal <= channel.high or channel.low == channel.high:
                 raise ValueError(

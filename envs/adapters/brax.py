@@ -22,7 +22,7 @@ from brax.envs.wrappers.training import (
 )
 
 from aesjax.registry import lookup
-from envs.core import Channel, EnvSpec, Step, Task, check_unmasked, sound_step
+from envs.core import Channel, EnvSpec, Step, Task, check_unmasked, sound
 from envs.drifting import Drifting
 
 Array = jax.Array
@@ -68,9 +68,8 @@ class DriftingBraxEnv(BraxEnv):
         """One step with ``action`` (A,) in [-1, 1] under the drift at ``state.info["drift_step"]``."""
         clock = state.info["drift_step"]
         key, key_step = jax.random.split(jax.random.wrap_key_data(state.info["rng"], impl="threefry2x32"))
-        env, params = self.drifting.task.env, self.drifting.params_at(clock)
-        out = sound_step(env, key_step, state.pipeline_state, action, params)
-        obs, after, reward, terminated, truncated, _ = out
+        env, params, inner = self.drifting.task.env, self.drifting.params_at(clock), state.pipeline_state
+        obs, after, reward, terminated, truncated, _ = sound(env, env.step, key_step, inner, action, params)
         truncated = truncated & self.truncate
         over = truncated.astype(jnp.float32)
         info = state.info | {
@@ -109,9 +108,7 @@ def to_brax(
     """
     check_unmasked(task, "Brax")
     if not truncate and hasattr(task.env, "faults"):
-        raise ValueError(
-            f"'{task.name}' also truncates where its simulation fails, so truncate must be True; got False"
-        )
+        raise ValueError(f"task '{task.name}' truncates failed simulations, so truncate must be True; got False")
     return DriftingBraxEnv(Drifting(task, pattern, total_steps, drift_seed, segments, num_envs), truncate)
 
 

@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 from aesjax.compiling import jit
 from envs import make
 from envs.adapters.film import Film
-from envs.core import Task, autoreset_step, check_unmasked, sound_step
+from envs.core import Task, autoreset_step, check_unmasked, sound
 from envs.world import DriftData, World
 
 DRIFT_STEPS = 1_000_000
@@ -64,7 +64,7 @@ class _Program:
     ) -> tuple[Any, ...]:
         key, key_step = jax.random.split(key)
         env, values = self.world.task.env, self.world.truth(drift, clock).values
-        move = partial(autoreset_step if autoreset else sound_step, env)
+        move = partial(autoreset_step, env) if autoreset else partial(sound, env, env.step)
         keys = jax.random.split(key_step, action.shape[0])
         return key, values, *jax.vmap(move, (0, 0, 0, None))(keys, state, action, self.world.params_of(values))
 

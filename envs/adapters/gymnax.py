@@ -28,9 +28,7 @@ class _Imported:
             raise ValueError(f"only environments that observe one flat vector can be imported; {name} observes {seen}")
         self.low, self.high = (np.broadcast_to(np.asarray(x, np.float32), space.shape) for x in (space.low, space.high))
         if not (np.isfinite(self.high - self.low) & (self.low < self.high)).all():
-            raise ValueError(
-                f"actions must have finite bounds, low < high, onto which [-1, 1] is scaled; {name} has {space}"
-            )
+            raise ValueError(f"actions must have finite bounds, low < high, to scale [-1, 1] to; {name} has {space}")
         self.spec = EnvSpec(seen.shape[0], space.shape[0], int(getattr(params, _LIMIT)))
 
     def reset(self, key: Array, params: Any) -> tuple[Array, Any]:
@@ -80,13 +78,9 @@ def from_gymnax(
     kind = type(env).__name__
     own = {name for base in type(env).__mro__ if base is not Environment for name in vars(base)}
     if not isinstance(env, Environment) or {"step", "reset"} & own:
-        raise ValueError(
-            f"a task uses step_env and reset_env, past the step or reset of {kind}; import without wrappers"
-        )
+        raise ValueError(f"import without wrappers: step_env and reset_env are called, not step and reset of {kind}")
     if "is_terminal" in own and "is_terminated" not in own:
-        raise ValueError(
-            f"{kind} counts its time limit as terminal, as before gymnax 1.0; it must define is_terminated"
-        )
+        raise ValueError(f"{kind} has its time limit in is_terminal, as before gymnax 1.0; define is_terminated")
     params = env.default_params if params is None else params
     if not hasattr(params, _LIMIT):
         raise ValueError(f"the parameters of {kind} need {_LIMIT}, gymnax's time limit; got {params}")

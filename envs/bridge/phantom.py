@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from envs.core import Env, Mask, Step, sound_step
+from envs.core import Env, Mask, Step, sound
 
 _Array = jax.Array
 
@@ -45,7 +45,9 @@ class Phantom:
         fresh = self.env.reset(key_reset, params)
         action = jnp.where(ended, jnp.zeros_like(action), action)
         inner = chosen(fresh[1], state.inner) if self.before else state.inner
-        obs, inner, reward, terminated, truncated, info = sound_step(self.env, key_step, inner, action, params)
+        obs, inner, reward, terminated, truncated, info = sound(
+            self.env, self.env.step, key_step, inner, action, params
+        )
         if not self.before:
             obs, inner = chosen(fresh, (obs, inner))
             terminated, truncated = terminated & ~ended, truncated & ~ended

@@ -35,6 +35,46 @@ def test_a_run_is_jitted_and_mapped_over_seeds_and_options():
     assert np.all(weights[2, 1:] != weights[0, 1:])
 
 
+def test_a_key_is_the_seed_in_its_last_word_and_anything_else_is_refused():
+    train = make_train("toy", "ppo", pattern="abrupt", rollout=10, minibatches=1, epochs=1, **SMALL)
+    run = quick(lambda seed: train(seed)[1])
+    seeded = run(3)
+    for key in (jax.random.key(3), jax.random.PRNGKey(3)):  # two programs share numbers up to rounding
+        for name, curve in quick(lambda key: train(key)[1])(key).items():
+            np.testing.assert_allclose(curve, seeded[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    for kind in (jax.random.key, jax.random.PRNGKey):
+        keys = jax.random.split(kind(0), 3)
+        returns = jax.eval_shape(jax.vmap(train), keys)[1]["return_mean"]
+        assert returns.shape == (3, 5)
+    for wrong in (-1, 1.5, True, 2**32, None, "1", jnp.arange(3), jax.random.split(jax.random.key(0))):
+        with pytest.raises(ValueError, match="seed must be a whole number from 0"):
+            train(wrong)
+    with pytest.raises(ValueError, match="seed must be a whole number from 0"):
+        run(1.5)
+    assert np.isnan(run(-1)["return_mean"]).all()  # a number under `jit` is not known
+
+
+@pytest.mark.parametrize(("steps", "num_envs"), [(4_000_000_000, 4000), (2**31 - 2**20, 4), (2**32 - 2**20, 4)])
+def test_environment_steps_are_counted_exactly(steps, num_envs):
+    settings = {"evaluations": 8, "segments": 4, "rollout": 16, "minibatches": 1, "epochs": 1, "hidden": (4, 4)}
+    train = make_train("toy", "ppo", steps=steps, num_envs=num_envs, **settings)
+    counted = jax.jit(lambda: train(0)[1]["step"]).trace().jaxpr.consts
+    assert [steps // 8 * i for i in range(9)] in [np.asarray(each).tolist() for each in counted]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"steps": 5 * 10**9, "num_envs": 1000, "evaluations": 5}, "counts to 2\\^32 - 1"),
+        ({"steps": 5 * 2**29, "num_envs": 1, "evaluations": 5}, "below 2\\^31"),
+        ({"steps": 2**30, "num_envs": 2, "segments": 4, "evaluations": 8, "rollout": 8}, "gradient steps to 2"),
+    ],
+)
+def test_a_run_longer_than_its_counters_is_refused(settings, text):
+    with pytest.raises(ValueError, match=text):
+        make_train("toy", "ppo", **{"minibatches": 4, "epochs": 10} | settings)
+
+
 @pytest.mark.parametrize("carrier", ["sac", "ppo"])
 def test_a_study_with_equal_settings_has_equal_curves(carrier):
     """Up to rounding, which two programs do not share and which learning amplifies: the first evaluations."""

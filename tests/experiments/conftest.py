@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import chex
 import jax
+import jax.numpy as jnp
 import pytest
 
 from experiments.study.build import build_part
-from experiments.study.sweep import compile_program, step_array
+from experiments.study.sweep import compile_program
 from tests.experiments.configs import config_of
 
 CHUNK = 132  # 32 vector steps of warm-up and 100 updates; also the first change point
@@ -43,11 +44,11 @@ def sweep():
     states, metrics, evaluations = (
         [jax.device_get(state)],
         [],
-        [jax.device_get(executables.evaluate(state, data, step_array(0)))],
+        [jax.device_get(executables.evaluate(state, data, jnp.int32(0)))],
     )
     for chunk in range(2):
-        state, logs = executables.chunk(state, data, step_array(chunk * CHUNK))
-        evaluations.append(jax.device_get(executables.evaluate(state, data, step_array((chunk + 1) * CHUNK))))
+        state, logs = executables.chunk(state, data, jnp.int32(chunk * CHUNK))
+        evaluations.append(jax.device_get(executables.evaluate(state, data, jnp.int32((chunk + 1) * CHUNK))))
         states.append(jax.device_get(state))
         metrics.append(jax.device_get(logs))
     jax.monitoring.unregister_event_duration_listener(listen)

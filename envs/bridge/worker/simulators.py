@@ -45,9 +45,7 @@ def _size(space, name, bounds=None):
         raise Fault("SimBridgeError", "%s must be a Box of vectors; got %s" % (name, space))
     limits = np.abs([space.low, space.high])
     if bounds and not (np.isinf(limits).all() or (limits == 1).all()):
-        raise Fault(
-            "SimBridgeError", "%s must have no bounds or those of [-1, 1], which agents act in; got %s" % (name, space)
-        )
+        raise Fault("SimBridgeError", "%s must have the bounds [-1, 1] of agents, or none; got %s" % (name, space))
     return int(space.shape[0])
 
 
@@ -87,13 +85,7 @@ class VecTask:
 
     def _stepped(self, actions):
         rows = self.env.step(actions)
-        if not (
-            isinstance(rows, tuple)
-            and len(rows) == 4
-            and isinstance(rows[0], dict)
-            and "obs" in rows[0]
-            and isinstance(rows[3], dict)
-        ):
+        if not (isinstance(rows, tuple) and len(rows) == 4 and isinstance(rows[0], dict) and "obs" in rows[0]):
             got = [type(row).__name__ for row in rows] if isinstance(rows, tuple) else type(rows).__name__
             text = "step must return ({'obs': observation (N, O)}, reward (N,), reset (N,), extras); got %s"
             raise Fault("SimBridgeError", text % got)
@@ -140,12 +132,11 @@ class Lab:
     def __init__(self, env, task="", final=False):
         self.env, inner = env, getattr(env, "unwrapped", env)
         self.lost, self.final, self._last, self._stepping = not final, final, None, False
-        outer = env
-        while final and outer is not inner:
-            if type(outer).__name__ not in ("OrderEnforcing", "PassiveEnvChecker"):
-                text = "with final, observations are read past the wrapper %s; leave out one of them"
-                raise Fault("SimBridgeError", text % type(outer).__name__)
-            outer = outer.env
+        while final and env is not inner:
+            if type(env).__name__ not in ("OrderEnforcing", "PassiveEnvChecker"):
+                text = "final reads observations past the wrapper %s; leave out one of them"
+                raise Fault("SimBridgeError", text % type(env).__name__)
+            env = env.env
         if final:
             self._watch(inner)
         self.task, self.num, self.device = task, inner.num_envs, str(inner.device)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from brax.envs.base import State
-from brax.envs.wrappers.training import VmapWrapper, wrap
+from brax.envs.wrappers.training import wrap
 
 import envs
 from envs.adapters.brax import from_brax, to_brax
@@ -75,17 +75,6 @@ def test_the_clock_runs_across_the_episodes_of_brax_and_changes_come_when_they_s
         np.testing.assert_allclose(run.reward[step], reward(run.obs[step], params), atol=1e-6)
 
 
-def test_the_tasks_own_time_limit_and_terminations_end_episodes():
-    env = VmapWrapper(to_brax(CLASSIC, "steady", total_steps=100, num_envs=2))
-    actions = jnp.tile(jnp.array([[[1.0, 0.0], [0.0, 0.0]]]), (30, 1, 1))  # to a goal; nowhere
-    run = scan(env, jax.jit(env.reset)(keys(1, 2)), actions)
-    first = int(np.argmax(run.done[:, 0]))
-    assert 3 <= first <= 5
-    assert run.info["truncation"][first, 0] == 0.0
-    np.testing.assert_array_equal(run.done[:, 1], np.arange(30) == 29)
-    np.testing.assert_array_equal(run.info["truncation"][:, 1], np.arange(30) == 29)
-
-
 def test_a_simulation_ends_its_own_episodes_under_braxs_wrappers():
     task = envs.make("hopper", engine="mujoco", time_limit=15)
     env = wrap(to_brax(task, "abrupt", total_steps=300, num_envs=2), episode_length=1000)
@@ -127,7 +116,6 @@ def test_a_task_sent_through_brax_and_back_keeps_its_rewards_and_flags():
         obs, reward, terminated, truncated, *here = map(np.asarray, both(jax.random.key(5)))
     for mine, theirs in zip((obs, reward), here[:2], strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6)
-    # Brax has one flag: an end by time inside it reads as a termination.
-    np.testing.assert_array_equal(terminated, here[2] | here[3])
-    assert not (truncated & terminated).any()
+    np.testing.assert_array_equal(terminated, here[2])
+    np.testing.assert_array_equal(truncated, here[3])
     assert np.ptp(reward) > 1.0

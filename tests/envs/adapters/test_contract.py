@@ -393,7 +393,7 @@ REFUSED = {
     "gymnax: empty bounds": (lambda: from_gymnax(actions=spaces().Box(1.0, 1.0, (1,))), "finite bounds"),
     "gymnax: pictures": (lambda: from_gymnax(observed=spaces().Box(0.0, 1.0, (8, 8))), "one flat vector"),
     "gymnax: wrapper": (lambda: from_gymnax(wrapper="FlattenObservationWrapper"), "without wrappers"),
-    "gymnax: own step": (lambda: from_gymnax(methods={"step": lambda *args: None}), "past the step"),
+    "gymnax: own step": (lambda: from_gymnax(methods={"step": lambda *args: None}), "import without wrappers"),
     "gymnax: before 1.0": (lambda: from_gymnax(methods={"is_terminal": lambda *args: True}), "before gymnax 1.0"),
     "gymnax: no time limit": (
         lambda: from_gymnax(methods={"default_params": property(lambda self: object())}),

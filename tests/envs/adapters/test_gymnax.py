@@ -41,7 +41,7 @@ def test_steps_are_the_environments_own_and_a_parameter_drifts(gymnax):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_an_agent_trains_on_it_and_what_does_not_fit_is_refused(gymnax):
+def test_an_agent_trains_on_it(gymnax):
     env, _ = gymnax.make("Pendulum-v1")
     task = from_gymnax(env, channels={"g": (5.0, 15.0)})
     train = make_train(task, "sac", pattern="abrupt", steps=800, evaluations=4, episodes=2, hidden=(16, 16))
@@ -51,5 +51,3 @@ def test_an_agent_trains_on_it_and_what_does_not_fit_is_refused(gymnax):
     assert jax.eval_shape(make_train(env, "sac", steps=800, evaluations=4), 1)[1]["return_mean"].shape == (5,)
     with pytest.raises(UnknownNameError, match="unknown parameter of Pendulum 'gg'; did you mean 'g'"):
         from_gymnax(env, channels={"gg": (0.0, 1.0)})
-    with pytest.raises(ValueError, match="only environments with continuous actions"):
-        from_gymnax(gymnax.make("CartPole-v1")[0])

@@ -28,7 +28,7 @@ class Plain:
     def step(self, actions):
         if self.fails:
             raise KeyError('no such wheel')
-        return {'obs': torch.zeros(2, 1)}, torch.zeros(2), torch.zeros(2), {}
+        return {'obs': torch.zeros(2, 1)}, torch.zeros(2), torch.zeros(2, dtype=torch.bool), {}
 
 def plain(num_envs, seed):
     return Plain(False)

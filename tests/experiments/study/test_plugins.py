@@ -241,7 +241,7 @@ def missing(): return lambda signals: jnp.nan
         ("--task", "raises", "does not work: RuntimeError: no such joint"),
         ("--task", "exits", "does not work: SystemExit: gone"),
         ("--task", "leaving", "cannot be built: SystemExit: gone"),
-        ("--task", "shape", "its reward must be finite, of shape ()"),
+        ("--task", "shape", "must have shape ()"),
         ("--task", "wide", "its first observation must be finite, of shape (1,)"),
         ("--task", "infinite", "its first observation must be finite"),
         ("--task", "nan", "the random policy's return on '{m}:nan' is not finite"),

@@ -1,12 +1,13 @@
 """Properties of a compiled program: one executable, independent runs, and drift that begins on time."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments.study.build import build_part, check
 from experiments.study.options import StudyOptions
-from experiments.study.sweep import compile_program, step_array, take
+from experiments.study.sweep import compile_program, take
 from tests.experiments.conftest import CHUNK, small_config
 
 
@@ -67,7 +68,7 @@ def test_a_run_alone_is_the_run_inside_the_program(sweep):
     part = build_part(config, "sac")
     executables = compile_program(part.program, jax.devices()[:1])
     data = executables.place(take(part.runs, [0]))
-    state, _ = executables.chunk(executables.init(data), data, step_array(0))
+    state, _ = executables.chunk(executables.init(data), data, jnp.int32(0))
     inside, alone = one(sweep.states[1], index), one(jax.device_get(state), 0)
     assert largest_difference(inside.agent, alone.agent) < 1e-4
     np.testing.assert_allclose(inside.schedule.weight, alone.schedule.weight, rtol=1e-4)
