@@ -59,11 +59,11 @@ def isotonic_fit(signal: np.ndarray, drift: np.ndarray) -> Isotonic:
     return Isotonic(signal, level.reshape(shape))
 
 
-def predict(fit: Isotonic, signal: np.ndarray, *, interpolate: bool = False) -> np.ndarray:
+def predict(fit: Isotonic, signal: np.ndarray) -> np.ndarray:
     """(..., M) float64: the fitted function at signals (..., M), whose leading axes are those of the fit.
 
-    Between two fitted signals least squares leaves the function open. By default it is a step: the level of the largest
-    fitted signal that is not above the query; with ``interpolate`` it is the straight line between the two.
+    Between two fitted signals least squares leaves the function open. Here it is a step: the level of the largest
+    fitted signal that is not above the query.
     """
     signal = np.asarray(signal, np.float64)
     if signal.shape[:-1] != fit.signal.shape[:-1]:
@@ -72,10 +72,7 @@ def predict(fit: Isotonic, signal: np.ndarray, *, interpolate: bool = False) -> 
     out = np.empty((math.prod(signal.shape[:-1]), count))
     rows = (fit.signal.reshape(-1, size), fit.level.reshape(-1, size), signal.reshape(-1, count))
     for i, (v, level, query) in enumerate(zip(*rows, strict=True)):
-        if interpolate:
-            out[i] = np.interp(query, v, level)
-        else:
-            out[i] = level[np.maximum(np.searchsorted(v, query, side="right") - 1, 0)]
+        out[i] = level[np.maximum(np.searchsorted(v, query, side="right") - 1, 0)]
     return out.reshape(signal.shape)
 
 
@@ -102,52 +99,28 @@ def conformal_quantile(values: np.ndarray, delta: float) -> np.ndarray:
 
 
 def split_conformal(
-    fit_signal: np.ndarray,
-    fit_drift: np.ndarray,
-    signal: np.ndarray,
-    drift: np.ndarray,
-    delta: float,
-    *,
-    interpolate: bool = False,
+    fit_signal: np.ndarray, fit_drift: np.ndarray, signal: np.ndarray, drift: np.ndarray, delta: float
 ) -> Envelope:
     """A bound that a fresh drift keeps with probability at least ``1 - delta``: fitted on one half, shifted on another.
 
     AES paper Eq. (conformal-upper), with the split that its Lemma (conformal-upper) needs. For n exchangeable pairs in
     the second half, without ties, the probability is ``index / (n + 1)``. Fewer than ``1/delta - 1`` pairs give an
-    infinite margin.
+    infinite margin. With equal halves it is the paper's literal recipe, Eq. (calib-monotone), which fails: the fit has
+    seen its own residuals and not the fresh one, so a small set is fitted almost exactly.
 
     Args:
       fit_signal, fit_drift: (..., M) pairs for the fit.
       signal, drift: (..., n) pairs for the margin; disjoint from the others.
       delta: share of fresh drifts that may exceed the bound, in (0, 1).
-      interpolate: how the fit is evaluated, see `predict`; evaluate the bound in the same way.
     """
     signal, drift = _paired(signal, drift)
     fit = isotonic_fit(fit_signal, fit_drift)
-    return Envelope(fit, conformal_quantile(drift - predict(fit, signal, interpolate=interpolate), delta))
+    return Envelope(fit, conformal_quantile(drift - predict(fit, signal), delta))
 
 
-def reused_conformal(signal: np.ndarray, drift: np.ndarray, delta: float, *, interpolate: bool = False) -> Envelope:
-    """The paper's literal recipe, which takes fit and margin from the same pairs; kept to show that it fails.
-
-    AES paper Eq. (calib-monotone) and (conformal-upper). The fit has seen its own residuals and not the fresh one, so
-    they are not exchangeable and the coverage falls below ``1 - delta``: a small set is fitted almost exactly.
-    """
-    return split_conformal(signal, drift, signal, drift, delta, interpolate=interpolate)
-
-
-def upper_bound(
-    envelope: Envelope, signal: np.ndarray, *, scale: float = 1.0, cap: float = np.inf, interpolate: bool = False
-) -> np.ndarray:
-    """(..., M): ``min(scale * (level + margin), cap)`` at signals (..., M).
-
-    Args:
-      scale: from the drift that was calibrated to the one that is bounded, ``1/(mu (1 - gamma))`` in AES paper Eq.
-        (alpha-hat-calib).
-      cap: largest drift there can be, 2 for the l1 distance of two policies.
-    """
-    level = predict(envelope.fit, signal, interpolate=interpolate)
-    return np.minimum(scale * (level + np.asarray(envelope.margin)[..., None]), cap)
+def upper_bound(envelope: Envelope, signal: np.ndarray) -> np.ndarray:
+    """(..., M): level plus margin at signals (..., M)."""
+    return predict(envelope.fit, signal) + np.asarray(envelope.margin)[..., None]
 
 
 def run_ratios(drift: np.ndarray, signal: np.ndarray) -> np.ndarray:
@@ -207,14 +180,10 @@ def coverage(drift: np.ndarray, bound: np.ndarray, where: np.ndarray | None = No
     return np.where(count > 0, np.sum(kept & where, axis=-1) / np.maximum(count, 1), np.nan)
 
 
-def simultaneous(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """(...,) bool: does the drift (..., T) of a run keep the bound in every single round?"""
-    return np.all(_kept(drift, bound), axis=-1)
-
-
 def dominates(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
     """(...,) bool, prefix dominance: is accumulated drift within the accumulated bound after every round (..., T)?"""
-    return simultaneous(np.cumsum(drift, axis=-1, dtype=np.float64), np.cumsum(bound, axis=-1, dtype=np.float64))
+    total, allowed = (np.cumsum(x, axis=-1, dtype=np.float64) for x in (drift, bound))
+    return np.all(_kept(total, allowed), axis=-1)
 
 
 def slack(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
@@ -222,28 +191,6 @@ def slack(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
     total, allowed = (np.sum(np.asarray(x, np.float64), axis=-1) for x in (drift, bound))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(total > 0.0, allowed / total, np.inf)
-
-
-def window_maximum(drift: np.ndarray, window: int) -> np.ndarray:
-    """(..., T - window + 1): entry t is the largest of the ``window`` drifts from round t on.
-
-    Of bounds it lets a late answer count: has any bound from round t on reached the drift of round t?
-    """
-    drift = np.asarray(drift, np.float64)
-    if not 1 <= window <= drift.shape[-1]:
-        raise ValueError(f"window must be between 1 and the number of rounds, {drift.shape[-1]}; got {window}")
-    return np.max(np.lib.stride_tricks.sliding_window_view(drift, window, axis=-1), axis=-1)
-
-
-def smoothing_debt(smooth: np.ndarray, decay: float) -> np.ndarray:
-    """Lag of an exponential moving average: ``decay / (1 - decay)`` times the average.
-
-    For an average that starts from zero, ``sum_{s<=t} v_s = sum_{s<=t} smooth_s + debt_t``: with the debt added to its
-    sum a smoothed signal bounds accumulated drift, although a spike is cut to ``1 - decay`` of itself.
-    """
-    if not 0.0 <= decay < 1.0:
-        raise ValueError(f"decay must lie in [0, 1); got {decay}")
-    return decay / (1.0 - decay) * np.asarray(smooth, np.float64)
 
 
 def _kept(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:

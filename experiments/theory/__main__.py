@@ -1,78 +1,63 @@
-"""Studies of the paper's theory: predictions written down before, each with its outcome and a 95 % interval.
+"""Studies of the paper's theory: regret of schedules under drift, the soft-MDP bridge, calibration of a proxy.
 
-Usage: python -m experiments.theory oco|detection --out DIR [--seeds 20] [--quick]
+Usage: python -m experiments.theory oco|softmdp|calibration [--seeds 20] [--out DIR]
 """
 
 import sys
-import time
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 import tyro
 
-from experiments.theory.findings import RECORD, Finding, TheoryStudy, open_folder, start_double_precision, write
+
+@dataclass(frozen=True)
+class TheoryStudy:
+    """Options of a theory study."""
+
+    name: tyro.conf.Positional[Literal["oco", "softmdp", "calibration"]]
+    """oco: regret of schedules and constants. softmdp: claims M1 to M19. calibration: coverage of calibrated bounds."""
+    seeds: int = 20
+    """Repetitions; the other two studies draw a fixed number of instances for each."""
+    out: Path | None = None
+    """Folder for NAME.json and NAME.md, new or empty; default: only print."""
 
 
-def _run(parts: dict[str, Callable[[], tuple[Any, list[Finding]]]]) -> tuple[dict[str, Any], list[Finding]]:
-    """The data of every part by its name, and all findings."""
-    data, findings = {}, []
-    for part, run in parts.items():
-        print(f"{part}:", flush=True)
-        data[part], found = run()
-        findings += found
-    return data, findings
-
-
-def _oco(study: TheoryStudy) -> tuple[dict[str, Any], list[Finding], str]:
-    open_folder(study)
-    start_double_precision()
-    from experiments.theory import oco_grid, oco_parts
-
-    rounds = 256 if study.quick else 4096
-    horizons = [128, 256] if study.quick else [2**k for k in range(9, 15)]
-    data, findings = _run(
-        {
-            "grid": lambda: oco_grid.main_grid(study, rounds),
-            "rates": lambda: oco_grid.rates(study, horizons),
-            "observed": lambda: oco_parts.observed(study, rounds),
-        }
-    )
-    return data, sorted(findings, key=lambda finding: finding.name), oco_grid.tables(data["grid"])
-
-
-def _detection(study: TheoryStudy) -> tuple[dict[str, Any], list[Finding], str]:
-    """In single precision, as the schedules run in an agent."""
-    from experiments.theory import detection_parts as parts
-    from experiments.theory import detection_streams as made
-
-    try:
-        rows = made.read(study.recorded)
-    except ValueError as error:
-        raise ValueError(f"--recorded {error}") from None
-    open_folder(study)
-    if study.recorded != (RECORD,):
-        rows.write_parquet(study.out / RECORD.name, compression_level=22)
-    if study.quick:
-        seeds = sorted(set(rows["seed"]))
-        rows = rows.filter(rows["apart"] == 1000, rows["seed"].is_in(seeds[len(seeds) // 2 - 1 : len(seeds) // 2 + 2]))
-    families = ["Pareto 1.2"] if study.quick else list(made.FAMILIES)
-    streams = {family: made.synthetic(family, 2 if study.quick else 2 * study.seeds) for family in families}
-    streams |= made.recorded(rows)
-    data = parts.compare(streams)
-    found, record = parts.findings(data), parts.plain(data)
-    parts.draw(record, streams, study.out / "theory_detection.png")
-    return record, found, parts.tables(record)
+def table(rows: dict[str, dict[str, float | str]]) -> str:
+    """Rows as Markdown, numbers to three significant digits."""
+    head = list(next(iter(rows.values())))
+    lines = [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
+    for name, row in rows.items():
+        cells = [f"{x:.3g}" if isinstance(x, float) else x for x in row.values()]
+        lines.append(f"| {name.replace('|', chr(92) + '|')} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def main(study: TheoryStudy) -> int:
-    """Run a study and write its record; returns the exit code."""
+    """Run a study, print its table and write its record; returns the exit code."""
+    from experiments.study import store
+
     try:
-        began = time.monotonic()
-        data, findings, tables = {"oco": _oco, "detection": _detection}[study.name](study)
+        if study.seeds < 2:
+            raise ValueError(f"--seeds must be at least 2, for intervals over paired seeds; got {study.seeds}")
+        if study.out is not None:
+            store.check_new(study.out, "--out")
     except (ValueError, OSError) as error:
         print(f"aesjax: {error}", file=sys.stderr)
         return 2
-    write(study, f"theory_{study.name}", findings, data, time.monotonic() - began, tables=tables)
+    import jax
+
+    from experiments.theory import calibration_study, oco_study, softmdp_study
+
+    run = {"oco": oco_study.run, "softmdp": softmdp_study.run, "calibration": calibration_study.run}[study.name]
+    with jax.enable_x64(True):
+        rows = run(study.seeds)
+    print(table(rows))
+    if study.out is not None:
+        record = {"study": study.name, "seeds": study.seeds, "environment": store.environment(), "data": rows}
+        study.out.mkdir(parents=True, exist_ok=True)
+        store.write_json(study.out / f"{study.name}.json", record)
+        store.write_text(study.out / f"{study.name}.md", table(rows))
     return 0
 
 

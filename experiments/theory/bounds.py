@@ -2,7 +2,7 @@
 
 Symbols: K arms, ``floor`` of the truncated simplex, ``L`` and ``l`` its largest log range and cross-entropy
 (`simplex`), ``xi_t`` comparator drift, ``A_t`` its prefix sum (hats: of a proxy), ``eta_t = c lam_t``.
-Trajectories are those of `experiments.theory.oco.descend`: ``log_x`` (T + 1, K), gradients (T, K), steps ``etas`` (T,).
+Trajectories are ``log_x`` (T + 1, K), gradients (T, K), steps ``etas`` (T,).
 """
 
 from typing import NamedTuple
@@ -28,21 +28,6 @@ class Constants(NamedTuple):
 def linear_regret(comparator: Array, log_x: Array, gradients: Array) -> Array:
     """(): ``sum <g_t, x_t - u_t>``."""
     return jnp.sum(gradients * (jnp.exp(log_x[:-1]) - comparator))
-
-
-def telescoped(comparator: Array, log_x: Array, etas: Array) -> tuple[Array, Array, Array]:
-    """``sum [KL(u_t, x_t) - KL(u_t, x_{t+1})] / eta_t``, then its two exact telescoped forms.
-
-    The first divides the change of comparator by ``eta_t`` and proves the main text's lemma; the second divides it by
-    ``eta_{t-1}``, AES paper A.13 and A.14.
-    """
-    u, v, x = comparator[1:], comparator[:-1], log_x[1:-1]  # u_t, u_{t-1}, x_t for t >= 2
-    left = jnp.sum((kl(comparator, log_x[:-1]) - kl(comparator, log_x[1:])) / etas)
-    ends = kl(comparator[0], log_x[0]) / etas[0] - kl(comparator[-1], log_x[-1]) / etas[-1]
-    change = 1.0 / etas[1:] - 1.0 / etas[:-1]
-    later = ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[1:] + kl(v, x) * change)
-    earlier = ends + jnp.sum((kl(u, x) - kl(v, x)) / etas[:-1] + kl(u, x) * change)
-    return left, later, earlier
 
 
 def printed_bounds(
@@ -94,19 +79,6 @@ def tradeoff_bound(constants: Constants, weights: Array, drift: Array) -> Array:
     """() ``C0 + sum_{t>=2} (C1 xi_t / lam_t + C2 lam_t)``, AES paper Eq. (tradeoff-bound)."""
     _, tracking, stability = constants
     return constants.start + jnp.sum(tracking * drift[1:] / weights[1:] + stability * weights[1:])
-
-
-def oracle_bound_paper(constants: Constants, drift: Array) -> Array:
-    """() ``C0 + 2 sqrt(C1 C2) sum sqrt(xi_t)``, AES paper Theorem (oracle-lambda). FALSE."""
-    _, tracking, stability = constants
-    return constants.start + 2.0 * jnp.sqrt(tracking * stability) * jnp.sum(jnp.sqrt(drift[1:]))
-
-
-def online_bound_paper(constants: Constants, size: int, proxy: Array) -> Array:
-    """() ``C0 log K + 4 sqrt(C1 C2 T Ahat_T)``, AES paper Theorem (online-aes): ill-posed without the clip."""
-    _, tracking, stability = constants
-    total = jnp.sqrt(tracking * stability * proxy.shape[0] * jnp.sum(proxy))
-    return constants.start * jnp.log(float(size)) + 4.0 * total
 
 
 def self_consistent(size: int, floor: Scalar, c: Scalar, spread: Scalar) -> tuple[Array, Constants]:
@@ -180,21 +152,14 @@ def clipped_bound(
     return first + tradeoff_bound(constants, weights, drift) + penalty
 
 
-def constant_weight(size: int, c: Scalar, constants: Constants, drift: Array, *, start: bool = True) -> Array:
+def constant_weight(size: int, c: Scalar, constants: Constants, drift: Array) -> Array:
     """() the constant weight that minimises its bound, ``sqrt((C1 A_T + log K / c) / (C2 T))``.
 
-    ``start=False`` is AES paper A.17, which leaves the first round's ``log K / c`` out and gives 0 without drift.
+    AES paper A.17 leaves out the first round's ``log K / c``, and its weight is 0 without drift. The bound at a weight
+    is ``(C1 A_T + log K / c)/lam + C2 T lam``; it is the paper's only complete guarantee.
     """
-    _, tracking, stability = constants
-    mass = tracking * jnp.sum(drift) + (jnp.log(float(size)) / c if start else 0.0)
-    return jnp.sqrt(mass / (stability * drift.shape[0]))
-
-
-def offline_bound(size: int, c: Scalar, constants: Constants, weight: Array, drift: Array) -> Array:
-    """() bound of a constant weight, ``(C1 A_T + log K / c)/lam + C2 T lam``; the paper's only complete guarantee."""
-    _, tracking, stability = constants
-    mass = tracking * jnp.sum(drift) + jnp.log(float(size)) / c
-    return mass / weight + stability * drift.shape[0] * weight
+    mass = constants.tracking * jnp.sum(drift) + jnp.log(float(size)) / c
+    return jnp.sqrt(mass / (constants.stability * drift.shape[0]))
 
 
 def full_simplex_bound(size: int, c: Scalar, spread: Scalar, weight: Array, drift: Array) -> Array:

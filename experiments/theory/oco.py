@@ -1,20 +1,23 @@
-"""Online convex optimisation on the simplex: games, learners as pure pairs of functions, and dynamic regret.
+"""Online learning on the simplex under drift: games, entropy mirror descent under a schedule, dynamic regret.
 
-A *game* is data: losses ``f_t(x) = <loss_t, x> + curvature * Psi(x)``, a comparator for every round and the drift
-proxy that a schedule may read. A *learner* maps its state and what a round revealed to its next state; the learners
-are in `experiments.theory.learners`. `play` runs one learner on one game as a scan; vmap it over games and
-hyper-parameters.
+A game is data: losses ``f_t(x) = <loss_t, x> + curvature * Psi(x)``, a comparator for every round and the drift proxy
+that a schedule reads. Games are drawn with NumPy, so that all methods meet equal losses; `play` is one scan and may be
+vmapped over games and hyper-parameters.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.types import Array
-from experiments.theory.simplex import negative_entropy
+from aesjax.schedules import AnySchedule, Schedule
+from aesjax.schedules.accumulated import aes_d
+from aesjax.schedules.rule import read_signal
+from aesjax.types import Array, Signals
+from experiments.theory.simplex import mirror_step, negative_entropy
+
+LARGEST_GAP = 0.25  # between the mean losses of the best arm and of the others
 
 
 class Game(NamedTuple):
@@ -24,32 +27,29 @@ class Game(NamedTuple):
     comparator: Array | np.ndarray  # (T, K) points u_t
     proxy: Array | np.ndarray  # (T,) drift proxy of the round, as the schedules see it
     curvature: Array | np.ndarray | float = 0.0  # () weight of the negative entropy that is part of f_t itself
-    observed: Array | np.ndarray | float = 0.0  # () 1: the proxy is the learner's own loss instead of `proxy`
     adversarial: Array | np.ndarray | float = 0.0  # () 1: loss 1 on the learner's heaviest arm replaces `loss`
-
-
-class Feedback(NamedTuple):
-    """Information that a round reveals after the learner has played."""
-
-    gradient: Array  # (K,) of f_t at the point played
-    proxy: Array  # () drift proxy, >= 0
-    drift: Array  # () true drift ||u_t - u_{t-1}||_1; only reference learners may read it
-
-
-class Learner(NamedTuple):
-    """A learner on K arms as pure functions, safe under jit, vmap and scan."""
-
-    init: Callable[[int], Any]  # K -> state
-    point: Callable[[Any], Array]  # state -> (K,) log of the point it plays
-    update: Callable[[Any, Feedback], tuple[Any, Array]]  # state, feedback -> state, () entropy weight used
 
 
 class Played(NamedTuple):
     """A finished game."""
 
     regret: Array  # (T,) f_t(x_t) - f_t(u_t)
-    weight: Array  # (T,) entropy weight of the step after round t; 0 for learners without one
+    weight: Array  # (T,) entropy weight of the step after round t
     loss: Array  # (T, K) linear losses as they were (an adversary chooses them during the game)
+    log_x: Array  # (T, K) logarithm of the points played
+
+
+def drift_proxy(signals: Signals) -> Array:
+    """The proxy that reads ``Signals.true_drift``, which contains the game's proxy; () float32."""
+    return read_signal("drift_proxy", signals, "true_drift")
+
+
+def per_round_oracle(*, beta: float = 0.0, **rule: Any) -> Schedule:
+    """``clip(kappa * sqrt(xi_t))``: the paper's per-round oracle, Eq. (lambda-star), as a schedule.
+
+    It is `aes_d` with a memory of one round and no prior; ``rule`` are kappa, lambda_min and lambda_max.
+    """
+    return aes_d(drift_proxy, 1.0, window=1.0, prior=0.0, beta=beta, **rule)
 
 
 def path(comparator: Array | np.ndarray) -> Array:
@@ -58,24 +58,78 @@ def path(comparator: Array | np.ndarray) -> Array:
     return jnp.concatenate([jnp.zeros((1,), steps.dtype), steps])
 
 
-def play(learner: Learner, game: Game) -> Played:
-    """The learner's dynamic regret on the game, AES paper Eq. (dyn-regret-def), round by round."""
+def play(
+    schedule: AnySchedule, game: Game, c: Array | float, floor: Array | float, *, entropy: Array | float = 1.0
+) -> Played:
+    """Dynamic regret of entropy mirror descent on ``f_t + entropy * lam_t * Psi`` with steps ``eta_t = c * lam_t``.
+
+    AES paper Section 3 and Eq. (dyn-regret-def), from the uniform point. Weight t uses the proxy of round t, as the
+    theorems need.
+
+    Args:
+      schedule: gives ``lam_t``; any of `aesjax.schedules`, the objects that drive the deep agents, on `drift_proxy`.
+      game: losses (T, K), comparators and proxies.
+      c: () step per weight; stable for ``c * lam**2 < 2``, without oscillation for at most 1.
+      floor: () of the truncated simplex.
+      entropy: () 0 leaves the entropy term out, at equal steps.
+    """
     losses, comparators = jnp.asarray(game.loss), jnp.asarray(game.comparator)
     size = losses.shape[-1]
     curvature = jnp.asarray(game.curvature, losses.dtype)
 
-    def round_(state: Any, given: tuple[Array, Array, Array, Array]) -> tuple[Any, Played]:
-        loss, comparator, proxy, drift = given
-        log_x = learner.point(state)
+    def round_(state: tuple, given: tuple[Array, Array, Array]) -> tuple[tuple, Played]:
+        (log_x, inner), (loss, comparator, proxy) = state, given
         x = jnp.exp(log_x)
         worst = jax.nn.one_hot(jnp.argmax(log_x), size, dtype=loss.dtype)
         loss = jnp.where(game.adversarial, worst, loss)
         value = jnp.sum(loss * x) + curvature * negative_entropy(x)
-        gradient = loss + curvature * (1.0 + jnp.maximum(log_x, jnp.finfo(log_x.dtype).min))
         best = jnp.sum(loss * comparator) + curvature * negative_entropy(comparator)
-        proxy = jnp.where(game.observed, jnp.maximum(value, 0.0), proxy)
-        state, weight = learner.update(state, Feedback(gradient, proxy, drift))
-        return state, Played(value - best, weight, loss)
+        inner = schedule.update(Signals(true_drift=proxy.astype(jnp.float32)), inner)
+        weight = inner.weight.astype(log_x.dtype)
+        gradient = loss + curvature * (1.0 + jnp.maximum(log_x, jnp.finfo(log_x.dtype).min)) + entropy * weight * log_x
+        return (mirror_step(log_x, gradient, c * weight, floor), inner), Played(value - best, weight, loss, log_x)
 
-    given = (losses, comparators, jnp.asarray(game.proxy), path(comparators))
-    return jax.lax.scan(round_, learner.init(size), given)[1]
+    start = (jnp.full(size, -jnp.log(float(size))), schedule.init())
+    return jax.lax.scan(round_, start, (losses, comparators, jnp.asarray(game.proxy)))[1]
+
+
+def vertices(best: np.ndarray, arms: int, floor: float) -> np.ndarray:
+    """(rounds,) int -> (rounds, arms): the vertex of the truncated simplex at the best arm."""
+    return floor + (1.0 - arms * floor) * np.eye(arms)[best]
+
+
+def drift(comparator: np.ndarray) -> np.ndarray:
+    """(rounds, arms) -> (rounds,): `path` on the host, in the precision of the comparator."""
+    return np.abs(np.diff(comparator, axis=0, prepend=comparator[:1])).sum(-1)
+
+
+def switching(
+    rng: np.random.Generator,
+    arms: int,
+    rounds: int,
+    switches: int,
+    *,
+    gap: float = LARGEST_GAP,
+    noise: float = 0.35,
+    floor: float = 1e-3,
+) -> Game:
+    """Noisy linear losses ``0.5 + U(-noise, noise)`` with one better arm, which switches.
+
+    Args:
+      switches: distinct rounds, never the first, in which the best arm becomes another one.
+      gap: how much lower the best arm's mean loss is.
+      floor: of the truncated simplex; comparators are its vertices.
+
+    Raises:
+      ValueError: more switches than rounds after the first.
+    """
+    if not 0 <= switches < rounds:
+        raise ValueError(f"switches must lie between 0 and {rounds - 1} in {rounds} rounds; got {switches}")
+    times = np.sort(rng.choice(np.arange(1, rounds), switches, replace=False))
+    walk = (rng.integers(1, arms, switches), rng.integers(arms))
+    best = (walk[1] + np.concatenate([[0], np.cumsum(walk[0])])) % arms
+    best = best[np.searchsorted(times, np.arange(rounds), side="right")]
+    loss = 0.5 + rng.uniform(-noise, noise, (rounds, arms))
+    loss[np.arange(rounds), best] -= gap
+    comparator = vertices(best, arms, floor)
+    return Game(loss, comparator, drift(comparator))

@@ -1,8 +1,7 @@
 """From the drift of an MDP to the drift of its soft-optimal policy, and how the paper splits the gap between returns.
 
 Bounds of the chain MDP -> operator -> action values -> policy -> regret (AES paper A.5, A.7, A.20, A.21), and the
-quantities of A.8 and A.9 (planning objective, two biases). Functions take one MDP or one pair; ``jax.vmap`` does the
-rest.
+quantities of A.8 and A.9. Functions take one MDP or one pair; ``jax.vmap`` does the rest.
 """
 
 from typing import NamedTuple
@@ -19,9 +18,6 @@ class Change(NamedTuple):
 
     reward: Array  # () max |r' - r|; reward
     transition: Array  # () max over rows of ||P' - P||_1, in [0, 2]; twice the total variation distance
-
-
-# --- the chain: MDP -> operator -> action values -> policy -> regret ---
 
 
 def span(v: Array) -> Array:
@@ -46,37 +42,25 @@ def drift_budget(step: Change, discount: Array, size: Array) -> Array:
 
 
 def largest_q(reward: Array, discount: Array, temperature: Array, actions: int) -> Array:
-    """() bounds ``|Q*|``: ``(R + gamma mu log A) / (1 - gamma)`` with ``|r| <= R``; reward. AES paper A.20, A.22.
-
-    Without that gamma it bounds ``|V*|``.
-    """
+    """() bounds ``|Q*|``: ``(R + gamma mu log A) / (1 - gamma)`` with ``|r| <= R``; reward. AES paper A.20, A.22."""
     return (reward + discount * temperature * jnp.log(float(actions))) / (1.0 - discount)
 
 
-def policy_drift_bound(dq: Array, temperature: Array) -> Array:
-    """(..., A) -> (...): bounds the l1 change of ``softmax(q/mu)`` by ``max |dq| / mu``. AES paper A.21."""
-    return jnp.max(jnp.abs(dq), axis=-1) / temperature
-
-
 def policy_drift_tanh(dq: Array, temperature: Array) -> Array:
-    """(..., A) -> (...): the sharp form of `policy_drift_bound`, ``2 tanh(span(dq) / (4 mu))``, below 2.
+    """(..., A) -> (...): bounds the l1 change of ``softmax(q/mu)`` by ``2 tanh(span(dq) / (4 mu))``, below 2.
 
-    Reached by two levels of ``dq`` and ``q = -dq/2``. Deviation from the paper: smaller.
+    Reached by two levels of ``dq`` and ``q = -dq/2``. Deviation from the paper's ``max |dq| / mu`` (A.21): smaller.
     """
     return 2.0 * jnp.tanh(span(dq) / (4.0 * temperature))
 
 
-def comparator_drift_bound(budget: Array, discount: Array, temperature: Array) -> Array:
+def comparator_drift(budget: Array, discount: Array, temperature: Array) -> Array:
     """() bounds the largest l1 change of ``pi*(.|s)``: ``b / (mu (1 - gamma))``. AES paper A.7.
 
-    Says nothing above 2, the diameter of the simplex: with mu 0.2 and gamma 0.99 that is b above 0.004.
+    Contains no information above 2, the diameter of the simplex: with mu 0.2 and gamma 0.99 that is b above 0.004.
+    ``2 tanh`` of half of it, by `policy_drift_tanh`, also holds, is never larger, and stays below 2.
     """
     return budget / (temperature * (1.0 - discount))
-
-
-def comparator_drift_tanh(budget: Array, discount: Array, temperature: Array) -> Array:
-    """() the same by `policy_drift_tanh` with ``span(dQ*) <= 2 ||dQ*||``: never larger, and below 2."""
-    return 2.0 * jnp.tanh(comparator_drift_bound(budget, discount, temperature) / 2.0)
 
 
 def lag_one_bound(dq: Array, discount: Array, temperature: Array) -> Array:
@@ -100,43 +84,10 @@ def temperature_drift_bound(first: Array, second: Array, q_span: Array, discount
     return jnp.abs(first - second) * (q_span / (2.0 * first * second) + own)
 
 
-def guaranteed_floor(q: Array, temperature: Array) -> Array:
-    """(..., A) -> (...): ``exp(-span(q)/mu) / A``, the probability that ``softmax(q/mu)`` gives at least every action.
-
-    A comparator ``pi*`` surely lies in the simplex truncated at eps only for eps up to this.
-    """
-    return jnp.exp(-span(q) / temperature) / q.shape[-1]
-
-
-def planning_rate(
-    coupling: Array, log_range: Array, states: Array, actions: int, discount: Array, temperature: Array
-) -> Array:
-    """() factor of ``sqrt(B T)`` that the paper's chain really gives for AES-RL-Plan.
-
-    ``sqrt(C1 C2 * S / (mu (1-gamma))) / (1-gamma)`` with ``C1 = L/(2c)``, ``C2 = c G^2 + S log A``,
-    ``G = 1/(1-gamma)``: with the best coupling ``c = S log A / G^2`` it is
-    ``sqrt(L S / mu) (1-gamma)^(-5/2)``, whereas A.5 prints ``sqrt(S log A) / (mu (1-gamma)^2)``. L is
-    `simplex.largest_log_range` of the truncation, c the coupling of ``eta = c lambda``.
-    """
-    gradient = 1.0 / (1.0 - discount)
-    c1 = log_range / (2.0 * coupling)
-    c2 = coupling * gradient**2 + states * jnp.log(float(actions))
-    return jnp.sqrt(c1 * c2 * states / (temperature * (1.0 - discount))) / (1.0 - discount)
-
-
-# --- the gap between returns, as the paper splits it ---
-
-
 def _expect(log_policy: Array, x: Array) -> Array:
-    """(S, A), (S, A) -> (S,): mean of x under the policy; what is never played does not count, even if infinite."""
+    """(S, A), (S, A) -> (S,): mean of x under the policy; actions never played do not count, even if infinite."""
     pi = jnp.exp(log_policy)
     return jnp.sum(jnp.where(pi > 0.0, pi * x, 0.0), axis=-1)
-
-
-def soft_advantage(mdp: SoftMDP, log_policy: Array) -> Array:
-    """(S, A): ``Q^pi - mu log pi - V^pi``, mean zero under pi; infinite where pi never acts. AES paper A.8."""
-    q, value = evaluate(mdp, log_policy)
-    return q - mdp.temperature * log_policy - value[:, None]
 
 
 def performance_difference(mdp: SoftMDP, new: Array, old: Array, start: Array) -> Array:
@@ -144,8 +95,9 @@ def performance_difference(mdp: SoftMDP, new: Array, old: Array, start: Array) -
 
     The log-policy ``old`` (S, A) must play everything that ``new`` plays.
     """
-    gain = _expect(new, soft_advantage(mdp, old)) - mdp.temperature * simplex.kl(jnp.exp(new), old)
-    return expected(mdp, new, start, gain)
+    q, value = evaluate(mdp, old)
+    advantage = _expect(new, q - mdp.temperature * old - value[:, None])
+    return expected(mdp, new, start, advantage - mdp.temperature * simplex.kl(jnp.exp(new), old))
 
 
 def planning_objective(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
@@ -167,16 +119,15 @@ def main_term(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array)
     return expected(mdp, solution.log_policy, start, surrogate_gap(mdp, solution, log_policy))
 
 
-def bias_a8(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
-    """() ``E_{d*, pi}[Q* - Q^pi] / (1-gamma)``, >= 0; reward. What A.8 calls the substitution bias.
+def biases(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> tuple[Array, Array]:
+    """() and (): what A.8 and what A.9 calls the substitution bias; reward.
 
-    ``J(pi*) - J(pi) = main_term + bias_a8 + bias_a9``; neither bias does it alone.
+    ``E_{d*, pi}[Q* - Q^pi] / (1-gamma)`` >= 0 and ``E_{d*, pi*}[Q^pi - Q*] / (1-gamma)`` <= 0. `main_term` plus both is
+    ``J(pi*) - J(pi)``; neither bias does it alone.
     """
     difference = solution.q - evaluate(mdp, log_policy)[0]
-    return expected(mdp, solution.log_policy, start, _expect(log_policy, difference))
-
-
-def bias_a9(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
-    """() ``E_{d*, pi*}[Q^pi - Q*] / (1-gamma)``, <= 0; reward. What A.9 calls the substitution bias."""
-    difference = evaluate(mdp, log_policy)[0] - solution.q
-    return expected(mdp, solution.log_policy, start, _expect(solution.log_policy, difference))
+    a8, a9 = (
+        expected(mdp, solution.log_policy, start, _expect(policy, sign * difference))
+        for policy, sign in ((log_policy, 1.0), (solution.log_policy, -1.0))
+    )
+    return a8, a9

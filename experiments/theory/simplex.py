@@ -92,15 +92,3 @@ def mirror_step(log_x: Array, gradient: Array, eta: Array | float, floor: Array 
     AES paper Section 3; on the full simplex the multiplicative update. Accepts and returns log points (..., K).
     """
     return project(log_x - eta * gradient, floor)
-
-
-def clip_and_renormalise(x: Array, floor: Array | float) -> Array:
-    """``max(x, floor)`` divided by its sum. What is often written for `project`; it does *not* keep ``x >= floor``."""
-    clipped = jnp.maximum(x, floor)
-    return clipped / jnp.sum(clipped, axis=-1, keepdims=True)
-
-
-def fixed_share(log_x: Array, share: Array | float) -> Array:
-    """``log((1 - share) x + share / K)``: each coordinate keeps at least share / K (Herbster and Warmuth 1998)."""
-    share = jnp.asarray(share, log_x.dtype)
-    return jnp.logaddexp(jnp.log1p(-share) + log_x, jnp.log(share / log_x.shape[-1]))

@@ -14,14 +14,3 @@ def pytest_collection_modifyitems(items):
 def double_precision():
     with jax.enable_x64(True):
         yield
-
-
-@pytest.fixture
-def report(record_property):
-    """``report(name, ratio)``: records a measured tightness and prints it (seen with ``pytest -rP``)."""
-
-    def write(name, value):
-        record_property(name, float(value))
-        print(f"{name}: {float(value):.6g}")
-
-    return write

@@ -1,6 +1,9 @@
-"""Random instances that the tests of the theory share; all take a NumPy generator."""
+"""Random instances that the tests of the theory share, and the comparison of two sides of an inequality."""
 
+import jax
 import numpy as np
+
+from aesjax.types import Signals
 
 
 def simplex_points(rng, count, size):
@@ -28,3 +31,24 @@ def proxies(rng, steps):
         "zero": np.zeros(steps),
         "six decades": 10.0 ** rng.uniform(-6, 0, steps),
     }
+
+
+def played(schedule, rows):
+    """(N, T) weights of the schedule after each of the proxies ``rows`` (N, T), as float64."""
+
+    def run(row):
+        def step(state, v):
+            state = schedule.update(Signals(true_drift=v), state)
+            return state, state.weight
+
+        return jax.lax.scan(step, schedule.init(), row)[1]
+
+    return np.float64(jax.jit(jax.vmap(run))(np.float32(rows)))
+
+
+def at_most(left, right, least=None):
+    """Asserts ``left <= right`` up to rounding, and that their largest ratio is at least ``least``."""
+    left, right = np.broadcast_arrays(np.asarray(left, np.float64), np.asarray(right, np.float64))
+    assert np.all(left <= right + 1e-9 * (1 + np.abs(right))), np.max(left - right)
+    sized = right > 1e-7
+    assert least is None or np.max(left[sized] / right[sized]) >= least

@@ -1,0 +1,120 @@
+"""Study of calibrated drift proxies in simulated worlds: coverage with and without a split, of rounds and of runs."""
+
+from typing import Any
+
+import numpy as np
+
+from aesjax.schedules import calibration as cal
+
+DELTA = 0.1
+SIZES = (10, 20, 50)  # pairs
+ROUNDS = 50  # of a run that requires simultaneous coverage
+RUNS = (9, 19, 39)  # calibration runs
+_FRESH = 20  # runs that a calibration is tried on
+EVENT = 0.2  # drift of a round from which on it is called an event
+
+
+def split(signal: np.ndarray, drift: np.ndarray) -> cal.Envelope:
+    """Split conformal bound with the first half of (..., N) pairs for the fit."""
+    half = signal.shape[-1] // 2
+    return cal.split_conformal(signal[..., :half], drift[..., :half], signal[..., half:], drift[..., half:], DELTA)
+
+
+def pairs(rng: np.random.Generator, count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Signals and drifts (count, size): v uniform on [0, 1], ``b = max(0, v + 0.1 noise)``."""
+    v = rng.random((count, size))
+    return v, np.maximum(0.0, v + 0.1 * rng.standard_normal((count, size)))
+
+
+def one_pair(rng: np.random.Generator, count: int) -> dict[str, Any]:
+    """Coverage of one fresh drift by number of pairs, C2 and C3."""
+    found: dict[str, Any] = {}
+    for size in SIZES:
+        v, b = pairs(rng, count, size + 1)
+        own = v[:, :size], b[:, :size]
+        for name, bound in (("reused", cal.split_conformal(*own, *own, DELTA)), ("split", split(*own))):
+            found[f"{name}, N={size}"] = np.mean(b[:, size:] <= cal.upper_bound(bound, v[:, size:]))
+        n = size - size // 2
+        found[f"split, exact, N={size}"] = min(1.0, cal.conformal_index(n, DELTA) / (n + 1))
+    return found
+
+
+def rounds_of_a_run(rng: np.random.Generator, count: int) -> dict[str, Any]:
+    """C5: a bound that is right for one round, applied to `ROUNDS` independent rounds together."""
+    bound = split(*pairs(rng, count, 398))  # 199 residuals: coverage 180/200
+    fresh, drift = pairs(rng, count, ROUNDS)
+    upper = cal.upper_bound(bound, fresh)
+    return {
+        "one round": cal.coverage(drift, upper).mean(),
+        "all rounds": np.mean(np.all(drift <= upper, axis=-1)),
+        "trivial after scaling": np.mean(0.05 / (0.2 * 0.01) * upper >= 2.0),  # by 1/(mu (1 - gamma))
+    }
+
+
+def rare_drift(rng: np.random.Generator, count: int) -> dict[str, Any]:
+    """2 % of the rounds drift, and the signal answers one round late; a margin from drift events alone repairs it."""
+    event = rng.random((count, 3_000)) < 0.02
+    noise = 0.01 * np.abs(rng.standard_normal((2, *event.shape)))
+    drift = event * rng.uniform(0.5, 2.0, event.shape) + noise[0]
+    signal = np.concatenate([noise[1][:, :1], drift[:, :-1]], axis=-1) + noise[1]
+    bound, fresh = split(signal[:, :2_000], drift[:, :2_000]), slice(2_000, None)
+    upper = cal.upper_bound(bound, signal[:, fresh])
+    kept, price = [], []
+    for i in range(count):
+        own = np.flatnonzero(event[i, 1_000:2_000]) + 1_000
+        fit = cal.Isotonic(bound.fit.signal[i], bound.fit.level[i])
+        margin = cal.conformal_quantile(drift[i, own] - cal.predict(fit, signal[i, own]), DELTA)
+        own_upper = cal.upper_bound(cal.Envelope(fit, margin), signal[i, fresh])
+        kept.append(cal.coverage(drift[i, fresh], own_upper, event[i, fresh]))
+        price.append(cal.slack(drift[i, fresh], np.minimum(own_upper, 2.0)))
+    return {
+        "all rounds": cal.coverage(drift[:, fresh], upper).mean(),
+        "at drift": np.nanmean(cal.coverage(drift[:, fresh], upper, event[:, fresh])),
+        "margin of events, at drift": np.nanmean(kept),
+        "margin of events, slack": np.mean(price),
+    }
+
+
+def simulated_runs(rng: np.random.Generator, shape: tuple[int, ...], rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Drift and signal (*shape, rounds): events and slow drift at rates of the run's own, behind a floor of noise."""
+    full = (*shape, rounds)
+    rate, speed = rng.choice([0.005, 0.02, 0.05], (*shape, 1)), rng.choice([0.0, 0.005, 0.02], (*shape, 1))
+    drift = np.minimum(2.0, (rng.random(full) < rate) * rng.uniform(EVENT, 2.0, full) + speed)
+    drift[..., 0] = 0.0  # the first comparator has nothing to differ from
+    signal, trace = np.empty(full), np.zeros(shape)
+    for t in range(rounds):
+        signal[..., t] = trace  # an answer that begins one round late and halves in every round
+        trace = 0.5 * (trace + drift[..., t])
+    gain = np.exp(0.5 * rng.standard_normal((*shape, 1)))
+    return drift, gain * (signal + 0.02 * np.exp(0.3 * rng.standard_normal(full)))
+
+
+def run_level(rng: np.random.Generator, count: int) -> dict[str, Any]:
+    """C6: scales from `RUNS` runs, tried on fresh ones, and on runs of a schedule that halves the signal."""
+    drift, signal = simulated_runs(rng, (count, RUNS[-1] + _FRESH), 400)
+    ratio = cal.run_ratios(drift, signal)
+    drift, signal = drift[:, RUNS[-1] :], signal[:, RUNS[-1] :]
+    other, found = cal.run_ratios(drift, 0.5 * signal), {}
+    for n in RUNS:
+        scale = cal.run_level_scale(ratio[:, :n], DELTA)[:, None]
+        bound = cal.run_level_bound(scale, signal)
+        found |= {
+            f"dominated, n={n}": np.mean(cal.dominates(drift, bound)),
+            f"dominated under another schedule, n={n}": np.mean(other <= scale),
+            f"covered at drift, n={n}": np.nanmean(cal.coverage(drift, bound, drift >= EVENT)),
+            f"slack, n={n}": np.mean(np.median(cal.slack(drift, bound), axis=-1)),
+        }
+    return found
+
+
+WORLDS = {"one pair": one_pair, "a run": rounds_of_a_run, "rare drift": rare_drift, "runs": run_level}
+_COUNTS = {"one pair": 500, "a run": 50, "rare drift": 1, "runs": 6}  # repetitions for every seed
+
+
+def run(seeds: int) -> dict[str, dict[str, float | str]]:
+    """Measured shares of every world."""
+    return {
+        f"{world}: {name}": {"measured": float(value)}
+        for world, make in WORLDS.items()
+        for name, value in make(np.random.default_rng(list(WORLDS).index(world)), _COUNTS[world] * seeds).items()
+    }
