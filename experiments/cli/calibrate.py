@@ -14,7 +14,7 @@ class Calibrate:
     """Compare the proxies recorded in DIR with the true drift: the bound that they give on it, how often it holds."""
 
     directory: tyro.conf.Positional[Path]
-    """Folder of a study, finished or interrupted."""
+    """Folder of a finished study."""
     out: Path | None = None
     """Folder for calibration.json and calibration.md, which must not be there yet; by default DIR."""
     delta: float = 0.1
@@ -25,11 +25,11 @@ class Calibrate:
 
 def execute(options: Calibrate) -> int:
     """Calibrate and print the tables."""
-    from experiments.report import calibration_page
+    from experiments.report import calibration
 
     out = options.out or options.directory
     with refusing():
         start_jax(None)
-        text = calibration_page.run(options.directory, options.delta, options.source, out)
-    print(f"{text}\n\ncalibration: {out / calibration_page.TEXT}\npage: {out / calibration_page.PAGE}")
+        text = calibration.run(options.directory, options.delta, options.source, out)
+    print(f"{text}\n\ncalibration: {out / calibration.TEXT}")
     return DONE

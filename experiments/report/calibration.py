@@ -10,12 +10,13 @@ import numpy as np
 
 from aesjax.schedules import SCHEDULES
 from aesjax.schedules import calibration as cal
-from aesjax.types import STREAM
 from agents import OnPolicyCarrier
 from envs import PATTERNS, pattern_index
 from envs.drift import change_points, draw
 from envs.world import DriftData, World
-from experiments.study import checkpoint, store
+from experiments.report.cells import NONE, Cell, Table
+from experiments.report.page import render_table
+from experiments.study import store
 from experiments.study.arms import Arm, arms_of
 from experiments.study.build import set_up
 from experiments.study.config import StudyConfig
@@ -25,84 +26,75 @@ from experiments.study.rescore import proxies_in
 if TYPE_CHECKING:
     import polars as pl
 
+NUMBERS, TEXT = "calibration.json", "calibration.md"
+_COVERAGES = ("coverage", "coverage_at_drift", "coverage_at_jumps")
+_HEAD = ["pattern", "runs", "dominated", "slack", "coverage", "at drift", "at jumps", "complete runs"]
+_MEANING = """\
+Every run is judged by a calibration on the runs of all other seeds.
 
-COVERAGES = ("coverage", "coverage_at_drift", "coverage_at_jumps", "coverage_at_jumps_late")
-_WINDOW = 3  # evaluation intervals within which a late proxy may respond
-_RUN = ("method", "pattern", "seed")
+- Drift is the length of the environment's path, as a share of each drifting parameter's range. The drift of the best
+  policy is another quantity, and no factor between them is known.
+- dominated: accumulated drift <= rho times accumulated proxy after every sample of the run. Promised for
+  {share:g} % of fresh runs of the same method, schedule, task and mix of patterns, if runs are independent; runs of one
+  seed share their draws. Nothing is promised for a single pattern.
+- slack: accumulated bound over accumulated drift at the end, median of the runs that drift. Regret grows with its root.
+- coverage: share of evaluation intervals whose drift a split conformal bound at {share:g} % covers. Intervals of a run
+  are dependent, so it is a measurement and not a guarantee.
+- at drift, at jumps: coverage of the intervals in which the environment moves, or jumps.
+- complete runs: runs of which every interval is covered. A dash replaces an infinite bound."""
 
 
-def calibrate(directory: Path, delta: float, source: str | None) -> tuple[dict[str, Any], dict[str, Sequence["Trace"]]]:
-    """Calibrate every method of the study in ``directory``.
+def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
+    """Calibrate the finished study in ``directory`` and write `NUMBERS` and `TEXT` into ``out``; returns the text.
 
     Args:
       delta: share of fresh runs that may exceed the bound, in (0, 1).
       source: of the proxy, ``update`` or ``fresh``; None: the one that the schedule reads.
 
-    Returns:
-      The numbers as JSON, and the runs of every method.
-
     Raises:
-      ValueError: the study cannot be used, or lacks the proxy; one sentence.
+      ValueError: the study cannot be used, lacks the proxy, or a file is there; one sentence, nothing was written.
     """
-    if not 0.0 < delta < 1.0:
-        raise ValueError(f"--delta must lie in (0, 1); got {delta:g}")
-    recorded = _load(directory)
-    config, methods, judged = recorded.config, {}, {}
-    for carrier in recorded.evaluations:
-        rows = [(method, recorded.streams.filter(method=method.name)) for method in arms_of(config, carrier)]
-        keys = {method.name: _key(config, method, own, source) for method, own in rows if own.height}
-        clock = _clock(recorded, carrier)
-        traces = {m.name: [_trace(clock, row, keys[m.name]) for row in own.to_dicts()] for m, own in rows if own.height}
-        for name, key in keys.items():
-            others = {n: traces[n] for n, theirs in keys.items() if n != name and theirs == key}
-            methods[name] = {"proxy": key} | _calibrated(traces[name], others, delta)
-        judged |= traces
-    record = {"delta": delta, "runs_needed": cal.runs_needed(delta), "window": _WINDOW, "notes": recorded.notes}
-    return record | {"task": config.task, "patterns": list(config.patterns), "methods": methods}, judged
+    for name in (NUMBERS, TEXT):
+        if (out / name).exists():
+            raise ValueError(f"{out / name} exists; remove it or choose another folder with --out")
+    record = calibrate(directory, delta, source)
+    text = _text(record)
+    out.mkdir(parents=True, exist_ok=True)
+    store.write_json(out / NUMBERS, record)
+    store.write_text(out / TEXT, text)
+    return text
 
 
-class _Recorded(NamedTuple):
-    """The part of a study that can be calibrated."""
-
-    config: StudyConfig
-    streams: "pl.DataFrame"  # of usable runs, all of them recorded as far as `evaluations`
-    evaluations: dict[str, int]  # per usable carrier: evaluations after step 0
-    notes: list[str]  # the runs left out, and why
-
-
-def _load(directory: Path) -> _Recorded:
-    """The study in ``directory``; of a stopped one the newest checkpoints, and in them the runs that got farthest."""
+def calibrate(directory: Path, delta: float, source: str | None) -> dict[str, Any]:
+    """The numbers of `run` as JSON."""
     import polars as pl
 
+    if not 0.0 < delta < 1.0:
+        raise ValueError(f"--delta must lie in (0, 1); got {delta:g}")
     study = open_study(directory)
-    config, notes = study.config, []
-    if study.results is not None:
-        streams, usable = study.results.rows(store.STREAMS), study.results.runs("finished")
-        evaluations = dict.fromkeys(config.carriers, config.evaluations)
-        if diverged := len(study.results.runs("diverged")):
-            notes.append(f"{diverged} runs that diverged are left out")
-    else:
-        frames, usable, evaluations = [], set(), {}
-        for carrier in config.carriers:
-            rows = checkpoint.newest_rows(directory / store.CHECKPOINTS / carrier, config.fingerprint())
-            if rows is None or not any(name.startswith(STREAM) for name in rows.columns):
-                notes.append(f"{carrier} has no checkpoint with proxies and is left out")
-                continue
-            reached = rows.group_by(_RUN).agg(pl.col("step").max())
-            last = int(np.max(reached["step"].to_numpy()))
-            usable |= set(reached.filter(step=last).select(_RUN).iter_rows())
-            evaluations[carrier] = last // (config.chunk(carrier) * config.envs_of(carrier))
-            frames.append(store.split_streams(rows)[1])
-            steps = f"{last:,} of {config.steps:,} steps"
-            notes.append(f"the study was stopped: {carrier} is calibrated on its first {steps}")
-        if not frames:
-            raise ValueError(f"{directory} has neither {store.STREAMS} nor a checkpoint with proxies; --resume its run")
-        streams = pl.concat(frames, how="diagonal")
-    used = [labels in usable for labels in streams.select(_RUN).iter_rows()]
-    streams = streams.filter(pl.Series(used, dtype=pl.Boolean))
-    if not streams.height:
+    config, results = study.config, study.ended
+    finished = pl.DataFrame(list(results.runs("finished")), ["method", "pattern", "seed"], orient="row")
+    streams = results.rows(store.STREAMS)
+    if finished.height:
+        streams = streams.join(finished, on=finished.columns, how="semi")
+    if not (finished.height and streams.height):
         raise ValueError(f"the study in {directory} has no run that can be used")
-    return _Recorded(config, streams, evaluations, notes)
+    methods = {}
+    for carrier in config.carriers:
+        clock = _clock(config, carrier)
+        for method in arms_of(config, carrier):
+            rows = streams.filter(method=method.name)
+            if rows.height:
+                key = _key(config, method, rows, source)
+                methods[method.name] = {"proxy": key} | _calibrated([_trace(clock, r, key) for r in rows.to_dicts()], delta)
+    diverged = len(results.runs("diverged"))
+    return {
+        "delta": delta,
+        "runs_needed": cal.runs_needed(delta),
+        "task": config.task,
+        "notes": [f"{diverged} runs that diverged are left out"] if diverged else [],
+        "methods": methods,
+    }
 
 
 def _key(config: StudyConfig, method: Arm, rows: "pl.DataFrame", source: str | None) -> str:
@@ -121,7 +113,7 @@ def _key(config: StudyConfig, method: Arm, rows: "pl.DataFrame", source: str | N
 
 
 class _Clock(NamedTuple):
-    """How recorded samples and the drift of the environment lie in time, for one carrier's runs."""
+    """Times of recorded samples and of the environment's drift, for one carrier's runs."""
 
     evaluations: int
     chunk: int  # vector steps between two evaluations
@@ -131,8 +123,7 @@ class _Clock(NamedTuple):
     jumps: np.ndarray  # (evaluations,) bool, an interval in which a segment begins
 
 
-def _clock(recorded: _Recorded, carrier: str) -> _Clock:
-    config, evaluations = recorded.config, recorded.evaluations[carrier]
+def _clock(config: StudyConfig, carrier: str) -> _Clock:
     total, chunk = config.vector_steps(carrier), config.chunk(carrier)
     world = World(config.build_task(), total, config.segments)
     agent = set_up(config, carrier).agent
@@ -149,7 +140,8 @@ def _clock(recorded: _Recorded, carrier: str) -> _Clock:
             drawn = np.uint32(seed if config.drift_seed is None else config.drift_seed)
             changes[pattern, seed] = np.asarray(path(np.int32(pattern_index(pattern)), drawn), np.float64)
     at = np.array(change_points(total, config.segments)) // chunk
-    return _Clock(evaluations, chunk, length, chunk // length * ticks, changes, np.isin(np.arange(evaluations), at))
+    jumps = np.isin(np.arange(config.evaluations), at)
+    return _Clock(config.evaluations, chunk, length, chunk // length * ticks, changes, jumps)
 
 
 class Trace(NamedTuple):
@@ -170,7 +162,8 @@ def _trace(clock: _Clock, row: Mapping[str, Any], key: str) -> Trace:
     seen = np.isfinite(samples)
     first = int(np.argmax(seen))
     if not np.all(seen[first:]):
-        raise ValueError(f"the proxy of {', '.join(str(row[name]) for name in _RUN)} is not finite everywhere")
+        run = ", ".join(str(row[name]) for name in ("method", "pattern", "seed"))
+        raise ValueError(f"the proxy of {run} is not finite everywhere")
     per_interval = len(samples) // clock.evaluations
     # By the end of a sample's updates, the environment has gone through these vector steps.
     rollouts = clock.chunk // clock.length
@@ -179,58 +172,42 @@ def _trace(clock: _Clock, row: Mapping[str, Any], key: str) -> Trace:
     drift = np.diff(path[done], prepend=0.0)
     drift[:first] = 0.0
     by_interval = np.where(seen, samples, np.nan).reshape(clock.evaluations, per_interval)
-    whole = np.any(np.isfinite(by_interval), axis=-1)
-    jump = clock.jumps & PATTERNS[row["pattern"]].jumps
+    begun = np.any(np.isfinite(by_interval), axis=-1)
     return Trace(
         row["pattern"],
         row["seed"],
         samples[first:] * clock.updates / per_interval,
         drift[first:],
-        np.nanmean(by_interval[whole], axis=-1),
-        drift.reshape(clock.evaluations, per_interval).sum(-1)[whole],
-        jump[whole],
+        np.nanmean(by_interval[begun], axis=-1),
+        drift.reshape(clock.evaluations, per_interval).sum(-1)[begun],
+        (clock.jumps & PATTERNS[row["pattern"]].jumps)[begun],
     )
 
 
-def _calibrated(traces: Sequence[Trace], others: Mapping[str, Sequence[Trace]], delta: float) -> dict[str, Any]:
+def _calibrated(traces: Sequence[Trace], delta: float) -> dict[str, Any]:
     """Run-level and per-interval calibration of one method, every run judged without the runs of its seed.
 
     Runs of one seed share the drift that was drawn and the network they start from, so they are left out together.
     """
-    seeds, ratios = np.array([t.seed for t in traces]), _ratios(traces)
+    seeds = np.array([t.seed for t in traces])
+    ratios = np.array([float(cal.run_ratios(t.drift, t.signal)) for t in traces])
     rows: list[dict[str, Any]] = []
-    elsewhere, left = {name: [0, 0] for name in others}, []
     for seed in np.unique(seeds):
         rest = ratios[seeds != seed]
-        left.append(len(rest))
         scale = _finite(cal.run_level_scale(rest, delta)) if len(rest) else None
         bound = _envelope([t for t in traces if t.seed != seed], delta)
         rows += [_judged(t, r, scale, bound) for t, r in zip(traces, ratios, strict=True) if t.seed == seed]
-        for name, runs in others.items() if scale is not None else ():
-            theirs = _ratios([t for t in runs if t.seed == seed])
-            elsewhere[name][0] += int(np.sum(theirs <= scale))
-            elsewhere[name][1] += len(theirs)
-    rho = _finite(cal.run_level_scale(ratios, delta))
-    patterns = dict.fromkeys(t.pattern for t in traces)
-    groups = {"all": rows} | {p: [r for r in rows if r["pattern"] == p] for p in patterns}
+    groups = {"all": rows} | {p: [r for r in rows if r["pattern"] == p] for p in dict.fromkeys(t.pattern for t in traces)}
     return {
         "runs": len(traces),
-        "seeds": len(left),
-        "calibration_runs": min(left),
-        "rho": rho,
-        "rho_is_finite": rho is not None,
-        "no_signal": int(np.sum(np.isinf(ratios))),
+        "seeds": len(np.unique(seeds)),
+        "calibration_runs": min(int(np.sum(seeds != seed)) for seed in seeds),
+        "rho": _finite(cal.run_level_scale(ratios, delta)),
         "groups": {name: _summary(group) for name, group in groups.items()},
-        "elsewhere": elsewhere,
     }
 
 
-def _ratios(traces: Sequence[Trace]) -> np.ndarray:
-    return np.array([float(cal.run_ratios(t.drift, t.signal)) for t in traces])
-
-
 def _finite(value: Any) -> float | None:
-    """A number, or None for an infinite one: a bound that bounds nothing."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -258,24 +235,62 @@ def _judged(trace: Trace, ratio: float, scale: float | None, bound: cal.Envelope
         if np.any(moved):
             row["slack"] = float(cal.slack(trace.drift, scale * trace.signal))
     if bound is not None:
-        upper = cal.upper_bound(bound, trace.mean_signal)
-        kept = trace.interval_drift <= upper
-        # The largest bound of the intervals to come: has the proxy responded at least late?
-        late = cal.window_maximum(np.concatenate([upper, np.full(_WINDOW - 1, -np.inf)]), _WINDOW)
-        shares = (kept, kept[moved], kept[trace.jump], (trace.interval_drift <= late)[trace.jump])
-        row |= dict(zip(COVERAGES, shares, strict=True))
+        covered = trace.interval_drift <= cal.upper_bound(bound, trace.mean_signal)
+        row |= dict(zip(_COVERAGES, (covered, covered[moved], covered[trace.jump]), strict=True))
     return row
 
 
 def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Counts and means over runs; None where there is nothing to count."""
-    dominated, slack, kept = ([row[of] for row in rows if of in row] for of in ("dominated", "slack", "coverage"))
-    pooled = {name: np.concatenate([row[name] for row in rows if name in row] or [np.zeros(0)]) for name in COVERAGES}
+    dominated, slack, covered = ([row[of] for row in rows if of in row] for of in ("dominated", "slack", "coverage"))
+    pooled = {name: np.concatenate([row[name] for row in rows if name in row] or [np.zeros(0)]) for name in _COVERAGES}
     return {
         "runs": len(rows),
         "bounded_runs": len(dominated),  # of which one can be judged
         "dominated": sum(dominated),
         "slack": float(np.median(slack)) if slack else None,
-        "whole_runs_covered": sum(bool(np.all(own)) for own in kept) if kept else None,
+        "whole_runs_covered": sum(bool(np.all(own)) for own in covered) if covered else None,
         **{name: float(values.mean()) if values.size else None for name, values in pooled.items()},
     }
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    """The record as Markdown: the conclusion, the table, the meaning of its columns."""
+    promised, conclusions = 100.0 * (1.0 - record["delta"]), []
+    table = Table("calibration", "In numbers", "Dominated: runs on which the other seeds' factor holds.", _HEAD)
+    for name, result in record["methods"].items():
+        every, rho = result["groups"]["all"], result["rho"]
+        if every["bounded_runs"]:
+            held = f"{every['dominated']} of {every['bounded_runs']} runs (promised {promised:g} %)"
+            conclusions.append(f"{name} on {held}")
+        else:
+            conclusions.append(f"{name} cannot be judged: {result['calibration_runs']} runs to calibrate on are too few")
+            table.notes.append(
+                f"{name}: delta = {record['delta']:g} needs at least {record['runs_needed']} runs besides those of the "
+                f"judged seed; got {result['calibration_runs']}."
+            )
+        table.notes.append(f"{name}: rho = {NONE if rho is None else f'{rho:.4g}'} ranges per update and unit of the proxy.")
+        rows = [list(map(Cell, _row(pattern, group))) for pattern, group in result["groups"].items()]
+        table.groups.append((f"{name}, proxy {result['proxy']}", rows))
+    return "\n\n".join(
+        [
+            f"# Calibration of drift proxies: {record['task']}",
+            *record["notes"],
+            f"Conclusion: the bound on drift held for {'; '.join(conclusions)}.",
+            render_table(table).strip(),
+            _MEANING.format(share=promised),
+            "",
+        ]
+    ).rstrip("\n")
+
+
+def _row(pattern: str, group: Mapping[str, Any]) -> tuple[str, ...]:
+    whole, shares = group["whole_runs_covered"], [group[name] for name in _COVERAGES]
+    return (
+        pattern,
+        str(group["runs"]),
+        f"{group['dominated']}/{group['bounded_runs']}" if group["bounded_runs"] else NONE,
+        NONE if group["slack"] is None else f"{group['slack']:.3g}",
+        *(NONE if share is None else f"{100.0 * share:.1f} %" for share in shares),
+        NONE if whole is None else f"{whole}/{group['runs']}",
+    )

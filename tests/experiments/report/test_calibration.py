@@ -1,6 +1,5 @@
 """`aesjax calibrate` on studies whose proxies are known, so that every number follows from the programmed drift."""
 
-import dataclasses
 import json
 import math
 import shutil
@@ -12,11 +11,10 @@ import polars as pl
 import pytest
 
 import envs
-from aesjax.types import STREAM
 from envs import drift
 from experiments.cli import main
 from experiments.report import calibration
-from experiments.study import checkpoint, checksums, store
+from experiments.study import checksums, store
 from tests.experiments.configs import config_of
 from tests.experiments.report.pages import reseal
 from tests.refusals import refused
@@ -94,8 +92,6 @@ def test_the_scale_is_the_order_statistic_of_the_runs_own_factors(copied, capsys
     assert (copied / "calibration.md").read_text().strip() in text
     said = f"Conclusion: the bound on drift held for {METHOD} on {dominated} of 30 runs (promised 90 %)."
     assert said in (copied / "calibration.md").read_text()
-    assert said in (copied / "calibration.html").read_text()
-    assert (copied / "calibration.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_too_few_runs_give_no_scale_and_say_so(made, tmp_path, capsys):
@@ -104,7 +100,7 @@ def test_too_few_runs_give_no_scale_and_say_so(made, tmp_path, capsys):
     found = json.loads((out / "calibration.json").read_text())
     assert found["runs_needed"] == 99
     own = found["methods"][METHOD]
-    assert (own["rho"], own["rho_is_finite"]) == (None, False)
+    assert own["rho"] is None
     assert own["groups"]["all"]["bounded_runs"] == own["groups"]["all"]["dominated"] == 0
     text = capsys.readouterr().out
     assert "needs at least 99 runs" in text
@@ -123,9 +119,9 @@ def test_a_run_that_diverged_is_left_out_and_mentioned(copied):
     manifest = json.loads((copied / "manifest.json").read_text())
     manifest["runs"][4]["status"] = "diverged"
     checksums.write_manifest(copied, manifest)
-    recorded = calibration._load(copied)
-    assert recorded.streams.height == 29
-    assert recorded.notes == ["1 runs that diverged are left out"]
+    record = calibration.calibrate(copied, 0.1, None)
+    assert record["methods"][METHOD]["runs"] == 29
+    assert record["notes"] == ["1 runs that diverged are left out"]
 
 
 @pytest.mark.parametrize(
@@ -152,44 +148,6 @@ def test_folders_without_a_study_and_damaged_ones_are_refused(copied, tmp_path, 
     (copied / "streams.parquet").unlink()
     assert "does not exist" in refused(capsys, "calibrate", copied)
     (copied / "manifest.json").unlink()
-    assert "neither streams.parquet nor a checkpoint" in refused(capsys, "calibrate", copied)
+    assert "has not ended" in refused(capsys, "calibrate", copied)
     (copied / "config.json").write_text("{}")
     assert "config.json cannot be used: it is not the configuration" in refused(capsys, "calibrate", copied)
-
-
-ROLLOUT, SAMPLES, REACHED = 8, 5, 4  # vector steps; samples per evaluation interval; of 5 evaluations
-
-
-def on_policy_rows(config, chunks):
-    """Records of PPO's runs with a proxy of 1 in every update, up to a number of evaluations."""
-    rows = []
-    for method in ("PPO+AES", "PPO+AES-R"):
-        for seed in config.seeds:
-            label = {"task": "toy", "method": method, "carrier": "ppo", "pattern": "abrupt", "seed": seed}
-            for chunk in range(chunks + 1):
-                value = None if chunk == 0 else [1.0] * SAMPLES
-                rows.append(label | {"step": chunk * config.steps // 5, STREAM + "td_quantile/update": value})
-    frame = pl.DataFrame(rows)
-    return frame.with_columns(pl.col(STREAM + "td_quantile/update").cast(pl.Array(pl.Float32, SAMPLES)))
-
-
-@pytest.fixture
-def on_policy(tmp_path):
-    """A stopped PPO study: its checkpoint, where one run got less far than the others."""
-    config = made_config(carriers="ppo", schedules="aes,aes_r", patterns="abrupt", seeds="1:4", steps=3200)
-    own = config.settings["ppo"]
-    settings = {"ppo": own | {"config": own["config"] | {"rollout": ROLLOUT, "hidden": (8,)}}}
-    config = dataclasses.replace(config, evaluations=5, settings=settings)
-    rows = on_policy_rows(config, REACHED)
-    slow = (pl.col("method") == "PPO+AES-R") & (pl.col("seed") == 4) & (pl.col("step") > config.steps // 5)
-    place = tmp_path / "checkpoints" / "ppo"
-    checkpoint.save(place, config.fingerprint(), 0, REACHED, {"x": np.zeros(1)}, rows.filter(~slow))
-    store.write_json(tmp_path / "config.json", config.to_json())
-    return tmp_path, config, rows
-
-
-def test_a_stopped_study_is_calibrated_as_far_as_it_went(on_policy, capsys):
-    folder, config, _ = on_policy
-    found = calibrated(folder, "--delta", 0.25, "--source", "update")["methods"]
-    assert {name: method["runs"] for name, method in found.items()} == {"PPO+AES": 4, "PPO+AES-R": 3}
-    assert f"first {REACHED * config.steps // 5:,} of {config.steps:,} steps" in capsys.readouterr().out
