@@ -53,7 +53,7 @@ LONGEST = (
     "experiments/study/test_warm.py",
     "experiments/test_notebooks.py",
     "test_extending.py",
-    "experiments/theory/test_oco.py",
+    "experiments/theory/test_schedules.py",
     "agents/test_meow.py",
     "experiments/study/test_program.py",
     "experiments/study/test_forecast.py",

@@ -2,10 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from aesjax.schedules import aes_c, value_loss
+from aesjax.types import Signals
 from experiments.measure.curves import change_steps
 from experiments.paper.evidence import CARRIERS
 from experiments.paper.printing import show
@@ -14,28 +18,26 @@ from experiments.report.cells import NONE, Cell, Table, number
 from experiments.study import store
 from experiments.study.config import config_from_json
 from experiments.study.results import Results, open_results
-from experiments.theory.detection_methods import METHODS
-from experiments.theory.detection_parts import SHIPPED, delays
-from experiments.theory.detection_streams import sorted_streams
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _REACTION = 0.02  # share of a run on both sides of a change over which a proxy's rise is taken
-LOOK = 0.1  # share of a run within which an alarm counts for a change
-_BUDGET = 1e5  # updates on the steady pattern to one false alarm
-KINDS = ("shipped", "aes_r", "cusum")
-READING = (
-    "On the records of the carrier's baseline, which hears no schedule. Rise: median over changes and seeds of the "
-    "proxy's mean in the 2 % of the run after an abrupt change over that before. AES-C as shipped: false alarms in "
-    "100,000 updates without drift, share of the changes found within a tenth of the run, median delay in % of it; "
-    "AES-R and CUSUM: the same with the most sensitive setting that gives at most one such alarm on these very records."
+_LOOK = 0.1  # share of a run within which a detection counts for a change
+_UNIT = 1e5  # updates without drift that false detections are counted in
+_READING = (
+    "On the records of the carrier's baseline, whose weight reads no proxy. Rise: median over changes and seeds of the "
+    "proxy's mean in the 2 % of the run after an abrupt change over that before. AES-C as shipped: false detections in "
+    "100,000 updates without drift, share of the changes found within a tenth of the run, median delay in % of it."
 )
 
 
 def _show(made: Made) -> None:
     table = Table(
         "proxies",
-        "Drift proxies as alarms",
-        READING,
-        ["proxy", "runs", "rise %", *(f"{kind}: {what}" for kind in ("AES-C", "AES-R", "CUSUM") for what in _WHAT)],
+        "Drift proxies as detectors",
+        _READING,
+        ["proxy", "runs", "rise %", "false", "found %", "delay %"],
     )
     there: list[str] = []
     for folder in made.folders:
@@ -44,10 +46,7 @@ def _show(made: Made) -> None:
             there.append(carrier)
             table.groups.append((f"{results.config['task']} · {carrier}", _rows(results, carrier)))
     lacking = ", ".join(name for name in CARRIERS if name.lower() not in there)
-    show(made.options.out, "proxy_study", "What a drift proxy is worth", [table], lacking, made.folders)
-
-
-_WHAT = ("false", "found %", "delay %")
+    show(made.options.out, "proxy_study", "Drift proxies", [table], lacking, made.folders)
 
 
 def _rows(results: Results, carrier: str) -> list[list[Cell]]:
@@ -58,11 +57,13 @@ def _rows(results: Results, carrier: str) -> list[list[Cell]]:
     rows = results.rows(store.STREAMS).filter(pl.col("carrier") == carrier, pl.col("method") == label)
     finished = [(seed, pattern) for method, pattern, seed in results.runs("finished") if method == label]
     known = pl.DataFrame(finished, schema={"seed": pl.Int64, "pattern": pl.String}, orient="row")
-    streams = sorted_streams(rows.join(known, on=["seed", "pattern"], how="semi"))
+    streams = _sorted(rows.join(known, on=["seed", "pattern"], how="semi"))
+    if carrier == "ppo":  # a rollout is the newest data there is: both sources are the same
+        streams.pop("td_quantile/fresh", None)
     begun = 0.0 if "rollout" in config.settings[carrier]["config"] else config.warmup_of(carrier) / config.steps
     changes = change_steps(1.0, config.segments)
     shares = [(float(change) - begun) / (1 - begun) for change in changes]
-    return [_row(name.partition(" ")[2], of, shares) for name, of in streams.items()]
+    return [_row(name, of, shares) for name, of in streams.items()]
 
 
 def _row(name: str, of: Mapping[str, np.ndarray], shares: Sequence[float]) -> list[Cell]:
@@ -71,28 +72,58 @@ def _row(name: str, of: Mapping[str, np.ndarray], shares: Sequence[float]) -> li
     at = [round(share * length) for share in shares]
     near = max(1, round(_REACTION * length))
     rises = [abrupt[:, c : c + near].mean(1) - abrupt[:, max(0, c - near) : c].mean(1) for c in at]
-    cells = [Cell(name), Cell(str(len(abrupt)), kind="muted"), Cell(number(100 * (math.exp(np.median(rises)) - 1), 1))]
-    for kind in KINDS:
-        cells += _alarms(kind, steady, abrupt, at)
-    return cells
+    late = _delays(detections(abrupt), at, max(1, round(_LOOK * length)))
+    hit, false = np.isfinite(late), detections(steady).mean() * _UNIT
+    return [
+        Cell(name),
+        Cell(str(len(abrupt)), kind="muted"),
+        Cell(number(100 * (math.exp(np.median(rises)) - 1), 1)),
+        Cell(number(false, 1)),
+        Cell(number(100 * hit.mean(), 0)),
+        Cell(number(100 * float(np.median(late[hit])) / length, 1) if hit.any() else NONE),
+    ]
 
 
-def _alarms(kind: str, steady: np.ndarray, abrupt: np.ndarray, changes: Sequence[int]) -> list[Cell]:
-    """False alarms in 100,000 updates, share of the changes found, and the median delay."""
-    method = METHODS["aes_c" if kind == "shipped" else kind]
-    settings = SHIPPED if kind == "shipped" else method.settings
-    quiet = method.alarms(steady, settings).sum((1, 2))
-    enough = np.flatnonzero(quiet <= steady.size / _BUDGET)
-    best = 0 if kind == "shipped" else int(enough[0]) if len(enough) else len(settings) - 1
-    length = abrupt.shape[1]
-    late = delays(method.alarms(abrupt, settings[[best]])[0], changes, max(1, round(LOOK * length)))
-    hit: Any = np.isfinite(late)
-    delay = number(100 * float(np.median(late[hit])) / length, 1) if hit.any() else NONE
-    return [Cell(number(quiet[best] / steady.size * _BUDGET, 1)), Cell(number(100 * hit.mean(), 0)), Cell(delay)]
+def _sorted(rows: "pl.DataFrame") -> dict[str, dict[str, np.ndarray]]:
+    """``{"td_quantile/fresh": {"steady": (N, T), "abrupt": (N, T)}, ...}``: logarithms, from the first update on.
+
+    A proxy that is shown to many updates unchanged (on-policy carriers) is one observation here.
+    """
+    streams: dict[str, dict[str, np.ndarray]] = {}
+    for proxy in (name for name in rows.columns if "/" in name):
+        for pattern in ("steady", "abrupt"):
+            values = np.array(rows.filter(pattern=pattern).sort("seed")[proxy].to_list(), np.float64)
+            values = values[:, np.isfinite(values).all(0)]
+            changes = np.any(np.diff(values, axis=1) != 0, axis=0)
+            if changes.mean() < 0.5:
+                values = values[:, np.r_[True, changes]]
+            streams.setdefault(proxy, {})[pattern] = np.log(values)
+    return streams
+
+
+def detections(logs: np.ndarray) -> np.ndarray:
+    """(N, T) bool: the first rounds of the raised weights of `aes_c` as shipped, from logarithms of proxies (N, T)."""
+    schedule = aes_c(value_loss(source="update"), 1.0, float(logs.shape[1]), lambda_max=np.inf)
+
+    def run(stream: jax.Array) -> jax.Array:
+        def step(state, v):
+            state = schedule.update(Signals(value_loss=v), state)
+            return state, state.weight
+
+        return jax.lax.scan(step, schedule.init(), stream)[1]
+
+    raised = np.asarray(jax.jit(jax.vmap(run))(jnp.asarray(np.exp(logs), jnp.float32))) > 1
+    return raised & ~np.concatenate([np.zeros_like(raised[:, :1]), raised[:, :-1]], axis=1)
+
+
+def _delays(begun: np.ndarray, changes: Sequence[int], look: int) -> np.ndarray:
+    """(N, K): rounds from every change to the first detection, infinite where none begins within ``look``."""
+    seen = [begun[:, at : at + look] for at in changes]
+    return np.stack([np.where(x.any(1), x.argmax(1) + 1.0, np.inf) for x in seen], axis=1)
 
 
 PROXIES = PaperTable(
-    "Drift proxies as alarms: rise, delay, false alarms",
+    "Drift proxies as detectors: rise, delay, false detections",
     lambda options: split_studies(options, "proxies", "proxies_ppo"),
     _show,
 )

@@ -86,7 +86,9 @@ def calibrate(directory: Path, delta: float, source: str | None) -> dict[str, An
             rows = streams.filter(method=method.name)
             if rows.height:
                 key = _key(config, method, rows, source)
-                methods[method.name] = {"proxy": key} | _calibrated([_trace(clock, r, key) for r in rows.to_dicts()], delta)
+                methods[method.name] = {"proxy": key} | _calibrated(
+                    [_trace(clock, r, key) for r in rows.to_dicts()], delta
+                )
     diverged = len(results.runs("diverged"))
     return {
         "delta": delta,
@@ -197,7 +199,9 @@ def _calibrated(traces: Sequence[Trace], delta: float) -> dict[str, Any]:
         scale = _finite(cal.run_level_scale(rest, delta)) if len(rest) else None
         bound = _envelope([t for t in traces if t.seed != seed], delta)
         rows += [_judged(t, r, scale, bound) for t, r in zip(traces, ratios, strict=True) if t.seed == seed]
-    groups = {"all": rows} | {p: [r for r in rows if r["pattern"] == p] for p in dict.fromkeys(t.pattern for t in traces)}
+    groups = {"all": rows} | {
+        p: [r for r in rows if r["pattern"] == p] for p in dict.fromkeys(t.pattern for t in traces)
+    }
     return {
         "runs": len(traces),
         "seeds": len(np.unique(seeds)),
@@ -264,12 +268,16 @@ def _text(record: Mapping[str, Any]) -> str:
             held = f"{every['dominated']} of {every['bounded_runs']} runs (promised {promised:g} %)"
             conclusions.append(f"{name} on {held}")
         else:
-            conclusions.append(f"{name} cannot be judged: {result['calibration_runs']} runs to calibrate on are too few")
+            conclusions.append(
+                f"{name} cannot be judged: {result['calibration_runs']} runs to calibrate on are too few"
+            )
             table.notes.append(
                 f"{name}: delta = {record['delta']:g} needs at least {record['runs_needed']} runs besides those of the "
                 f"judged seed; got {result['calibration_runs']}."
             )
-        table.notes.append(f"{name}: rho = {NONE if rho is None else f'{rho:.4g}'} ranges per update and unit of the proxy.")
+        table.notes.append(
+            f"{name}: rho = {NONE if rho is None else f'{rho:.4g}'} ranges per update and unit of the proxy."
+        )
         rows = [list(map(Cell, _row(pattern, group))) for pattern, group in result["groups"].items()]
         table.groups.append((f"{name}, proxy {result['proxy']}", rows))
     return "\n\n".join(

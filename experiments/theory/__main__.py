@@ -28,8 +28,8 @@ def table(rows: dict[str, dict[str, float | str]]) -> str:
     head = list(next(iter(rows.values())))
     lines = [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
     for name, row in rows.items():
-        cells = [f"{x:.3g}" if isinstance(x, float) else x for x in row.values()]
-        lines.append(f"| {name.replace('|', chr(92) + '|')} | {' | '.join(cells)} |")
+        cells = [x if isinstance(x, str) else f"{x:.3g}" for x in row.values()]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -62,7 +62,9 @@ def run(seeds: int, rounds: int = ROUNDS) -> dict[str, dict[str, float | str]]:
     """
     rows: dict[str, dict[str, float | str]] = {}
     for switches in SWITCHES:
-        draws = [oco.switching(np.random.default_rng([seed, ARMS, rounds]), ARMS, rounds, switches) for seed in range(seeds)]
+        draws = [
+            oco.switching(np.random.default_rng([seed, ARMS, rounds]), ARMS, rounds, switches) for seed in range(seeds)
+        ]
         games = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *draws)
         best = None
         for name in METHODS:

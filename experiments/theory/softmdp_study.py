@@ -99,16 +99,23 @@ def claims(old: SoftMDP, new: SoftMDP, q: Array, log_policy: Array, start: Array
             jnp.min(jnp.exp(best), axis=-1),
         ),
     }
-    return {name: tuple(jnp.broadcast_arrays(*sides)) for name, sides in pairs.items()}
+    return {name: _equal_shapes(*sides) for name, sides in pairs.items()}
+
+
+def _equal_shapes(left: Array, right: Array) -> tuple[Array, Array]:
+    left, right = jnp.broadcast_arrays(left, right)
+    return left, right
 
 
 #: Claims that are identities.
-EQUAL = tuple(f" M{n}:" for n in (7, 8, 9, 10, 11)) + ("both biases",)
+EQUAL = (" M7:", " M8:", " M9:", " M10:", " M11:", "both biases")
 
 
 def random_policies(rng: np.random.Generator, count: int, states: int, actions: int) -> np.ndarray:
     """(count, S, A) log-policies from near deterministic to near uniform, -inf at about a third of the actions."""
-    pi = np.maximum(rng.gamma(10.0 ** rng.uniform(-1.5, 1.0, (count, states, 1)), size=(count, states, actions)), 1e-300)
+    pi = np.maximum(
+        rng.gamma(10.0 ** rng.uniform(-1.5, 1.0, (count, states, 1)), size=(count, states, actions)), 1e-300
+    )
     keep = rng.random(pi.shape) < 0.67
     np.put_along_axis(keep, pi.argmax(-1)[..., None], True, axis=-1)
     pi = np.where(keep, pi, 0.0)
@@ -158,5 +165,9 @@ def run(seeds: int) -> dict[str, dict[str, float | str]]:
         equal = any(part in name for part in EQUAL)
         value = error(left, right) if equal else tightness(left, right)
         holds = value < 1e-8 if equal else bool(np.all(left <= right + 1e-9 * (1.0 + np.abs(right))))
-        rows[name] = {"kind": "identity" if equal else "bound", "largest": value, "verdict": "true" if holds else "false"}
+        rows[name] = {
+            "kind": "identity" if equal else "bound",
+            "largest": value,
+            "verdict": "true" if holds else "false",
+        }
     return rows

@@ -60,7 +60,9 @@ def test_c1_the_fit_solves_the_quadratic_program(ties):
         wanted = increments @ lsq_linear(increments, b, (low, np.inf), tol=1e-14).x
         np.testing.assert_allclose(cal.predict(cal.isotonic_fit(v, b), v), wanted, atol=1e-6)
     fit = cal.isotonic_fit(np.array([1.0, 2.0, 4.0]), np.array([0.0, 1.0, 3.0]))
-    np.testing.assert_array_equal(cal.predict(fit, np.array([0.0, 1.0, 1.9, 2.0, 3.0, 4.0, 9.0])), [0, 0, 0, 1, 1, 3, 3])
+    np.testing.assert_array_equal(
+        cal.predict(fit, np.array([0.0, 1.0, 1.9, 2.0, 3.0, 4.0, 9.0])), [0, 0, 0, 1, 1, 3, 3]
+    )
 
 
 def test_c4_too_few_residuals_give_an_infinite_margin():

@@ -141,13 +141,16 @@ def to_and_fro(corners, comparators, steps, floor):
 
 CORNERS = [np.array([0.01, 0.99]), np.array([0.99, 0.01])]
 FELL = np.array([0.99, 0.01])
-#: Counterexamples to the appendix's bound (E1), to the lemma when steps fall (E2), and walks on which Theorem S is tight.
+#: Counterexamples to the appendix's bound (E1) and to the lemma when steps fall (E2).
 #: Printed: regret, appendix, lemma, Theorem S; None where the record has no number.
 WALKS = {
     "E1": (lambda: one_way(0.1, 200), (1.767, 1.565, 2.607, None)),
     "E1, 50 steps": (lambda: one_way(0.1, 50), (1.793, 1.601, None, None)),
     "E1, floor .05": (lambda: one_way(0.05, 200), (2.663, 2.648, None, None)),
-    "E1, uniform start": (lambda: to_and_fro([LOW, LOW[::-1]], [EVEN, LOW[::-1]], 400, 0.1), (1.252, 1.05, 2.092, 1.58)),
+    "E1, uniform start": (
+        lambda: to_and_fro([LOW, LOW[::-1]], [EVEN, LOW[::-1]], 400, 0.1),
+        (1.252, 1.05, 2.092, 1.58),
+    ),
     "E2": (
         lambda: one_way(0.01, 200, np.r_[1.0, np.full(200, 0.01)], FELL, EVEN, FELL),
         (64.3, None, 1.96, 70.6),

@@ -108,7 +108,7 @@ def test_m_banks_are_the_maximal_means_up_to_two_e():
 
 
 def test_s1_s3_minimisers():
-    """The start of the best constant counts as a path of ``2 log K / L``; A.17 leaves it out: weight 0 without drift."""
+    """A.17 leaves out the start of the best constant, so its weight is 0 without drift."""
     for tracking, stability, xi in 10.0 ** np.random.default_rng(1).uniform(-2, 1, (40, 3)):
         lam = np.sqrt(tracking * xi / stability) * 10.0 ** np.linspace(-2, 2, 401)
         value = tracking * xi / lam + stability * lam
@@ -119,7 +119,9 @@ def test_s1_s3_minimisers():
     for total in (0.0, 0.5, 40.0):
         best = bounds.constant_weight(size, c, constants, jnp.full(rounds, total / rounds))
         lam = best * 10.0 ** np.linspace(-2, 2, 401)
-        assert np.argmin((constants.tracking * total + np.log(size) / c) / lam + constants.stability * rounds * lam) == 200
+        assert (
+            np.argmin((constants.tracking * total + np.log(size) / c) / lam + constants.stability * rounds * lam) == 200
+        )
 
 
 def test_s5_e8_e2_e5_constants_of_the_paper():
