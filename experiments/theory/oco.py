@@ -35,7 +35,6 @@ class Played(NamedTuple):
 
     regret: Array  # (T,) f_t(x_t) - f_t(u_t)
     weight: Array  # (T,) entropy weight of the step after round t
-    loss: Array  # (T, K) linear losses as they were (an adversary chooses them during the game)
     log_x: Array  # (T, K) logarithm of the points played
 
 
@@ -52,10 +51,13 @@ def per_round_oracle(*, beta: float = 0.0, **rule: Any) -> Schedule:
     return aes_d(drift_proxy, 1.0, window=1.0, prior=0.0, beta=beta, **rule)
 
 
-def path(comparator: Array | np.ndarray) -> Array:
-    """(T, K) -> (T,): comparator drift ``xi_t = ||u_t - u_{t-1}||_1``, ``xi_1 = 0``; lies in [0, 2]."""
-    steps = jnp.sum(jnp.abs(jnp.diff(comparator, axis=0)), axis=-1)
-    return jnp.concatenate([jnp.zeros((1,), steps.dtype), steps])
+def path(comparator: Any) -> Any:
+    """(T, K) -> (T,): comparator drift ``xi_t = ||u_t - u_{t-1}||_1``, ``xi_1 = 0``; lies in [0, 2].
+
+    An array of NumPy stays one, in its precision.
+    """
+    xp = np if isinstance(comparator, np.ndarray) else jnp
+    return xp.sum(xp.abs(xp.diff(comparator, axis=0, prepend=comparator[:1])), axis=-1)
 
 
 def play(
@@ -87,20 +89,10 @@ def play(
         inner = schedule.update(Signals(true_drift=proxy.astype(jnp.float32)), inner)
         weight = inner.weight.astype(log_x.dtype)
         gradient = loss + curvature * (1.0 + jnp.maximum(log_x, jnp.finfo(log_x.dtype).min)) + entropy * weight * log_x
-        return (mirror_step(log_x, gradient, c * weight, floor), inner), Played(value - best, weight, loss, log_x)
+        return (mirror_step(log_x, gradient, c * weight, floor), inner), Played(value - best, weight, log_x)
 
     start = (jnp.full(size, -jnp.log(float(size))), schedule.init())
     return jax.lax.scan(round_, start, (losses, comparators, jnp.asarray(game.proxy)))[1]
-
-
-def vertices(best: np.ndarray, arms: int, floor: float) -> np.ndarray:
-    """(rounds,) int -> (rounds, arms): the vertex of the truncated simplex at the best arm."""
-    return floor + (1.0 - arms * floor) * np.eye(arms)[best]
-
-
-def drift(comparator: np.ndarray) -> np.ndarray:
-    """(rounds, arms) -> (rounds,): `path` on the host, in the precision of the comparator."""
-    return np.abs(np.diff(comparator, axis=0, prepend=comparator[:1])).sum(-1)
 
 
 def switching(
@@ -126,10 +118,10 @@ def switching(
     if not 0 <= switches < rounds:
         raise ValueError(f"switches must lie between 0 and {rounds - 1} in {rounds} rounds; got {switches}")
     times = np.sort(rng.choice(np.arange(1, rounds), switches, replace=False))
-    walk = (rng.integers(1, arms, switches), rng.integers(arms))
-    best = (walk[1] + np.concatenate([[0], np.cumsum(walk[0])])) % arms
-    best = best[np.searchsorted(times, np.arange(rounds), side="right")]
+    jumps, first = rng.integers(1, arms, switches), rng.integers(arms)
+    walk = (first + np.concatenate([[0], np.cumsum(jumps)])) % arms
+    best = walk[np.searchsorted(times, np.arange(rounds), side="right")]
     loss = 0.5 + rng.uniform(-noise, noise, (rounds, arms))
     loss[np.arange(rounds), best] -= gap
-    comparator = vertices(best, arms, floor)
-    return Game(loss, comparator, drift(comparator))
+    comparator = floor + (1.0 - arms * floor) * np.eye(arms)[best]
+    return Game(loss, comparator, path(comparator))

@@ -55,6 +55,15 @@ def gradient_psi(floor, arms):
     return jnp.maximum(-jnp.log(floor) - 1.0, 1.0 + jnp.log1p(-(arms - 1) * floor))
 
 
+def telescoped(u, log_x, etas):
+    """``sum [KL(u_t, x_t) - KL(u_t, x_{t+1})] / eta_t``, and its forms with pivot ``eta_t`` and ``eta_{t-1}``."""
+    v, x, change = u[:-1], log_x[1:-1], 1.0 / etas[1:] - 1.0 / etas[:-1]
+    ends = kl(u[0], log_x[0]) / etas[0] - kl(u[-1], log_x[-1]) / etas[-1]
+    step, left = kl(u[1:], x) - kl(v, x), jnp.sum((kl(u, log_x[:-1]) - kl(u, log_x[1:])) / etas)
+    later, earlier = step / etas[1:] + kl(v, x) * change, step / etas[:-1] + kl(u[1:], x) * change
+    return left, ends + jnp.sum(later), ends + jnp.sum(earlier)
+
+
 @jax.jit
 @jax.vmap
 def everything(x, start):
@@ -62,6 +71,7 @@ def everything(x, start):
     log_x, g = descend(x, start)
     out = {
         "S": (bounds.linear_regret(x.comparator, log_x, g), bounds.sharp_bound(x.comparator, log_x, g, x.etas)),
+        "D1": telescoped(x.comparator, log_x, x.etas),
     }
     log_x, g = descend(x, start, clip=True)
     out["S, clipped"] = bounds.linear_regret(x.comparator, log_x, g), bounds.sharp_bound(x.comparator, log_x, g, x.etas)
@@ -97,6 +107,9 @@ def test_theorem_s_and_the_lemma(arms, rounds):
     left = 1.0 * (length - np.arange(rounds) % length)
     x = Instance(loss, comparator, comparator, left, np.arange(COUNT) % 3, etas, floor)
     got = jax.tree.map(np.asarray, everything(x, np.full((COUNT, arms), 1 / arms)))
+    left, *forms = got["D1"]
+    for form in forms:
+        np.testing.assert_allclose(form, left, rtol=1e-9, atol=1e-9 * np.abs(1 / etas).sum(-1).max())
     at_most(*got["S"], 0.5)
     at_most(*(side[floor == 0] for side in got["S"]))
     clipped = (floor > 1e-4 / arms) & (x.kind != 1)

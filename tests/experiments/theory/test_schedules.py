@@ -204,7 +204,7 @@ def draw(arms, floorless=False):
             q = np.stack([np.interp(at, range(4), rng.uniform(0, 1, 4)) for _ in range(arms)], axis=-1)
             best = np.exp((q - q.max(-1, keepdims=True)) / curvature)
             game = game._replace(loss=-q, comparator=floor + (1 - arms * floor) * best / best.sum(-1, keepdims=True))
-        drift = oco.drift(game.comparator)
+        drift = oco.path(game.comparator)
         proxy = [drift, np.minimum(drift + rng.exponential(0.05, ROUNDS), 2), -np.sort(-drift)][rng.integers(3)]
         heaviest, curved = np.float64(i % 3 == 1), np.float64(curvature)
         rows.append(game._replace(proxy=proxy, adversarial=heaviest, curvature=curved))

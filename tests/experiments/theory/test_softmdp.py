@@ -46,7 +46,7 @@ CLAIMS = {
     "A.8 M11: J(pi*) = Jtilde(pi*)": -0.9,
     "new M11: difference of Jtilde": None,
     "A.8 M12: gap <= main term": -0.1,
-    "A.8 M13: gap <= main term + bias of A.9": -1.0,
+    "A.9 M13: gap <= main term + bias of A.9": -1.0,
     "A.8 M13: gap <= main term + bias of A.8": 0.5,
     "new M13: both biases": None,
     "A.8 M14: gap of a state": 0.5,
