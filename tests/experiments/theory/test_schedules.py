@@ -164,10 +164,14 @@ def test_s9_e10_sum_of_the_ema_and_its_cut_of_spikes():
     assert np.cumsum(cut)[1000] < np.cumsum(spike)[1000]
 
 
-def test_self_consistent_kappa_at_extreme_steps():
+def test_self_consistent_kappa_and_e7_the_entropy_term_is_pure_cost_in_the_bound():
+    """E7: ``C1 C2`` falls as steps grow, to its value without the entropy term."""
     for c in (1e-25, 1.0, 1e12):
         kappa, (_, tracking, stability) = bounds.self_consistent(3, 1e-3, c, 0.5)
         np.testing.assert_allclose(kappa**2 * stability / tracking, 1.0, rtol=1e-9)
+    constants = [bounds.self_consistent(10, 1e-3, c, 0.5)[1] for c in (0.1, 1.0, 10.0, 100.0, 1000.0, 1e9)]
+    products = [x.tracking * x.stability for x in constants]
+    np.testing.assert_allclose(products, [325, 35, 4.5, 0.95, 0.49, 0.43], rtol=0.01)
 
 
 # --- dynamic regret of the schedules ---
