@@ -38,7 +38,7 @@ LONGEST = (
     "experiments/study/test_faults.py",
     "cluster/test_slurm.py",
     "envs/physics/test_mjx_engine.py",
-    "experiments/bench/test_accelerator.py",
+    "experiments/bench/test_bench.py",
     "envs/physics/test_warp_engine.py",
     "experiments/test_single_file.py",
     "experiments/test_tables.py",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("aesjax", "agents", "envs", "experiments")
-#: Run in environments of their own, with libraries that this one does not have.
-APART = ROOT / "experiments" / "bench" / "workers"
+#: Runs in an environment of its own, with libraries that this one does not have.
+APART = ROOT / "experiments" / "bench" / "rejax_worker.py"
 
 #: Rooms of each package from the ground up. An arrow points to a lower line; rooms on one line do not know each other.
 #: A room is a folder or a module directly in the package; `__init__` is the package's own front door.
@@ -39,7 +39,7 @@ def sources() -> dict[str, Path]:
     found = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
-            if APART not in path.parents:
+            if path != APART:
                 parts = path.relative_to(ROOT).with_suffix("").parts
                 found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found

@@ -119,16 +119,9 @@ class TestAnInstalledPackage:
         recovered = metrics.filter(pl.col("metric") == "recovery_robust", pl.col("pattern") == "square")
         assert recovered.height > 0
 
-    def test_is_replayed_on_recorded_proxies_with_other_options(self, reported):
-        study, (_, said, *_) = reported
-        cells = {tuple(c.strip() for c in line.split("|"))[1:4] for line in said.splitlines() if "|" in line}
-        assert ("square", "SAC+CALM", "calm:decay=0.95") in cells
-        assert (study / "replay" / "summary.md").exists()
-
     def test_is_missed_by_name_where_it_is_not_installed(self, study, installed):
         _, work = installed
-        replay = f"aesjax replay {study[0]} --schedules aes --out {work}/other"
-        (listed, *_), said = aesjax(work, INSTALLED[0], replay, code=2)
+        (listed, *_), said = aesjax(work, INSTALLED[0], f"aesjax video {study[0]}", code=2)
         assert "calm" not in listed
         assert "the study uses" in said
         assert "mylab:" in said
@@ -148,19 +141,17 @@ class TestAnInstalledPackage:
 
 @pytest.mark.slow
 class TestAModuleInTheCurrentDirectory:
-    def test_the_commands_shown_run_from_training_to_replay(self, tmp_path):
+    def test_the_commands_shown_run_from_training_to_resuming(self, tmp_path):
         write(tmp_path, "mylab.py")
         train, *rest = NAMED
         aesjax(tmp_path, train)
         study = tmp_path / "runs" / "named"
         assert config(study)["plugins"]["pattern"]["mylab:SQUARE"]["package"] is None
         (study / "report" / "index.html").unlink()
-        replay = "aesjax --plugins mylab replay runs/named --schedules mylab:calm:gain=3"
-        said, _ = aesjax(tmp_path, *rest, train + " --resume", replay)
+        aesjax(tmp_path, *rest, train + " --resume")
         assert (study / "report" / "index.html").exists()
-        assert "mylab:calm:gain=3" in said[-2]
         (tmp_path / "mylab.py").unlink()
-        _, said = aesjax(tmp_path, "aesjax --plugins mylab replay runs/named --schedules aes --out other", code=2)
+        _, said = aesjax(tmp_path, "aesjax --plugins mylab video runs/named", code=2)
         assert "there is no module 'mylab'" in said
 
     def test_a_proxy_feeds_the_schedules_here(self, tmp_path):

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
 import gymnasium
@@ -15,8 +16,8 @@ from gymnasium.vector import AutoresetMode
 
 from aesjax.compiling import jit
 from envs import make
-from envs.adapters.film import Film
 from envs.core import Task, autoreset_step, check_unmasked, sound
+from envs.render import Renderer
 from envs.world import DriftData, World
 
 DRIFT_STEPS = 1_000_000
@@ -103,17 +104,12 @@ class Copies:
         self.state: Any = None  # of the environments
         self.values: Any = None  # (D,), the newest drift in force
         self.waiting = np.zeros(num_envs, bool)  # for the reset after an episode
-        self.film = Film(self.task, num_envs) if render_mode else None
+        self.render_mode, self.renderer = render_mode, None  # opened by the first picture
 
     @property
     def task(self) -> Task:
         """The environment that is copied."""
         return self.program.world.task
-
-    @property
-    def render_mode(self) -> str | None:
-        """``rgb_array`` where pictures are available."""
-        return None if self.film is None else "rgb_array"
 
     def evaluation(self, num_envs: int | None = None, drift: Any = None) -> "Copies":
         """New copies, as `Parallel.evaluation`."""
@@ -124,7 +120,7 @@ class Copies:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Copies":
         # JAX arrays cannot change and are shared; masks are replaced, never written to.
         memo[id(self)] = twin = copy.copy(self)
-        twin.clock, twin.film = copy.deepcopy((self.clock, self.film), memo)
+        twin.clock, twin.renderer = copy.deepcopy(self.clock, memo), None
         twin.key = None if self.key is None else jax.random.clone(self.key)  # meant to be used twice
         return twin
 
@@ -151,8 +147,6 @@ class Copies:
         if self.leads and (first or options.get("restart_drift", reseed)):
             self.clock.steps = 0
         self._start(mask, self.clock.steps)
-        if self.film is not None:
-            self.film.begin(self.state, mask)
         return np.array(self.obs), self._drift_at(self.clock.steps), mask
 
     def _start(self, mask: np.ndarray, clock: int) -> None:
@@ -187,8 +181,6 @@ class Copies:
         self.waiting = ended & (not same_step) | idle
         if idle.any():
             self._start(idle, clock)
-        if self.film is not None:
-            self.film.add(self.state, ended & same_step | idle)
         if self.leads:
             self.clock.steps += 1
         obs = np.array(self.obs)
@@ -199,19 +191,22 @@ class Copies:
         """(height, width, 3) uint8 of each copy, None without a render mode.
 
         Raises:
-          ValueError: a task that nothing can draw.
+          ValueError: a task that cannot be drawn, or a robot without OpenGL.
         """
-        if self.film is None:
+        if self.render_mode is None:
             gymnasium.logger.warn("render was called, but the environment was made without render_mode='rgb_array'")
             return None
         if self.key is None:
             raise gymnasium.error.ResetNeeded("render was called before the first reset")
-        return self.film.pictures(self.program.world.params_of(jnp.asarray(self.values)))
+        self.renderer = self.renderer or Renderer(self.task)
+        state, params = jax.device_get((self.state, self.program.world.params_of(jnp.asarray(self.values))))
+        return tuple(self.renderer.draw(jax.tree.map(itemgetter(i), state), params) for i in range(self.num_envs))
 
     def close(self) -> None:
-        """Give back what pictures need."""
-        if self.film is not None:
-            self.film.close()
+        """Release the renderer."""
+        if self.renderer is not None:
+            self.renderer.close()
+        self.renderer = None
 
 
 class Parallel:

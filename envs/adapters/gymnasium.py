@@ -110,11 +110,11 @@ class DriftingVectorEnv(Parallel, gymnasium.vector.VectorEnv):
         return obs, reward.astype(np.float64), terminated, truncated, infos
 
     def render(self) -> tuple[np.ndarray, ...] | None:  # type: ignore
-        """Pictures (height, width, 3) uint8, one of each copy; of tasks that `envs.render` can draw."""
+        """Pictures (height, width, 3) uint8, one per environment; see `envs.render.Renderer`."""
         return self._copies.pictures()
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Give back what pictures need."""
+        """Release the renderer."""
         self._copies.close()
 
 
@@ -153,12 +153,12 @@ class DriftingEnv(gymnasium.Env):
         return obs[0], float(reward[0]), bool(terminated[0]), bool(truncated[0]), _first(drift | info)
 
     def render(self) -> np.ndarray | None:  # type: ignore
-        """A picture (height, width, 3) uint8; of tasks that `envs.render` can draw."""
+        """A picture (height, width, 3) uint8; see `envs.render.Renderer`."""
         pictures = self._copies.pictures()
         return None if pictures is None else pictures[0]
 
     def close(self) -> None:
-        """Give back what pictures need."""
+        """Release the renderer."""
         self._copies.close()
 
 

@@ -77,11 +77,11 @@ class DriftingVecEnv(Parallel, VecEnv):
         return [jax.tree.map(itemgetter(i), info) for i in range(self.num_envs)]
 
     def get_images(self) -> Sequence[np.ndarray | None]:
-        """Pictures (height, width, 3) uint8, one of each copy; of tasks that `envs.render` can draw."""
+        """Pictures (height, width, 3) uint8, one per environment; see `envs.render.Renderer`."""
         return self._copies.pictures() or [None] * self.num_envs
 
     def close(self) -> None:
-        """Give back what pictures need."""
+        """Release the renderer."""
         self._copies.close()
 
     # The parallel environments are one object: a request to several is made once.

@@ -143,10 +143,8 @@ class AllegroHand(IsaacTask):
         rotation = np.stack([frames.rotate(np, goal, axis) for axis in np.eye(3)], axis=-1)
         cubes = np.flatnonzero(model.geom_bodyid == model.body("cube").id)
         return [
-            Marker(
-                "box", model.geom_size[i], _SHOWN + rotation @ model.geom_pos[i], rotation, model.geom_rgba[i, :3], name
-            )
-            for i, name in zip(cubes, ["the cube as it should be", *[""] * len(cubes)], strict=False)
+            Marker("box", model.geom_size[i], _SHOWN + rotation @ model.geom_pos[i], rotation, model.geom_rgba[i, :3])
+            for i in cubes
         ]
 
     def _observe(self, xp: ModuleType, physics: Physics, goal: Any, action: Any) -> Any:

@@ -153,7 +153,7 @@ class Ingenuity(IsaacTask):
 
     def markers(self, memory: Any) -> Sequence[Marker]:
         """The target."""
-        return [Marker("sphere", [0.08, 0.0, 0.0], self.target(np, memory), np.eye(3), [0.1, 0.75, 0.45], "target")]
+        return [Marker("sphere", [0.08, 0.0, 0.0], self.target(np, memory), np.eye(3), [0.1, 0.75, 0.45])]
 
     def _reachable(self, xp: ModuleType, start: Any, draws: Any) -> Any:
         """(..., T, 3) of ``draws`` (..., T, D, 3) the first within reach of the target before, or else on the way."""

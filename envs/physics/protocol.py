@@ -80,7 +80,6 @@ class Marker(NamedTuple):
     place: Any  # (3,) metres
     rotation: Any  # (3, 3)
     colour: Any  # (3,) in [0, 1]
-    name: str = ""  # for the legend of a picture; empty: not in it
 
 
 class PhysicsTask(ABC):

@@ -1,1 +1,1 @@
-"""`aesjax bench` and the scripts behind the records in `benchmarks/`."""
+"""`aesjax bench` and the records in `benchmarks/`."""

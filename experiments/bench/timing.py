@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from experiments.study.sweep import cache_group, compile_program, memory_budget,
 
 TARGET_SECONDS = 1.0
 Timer = Callable[[], float]  # does a fixed amount of work, returns its rate
+Case = tuple[str, Callable[[], dict[str, Any]]]  # name and measurement
 
 
 def until(work: Callable[[], float]) -> Timer:
-    """Repeats ``work``, which returns how many steps it made, for the target time."""
+    """Repeat ``work``, which returns its number of steps, for the target time."""
 
     def timer() -> float:
         began, steps = time.perf_counter(), 0.0
@@ -29,13 +30,13 @@ def until(work: Callable[[], float]) -> Timer:
     return timer
 
 
-def training(program: Program, items: list[Any], chunk: int, evaluations: int, work: float) -> Timer:
-    """Stacked runs that learn, placed as in a study, at the rate of ``work`` per call of the program.
+def training(program: Program, items: list[Any], chunk: int, calls: int, work: float) -> Timer:
+    """Vmapped runs that learn, placed on devices as in a study, at the rate of ``work`` per call of the program.
 
     Args:
       items: the runs; a group that they do not fill is padded with the first.
       chunk: vector steps of a call.
-      evaluations: calls in a horizon; the first, in which a run warms up, is not timed.
+      calls: of a horizon; the first, in which a run warms up, is not timed.
     """
     devices = list(jax.local_devices())[: len(items)]
     group = cache_group(devices, state_bytes(program, items[0]))
@@ -48,7 +49,7 @@ def training(program: Program, items: list[Any], chunk: int, evaluations: int, w
         nonlocal state, done
         state, _ = executables.chunk(state, data, jnp.int32(done * chunk))
         jax.block_until_ready(state)
-        done = done % (evaluations - 1) + 1
+        done = done % (calls - 1) + 1
         return work
 
     advance()
@@ -56,45 +57,58 @@ def training(program: Program, items: list[Any], chunk: int, evaluations: int, w
     return until(advance)
 
 
-def in_turns(contestants: Mapping[str, Timer], rounds: int, ratios: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def interleaved(contestants: Mapping[str, Timer], rounds: int, ratios: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """Medians of the contestants, ratios of pairs of them within rounds, and the rates of every round.
 
     Args:
-      ratios: name -> two contestants; a pair that does not take part is left out.
+      ratios: name -> two contestants; pairs that do not take part are left out.
     """
-    measured: list[dict[str, float]] = []
+    names, measured = list(contestants), []
     for index in range(rounds):
-        names = list(contestants)
-        turn = names[index % len(names) :] + names[: index % len(names)]  # nobody is always first
-        measured.append({who: contestants[who]() for who in turn})
-    found = {}
-    for name, (above, below) in ratios.items():
+        order = names[index % len(names) :] + names[: index % len(names)]  # another one is first in every round
+        measured.append({name: contestants[name]() for name in order})
+    summary = {}
+    for ratio, (above, below) in ratios.items():
         if above in contestants and below in contestants:
             values = [entry[above] / entry[below] for entry in measured]
-            found[name] = {"median": statistics.median(values), "min": min(values), "max": max(values)}
-    medians = {who: statistics.median(entry[who] for entry in measured) for who in contestants}
-    return {"medians": medians, "ratios": found, "rounds": measured}
+            summary[ratio] = {"median": statistics.median(values), "min": min(values), "max": max(values)}
+    medians = {name: statistics.median(entry[name] for entry in measured) for name in names}
+    return {"medians": medians, "ratios": summary, "rounds": measured}
 
 
-def check_record(out: Path | None) -> None:
-    """Refuse to write over a record, or where none can be written, before anything is measured.
+def measure(cases: Sequence[Case], out: Path | None, about: Mapping[str, Any]) -> None:
+    """Measure one case after another, print it, and write the record to ``out`` before the first and after each.
+
+    So a process that is killed leaves the finished cases, and in `left_out` the names of the others. A case that fails
+    (out of memory, say) is recorded with its reason.
 
     Raises:
       ValueError: ``out`` exists.
-      Unwritable: it cannot be written.
+      Unwritable: it cannot be written; nothing was measured.
     """
-    if out is None:
-        return
-    if out.exists() or out.is_symlink():
+    if out is not None and (out.exists() or out.is_symlink()):
         raise ValueError(f"--out {out} exists; choose another file")
-    with store.replacing(out) as partial:
-        partial.touch()
-    out.unlink()
+    left, results = [name for name, _ in cases], []
 
+    def write() -> None:
+        if out is not None:
+            record = {**about, "environment": store.environment(), "left_out": left, "cases": results}
+            store.write_json(out, record)
 
-def write_record(out: Path | None, command: str, figures: Mapping[str, Any]) -> None:
-    """The command, what the figures depend on, and the figures; nothing where no file was asked for."""
-    if out is None:
-        return
-    store.write_json(out, {"command": command, "environment": store.environment(), **figures})
-    print(f"bench: written to {out}")
+    write()
+    for name, case in cases:
+        start = time.monotonic()
+        result: dict[str, Any]
+        try:
+            result = case()
+        except Exception as error:  # the rest can still be measured
+            result = {"error": type(error).__name__ + ": " + (str(error).splitlines() or [""])[0][:200]}
+        peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")  # since the call began
+        left.remove(name)
+        spent = {"seconds_with_compilation": time.monotonic() - start, "peak_bytes": peak}
+        results.append({"case": name, **spent, **result})
+        write()
+        rates = "  ".join(f"{who} {rate:,.0f}" for who, rate in result.get("medians", {}).items())
+        print(f"{name}, {result.get('unit', 'steps')}/s: {result.get('error', rates)}", flush=True)
+        for ratio, values in result.get("ratios", {}).items():
+            print(f"    {ratio} {values['median']:.3f} [{values['min']:.3f}, {values['max']:.3f}]", flush=True)

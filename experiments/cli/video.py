@@ -11,34 +11,34 @@ from experiments.study.devices import start_jax
 
 @dataclass
 class Video:
-    """Film a run of the study in DIR around a drift change: the policy of then before and just after it, and the one of
-    the end of the segment, side by side; of a steady run, one episode."""
+    """Film episodes of one policy of the finished study in DIR, under the drift of one moment of its run."""
 
     directory: tyro.conf.Positional[Path]
-    """Folder of a study, finished or interrupted."""
+    """Folder of a finished study."""
     out: Path | None = None
-    """New file, .gif or .mp4 (which needs the extra aesjax[video]); by default DIR/video/METHOD-PATTERN-SEED.gif."""
+    """New file, .gif or .mp4; by default DIR/video/METHOD-PATTERN-SEED.gif."""
     method: str | None = None
     """Method of the study; by default its first."""
     pattern: str | None = None
-    """Drift pattern of the study; by default the first that changes, steady where there is none."""
+    """Drift pattern of the study; by default its first with drift."""
     seed: int | None = None
     """Training seed; by default the first."""
-    change: int | None = None
-    """Change point, counted from 1; by default the first jump, or where a gradual drift went farthest."""
-    steps: int | None = None
-    """Steps of the episode at most; by default as many as 300 pictures show."""
-    fps: int | None = None
-    """Pictures per second, 1 to 50; by default as fast as the simulated world."""
-    width: int = 320
-    """Pixels of each of the pictures, 160 to 1280."""
+    at: float = 1.0
+    """Share of the run, 0 to 1: its drift is in force, and the stored policy nearest to it acts (changes and end)."""
+    episodes: int = 1
+    """Episodes, one after another."""
 
 
 def execute(options: Video) -> int:
-    """Film and print where the file is."""
-    from experiments.report import video
-
+    """Film, and print the path, the policy's step, the drift and the returns."""
     with refusing():
         start_jax(None)
-        print(f"video: {video.run(**vars(options))}")
+        from experiments.session.results import Results
+        from experiments.session.video import film
+
+        chosen = vars(options).copy()
+        video = film(Results.open(chosen.pop("directory")), **chosen)
+    drift = "".join(f", {name} {', '.join(f'{v:.3g}' for v in values)}" for name, values in video.drift.items())
+    returns = ", ".join(f"{value:.1f}" for value in video.returns)
+    print(f"video: {video.path}\npolicy of step {video.step:,}{drift}; {video.frames} pictures, return {returns}")
     return DONE

@@ -37,6 +37,8 @@ METRICS = {
     "return": "mean_return",
 }
 
+_LABELS = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed")
+
 
 class Results:
     """A finished study. In a notebook it shows its verdicts.
@@ -199,18 +201,50 @@ class Results:
         return sketch(study, curves.filter(pattern=chosen), column, chosen, shown)
 
     def replay(self, *methods: Method | str) -> "pl.DataFrame":
-        """The weights that other methods, `Method`s or strings such as "sac+aes_r", give on the recorded proxies.
+        """Entropy weights that other methods would have set on the recorded proxies; nothing is trained.
 
-        A row per recorded run: its labels, ``replayed`` (the method), ``weight`` after every sample as a list, and
-        ``updates_per_sample``.
+        The agents of a replay do not react to the weights, so it shows how a schedule responds and not its return. A
+        row per recorded run and method:
+
+          family, task, method, carrier, schedule, variant, pattern, seed: the run.
+          replayed: the method, as typed after the carrier.
+          initial: weight of the first update, reward per nat.
+          weight: list of n, the weight after the updates of each sample.
+          step: list of n, the environment step at the end of each sample.
+          updates_per_sample: above 1 a sample is a mean over updates and the weights are approximate.
+          window, refresh, refresh_actor, rate, refresh_units, updates: lists of n, where adaptations set them.
+
+        Args:
+          methods: a `Method` or a text such as "sac+aes_r".
 
         Raises:
           ValueError: a method cannot be replayed, because the study recorded no proxy or signal that it reads.
         """
-        from experiments.report.replay import weights_of
-        from experiments.study.parser import parse_objects
+        import polars as pl
 
-        return weights_of(self.directory, parse_objects(methods))
+        from experiments.study import rescore
+        from experiments.study.parser import parse_objects, text_of
+
+        study, frames = rescore.load(self.directory), []
+        for method in parse_objects(methods):
+            request, rows = rescore.request_of(study.config, method), study.streams.filter(carrier=method.carrier)
+            if reason := rescore.obstacle(request, rescore.proxies_in(rows)):
+                raise ValueError(f"'{text_of(method)}' cannot be replayed on carrier '{method.carrier}': {reason}")
+            result, skipped = rescore.replay_runs(study, method.carrier, request)
+            samples = skipped + result.weight.shape[1]
+            steps = np.arange(skipped + 1, samples + 1) * study.config.steps / samples
+            columns = {"weight": result.weight, "step": np.tile(steps, (rows.height, 1))}
+            columns |= {name: values for name, values in result.levers._asdict().items() if values is not None}
+            frames.append(
+                rows.select(_LABELS).with_columns(
+                    replayed=pl.lit(text_of(method)),
+                    initial=pl.Series(result.initial),
+                    updates_per_sample=pl.lit(study.stride(method.carrier)),
+                    # polars makes arrays a type of their length, which differs between carriers
+                    **{name: pl.Series(list(values)).cast(pl.List(pl.Float32)) for name, values in columns.items()},
+                )
+            )
+        return pl.concat(frames, how="diagonal")
 
     def policy(self, method: str, pattern: str, seed: int, at: int | str = "end") -> Policy:
         """The policy of a run.

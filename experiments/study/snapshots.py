@@ -118,7 +118,7 @@ def keep_moments(
         try:
             checkpoint.save(place, config.fingerprint(), wave, chunk, kept, _rows(labels), runs=len(labels))
         except store.Unwritable as error:
-            note(f"{error}; the videos of this change will show another policy")
+            note(f"{error}; this policy can be neither loaded nor filmed")
 
     return keep
 

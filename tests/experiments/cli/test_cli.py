@@ -263,14 +263,6 @@ def test_the_report_of_a_diverged_study_says_how_many_are_valid(diverged):
     assert "diverged" in page
 
 
-def test_the_carriers_own_weight_is_replayed_only_if_its_signals_were_recorded(diverged, capsys):
-    folder, _ = diverged
-    assert main(["replay", str(folder), "--schedules", "baseline", "--out", str(folder / "other")]) == 2
-    text = sentence(capsys)
-    assert "'baseline' (auto) cannot be replayed on carrier 'sac'" in text
-    assert "log_prob" in text
-
-
 def test_the_proxies_of_a_trained_study_are_calibrated_without_the_runs_that_diverged(diverged, capsys):
     folder, _ = diverged
     assert main(["calibrate", str(folder), "--delta", "0.3"]) == 0

@@ -138,14 +138,6 @@ def test_a_policy_acts_and_is_evaluated(results):
         policy(jnp.zeros(3))
 
 
-def test_replays_take_methods(results):
-    frame = results.replay("sac+aes:kappa=0.3", Method("ppo", burst))
-    assert set(frame["replayed"]) == {"aes:kappa=0.3", "burst"}
-    own = frame.filter(replayed="aes:kappa=0.3", method="SAC+AES[kappa=0.3]", pattern="abrupt", seed=1)
-    trained = results.curves.filter(method="SAC+AES[kappa=0.3]", pattern="abrupt", seed=1, step=1600)
-    np.testing.assert_allclose(own["weight"][0][-1], trained["entropy_weight"][0], rtol=1e-5)
-
-
 def test_agents_of_a_study_begin_another(results):
     config = Study("toy", methods="sac", patterns="steady", seeds=2, steps=1600, start=results).config
     assert config.warm_start["from"] == str(results.directory)

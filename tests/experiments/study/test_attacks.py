@@ -36,7 +36,6 @@ COMMANDS = {
     "status": "status .",
     "join": "join .",
     "report": "report .",
-    "replay": "replay . --schedules aes",
     "calibrate": "calibrate .",
     "audit": "audit .",
     "export": "export . --out out",
@@ -205,7 +204,7 @@ def test_rows_that_contradict_the_manifest_are_refused_everywhere(fault, tmp_pat
 def test_crafted_streams_are_refused(fault, tmp_path, capsys):
     folder = crafted(tmp_path / "study", {})
     DAMAGED_STREAMS[fault](folder)
-    for words in (("verify",), ("calibrate",), ("replay", "--schedules", "aes")):
+    for words in (("verify",), ("calibrate",)):
         refused(capsys, *words, folder)
 
 

@@ -1,4 +1,4 @@
-"""Studies of the MuJoCo family: presets from the published tables, exact resumption, the physics benchmark."""
+"""Studies of the MuJoCo family: presets from the published tables, exact resumption."""
 
 import dataclasses
 import os

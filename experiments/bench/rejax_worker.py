@@ -1,15 +1,16 @@
-"""rejax's SAC and PPO as contestants of `aesjax bench`: reads one JSON request per line, answers with one line.
+"""rejax's SAC and PPO as contestants of `aesjax bench`: reads one JSON case per line, answers with its rate.
 
 Runs in an environment of its own (rejax pins gymnax 0.0.9). The timed work is rejax's own `train_iteration` in a
 `fori_loop`, vmapped over seeds, without evaluation: for SAC collection of `num_envs` steps and one gradient step each,
 for PPO a rollout and its epochs.
 """
 
+import json
+import sys
 import time
 
 import jax
 from rejax import PPO, SAC
-from turns import serve
 
 SAC_ENVS, REPLAY = 4, 5000
 PPO_ENVS, ROLLOUT, EPOCHS, MINIBATCHES = 8, 128, 10, 4
@@ -50,4 +51,8 @@ def make_timer(algorithm, runs, width, batch, seconds):
 
 
 if __name__ == "__main__":
-    serve(make_timer)
+    timers = {}
+    for line in sys.stdin:
+        if line not in timers:
+            timers[line] = make_timer(**json.loads(line))
+        print(timers[line](), flush=True)

@@ -1,0 +1,160 @@
+"""Pictures of a task's states: MuJoCo's own renderer for robots, matplotlib for the planar tasks."""
+
+import copy
+import os
+from collections.abc import Callable
+from ctypes.util import find_library
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from envs.core import Task
+from envs.physics.fields import physics_library
+
+_GREY, _GOLD, _BLUE, _RED = "#a5aaaf", "#f0b232", "#2662a8", "#a83434"
+_Lines = list[tuple[Any, dict[str, Any]]]  # points (n, 2) or (2,), and how matplotlib's `plot` shows them
+
+
+class Renderer:
+    """Draws one task. Attribute ``rate``: steps per second of the simulated world, 10 where a step has no duration.
+
+    Args:
+      width: pixels; pictures of robots are 4:3, others square.
+
+    Raises:
+      ValueError: a task that cannot be drawn, or a robot without OpenGL.
+    """
+
+    def __init__(self, task: Task, width: int = 480) -> None:
+        env: Any = task.env
+        if hasattr(env, "task"):  # physics, on any engine
+            model = env.task.model
+            self.rate = 1.0 / (model.opt.timestep * env.task.substeps)
+            self._draw, self.close = _robot(env, width)
+        elif task.name in _PLANAR:
+            half, shapes = _PLANAR[task.name]
+            self.rate = 1.0 / float(getattr(task.params, "time_step", 0.1))
+            self._draw, self.close = _planar(half, shapes, width), lambda: None
+        else:
+            raise ValueError(f"task '{task.name}' cannot be drawn; of the planar tasks can {', '.join(_PLANAR)}")
+
+    def draw(self, state: Any, params: Any) -> np.ndarray:
+        """Picture (height, width, 3) uint8 of one environment's state under ``params``, both on the host."""
+        return self._draw(state, params)
+
+
+def _robot(env: Any, width: int) -> tuple[Callable[..., np.ndarray], Callable[[], None]]:
+    mujoco = physics_library()
+    from mujoco.rendering.classic import gl_context
+
+    model = copy.copy(env.task.model)  # the size of the frame buffer is a field of the model
+    model.vis.global_.offwidth, model.vis.global_.offheight = width, width * 3 // 4
+    # MuJoCo chooses the backend when it is imported, and then one that needs a screen.
+    backend = os.environ.get("MUJOCO_GL") or ("egl" if find_library("EGL") else "osmesa")
+    try:
+        gl_context.GLContext = import_module(f"mujoco.{backend}").GLContext
+        renderer = mujoco.Renderer(model, width * 3 // 4, width)
+    except Exception as error:  # PyOpenGL's are of many kinds
+        raise ValueError(
+            f"robots cannot be drawn here, because OpenGL does not work through {backend} ({error}); install libegl1 "
+            "or libosmesa6 (Debian's packages), or name another backend in MUJOCO_GL"
+        ) from None
+    renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False  # without a graphics card a fifth of the time
+    data, camera = mujoco.MjData(model), mujoco.MjvCamera()
+    mujoco.mjv_defaultFreeCamera(model, camera)
+    mujoco.mj_forward(model, data)
+    torso = min(1, model.nbody - 1)
+    solid = model.geom_type != mujoco.mjtGeom.mjGEOM_PLANE  # of some models the floor has a size
+    reach = np.linalg.norm(data.geom_xpos - data.xpos[torso], axis=1)[solid].max(initial=0.0)
+    distance = min(camera.distance, 3.0 * reach)
+
+    def draw(state: Any, params: Any) -> np.ndarray:
+        del params  # not visible
+        if hasattr(state, "row"):  # of the C engine
+            row = np.ascontiguousarray(state.row).view(np.float64)
+            data.qpos[:], memory = row[env.engine.positions], row[env.engine.default.size :]
+        else:
+            data.qpos[:], memory = state.qpos, np.asarray(state.memory)
+        mujoco.mj_forward(model, data)
+        markers = env.task.markers(memory)
+        places = np.array([data.xpos[torso], *(marker.place for marker in markers)])
+        camera.lookat, camera.distance = places.mean(axis=0), distance + 1.2 * np.linalg.norm(np.ptp(places, axis=0))
+        renderer.update_scene(data, camera)
+        scene = renderer.scene
+        for kind, size, place, rotation, colour in markers:
+            geom = getattr(mujoco.mjtGeom, f"mjGEOM_{kind.upper()}")
+            rgba = np.array([*colour, 1], np.float32)
+            mujoco.mjv_initGeom(scene.geoms[scene.ngeom], geom, np.asarray(size), place, np.ravel(rotation), rgba)
+            scene.ngeom += 1
+        return renderer.render()
+
+    return draw, renderer.close
+
+
+def _planar(half: float, shapes: Callable[[Any, Any], _Lines], width: int) -> Callable[..., np.ndarray]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    canvas = FigureCanvasAgg(Figure(figsize=(width / 100, width / 100), dpi=100))
+    axes = canvas.figure.add_axes((0.01, 0.01, 0.98, 0.98))
+
+    def draw(state: Any, params: Any) -> np.ndarray:
+        axes.clear()
+        axes.set(xlim=(-half, half), ylim=(-half, half), xticks=[], yticks=[])
+        for points, style in shapes(state, params):
+            axes.plot(*np.atleast_2d(points).T, **{"color": _BLUE, "marker": "o", "lw": 5 * width / 480} | style)
+        canvas.draw()
+        return np.array(canvas.buffer_rgba())[..., :3]
+
+    return draw
+
+
+def _goals(state: Any, params: Any) -> _Lines:
+    """The goals, grey where they are without drift, the best one large, and the point."""
+    goals, weights = params.goals + params.goal_offset, getattr(params, "weights", np.ones(len(params.goals)))
+    lines: _Lines = [(params.goals, {"color": _GREY, "marker": "+", "lw": 0})]
+    lines += [(goal, {"color": _GOLD, "ms": 30 * weight}) for goal, weight in zip(goals, weights, strict=True)]
+    return [*lines, (state.position, {"ms": 9})]
+
+
+def _chain(lengths: Any, angles: Any, start: Any = (0.0, 0.0)) -> np.ndarray:
+    """Joints (n + 1, 2) of links with ``angles`` from the x axis."""
+    links = [length * np.array([np.cos(angle), np.sin(angle)]) for length, angle in zip(lengths, angles, strict=True)]
+    return np.cumsum([start, *links], axis=0)
+
+
+def _pendulum(state: Any, params: Any) -> _Lines:
+    """The rod, and gravity as a line of its size."""
+    gravity = [[-1.1, 1.1], [-1.1, 1.1 - 0.06 * params.gravity]]
+    return [
+        (gravity, {"color": _GREY, "marker": "", "lw": 3}),
+        (_chain([params.length], [np.pi / 2 + state.angle]), {}),
+    ]
+
+
+def _reacher(state: Any, params: Any) -> _Lines:
+    """The target and the arm."""
+    return [(params.target, {"color": _GOLD, "ms": 25}), (_chain(params.lengths, np.cumsum(state.angles)), {})]
+
+
+def _cartpole(state: Any, params: Any) -> _Lines:
+    """The track, the cart and the pole, whose angle is from the vertical."""
+    ends = _chain([params.half_track], [params.slope])[1]
+    cart = _chain([state.place], [params.slope])[1]
+    pole = _chain([params.length], [np.pi / 2 - state.angle], cart)
+    return [
+        ([-ends, ends], {"color": _GREY, "marker": ""}),
+        (cart, {"color": _RED, "marker": "s", "ms": 22}),
+        (pole, {}),
+    ]
+
+
+#: Planar task -> half of the picture's width in the task's units, and its shapes from state and parameters.
+_PLANAR: dict[str, tuple[float, Callable[[Any, Any], _Lines]]] = {
+    "toy": (1.05, _goals),
+    "toy_multigoal_classic": (7.3, _goals),
+    "pendulum": (1.3, _pendulum),
+    "reacher": (1.1, _reacher),
+    "cartpole_swingup": (2.2, _cartpole),
+}

@@ -1,0 +1,77 @@
+"""`aesjax bench` on tiny sizes: rates of every contestant, a record that survives a failed case, and refusals."""
+
+import json
+
+import pytest
+
+from agents import CARRIERS
+from envs import isaac, mujoco
+from experiments.bench import timing, updates
+from experiments.cli import main
+from experiments.cli.bench import Bench, _cases
+from tests.refusals import refused
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """One schedule, one adaptation, and no time to repeat."""
+    monkeypatch.setattr(timing, "TARGET_SECONDS", 0.01)
+    monkeypatch.setattr(updates, "SCHEDULES", ("fixed",))
+    monkeypatch.setattr(updates, "ADAPTED", ("fixed+recent",))
+
+
+def test_updates_and_physics_are_printed_and_recorded(short, tmp_path, capsys):
+    learning, physics = tmp_path / "learning.json", tmp_path / "physics.json"
+    words = ["bench", "--carriers", "sac,ppo", "--runs", "2", "--rounds", "2", "--out", str(learning)]
+    assert main(words) == 0
+    assert main(["bench", "--physics", "hopper", "--envs", "2", "--rounds", "1", "--out", str(physics)]) == 0
+    sac, ppo = json.loads(learning.read_text())["cases"]
+    (hopper,) = json.loads(physics.read_text())["cases"]
+    assert set(sac["medians"]) == {"fixed", "fixed+recent", "matmul_limit"}
+    assert set(sac["ratios"]) == {"lever_cost_fixed+recent"}
+    assert set(ppo["medians"]) == {"fixed", "matmul_limit"}
+    assert set(hopper["medians"]) == {"mujoco", "gymnasium"}
+    for case in (sac, ppo, hopper):
+        assert all(rate > 0 for rate in case["medians"].values())
+    printed = capsys.readouterr().out
+    assert "sac, 2 runs, updates/s: fixed " in printed
+    assert "mujoco_over_gymnasium" in printed
+
+
+def test_a_case_that_fails_or_is_killed_leaves_a_record(tmp_path):
+    out = tmp_path / "record.json"
+
+    def fails():
+        raise MemoryError("no room\nfor this")
+
+    def killed():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        timing.measure([("bad", fails), ("good", lambda: {"value": 1}), ("killed", killed), ("never", dict)], out, {})
+    record = json.loads(out.read_text())
+    results = [{name: case.get(name) for name in ("case", "error", "value")} for case in record["cases"]]
+    bad = {"case": "bad", "error": "MemoryError: no room", "value": None}
+    assert results == [bad, {"case": "good", "error": None, "value": 1}]
+    assert record["left_out"] == ["killed", "never"]
+
+
+def test_the_call_for_an_accelerator_has_every_carrier_task_and_engine(tmp_path):
+    names = [name for name, _ in _cases(Bench(gpu=True, out=tmp_path / "a.json"), None)]
+    assert {name.partition(",")[0] for name in names} == {*CARRIERS, *mujoco.TASKS, *isaac.TASKS}
+    assert "humanoid, warp, 16384 environments" in names
+    assert "isaac_ant, mjx, 1024 environments" in names
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--carriers", "sax"], "unknown carrier 'sax'; did you mean 'sac'?"),
+        (["--runs", "0"], "--runs must list positive multiples of 1"),
+        (["--physics", "hoper"], "did you mean 'hopper'?"),
+        (["--physics", "hopper", "--engines", "bullet"], "--engines must name some of mujoco, mjx, warp"),
+        (["--gpu"], "name it with --out"),
+    ],
+)
+def test_wrong_requests_are_refused(words, text, capsys):
+    assert text in refused(capsys, "bench", *words)

@@ -1,0 +1,100 @@
+"""`Results.replay`: a schedule on its own proxies gives the weights it trained with; the impossible is refused."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from experiments import Method, Results
+from experiments.study.folder import claim
+from experiments.study.train import train
+from tests.experiments.configs import config_of
+
+STEPS, EVALUATIONS = 3200, 50
+TRAINED = {
+    "PPO+AES[lambda_max=2]": "ppo+aes",
+    "PPO+AES[kappa=0.3,lambda_max=0.4]": "ppo+aes",
+    "PPO+AES-R": Method("ppo", "aes_r"),
+    "PPO+fixed+refresh+rate[refresh.threshold=1.05]": "ppo+fixed:base=0.07+refresh+rate",
+}
+ADAPTING = list(TRAINED)[-1]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("replay") / "study"
+    names = "aes:lambda_max=2,aes:kappa=0.3:lambda_max=0.4,aes_r,fixed+refresh:threshold=1.05+rate"
+    config = config_of("ppo", names, patterns="abrupt", seeds=2, steps=STEPS)
+    own = config.settings["ppo"]
+    settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
+    config = dataclasses.replace(config, evaluations=EVALUATIONS, episodes=1, settings=settings)
+    train(claim(config, directory, resume=False))
+    return Results.open(directory)
+
+
+@pytest.fixture(scope="module")
+def frame(results):
+    return results.replay(*dict.fromkeys(TRAINED.values()))
+
+
+def trained(results, row):
+    """A run's logged values at the evaluations after step 0."""
+    return results.curves.filter(method=row["method"], seed=row["seed"]).sort("step")[1:]
+
+
+def test_a_row_per_run_and_method(frame):
+    assert frame.height == 4 * 2 * 3  # methods and seeds, replayed methods
+    assert set(frame["replayed"]) == {"aes", "aes_r", "fixed:base=0.07+refresh+rate"}
+    assert frame["rate"].null_count() == 4 * 2 * 2  # of the methods without adaptations
+    assert {len(weight) for weight in frame["weight"]} == {len(step) for step in frame["step"]}
+    assert all(step[-1] == STEPS for step in frame["step"])
+
+
+@pytest.mark.parametrize("method", list(TRAINED)[:3])
+def test_a_schedule_on_its_own_proxies_gives_the_weights_it_trained_with(results, frame, method):
+    """With the run's own options."""
+    name = str(TRAINED[method]).removeprefix("ppo+") if isinstance(TRAINED[method], str) else "aes_r"
+    for row in frame.filter(method=method, replayed=name).iter_rows(named=True):
+        recorded = trained(results, row)["entropy_weight"].to_numpy()
+        assert np.unique(recorded).size > 10
+        ends = np.searchsorted(row["step"], np.arange(1, EVALUATIONS + 1) * STEPS / EVALUATIONS)
+        np.testing.assert_allclose(np.array(row["weight"])[ends], recorded, atol=1e-5)
+        assert row["updates_per_sample"] == 1
+
+
+def test_options_of_the_replayed_method_win_over_the_runs_own(results):
+    other = results.replay("ppo+aes:kappa=50")
+    bounds = [max(row["weight"]) for row in other.iter_rows(named=True) if row["method"] in list(TRAINED)[:2]]
+    np.testing.assert_allclose(bounds, [2.0, 2.0, 0.4, 0.4])
+
+
+def test_adaptations_on_the_runs_own_proxies_are_those_it_trained_with(results, frame):
+    """Refreshes are counted where they fall due; training does them at the end of the rollout."""
+    for row in frame.filter(method=ADAPTING, replayed="fixed:base=0.07+refresh+rate").iter_rows(named=True):
+        logged = trained(results, row)
+        in_force = np.r_[1.0, row["rate"][:-1]].reshape(EVALUATIONS, -1).mean(1)
+        np.testing.assert_allclose(in_force, logged["rate_factor"].to_numpy(), rtol=1e-4)
+        assert np.sum(np.array(row["refresh"]) > 0) == logged["refreshes"].sum() >= 1
+        assert set(row["weight"]) == {np.float32(0.07)}
+
+
+@pytest.mark.parametrize(
+    ("method", "parts"),
+    [
+        ("ppo+aess", ["unknown schedule 'aess'", "did you mean 'aes'?"]),
+        ("ppo+aes:kappa=-1", ["kappa", "-1"]),
+        ("sac+aes", ["no run of carrier 'sac'", "carriers: ppo"]),
+        ("ppo+auto", ["'auto'", "log_prob", "not recorded"]),
+        ("ppo+oracle", ["'oracle'", "true drift"]),
+        ("ppo+aes:proxy=td_mean", ["td_mean/update", "recorded: td_quantile/fresh, td_quantile/update"]),
+        ("ppo+aes:q=0.5", ["quantile was measured while training", "q cannot be varied"]),
+        ("ppo+aes:coupling=1", ["coupling", "takes training"]),
+        ("ppo+fixed:signal=oracle+rate", ["of its signal 'oracle'", "true drift"]),
+        ("ppo+permuted:of=aes", ["control 'permuted' plays a record"]),
+    ],
+)
+def test_impossible_requests_are_refused_with_the_reason(results, method, parts):
+    with pytest.raises((ValueError, KeyError)) as refusal:
+        results.replay(method)
+    for part in parts:
+        assert part in str(refusal.value)
