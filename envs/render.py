@@ -1,5 +1,6 @@
 """Pictures of a task's states: MuJoCo's own renderer for robots, matplotlib for the planar tasks."""
 
+import atexit
 import copy
 import os
 from collections.abc import Callable
@@ -89,7 +90,12 @@ def _robot(env: Any, width: int) -> tuple[Callable[..., np.ndarray], Callable[[]
             scene.ngeom += 1
         return renderer.render()
 
-    return draw, renderer.close
+    def close() -> None:
+        renderer.close()
+        atexit.unregister(close)
+
+    atexit.register(close)  # before OpenGL's own end, after which nothing can be released
+    return draw, close
 
 
 def _planar(half: float, shapes: Callable[[Any, Any], _Lines], width: int) -> Callable[..., np.ndarray]:

@@ -147,7 +147,7 @@ def replay_runs(study: Recorded, carrier: str, request: Request) -> tuple[Replay
         raise ValueError(f"{store.STREAMS} holds no proxy of carrier '{carrier}'")
     read = [choice.key for choice in (request.arm.choice, request.arm.signal) if choice is not None]
     streams = {key: samples_of(rows, key) for key in read if key in recorded} or {"": samples_of(rows, recorded[0])}
-    skipped = max(0, min(first_update(values) for values in streams.values()))
+    skipped = min(first_update(values) for values in streams.values())
     schedules, adapted, build_adaptation = _data(study, carrier, rows, request)
 
     def one(own: ScheduleData, run: Any, measured: dict[str, jax.Array]) -> tuple[Any, ...]:
