@@ -80,7 +80,7 @@ def _robot(env: Any, width: int) -> tuple[Callable[..., np.ndarray], Callable[[]
         mujoco.mj_forward(model, data)
         markers = env.task.markers(memory)
         places = np.array([data.xpos[torso], *(marker.place for marker in markers)])
-        camera.lookat, camera.distance = places.mean(axis=0), distance + 1.2 * np.linalg.norm(np.ptp(places, axis=0))
+        camera.lookat, camera.distance = places.mean(axis=0), distance + 1.5 * np.linalg.norm(np.ptp(places, axis=0))
         renderer.update_scene(data, camera)
         scene = renderer.scene
         for kind, size, place, rotation, colour in markers:
