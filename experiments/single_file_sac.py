@@ -1,186 +1,308 @@
-"""SAC with a drift-aware entropy weight on a drifting task, in one file to copy into your own project and change.
+"""SAC with a drift-aware entropy weight in one file, to copy into your own project and change.
 
-Usage: python experiments/single_file_sac.py --pattern abrupt --schedule aes_r --seeds 5"""
+Usage: python experiments/single_file_sac.py --pattern abrupt --schedule aes --kappas 0.03 0.1 0.3 --seeds 5
 
+Options, networks, one gradient step, evaluation, one run, the sweep and its files follow each other. The eight places
+at which an entropy schedule replaces SAC's own tuning of the weight are numbered.
+"""
+
+import csv
+import itertools
 import sys
 from collections import namedtuple
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import optax
 import tyro
-from flax import linen as nn
 from matplotlib.figure import Figure
 
 import envs
-from aesjax import Signals, jit
-from aesjax.schedules import SCHEDULES
+from aesjax import SCHEDULES, Signals, aes, fresh_residuals  # 1
 
-TASK = envs.make("toy")
-OBS, ACTIONS, TIME_LIMIT = TASK.env.spec
-NUM_ENVS, BATCH, HIDDEN = 4, 128, 64  # one gradient step per step of all NUM_ENVS copies of the environment
-ADAM, GAMMA, TAU = optax.adam(1e-3), 0.97, 0.01
-REPLAY, WARMUP = 0.05, 0.01  # shares of the run; a long replay hides from the agent that the task has changed
-FRESH, EVALUATIONS, EPISODES = 128, 50, 10  # newest residuals kept; evaluations of a run, episodes in each
+
+@dataclass(frozen=True)
+class Config:
+    """SAC on a drifting task. Each seed has its own drift, which all schedules and kappas share."""
+
+    task: str = "toy"  # in JAX (toy, pendulum, reacher, ...) or MuJoCo (hopper, halfcheetah, ...): `aesjax list`
+    pattern: str = "abrupt"  # drift: steady, abrupt, linear, periodic or mixed
+    schedule: str = "aes"  # of the entropy weight: aes, aes_r, aes_c, auto, fixed, ... (`aesjax list`)
+    kappa: float = 1.0  # of aes: factor of the square root of the mean drift proxy
+    kappas: tuple[float, ...] = ()  # several values of kappa, trained together; empty: kappa alone
+    beta: float = 0.95  # of aes: decay of the moving average of the proxy
+    q: float = 0.9  # the proxy is the q-quantile of the absolute TD errors
+    lambda_min: float = 1e-4  # smallest entropy weight, reward per nat
+    lambda_max: float = 1.0  # largest entropy weight, reward per nat
+    base: float = 0.05  # the weight of fixed, the base of aes_r, the first weight of aes; reward per nat
+    actor_learning_rate: float = 1e-3
+    critic_learning_rate: float = 1e-3
+    gamma: float = 0.97  # discount
+    tau: float = 0.01  # step of the target critics towards the critics
+    hidden: tuple[int, ...] = (64, 64)  # widths of the hidden layers
+    batch: int = 128  # transitions of a gradient step
+    num_envs: int = 4  # parallel environments; one gradient step per step of all of them
+    replay: float = 0.05  # share of the run's transitions in the replay; a longer one delays the response to drift
+    warmup: float = 0.01  # share of the run with random actions, at least 128 transitions
+    seeds: int = 5
+    steps: int = 20_000  # environment steps per run, over all parallel environments
+    evaluations: int = 50
+    episodes: int = 10  # of an evaluation
+    out: Path = Path("single_file_sac.png")  # the plot; the curves are beside it, as .csv
+
+    @property
+    def methods(self):
+        """The values of kappa that are trained together, by their names in tables."""
+        if "kappa" not in SCHEDULES[self.schedule].options:
+            return {self.schedule: self.kappa}
+        return {f"{self.schedule}(kappa={kappa:g})": kappa for kappa in self.kappas or (self.kappa,)}
+
+
+NEWEST = 128  # transitions whose TD errors, taken on arrival, a schedule such as aes_r reads
+RING = fresh_residuals(NEWEST, critics=2)  # 2
 Transition = namedtuple("Transition", "obs action reward terminated next_obs")  # next_obs: before any reset
 Agent = namedtuple("Agent", "actor critic target actor_adam critic_adam")  # critic, target: two networks, stacked
-Run = namedtuple("Run", "obs env replay fresh agent schedule")  # the carry of the scan
+Run = namedtuple("Run", "obs env replay agent newest schedule")  # the carry of the scan; newest, schedule: 3
 
 
-class Options(NamedTuple):
-    """SAC on the drifting toy task. Every seed has a drift of its own, the same under all schedules."""
-
-    pattern: str = "abrupt"  # drift: steady, abrupt, linear, periodic or mixed
-    schedule: str = "aes_r"  # of the entropy weight: fixed, auto, aes, aes_r, ... (`aesjax list` names all)
-    weight: float = 0.05  # the weight of fixed, the start of aes, the base of aes_r; reward per nat
-    seeds: int = 5
-    steps: int = 20_000  # environment steps per seed
-    out: Path = Path("single_file_sac.png")  # the plot
-
-
-def dense(inputs, outputs):
-    """A layer whose weights and biases start uniform in +-1/sqrt(inputs)."""
-    start = partial(jr.uniform, minval=-(inputs**-0.5), maxval=inputs**-0.5)
-    return nn.Dense(outputs, kernel_init=start, bias_init=start)
+def entropy_schedule(config, kappa, updates, actions):
+    """The schedule of a run (4, was: log_alpha and its optimizer): `aes`, or another one by name."""
+    options = {"kappa": kappa, "beta": config.beta, "q": config.q, "base": config.base}
+    options |= {"lambda_min": config.lambda_min, "lambda_max": config.lambda_max}
+    if config.schedule == "aes":
+        return aes(**options)
+    factory = SCHEDULES[config.schedule]
+    options |= {"updates": updates, "target_entropy": -float(actions), "action_size": actions}
+    return factory(**{name: options[name] for name in factory.options if name in options})
 
 
-ACTOR = nn.Sequential([dense(OBS, HIDDEN), nn.relu, dense(HIDDEN, HIDDEN), nn.relu, dense(HIDDEN, 2 * ACTIONS)])
-CRITIC = nn.Sequential([dense(OBS + ACTIONS, HIDDEN), nn.relu, dense(HIDDEN, HIDDEN), nn.relu, dense(HIDDEN, 1)])
-q_values = jax.vmap(lambda critic, *x: jnp.asarray(CRITIC.apply(critic, jnp.hstack(x)))[:, 0], (0, None, None))
+def init_network(key, sizes):
+    """Weights and biases of all layers, uniform in +-1/sqrt(inputs)."""
+    layers = []
+    for at, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
+        uniform = jr.uniform(jr.fold_in(key, at), (inputs + 1, outputs), minval=-(inputs**-0.5), maxval=inputs**-0.5)
+        layers.append({"bias": uniform[0], "kernel": uniform[1:]})
+    return layers
 
 
-def sample(actor, obs, noise):
+def network(layers, x):
+    """Outputs (B, O) for inputs (B, I), with ReLU between the layers."""
+    for layer in layers[:-1]:
+        x = jax.nn.relu(x @ layer["kernel"] + layer["bias"][None])
+    return x @ layers[-1]["kernel"] + layers[-1]["bias"][None]
+
+
+def q_values(critics, obs, action):
+    """Both critics' values (2, B)."""
+    return jax.vmap(network, (0, None))(critics, jnp.hstack([obs, action]))[..., 0]
+
+
+def policy(actor, obs, noise):
     """Actions (B, A) of the tanh-Gaussian policy from normal noise, and their log-densities (B,); noise 0: the mode."""
-    mean, raw = jnp.split(jnp.asarray(ACTOR.apply(actor, obs)), 2, axis=-1)
+    mean, raw = jnp.split(network(actor, obs), 2, axis=-1)
     log_std = -5.0 + 3.5 * (jnp.tanh(raw) + 1.0)  # within -5 and 2
     u = mean + jnp.exp(log_std) * noise
     log_slope = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))  # of tanh at u
     return jnp.tanh(u), jnp.sum(-0.5 * (noise**2 + jnp.log(2.0 * jnp.pi)) - log_std - log_slope, axis=-1)
 
 
-def residuals(agent, batch, weight, noise):
-    """Temporal-difference errors (2, B) of both critics; the entropy weight's first place is the soft target."""
-    action, log_prob = sample(agent.actor, batch.next_obs, noise)
-    value = jnp.min(q_values(agent.target, batch.next_obs, action), axis=0) - weight * log_prob
-    soft_target = jax.lax.stop_gradient(batch.reward + GAMMA * (1.0 - batch.terminated) * value)
+def td_errors(agent, batch, weight, noise, gamma):
+    """TD errors (2, B) of both critics."""
+    action, log_prob = policy(agent.actor, batch.next_obs, noise)
+    value = jnp.min(q_values(agent.target, batch.next_obs, action), axis=0)
+    soft_value = value - weight * log_prob  # the weight enters here
+    soft_target = jax.lax.stop_gradient(batch.reward + gamma * (1.0 - batch.terminated) * soft_value)
     return soft_target[None] - q_values(agent.critic, batch.obs, batch.action)
 
 
-def learn(agent, batch, weight, key):
+def adam_step(learning_rate, grads, state, params):
+    """Parameters and state of Adam after a step."""
+    change, state = optax.adam(learning_rate).update(grads, state)
+    return optax.apply_updates(params, change), state
+
+
+def learn(config, agent, batch, weight, key):
     """One step of the critics, then of the actor against the new critics; the agent, and the schedule's signals."""
     noise = jr.normal(key, (3, *batch.action.shape))  # of the soft target, the schedule's sample and the actor's loss
 
     def critic_loss(critic):
-        td_error = residuals(agent._replace(critic=critic), batch, weight, noise[0])
+        td_error = td_errors(agent._replace(critic=critic), batch, weight, noise[0], config.gamma)
         return jnp.sum(jnp.mean(td_error**2, axis=1)), td_error.ravel()
 
-    def actor_loss(actor):  # the weight's second place
-        action, log_prob = sample(actor, batch.obs, noise[2])
-        return jnp.mean(weight * log_prob - jnp.min(q_values(critic, batch.obs, action), axis=0))
+    def actor_loss(actor):
+        action, log_prob = policy(actor, batch.obs, noise[2])
+        return jnp.mean(weight * log_prob - jnp.min(q_values(critic, batch.obs, action), axis=0))  # and here
 
     grads, td_error = jax.grad(critic_loss, has_aux=True)(agent.critic)
-    change, critic_adam = ADAM.update(grads, agent.critic_adam)
-    critic = optax.apply_updates(agent.critic, change)
-    change, actor_adam = ADAM.update(jax.grad(actor_loss)(agent.actor), agent.actor_adam)
-    actor = optax.apply_updates(agent.actor, change)
-    signals = Signals(td_error, log_prob=sample(actor, batch.obs, noise[1])[1])
-    return Agent(actor, critic, optax.incremental_update(critic, agent.target, TAU), actor_adam, critic_adam), signals
+    critic, critic_adam = adam_step(config.critic_learning_rate, grads, agent.critic_adam, agent.critic)
+    grads = jax.grad(actor_loss)(agent.actor)
+    actor, actor_adam = adam_step(config.actor_learning_rate, grads, agent.actor_adam, agent.actor)
+    target = optax.incremental_update(critic, agent.target, config.tau)
+    signals = Signals(td_error, log_prob=policy(actor, batch.obs, noise[1])[1])  # 5
+    return Agent(actor, critic, target, actor_adam, critic_adam), signals
 
 
-def evaluate(actor, env, clock, key):
-    """Mean return of the deterministic policy while the drift stands still at ``clock``."""
+def evaluate(config, agent, env, clock, key):
+    """Mean return () of the deterministic policy while the drift stands still at vector step ``clock``."""
     key, task_params = jr.fold_in(key, clock), env.params_at(clock)
 
-    def step(carry, time):
-        obs, state, alive = carry
-        keys = jr.split(jr.fold_in(key, time), EPISODES)
-        action, _ = sample(actor, obs, 0.0)
-        obs, state, reward, terminated, *_ = jax.vmap(TASK.env.step, (0, 0, 0, None))(keys, state, action, task_params)
-        return (obs, state, alive * (1.0 - terminated)), alive * reward
+    def going_on(carry):
+        _, _, alive, _, time = carry
+        return (time < env.world.time_limit) & jnp.any(alive > 0.0)
 
-    begun = jax.vmap(TASK.env.reset, (0, None))(jr.split(jr.fold_in(key, TIME_LIMIT), EPISODES), task_params)
-    _, rewards = jax.lax.scan(step, (*begun, jnp.ones(EPISODES)), jnp.arange(TIME_LIMIT))
-    return jnp.sum(rewards) / EPISODES
+    def step(carry):
+        obs, state, alive, total, time = carry
+        action, _ = policy(agent.actor, obs, 0.0)
+        obs, state, reward, terminated, *_ = env.world.step(jr.fold_in(key, time), state, action, task_params)
+        return obs, state, alive * (1.0 - terminated), total + alive * reward, time + 1
 
-
-def train(options, seed):
-    """One run: its evaluation returns, the entropy weight of every step, and the drift values at the end."""
-    total = options.steps // NUM_ENVS  # steps of all copies at once, the unit of the drift's clock
-    warmup, slots = max(int(WARMUP * total), FRESH // NUM_ENVS), int(REPLAY * total)
-    env = envs.Drifting(TASK, options.pattern, options.steps, drift_seed=seed, num_envs=NUM_ENVS)
-    run = {"base": options.weight, "target_entropy": -ACTIONS, "action_size": ACTIONS, "updates": total - warmup}
-    schedule = SCHEDULES[options.schedule].for_run(**run)
-
-    def one_step(run, _):
-        clock, weight = run.env.clock, run.schedule.weight  # a lag of one: earlier steps have decided this weight
-        key_random, key_noise, key_env, key_rows, key_learn = jr.split(jr.fold_in(key_steps, clock), 5)
-        # Act, store what happened, and note how much it surprises the critics.
-        random = jr.uniform(key_random, (NUM_ENVS, ACTIONS), minval=-1.0, maxval=1.0)
-        noise = jr.normal(key_noise, (2, NUM_ENVS, ACTIONS))
-        action = jnp.where(clock < warmup, random, sample(run.agent.actor, run.obs, noise[0])[0])
-        obs, env_state, reward, terminated, _, info = env.step(key_env, run.env, action)
-        newest = Transition(run.obs, action, reward, terminated.astype(float), info["final_observation"])
-        replay = jax.tree.map(lambda ring, row: ring.at[clock % slots].set(row), run.replay, newest)
-        fresh = jnp.hstack([run.fresh[:, NUM_ENVS:], residuals(run.agent, newest, weight, noise[1])])
-        # Learn from a batch and decide the next weight; `true_drift` is for the reference schedule `oracle` alone.
-        rows = jr.randint(key_rows, (BATCH,), 0, jnp.minimum(clock + 1, slots) * NUM_ENVS)
-        batch = jax.tree.map(lambda ring: ring[rows // NUM_ENVS, rows % NUM_ENVS], replay)
-        agent, signals = learn(run.agent, batch, weight, key_learn)
-        signals = signals._replace(fresh_td_error=fresh.ravel(), reward=reward, true_drift=info["drift"].change)
-        learned = (agent, schedule.update(signals, run.schedule))  # but not in the warm-up:
-        learned = jax.tree.map(lambda new, old: jnp.where(clock < warmup, old, new), learned, run[-2:])
-        return Run(obs, env_state, replay, fresh, *learned), weight
-
-    def until_evaluation(run, _):
-        run, weights = jax.lax.scan(one_step, run, length=total // EVALUATIONS)
-        return run, (evaluate(run.agent.actor, env, run.env.clock, key_test), weights)
-
-    key_env, key_actor, key_critic, key_steps, key_test = jr.split(jr.key(seed), 5)
-    critic = jax.vmap(CRITIC.init, (0, None))(jr.split(key_critic), jnp.zeros((1, OBS + ACTIONS)))
-    actor = ACTOR.init(key_actor, jnp.zeros((1, OBS)))
-    agent = Agent(actor, critic, critic, ADAM.init(actor), ADAM.init(critic))
-    replay = Transition(*(jnp.zeros((slots, NUM_ENVS, *shape)) for shape in [(OBS,), (ACTIONS,), (), (), (OBS,)]))
-    run = Run(*env.reset(key_env), replay, jnp.zeros((2, FRESH)), agent, schedule.init())
-    _, (returns, weights) = jax.lax.scan(until_evaluation, run, length=EVALUATIONS)
-    return returns, weights.ravel(), env.truth_at(total).values
+    obs, state = env.world.reset(jr.fold_in(key, env.world.time_limit), config.episodes, task_params)
+    start = (obs, state, jnp.ones(config.episodes), jnp.zeros(config.episodes), jnp.int32(0))
+    return jnp.mean(jax.lax.while_loop(going_on, step, start)[3])
 
 
-def plot(options, curves, changes):
-    """Every curve's mean over seeds, with a band from the lowest seed to the highest; dashed: change points."""
+def check(config):
+    """Raises UnknownNameError or ValueError, one sentence, for options that no run can have."""
+    for name in "num_envs batch steps evaluations episodes seeds actor_learning_rate critic_learning_rate".split():
+        if not 0 < getattr(config, name) < float("inf"):
+            raise ValueError(f"{name} must be positive and finite; got {getattr(config, name)}")
+    for name in "gamma tau replay warmup".split():
+        if not 0.0 <= getattr(config, name) <= 1.0:
+            raise ValueError(f"{name} must lie in [0, 1]; got {getattr(config, name)}")
+    if config.steps % (config.num_envs * config.evaluations):
+        unit = f"{config.num_envs} environments x {config.evaluations} evaluations"
+        raise ValueError(f"steps must be a multiple of {unit}; got {config.steps}")
+    if min(config.hidden, default=1) < 1:
+        raise ValueError(f"hidden must contain positive widths; got {config.hidden}")
+    if config.kappas and "kappa" not in SCHEDULES[config.schedule].options:
+        raise ValueError(f"schedule '{config.schedule}' has no kappa, so kappas must be empty; got {config.kappas}")
+    if config.task.startswith(envs.BRIDGE):
+        raise ValueError(f"task must be one of `aesjax list`, not another simulator's; got '{config.task}'")
+
+
+def make_train(config):
+    """``train(seed, kappa)``: the curves (evaluations,) of one run, as a pure function to `jit` and `vmap`."""
+    check(config)
+    task = envs.make(config.task)
+    n, (observations, actions, _) = config.num_envs, task.env.spec
+    total = config.steps // n  # steps of all environments at once, the unit of the drift's clock
+    warmup, slots = max(int(config.warmup * total), -(-NEWEST // n)), max(int(config.replay * total), 1)
+    if warmup >= total:
+        raise ValueError(f"steps must exceed the {warmup * n} of the warm-up; got {config.steps}")
+    for kappa in config.methods.values():
+        entropy_schedule(config, kappa, total - warmup, actions)  # refuses wrong values
+    envs.Drifting(task, config.pattern, config.steps, num_envs=n)  # likewise
+
+    def train(seed, kappa=config.kappa):
+        env = envs.Drifting(task, config.pattern, config.steps, drift_seed=seed, num_envs=n)
+        schedule = entropy_schedule(config, kappa, total - warmup, actions)
+
+        def one_step(run, _):
+            clock, weight = run.env.clock, run.schedule.weight  # 6, was: jnp.exp(log_alpha)
+            key_random, key_noise, key_env, key_rows, key_learn = jr.split(jr.fold_in(key_steps, clock), 5)
+            # Act, and store the transitions.
+            random = jr.uniform(key_random, (n, actions), minval=-1.0, maxval=1.0)
+            noise = jr.normal(key_noise, (2, n, actions))
+            action = jnp.where(clock < warmup, random, policy(run.agent.actor, run.obs, noise[0])[0])
+            obs, env_state, reward, terminated, _, info = env.step(key_env, run.env, action)
+            arrived = Transition(run.obs, action, reward, terminated.astype(float), info["final_observation"])
+            replay = jax.tree.map(lambda ring, row: ring.at[clock % slots].set(row), run.replay, arrived)
+            newest = RING.update(run.newest, td_errors(run.agent, arrived, weight, noise[1], config.gamma))  # 7
+            # Learn from a batch; the schedule decides the weight of the next step.
+            rows = jr.randint(key_rows, (config.batch,), 0, jnp.minimum(clock + 1, slots) * n)
+            batch = jax.tree.map(lambda ring: ring[rows // n, rows % n], replay)
+            agent, signals = learn(config, run.agent, batch, weight, key_learn)
+            signals = signals._replace(fresh_td_error=newest.td_error, reward=reward)
+            signals = signals._replace(true_drift=info["drift"].change)  # for the reference schedule `oracle` alone
+            learned = (agent, schedule.update(signals, run.schedule))  # 8, was: the update of log_alpha
+            agent, state = jax.tree.map(
+                lambda new, old: jnp.where(clock < warmup, old, new), learned, (run.agent, run.schedule)
+            )
+            return Run(obs, env_state, replay, agent, newest, state), (weight, state.logs.proxy)
+
+        def until_evaluation(run, _):
+            run, (weights, proxies) = jax.lax.scan(one_step, run, length=total // config.evaluations)
+            return run, {
+                "evaluation_return": evaluate(config, run.agent, env, run.env.clock, key_test),
+                "entropy_weight": jnp.mean(weights),  # since the evaluation before
+                "proxy": jnp.mean(proxies),
+            }
+
+        key_env, key_actor, key_critic, key_steps, key_test = jr.split(jr.key(seed), 5)
+        actor = init_network(key_actor, (observations, *config.hidden, 2 * actions))
+        sizes = (observations + actions, *config.hidden, 1)
+        critic = jax.vmap(lambda key: init_network(key, sizes))(jr.split(key_critic))
+        adams = optax.adam(1.0).init(actor), optax.adam(1.0).init(critic)
+        agent = Agent(actor, critic, critic, *adams)
+        shapes = [(observations,), (actions,), (), (), (observations,)]
+        replay = Transition(*(jnp.zeros((slots, n, *shape)) for shape in shapes))
+        run = Run(*env.reset(key_env), replay, agent, RING.init(), schedule.init())
+        return jax.lax.scan(until_evaluation, run, length=config.evaluations)[1]
+
+    return train
+
+
+def sweep(config):
+    """All seeds and kappas in one compiled program: curves (kappas, seeds, evaluations)."""
+    seeds, kappas = jnp.arange(1, config.seeds + 1), jnp.array(list(config.methods.values()))
+    train = make_train(config)
+    train = jax.vmap(train, in_axes=(0, None))  # over seeds
+    train = jax.vmap(train, in_axes=(None, 0))  # over kappas
+    return jax.tree.map(np.asarray, jax.jit(train)(seeds, kappas))
+
+
+def write(config, curves):
+    """One row per kappa, seed and evaluation, beside the plot."""
+    with config.out.with_suffix(".csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["method", "kappa", "seed", "step", *curves])
+        for k, (method, kappa) in enumerate(config.methods.items()):
+            for seed in range(config.seeds):
+                for at in range(config.evaluations):
+                    step = (at + 1) * config.steps // config.evaluations
+                    writer.writerow([method, kappa, seed + 1, step, *(float(x[k, seed, at]) for x in curves.values())])
+
+
+def plot(config, curves):
+    """Means over seeds, with a band from the lowest seed to the highest; dashed: changes of the drift."""
+    env = envs.Drifting(envs.make(config.task), config.pattern, config.steps, num_envs=config.num_envs)
+    changes = jax.vmap(lambda step: env.truth_at(step).is_change_point)(jnp.arange(env.world.total))
+    steps = np.linspace(0, config.steps, config.evaluations + 1)[1:]
     figure = Figure(figsize=(7, 5), layout="constrained")
-    for axis, (name, values) in zip(figure.subplots(2, sharex=True), curves.items(), strict=True):
-        steps = jnp.linspace(0, options.steps, values.shape[1] + 1)[1:]
-        axis.plot(steps, values.mean(0))
-        axis.fill_between(steps, values.min(0), values.max(0), alpha=0.25, linewidth=0)
-        axis.vlines(changes, *axis.get_ylim(), colors="grey", linestyles="--", linewidth=0.8)
-        axis.set_ylabel(name)
-    figure.supxlabel(f"environment steps ({options.pattern}, {options.schedule}, {options.seeds} seeds)")
-    figure.savefig(options.out, format="png", dpi=120)
+    for axis, name in zip(figure.subplots(2, sharex=True), ("evaluation_return", "entropy_weight"), strict=True):
+        for method, values in zip(config.methods, curves[name], strict=True):
+            axis.plot(steps, values.mean(0), label=method)
+            axis.fill_between(steps, values.min(0), values.max(0), alpha=0.2, linewidth=0)
+        for change in config.num_envs * np.flatnonzero(changes):
+            axis.axvline(change, color="grey", linestyle="--", linewidth=0.8)
+        axis.set_ylabel(name.replace("_", " "))
+    figure.axes[0].legend()
+    figure.supxlabel(f"environment steps (SAC, {config.task}, {config.pattern}, {config.seeds} seeds)")
+    figure.savefig(config.out, format="png", dpi=120)
 
 
 def main(argv=None):
-    """Train all seeds in one compiled program, plot and report; exit code 2 where the options are wrong."""
-    options, unit = tyro.cli(Options, args=argv), NUM_ENVS * EVALUATIONS
+    """Train, write the CSV and the plot, print the means; exit code 2 and one sentence for wrong options."""
     try:
-        if options.out.exists() or not options.out.parent.is_dir():
-            raise ValueError(f"--out {options.out} exists or has no folder; choose another file")
-        if options.seeds < 1 or options.steps < 1 or options.steps % unit:
-            raise ValueError(f"--seeds must be positive and --steps a positive multiple of {unit}")
-        env = envs.Drifting(TASK, options.pattern, options.steps, num_envs=NUM_ENVS)
-        SCHEDULES[options.schedule].for_run(base=options.weight)
+        config = tyro.cli(Config, args=argv)
+        table = config.out.with_suffix(".csv")
+        if config.out.exists() or table.exists() or table == config.out or not config.out.parent.is_dir():
+            raise ValueError(f"--out {config.out}, or the .csv beside it, exists or has no folder; choose another file")
+        make_train(config)
     except (KeyError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    returns, weights, drift = jit(jax.vmap(lambda seed: train(options, seed)))(jnp.arange(1, options.seeds + 1))
-    changes = NUM_ENVS * jnp.flatnonzero(jax.vmap(env.truth_at)(jnp.arange(weights.shape[1])).is_change_point)
-    plot(options, {"evaluation return": returns, "entropy weight": weights}, changes)
-    optimum = envs.optimal_return(TASK.name)
-    best = f" of at most {optimum(drift).mean():.1f}" if optimum else ""
-    print(f"final return {returns[:, -1].mean():.1f}{best}; plot: {options.out}")
+    curves = sweep(config)
+    write(config, curves)
+    plot(config, curves)
+    for k, method in enumerate(config.methods):
+        returns, weight = curves["evaluation_return"][k], curves["entropy_weight"][k].mean()
+        print(f"{method}: return {returns.mean():.1f}, at the end {returns[:, -1].mean():.1f}; weight {weight:.3g}")
+    print(f"plot: {config.out}; curves: {table}")
     return 0
 
 
