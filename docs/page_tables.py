@@ -745,6 +745,14 @@ def adaptations() -> str:
     return rows(["`+`", "adjusts", "rule", "options"], body)
 
 
+@table
+def single_file_lines() -> str:
+    """Lines of the single-file SAC that an entropy schedule adds or changes: those with a number or "here"."""
+    lines = (ROOT / "experiments" / "single_file_sac.py").read_text().splitlines()
+    marked = [line.strip() for line in lines if re.search(r"  # (\d\b|.*\bhere$)", line)]
+    return "\n".join(["```python", *marked, "```", ""])
+
+
 def filled(text: str) -> str:
     """A page with its tables made again."""
     return MARK.sub(lambda found: found[1] + TABLES[found[2]]() + found[3], text)

@@ -71,7 +71,7 @@ Run = namedtuple("Run", "obs env agent schedule")  # the carry of the scan
 
 
 def entropy_schedule(config, kappa, updates, actions):
-    """The schedule of a run (2, was: ent_coef): `aes`, or another one by name."""
+    """The schedule of a run: `aes`, or another one by name."""
     options = {"kappa": kappa, "beta": config.beta, "q": config.q, "base": config.base}
     options |= {"lambda_min": config.lambda_min, "lambda_max": config.lambda_max}
     if config.schedule == "aes":
@@ -141,7 +141,7 @@ def prepare(config, params, rollout):
     inputs = (td_error.reshape(going_on.shape), going_on)
     advantage = jax.lax.scan(backwards, jnp.zeros(going_on.shape[1]), inputs, reverse=True)[1].ravel()
     log_prob = log_prob_of(params, rows.obs, rows.action)
-    reward = rows.reward / (jnp.std(advantage) + 1e-8)  # as the entropy bonus is weighed against it
+    reward = rows.reward / (jnp.std(advantage, ddof=1) + 1e-8)  # as the entropy bonus is weighed against it
     return Rows(rows.obs, rows.action, log_prob, advantage, advantage + value, reward), td_error
 
 
@@ -152,7 +152,7 @@ def optimizer(config):
 
 def learn(config, agent, rows, weight):
     """One gradient step on a minibatch; the agent, and the schedule's signals."""
-    advantage = (rows.advantage - jnp.mean(rows.advantage)) / (jnp.std(rows.advantage) + 1e-8)
+    advantage = (rows.advantage - jnp.mean(rows.advantage)) / (jnp.std(rows.advantage, ddof=1) + 1e-8)
 
     def loss(params):
         ratio = jnp.exp(log_prob_of(params, rows.obs, rows.action) - rows.log_prob)
@@ -225,7 +225,7 @@ def make_train(config):
 
     def train(seed, kappa=config.kappa):
         env = envs.Drifting(task, config.pattern, config.steps, drift_seed=seed, num_envs=n)
-        schedule = entropy_schedule(config, kappa, rollouts * per_rollout, actions)
+        schedule = entropy_schedule(config, kappa, rollouts * per_rollout, actions)  # 2, was: ent_coef
 
         def one_step(run, _):
             key_noise, key_env = jr.split(jr.fold_in(key_steps, run.env.clock))

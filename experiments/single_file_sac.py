@@ -66,11 +66,11 @@ NEWEST = 128  # transitions whose TD errors, taken on arrival, a schedule such a
 RING = fresh_residuals(NEWEST, critics=2)  # 2
 Transition = namedtuple("Transition", "obs action reward terminated next_obs")  # next_obs: before any reset
 Agent = namedtuple("Agent", "actor critic target actor_adam critic_adam")  # critic, target: two networks, stacked
-Run = namedtuple("Run", "obs env replay agent newest schedule")  # the carry of the scan; newest, schedule: 3
+Run = namedtuple("Run", "obs env replay agent newest schedule")  # 3, the carry of the scan
 
 
 def entropy_schedule(config, kappa, updates, actions):
-    """The schedule of a run (4, was: log_alpha and its optimizer): `aes`, or another one by name."""
+    """The schedule of a run: `aes`, or another one by name."""
     options = {"kappa": kappa, "beta": config.beta, "q": config.q, "base": config.base}
     options |= {"lambda_min": config.lambda_min, "lambda_max": config.lambda_max}
     if config.schedule == "aes":
@@ -135,14 +135,15 @@ def learn(config, agent, batch, weight, key):
 
     def actor_loss(actor):
         action, log_prob = policy(actor, batch.obs, noise[2])
-        return jnp.mean(weight * log_prob - jnp.min(q_values(critic, batch.obs, action), axis=0))  # and here
+        q = jnp.min(q_values(critic, batch.obs, action), axis=0)
+        return jnp.mean(weight * log_prob - q)  # and here
 
     grads, td_error = jax.grad(critic_loss, has_aux=True)(agent.critic)
     critic, critic_adam = adam_step(config.critic_learning_rate, grads, agent.critic_adam, agent.critic)
     grads = jax.grad(actor_loss)(agent.actor)
     actor, actor_adam = adam_step(config.actor_learning_rate, grads, agent.actor_adam, agent.actor)
     target = optax.incremental_update(critic, agent.target, config.tau)
-    signals = Signals(td_error, log_prob=policy(actor, batch.obs, noise[1])[1])  # 5
+    signals = Signals(td_error, log_prob=policy(actor, batch.obs, noise[1])[1])  # 4
     return Agent(actor, critic, target, actor_adam, critic_adam), signals
 
 
@@ -199,7 +200,7 @@ def make_train(config):
 
     def train(seed, kappa=config.kappa):
         env = envs.Drifting(task, config.pattern, config.steps, drift_seed=seed, num_envs=n)
-        schedule = entropy_schedule(config, kappa, total - warmup, actions)
+        schedule = entropy_schedule(config, kappa, total - warmup, actions)  # 5, was: log_alpha and its optimizer
 
         def one_step(run, _):
             clock, weight = run.env.clock, run.schedule.weight  # 6, was: jnp.exp(log_alpha)

@@ -86,19 +86,19 @@ def test_the_update_of_ppo_is_that_of_the_carrier():
 
     obs, action, next_obs = (3.0 * rng.standard_normal((t, n, size)).astype(np.float32) for size in (s, a, s))
     reward = 5.0 * rng.standard_normal((t, n)).astype(np.float32)
-    terminated, truncated = (rng.uniform(size=(2, t, n)) < 0.1).astype(np.float32) * [[[1.0]], [[0.5]]] // 0.5 % 2
+    terminated, truncated = (rng.uniform(size=(2, t, n)) < 0.1).astype(np.float32)
     truncated = truncated * (1.0 - terminated)
     rows = []
     for at in range(t):
         agent = agent._replace(obs_stats=single_file_ppo.merged(agent.obs_stats, obs[at]))
         state, seen = carrier.observe(state, obs[at])
         equal_trees(single_file_ppo.normalised(agent.obs_stats, obs[at]), seen, 1e-5)
-        done = np.maximum(terminated[at], truncated[at]).astype(np.float32)
+        done = np.maximum(terminated[at], truncated[at])
         agent, own = single_file_ppo.scaled(config, agent, reward[at], done)
         state, scaled = carrier.scale_reward(state, reward[at], done, hyper)
         equal_trees(own, scaled, 1e-5)
-        flags = (jnp.float32(terminated[at]), jnp.float32(truncated[at]))
-        rows.append(Rollout(seen, jnp.asarray(action[at]), scaled, *flags, carrier.view(state, next_obs[at])))
+        following = carrier.view(state, next_obs[at])
+        rows.append(Rollout(seen, action[at], scaled, terminated[at], truncated[at], following))
     rollout = jax.tree.map(lambda *x: jnp.stack(x), *rows)
     own, td_error = quick(lambda x: single_file_ppo.prepare(config, agent.params, x))(
         single_file_ppo.Rollout(*rollout[:6])
@@ -111,7 +111,7 @@ def test_the_update_of_ppo_is_that_of_the_carrier():
     learn, update = quick(lambda *x: single_file_ppo.learn(config, *x)), quick(carrier.update)
     for step, places in enumerate(rng.permutation(t * n).reshape(config.minibatches, -1)):
         weight = jnp.float32(0.01 + 0.1 * step)
-        batch = jax.tree.map(lambda x: x[places], (own, theirs))
+        batch = jax.tree.map(lambda x, places=places: x[places], (own, theirs))
         agent, signals = learn(agent, batch[0], weight)
         state, reported, _ = update(state, batch[1], entropy_weight=weight, hyper=hyper)
         equal_trees(agent.params, state.params, 1e-5)
