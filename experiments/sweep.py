@@ -3,6 +3,8 @@
 Usage: python experiments/sweep.py --task toy --carrier sac --kappas 0.03 0.1 0.3 1 --seeds 8
 """
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,4 +35,7 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    try:
+        tyro.cli(main)
+    except (KeyError, ValueError) as error:
+        sys.exit(str(error))
