@@ -750,7 +750,7 @@ def single_file_lines() -> str:
     """Lines of the single-file SAC that an entropy schedule adds or changes: those with a number or "here"."""
     lines = (ROOT / "experiments" / "single_file_sac.py").read_text().splitlines()
     marked = [line.strip() for line in lines if re.search(r"  # (\d\b|.*\bhere$)", line)]
-    return "\n".join(["```python", *marked, "```", ""])
+    return "\n".join(["```python", marked[0], "", *marked[1:], "```", ""])
 
 
 def filled(text: str) -> str:
