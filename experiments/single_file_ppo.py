@@ -273,8 +273,10 @@ def make_train(config):
             "value": init_network(key_value, (observations, *config.hidden, 1), gain=1.0),
             "log_std": jnp.zeros(actions),
         }
-        stats = [(jnp.float32(1e-4), jnp.zeros(shape), jnp.ones(shape)) for shape in ((observations,), ())]
-        agent = Agent(params, optimizer(config).init(params), *stats, jnp.zeros(n))
+        obs_stats, return_stats = (
+            (jnp.float32(1e-4), jnp.zeros(shape), jnp.ones(shape)) for shape in ((observations,), ())
+        )
+        agent = Agent(params, optimizer(config).init(params), obs_stats, return_stats, jnp.zeros(n))
         run = Run(*env.reset(key_env), agent, schedule.init())
         return jax.lax.scan(until_evaluation, run, length=config.evaluations)[1]
 
