@@ -22,7 +22,7 @@ import tyro
 from matplotlib.figure import Figure
 
 import envs
-from aesjax import SCHEDULES, Signals, aes  # 1
+from aesjax import SCHEDULES, Signals, aes, jit  # 1
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def sweep(config):
     train = make_train(config)
     train = jax.vmap(train, in_axes=(0, None))  # over seeds
     train = jax.vmap(train, in_axes=(None, 0))  # over kappas
-    return jax.tree.map(np.asarray, jax.jit(train)(seeds, kappas))
+    return jax.tree.map(np.asarray, jit(train)(seeds, kappas))
 
 
 def write(config, curves):

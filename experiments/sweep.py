@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from aesjax import aes
+from aesjax import aes, jit
 from agents import make_train
 
 
@@ -27,7 +27,7 @@ def main(
     train = make_train(task, carrier, pattern=pattern, steps=steps, evaluations=evaluations, hidden=(64, 64))
     curves = jax.vmap(lambda seed, kappa: train(seed, aes(kappa=kappa))[1], in_axes=(0, None))  # over seeds
     curves = jax.vmap(curves, in_axes=(None, 0))  # over kappas
-    curves = jax.jit(curves)(jnp.arange(1, seeds + 1), jnp.array(kappas))  # (kappas, seeds, evaluations + 1) each
+    curves = jit(curves)(jnp.arange(1, seeds + 1), jnp.array(kappas))  # (kappas, seeds, evaluations + 1) each
     returns, weights = (np.asarray(curves[name])[..., 1:].mean(-1) for name in ("return_mean", "entropy_weight"))
     print(f"{'kappa':>8} {'return':>8} {'+-':>6} {'weight':>7}")
     for kappa, mean, weight in zip(kappas, returns, weights, strict=True):
