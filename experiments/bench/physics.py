@@ -9,6 +9,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 import envs
+from aesjax.compiling import jit
 from aesjax.registry import lookup
 from envs import isaac, mujoco
 from envs.mujoco.model import total_mass_accepted
@@ -66,7 +67,7 @@ def stepped(name: str, engine: str, num_envs: int) -> Timer:
 
     spec = PartitionSpec("envs")
     layout = {"mesh": Mesh(np.array(devices), ("envs",)), "in_specs": spec, "out_specs": spec, "check_vma": False}
-    begin, advance = (jax.jit(jax.shard_map(function, **layout)) for function in (start, scan))
+    begin, advance = (jit(jax.shard_map(function, **layout)) for function in (start, scan))
     words = jax.random.key_data(jax.random.split(jax.random.key(0), len(devices)))
     state = begin(words)
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.compiling import jit
 from aesjax.schedules import aes_c, value_loss
 from aesjax.types import Signals
 from experiments.measure.curves import change_steps
@@ -112,7 +113,7 @@ def detections(logs: np.ndarray) -> np.ndarray:
 
         return jax.lax.scan(step, schedule.init(), stream)[1]
 
-    raised = np.asarray(jax.jit(jax.vmap(run))(jnp.asarray(np.exp(logs), jnp.float32))) > 1
+    raised = np.asarray(jit(jax.vmap(run))(jnp.asarray(np.exp(logs), jnp.float32))) > 1
     return raised & ~np.concatenate([np.zeros_like(raised[:, :1]), raised[:, :-1]], axis=1)
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.compiling import jit
 from aesjax.schedules import SCHEDULES
 from aesjax.schedules import calibration as cal
 from agents import OnPolicyCarrier
@@ -131,7 +132,7 @@ def _clock(config: StudyConfig, carrier: str) -> _Clock:
     agent = set_up(config, carrier).agent
     length, ticks = (agent.rollout, agent.epochs * agent.minibatches) if isinstance(agent, OnPolicyCarrier) else (1, 1)
 
-    @jax.jit
+    @jit
     def path(pattern: jax.Array, seed: jax.Array) -> jax.Array:  # the seed is data, so that all runs share one program
         drift = DriftData(pattern, draw(world.task, seed, world.segments))
         return world.path(drift, jnp.arange(total, dtype=jnp.int32))[1]

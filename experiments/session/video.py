@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from aesjax.compiling import jit
 from aesjax.seeding import stream
 from agents.common.spec import whole
 from envs.render import Renderer
@@ -95,7 +96,7 @@ def _roll_out(policy: Policy, values: jax.Array, episodes: int) -> tuple[list[li
         obs, state, reward, terminated, truncated, _ = jax.vmap(env.step, (0, 0, 0, None))(keys, at[1], action, own)
         return (world.seen(obs, params), state), (state, reward, terminated | truncated)
 
-    @jax.jit
+    @jit
     def play() -> tuple[Any, tuple[Any, ...]]:
         obs, state = world.reset(key_start, episodes, params)
         return state, jax.lax.scan(advance, (obs, state), jax.random.split(key_steps, world.time_limit))[1]

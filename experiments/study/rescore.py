@@ -12,6 +12,7 @@ import numpy as np
 
 from aesjax import adaptations
 from aesjax.adaptations import AdaptationData
+from aesjax.compiling import jit
 from aesjax.schedules import SCHEDULES, ScheduleData, build
 from aesjax.types import DriftAdaptation, Levers, Signals
 from experiments.study import store
@@ -173,7 +174,7 @@ def replay_runs(study: Recorded, carrier: str, request: Request) -> tuple[Replay
         return states[0].weight, *jax.lax.scan(sample, states, measured)[1]
 
     measured = {key: values[:, skipped:] for key, values in streams.items()}
-    return Replayed(*jax.device_get(jax.jit(jax.vmap(one))(schedules, adapted, measured))), skipped
+    return Replayed(*jax.device_get(jit(jax.vmap(one))(schedules, adapted, measured))), skipped
 
 
 def _data(

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax import schedules
+from aesjax.compiling import jit
 from aesjax.schedules import AnySchedule
 from experiments.measure.stats import t_interval
 from experiments.theory import bounds, oco
@@ -46,7 +47,7 @@ def _compiled(name: str) -> Callable[..., Array]:
     def one(scale: Array, game: Game, entropy: Array) -> Array:
         return jnp.sum(oco.play(schedule_of(name, scale, game), game, C, FLOOR, entropy=entropy).regret)
 
-    return jax.jit(jax.vmap(jax.vmap(one, (0, None, None)), (None, 0, None)))
+    return jit(jax.vmap(jax.vmap(one, (0, None, None)), (None, 0, None)))
 
 
 def regrets(name: str, games: Game, entropy: float) -> np.ndarray:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.compiling import jit
 from aesjax.types import Array
 from experiments.theory import sensitivity, simplex, softmdp
 from experiments.theory.softmdp import SoftMDP
@@ -125,7 +126,7 @@ def measure(rng: np.random.Generator, count: int) -> dict[str, tuple[np.ndarray,
 
     A step leads 1e-4 to 1 of the way to another random MDP.
     """
-    compiled: Callable[..., Pairs] = jax.jit(jax.vmap(claims))
+    compiled: Callable[..., Pairs] = jit(jax.vmap(claims))
     parts = []
     for states, actions in SHAPES:
         old, other = (softmdp.random_mdps(rng, count, states, actions) for _ in range(2))
