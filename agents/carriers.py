@@ -8,7 +8,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
     "carrier",
     sac=CarrierSpec(
         "SAC",
-        sac.make,
+        sac.Sac,
         sac.SacConfig,
         sac.SacHyper,
         check_hyper,
@@ -17,7 +17,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
     ),
     ppo=CarrierSpec(
         "PPO",
-        ppo.make,
+        ppo.Ppo,
         ppo.PpoConfig,
         ppo.PpoHyper,
         check_hyper,
@@ -35,7 +35,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
     ),
     sql=CarrierSpec(
         "SQL",
-        sql.make,
+        sql.Sql,
         sql.SqlConfig,
         sql.SqlHyper,
         check_hyper,
@@ -45,7 +45,7 @@ CARRIERS: Registry[CarrierSpec] = Registry(
     ),
     meow=CarrierSpec(
         "MEow",
-        meow.make,
+        meow.Meow,
         meow.MeowConfig,
         meow.MeowHyper,
         check_hyper,

@@ -10,10 +10,8 @@ import jax.numpy as jnp
 import optax
 
 from aesjax.types import Array, Signals
-from agents.common.carrier import Carrier, Transition, UpdateOut
-from agents.common.optim import descend, polyak, restarted
-from agents.common.plasticity import Probe, hidden
-from agents.common.recycle import recycle_tree
+from agents.common.carrier import Carrier, Network, Transition, UpdateOut
+from agents.common.optim import descend, polyak
 from agents.common.spec import check_sizes
 
 _SHIFT_UNITS = ("ref", "lam", "one")
@@ -41,7 +39,6 @@ class MeowConfig:
     log_sigma_min: float = -5.0  # bounds of the prior's log standard deviation, before the tanh
     log_sigma_max: float = -0.3
     dropout: float = 0.1  # online Q in training only
-    action_clip: float = 1e-5  # stored actions are cut to +-(1 - this) before atanh
     shift_units: str = "ref"  # what multiplies the shifts: the reference weight, the entropy weight ("lam") or 1
 
     def __post_init__(self) -> None:
@@ -51,8 +48,6 @@ class MeowConfig:
             raise ValueError(f"MeowConfig.log_sigma_min must be below log_sigma_max {high:g}; got {low:g}")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"MeowConfig.dropout must lie in [0, 1); got {self.dropout:g}")
-        if not 1e-7 <= self.action_clip < 1.0:
-            raise ValueError(f"MeowConfig.action_clip must lie in [1e-7, 1); got {self.action_clip:g}")
         if self.shift_units not in _SHIFT_UNITS:
             raise ValueError(f"MeowConfig.shift_units must be one of {', '.join(_SHIFT_UNITS)}; got {self.shift_units}")
 
@@ -106,82 +101,105 @@ def critic_loss(q: Array, target: Array) -> tuple[Array, Array]:
     return jnp.mean(error**2), jax.lax.stop_gradient(error)
 
 
-def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> Carrier:
+@dataclass(frozen=True)
+class Meow(Carrier):
     """MEow for observations of size S and normalised actions of size A.
 
-    >>> carrier = make(2, 2, MeowConfig(shift_hidden=(64, 64), batch_size=128))
+    >>> carrier = Meow(2, 2, MeowConfig(shift_hidden=(64, 64), batch_size=128))
     """
-    from agents.common.flow import ConditionalFlow, dropout_masks  # with distrax, which takes seconds to import
 
-    bounds = (config.log_sigma_min, config.log_sigma_max)
-    net = ConditionalFlow(
-        action_size, config.flow_hidden, config.shift_hidden, *bounds, config.action_clip, layer_norm=config.layer_norm
-    )
+    config: MeowConfig = MeowConfig()
 
-    def apply(params: Any, method: str, *args: Any) -> Any:
-        return net.apply(params, *args, method=method)
+    @property
+    def flow(self) -> Any:
+        """Flow, prior scale and reward shifts: `agents.common.flow.ConditionalFlow`."""
+        from agents.common.flow import ConditionalFlow  # with distrax, which takes seconds to import
 
-    def init(key: Array) -> MeowState:
-        params = net.init(key, jnp.zeros((1, obs_size)), jnp.zeros((1, action_size)))
+        c = self.config
+        bounds = (c.log_sigma_min, c.log_sigma_max)
+        return ConditionalFlow(self.action_size, c.flow_hidden, c.shift_hidden, *bounds, layer_norm=c.layer_norm)
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """The flow; it is actor and critic."""
+        return (Network(self.flow, "critic", lambda obs, action: (obs, action), target="target"),)
+
+    def apply(self, params: Any, method: str, *args: Any) -> Any:
+        """A method of the flow."""
+        return self.flow.apply(params, *args, method=method)
+
+    def init(self, key: Array) -> MeowState:
+        """The state of a new agent."""
+        params = self.flow.init(key, jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size)))
         # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
         return MeowState(params, jax.tree.map(jnp.copy, params), optax.scale_by_adam().init(params))
 
-    def sample(params: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
+    def sample(self, params: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
         """Action and exact log-density, (N, A) and (N,); ``noise`` (N, A) is standard normal."""
-        log_sigma = apply(params, "log_sigma", obs)
-        action, log_det = apply(params, "generate", jnp.exp(log_sigma) * noise, obs)
+        log_sigma = self.apply(params, "log_sigma", obs)
+        action, log_det = self.apply(params, "generate", jnp.exp(log_sigma) * noise, obs)
         return action, -0.5 * jnp.sum(noise**2, -1) - log_normaliser(log_sigma) - log_det
 
-    def act(state: MeowState, obs: Array, key: Array) -> Array:
-        return sample(state.params, obs, jax.random.normal(key, (obs.shape[0], action_size)))[0]
+    def act(self, state: MeowState, obs: Array, key: Array) -> Array:
+        """Sampled actions."""
+        return self.sample(state.params, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[0]
 
-    def act_deterministic(state: MeowState, obs: Array) -> Array:
+    def act_deterministic(self, state: MeowState, obs: Array) -> Array:
         """Mode of the pre-tanh density; in general not that of the action's density."""
-        return apply(state.params, "generate", jnp.zeros((obs.shape[0], action_size)), obs)[0]
+        return self.apply(state.params, "generate", jnp.zeros((obs.shape[0], self.action_size)), obs)[0]
 
-    def entropy(state: MeowState, obs: Array, key: Array) -> Array:
+    def entropy(self, state: MeowState, obs: Array, key: Array) -> Array:
         """One sample of ``-log pi`` per observation."""
-        return -jnp.mean(sample(state.params, obs, jax.random.normal(key, (obs.shape[0], action_size)))[1])
+        return -jnp.mean(self.sample(state.params, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[1])
 
-    def value(params: Any, obs: Array, action: Array, masks: Any, weights: Any) -> Array:
+    def value(self, params: Any, obs: Array, action: Array, masks: Any, weights: Any) -> Array:
         """Online Q, (2, B); each half of ``masks`` belongs to one shift, None: no dropout."""
         twice = lambda x: jnp.broadcast_to(x, (1 if masks is None else 2, *x.shape))  # noqa: E731
-        latent, log_det = apply(params, "infer", twice(action), twice(obs), masks)
-        core = unnormalised(latent, log_det, apply(params, "log_sigma", obs)[None])
-        return soft_value(apply(params, "shift", obs), core, **weights)
+        latent, log_det = self.apply(params, "infer", twice(action), twice(obs), masks)
+        core = unnormalised(latent, log_det, self.apply(params, "log_sigma", obs)[None])
+        return soft_value(self.apply(params, "shift", obs), core, **weights)
 
-    def weights_of(entropy_weight: Array, hyper: MeowHyper) -> dict[str, Any]:
-        shift = shift_weight(config.shift_units, entropy_weight, hyper.reference_weight)
+    def weights(self, entropy_weight: Array, hyper: MeowHyper) -> dict[str, Any]:
+        """Both weights of `soft_value`."""
+        shift = shift_weight(self.config.shift_units, entropy_weight, hyper.reference_weight)
         return {"entropy_weight": entropy_weight, "shift_weight": shift}
 
-    def masks_of(key: Array, rows: int) -> Any:
-        return dropout_masks(key, config.dropout, rows, config.flow_hidden) if config.dropout else None
+    def masks(self, key: Array, rows: int) -> Any:
+        """Dropout of a batch; None: no dropout."""
+        from agents.common.flow import dropout_masks
 
-    def target_of(state: MeowState, batch: Transition, weights: dict[str, Any], gamma: Any) -> Array:
-        log_z = log_normaliser(apply(state.target, "log_sigma", batch.next_obs))
-        next_v = soft_value(apply(state.target, "shift", batch.next_obs), log_z[None], **weights)
+        return dropout_masks(key, self.config.dropout, rows, self.config.flow_hidden) if self.config.dropout else None
+
+    def q_value(self, state: MeowState, obs: Array, action: Array, *, entropy_weight: Array, hyper: MeowHyper) -> Array:
+        """Both state-action values without dropout."""
+        return self.value(state.params, obs, action, None, self.weights(entropy_weight, hyper))
+
+    def target(self, state: MeowState, batch: Transition, weights: dict[str, Any], gamma: Any) -> Array:
+        """`soft_target` of a batch, (B,)."""
+        log_z = log_normaliser(self.apply(state.target, "log_sigma", batch.next_obs))
+        next_v = soft_value(self.apply(state.target, "shift", batch.next_obs), log_z[None], **weights)
         return soft_target(batch.reward, batch.terminated, next_v, gamma=gamma)
 
-    def td_error(state: MeowState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: MeowHyper) -> Array:
-        weights = weights_of(entropy_weight, hyper)
-        masks = masks_of(key, batch.reward.shape[0])
-        q = value(state.params, batch.obs, batch.action, masks, weights)
-        return critic_loss(q, target_of(state, batch, weights, hyper.gamma))[1].reshape(-1)
-
-    def q_value(state: MeowState, obs: Array, action: Array, *, entropy_weight: Array, hyper: MeowHyper) -> Array:
-        return value(state.params, obs, action, None, weights_of(entropy_weight, hyper))
+    def td_error(
+        self, state: MeowState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: MeowHyper
+    ) -> Array:
+        """Residuals of both values, with dropout."""
+        weights = self.weights(entropy_weight, hyper)
+        masks = self.masks(key, batch.reward.shape[0])
+        q = self.value(state.params, batch.obs, batch.action, masks, weights)
+        return critic_loss(q, self.target(state, batch, weights, hyper.gamma))[1].reshape(-1)
 
     def update(
-        state: MeowState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: MeowHyper
+        self, state: MeowState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: MeowHyper
     ) -> UpdateOut:
-        del step
+        """One step of all parameters, then of the target."""
         key_masks, key_sample = jax.random.split(key)
-        weights = weights_of(entropy_weight, hyper)
-        target = target_of(state, batch, weights, hyper.gamma)
-        masks = masks_of(key_masks, batch.reward.shape[0])
+        weights = self.weights(entropy_weight, hyper)
+        target = self.target(state, batch, weights, hyper.gamma)
+        masks = self.masks(key_masks, batch.reward.shape[0])
 
         def loss_fn(params: Any) -> tuple[Array, Array]:
-            return critic_loss(value(params, batch.obs, batch.action, masks, weights), target)
+            return critic_loss(self.value(params, batch.obs, batch.action, masks, weights), target)
 
         (loss, error), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
         rate, decay = hyper.learning_rate, hyper.weight_decay
@@ -196,20 +214,7 @@ def make(obs_size: int, action_size: int, config: MeowConfig = MeowConfig()) -> 
             value_loss=jax.lax.stop_gradient(loss),
             critic_drift=optax.tree.norm(jax.tree.map(jnp.subtract, params, state.params)),
             # Fresh actions of the policy just updated; dead code unless the schedule reads it.
-            log_prob=jax.lax.stop_gradient(sample(params, batch.obs, noise)[1]),
+            log_prob=jax.lax.stop_gradient(self.sample(params, batch.obs, noise)[1]),
         )
         metrics = {"critic_loss": loss, "actor_loss": jnp.zeros(()), "grad_norm": optax.tree.norm(grads)}
         return UpdateOut(MeowState(params, new_target, opt), signals, metrics)
-
-    def refresh(state: MeowState, fresh: MeowState, critic: Any, actor: Any) -> MeowState:
-        del actor  # the flow is both
-        params, target = (polyak(x, y, critic) for x, y in zip(state[:2], fresh[:2], strict=True))
-        return MeowState(params, target, restarted(state.opt, fresh.opt, critic))
-
-    def probe(state: MeowState, obs: Array, action: Array) -> dict[str, Probe]:
-        return {"critic": Probe(state.params, hidden(net, state.params, obs, action))}
-
-    return Carrier(
-        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh, probe,
-        recycle_tree(net, acts=True),
-    )  # fmt: skip

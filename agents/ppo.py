@@ -12,13 +12,11 @@ import optax
 
 from aesjax.types import Array, Signals
 from agents.common import masks
-from agents.common.carrier import OnPolicyCarrier, Rollout, UpdateOut
+from agents.common.carrier import Network, OnPolicyCarrier, Rollout, UpdateOut
 from agents.common.gae import advantages, td_errors
 from agents.common.networks import ACTIVATIONS, ActorCritic
 from agents.common.normalize import Moments, denormalise, empty, merge, normalise
-from agents.common.optim import descend, refresh_heads
-from agents.common.plasticity import probe_heads
-from agents.common.recycle import recycle_tree
+from agents.common.optim import descend
 from agents.common.spec import check_sizes
 
 _ADAM_EPS = 1e-5
@@ -62,7 +60,6 @@ class PpoConfig:
     normalise_value: bool = False  # the value network works on standardised returns
     value_clip: bool = True  # 0.5 max of clipped and unclipped squared error; else the plain squared error
     adaptive_rate: bool = False  # learning rate follows the policy's KL after each epoch
-    bootstrap_on_truncation: bool = True  # False treats a time limit as termination, as CleanRL does
 
     def __post_init__(self) -> None:
         check_sizes(self, counts=("rollout", "epochs", "minibatches"), widths=("hidden",))
@@ -126,47 +123,67 @@ def _log_prob(mean: Array, log_std: Array, action: Array) -> Array:
     return (-0.5 * jnp.square((action - mean) / scale) - (0.5 * math.log(2 * math.pi) + jnp.log(scale))).sum(-1)
 
 
-def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> OnPolicyCarrier:
+@dataclass(frozen=True)
+class Ppo(OnPolicyCarrier):
     """PPO for observations of size S and normalised actions of size A; samples are clipped to [-1, 1] by the world.
 
-    >>> carrier = make(2, 2, PpoConfig(rollout=128, minibatches=4))
+    >>> carrier = Ppo(2, 2, PpoConfig(rollout=128, minibatches=4))
     """
-    c = config
-    bounds = c.log_std_bounds or (-jnp.inf, jnp.inf)
-    net = ActorCritic(c.hidden, action_size, c.activation, c.orthogonal, c.shared, c.log_std, bounds, c.layer_norm)
 
-    def apply(params: Any, obs: Array) -> tuple[Array, Array, Array]:
-        return cast(tuple[Array, Array, Array], net.apply(params, obs))
+    config: PpoConfig = PpoConfig()
 
-    def init(key: Array, num_envs: int) -> PpoState:
-        params = net.init(key, jnp.zeros((1, obs_size)))
-        moments = (empty((obs_size,)), empty(), empty())
+    @property
+    def net(self) -> ActorCritic:
+        """Policy and value."""
+        c = self.config
+        bounds = c.log_std_bounds or (-jnp.inf, jnp.inf)
+        return ActorCritic(
+            c.hidden, self.action_size, c.activation, c.orthogonal, c.shared, c.log_std, bounds, c.layer_norm
+        )
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """Policy and value, the trunk counted with the value."""
+        return (Network(self.net, "actor", lambda obs, action: (obs,), heads={"value": "critic", "trunk": "critic"}),)
+
+    def apply(self, params: Any, obs: Array) -> tuple[Array, Array, Array]:
+        """Mean (..., A), log standard deviation (A,) and value (...)."""
+        return cast(tuple[Array, Array, Array], self.net.apply(params, obs))
+
+    def init(self, key: Array, num_envs: int) -> PpoState:
+        """The state of a new agent."""
+        params = self.net.init(key, jnp.zeros((1, self.obs_size)))
+        moments = (empty((self.obs_size,)), empty(), empty())
         return PpoState(params, optax.scale_by_adam().init(params), *moments, jnp.zeros(num_envs), jnp.ones(()))
 
-    def view(state: PpoState, obs: Array) -> Array:
-        return normalise(state.obs_moments, obs, config.normalise_obs) if config.normalise_obs else obs
+    def view(self, state: PpoState, obs: Array) -> Array:
+        """Normalised observations; the statistics stay."""
+        return normalise(state.obs_moments, obs, self.config.normalise_obs) if self.config.normalise_obs else obs
 
-    def observe(state: PpoState, obs: Array, live: Array | None = None) -> tuple[PpoState, Array]:
-        if config.normalise_obs:
+    def observe(self, state: PpoState, obs: Array, live: Array | None = None) -> tuple[PpoState, Array]:
+        """State with statistics of observations, and these normalised."""
+        if self.config.normalise_obs:
             state = state._replace(obs_moments=merge(state.obs_moments, obs, live))
-        return state, view(state, obs)
+        return state, self.view(state, obs)
 
-    def act(state: PpoState, seen: Array, key: Array) -> Array:
-        mean, log_std, _ = apply(state.params, seen)
+    def act(self, state: PpoState, seen: Array, key: Array) -> Array:
+        """Samples of the Gaussian, which may leave [-1, 1]."""
+        mean, log_std, _ = self.apply(state.params, seen)
         return mean + jnp.exp(log_std)[None] * jax.random.normal(key, mean.shape)
 
-    def act_deterministic(state: PpoState, obs: Array) -> Array:
-        return jnp.clip(apply(state.params, view(state, obs))[0], -1.0, 1.0)
+    def act_deterministic(self, state: PpoState, obs: Array) -> Array:
+        """The Gaussian's mean, clipped to the action box."""
+        return jnp.clip(self.apply(state.params, self.view(state, obs))[0], -1.0, 1.0)
 
-    def entropy(state: PpoState, obs: Array, key: Array) -> Array:
+    def entropy(self, state: PpoState, obs: Array, key: Array) -> Array:
         """Analytic, of the Gaussian before its samples are clipped to the action box; the same in every state."""
-        del key
-        return _entropy(apply(state.params, view(state, obs))[1])
+        return _entropy(self.apply(state.params, self.view(state, obs))[1])
 
     def scale_reward(
-        state: PpoState, reward: Array, done: Array, hyper: PpoHyper, valid: Array | None = None
+        self, state: PpoState, reward: Array, done: Array, hyper: PpoHyper, valid: Array | None = None
     ) -> tuple[PpoState, Array]:
-        if not config.normalise_reward:
+        """Rewards over the standard deviation of the discounted return, or times `reward_scale`."""
+        if not self.config.normalise_reward:
             return state, reward * hyper.reward_scale
         reward, done = masks.kept(valid, reward), 1.0 - masks.kept(valid, 1.0 - done)  # what does not count ends
         discounted = hyper.gamma * state.discounted + reward
@@ -174,42 +191,42 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
         scaled = jnp.clip(reward / jnp.sqrt(moments.var + 1e-8), -10.0, 10.0)
         return state._replace(return_moments=moments, discounted=discounted * (1.0 - done)), scaled
 
-    def prepare(state: PpoState, rollout: Rollout, hyper: PpoHyper) -> tuple[PpoState, Rows, Array]:
+    def prepare(self, state: PpoState, rollout: Rollout, hyper: PpoHyper) -> tuple[PpoState, Rows, Array]:
+        """Advantages and targets of a rollout, and its residuals in reward units."""
         # Values and log-probabilities of the whole rollout in one pass: the parameters are those that acted.
-        mean, log_std, output = apply(state.params, rollout.obs)
-        next_output = apply(state.params, rollout.next_obs)[2]
+        mean, log_std, output = self.apply(state.params, rollout.obs)
+        next_output = self.apply(state.params, rollout.next_obs)[2]
         log_prob = _log_prob(mean, log_std, rollout.action)
         terminated, truncated = rollout.terminated, rollout.truncated
-        if not config.bootstrap_on_truncation:
-            terminated = jnp.maximum(terminated, truncated)
-        restored = partial(denormalise, state.value_moments) if config.normalise_value else lambda values: values
+        restored = partial(denormalise, state.value_moments) if self.config.normalise_value else lambda values: values
         value, next_value = restored(output), restored(next_output)
         delta = td_errors(rollout.reward, terminated, value, next_value, hyper.gamma)
         delta, valid = masks.kept(rollout.valid, delta), rollout.valid
         advantage = advantages(delta, terminated, truncated, hyper.gamma * hyper.gae_lambda)
         target = advantage + value
-        if config.normalise_value:
+        if self.config.normalise_value:
             which = None if valid is None else valid.reshape(-1)
             moments = merge(merge(state.value_moments, value.reshape(-1), which), target.reshape(-1), which)
             state = state._replace(value_moments=moments)
             output, target = (normalise(moments, x, 1e6) for x in (value, target))
         weight = None if valid is None else valid.astype(jnp.float32)
-        reward = rollout.reward / (masks.std(advantage, weight) + 1e-8 if config.normalise_advantage else 1.0)
+        reward = rollout.reward / (masks.std(advantage, weight) + 1e-8 if self.config.normalise_advantage else 1.0)
         rows = Rows(rollout.obs, rollout.action, log_prob, advantage, output, target, reward, weight)
         rows = jax.tree.map(lambda x: jax.lax.stop_gradient(x.reshape(-1, *x.shape[2:])), rows)
         return state, rows, jax.lax.stop_gradient(delta.reshape(-1))
 
-    def update(state: PpoState, batch: Rows, *, entropy_weight: Array, hyper: PpoHyper) -> UpdateOut:
+    def update(self, state: PpoState, batch: Rows, *, entropy_weight: Array, hyper: PpoHyper) -> UpdateOut:
+        """One step on a minibatch."""
         advantage, weight = batch.advantage, batch.weight
-        if config.normalise_advantage:
+        if self.config.normalise_advantage:
             advantage = (advantage - masks.mean(advantage, weight)) / (masks.std(advantage, weight) + 1e-8)
 
         def loss_fn(params: Any):
-            mean, log_std, value = apply(params, batch.obs)
+            mean, log_std, value = self.apply(params, batch.obs)
             log_ratio = _log_prob(mean, log_std, batch.action) - batch.log_prob
             ratio = jnp.exp(log_ratio)
             actor = clipped_loss(ratio, advantage, hyper.clip, weight)
-            critic = value_loss(value, batch.value, batch.target, hyper.clip, config.value_clip, weight)
+            critic = value_loss(value, batch.value, batch.target, hyper.clip, self.config.value_clip, weight)
             bonus = entropy_bonus(log_std, entropy_weight=entropy_weight)
             kl = masks.mean(ratio - 1.0 - log_ratio, weight)
             outside = masks.mean(jnp.abs(ratio - 1.0) > hyper.clip, weight)
@@ -229,15 +246,11 @@ def make(obs_size: int, action_size: int, config: PpoConfig = PpoConfig()) -> On
         metrics["grad_norm"] = optax.tree.norm(grads)
         return UpdateOut(state._replace(params=params, opt=opt), jax.lax.stop_gradient(signals), metrics)
 
-    def end_epoch(state: PpoState, metrics: dict[str, Array], hyper: PpoHyper) -> PpoState:
-        if not config.adaptive_rate:
+    def end_epoch(self, state: PpoState, metrics: dict[str, Array], hyper: PpoHyper) -> PpoState:
+        """State with the learning rate that the policy's divergence asks for, if it is adaptive."""
+        if not self.config.adaptive_rate:
             return state
         kl, target = metrics["kl"], hyper.kl_target
         factor = jnp.where(kl > 2.0 * target, 1 / 1.5, jnp.where(kl < 0.5 * target, 1.5, 1.0))
         rate = jnp.clip(hyper.learning_rate * state.rate * factor, 1e-6, 1e-2) / hyper.learning_rate
         return state._replace(rate=rate)
-
-    return OnPolicyCarrier(
-        init, observe, view, act, act_deterministic, entropy, scale_reward, prepare, update, end_epoch,
-        config.rollout, config.epochs, config.minibatches, refresh_heads, partial(probe_heads, net), recycle_tree(net),
-    )  # fmt: skip

@@ -11,11 +11,9 @@ import jax.numpy as jnp
 import optax
 
 from aesjax.types import Array, Signals
-from agents.common.carrier import Carrier, Transition, UpdateOut
+from agents.common.carrier import Carrier, Network, Transition, UpdateOut
 from agents.common.networks import Gaussian, GaussianActor, TwinCritic
-from agents.common.optim import Networks, begin, descend, polyak, refresh_networks
-from agents.common.plasticity import probe_networks
-from agents.common.recycle import recycle_networks
+from agents.common.optim import Networks, begin, descend, polyak
 from agents.common.spec import check_sizes
 
 
@@ -37,7 +35,6 @@ class SacConfig:
     batch_size: int = 256
     actor_delay: int = 1  # d: every d-th step makes d actor steps on one batch (the reference has 2)
     layer_norm: bool = False  # in the critics' hidden layers, before the activation
-    eps_logdet: bool = False  # the reference's log(1 - a^2 + 1e-6)
 
     def __post_init__(self) -> None:
         check_sizes(self, counts=("batch_size", "actor_delay"), widths=("hidden",))
@@ -69,62 +66,93 @@ def actor_loss(log_prob: Array, q: Array, *, entropy_weight: Array) -> Array:
     return jnp.mean(entropy_weight * log_prob - jnp.min(q, 0))
 
 
-def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Carrier:
+@dataclass(frozen=True)
+class Sac(Carrier):
     """SAC for observations of size S and normalised actions of size A.
 
-    >>> carrier = make(2, 2, SacConfig(hidden=(64, 64), batch_size=128))
+    >>> carrier = Sac(2, 2, SacConfig(hidden=(64, 64), batch_size=128))
     """
-    actor_net, critic_net = GaussianActor(config.hidden, action_size), TwinCritic(config.hidden, config.layer_norm)
-    delay = config.actor_delay
 
-    def policy(params: Any, obs: Array) -> Gaussian:
-        return cast(Gaussian, actor_net.apply(params, obs))
+    config: SacConfig = SacConfig()
 
-    def sample(params: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
+    @property
+    def actor(self) -> GaussianActor:
+        """The policy network."""
+        return GaussianActor(self.config.hidden, self.action_size)
+
+    @property
+    def critic(self) -> TwinCritic:
+        """Both state-action values."""
+        return TwinCritic(self.config.hidden, self.config.layer_norm)
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """Actor and critics."""
+        return (
+            Network(self.actor, "actor", lambda obs, action: (obs,), "actor", "actor_opt"),
+            Network(self.critic, "critic", lambda obs, action: (obs, action), "critic", "critic_opt", "target"),
+        )
+
+    def policy(self, params: Any, obs: Array) -> Gaussian:
+        """The pre-tanh Gaussian of observations (B, S)."""
+        return cast(Gaussian, self.actor.apply(params, obs))
+
+    def sample(self, params: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
         """Actions (B, A) from standard normal ``noise`` (B, A), and their log-densities (B,)."""
-        return policy(params, obs).sample_and_log_prob(noise, config.eps_logdet)
+        return self.policy(params, obs).sample_and_log_prob(noise)
 
-    def value(params: Any, obs: Array, action: Array) -> Array:
-        return cast(Array, critic_net.apply(params, obs, action))
+    def value(self, params: Any, obs: Array, action: Array) -> Array:
+        """Both state-action values, (2, B)."""
+        return cast(Array, self.critic.apply(params, obs, action))
 
-    def init(key: Array) -> Networks:
+    def init(self, key: Array) -> Networks:
+        """The state of a new agent."""
         key_actor, key_critic = jax.random.split(key)
-        obs, action = jnp.zeros((1, obs_size)), jnp.zeros((1, action_size))
-        return begin(actor_net.init(key_actor, obs), critic_net.init(key_critic, obs, action))
+        obs, action = jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size))
+        return begin(self.actor.init(key_actor, obs), self.critic.init(key_critic, obs, action))
 
-    def act(state: Networks, obs: Array, key: Array) -> Array:
-        return sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], action_size)))[0]
+    def act(self, state: Networks, obs: Array, key: Array) -> Array:
+        """Sampled actions."""
+        return self.sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[0]
 
-    def act_deterministic(state: Networks, obs: Array) -> Array:
-        return policy(state.actor, obs).mode()
+    def act_deterministic(self, state: Networks, obs: Array) -> Array:
+        """``tanh`` of the Gaussian's mean."""
+        return self.policy(state.actor, obs).mode()
 
-    def entropy(state: Networks, obs: Array, key: Array) -> Array:
+    def entropy(self, state: Networks, obs: Array, key: Array) -> Array:
         """One sample of ``-log pi`` per observation."""
-        return -jnp.mean(sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], action_size)))[1])
+        return -jnp.mean(self.sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[1])
 
-    def q_value(state: Networks, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: Any = None) -> Array:
-        del entropy_weight, hyper  # other carriers need them
-        return value(state.critic, obs, action)
+    def q_value(
+        self, state: Networks, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: Any = None
+    ) -> Array:
+        """Both state-action values; they need neither weight nor hyper."""
+        return self.value(state.critic, obs, action)
 
-    def target_of(state: Networks, batch: Transition, noise: Array, entropy_weight: Array, gamma: Any) -> Array:
-        action, log_prob = sample(state.actor, batch.next_obs, noise)
-        next_q = value(state.target, batch.next_obs, action)
+    def target(self, state: Networks, batch: Transition, noise: Array, entropy_weight: Array, gamma: Any) -> Array:
+        """`soft_target` of a batch, (B,)."""
+        action, log_prob = self.sample(state.actor, batch.next_obs, noise)
+        next_q = self.value(state.target, batch.next_obs, action)
         return soft_target(batch.reward, batch.terminated, next_q, log_prob, entropy_weight=entropy_weight, gamma=gamma)
 
-    def td_error(state: Networks, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SacHyper) -> Array:
-        target = target_of(state, batch, jax.random.normal(key, batch.action.shape), entropy_weight, hyper.gamma)
-        return critic_loss(value(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
+    def td_error(
+        self, state: Networks, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SacHyper
+    ) -> Array:
+        """Residuals of both critics."""
+        target = self.target(state, batch, jax.random.normal(key, batch.action.shape), entropy_weight, hyper.gamma)
+        return critic_loss(self.value(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
 
     def update(
-        state: Networks, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SacHyper
+        self, state: Networks, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SacHyper
     ) -> UpdateOut:
+        """One step of the critics, then of the actor, then of the target."""
+        delay, decay = self.config.actor_delay, hyper.weight_decay
         # One draw for the target, the temperature's sample and every actor step.
         noise = jax.random.normal(key, (2 + delay, *batch.action.shape))
-        target = target_of(state, batch, noise[0], entropy_weight, hyper.gamma)
-        decay = hyper.weight_decay
+        target = self.target(state, batch, noise[0], entropy_weight, hyper.gamma)
 
         def critic_loss_fn(params: Any) -> tuple[Array, Array]:
-            return critic_loss(value(params, batch.obs, batch.action), target)
+            return critic_loss(self.value(params, batch.obs, batch.action), target)
 
         (critic_value, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
         critic, critic_opt = descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate, decay=decay)
@@ -133,8 +161,8 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
             actor, opt = before
 
             def loss_fn(params: Any) -> Array:
-                action, log_prob = sample(params, batch.obs, noise)
-                return actor_loss(log_prob, value(critic, batch.obs, action), entropy_weight=entropy_weight)
+                action, log_prob = self.sample(params, batch.obs, noise)
+                return actor_loss(log_prob, self.value(critic, batch.obs, action), entropy_weight=entropy_weight)
 
             loss, grads = jax.value_and_grad(loss_fn)(actor)
             return descend(actor, grads, opt, hyper.learning_rate, decay=decay), loss
@@ -155,7 +183,7 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
             value_loss=jax.lax.stop_gradient(critic_value),
             critic_drift=optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic)),
             # Fresh actions of the policy just updated, as the reference's temperature step draws them.
-            log_prob=jax.lax.stop_gradient(sample(actor, batch.obs, noise[1])[1]),
+            log_prob=jax.lax.stop_gradient(self.sample(actor, batch.obs, noise[1])[1]),
         )
         metrics = {
             "critic_loss": critic_value,
@@ -164,8 +192,3 @@ def make(obs_size: int, action_size: int, config: SacConfig = SacConfig()) -> Ca
         }
         new = Networks(actor, critic, polyak(state.target, critic, hyper.tau), actor_opt, critic_opt)
         return UpdateOut(new, signals, metrics)
-
-    return Carrier(
-        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh_networks,
-        probe_networks(actor_net, critic_net), recycle_networks(actor_net, critic_net),
-    )  # fmt: skip

@@ -14,17 +14,17 @@ import numpy as np
 import optax
 
 from aesjax.types import Array, Signals
-from agents.common.carrier import Carrier, Transition, UpdateOut
+from agents.common.carrier import Carrier, Network, Transition, UpdateOut
 from agents.common.networks import MLP, TwinCritic
-from agents.common.optim import Networks, begin, descend, polyak, refresh_networks
-from agents.common.plasticity import probe_networks
-from agents.common.recycle import recycle_networks
+from agents.common.optim import Networks, begin, descend, polyak
 from agents.common.spec import check_sizes
 from agents.common.stein import nearest_neighbour_entropy, stein_directions
 from agents.sac import critic_loss
 
 ENTROPY_OBS, ENTROPY_PARTICLES = 32, 64  # of the entropy estimate; more change it by less than its bias
 _EVALUATION_SAMPLES = 32
+_SQUASH_EPS = 1e-6  # e of log(1 - a^2 + e)
+_LEAST_BANDWIDTH = 1e-3  # the reference adds 1e-8 instead of taking a maximum
 
 
 class SqlHyper(NamedTuple):
@@ -49,22 +49,16 @@ class SqlConfig:
     fixed_particles: int = 16  # Kf: where the score is taken
     updated_particles: int = 16  # Ku: those that the sampler moves
     layer_norm: bool = False  # in the critics' hidden layers, before the activation
-    shared_proposals: bool = False  # one set of K proposals for the whole batch, as in 2017
-    h_rule: str = "particles"  # bandwidth by log(Kf + 1); "batch": by log(batch_size + 1), the reference's slip
     schedule_sampler: bool = True  # off: the sampler keeps `SqlHyper.reference_weight`
-    squash_eps: float = 1e-6  # e of log(1 - a^2 + e); the PyTorch port has 1.2e-7
     evaluation: str = "argmax"  # or "zero": the sampler's output for zero noise
 
     def __post_init__(self) -> None:
         check_sizes(
             self, counts=("batch_size", "value_samples", "fixed_particles", "updated_particles"), widths=("hidden",)
         )
-        if not 0.0 < self.squash_eps < 1.0:
-            raise ValueError(f"SqlConfig.squash_eps must lie in (0, 1); got {self.squash_eps:g}")
-        for name, known in (("h_rule", ("particles", "batch")), ("evaluation", ("argmax", "zero"))):
-            if getattr(self, name) not in known:
-                # The mean of a multi-modal sampler is an action that none of its modes takes.
-                raise ValueError(f"SqlConfig.{name} must be one of {', '.join(known)}; got '{getattr(self, name)}'")
+        if self.evaluation not in ("argmax", "zero"):
+            # The mean of a multi-modal sampler is an action that none of its modes takes.
+            raise ValueError(f"SqlConfig.evaluation must be one of argmax, zero; got '{self.evaluation}'")
 
 
 def soft_value(q: Array, *, temperature: Array | float, action_size: int) -> Array:
@@ -94,7 +88,7 @@ def soft_target(reward: Array, terminated: Array, next_value: Array, *, gamma: A
     return jax.lax.stop_gradient(scale * reward + gamma * (1.0 - terminated) * next_value)
 
 
-def log_target(q: Array, action: Array, *, temperature: Array | float, eps: float) -> Array:
+def log_target(q: Array, action: Array, *, temperature: Array | float) -> Array:
     """Log-density that the sampler is to follow, ``min_i Q_i / T + sum_d log(1 - a_d^2 + e)``, (...,) nats.
 
     The score is taken with respect to the action, so that the second term, the correction of a pre-tanh density,
@@ -103,107 +97,138 @@ def log_target(q: Array, action: Array, *, temperature: Array | float, eps: floa
     Args:
       q: (2, ...); action: (..., A); temperature: () T > 0, units of ``q`` per nat.
     """
-    return jnp.min(q, 0) / temperature + jnp.sum(jnp.log(1.0 - action**2 + eps), -1)
+    return jnp.min(q, 0) / temperature + jnp.sum(jnp.log(1.0 - action**2 + _SQUASH_EPS), -1)
 
 
-def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Carrier:
+@dataclass(frozen=True)
+class Sql(Carrier):
     """SQL for observations of size S and normalised actions of size A.
 
-    >>> carrier = make(2, 2, SqlConfig(hidden=(64, 64), batch_size=64))
+    >>> carrier = Sql(2, 2, SqlConfig(hidden=(64, 64), batch_size=64))
     """
-    actor_net = MLP(config.hidden, action_size)
-    critic_net = TwinCritic(config.hidden, config.layer_norm)
-    # Part of the evaluation policy, not of a run: the same for every run and every evaluation.
-    bank = np.random.default_rng(0).standard_normal((_EVALUATION_SAMPLES + 1, action_size)).astype(np.float32)
-    bank[0] = 0.0
-    # The bandwidth's count and floor; the reference adds its 1e-8 instead of taking a maximum.
-    count, floor = (config.fixed_particles, 1e-3) if config.h_rule == "particles" else (config.batch_size, 1e-8)
 
-    def sampler(params: Any, obs: Array, noise: Array) -> Array:
+    config: SqlConfig = SqlConfig()
+
+    @property
+    def actor(self) -> MLP:
+        """The sampler: observation and noise to the action before its tanh."""
+        return MLP(self.config.hidden, self.action_size)
+
+    @property
+    def critic(self) -> TwinCritic:
+        """Both state-action values."""
+        return TwinCritic(self.config.hidden, self.config.layer_norm)
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """Sampler, seen with zero noise, and critics."""
+        quiet = lambda obs, action: (jnp.concatenate([obs, jnp.zeros_like(action)], -1),)  # noqa: E731
+        return (
+            Network(self.actor, "actor", quiet, "actor", "actor_opt"),
+            Network(self.critic, "critic", lambda obs, action: (obs, action), "critic", "critic_opt", "target"),
+        )
+
+    def sampler(self, params: Any, obs: Array, noise: Array) -> Array:
         """Implicit policy ``a = tanh(f(s, xi))`` for standard normal ``xi``, (..., S), (..., A) -> (..., A)."""
-        return jnp.tanh(cast(Array, actor_net.apply(params, jnp.concatenate([obs, noise], -1))))
+        return jnp.tanh(cast(Array, self.actor.apply(params, jnp.concatenate([obs, noise], -1))))
 
-    def value(params: Any, obs: Array, action: Array) -> Array:
-        return cast(Array, critic_net.apply(params, obs, action))
+    def value(self, params: Any, obs: Array, action: Array) -> Array:
+        """Both state-action values, (2, B)."""
+        return cast(Array, self.critic.apply(params, obs, action))
 
-    def per_state(network: Any, params: Any, obs: Array, x: Array) -> Array:
+    def per_state(self, network: Any, params: Any, obs: Array, x: Array) -> Array:
+        """``network`` of observations (B, S), each with K rows of ``x`` (B, K, A)."""
         # One matrix of B * K rows: on a CPU products with three axes cost half as much again.
-        rows = jnp.broadcast_to(obs[:, None, :], (*x.shape[:2], obs_size)).reshape(-1, obs_size)
-        return network(params, rows, x.reshape(-1, action_size))
+        rows = jnp.broadcast_to(obs[:, None, :], (*x.shape[:2], self.obs_size)).reshape(-1, self.obs_size)
+        return network(params, rows, x.reshape(-1, self.action_size))
 
-    def particles(params: Any, obs: Array, noise: Array) -> Array:  # (B, S), (B, K, A) -> (B, K, A)
-        return per_state(sampler, params, obs, noise).reshape(noise.shape)
+    def particles(self, params: Any, obs: Array, noise: Array) -> Array:
+        """Actions of the sampler, (B, S), (B, K, A) -> (B, K, A)."""
+        return self.per_state(self.sampler, params, obs, noise).reshape(noise.shape)
 
-    def values(params: Any, obs: Array, action: Array) -> Array:  # (B, S), (B, K, A) -> (2, B, K)
-        return per_state(value, params, obs, action).reshape(2, *action.shape[:2])
+    def values(self, params: Any, obs: Array, action: Array) -> Array:
+        """State-action values, (B, S), (B, K, A) -> (2, B, K)."""
+        return self.per_state(self.value, params, obs, action).reshape(2, *action.shape[:2])
 
-    def init(key: Array) -> Networks:
+    def init(self, key: Array) -> Networks:
+        """The state of a new agent."""
         key_actor, key_critic = jax.random.split(key)
-        obs, action = jnp.zeros((1, obs_size)), jnp.zeros((1, action_size))
-        actor = actor_net.init(key_actor, jnp.concatenate([obs, action], -1))
-        return begin(actor, critic_net.init(key_critic, obs, action))
+        obs, action = jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size))
+        actor = self.actor.init(key_actor, jnp.concatenate([obs, action], -1))
+        return begin(actor, self.critic.init(key_critic, obs, action))
 
-    def act(state: Networks, obs: Array, key: Array) -> Array:
-        return particles(state.actor, obs, jax.random.normal(key, (obs.shape[0], 1, action_size)))[:, 0]
+    def act(self, state: Networks, obs: Array, key: Array) -> Array:
+        """One particle per observation."""
+        return self.particles(state.actor, obs, jax.random.normal(key, (obs.shape[0], 1, self.action_size)))[:, 0]
 
-    def act_deterministic(state: Networks, obs: Array) -> Array:
+    def act_deterministic(self, state: Networks, obs: Array) -> Array:
         """The best of a fixed set of sampler outputs by the smaller critic, or the output for zero noise."""
-        noise = bank if config.evaluation == "argmax" else bank[:1]
-        action = particles(state.actor, obs, jnp.broadcast_to(noise[None], (obs.shape[0], *noise.shape)))
-        best = jnp.argmax(jnp.min(values(state.critic, obs, action), 0), -1)
+        # Part of the evaluation policy, not of a run: equal for every run and every evaluation.
+        bank = np.random.default_rng(0).standard_normal((_EVALUATION_SAMPLES + 1, self.action_size)).astype(np.float32)
+        bank[0] = 0.0
+        noise = bank if self.config.evaluation == "argmax" else bank[:1]
+        action = self.particles(state.actor, obs, jnp.broadcast_to(noise[None], (obs.shape[0], *noise.shape)))
+        best = jnp.argmax(jnp.min(self.values(state.critic, obs, action), 0), -1)
         return jnp.take_along_axis(action, best[:, None, None], 1)[:, 0]
 
-    def entropy(state: Networks, obs: Array, key: Array) -> Array:
+    def entropy(self, state: Networks, obs: Array, key: Array) -> Array:
         """Nearest-neighbour (Kozachenko-Leonenko) estimate from particles of `ENTROPY_OBS` states: no density here."""
         obs = obs[:ENTROPY_OBS]
-        noise = jax.random.normal(key, (obs.shape[0], ENTROPY_PARTICLES, action_size))
-        return jnp.mean(jax.vmap(nearest_neighbour_entropy)(particles(state.actor, obs, noise)))
+        noise = jax.random.normal(key, (obs.shape[0], ENTROPY_PARTICLES, self.action_size))
+        return jnp.mean(jax.vmap(nearest_neighbour_entropy)(self.particles(state.actor, obs, noise)))
 
-    def target_of(state: Networks, batch: Transition, key: Array, entropy_weight: Array, hyper: SqlHyper) -> Array:
-        rows = 1 if config.shared_proposals else batch.obs.shape[0]
-        proposals = jax.random.uniform(key, (rows, config.value_samples, action_size), minval=-1.0, maxval=1.0)
-        proposals = jnp.broadcast_to(proposals, (batch.obs.shape[0], *proposals.shape[1:]))
-        next_q = values(state.target, batch.next_obs, proposals)
-        next_value = soft_value(next_q, temperature=hyper.reward_scale * entropy_weight, action_size=action_size)
+    def q_value(
+        self, state: Networks, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: SqlHyper
+    ) -> Array:
+        """Both state-action values in raw reward units."""
+        return self.value(state.critic, obs, action) / hyper.reward_scale
+
+    def target(self, state: Networks, batch: Transition, key: Array, entropy_weight: Array, hyper: SqlHyper) -> Array:
+        """`soft_target` of a batch, (B,), from uniform proposals."""
+        shape = (batch.obs.shape[0], self.config.value_samples, self.action_size)
+        proposals = jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
+        next_q = self.values(state.target, batch.next_obs, proposals)
+        next_value = soft_value(next_q, temperature=hyper.reward_scale * entropy_weight, action_size=self.action_size)
         return soft_target(batch.reward, batch.terminated, next_value, gamma=hyper.gamma, scale=hyper.reward_scale)
 
-    def td_error(state: Networks, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SqlHyper) -> Array:
-        target = target_of(state, batch, key, entropy_weight, hyper)
-        return critic_loss(value(state.critic, batch.obs, batch.action), target)[1].reshape(-1) / hyper.reward_scale
-
-    def q_value(state: Networks, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: SqlHyper) -> Array:
-        del entropy_weight
-        return value(state.critic, obs, action) / hyper.reward_scale
+    def td_error(
+        self, state: Networks, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SqlHyper
+    ) -> Array:
+        """Residuals of both critics in raw reward units."""
+        target = self.target(state, batch, key, entropy_weight, hyper)
+        q = self.value(state.critic, batch.obs, batch.action)
+        return critic_loss(q, target)[1].reshape(-1) / hyper.reward_scale
 
     def update(
-        state: Networks, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SqlHyper
+        self, state: Networks, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: SqlHyper
     ) -> UpdateOut:
+        """One step of the critics, then of the sampler along the Stein direction, then of the target."""
+        config, decay = self.config, hyper.weight_decay
         key_proposals, key_noise = jax.random.split(key)
-        target = target_of(state, batch, key_proposals, entropy_weight, hyper)
+        target = self.target(state, batch, key_proposals, entropy_weight, hyper)
 
         def critic_loss_fn(params: Any) -> tuple[Array, Array]:
-            return critic_loss(value(params, batch.obs, batch.action), target)
+            return critic_loss(self.value(params, batch.obs, batch.action), target)
 
         (loss, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
-        decay = hyper.weight_decay
         critic, critic_opt = descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate, decay=decay)
         grad_norm = optax.tree.norm(grads)
 
         # One draw for both sets of particles.
-        both = (batch.obs.shape[0], config.fixed_particles + config.updated_particles, action_size)
+        both = (batch.obs.shape[0], config.fixed_particles + config.updated_particles, self.action_size)
         noise_fixed, noise_updated = jnp.split(jax.random.normal(key_noise, both), [config.fixed_particles], axis=1)
         weight = entropy_weight if config.schedule_sampler else hyper.reference_weight
-        fixed = particles(state.actor, batch.obs, noise_fixed)
+        fixed = self.particles(state.actor, batch.obs, noise_fixed)
 
         def energy(action: Array) -> Array:
-            q = values(critic, batch.obs, action)
-            return jnp.sum(log_target(q, action, temperature=hyper.reward_scale * weight, eps=config.squash_eps))
+            q = self.values(critic, batch.obs, action)
+            return jnp.sum(log_target(q, action, temperature=hyper.reward_scale * weight))
 
         score = jax.grad(energy)(fixed)
 
         def sampler_loss_fn(params: Any) -> tuple[Array, Array]:
-            updated = particles(params, batch.obs, noise_updated)
-            direction = stein_directions(fixed, updated, score, count=count, floor=floor)
+            updated = self.particles(params, batch.obs, noise_updated)
+            direction = stein_directions(fixed, updated, score, count=config.fixed_particles, floor=_LEAST_BANDWIDTH)
             # A mean where the reference has a sum: immaterial under Adam.
             return -jnp.mean(jnp.sum(direction * updated, -1)), jnp.mean(jnp.sqrt(jnp.sum(direction**2, -1)))
 
@@ -217,8 +242,3 @@ def make(obs_size: int, action_size: int, config: SqlConfig = SqlConfig()) -> Ca
         # The Stein norm, nats per action unit, says how far the sampler is from its law; its surrogate loss does not.
         metrics = {"critic_loss": value_loss, "actor_loss": stein_norm, "grad_norm": grad_norm}
         return UpdateOut(new, signals, metrics)
-
-    return Carrier(
-        init, act, act_deterministic, entropy, update, td_error, q_value, config.batch_size, refresh_networks,
-        probe_networks(actor_net, critic_net, noisy=True), recycle_networks(actor_net, critic_net, noisy=True),
-    )  # fmt: skip

@@ -1,7 +1,7 @@
 """`make_train`: the training of one run as one pure function, to be jitted and mapped over from outside."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +16,6 @@ from aesjax import schedules
 from aesjax.adaptations import (
     ADAPTATIONS,
     DEFAULT_SIGNAL,
-    MOST_UPDATES,
     Adaptation,
     AdaptationData,
     AdaptationFactory,
@@ -28,6 +27,7 @@ from aesjax.types import STREAM, Array, DriftAdaptation, EntropySchedule, Progra
 from agents.carriers import CARRIERS
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Carrier, OnPolicyCarrier
+from agents.common.off_policy import TRACKED
 from agents.common.spec import CarrierSpec, whole
 from envs.world import World
 
@@ -104,17 +104,16 @@ def make_train(
     world.check_pattern(pattern)
     built = spec.make(world.obs_size, world.action_size, spec.config(**config))
     on_policy = isinstance(built, OnPolicyCarrier)
-    window = in_envs(LoopConfig.fresh_window, num)
+    window = in_envs(LoopConfig.newest, num)
     random = max(steps // 100 if warmup is None else whole("warmup", warmup, 0), window) // num
     if not on_policy and random >= total:
         raise ValueError(f"warmup must leave steps to learn in; got {random * num} of {steps} steps")
     sizes = LoopConfig(
         num_envs=num,
-        chunk=total // evaluations,
+        interval=total // evaluations,
         warmup=0 if on_policy else random,
         capacity=0 if on_policy else max((steps // 20 if replay is None else whole("replay", replay)) // num, 1) * num,
         episodes=episodes,
-        fresh=False,
     )
     updates = updates_of(built, total, sizes.warmup)
     facts = facts_of(spec, updates, world.action_size, base)
@@ -124,7 +123,6 @@ def make_train(
     for each in chosen:
         spec.check_lever(each.factory.name, each.factory.lever, spec.label)
     names = [each.factory.name for each in chosen]
-    levers = {each.factory.lever for each in chosen} | {"units" for each in chosen if each.factory.units}
     supply = supply_of(built, sizes, sizes.warmup * num)
 
     def train(seed: Any, schedule: Any = None) -> tuple[Any, dict[str, Array]]:
@@ -134,21 +132,18 @@ def make_train(
         factory: Any = own
         own = as_schedule(factory)() if callable(own) else own
         choice, signals, data, adapted = _run_data(own, chosen, facts)
-        program = assemble(
-            world, built, sizes, [choice], names, signals, supply=supply, levers=levers, static=own.static
-        )
+        program = assemble(world, built, sizes, [choice], names, signals, supply=supply, static=own.static)
         run = Run(
             seed=seed.astype(jnp.uint32),
             drift=world.drift(pattern, seed),
             schedule=data,
             hyper=jax.tree.map(jnp.float32, hyper),
-            coupling=jnp.float32(0),
             adaptation=adapted,
         )
 
         def interval(state: Any, at: Array) -> tuple[Any, dict[str, Array]]:
-            state, metrics = program.chunk(state, run, at * sizes.chunk)
-            return state, program.evaluate(state, run, (at + 1) * sizes.chunk) | metrics
+            state, metrics = program.chunk(state, run, at * sizes.interval)
+            return state, program.evaluate(state, run, (at + 1) * sizes.interval) | metrics
 
         state = program.init(run)
         first = program.evaluate(state, run, jnp.int32(0))
@@ -199,7 +194,7 @@ def _run_data(
 
 def reads_fresh(choices: Sequence[Choice]) -> bool:
     """Whether schedules read residuals of the newest transitions."""
-    return bool({"fresh_td_error", "fresh_critic_drift"} & set(schedules.required_signals(choices)))
+    return bool(TRACKED & set(schedules.required_signals(choices)))
 
 
 def assemble(
@@ -211,30 +206,20 @@ def assemble(
     signals: Sequence[Choice] = (),
     *,
     supply: Supply,
-    levers: Collection[str],
     record: Sequence[str] = (),
     static: Mapping[str, Any] = MappingProxyType({}),
 ) -> Program:
     """The program of runs that share a carrier, schedules and adaptations; what differs between them is a `Run`.
 
     Args:
-      sizes: structure without what follows from schedules and adaptations.
+      sizes: structure; the window of newest transitions is rounded up to fit the parallel environments.
       kinds: schedules of the runs.
       names, signals: adaptations of the runs, and the schedules that drive them.
-      levers: that adaptations or played records adjust, of `aesjax.adaptations.LEVERS`; "units" where single units of
-        networks are refreshed.
       record: further proxies to measure.
       static: arguments of a single schedule that are no options.
     """
-    config = dataclasses.replace(
-        sizes,
-        model="model_error" in schedules.required_signals((*kinds, *signals)),
-        fresh=reads_fresh((*kinds, *signals)) and not isinstance(built, OnPolicyCarrier),
-        fresh_window=in_envs(sizes.fresh_window, sizes.num_envs),
-        refresh="refresh" in levers,
-        recycle="units" in levers,
-        updates=MOST_UPDATES if "updates" in levers else 1,
-    )
+    config = dataclasses.replace(sizes, newest=in_envs(sizes.newest, sizes.num_envs))
+    needs = frozenset(schedules.required_signals((*kinds, *signals)))
 
     def schedule_of(run: Run) -> EntropySchedule:
         own = schedules.build(kinds, run.schedule, record, static)
@@ -245,7 +230,7 @@ def assemble(
     def adaptation_of(run: Run) -> DriftAdaptation:
         return adapting.build(names, signals, run.adaptation, supply, run.played)
 
-    return make_program(world, built, schedule_of, config, adaptation_of if levers else None)
+    return make_program(world, built, schedule_of, config, adaptation_of, needs)
 
 
 def in_envs(count: int, num_envs: int) -> int:
@@ -296,15 +281,15 @@ def supply_of(built: Carrier | OnPolicyCarrier, sizes: LoopConfig, warmup: int) 
     """The transitions from which a run draws its batches; ``warmup`` environment steps pass without learning."""
     if isinstance(built, OnPolicyCarrier):
         return Supply()
-    floor = min(max(built.batch_size, 4 * LoopConfig.fresh_window), sizes.capacity)
+    floor = min(max(built.config.batch_size, 4 * LoopConfig.newest), sizes.capacity)
     stored = min(warmup + sizes.num_envs, sizes.capacity)
     return Supply(stored, sizes.num_envs, sizes.capacity, floor)
 
 
-def fit_rollout(config: dict[str, Any], chunk: int, num_envs: int) -> None:
-    """Set the longest rollout up to the given one that divides ``chunk``, in equal minibatches of about its size."""
+def fit_rollout(config: dict[str, Any], interval: int, num_envs: int) -> None:
+    """Set the longest rollout up to the given one that divides ``interval``, in equal minibatches of about its size."""
     rows = config["rollout"] * num_envs / config["minibatches"]
-    config["rollout"] = max(n for n in range(1, config["rollout"] + 1) if chunk % n == 0)
+    config["rollout"] = max(n for n in range(1, config["rollout"] + 1) if interval % n == 0)
     size = config["rollout"] * num_envs
     if size % config["minibatches"]:
         divisors = [n for n in range(1, size + 1) if size % n == 0]

@@ -1,13 +1,13 @@
-"""From a world, a carrier and a schedule to a program of one run: the way in to the loops on and off policy."""
+"""From a world, a carrier and a schedule to a program of one run."""
 
 from aesjax.types import Program
 from agents.common.carrier import Carrier, OnPolicyCarrier
 from agents.common.loop import REASONS, AdaptationOf, LoopConfig, Run, ScheduleOf
-from agents.common.off_policy import make_off_policy
-from agents.common.on_policy import make_on_policy
+from agents.common.off_policy import OffPolicy
+from agents.common.on_policy import OnPolicy
 from envs.world import World
 
-__all__ = ["REASONS", "AdaptationOf", "LoopConfig", "Run", "make_off_policy", "make_on_policy", "make_program"]
+__all__ = ["REASONS", "LoopConfig", "Run", "make_program"]
 
 
 def make_program(
@@ -16,7 +16,14 @@ def make_program(
     schedule_of: ScheduleOf,
     config: LoopConfig,
     adaptation_of: AdaptationOf | None = None,
+    needs: frozenset[str] = frozenset(),
 ) -> Program:
-    """One run as a program that `experiments.study.sweep` can stack, whatever kind the carrier is of."""
-    make = make_on_policy if isinstance(carrier, OnPolicyCarrier) else make_off_policy
-    return make(world, carrier, schedule_of, config, adaptation_of)  # type: ignore
+    """One run as a program that can be vmapped over runs, for either kind of carrier.
+
+    Args:
+      schedule_of, adaptation_of: the schedule and the adaptations of a `Run`.
+      needs: fields of `aesjax.types.Signals` that some schedule of the program reads.
+    """
+    kind = OnPolicy if isinstance(carrier, OnPolicyCarrier) else OffPolicy
+    loop = kind(world, carrier, schedule_of, config, adaptation_of, needs)  # type: ignore
+    return Program(loop.init, loop.train, loop.evaluate)

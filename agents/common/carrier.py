@@ -1,10 +1,12 @@
-"""The carrier protocol: pure functions that never hold an entropy weight of their own."""
+"""The carrier interface: pure functions that never hold an entropy weight of their own."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from aesjax.types import Array, Signals
-from agents.common.plasticity import Probe
 
 
 class Transition(NamedTuple):
@@ -15,46 +17,6 @@ class Transition(NamedTuple):
     reward: Array  # (...,) float32, raw task reward
     terminated: Array  # (...,) float32, 1 where the MDP ended; only this stops the bootstrap
     next_obs: Array  # (..., S) float32, the true successor, before any auto-reset
-
-
-class UpdateOut(NamedTuple):
-    """Result of one gradient step."""
-
-    state: Any
-    signals: Signals
-    # () float32 each; always `critic_loss` and `actor_loss` (0 where there is no actor); `grad_norm` beside a `probe`
-    metrics: dict[str, Array]
-
-
-#: state, a fresh one, critic (), actor () -> the state whose parameters went a step towards the fresh ones,
-#: ``p + step (p_fresh - p)``: the critic's, targets included, by ``critic`` and the actor's by ``actor``, in [0, 1]. An
-#: optimiser whose parameters moved starts anew; what only describes the data (running statistics) stays.
-Refresh = Callable[[Any, Any, Any, Any], Any]
-#: state, obs (B, S), action (B, A) -> its networks on them, by "critic" and "actor"
-Look = Callable[[Any, Array, Array], Mapping[str, Probe]]
-#: state, a fresh one, obs (B, S), action (B, A), threshold () -> the state without units asleep on them:
-#: `agents.common.recycle`
-Recycle = Callable[[Any, Any, Array, Array, Array], Any]
-
-
-class Carrier(NamedTuple):
-    """An off-policy maximum-entropy algorithm. The entropy weight is an argument of every call that uses one.
-
-    Residuals, values and entropy weights are in raw reward units, whatever scale a carrier trains in.
-    S = observation size, A = action size, N = environments, B = update batch.
-    """
-
-    init: Callable[[Array], Any]  # key -> state
-    act: Callable[[Any, Array, Array], Array]  # state, obs (N, S), key -> behaviour action (N, A)
-    act_deterministic: Callable[[Any, Array], Array]  # state, obs (N, S) -> evaluation action (N, A)
-    entropy: Callable[[Any, Array, Array], Array]  # state, obs (B, S), key -> () nats, mean over the observations
-    update: Callable[..., UpdateOut]  # state, batch (B,), key, step (), *, entropy_weight, hyper -> UpdateOut
-    td_error: Callable[..., Array]  # state, batch, key, *, entropy_weight, hyper -> residuals (2B,); no gradient
-    q_value: Callable[..., Array]  # state, obs (B, S), action (B, A), *, entropy_weight, hyper -> (2, B), no dropout
-    batch_size: int
-    refresh: Refresh | None = None  # None: its parameters cannot be refreshed
-    probe: Look | None = None  # None: its plasticity cannot be measured
-    recycle: Recycle | None = None  # None: its units cannot be recycled
 
 
 class Rollout(NamedTuple):
@@ -69,26 +31,149 @@ class Rollout(NamedTuple):
     valid: Array | None = None  # (T, N) bool, rows that count, the others zero but truncated; None: all
 
 
-class OnPolicyCarrier(NamedTuple):
-    """An on-policy algorithm: whole rollouts, several epochs of minibatches, one gradient step per minibatch.
+class UpdateOut(NamedTuple):
+    """Result of one gradient step."""
 
-    `prepare` turns a rollout into a data set whose leaves have the leading axis T * N, of which `update` gets rows.
+    state: Any
+    signals: Signals
+    # () float32 each; always `critic_loss` and `actor_loss` (0 without an actor); `grad_norm` beside `networks`
+    metrics: dict[str, Array]
+
+
+class Network(NamedTuple):
+    """One network of a carrier: the fields of the carrier's state that hold it, its role and its inputs."""
+
+    net: Any  # flax module that sows its hidden activations as "hidden"
+    role: str  # "critic" or "actor"
+    inputs: Callable[[Array, Array], tuple[Array, ...]]  # obs (B, S), action (B, A) -> arguments of the network
+    params: str = "params"
+    opt: str = "opt"
+    target: str | None = None  # None: it has no target parameters
+    heads: Mapping[str, str] = MappingProxyType({})  # top-level names of its parameters with another role -> that role
+
+    def role_of(self, name: str) -> str:
+        """Role of the parameters with this top-level name."""
+        return self.heads.get(name, self.role)
+
+
+@dataclass(frozen=True)
+class Carrier(ABC):
+    """An off-policy maximum-entropy algorithm. The entropy weight is an argument of every call that uses one.
+
+    Residuals, values and entropy weights are in raw reward units, whatever scale a carrier trains in.
+    S = observation size, A = action size, N = environments, B = update batch.
     """
 
-    init: Callable[[Array, int], Any]  # key, number of environments N -> state
-    # Where some copies do not count, the two that learn statistics get which do, (N,) bool, as one argument more.
-    observe: Callable[..., tuple[Any, Array]]  # state, obs (N, S) -> state with new statistics, normalised obs
-    view: Callable[[Any, Array], Array]  # the same normalisation without learning from what is seen
-    act: Callable[[Any, Array, Array], Array]  # state, normalised obs (N, S), key -> sample (N, A), may leave [-1, 1]
-    act_deterministic: Callable[[Any, Array], Array]  # state, raw obs (N, S) -> evaluation action (N, A)
-    entropy: Callable[[Any, Array, Array], Array]  # state, obs (B, S), key -> () nats
-    scale_reward: Callable[..., tuple[Any, Array]]  # state, reward (N,), done (N,), hyper -> state, scaled reward (N,)
-    prepare: Callable[..., tuple[Any, Any, Array]]  # state, Rollout, hyper -> state, data set, residuals (T * N,)
-    update: Callable[..., UpdateOut]  # state, rows, *, entropy_weight, hyper -> UpdateOut
-    end_epoch: Callable[..., Any]  # state, mean metrics of the epoch, hyper -> state
-    rollout: int  # T
-    epochs: int
-    minibatches: int
-    refresh: Refresh | None = None  # None: its parameters cannot be refreshed
-    probe: Look | None = None  # None: its plasticity cannot be measured
-    recycle: Recycle | None = None  # None: its units cannot be recycled
+    obs_size: int
+    action_size: int
+    config: Any  # static structure with a field `batch_size`
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """Networks that can be refreshed, recycled and measured: `agents.common.plasticity`."""
+        return ()
+
+    @abstractmethod
+    def init(self, key: Array) -> Any:
+        """The state of a new agent."""
+
+    @abstractmethod
+    def act(self, state: Any, obs: Array, key: Array) -> Array:
+        """Behaviour actions (N, A) for observations (N, S)."""
+
+    @abstractmethod
+    def act_deterministic(self, state: Any, obs: Array) -> Array:
+        """Evaluation actions (N, A) for observations (N, S)."""
+
+    @abstractmethod
+    def entropy(self, state: Any, obs: Array, key: Array) -> Array:
+        """Entropy of the policy, () nats, mean over observations (B, S)."""
+
+    @abstractmethod
+    def q_value(self, state: Any, obs: Array, action: Array, *, entropy_weight: Any, hyper: Any) -> Array:
+        """Both state-action values (2, B), without dropout."""
+
+    @abstractmethod
+    def td_error(self, state: Any, batch: Transition, key: Array, *, entropy_weight: Array, hyper: Any) -> Array:
+        """Residuals (2B,) of a batch, no gradient."""
+
+    @abstractmethod
+    def update(
+        self, state: Any, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: Any
+    ) -> UpdateOut:
+        """One gradient step on a batch (B,) at vector step ``step`` ()."""
+
+
+@dataclass(frozen=True)
+class OnPolicyCarrier(ABC):
+    """An on-policy algorithm: complete rollouts, several epochs of minibatches, one gradient step per minibatch.
+
+    `prepare` turns a rollout into a data set whose leaves have the leading axis T * N; `update` gets rows of it. Masks
+    (N,) bool exclude parallel environments from statistics; None: all count.
+    """
+
+    obs_size: int
+    action_size: int
+    config: Any  # static structure with fields `rollout` (T), `epochs` and `minibatches`
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """Networks that can be refreshed, recycled and measured: `agents.common.plasticity`."""
+        return ()
+
+    @property
+    def rollout(self) -> int:
+        """Vector steps of a rollout, T."""
+        return self.config.rollout
+
+    @property
+    def epochs(self) -> int:
+        """Passes over each rollout."""
+        return self.config.epochs
+
+    @property
+    def minibatches(self) -> int:
+        """Minibatches of an epoch."""
+        return self.config.minibatches
+
+    @abstractmethod
+    def init(self, key: Array, num_envs: int) -> Any:
+        """The state of a new agent."""
+
+    @abstractmethod
+    def observe(self, state: Any, obs: Array, live: Array | None = None) -> tuple[Any, Array]:
+        """State with statistics of observations (N, S), and these normalised."""
+
+    @abstractmethod
+    def view(self, state: Any, obs: Array) -> Array:
+        """Normalised observations; the statistics stay."""
+
+    @abstractmethod
+    def act(self, state: Any, seen: Array, key: Array) -> Array:
+        """Sampled actions (N, A), which may leave [-1, 1], for normalised observations (N, S)."""
+
+    @abstractmethod
+    def act_deterministic(self, state: Any, obs: Array) -> Array:
+        """Evaluation actions (N, A) for raw observations (N, S)."""
+
+    @abstractmethod
+    def entropy(self, state: Any, obs: Array, key: Array) -> Array:
+        """Entropy of the policy, () nats, mean over raw observations (B, S)."""
+
+    @abstractmethod
+    def scale_reward(
+        self, state: Any, reward: Array, done: Array, hyper: Any, valid: Array | None = None
+    ) -> tuple[Any, Array]:
+        """State with statistics of rewards (N,), and these scaled; ``done`` (N,) float32."""
+
+    @abstractmethod
+    def prepare(self, state: Any, rollout: Rollout, hyper: Any) -> tuple[Any, Any, Array]:
+        """State, data set and residuals (T * N,) of a rollout."""
+
+    @abstractmethod
+    def update(self, state: Any, batch: Any, *, entropy_weight: Array, hyper: Any) -> UpdateOut:
+        """One gradient step on rows of the data set."""
+
+    @abstractmethod
+    def end_epoch(self, state: Any, metrics: dict[str, Array], hyper: Any) -> Any:
+        """State after an epoch with these mean metrics."""

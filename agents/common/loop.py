@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from aesjax.seeding import stream
 from aesjax.types import STREAM, Array, DriftAdaptation, EntropySchedule, ScheduleState, Signals
-from agents.common.carrier import Carrier, OnPolicyCarrier, UpdateOut
+from agents.common import adapting, dynamics
+from agents.common.carrier import UpdateOut
 from agents.common.episodes import episode_returns
 from agents.common.masks import kept
 from envs.world import World
@@ -19,49 +20,39 @@ REASONS = ("critic loss not finite", "actor loss not finite", "entropy weight ne
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """Static structure of a run; all counts in vector steps (one action in each of ``num_envs`` copies).
+    """Static structure of a run; all counts in vector steps (one action in each of ``num_envs`` environments).
 
-    An on-policy carrier collects whole rollouts, so ``chunk`` is a multiple of its rollout length, and has no use for
-    warm-up, capacity and a window of newest transitions: its update batch is the newest data.
+    An on-policy carrier collects complete rollouts, so ``interval`` is a multiple of its rollout length. It needs no
+    warm-up, capacity or window of newest transitions: its update batch is the newest data.
     """
 
     num_envs: int
-    chunk: int  # vector steps between two evaluations
-    warmup: int = 0  # vector steps with uniform random actions and no gradient step
-    capacity: int = 0  # transitions kept
+    interval: int  # vector steps between two evaluations
+    warmup: int = 0  # vector steps without gradient step
+    capacity: int = 0  # transitions stored
     episodes: int = 10  # per evaluation
-    fresh_window: int = 128  # newest transitions whose residuals a proxy with source "fresh" reads
-    fresh: bool = True  # track them; off when no schedule of the program asks
-    coupling: bool = False  # some run of the program couples learning rates to the entropy weight
-    refresh: bool = False  # some run of the program refreshes its parameters
-    plasticity: bool = False  # measure networks before every evaluation
+    newest: int = 128  # newest transitions whose residuals a proxy with source "fresh" reads
+    random: int | None = None  # vector steps with uniform random actions; None: all of the warm-up
     counterfactual: bool = False  # evaluate under drift values that are not in force, too
-    stream_samples: int = 250  # at most so many samples of the measured proxies per chunk
-    warm: bool = False  # the agent has been trained before: in the warm-up its own policy acts
-    recycle: bool = False  # some refresh of the program is of single units
-    model: bool = False  # train a model of reward and dynamics, whose error some schedule of the program reads
-    updates: int = 1  # most gradient steps per vector step; 1: no run of the program takes more
+    plasticity: bool = False  # measure networks before every evaluation
+
+    stream_samples: ClassVar[int] = 250  # at most so many samples of the measured proxies per training interval
 
     def __post_init__(self) -> None:
         if self.capacity % self.num_envs:
             raise ValueError(f"replay capacity {self.capacity} must be a multiple of num_envs {self.num_envs}")
-        if self.fresh and self.fresh_window % self.num_envs:
-            raise ValueError(f"fresh_window {self.fresh_window} must be a multiple of num_envs {self.num_envs}")
-        if self.capacity and self.fresh and self.warmup * self.num_envs < self.fresh_window:
-            raise ValueError(
-                f"warm-up of {self.warmup * self.num_envs} environment steps must cover the "
-                f"{self.fresh_window} newest transitions that the fresh proxy reads"
-            )
 
 
 class Run(NamedTuple):
     """One run as data: all of it may differ between the runs of one program."""
 
     seed: Any  # () uint32
-    drift: Any  # the world's data: pattern and realisation
+    drift: Any  # the world's data: pattern and drift sample
     schedule: Any  # its schedule as data, `aesjax.schedules.ScheduleData`
     hyper: Any  # the carrier's traced floats
-    coupling: Any = 0.0  # () float32; 1: learning rates follow the entropy weight, see `adapting.Coupling`
+    coupling: Any = (
+        None  # () float32; 1: learning rates follow the entropy weight, `adapting.Coupling`; None: in no run
+    )
     adaptation: Any = None  # its adaptations beyond the entropy weight; None: no run of the program has any
     played: Any = None  # the record that it plays instead; None: no run of the program plays one
 
@@ -71,7 +62,7 @@ AdaptationOf = Callable[[Run], DriftAdaptation]
 
 
 class Health(NamedTuple):
-    """When and why a run stopped being one."""
+    """First divergence of a run: vector step and reason."""
 
     diverged_at: Array  # () int32, first vector step with a value of REASONS, -1 while there is none
     reason: Array  # () int32, bit i set: REASONS[i]
@@ -94,31 +85,13 @@ class RunState(NamedTuple):
     obs: Array  # (N, S) raw
     replay: Any  # `buffer.Replay`; None on-policy
     schedule: ScheduleState
-    fresh: Any  # (critics, W) residuals of the newest transitions at their arrival; None when not tracked
-    fresh_ring: Any  # where they continue, in a world whose copies do not always count
+    newest: Any  # (critics, W) residuals of the newest transitions at their arrival; None when not tracked
+    newest_ring: Any  # where they continue, in a world with transitions that do not count
     episode_return: Array  # (N,) of the training episodes under way
     health: Health
     coupling: Any = None  # of learning rates to the entropy weight; None: no run has any
     adaptation: Any = None  # levers beyond the entropy weight and what moves them; None: no run has any
     model: Any = None  # `dynamics.ModelState`; None: no schedule of the program reads its error
-
-
-def begin(world: World, run: Run, num: int, schedule_of: ScheduleOf, init: Callable[[Array], Any]) -> RunState:
-    """A run before its first step; ``init``: key -> agent."""
-    key = jax.random.key(run.seed)
-    values, _ = world.path(run.drift, jnp.zeros(1, jnp.int32))
-    obs, env = world.reset(stream(key, "reset"), num, world.params_of(values[0]))
-    return RunState(
-        agent=init(stream(key, "network")),
-        env=env,
-        obs=obs,
-        replay=None,
-        schedule=schedule_of(run).init(),
-        fresh=None,
-        fresh_ring=None,
-        episode_return=jnp.zeros(num),
-        health=Health(jnp.int32(-1), jnp.int32(0)),
-    )
 
 
 def step_keys(key: Array, steps: Array, count: int) -> Array:
@@ -135,109 +108,12 @@ def finished_episodes(
     """Returns (N,) of the episodes under way after a step, and count and sum of those that ended with it.
 
     Args:
-      valid: (N,) bool, the copies whose step counts; None: all.
+      valid: (N,) bool, the environments whose step counts; None: all.
     """
     reward, done = kept(valid, (reward, done))
     total = total + reward
     sums = {"finished": jnp.sum(done), "finished_return": jnp.sum(done * total)}
     return total * (1.0 - done), sums if valid is None else sums | {"valid": jnp.mean(valid.astype(jnp.float32))}
-
-
-def evaluation(world: World, carrier: Carrier | OnPolicyCarrier, config: LoopConfig) -> Callable[..., dict[str, Array]]:
-    """Deterministic policy, drift frozen at ``step``; all methods, patterns and drift values share initial states."""
-
-    def evaluate(state: Any, run: Run, step: Array) -> dict[str, Array]:
-        key = stream(stream(jax.random.key(run.seed), "evaluation"), world.name)
-        # By number, not by vector step, of which carriers with other numbers of environments take others.
-        key = jax.random.fold_in(key, step // config.chunk)
-        values, _ = world.path(run.drift, step[None])
-        params = world.params_of(values[0])
-
-        def policy(obs: Array, key: Array) -> Array:
-            del key
-            return carrier.act_deterministic(state.agent, obs)
-
-        # As words, because JAX's key-reuse check takes the intended use of one key under several values for reuse.
-        words = jax.random.key_data(key)
-
-        def mean_return(values: Array) -> Array:
-            again = jax.random.wrap_key_data(words)
-            return jnp.mean(episode_returns(world, policy, world.params_of(values), again, config.episodes))
-
-        returns = episode_returns(world, policy, params, key, config.episodes)
-        others = {}
-        if config.counterfactual:
-            elsewhere = world.elsewhere(run.drift, step)
-            means = jax.lax.map(mean_return, jnp.stack([*elsewhere.values()]))
-            others = {f"return_{name}": means[i] for i, name in enumerate(elsewhere)}
-        return {
-            "return_mean": jnp.mean(returns),
-            "return_std": jnp.std(returns),
-            "drift": values[0],
-            "drift_value": world.displacement(values[0]),
-        } | others
-
-    return evaluate
-
-
-def chunk_metrics(
-    world: World,
-    state: Any,
-    sums: Mapping[str, Array],
-    updates: Array,
-    streams: Mapping[str, Array],
-    config: LoopConfig,
-) -> dict[str, Array]:
-    """Metrics of a training interval: means over its updates, the schedule's final state and the strided streams.
-
-    Args:
-      sums: () each, over the updates of the chunk; with ``finished`` and ``finished_return``.
-      updates: (), how many.
-      streams: (K,) each, one value per update, NaN where there was none.
-    """
-    sums = dict(sums)
-    finished, finished_return = sums.pop("finished"), sums.pop("finished_return")
-    logs = state.schedule.logs
-    faults, valid, taken = world.faults(state.env), sums.pop("valid", None), sums.pop("gradient_steps", None)
-    return (
-        {name: _ratio(value, updates) for name, value in sums.items()}
-        | {
-            "train_return": _ratio(finished_return, finished),
-            "entropy_weight": state.schedule.weight,
-            "weight_raw": logs.weight_raw,
-            "proxy_smooth": logs.proxy_smooth,
-            "diverged_at": state.health.diverged_at,
-            "reason": state.health.reason,
-        }
-        | ({} if faults is None else {"simulation_faults": faults})
-        | ({} if valid is None else {"valid_fraction": valid / config.chunk})
-        | ({} if taken is None else {"gradient_steps": taken})
-        | {STREAM + name: _strided(value, config.stream_samples) for name, value in streams.items()}
-    )
-
-
-def make_update(carrier: Carrier | OnPolicyCarrier) -> Callable[..., Any]:
-    """The carrier's gradient step on a state: the state after it, and the carrier's `UpdateOut`."""
-
-    def update(state: Any, run: Run, *batch: Any) -> tuple[Any, UpdateOut]:
-        out = carrier.update(state.agent, *batch, entropy_weight=state.schedule.weight, hyper=run.hyper)
-        return state._replace(agent=out.state), out
-
-    return update
-
-
-def make_tick(schedule_of: ScheduleOf, config: LoopConfig) -> Callable[..., Any]:
-    """The schedule's step after an update that ended with ``out``, and what the update adds to its chunk's sums."""
-
-    def tick(state: Any, run: Run, signals: Signals, out: UpdateOut, step: Array) -> tuple[Any, dict[str, Array]]:
-        schedule = schedule_of(run).update(signals, state.schedule)
-        logs = {"critic_loss": out.metrics["critic_loss"]}
-        logs |= {name: getattr(schedule.logs, name) for name in ("proxy", "at_min", "at_max")}
-        logs |= {"grad_norm": out.metrics["grad_norm"]} if config.plasticity else {}
-        logs |= {"gradient_steps": out.metrics["gradient_steps"]} if config.updates > 1 else {}
-        return state._replace(schedule=schedule, health=examine(state.health, out, schedule.weight, step)), logs
-
-    return tick
 
 
 def in_parts(part: Callable[..., Any], length: int) -> Callable[..., Any]:
@@ -272,3 +148,135 @@ def _strided(values: Array, samples: int) -> Array:
 def _ratio(total: Array, count: Array) -> Array:
     """``total / count``, NaN where nothing was counted."""
     return jnp.where(count > 0, total / jnp.maximum(count, 1.0), jnp.nan)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The parts that on-policy and off-policy runs share."""
+
+    world: World
+    carrier: Any  # `Carrier` or `OnPolicyCarrier`
+    schedule_of: ScheduleOf
+    config: LoopConfig
+    adaptation_of: AdaptationOf  # called for runs with adaptations alone
+    needs: frozenset[str] = frozenset()  # fields of `Signals` that schedules of the program read
+
+    def __post_init__(self) -> None:
+        if self.config.plasticity and not self.carrier.networks:
+            name = type(self.carrier).__name__
+            raise ValueError(f"measures of plasticity need a carrier with `networks`; {name} has none")
+
+    def begin(self, run: Run, init: Callable[[Array], Any], window: int) -> RunState:
+        """A run before its first step.
+
+        Args:
+          init: key -> agent.
+          window: transitions over which a model of the dynamics averages its error.
+        """
+        key, model = jax.random.key(run.seed), self.model(window)
+        values, _ = self.world.path(run.drift, jnp.zeros(1, jnp.int32))
+        obs, env = self.world.reset(stream(key, "reset"), self.config.num_envs, self.world.params_of(values[0]))
+        state = RunState(
+            agent=init(stream(key, "network")),
+            env=env,
+            obs=obs,
+            replay=None,
+            schedule=self.schedule_of(run).init(),
+            newest=None,
+            newest_ring=None,
+            episode_return=jnp.zeros(self.config.num_envs),
+            health=Health(jnp.int32(-1), jnp.int32(0)),
+            coupling=None if run.coupling is None else adapting.uncoupled(),
+            adaptation=None if run.adaptation is None else self.adaptation_of(run).init(),
+            model=None if model is None else model.init(stream(key, "model")),
+        )
+        adapting.check(state, self.carrier)
+        return state
+
+    def model(self, window: int) -> dynamics.Model | None:
+        """The model of reward and dynamics; None where no schedule reads its error."""
+        sizes = (self.world.obs_size, self.world.action_size)
+        return dynamics.make(*sizes, window) if "model_error" in self.needs else None
+
+    def update(self, state: RunState, run: Run, *batch: Any) -> tuple[RunState, UpdateOut]:
+        """The carrier's gradient step: the state after it, and the carrier's `UpdateOut`."""
+        state, hyper = adapting.paced(state, run)
+        out = self.carrier.update(state.agent, *batch, entropy_weight=state.schedule.weight, hyper=hyper)
+        return state._replace(agent=out.state), out
+
+    def tick(
+        self, state: RunState, run: Run, signals: Signals, out: UpdateOut, step: Array
+    ) -> tuple[RunState, dict[str, Array]]:
+        """The schedule's step after an update that ended with ``out``, and what the update adds to the logs' sums."""
+        schedule = self.schedule_of(run).update(signals, state.schedule)
+        logs = {"critic_loss": out.metrics["critic_loss"]}
+        logs |= {name: getattr(schedule.logs, name) for name in ("proxy", "at_min", "at_max")}
+        logs |= {"grad_norm": out.metrics["grad_norm"]} if self.config.plasticity else {}
+        logs |= {name: out.metrics[name] for name in ("gradient_steps",) if name in out.metrics}
+        health = examine(state.health, out, schedule.weight, step)
+        logs |= adapting.in_force(state)
+        if state.adaptation is not None:
+            state = state._replace(adaptation=self.adaptation_of(run).update(signals, state.adaptation))
+        return state._replace(schedule=schedule, health=health), logs
+
+    def metrics(
+        self, state: RunState, sums: Mapping[str, Array], updates: Array, streams: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Metrics of a training interval: means over its updates, the schedule's final state and the strided streams.
+
+        Args:
+          sums: () each, over the updates of the interval; with ``finished`` and ``finished_return``.
+          updates: (), how many.
+          streams: (K,) each, one value per update, NaN where there was none.
+        """
+        sums = dict(sums)
+        finished, finished_return = sums.pop("finished"), sums.pop("finished_return")
+        logs = state.schedule.logs
+        faults, valid, taken = self.world.faults(state.env), sums.pop("valid", None), sums.pop("gradient_steps", None)
+        return (
+            {name: _ratio(value, updates) for name, value in sums.items()}
+            | {
+                "train_return": _ratio(finished_return, finished),
+                "entropy_weight": state.schedule.weight,
+                "weight_raw": logs.weight_raw,
+                "proxy_smooth": logs.proxy_smooth,
+                "diverged_at": state.health.diverged_at,
+                "reason": state.health.reason,
+            }
+            | ({} if faults is None else {"simulation_faults": faults})
+            | ({} if valid is None else {"valid_fraction": valid / self.config.interval})
+            | ({} if taken is None else {"gradient_steps": taken})
+            | {STREAM + name: _strided(value, self.config.stream_samples) for name, value in streams.items()}
+        )
+
+    def evaluate(self, state: RunState, run: Run, step: Array) -> dict[str, Array]:
+        """Returns of the deterministic policy, drift frozen at ``step``; initial states depend on seed and step alone."""
+        world, episodes = self.world, self.config.episodes
+        key = stream(stream(jax.random.key(run.seed), "evaluation"), world.name)
+        # Keyed by evaluation index, because vector steps differ with num_envs.
+        key = jax.random.fold_in(key, step // self.config.interval)
+        values, _ = world.path(run.drift, step[None])
+        params = world.params_of(values[0])
+
+        def policy(obs: Array, key: Array) -> Array:
+            return self.carrier.act_deterministic(state.agent, obs)
+
+        # As words, because JAX's key-reuse check takes the intended use of one key under several values for reuse.
+        words = jax.random.key_data(key)
+
+        def mean_return(values: Array) -> Array:
+            again = jax.random.wrap_key_data(words)
+            return jnp.mean(episode_returns(world, policy, world.params_of(values), again, episodes))
+
+        returns = episode_returns(world, policy, params, key, episodes)
+        others = {}
+        if self.config.counterfactual:
+            elsewhere = world.elsewhere(run.drift, step)
+            means = jax.lax.map(mean_return, jnp.stack([*elsewhere.values()]))
+            others = {f"return_{name}": means[i] for i, name in enumerate(elsewhere)}
+        return {
+            "return_mean": jnp.mean(returns),
+            "return_std": jnp.std(returns),
+            "drift": values[0],
+            "drift_value": world.displacement(values[0]),
+        } | others

@@ -90,18 +90,17 @@ class Gaussian(NamedTuple):
     mean: Array
     log_std: Array
 
-    def sample_and_log_prob(self, noise: Array, eps_logdet: bool = False) -> tuple[Array, Array]:
+    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
         """Reparameterised action in (-1, 1) and its log-density in normalised action units, (..., A) and (...,).
 
         The density is formed from the pre-tanh sample; inverting tanh in float32 is infinite for |u| > 9.
         ``noise`` (..., A) is standard normal: drawn by the caller, so that one call of the generator serves all
-        samples of an update. ``eps_logdet`` uses the reference's ``log(1 - a^2 + 1e-6)`` in place of the exact
-        log-Jacobian ``2 (log 2 - u - softplus(-2u))``.
+        samples of an update. The log-Jacobian is the exact ``2 (log 2 - u - softplus(-2u))``.
         """
         u = self.mean + jnp.exp(self.log_std) * noise
         action = jnp.tanh(u)
         # As distrax's Tanh has it, which takes longer to import than all else that a start needs.
-        log_det = jnp.log(1 - action**2 + 1e-6) if eps_logdet else 2 * (jnp.log(2) - u - jax.nn.softplus(-2 * u))
+        log_det = 2 * (jnp.log(2) - u - jax.nn.softplus(-2 * u))
         normal = -0.5 * noise**2 - self.log_std - 0.5 * jnp.log(2 * jnp.pi)
         return action, jnp.sum(normal - log_det, -1)
 

@@ -60,21 +60,3 @@ def polyak(target: Any, online: Any, tau: Array | float) -> Any:
 def restarted(opt_state: Any, fresh: Any, step: Array | float) -> Any:
     """A fresh optimiser state where parameters moved by a ``step`` above 0, for its moments are of the old ones."""
     return jax.tree.map(lambda new, old: jnp.where(step > 0, new, old), fresh, opt_state)
-
-
-def refresh_networks(state: Networks, fresh: Networks, critic: Any, actor: Any) -> Networks:
-    """`agents.common.carrier.Refresh` of `Networks`."""
-    moved = (polyak(x, y, by) for x, y, by in zip(state[:3], fresh[:3], (actor, critic, critic), strict=True))
-    opts = (restarted(x, y, by) for x, y, by in zip(state[3:], fresh[3:], (actor, critic), strict=True))
-    return Networks(*moved, *opts)
-
-
-def refresh_heads(state: Any, fresh: Any, critic: Any, actor: Any) -> Any:
-    """The same of a state with one tree of parameters and one optimiser, which starts anew for both.
-
-    The parts "value" and "trunk" move with the critic, all others with the actor.
-    """
-    old, new = state.params["params"], fresh.params["params"]
-    steps = {name: critic if name in ("value", "trunk") else actor for name in old}
-    params = {"params": {name: polyak(old[name], new[name], step) for name, step in steps.items()}}
-    return state._replace(params=params, opt=restarted(state.opt, fresh.opt, jnp.maximum(critic, actor)))

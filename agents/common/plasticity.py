@@ -1,7 +1,11 @@
-"""Plasticity of networks: dormant units, effective rank and norms. They are logged and never used for learning."""
+"""Networks of a carrier between gradient steps: partial resets, recycled units, and measures of plasticity.
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+All of it works on `Carrier.networks` and the carrier's state; the carriers contain none of it.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,50 +13,110 @@ import optax
 from flax import linen as nn
 
 from aesjax.types import Array
+from agents.common.carrier import Network
+from agents.common.optim import polyak, restarted
 
 DORMANT = 0.025  # of a layer's mean activity: Sokar et al. 2023
 
 
-class Probe(NamedTuple):
-    """One network on a batch."""
+def refreshed(networks: Sequence[Network], state: Any, fresh: Any, critic: Any, actor: Any) -> Any:
+    """Move parameters towards those of a fresh state, ``p + step (p_fresh - p)``: shrink-and-perturb.
 
-    params: Any
-    layers: Sequence[Sequence[Array]]  # per part (a trunk, a coupling) its hidden layers in order, (..., B, units)
+    An optimiser whose parameters moved starts again. Other fields, such as running statistics, stay.
 
-
-def hidden(net: nn.Module, params: Any, *args: Any) -> list[tuple[Array, ...]]:
-    """The hidden activations of ``net`` on a batch, part by part."""
-    _, seen = net.apply(params, *args, mutable=["intermediates"])
-    return jax.tree.leaves(seen, is_leaf=lambda node: isinstance(node, tuple))
-
-
-def seen_by_actor(obs: Array, action: Array, noisy: bool) -> Array:
-    """Inputs of an actor; a ``noisy`` one takes noise of the action's shape beside the observation, here zero."""
-    return jnp.concatenate([obs, jnp.zeros_like(action)], -1) if noisy else obs
-
-
-def probe_networks(actor: nn.Module, critic: nn.Module, *, noisy: bool = False) -> Callable[..., dict[str, Probe]]:
-    """`agents.common.carrier.Look` of `agents.common.optim.Networks`; ``noisy`` as in `seen_by_actor`."""
-
-    def probe(state: Any, obs: Array, action: Array) -> dict[str, Probe]:
-        seen = seen_by_actor(obs, action, noisy)
-        critics = Probe(state.critic, hidden(critic, state.critic, obs, action))
-        return {"critic": critics, "actor": Probe(state.actor, hidden(actor, state.actor, seen))}
-
-    return probe
+    Args:
+      critic, actor: () steps in [0, 1] of the critic's parameters, targets included, and of the actor's.
+    """
+    by, moved = {"critic": critic, "actor": actor}, {}
+    for each in networks:
+        steps = {name: by[each.role_of(name)] for name in getattr(state, each.params)["params"]}
+        for field in (name for name in (each.params, each.target) if name):
+            old, new = getattr(state, field)["params"], getattr(fresh, field)["params"]
+            moved[field] = {"params": {name: polyak(old[name], new[name], step) for name, step in steps.items()}}
+        largest = reduce(jnp.maximum, (by[role] for role in sorted({each.role_of(name) for name in steps})))
+        moved[each.opt] = restarted(getattr(state, each.opt), getattr(fresh, each.opt), largest)
+    return state._replace(**moved)
 
 
-def probe_heads(net: nn.Module, state: Any, obs: Array, action: Array) -> dict[str, Probe]:
-    """`agents.common.carrier.Look` of one network with the parts "policy" and "value", or a shared "trunk"."""
-    del action
-    parts, params = hidden(net, state.params, obs), state.params["params"]
-    if "trunk" in params:
-        return {"critic": Probe(params, parts)}
-    return {"critic": Probe(params["value"], parts[1:]), "actor": Probe(params["policy"], parts[:1])}
+def recycled(
+    networks: Sequence[Network], state: Any, fresh: Any, obs: Array, action: Array, threshold: Array | float
+) -> Any:
+    """Give units asleep on a batch fresh incoming weights and outgoing weights of zero (ReDo, Sokar et al. 2023).
+
+    Adam's moments of these weights are zeroed. Hidden layers are ``Dense_0``, ``Dense_1``, ... of each part. The last
+    layer of a shared trunk stays, because several heads read it. Deviations from the reference: the bias is fresh like
+    the kernel, and the target network follows by itself.
+
+    Args:
+      obs, action: (B, S) and (B, A).
+      threshold: () largest mean absolute activity of such a unit, as a share of its layer's mean; 0: recycle nothing.
+    """
+    changed = {}
+    for each in networks:
+        params, opt = getattr(state, each.params)["params"], getattr(state, each.opt)
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, bool), params)
+        renew, clear = _marks(_sown(each, state, obs, action), nothing, nothing, threshold)
+
+        def through(renewed: Any, old: Any, renew: Any = renew, clear: Any = clear) -> Any:
+            replaced = lambda r, c, new, p: jnp.where(c, 0.0, jnp.where(r, new, p))  # noqa: E731
+            return {"params": jax.tree.map(replaced, renew, clear, renewed, old)}
+
+        zero = jax.tree.map(jnp.zeros_like, params)
+        moments = {name: through(zero, getattr(opt, name)["params"]) for name in ("mu", "nu")}
+        changed[each.params] = through(getattr(fresh, each.params)["params"], params)
+        changed[each.opt] = opt._replace(**moments)
+    return state._replace(**changed)
+
+
+def measures(networks: Sequence[Network], state: Any, obs: Array, action: Array) -> dict[str, Array]:
+    """``ROLE_dormant`` (share of units), ``ROLE_rank`` (of the last hidden layers) and ``ROLE_norm`` (of weights).
+
+    () float32 each, per role "critic" and "actor", on observations (B, S) and actions (B, A).
+    """
+    found: dict[str, Array] = {}
+    for each in networks:
+        params, sown = getattr(state, each.params)["params"], _sown(each, state, obs, action)
+        for role in sorted({each.role_of(name) for name in sown}, reverse=True):
+            names = [name for name in sown if each.role_of(name) == role]
+            parts = jax.tree.leaves({name: sown[name] for name in names}, is_leaf=lambda x: isinstance(x, tuple))
+            weights = {name: params[name] for name in names if name in params} or params
+            found[f"{role}_dormant"] = dormant_share([layer for part in parts for layer in part])
+            found[f"{role}_rank"] = jnp.mean(jnp.stack([effective_rank(part[-1]) for part in parts]))
+            found[f"{role}_norm"] = optax.tree.norm(weights)
+    return found
+
+
+def _sown(each: Network, state: Any, obs: Array, action: Array) -> Any:
+    """Hidden activations of a network: a tuple (..., B, units) of layers per part, nested like the parameters."""
+    return hidden(each.net, getattr(state, each.params), *each.inputs(obs, action))
+
+
+def hidden(net: nn.Module, params: Any, *inputs: Array) -> Any:
+    """Hidden activations of ``net``, which sows them, by part."""
+    return net.apply(params, *inputs, mutable=["intermediates"])[1]["intermediates"]
+
+
+def _marks(sown: Any, renew: Any, clear: Any, threshold: Any) -> tuple[Any, Any]:
+    """Parameters of a part to take from a fresh network and to set to zero, True each."""
+    for name, inner in sown.items():
+        if name != "hidden":
+            new, zero = _marks(inner, renew[name], clear[name], threshold)
+            renew, clear = renew | {name: new}, clear | {name: zero}
+            continue
+        for index, layer in enumerate(inner):
+            here, after = f"Dense_{index}", f"Dense_{index + 1}"
+            if after not in renew:
+                continue
+            units = asleep(layer, threshold) & (threshold > 0)
+            incoming = renew[here]["kernel"] | jnp.expand_dims(units, -2)
+            renew = renew | {here: renew[here] | {"kernel": incoming, "bias": renew[here]["bias"] | units}}
+            outgoing = clear[after]["kernel"] | jnp.expand_dims(units, -1)
+            clear = clear | {after: clear[after] | {"kernel": outgoing}}
+    return renew, clear
 
 
 def asleep(layer: Array, threshold: Array | float) -> Array:
-    """Which units (..., units) of a layer (..., B, units) have mean |activity| of at most ``threshold`` of all."""
+    """Units (..., units) of a layer (..., B, units) with mean absolute activity of at most ``threshold`` of all."""
     activity = jnp.mean(jnp.abs(layer), -2)
     return activity <= threshold * jnp.mean(activity, -1, keepdims=True)
 
@@ -66,23 +130,10 @@ def dormant_share(layers: Sequence[Array]) -> Array:
 def effective_rank(features: Array) -> Array:
     """Participation ratio ``(sum s_i)^2 / sum s_i^2`` of the eigenvalues of the covariance of features (..., B, units).
 
-    () mean over the leading axes, 1 to the number of units. Of the measures of rank the one that needs no
-    decomposition: traces. About the mean, which in rectified features is larger than all else.
+    () mean over the leading axes, 1 to the number of units. It needs no decomposition, only traces. The mean is
+    removed because in rectified features it is larger than all else.
     """
     features = features - jnp.mean(features, -2, keepdims=True)
     gram = jnp.einsum("...bi,...bj->...ij", features, features)
     total = jnp.trace(gram, axis1=-2, axis2=-1)
     return jnp.mean(total**2 / jnp.maximum(jnp.sum(gram**2, (-2, -1)), jnp.finfo(jnp.float32).tiny))
-
-
-def measures(probes: Mapping[str, Probe]) -> dict[str, Array]:
-    """``NAME_dormant`` (share of units), ``NAME_rank`` (of the last hidden layer) and ``NAME_norm`` (of the weights).
-
-    () float32 each.
-    """
-    found = {}
-    for name, probe in probes.items():
-        found[f"{name}_dormant"] = dormant_share([layer for part in probe.layers for layer in part])
-        found[f"{name}_rank"] = jnp.mean(jnp.stack([effective_rank(part[-1]) for part in probe.layers]))
-        found[f"{name}_norm"] = optax.tree.norm(probe.params)
-    return found

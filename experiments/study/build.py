@@ -78,7 +78,7 @@ def set_up(config: StudyConfig, carrier: str) -> Setup:
     agent = spec.make(world.obs_size, world.action_size, spec.config(**static))
     updates = train.updates_of(agent, world.total, warmup // own["num_envs"])
     facts = train.facts_of(spec, updates, world.action_size, own["base"]) | own["schedule"]
-    sizes = LoopConfig(own["num_envs"], config.chunk(carrier), capacity=config.replay_capacity, fresh=False)
+    sizes = LoopConfig(own["num_envs"], config.chunk(carrier), capacity=config.replay_capacity)
     supply = train.supply_of(agent, sizes, warmup)
     return Setup(carrier, world, agent, arms, trained, updates, facts, supply)
 
@@ -246,17 +246,15 @@ def part_of(config: StudyConfig, setup: Setup, records: Records) -> Part:
     on_policy = isinstance(agent, OnPolicyCarrier)
     sizes = LoopConfig(
         num_envs=num,
-        chunk=config.chunk(carrier),
+        interval=config.chunk(carrier),
         warmup=0 if on_policy else config.warmup_of(carrier) // num,
-        warm=bool(config.warm_start),
+        random=0 if config.warm_start else None,
         capacity=0 if on_policy else config.replay_capacity,
         episodes=config.episodes,
-        fresh=False,
-        coupling=both.coupling,
         plasticity=config.plasticity,
         counterfactual=config.counterfactual,
     )
-    per_chunk = updates // config.evaluations if on_policy else sizes.chunk
+    per_chunk = updates // config.evaluations if on_policy else sizes.interval
     program = train.assemble(
         world,
         agent,
@@ -265,7 +263,6 @@ def part_of(config: StudyConfig, setup: Setup, records: Records) -> Part:
         both.adaptations,
         both.signals,
         supply=supply,
-        levers=both.turned,
         record=record,
     )
     drift = jit(world.drift, static_argnums=0)
@@ -286,7 +283,7 @@ def part_of(config: StudyConfig, setup: Setup, records: Records) -> Part:
                         drift=drifts[at],
                         schedule=both.schedule(arm, numbers),
                         hyper=numbers.hyper,
-                        coupling=np.float32(arm.coupling),
+                        coupling=np.float32(arm.coupling) if both.coupling else None,
                         adaptation=both.adaptation(arm, numbers) if both.turned else None,
                         played=both.played(records.get((arm.name, pattern, seed)), length),
                     )

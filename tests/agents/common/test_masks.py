@@ -54,11 +54,12 @@ def program(world, carrier):
         own = {"hidden": (8, 8), "rollout": 20, "epochs": 2, "minibatches": 4, "normalise_value": True}
     built = spec.make(world.obs_size, world.action_size, spec.config(**own))
     on = isinstance(built, OnPolicyCarrier)
-    config = LoopConfig(N, 60, warmup=0 if on else 8, capacity=0 if on else 400, episodes=2, fresh_window=32)
+    config = LoopConfig(N, 60, warmup=0 if on else 8, capacity=0 if on else 400, episodes=2, newest=32)
 
     aes = Choice("aes", source="fresh")
     run = Run(jnp.uint32(0), world.drift("abrupt", 0), data_of([aes], base=0.1), floats(spec.hyper()))
-    return make_program(world, built, lambda run: schedules.build([aes], run.schedule), config), run
+    needs = frozenset({"fresh_td_error"})
+    return make_program(world, built, lambda run: schedules.build([aes], run.schedule), config, needs=needs), run
 
 
 @pytest.fixture(scope="module", params=["sac", "ppo"])
