@@ -125,11 +125,9 @@ class Meow(Carrier):
         return (Network(self.flow, "critic", lambda obs, action: (obs, action), target="target"),)
 
     def apply(self, params: Any, method: str, *args: Any) -> Any:
-        """A method of the flow."""
         return self.flow.apply(params, *args, method=method)
 
     def init(self, key: Array) -> MeowState:
-        """The state of a new agent."""
         params = self.flow.init(key, jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size)))
         # A copy, not an alias: the carry is donated and two leaves may not share one buffer.
         return MeowState(params, jax.tree.map(jnp.copy, params), optax.scale_by_adam().init(params))
@@ -141,7 +139,6 @@ class Meow(Carrier):
         return action, -0.5 * jnp.sum(noise**2, -1) - log_normaliser(log_sigma) - log_det
 
     def act(self, state: MeowState, obs: Array, key: Array) -> Array:
-        """Sampled actions."""
         return self.sample(state.params, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[0]
 
     def act_deterministic(self, state: MeowState, obs: Array) -> Array:
@@ -160,7 +157,6 @@ class Meow(Carrier):
         return soft_value(self.apply(params, "shift", obs), core, **weights)
 
     def weights(self, entropy_weight: Array, hyper: MeowHyper) -> dict[str, Any]:
-        """Both weights of `soft_value`."""
         shift = shift_weight(self.config.shift_units, entropy_weight, hyper.reference_weight)
         return {"entropy_weight": entropy_weight, "shift_weight": shift}
 
@@ -171,7 +167,6 @@ class Meow(Carrier):
         return dropout_masks(key, self.config.dropout, rows, self.config.flow_hidden) if self.config.dropout else None
 
     def q_value(self, state: MeowState, obs: Array, action: Array, *, entropy_weight: Array, hyper: MeowHyper) -> Array:
-        """Both state-action values without dropout."""
         return self.value(state.params, obs, action, None, self.weights(entropy_weight, hyper))
 
     def target(self, state: MeowState, batch: Transition, weights: dict[str, Any], gamma: Any) -> Array:
@@ -183,7 +178,6 @@ class Meow(Carrier):
     def td_error(
         self, state: MeowState, batch: Transition, key: Array, *, entropy_weight: Array, hyper: MeowHyper
     ) -> Array:
-        """Residuals of both values, with dropout."""
         weights = self.weights(entropy_weight, hyper)
         masks = self.masks(key, batch.reward.shape[0])
         q = self.value(state.params, batch.obs, batch.action, masks, weights)
@@ -192,7 +186,6 @@ class Meow(Carrier):
     def update(
         self, state: MeowState, batch: Transition, key: Array, step: Array, *, entropy_weight: Array, hyper: MeowHyper
     ) -> UpdateOut:
-        """One step of all parameters, then of the target."""
         key_masks, key_sample = jax.random.split(key)
         weights = self.weights(entropy_weight, hyper)
         target = self.target(state, batch, weights, hyper.gamma)

@@ -134,7 +134,6 @@ class Ppo(OnPolicyCarrier):
 
     @property
     def net(self) -> ActorCritic:
-        """Policy and value."""
         c = self.config
         bounds = c.log_std_bounds or (-jnp.inf, jnp.inf)
         return ActorCritic(
@@ -151,28 +150,23 @@ class Ppo(OnPolicyCarrier):
         return cast(tuple[Array, Array, Array], self.net.apply(params, obs))
 
     def init(self, key: Array, num_envs: int) -> PpoState:
-        """The state of a new agent."""
         params = self.net.init(key, jnp.zeros((1, self.obs_size)))
         moments = (empty((self.obs_size,)), empty(), empty())
         return PpoState(params, optax.scale_by_adam().init(params), *moments, jnp.zeros(num_envs), jnp.ones(()))
 
     def view(self, state: PpoState, obs: Array) -> Array:
-        """Normalised observations; the statistics stay."""
         return normalise(state.obs_moments, obs, self.config.normalise_obs) if self.config.normalise_obs else obs
 
     def observe(self, state: PpoState, obs: Array, live: Array | None = None) -> tuple[PpoState, Array]:
-        """State with statistics of observations, and these normalised."""
         if self.config.normalise_obs:
             state = state._replace(obs_moments=merge(state.obs_moments, obs, live))
         return state, self.view(state, obs)
 
     def act(self, state: PpoState, seen: Array, key: Array) -> Array:
-        """Samples of the Gaussian, which may leave [-1, 1]."""
         mean, log_std, _ = self.apply(state.params, seen)
         return mean + jnp.exp(log_std)[None] * jax.random.normal(key, mean.shape)
 
     def act_deterministic(self, state: PpoState, obs: Array) -> Array:
-        """The Gaussian's mean, clipped to the action box."""
         return jnp.clip(self.apply(state.params, self.view(state, obs))[0], -1.0, 1.0)
 
     def entropy(self, state: PpoState, obs: Array, key: Array) -> Array:
@@ -216,7 +210,6 @@ class Ppo(OnPolicyCarrier):
         return state, rows, jax.lax.stop_gradient(delta.reshape(-1))
 
     def update(self, state: PpoState, batch: Rows, *, entropy_weight: Array, hyper: PpoHyper) -> UpdateOut:
-        """One step on a minibatch."""
         advantage, weight = batch.advantage, batch.weight
         if self.config.normalise_advantage:
             advantage = (advantage - masks.mean(advantage, weight)) / (masks.std(advantage, weight) + 1e-8)

@@ -77,24 +77,20 @@ class Sac(Carrier):
 
     @property
     def actor(self) -> GaussianActor:
-        """The policy network."""
         return GaussianActor(self.config.hidden, self.action_size)
 
     @property
     def critic(self) -> TwinCritic:
-        """Both state-action values."""
         return TwinCritic(self.config.hidden, self.config.layer_norm)
 
     @property
     def networks(self) -> tuple[Network, ...]:
-        """Actor and critics."""
         return (
             Network(self.actor, "actor", lambda obs, action: (obs,), "actor", "actor_opt"),
             Network(self.critic, "critic", lambda obs, action: (obs, action), "critic", "critic_opt", "target"),
         )
 
     def policy(self, params: Any, obs: Array) -> Gaussian:
-        """The pre-tanh Gaussian of observations (B, S)."""
         return cast(Gaussian, self.actor.apply(params, obs))
 
     def sample(self, params: Any, obs: Array, noise: Array) -> tuple[Array, Array]:
@@ -102,21 +98,17 @@ class Sac(Carrier):
         return self.policy(params, obs).sample_and_log_prob(noise)
 
     def value(self, params: Any, obs: Array, action: Array) -> Array:
-        """Both state-action values, (2, B)."""
         return cast(Array, self.critic.apply(params, obs, action))
 
     def init(self, key: Array) -> Networks:
-        """The state of a new agent."""
         key_actor, key_critic = jax.random.split(key)
         obs, action = jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size))
         return begin(self.actor.init(key_actor, obs), self.critic.init(key_critic, obs, action))
 
     def act(self, state: Networks, obs: Array, key: Array) -> Array:
-        """Sampled actions."""
         return self.sample(state.actor, obs, jax.random.normal(key, (obs.shape[0], self.action_size)))[0]
 
     def act_deterministic(self, state: Networks, obs: Array) -> Array:
-        """``tanh`` of the Gaussian's mean."""
         return self.policy(state.actor, obs).mode()
 
     def entropy(self, state: Networks, obs: Array, key: Array) -> Array:
@@ -126,7 +118,6 @@ class Sac(Carrier):
     def q_value(
         self, state: Networks, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: Any = None
     ) -> Array:
-        """Both state-action values; they need neither weight nor hyper."""
         return self.value(state.critic, obs, action)
 
     def target(self, state: Networks, batch: Transition, noise: Array, entropy_weight: Array, gamma: Any) -> Array:
@@ -138,7 +129,6 @@ class Sac(Carrier):
     def td_error(
         self, state: Networks, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SacHyper
     ) -> Array:
-        """Residuals of both critics."""
         target = self.target(state, batch, jax.random.normal(key, batch.action.shape), entropy_weight, hyper.gamma)
         return critic_loss(self.value(state.critic, batch.obs, batch.action), target)[1].reshape(-1)
 

@@ -116,7 +116,6 @@ class Sql(Carrier):
 
     @property
     def critic(self) -> TwinCritic:
-        """Both state-action values."""
         return TwinCritic(self.config.hidden, self.config.layer_norm)
 
     @property
@@ -133,7 +132,6 @@ class Sql(Carrier):
         return jnp.tanh(cast(Array, self.actor.apply(params, jnp.concatenate([obs, noise], -1))))
 
     def value(self, params: Any, obs: Array, action: Array) -> Array:
-        """Both state-action values, (2, B)."""
         return cast(Array, self.critic.apply(params, obs, action))
 
     def per_state(self, network: Any, params: Any, obs: Array, x: Array) -> Array:
@@ -151,14 +149,12 @@ class Sql(Carrier):
         return self.per_state(self.value, params, obs, action).reshape(2, *action.shape[:2])
 
     def init(self, key: Array) -> Networks:
-        """The state of a new agent."""
         key_actor, key_critic = jax.random.split(key)
         obs, action = jnp.zeros((1, self.obs_size)), jnp.zeros((1, self.action_size))
         actor = self.actor.init(key_actor, jnp.concatenate([obs, action], -1))
         return begin(actor, self.critic.init(key_critic, obs, action))
 
     def act(self, state: Networks, obs: Array, key: Array) -> Array:
-        """One particle per observation."""
         return self.particles(state.actor, obs, jax.random.normal(key, (obs.shape[0], 1, self.action_size)))[:, 0]
 
     def act_deterministic(self, state: Networks, obs: Array) -> Array:
@@ -180,7 +176,6 @@ class Sql(Carrier):
     def q_value(
         self, state: Networks, obs: Array, action: Array, *, entropy_weight: Any = None, hyper: SqlHyper
     ) -> Array:
-        """Both state-action values in raw reward units."""
         return self.value(state.critic, obs, action) / hyper.reward_scale
 
     def target(self, state: Networks, batch: Transition, key: Array, entropy_weight: Array, hyper: SqlHyper) -> Array:
@@ -194,7 +189,6 @@ class Sql(Carrier):
     def td_error(
         self, state: Networks, batch: Transition, key: Array, *, entropy_weight: Array, hyper: SqlHyper
     ) -> Array:
-        """Residuals of both critics in raw reward units."""
         target = self.target(state, batch, key, entropy_weight, hyper)
         q = self.value(state.critic, batch.obs, batch.action)
         return critic_loss(q, target)[1].reshape(-1) / hyper.reward_scale

@@ -57,8 +57,8 @@ class Network(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Carrier(ABC):
-    """An off-policy maximum-entropy algorithm. The entropy weight is an argument of every call that uses one.
+class Algorithm(ABC):
+    """The part that off-policy and on-policy algorithms share. The entropy weight is an argument wherever it is used.
 
     Residuals, values and entropy weights are in raw reward units, whatever scale a carrier trains in.
     S = observation size, A = action size, N = environments, B = update batch.
@@ -66,7 +66,7 @@ class Carrier(ABC):
 
     obs_size: int
     action_size: int
-    config: Any  # static structure with a field `batch_size`
+    config: Any  # static structure
 
     @property
     def networks(self) -> tuple[Network, ...]:
@@ -74,20 +74,28 @@ class Carrier(ABC):
         return ()
 
     @abstractmethod
-    def init(self, key: Array) -> Any:
-        """The state of a new agent."""
-
-    @abstractmethod
     def act(self, state: Any, obs: Array, key: Array) -> Array:
-        """Behaviour actions (N, A) for observations (N, S)."""
+        """Behaviour actions (N, A) for observations (N, S).
+
+        On-policy: for normalised observations, and actions may leave [-1, 1].
+        """
 
     @abstractmethod
     def act_deterministic(self, state: Any, obs: Array) -> Array:
-        """Evaluation actions (N, A) for observations (N, S)."""
+        """Evaluation actions (N, A) for raw observations (N, S)."""
 
     @abstractmethod
     def entropy(self, state: Any, obs: Array, key: Array) -> Array:
-        """Entropy of the policy, () nats, mean over observations (B, S)."""
+        """Entropy of the policy, () nats, mean over raw observations (B, S)."""
+
+
+@dataclass(frozen=True)
+class Carrier(Algorithm):
+    """An off-policy maximum-entropy algorithm; its config has a field `batch_size` (B)."""
+
+    @abstractmethod
+    def init(self, key: Array) -> Any:
+        """The state of a new agent."""
 
     @abstractmethod
     def q_value(self, state: Any, obs: Array, action: Array, *, entropy_weight: Any, hyper: Any) -> Array:
@@ -105,21 +113,13 @@ class Carrier(ABC):
 
 
 @dataclass(frozen=True)
-class OnPolicyCarrier(ABC):
+class OnPolicyCarrier(Algorithm):
     """An on-policy algorithm: complete rollouts, several epochs of minibatches, one gradient step per minibatch.
 
-    `prepare` turns a rollout into a data set whose leaves have the leading axis T * N; `update` gets rows of it. Masks
-    (N,) bool exclude parallel environments from statistics; None: all count.
+    Its config has fields `rollout` (T), `epochs` and `minibatches`. `prepare` turns a rollout into a data set whose
+    leaves have the leading axis T * N; `update` gets rows of it. Masks (N,) bool exclude parallel environments from
+    statistics; None: all count.
     """
-
-    obs_size: int
-    action_size: int
-    config: Any  # static structure with fields `rollout` (T), `epochs` and `minibatches`
-
-    @property
-    def networks(self) -> tuple[Network, ...]:
-        """Networks that can be refreshed, recycled and measured: `agents.common.plasticity`."""
-        return ()
 
     @property
     def rollout(self) -> int:
@@ -147,18 +147,6 @@ class OnPolicyCarrier(ABC):
     @abstractmethod
     def view(self, state: Any, obs: Array) -> Array:
         """Normalised observations; the statistics stay."""
-
-    @abstractmethod
-    def act(self, state: Any, seen: Array, key: Array) -> Array:
-        """Sampled actions (N, A), which may leave [-1, 1], for normalised observations (N, S)."""
-
-    @abstractmethod
-    def act_deterministic(self, state: Any, obs: Array) -> Array:
-        """Evaluation actions (N, A) for raw observations (N, S)."""
-
-    @abstractmethod
-    def entropy(self, state: Any, obs: Array, key: Array) -> Array:
-        """Entropy of the policy, () nats, mean over raw observations (B, S)."""
 
     @abstractmethod
     def scale_reward(

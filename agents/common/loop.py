@@ -250,7 +250,7 @@ class Loop:
         )
 
     def evaluate(self, state: RunState, run: Run, step: Array) -> dict[str, Array]:
-        """Returns of the deterministic policy, drift frozen at ``step``; initial states depend on seed and step alone."""
+        """Returns of the deterministic policy, drift frozen at ``step``; all methods share initial states."""
         world, episodes = self.world, self.config.episodes
         key = stream(stream(jax.random.key(run.seed), "evaluation"), world.name)
         # Keyed by evaluation index, because vector steps differ with num_envs.

@@ -119,7 +119,7 @@ def main():
 
     rng = np.random.default_rng(0)
     config = meow.MeowConfig(HIDDEN, SHIFT_HIDDEN, B, LOW, HIGH)
-    carrier = meow.make(S, A, config)
+    carrier = meow.Meow(S, A, config)
     # Noise on all parameters: zero kernels and unit scales would hide differences.
     noisy = lambda x: x + jnp.asarray(0.02 * rng.normal(size=x.shape), jnp.float32)  # noqa: E731
     state = carrier.init(jax.random.key(0))

@@ -16,6 +16,7 @@ may be a large part of the step: half a spacing per step is allowed, and the num
 """
 
 import itertools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -43,9 +44,9 @@ CASES = {
         "hidden": (64, 32), "activation": "elu", "orthogonal": False, "shared": True, "log_std_bounds": (-20.0, 2.0),
         "normalise_reward": False, "normalise_value": True, "adaptive_rate": True,
     },
-    "GELU, shared, plain MSE, truncation as termination, raw advantages and observations, log_std at its bound": {
+    "GELU, shared, plain MSE, raw advantages and observations, log_std at its bound": {
         "hidden": (64,), "activation": "gelu", "orthogonal": False, "shared": True, "value_clip": False,
-        "log_std": -1.5, "log_std_bounds": (-1.0, 2.0), "bootstrap_on_truncation": False, "normalise_advantage": False,
+        "log_std": -1.5, "log_std_bounds": (-1.0, 2.0), "normalise_advantage": False,
         "normalise_obs": 0.0,
     },
 }  # fmt: skip
@@ -141,14 +142,13 @@ def environment(rng, config):
     return obs, successor, reward, terminated, truncated
 
 
-def generalised_advantages(reward, value, next_value, terminated, truncated, config):
+def generalised_advantages(reward, value, next_value, terminated, truncated):
     """TD residuals and advantages, one environment and one step at a time."""
     delta, advantage = np.zeros((T, N)), np.zeros((T, N))
     for n in range(N):
         following = 0.0
         for t in reversed(range(T)):
-            ended = terminated[t, n] or (truncated[t, n] and not config.bootstrap_on_truncation)
-            delta[t, n] = reward[t, n] - value[t, n] + (0.0 if ended else HYPER.gamma * next_value[t, n])
+            delta[t, n] = reward[t, n] - value[t, n] + (0.0 if terminated[t, n] else HYPER.gamma * next_value[t, n])
             if terminated[t, n] or truncated[t, n]:
                 following = 0.0
             following = delta[t, n] + HYPER.gamma * HYPER.gae_lambda * following
@@ -187,7 +187,7 @@ class Side:
         if self.config.normalise_value:
             mean, var = self.values.moments()
             value, next_value = (mean + np.sqrt(var + 1e-8) * x for x in (value, next_value))
-        delta, advantage = generalised_advantages(reward, value, next_value, terminated, truncated, self.config)
+        delta, advantage = generalised_advantages(reward, value, next_value, terminated, truncated)
         target = advantage + value
         if self.config.normalise_value:
             self.values.history += [value.ravel(), target.ravel()]
@@ -368,10 +368,11 @@ def measure(dtype):
         errors.reached = {f"gradient {n}": False for n in names} | {"ratios clipped": False}
         errors.reached["learning rate changed"] = False
         config = ppo.PpoConfig(**BASE, **options)
-        carrier = ppo.make(S, A, config)
+        carrier = ppo.Ppo(S, A, config)
         # Compiled once for all seeds, weights and bounds.
         compiled = ("observe", "view", "act", "act_deterministic", "scale_reward", "prepare", "update", "end_epoch")
-        carrier = carrier._replace(**{n: jax.jit(getattr(carrier, n)) for n in compiled})
+        others = {"init": carrier.init, "entropy": carrier.entropy}
+        carrier = SimpleNamespace(**others, **{n: jax.jit(getattr(carrier, n)) for n in compiled})
         rate = RATES.get(name[0], HYPER.learning_rate)
         for seed in SEEDS:
             # Both weights and both bounds with every seed, all four pairs over two seeds.

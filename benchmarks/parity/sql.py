@@ -27,7 +27,7 @@ WEIGHT, REFERENCE_WEIGHT = 0.07, 0.2
 TOLERANCE = 1e-4
 CASES = {
     "default": {},
-    "reference": {"shared_proposals": True, "h_rule": "batch", "schedule_sampler": False},
+    "unscheduled sampler": {"schedule_sampler": False},
 }
 
 
@@ -99,7 +99,7 @@ def gradient_error(moments, layers, index=None):
 
 def measure(options):
     config = sql.SqlConfig(HIDDEN, B, K, KF, KU, **options)
-    carrier = sql.make(S, A, config)
+    carrier = sql.Sql(S, A, config)
     hyper = sql.SqlHyper(3e-4, 1e-3, 0.99, 0.005, 30.0, REFERENCE_WEIGHT)
     state = carrier.init(jax.random.key(0))
     # Larger networks than at the start, so that the particles spread and Q differs between actions.
@@ -114,9 +114,7 @@ def measure(options):
 
     # The random numbers of that update.
     key_proposals, key_noise = jax.random.split(key)
-    rows = 1 if config.shared_proposals else B
-    proposals = jax.random.uniform(key_proposals, (rows, K, A), minval=-1.0, maxval=1.0)
-    proposals = tensor(np.broadcast_to(np.asarray(proposals), (B, K, A)))
+    proposals = tensor(jax.random.uniform(key_proposals, (B, K, A), minval=-1.0, maxval=1.0))
     noise = tensor(jax.random.normal(key_noise, (B, KF + KU, A)))
     obs, action, reward, terminated, next_obs = (tensor(x) for x in batch)
 
@@ -156,9 +154,9 @@ def measure(options):
     z = torch.tanh(forward(sampler, per_state(obs, KU), noise[:, KF:]))
     temperature = c * (WEIGHT if config.schedule_sampler else REFERENCE_WEIGHT)
     energy = minimum(critics, per_state(obs, KF), x) / temperature
-    energy = energy + torch.log(1 - x**2 + config.squash_eps).sum(-1)
+    energy = energy + torch.log(1 - x**2 + 1e-6).sum(-1)
     (score,) = torch.autograd.grad(energy.sum(), x)
-    count, floor = (B, 1e-8) if config.h_rule == "batch" else (KF, 1e-3)
+    count, floor = KF, 1e-3
     phi = direction(x, z, score, count, floor)
     arrays = (jnp.asarray(v.detach().numpy()) for v in (x, z, score))
     errors["stein_direction"] = error(stein_directions(*arrays, count=count, floor=floor), phi)

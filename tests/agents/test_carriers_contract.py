@@ -1,6 +1,6 @@
-"""Contract of every registered carrier: any schedule on any proxy, in one program, without hidden state."""
+"""Contract of every registered carrier: one update, any schedule on any proxy, any adaptation, no hidden state."""
 
-from typing import Any
+import functools
 
 import chex
 import jax
@@ -14,13 +14,144 @@ from aesjax.adaptations import ADAPTATIONS, AdaptationData, Supply
 from aesjax.schedules import PROXIES, Choice, build, required_signals
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
+from agents.common.plasticity import recycled, refreshed
+from agents.common.spec import check_hyper
 from envs import make
 from envs.world import World
 from experiments.study import checkpoint
+from tests.agents.small import A, B, S, make_batch, small
 from tests.programs import data_of, floats
 from tests.quick import quick
 
 TOTAL = 80
+TAU, GAMMA = 0.1, 0.9
+#: MEow's flow takes as long to compile as the other three together; it shares the loop of SAC and SQL.
+ALL = [pytest.param(name, marks=pytest.mark.slow) if name == "meow" else name for name in CARRIERS]
+
+
+# --- one update of the carrier alone
+
+
+@pytest.fixture(scope="module", params=["sac", "sql", "meow"])
+def one(request):
+    """An off-policy carrier, a state whose target is not the online network, and its compiled update."""
+    name = request.param
+    # Without dropout the residuals are those of `q_value`.
+    carrier = small(name, S, A, **({"dropout": 0.0} if name == "meow" else {}))
+    hyper = CARRIERS[name].hyper()._replace(gamma=GAMMA, tau=TAU)
+    state = quick(carrier.init)(jax.random.key(1))
+    online = "params" if name == "meow" else "critic"
+    chex.assert_trees_all_equal(getattr(state, online), state.target)
+    noise = iter(jax.random.split(jax.random.key(3), 100))
+    moved = jax.tree.map(lambda x: x + 0.3 * jax.random.normal(next(noise), x.shape), state.target)
+    state, jitted = state._replace(target=moved), quick(carrier.update)
+
+    def step(batch, weight):
+        return jitted(state, batch, jax.random.key(2), jnp.int32(0), entropy_weight=jnp.float32(weight), hyper=hyper)
+
+    return carrier, state, hyper, online, jitted, step
+
+
+def test_only_termination_stops_the_bootstrap_from_the_stored_successor(one):
+    carrier, state, hyper, *_, step = one
+    for terminated in (0.0, 1.0):
+        batch = make_batch(terminated=terminated)
+        moved = batch._replace(next_obs=batch.next_obs + 1.0)
+        a, b = (np.asarray(step(x, 0.5).signals.td_error) for x in (batch, moved))
+        assert np.all(a == b) if terminated else np.all(a != b)
+    q = quick(carrier.q_value)(state, batch.obs, batch.action, entropy_weight=jnp.float32(0.5), hyper=hyper)
+    np.testing.assert_allclose(a.reshape(2, B), batch.reward[None] - q, rtol=1e-5, atol=1e-5)
+
+
+def test_the_target_moves_by_tau(one):
+    _, state, _, online, _, step = one
+    new = step(make_batch(), 0.3).state
+    expected = jax.tree.map(lambda a, b: TAU * a + (1 - TAU) * b, getattr(new, online), state.target)
+    chex.assert_trees_all_close(new.target, expected, atol=1e-6)
+
+
+def test_one_program_serves_every_weight(one):
+    *_, jitted, step = one
+    losses = [float(step(make_batch(), weight).signals.value_loss) for weight in np.linspace(0.01, 1, 20)]
+    assert len(set(losses)) == 20
+    assert jitted._cache_size() == 1
+
+
+def test_signals_carry_no_gradient(one):
+    carrier, state, hyper, *_ = one
+
+    @quick
+    @jax.grad
+    def through_signals(weight):
+        out = carrier.update(state, make_batch(), jax.random.key(2), jnp.int32(0), entropy_weight=weight, hyper=hyper)
+        return jnp.sum(out.signals.td_error) + out.signals.value_loss
+
+    assert through_signals(0.3) == 0.0
+
+
+@pytest.mark.parametrize("name", CARRIERS)
+def test_every_carrier_recycles_its_networks_and_keeps_its_shapes(name):
+    carrier = small(name, S, A)
+    extra = (4,) if isinstance(carrier, OnPolicyCarrier) else ()
+    state, fresh = (carrier.init(jax.random.key(k), *extra) for k in (0, 1))
+    batch = make_batch()
+    step = quick(functools.partial(recycled, carrier.networks))
+    chex.assert_trees_all_equal(step(state, fresh, batch.obs, batch.action, jnp.float32(0)), state)
+    new = step(state, fresh, batch.obs, batch.action, jnp.float32(10))
+    assert jax.tree.map(jnp.shape, new) == jax.tree.map(jnp.shape, state)
+    changed = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), new, state)
+    assert sum(jax.tree.leaves(changed)) >= 4
+
+
+#: Carrier, sizes of observation and action -> numbers of parameters, those of the references.
+COUNTS = [
+    ("sac", (11, 3), {"actor": 70406, "critic": 2 * 69889}),
+    ("sac", (376, 17), {"actor": 171042, "critic": 2 * 166913}),
+    ("sql", (11, 3), {"actor": 18819, "critic": 2 * 18561}),
+    ("sql", (376, 17), {"actor": 69137, "critic": 2 * 67073}),
+    ("ppo", (11, 3), {"params": 10119}),
+    ("ppo", (376, 17), {"params": 57763}),
+    ("meow", (11, 3), {"params": 167313}),
+    ("meow", (376, 17), {"params": 479127}),
+]
+
+
+@pytest.mark.parametrize(("name", "size", "counts"), COUNTS)
+def test_parameter_counts_are_the_references(name, size, counts):
+    carrier = CARRIERS[name].make(*size, CARRIERS[name].config())
+    shapes = jax.eval_shape(
+        functools.partial(carrier.init, **({"num_envs": 1} if name == "ppo" else {})), jax.random.key(0)
+    )
+    assert {part: sum(x.size for x in jax.tree.leaves(getattr(shapes, part))) for part in counts} == counts
+
+
+REFUSED = [
+    ("sac", {"batch_size": 0}, "SacConfig.batch_size must be at least 1; got 0"),
+    ("sac", {"hidden": ()}, "SacConfig.hidden must name at least one positive width"),
+    ("sql", {"fixed_particles": -1}, "SqlConfig.fixed_particles must be at least 1; got -1"),
+    ("sql", {"evaluation": "mean"}, "SqlConfig.evaluation must be one of argmax, zero; got 'mean'"),
+    ("sql", {"learning_rate": 0.0}, "SqlHyper.learning_rate must be positive and finite; got 0"),
+    ("sql", {"critic_learning_rate": np.inf}, "SqlHyper.critic_learning_rate must be positive"),
+    ("sql", {"tau": np.nan}, r"SqlHyper.tau must lie in \[0, 1\]; got nan"),
+    ("meow", {"shift_hidden": (8, 0)}, r"shift_hidden must name at least one positive width; got \(8, 0\)"),
+    ("meow", {"log_sigma_min": 2.0, "log_sigma_max": 1.0}, "log_sigma_min must be below"),
+    ("meow", {"dropout": 1.0}, r"dropout must lie in \[0, 1\); got 1"),
+    ("meow", {"shift_units": "raw"}, "shift_units must be one of ref, lam, one; got raw"),
+    ("ppo", {"activation": "swish"}, "must be one of relu, tanh, elu, gelu; got 'swish'"),
+    ("ppo", {"gamma": 1.5}, r"PpoHyper.gamma must lie in \[0, 1\]; got 1.5"),
+]
+
+
+@pytest.mark.parametrize(("name", "bad", "message"), REFUSED)
+def test_impossible_settings_are_refused_with_the_value(name, bad, message):
+    spec = CARRIERS[name]
+    check_hyper(spec.hyper())
+    of_hyper = set(bad) <= set(spec.hyper._fields)
+    with pytest.raises(ValueError, match=message):
+        check_hyper(spec.hyper(**bad)) if of_hyper else spec.config(**bad)
+
+
+# --- the carrier inside its loop
 
 
 def choices_of(name):
@@ -36,22 +167,16 @@ def adaptations_of(name):
     return [*(adaptation for lever, adaptation in first.items() if lever not in CARRIERS[name].unturned), "redo"]
 
 
-#: MEow's flow takes as long to compile as the other three together; it shares the loop of SAC and SQL.
-ALL = [pytest.param(name, marks=pytest.mark.slow) if name == "meow" else name for name in CARRIERS]
-
-
 @pytest.fixture(scope="module", params=ALL)
 def trained(request):
-    """Schedules and adaptations on one carrier after one chunk of an abruptly drifting toy task, a run for each."""
+    """Schedules and adaptations on one carrier after one interval of an abruptly drifting toy task, a run for each."""
     name = request.param
     world = World(make("toy"), TOTAL)
-    carrier = toy_carrier(name, world)
+    carrier = small(name, world.obs_size, world.action_size)
     choices, oracle = choices_of(name), Choice("oracle")
     fixed = choices.index(Choice("fixed"))
     off_policy = not isinstance(carrier, OnPolicyCarrier)
-    every = {"coupling": True, "refresh": True, "recycle": True, "plasticity": True, "model": True}
-    most = {"updates": 4} if off_policy else {}
-    config = LoopConfig(4, 40, 8, 200, fresh_window=32, fresh=off_policy, **every, **most)
+    config = LoopConfig(4, 40, 8, 200, newest=32, plasticity=True)
     usable, supply = adaptations_of(name), Supply(36, 4, 200, 16) if off_policy else Supply()
     loop = make_program(
         world,
@@ -59,6 +184,7 @@ def trained(request):
         lambda run: build(choices, run.schedule),
         config,
         lambda run: adaptations.build(usable, [oracle], run.adaptation, supply),
+        frozenset({*required_signals(choices), "model_error"}),
     )
     numbers = {"base": 0.1, "updates": 100.0}
 
@@ -86,22 +212,12 @@ def trained(request):
     return name, carrier, choices, jax.device_get((start, state, again)), jax.device_get(logs), evaluation
 
 
-def toy_carrier(name, world):
-    spec = CARRIERS[name]
-    small: dict[str, Any] = {"hidden": (8,)}
-    if name == "ppo":
-        small |= {"rollout": 10, "epochs": 2, "minibatches": 2}
-    elif name == "meow":
-        small = {"flow_hidden": (8,), "shift_hidden": (8,), "batch_size": 16}
-    elif name == "sql":
-        small |= {"batch_size": 16, "value_samples": 4, "fixed_particles": 4, "updated_particles": 4}
-    else:
-        small |= {"batch_size": 16}
-    return spec.make(world.obs_size, world.action_size, spec.config(**small))
-
-
 def leaves(tree, index):
     return [np.asarray(leaf)[index] for leaf in jax.tree.leaves(tree)]
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 def test_every_schedule_and_proxy_gives_a_finite_positive_weight(trained):
@@ -121,33 +237,21 @@ def test_the_schedule_ticks_with_the_gradient_steps_of_its_carrier(trained):
         assert set(np.asarray(state.schedule.count).tolist()) <= {ticks, ticks - 1}, name  # a skipped zero proxy waits
 
 
-def test_a_schedule_that_stands_still_is_the_fixed_weight_bit_for_bit(trained):
+def test_a_schedule_that_stands_still_is_the_fixed_weight_bit_for_bit_and_another_weight_is_not(trained):
     _, _, choices, states, _, _ = trained
-    fixed, clamped = len(choices), len(choices) + 1
-    for a, b in zip(leaves(states[2].agent, fixed), leaves(states[2].agent, clamped), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_another_weight_trains_another_agent(trained):
-    _, _, choices, states, _, _ = trained
-    a, b = choices.index(Choice("fixed")), choices.index(Choice("aes"))
-    pairs = zip(leaves(states[2].agent, a), leaves(states[2].agent, b), strict=True)
-    assert any(not np.array_equal(x, y) for x, y in pairs)
-
-
-def test_coupling_changes_the_updates_but_not_the_first(trained):
-    _, _, choices, states, _, _ = trained
-    plain, coupled = choices.index(Choice("aes")), len(choices) + 2
-    pairs = zip(leaves(states[1].agent, plain), leaves(states[1].agent, coupled), strict=True)
-    assert any(not np.array_equal(x, y) for x, y in pairs)
+    at = {"fixed": len(choices), "clamped": len(choices) + 1, "aes": choices.index(Choice("aes"))}
+    agents = {name: leaves(states[2].agent, index) for name, index in at.items()}
+    assert same(agents["fixed"], agents["clamped"])
+    assert not same(agents["fixed"], agents["aes"])
+    # Coupling changes all updates but the first.
+    assert not same(leaves(states[1].agent, at["aes"]), leaves(states[1].agent, len(choices) + 2))
 
 
 def test_every_adaptation_turns_its_lever_and_trains_another_agent(trained):
     name, _, choices, states, logs, _ = trained
     plain, usable = choices.index(Choice("fixed")), adaptations_of(name)
     for index, adaptation in enumerate(usable, len(choices) + 3):
-        pairs = zip(leaves(states[2].agent, plain), leaves(states[2].agent, index), strict=True)
-        assert any(not np.array_equal(x, y) for x, y in pairs), adaptation
+        assert not same(leaves(states[2].agent, plain), leaves(states[2].agent, index)), adaptation
         column, neutral = {
             "window": ("window_share", 1),
             "refresh": ("refreshes", 0),
@@ -162,7 +266,7 @@ def test_every_adaptation_turns_its_lever_and_trains_another_agent(trained):
 def test_a_refresh_moves_parameters_and_targets_and_restarts_what_optimised_them(trained):
     name, carrier, _, states, _, _ = trained
     old, fresh = (jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), states[i].agent) for i in (2, 0))
-    refresh = quick(carrier.refresh)
+    refresh = quick(functools.partial(refreshed, carrier.networks))
     statistics = ("obs_moments", "return_moments", "value_moments", "discounted", "rate")
     kept = {field: getattr(old, field) for field in old._fields if field in statistics}
     chex.assert_trees_all_close(refresh(old, fresh, 1.0, 1.0), fresh._replace(**kept), atol=1e-6)

@@ -33,7 +33,7 @@ def equal_trees(own, theirs, atol):
 def test_the_gradient_step_of_sac_is_that_of_the_carrier():
     config, rng = single_file_sac.Config(), np.random.default_rng(0)
     sizes = (2, 2)
-    carrier = sac.make(*sizes, sac.SacConfig(config.hidden, config.batch))
+    carrier = sac.Sac(*sizes, sac.SacConfig(config.hidden, config.batch))
     hyper = sac.SacHyper(config.actor_learning_rate, config.critic_learning_rate, config.gamma, config.tau)
     state = carrier.init(jax.random.key(1))
     networks = []
@@ -68,7 +68,7 @@ def test_the_update_of_ppo_is_that_of_the_carrier():
     """Statistics of observations and rewards, advantages, and an epoch of minibatches."""
     config, rng = single_file_ppo.Config(rollout=32, num_envs=4), np.random.default_rng(0)
     t, n, s, a = config.rollout, config.num_envs, 3, 2
-    carrier = ppo.make(s, a, ppo.PpoConfig(t, config.epochs, config.minibatches, config.hidden, value_clip=False))
+    carrier = ppo.Ppo(s, a, ppo.PpoConfig(t, config.epochs, config.minibatches, config.hidden, value_clip=False))
     hyper = ppo.PpoHyper(*(getattr(config, name) for name in ppo.PpoHyper._fields[:6]))
     state = carrier.init(jax.random.key(1), n)
     keys = jax.random.split(jax.random.key(2))

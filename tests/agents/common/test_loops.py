@@ -12,7 +12,7 @@ from aesjax.schedules import Choice
 from aesjax.seeding import stream
 from aesjax.types import Signals
 from agents import sac
-from agents.common import LoopConfig, Run, buffer, make_off_policy
+from agents.common import LoopConfig, Run, buffer, make_program
 from agents.common.carrier import UpdateOut
 from agents.common.episodes import episode_returns
 from agents.common.loop import REASONS, Health, examine, step_keys
@@ -29,15 +29,16 @@ def run_of(world, weight=0.1, seed=0, pattern="steady", name="fixed"):
     return Run(jnp.uint32(seed), drift, data_of([Choice(name)], base=weight, updates=1000.0), floats(HYPER))
 
 
-def loop_of(world, name="fixed", hidden=(16, 16), batch=32, adapted=None, **options):
-    settings = {"num_envs": 4, "chunk": 20, "warmup": 8, "capacity": 400, "fresh_window": 32} | options
-    carrier = sac.make(world.obs_size, world.action_size, sac.SacConfig(hidden, batch))
-    choice = Choice(name, source="fresh" if settings.get("fresh", True) else "update")
+def loop_of(world, name="fixed", hidden=(16, 16), batch=32, adapted=None, fresh=True, **options):
+    settings = {"num_envs": 4, "interval": 20, "warmup": 8, "capacity": 400, "newest": 32} | options
+    carrier = sac.Sac(world.obs_size, world.action_size, sac.SacConfig(hidden, batch))
+    choice = Choice(name, source="fresh" if fresh else "update")
+    needs = frozenset({"fresh_td_error"} if fresh else ())
 
     def schedule_of(run):
         return schedules.build([choice], run.schedule)
 
-    return make_off_policy(world, carrier, schedule_of, LoopConfig(**settings), adapted)
+    return make_program(world, carrier, schedule_of, LoopConfig(**settings), adapted, needs)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_warm_up_is_uniform_and_takes_no_gradient_step(toy):
 
 
 def test_a_trained_agent_acts_itself_in_the_warm_up(toy):
-    loop, run = loop_of(toy, warmup=20, warm=True), run_of(toy)
+    loop, run = loop_of(toy, warmup=20, random=0), run_of(toy)
     start = quick(loop.init)(run)
     last = start.agent.actor["params"]["Dense_2"]
     settled = {"kernel": 0.0 * last["kernel"], "bias": jnp.array([0.5, -0.5, -4.0, -4.0])}  # means, then log std
@@ -110,7 +111,7 @@ def test_several_gradient_steps_are_as_many_updates_each_on_its_own_batch(toy):
         options = {"utd": {"updates": count, "span": 1.0, "every": 1.0}}
         return run_of(toy)._replace(adaptation=floats(AdaptationData(data_of([]), {"utd": 1.0}, options, 1000.0)))
 
-    loop = loop_of(toy, adapted=adapted, updates=8, chunk=1, fresh=False, hidden=(4, 4))
+    loop = loop_of(toy, adapted=adapted, interval=1, fresh=False, hidden=(4, 4))
     runs = jax.tree.map(lambda *x: jnp.stack(x), with_updates(1.0), with_updates(4.0), with_updates(2.5))
     before, chunk = quick(jax.vmap(loop.init))(runs), quick(jax.vmap(loop.chunk, (0, 0, None)))
     steps, state = [], before
@@ -123,7 +124,7 @@ def test_several_gradient_steps_are_as_many_updates_each_on_its_own_batch(toy):
     assert set(between[9:]) == {2.0, 3.0}
     np.testing.assert_array_equal(state.schedule.count, 12)
 
-    update = quick(sac.make(toy.obs_size, toy.action_size, sac.SacConfig((4, 4), 32)).update)
+    update = quick(sac.Sac(toy.obs_size, toy.action_size, sac.SacConfig((4, 4), 32)).update)
     words = step_keys(stream(jax.random.key(jnp.uint32(0)), "train"), jnp.arange(19, 20), 6)[0, 4:]
     for run, count in enumerate((1, 4)):
         agent, rows = (jax.tree.map(lambda x: x[run], part) for part in (before.agent, state.replay))  # noqa: B023
@@ -153,10 +154,10 @@ def test_stored_successors_are_true_ones_across_a_time_limit(trained):
 
 def test_the_fresh_window_holds_the_residuals_of_the_newest_transitions(trained):
     _, _, states, _ = trained
-    window = np.asarray(states[3].fresh)
+    window = np.asarray(states[3].newest)
     assert window.shape == (2, 32)
     assert np.all(window != 0.0)
-    before, after = np.asarray(states[2].fresh), window  # 20 steps of 4 overwrite a window of 32 completely
+    before, after = np.asarray(states[2].newest), window  # 20 steps of 4 overwrite a window of 32 completely
     assert not np.any(before == after)
 
 
@@ -198,41 +199,10 @@ def test_returns_stop_counting_where_an_episode_ends(bandit):
     ("options", "message"),
     [
         ({"capacity": 401}, "capacity 401 must be a multiple of num_envs 4"),
-        ({"fresh_window": 30}, "fresh_window 30 must be a multiple"),
+        ({"newest": 30}, "newest transitions 30 must be a multiple"),
         ({"warmup": 2}, "must cover the 32 newest transitions"),
     ],
 )
 def test_impossible_loops_are_refused_with_the_value(toy, options, message):
     with pytest.raises(ValueError, match=message):
         loop_of(toy, **options)
-
-
-@pytest.mark.learning
-def test_sac_finds_the_maximum_entropy_optimum_of_a_bandit(bandit):
-    """r = -5 (a - 0.3)^2: the optimum is Gaussian with variance lam / 10, whatever the weight."""
-    weights, seeds = np.array([0.05, 0.1, 0.2], np.float32), 2
-    carrier = sac.make(1, 1, sac.SacConfig((32, 32), 64))
-    loop = make_off_policy(
-        bandit,
-        carrier,
-        lambda run: schedules.build([Choice("fixed")], run.schedule),
-        LoopConfig(4, 750, 100, 2000, fresh=False),
-    )
-    runs = [run_of(bandit, weight, seed) for weight in weights for seed in range(seeds)]
-    runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
-
-    @jax.jit
-    @jax.vmap
-    def moments(state):
-        actions = carrier.act(state.agent, jnp.zeros((20000, 1)), jax.random.key(7))
-        return jnp.mean(actions), jnp.var(actions)
-
-    chunk = jax.jit(jax.vmap(loop.chunk, (0, 0, None)))
-    state, late = quick(jax.vmap(loop.init))(runs), []
-    for index in range(6):
-        state, _ = chunk(state, runs, jnp.int32(750 * index))
-        if index >= 3:  # the last iterate of a constant learning rate wanders; its average does not
-            late.append(moments(state))
-    mean, var = np.mean(np.asarray(late), 0).reshape(2, len(weights), seeds).mean(-1)
-    np.testing.assert_allclose(var, weights / 10.0, rtol=0.1)
-    np.testing.assert_allclose(mean, 0.3, atol=0.03)

@@ -102,8 +102,8 @@ def test_only_rows_that_count_are_counted(both):
     assert int(state.replay.ring.position) == (120 * N - phantoms) % 400
     rows = buffer.unpack(state.replay.rows, 2, 2)
     assert np.abs(np.asarray(rows.next_obs - rows.obs)).max() < 0.1 + 6 * 0.01  # no step leads to a fresh start
-    assert int(state.fresh_ring.filled) == 32
-    assert bool(jnp.all(state.fresh != 0.0))
+    assert int(state.newest_ring.filled) == 32
+    assert bool(jnp.all(state.newest != 0.0))
 
 
 def test_a_ring_keeps_the_newest_rows_that_count():

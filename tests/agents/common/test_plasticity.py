@@ -1,11 +1,26 @@
-"""Measures of plasticity on features whose answer is known."""
+"""Plasticity of networks: measures on features whose answer is known, and recycling of dormant units."""
 
+from typing import Any, NamedTuple
+
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
-from agents.common.networks import TwinCritic
-from agents.common.plasticity import dormant_share, effective_rank, hidden
+from agents.common.carrier import Network
+from agents.common.networks import MLP, TwinCritic
+from agents.common.optim import descend
+from agents.common.plasticity import dormant_share, effective_rank, hidden, recycled
+from tests.quick import quick
+
+THRESHOLD = 0.025
+X = jnp.asarray(np.random.default_rng(0).normal(size=(32, 3)), jnp.float32)
+
+
+class State(NamedTuple):
+    params: Any
+    opt: Any
 
 
 def test_a_unit_that_hardly_moves_is_dormant():
@@ -32,9 +47,64 @@ def test_hidden_layers_are_seen_in_order_and_change_nothing():
     obs, action = jnp.ones((3, 2)), jnp.zeros((3, 1))
     params = net.init(jax.random.key(0), obs, action)
     assert set(params) == {"params"}
-    ((first, second),) = hidden(net, params, obs, action)
+    first, second = hidden(net, params, obs, action)["VmapMLP_0"]["hidden"]
     assert (first.shape, second.shape) == ((2, 3, 16), (2, 3, 4))
     assert np.all(np.asarray(first) >= 0)
     out = params["params"]["VmapMLP_0"]["Dense_2"]
     values = jnp.einsum("cbi,cio->cbo", second, out["kernel"]) + out["bias"][:, None]
     np.testing.assert_allclose(values[..., 0], net.apply(params, obs, action), rtol=1e-5)
+
+
+def trained(net, *inputs):
+    """Parameters whose units are all awake with Adam's state after one step, and other parameters."""
+    params, fresh = (net.init(jax.random.key(k), *inputs) for k in (0, 1))
+    params = jax.tree.map_with_path(lambda path, x: x + 1.0 if "bias" in jax.tree_util.keystr(path) else x, params)
+    grads = jax.tree.map(jnp.ones_like, params)
+    return State(*descend(params, grads, optax.scale_by_adam().init(params), 0.0)), State(fresh, None)
+
+
+def asleep_at(params, layer, unit):
+    """``params`` in which a rectified unit never wakes up."""
+    dense = params["params"][layer]
+    bias, kernel = dense["bias"].at[..., unit].set(-1e3), dense["kernel"].at[..., unit].set(0.0)
+    return {"params": params["params"] | {layer: {"kernel": kernel, "bias": bias}}}
+
+
+def test_a_dormant_unit_begins_anew_and_the_network_computes_what_it_did():
+    net = MLP((8, 6), 2)
+    state, fresh = trained(net, X)
+    state = state._replace(params=asleep_at(asleep_at(state.params, "Dense_0", 3), "Dense_1", 5))
+    networks = [Network(net, "actor", lambda obs, action: (obs,))]
+    after = quick(lambda *args: recycled(networks, *args, X, X[:, :1], THRESHOLD))(state, fresh)
+    old, new, other, moments = *(each.params["params"] for each in (state, after, fresh)), after.opt
+    for layer, unit in (("Dense_0", 3), ("Dense_1", 5)):
+        np.testing.assert_array_equal(new[layer]["bias"][unit], other[layer]["bias"][unit])
+    np.testing.assert_array_equal(new["Dense_0"]["kernel"][:, 3], other["Dense_0"]["kernel"][:, 3])
+    np.testing.assert_array_equal(new["Dense_1"]["kernel"][3], np.zeros(6))  # where it leads to: nothing of it is felt
+    kept = np.delete(np.arange(8), 3)
+    np.testing.assert_array_equal(new["Dense_1"]["kernel"][kept, 5], other["Dense_1"]["kernel"][kept, 5])
+    np.testing.assert_array_equal(new["Dense_2"]["kernel"][5], np.zeros(2))
+    np.testing.assert_array_equal(new["Dense_0"]["kernel"][:, kept], old["Dense_0"]["kernel"][:, kept])
+    np.testing.assert_array_equal(new["Dense_2"]["bias"], old["Dense_2"]["bias"])
+    before, after = (net.apply({"params": p}, X) for p in (old, new))
+    np.testing.assert_allclose(after, before, atol=1e-6)
+    first = moments.mu["params"]["Dense_0"]["kernel"]
+    assert np.all(first[:, 3] == 0.0)
+    assert np.all(first[:, kept] != 0.0)
+    assert moments.count == state.opt.count
+
+
+def test_units_that_are_awake_stay_to_the_bit():
+    net, action = TwinCritic((8, 8)), X[:, :1]
+    state, fresh = trained(net, X, action)
+    networks = [Network(net, "critic", lambda obs, action: (obs, action))]
+    step = quick(lambda threshold: recycled(networks, state, fresh, X, action, threshold))
+    means = [jnp.mean(jnp.abs(layer), -2) for layer in jax.tree.leaves(hidden(net, state.params, X, action))]
+    least = min(float(jnp.min(mean / jnp.mean(mean, -1, keepdims=True))) for mean in means)
+    assert least > 0.0
+    for threshold in (0.0, 0.5 * least):
+        chex.assert_trees_all_equal(step(threshold), state)
+    changed = step(10.0)  # all are less active than that
+    kernel, other = (each.params["params"]["VmapMLP_0"]["Dense_0"]["kernel"] for each in (changed, fresh))
+    np.testing.assert_array_equal(kernel, other)
+    assert np.all(changed.params["params"]["VmapMLP_0"]["Dense_2"]["kernel"] == 0.0)

@@ -13,7 +13,7 @@ EVERY = [(name, task) for name, tasks in PROFILES.items() for task in tasks]
 @pytest.mark.parametrize(("name", "task"), EVERY)
 def test_settings_make_a_carrier_whose_minibatches_divide_its_rollout(name, task):
     own = profile(name, task)
-    carrier = ppo.make(11, 3, ppo.PpoConfig(**own.config))
+    carrier = ppo.Ppo(11, 3, ppo.PpoConfig(**own.config))
     check_hyper(ppo.PpoHyper(**own.hyper))
     assert carrier.rollout * own.num_envs % carrier.minibatches == 0
     state = jax.eval_shape(lambda: carrier.init(jax.random.key(0), own.num_envs))
@@ -27,7 +27,7 @@ def test_what_the_sources_say():
     # 0.5 max(...) times 2 scale is the source's plain squared error times scale.
     assert profile("I", "isaac_anymal").hyper["value_coef"] == 2.0
     hidden = profile("I", "isaac_humanoid").config["hidden"]
-    state = jax.eval_shape(lambda: ppo.make(108, 21, ppo.PpoConfig(**profile("I", "isaac_humanoid").config)).init(
+    state = jax.eval_shape(lambda: ppo.Ppo(108, 21, ppo.PpoConfig(**profile("I", "isaac_humanoid").config)).init(
         jax.random.key(0), 1
     ))  # fmt: skip
     trunk, last = 0, 108

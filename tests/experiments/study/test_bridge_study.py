@@ -44,11 +44,12 @@ def trained(world, carrier, chunks=3):
         own = {"hidden": (8, 8), "rollout": 20, "epochs": 2, "minibatches": 4, "adaptive_rate": True}
     built = spec.make(world.obs_size, world.action_size, spec.config(**own))
     on = isinstance(built, OnPolicyCarrier)
-    config = LoopConfig(N, 20, warmup=0 if on else 8, capacity=0 if on else 160, episodes=3, fresh_window=32)
+    config = LoopConfig(N, 20, warmup=0 if on else 8, capacity=0 if on else 160, episodes=3, newest=32)
 
     aes = Choice("aes", source="fresh")
     run = Run(jnp.uint32(0), world.drift("abrupt", 0), data_of([aes], base=0.1), floats(spec.hyper()))
-    loop = make_program(world, built, lambda run: schedules.build([aes], run.schedule), config)
+    needs = frozenset({"fresh_td_error"})
+    loop = make_program(world, built, lambda run: schedules.build([aes], run.schedule), config, needs=needs)
     state, chunk, evaluate, found = quick(loop.init)(run), quick(loop.chunk), quick(loop.evaluate), []
     for index in range(chunks):
         state, metrics = chunk(state, run, jnp.int32(20 * index))
