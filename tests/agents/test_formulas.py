@@ -163,17 +163,6 @@ def test_the_soft_value_agrees_with_quadrature(size):
     np.testing.assert_allclose(v, exact, atol=1e-2)
 
 
-def test_the_soft_value_scales_with_rewards_and_temperature():
-    q = jnp.float32(np.random.default_rng(0).normal(size=(2, B, 4)))
-    reward, term = jnp.float32(np.random.default_rng(1).normal(size=B)), jnp.zeros(B)
-
-    def target(c, weight):
-        v = sql.soft_value(c * q, temperature=jnp.float32(c * weight), action_size=A)
-        return sql.soft_target(reward, term, v, gamma=jnp.float32(0.9), scale=jnp.float32(c))
-
-    np.testing.assert_allclose(target(30.0, 0.2) / 30.0, target(1.0, 0.2), rtol=1e-5, atol=1e-6)
-
-
 def test_the_energy_has_slope_q_in_the_inverse_temperature():
     q, a = jnp.array([[2.0, -1.0], [3.0, -4.0]]), jnp.array([[0.5, 0.0], [0.1, -0.9]])
     cold, warm = (sql.log_target(q, a, temperature=jnp.float32(t)) for t in (0.1, 0.5))
@@ -306,15 +295,6 @@ def test_v_is_the_weighted_log_integral_of_q(actions, points, exact):
             top, cell = exponent.max(1, keepdims=True), (axis[1] - axis[0]) ** actions
             integral = weight * (np.log(np.exp(exponent - top).sum(1) * cell) + top[:, 0])
             np.testing.assert_allclose(integral, np.asarray(v)[:, 0], atol=1e-6 if exact else 1e-4)
-
-
-def test_the_deterministic_action_is_that_of_latent_zero():
-    obs, state, carrier = make_batch().obs, state_of("meow"), carrier_of("meow")
-    deterministic = quick(carrier.act_deterministic)(state, obs)
-    np.testing.assert_allclose(
-        deterministic, jitted(NET, "generate")(state.params, jnp.zeros((B, A)), obs)[0], atol=1e-6
-    )
-    assert not np.allclose(deterministic, quick(carrier.act)(state, obs, jax.random.key(0)), atol=1e-2)
 
 
 def test_a_loss_that_is_not_finite_costs_one_step_and_is_reported():

@@ -42,19 +42,6 @@ def test_the_rank_of_features_is_that_of_their_spectrum():
     assert effective_rank(jnp.zeros((4, 3))) == 0.0
 
 
-def test_hidden_layers_are_seen_in_order_and_change_nothing():
-    net = TwinCritic((16, 4))
-    obs, action = jnp.ones((3, 2)), jnp.zeros((3, 1))
-    params = net.init(jax.random.key(0), obs, action)
-    assert set(params) == {"params"}
-    first, second = hidden(net, params, obs, action)["VmapMLP_0"]["hidden"]
-    assert (first.shape, second.shape) == ((2, 3, 16), (2, 3, 4))
-    assert np.all(np.asarray(first) >= 0)
-    out = params["params"]["VmapMLP_0"]["Dense_2"]
-    values = jnp.einsum("cbi,cio->cbo", second, out["kernel"]) + out["bias"][:, None]
-    np.testing.assert_allclose(values[..., 0], net.apply(params, obs, action), rtol=1e-5)
-
-
 def trained(net, *inputs):
     """Parameters whose units are all awake with Adam's state after one step, and other parameters."""
     params, fresh = (net.init(jax.random.key(k), *inputs) for k in (0, 1))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agents.common import stein
-from agents.common.stein import nearest_neighbour_entropy, rbf_kernel, squared_distances
+from agents.common.stein import nearest_neighbour_entropy, rbf_kernel
 
 # Compiled as a whole: primitive by primitive every test would pay for dozens of small programs.
 bandwidth = jax.jit(stein.bandwidth, static_argnums=(1, 2))
@@ -16,11 +16,6 @@ stein_directions = jax.jit(stein.stein_directions, static_argnames=("count", "fl
 
 def normal(seed, *shape):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
-
-def test_distances_put_the_fixed_particle_first():
-    x, z = jnp.array([[0.0, 0.0], [3.0, 4.0]]), jnp.array([[0.0, 1.0], [0.0, 0.0], [3.0, 0.0]])
-    np.testing.assert_allclose(squared_distances(x, z), [[1.0, 0.0, 9.0], [18.0, 25.0, 16.0]])
 
 
 @pytest.mark.parametrize(("fixed", "updated"), [(16, 16), (3, 5)])
@@ -52,26 +47,6 @@ def test_no_gradient_passes_through_the_direction():
     arguments = normal(0, 2, 3, 2), normal(1, 2, 4, 2), normal(2, 2, 3, 2)
     for gradient in jax.jit(jax.grad(total, (0, 1, 2)))(*arguments):
         np.testing.assert_array_equal(gradient, 0.0)
-
-
-def settle(score, start, rate, steps, limit=np.inf):
-    """Particles that are fixed and updated at once, moved by plain ascent along the Stein direction."""
-
-    @jax.jit
-    def run(x):
-        def step(x, _):
-            h = stein.bandwidth(squared_distances(x, x), x.shape[0], 1e-3)
-            phi = stein.stein_direction(x, x, score(x), h)
-            return jnp.clip(x + rate * phi, -limit, limit), None
-
-        return jax.lax.scan(step, x, None, length=steps)[0]
-
-    return np.asarray(run(jnp.asarray(start, jnp.float32)[:, None]))[:, 0]
-
-
-def test_free_particles_settle_on_a_normal():
-    x = settle(lambda x: -(x - 0.3) / 0.2**2, np.linspace(-1, 1, 64), 0.01, 2000)
-    np.testing.assert_allclose([x.mean(), x.std()], [0.3, 0.2], atol=0.01)
 
 
 def test_entropy_follows_the_scale_exactly_and_stays_finite_at_a_point():
