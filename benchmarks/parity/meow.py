@@ -118,7 +118,7 @@ def main():
     out = parser.parse_args().out
 
     rng = np.random.default_rng(0)
-    config = meow.MeowConfig(HIDDEN, SHIFT_HIDDEN, B, LOW, HIGH)
+    config = meow.MeowConfig(HIDDEN, SHIFT_HIDDEN, batch_size=B, log_sigma_min=LOW, log_sigma_max=HIGH)
     carrier = meow.Meow(S, A, config)
     # Noise on all parameters: zero kernels and unit scales would hide differences.
     noisy = lambda x: x + jnp.asarray(0.02 * rng.normal(size=x.shape), jnp.float32)  # noqa: E731
@@ -137,7 +137,7 @@ def main():
     latent, log_det = ours("infer", batch.action, batch.obs)
     sigma = ours("log_sigma", batch.obs)
     core = meow.unnormalised(latent, log_det, sigma)
-    ours_v = meow.soft_v(ours("shift", batch.obs), meow.log_normaliser(sigma), **weights)
+    ours_v = meow.soft_value(ours("shift", batch.obs), meow.log_normaliser(sigma)[None], **weights)
     theirs_z, theirs_det = infer(p, action, obs)
     theirs_core = theirs_det - 0.5 * ((theirs_z / torch.exp(log_sigma(p, obs))) ** 2).sum(-1)
     at_weight = {"entropy_weight": jnp.float32(WEIGHT), "hyper": hyper}

@@ -100,7 +100,7 @@ def gradient_error(moments, layers, index=None):
 def measure(options):
     config = sql.SqlConfig(HIDDEN, B, K, KF, KU, **options)
     carrier = sql.Sql(S, A, config)
-    hyper = sql.SqlHyper(3e-4, 1e-3, 0.99, 0.005, 30.0, REFERENCE_WEIGHT)
+    hyper = sql.SqlHyper(3e-4, 1e-3, 0.99, 0.005, reward_scale=30.0, reference_weight=REFERENCE_WEIGHT)
     state = carrier.init(jax.random.key(0))
     # Larger networks than at the start, so that the particles spread and Q differs between actions.
     actor, critic = (jax.tree.map(lambda x: 2.0 * x, part) for part in (state.actor, state.critic))
