@@ -1,8 +1,8 @@
 """Settings of the authors' code (github.com/WtxwNs/AES): its flow carrier on the toy task, SAC, PPO and flow on MuJoCo.
 
 For its first weight the schedule is typed ``aes:base=1e-4``; PPO's base of 0 gives it anyway. Differences that remain:
-PPO's learning rate is not annealed and its proxy is one rollout's one-step residuals, evaluations of SAC take the mean
-action, and the actor's delay counts updates. SQL, and SAC and PPO on the toy task, are not in the code.
+PPO's learning rate is not annealed, its proxy is one rollout's one-step residuals, and it bootstraps on time limits;
+evaluations of SAC take the mean action, and the actor's delay counts updates. SQL, and SAC and PPO on the toy task, are not in the code.
 """
 
 from experiments.presets.preset import CarrierSettings, Preset, frozen
@@ -10,12 +10,12 @@ from experiments.presets.preset import CarrierSettings, Preset, frozen
 
 def _sac(gamma: float) -> CarrierSettings:
     """`baseline` tunes the weight from 1; 0.2 is the constant of the code's untuned variant."""
-    return CarrierSettings(0.2, frozen(actor_delay=2, eps_logdet=True), frozen(gamma=gamma))
+    return CarrierSettings(0.2, frozen(actor_delay=2), frozen(gamma=gamma))
 
 
 def _ppo(gamma: float, rollout: int, minibatches: int) -> CarrierSettings:
     """No entropy bonus: ``base`` is 0."""
-    config = frozen(rollout=rollout, minibatches=minibatches, bootstrap_on_truncation=False)
+    config = frozen(rollout=rollout, minibatches=minibatches)
     return CarrierSettings(0.0, config, frozen(gamma=gamma), schedule=frozen(lambda_max=0.1))
 
 
