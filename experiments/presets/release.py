@@ -2,7 +2,8 @@
 
 For its first weight the schedule is typed ``aes:base=1e-4``; PPO's base of 0 gives it anyway. Differences that remain:
 PPO's learning rate is not annealed, its proxy is one rollout's one-step residuals, and it bootstraps on time limits;
-evaluations of SAC take the mean action, and the actor's delay counts updates. SQL, and SAC and PPO on the toy task, are not in the code.
+evaluations of SAC take the mean action, and the actor's delay counts updates. The code has no SQL, and neither SAC nor
+PPO on the toy task.
 """
 
 from experiments.presets.preset import CarrierSettings, Preset, frozen

@@ -242,7 +242,7 @@ def missing(): return lambda signals: jnp.nan
         ("--task", "exits", "does not work: SystemExit: gone"),
         ("--task", "leaving", "cannot be built: SystemExit: gone"),
         ("--task", "shape", "must have shape ()"),
-        ("--task", "wide", "its first observation must be finite, of shape (1,)"),
+        ("--task", "wide", "must have shape (1,)"),
         ("--task", "infinite", "its first observation must be finite"),
         ("--task", "nan", "the random policy's return on '{m}:nan' is not finite"),
         ("--patterns", "far", "'goal_offset' must stay between -0.5 and 0.5; got 1.5 to 1.5"),
