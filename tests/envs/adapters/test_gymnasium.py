@@ -180,7 +180,7 @@ def test_errors_say_what_is_allowed(toy):
     with pytest.raises(ValueError, match="at least one True"):
         toy.reset(options={"reset_mask": np.zeros(N, bool)})
     with pytest.raises(ValueError, match="a task given by name"):
-        DriftingEnv(CLASSIC, "steady", drift_steps=50, engine="mjx")
+        DriftingEnv(envs.make("toy_multigoal_classic"), "steady", drift_steps=50, engine="mjx")
     with pytest.raises(ValueError, match=r"positive multiple of segments = 5.*got 101"):
         DriftingVectorEnv("toy", "steady", drift_steps=101)
     with pytest.raises(ValueError, match="num_envs must be 1 or more; got 0"):
