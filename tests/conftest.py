@@ -126,14 +126,11 @@ def as_registered():
     from aesjax.adaptations import ADAPTATIONS
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
-    from experiments.study import plugins
 
     others = [(registry, dict(registry)) for registry in (envs.TASKS, envs.PATTERNS)]
     with pytest.MonkeyPatch.context() as patch:
         for registry in (SCHEDULES, ADAPTATIONS, PROXIES, CARRIERS):
             patch.setattr(registry, "_entries", dict(registry._entries))
-        patch.setattr(plugins, "_ORIGINS", {})
-        patch.setattr(plugins, "_MADE", {})
         patch.setattr(sys, "path", list(sys.path))
         yield
     for registry, before in others:

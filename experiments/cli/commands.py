@@ -54,11 +54,6 @@ _EXECUTE = dict(_COMMANDS.values())
 def command(argv: list[str] | None = None) -> int:
     """Run what was typed; returns the exit code."""
     typed = sys.argv[1:] if argv is None else argv
-    if typed[:1] == ["--plugins"] and len(typed) > 2:
-        from experiments.study.plugins import trust
-
-        trust(typed[1])
-        argv = typed = typed[2:]
     if typed[:1] == ["--version"]:
         print(f"aesjax {metadata.version('aesjax')}")
         return DONE
@@ -67,9 +62,7 @@ def command(argv: list[str] | None = None) -> int:
 
         say(f"unknown command '{typed[0]}'{hint(typed[0], _COMMANDS)} commands: {', '.join(_COMMANDS)}")
         return WRONG
-    about = (
-        "Drift-aware exploration in JAX. Before the command, --plugins MODULE,... lets studies import these modules."
-    )
+    about = "Drift-aware exploration in JAX."
     if typed[:1] == ["table"]:  # what it does not know are options of `aesjax run`
         options, rest = tyro.cli(_Command, prog="aesjax", args=argv, description=about, return_unknown_args=True)
         options = dataclasses.replace(options, rest=tuple(rest))

@@ -59,7 +59,7 @@ def _collected() -> _Names:
 
     unusable = {kind: _plug_in(kind) for kind in ("schedule", "adaptation", "proxy", "task", "pattern", "carrier")}
     sections = {
-        "tasks": ("task", {name: _about(name) for name in envs.TASKS}),
+        "tasks": ("task", {name: _about(name) for name in envs.TASKS if not name.startswith(envs.BRIDGE)}),
         "simulators": ("simulator", _simulators()),
         "carriers": ("carrier", {n: f"{spec.label}; baseline = {spec.baseline}" for n, spec in CARRIERS.items()}),
         "schedules": ("schedule", {"baseline": "the carrier's own weight"} | _summaries(SCHEDULES)),
@@ -122,7 +122,7 @@ def _plug_in(kind: str) -> dict[str, str]:
 
 
 def _with_origin(kind: str, name: str, text: str) -> str:
-    from experiments.study.plugins import origin_of
+    from experiments.study.plugins import KINDS, definitions
 
-    origin = origin_of(kind, name)
-    return text if origin is None else f"{text} [{origin.sentence}]".lstrip()
+    own = definitions([(kind, name)]) if name in getattr(KINDS.get(kind), "registered", ()) else {}
+    return f"{text} [{own[kind][name].get('object', 'defined here')}]".lstrip() if own else text

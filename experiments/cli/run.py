@@ -121,9 +121,8 @@ def train(options: Any) -> int:
     from experiments.study import store
     from experiments.study import train as training
     from experiments.study.driver import Interrupted
-    from experiments.study.folder import begun, check_place, claim
+    from experiments.study.folder import begun, check_place, claim, readable
     from experiments.study.forecast import forecast, lines_of
-    from experiments.study.plugins import modules_of
     from experiments.study.prepare import notes_of, prepare
 
     with refusing(), ExitStack() as stack:
@@ -153,7 +152,7 @@ def train(options: Any) -> int:
         study = claim(config, options.out, resume=options.resume)
         release = stack.pop_all()
     Output.place = options.out.absolute() / store.MESSAGES
-    on = f"Continue with:\n  {again(options, modules_of(config.task, config.plugins))}"
+    on = f"Continue with:\n  {again(options, complete=not readable(config))}"
     with release, study.owner:
         for line in notes_of(config):
             print(line, flush=True)
@@ -217,8 +216,7 @@ def configured(options: Any) -> "StudyConfig":
     return Study(**{name: value for name, value in parse(chosen).items() if name in fields}).config
 
 
-def again(options: Any, modules: str = "") -> str:
-    """The command that continues this one; the folder holds the configuration of its study."""
-    which = {field.name for field in dataclasses.fields(options)} - set(RUNTIME)
-    words = command(options, {*which, "resume"}) + " --resume"
-    return words.replace("aesjax", f"aesjax --plugins {shlex.quote(modules)}", 1) if modules else words
+def again(options: Any, *, complete: bool) -> str:
+    """The command that continues this one, without the options that the folder holds unless it shall be complete."""
+    which = set() if complete else {field.name for field in dataclasses.fields(options)} - set(RUNTIME)
+    return command(options, {*which, "resume"}) + " --resume"

@@ -41,7 +41,8 @@ def execute(options: Status) -> int:
             print(f"part {part.number}, the last lines of {part.log}:")
         print(*(f"  | {line}" for line in part.last), sep="\n")
     if standing:
-        print(f"train them again:  aesjax submit --resume --out {options.directory}")
+        own = " and the options of the study" if plan.outside else ""
+        print(f"train them again:  aesjax submit --resume --out {options.directory}{own}")
     elif len(done) == plan.parts and not joined:
         print(f"make one study of them:  aesjax join {options.directory}")
     return DONE

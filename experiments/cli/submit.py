@@ -172,23 +172,24 @@ def _resumed(options: Any) -> "StudyPlan":
     from envs.bridge.names import PYTHON
     from experiments.study import store
     from experiments.study.parts import read_plan
-    from experiments.study.plugins import restored
+    from experiments.study.plugins import check_unchanged
 
     plan = read_plan(options.out)
-    words = flat(tyro.cli(RunOptions, args=list(plan.words)))
-    with restored(plan.config.plugins):
-        same = configured(words).to_json() == plan.config.to_json()
-    if not same or str(words.sim_python) not in ("None", os.environ.get(PYTHON)):
-        raise ValueError(f"--resume: the words of {store.PLAN} name another study, or another Python than {PYTHON}")
+    alone = _words(options) == _words(Submit(out=options.out))
+    if alone and plan.outside:
+        raise ValueError("--resume: the study uses objects from outside; type its complete command, with --resume")
+    words = flat(tyro.cli(RunOptions, args=list(plan.words))) if alone else options
+    if alone and str(words.sim_python) not in ("None", os.environ.get(PYTHON)):
+        raise ValueError(f"--resume: the words of {store.PLAN} name another Python than {PYTHON}")
     if options.parts not in (None, plan.parts):
         raise ValueError(f"--resume: the study in {options.out} has {plan.parts} parts, not {options.parts}")
-    if _words(options) not in (_words(Submit(out=options.out)), list(plan.words)):
-        differing = store.differing_fields(plan.config.to_json(), configured(options).to_json())
-        if differing:
-            raise ValueError(f"--resume: the study in {options.out} is another one ({'; '.join(differing)})")
+    config = configured(words)
+    check_unchanged(plan.config.get("definitions", {}), config.definitions)
+    if differing := store.differing_fields(plan.config, config.to_json()):
+        raise ValueError(f"--resume: the study in {options.out} is another one ({'; '.join(differing)})")
     asked = {**plan.cluster, **{name: value for name, value in _asked(options).items() if value is not None}}
     _check(asked)
-    return dataclasses.replace(plan, cluster=asked)
+    return dataclasses.replace(plan, cluster=asked, words=plan.words if alone else tuple(_words(options)))
 
 
 def _left(out: Path, plan: "StudyPlan") -> list[int]:
@@ -224,13 +225,11 @@ def _to_slurm(out: Path, plan: "StudyPlan", numbers: list[int]) -> "StudyPlan":
     from experiments.study import store
     from experiments.study.cluster import SlurmTask, submit_slurm
     from experiments.study.parts import AESJAX
-    from experiments.study.plugins import modules_of
 
     if not numbers:
         print("every part is done, queued or under way")
         return plan
-    modules = modules_of(plan.config.task, plan.config.plugins)
-    after = (*AESJAX, *(("--plugins", modules) if modules else ()), "join", str(out))
+    after = (*AESJAX, "join", str(out))
     tasks = [SlurmTask(plan.task(out, number), plan.results(out), after) for number in numbers]
     python = f"{shlex.quote(sys.executable)} -P"  # what lies in the working folder is not taken for our packages
     jobs = submit_slurm(tasks, out / store.SLURM, _parameters(dict(plan.cluster)), python)
@@ -256,7 +255,8 @@ def _here(out: Path, plan: "StudyPlan", numbers: list[int]) -> int | None:
     def ended(task: "Task", done: bool) -> None:
         print(f"part {task.folder.name} {'is done' if done else 'has ended before it was done'}", flush=True)
 
-    on = f"Continue with:\n  {shlex.join(['aesjax', 'submit', '--resume', '--out', str(out)])}"
+    words = ["aesjax", "submit", "--resume", "--out", str(out), *(plan.words if plan.outside else ())]
+    on = f"Continue with:\n  {shlex.join(words)}"
     with StopFlag() as stop:
         left = run_local(tasks, places, asked=lambda: stop.asked, on_start=started, on_end=ended)
     if stop.asked:

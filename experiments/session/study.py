@@ -16,10 +16,11 @@ from experiments.study.build import check
 from experiments.study.config import StudyConfig
 from experiments.study.declared import OPTIONS, in_words
 from experiments.study.devices import start_jax
-from experiments.study.folder import begun, claim
+from experiments.study.folder import check_same, claim
 from experiments.study.forecast import forecast, lines_of
 from experiments.study.options import StudyOptions
 from experiments.study.parser import number, text_of
+from experiments.study.plugins import offered
 from experiments.study.prepare import prepare
 from experiments.study.results import open_results
 from experiments.study.train import train
@@ -65,13 +66,10 @@ class Study(StudyOptions):
         config = self.config
         place = Path(tempfile.mkdtemp(prefix="aesjax-")) if out is None else Path(out)
         if (place / store.MANIFEST).exists():
-            _refuse_other(place, open_results(place).config, config)
+            check_same(place, open_results(place).config, config)
             return Results.open(place)
         prepared = prepare(config)
-        resume = (place / store.CONFIG).exists()
-        if resume:
-            _refuse_other(place, begun(place).to_json(), config)
-        study = claim(config, place, resume=resume)
+        study = claim(config, place, resume=(place / store.CONFIG).exists())
         try:
             command = self.command(out="DIR")
         except ValueError:  # only a file or Python can describe it
@@ -179,15 +177,14 @@ def _by_carrier(texts: list[str]) -> dict[str, str]:
 
 def _check_typable(config: StudyConfig) -> None:
     """Refuse a study with an object whose name no other process would find."""
-    for kind, names in config.plugins.items():
-        for name, origin in names.items():
-            if origin["object"] is None:
+    for kind, names in config.definitions.items():
+        for name, definition in names.items():
+            if ":" not in name and name not in offered(kind):
+                place = definition.get("object", "module:name")
                 raise ValueError(
                     f"{kind} '{name}' is an object of this process, which no command finds; save it as a module and "
-                    "give its name, 'module:name'"
+                    f"give its name, '{place}'"
                 )
-            if origin["package"] is None and origin["object"] != name:
-                raise ValueError(f"no command finds {kind} '{name}'; give its name, '{origin['object']}'")
 
 
 #: Options that may be lists, and of which kind.
@@ -219,9 +216,3 @@ def _is(kind: type, value: Any) -> bool:
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-
-
-def _refuse_other(place: Path, stored: Any, config: StudyConfig) -> None:
-    """Refuse a folder that holds another study."""
-    if differing := store.differing_fields(dict(stored), config.to_json()):
-        raise ValueError(f"{place} holds another study ({'; '.join(differing)}); choose another folder")

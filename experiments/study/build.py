@@ -21,7 +21,7 @@ from agents.common.loop import stream_stride
 from envs.world import World
 from experiments.study.arms import Arm, arms_of, check_arms, check_swept, runs_of
 from experiments.study.config import StudyConfig
-from experiments.study.plugins import origin_of
+from experiments.study.plugins import is_ours
 from experiments.study.sweep import stack
 
 #: Records that controls play, by arm, pattern and seed.
@@ -214,10 +214,10 @@ def check(config: StudyConfig) -> dict[str, Setup]:
         for arm in one.arms:
             numbers = numbers_of(config, arm, one.facts, ())
             proxy = PROXIES[arm.choice.proxy](numbers.q, arm.choice.source)
-            if origin_of("proxy", arm.choice.proxy) is not None:
+            if not is_ours("proxy", arm.choice.proxy):
                 schedules.verify_proxy(proxy)
             for name in arm.schedules:
-                if origin_of("schedule", name) is not None:
+                if not is_ours("schedule", name):
                     schedules.verify(SCHEDULES[name], numbers.options[name], proxy.at(SCHEDULES[name].source))
     return checked
 

@@ -10,13 +10,13 @@ from typing import Any
 import envs
 from experiments.study.method import Method
 from experiments.study.parser import LARGEST_SEED, parse, text_of
-from experiments.study.plugins import Origins, check_bridged, restored
+from experiments.study.plugins import Definitions, check_defined, known
 from experiments.study.results import MOST_SEGMENTS, is_count
 from experiments.study.store import shortened
 
 FORMAT = 3
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
-OPTIONAL = ("plugins", "controls", "warm_start", "observe", "plasticity", "counterfactual", "together", "part")
+OPTIONAL = ("definitions", "controls", "warm_start", "observe", "plasticity", "counterfactual", "together", "part")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +42,8 @@ class StudyConfig:
     sweep: Mapping[str, tuple[float, ...]]
     settings: Mapping[str, Mapping[str, Any]]  # per carrier: num_envs, base, config, hyper, schedule, maybe warmup
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the task's builder, complete
-    #: where what lives outside this repository came from: kind -> name -> object, package, version
-    plugins: Origins = dataclasses.field(default_factory=dict)
+    #: of objects from outside this repository: kind -> name -> place and SHA-256 of its file, or its source
+    definitions: Definitions = dataclasses.field(default_factory=dict)
     #: of controls: the folder of the study whose runs they play, and the SHA-256 of its recorded proxies
     controls: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: of trained agents to begin with: their folder, the SHA-256 of what lists them, and whether with their replays
@@ -111,11 +111,16 @@ def fingerprint_of(data: Mapping[str, Any]) -> str:
 
 
 def config_from_json(data: Any) -> StudyConfig:
-    """The configuration stored in a `config.json` (ValueError as `check_stored`, or for a plug-in nobody trusts)."""
+    """The configuration stored in a `config.json`; nothing is imported.
+
+    Raises:
+      ValueError: as `check_stored`, or it uses an object that this process does not have, or has another one of.
+    """
     check_stored(data)
-    check_bridged(data["task"])
-    with restored(data.get("plugins", {})):
-        return StudyConfig(**parse(data))
+    check_defined(data.get("definitions", {}))
+    known("task", data["task"])
+    known("proxy", data["proxy"])
+    return StudyConfig(**parse(data, known))
 
 
 def check_stored(data: Any) -> None:
@@ -204,7 +209,7 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "sweep": (_dict_of(_list_of(_number)), "names with lists of numbers"),
     "settings": (_dict_of(_setting), "carriers with num_envs, base, config, hyper and schedule"),
     "options": (_is(dict), "an object"),
-    "plugins": (_dict_of(_dict_of(_is(dict))), "kinds with names with origins"),
+    "definitions": (_dict_of(_dict_of(_is(dict))), "kinds with names with definitions"),
     "controls": (_dict_of(_text), "names with text"),
     "warm_start": (_is(dict), "an object"),
     "observe": (lambda value: value == "drift", "'drift'"),

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from experiments.study import checkpoint, lock, store
 from experiments.study.build import check
-from experiments.study.config import StudyConfig, config_from_json
+from experiments.study.config import StudyConfig, check_stored, config_from_json
 from experiments.study.lock import Owner
-from experiments.study.plugins import edited, origins_of
+from experiments.study.plugins import check_unchanged, is_typed
 from experiments.study.results import Results, open_results
 
 
@@ -129,6 +129,25 @@ def begun(directory: Path) -> StudyConfig:
         raise ValueError(f"--resume: {error}") from None
 
 
+def readable(config: StudyConfig) -> bool:
+    """Whether a process that has imported nothing can read the study: it uses no object from outside."""
+    return not config.definitions and not is_typed(config.task)
+
+
+def check_same(directory: Path, stored: Any, config: StudyConfig) -> None:
+    """Refuse, with a ValueError, a stored configuration that is not ``config``."""
+    try:
+        check_stored(stored)
+    except ValueError as error:
+        raise ValueError(f"{directory / store.CONFIG} cannot be used: {error}") from None
+    check_unchanged(stored.get("definitions", {}), config.definitions)
+    if differing := store.differing_fields(stored, config.to_json()):
+        raise ValueError(
+            f"the study in {directory} has another configuration ({'; '.join(differing)}); "
+            "type none of its options, or all of them, or choose another folder"
+        )
+
+
 def _check_begun(directory: Path) -> None:
     """Refuse a folder in which no study began, or which is made of parts."""
     if (directory / store.PLAN).exists():
@@ -139,16 +158,10 @@ def _check_begun(directory: Path) -> None:
 
 def _check_own(config: StudyConfig, directory: Path) -> None:
     """Refuse a folder that does not hold this very study, or whose checkpoints are all damaged."""
-    known = begun(directory)
-    names = [(kind, name) for kind, entries in known.plugins.items() for name in entries]
-    if difference := edited(known.plugins, origins_of(names)):
-        raise ValueError(f"--resume: {difference}; put back what it was, or begin another study")
-    differing = store.differing_fields(known.to_json(), config.to_json())
-    if differing:
-        raise ValueError(
-            f"--resume: the study in {directory} has another configuration ({'; '.join(differing)}); "
-            "type none of its options, or all of them, or choose another folder"
-        )
+    try:
+        check_same(directory, store.read_json(directory / store.CONFIG), config)
+    except ValueError as error:
+        raise ValueError(f"--resume: {error}") from None
     for carrier in config.carriers:
         try:
             checkpoint.check(directory / store.CHECKPOINTS / carrier, config.fingerprint())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.study import checkpoint, checksums, lock, store
-from experiments.study.config import StudyConfig
+from experiments.study.config import fingerprint_of
 from experiments.study.lock import Owner
 from experiments.study.parts import StudyPlan, read_plan
 from experiments.study.results import Results, open_results
@@ -56,7 +56,7 @@ def _opened(directory: Path, plan: StudyPlan, number: int) -> Results:
         part = open_results(place)
     except ValueError as error:
         raise ValueError(f"{error}; {remedy}") from None
-    differing = store.differing_fields(plan.part(number).to_json(), dict(part.config))
+    differing = store.differing_fields(plan.part(number), dict(part.config))
     if differing:
         raise ValueError(f"{place} is not part {number} of this study ({'; '.join(differing)})")
     if faults := checksums.faults(place, part.manifest):
@@ -80,19 +80,21 @@ def _write(directory: Path, plan: StudyPlan, parts: Sequence[Results]) -> None:
         _adopt(directory, plan.config, plan.part(number), part, waves)
         for carrier, facts in part.manifest["parts"].items():
             waves[carrier] = waves.get(carrier, 0) + facts["waves"]
-    store.write_json(directory / store.CONFIG, plan.config.to_json())
+    store.write_json(directory / store.CONFIG, plan.config)
     command = shlex.join(["aesjax", "run", *plan.words, "--out", "DIR"])  # as on one machine
     checksums.write_manifest(directory, _manifest([part.manifest for part in parts]) | {"command": command})
 
 
-def _adopt(directory: Path, whole: StudyConfig, own: StudyConfig, part: Results, before: Mapping[str, int]) -> None:
+def _adopt(
+    directory: Path, whole: Mapping[str, Any], own: Mapping[str, Any], part: Results, before: Mapping[str, int]
+) -> None:
     """Take over what a part kept of its agents, by wave, after the ``before`` waves of each carrier."""
     for source in sorted(path for name in checksums.FOLDERS for path in part.directory.glob(f"{name}/*/*")):
         *_, name, carrier, wave_text = source.parts
         wave, dash, chunk = wave_text.partition("-")
         number = int(wave) + before.get(carrier, 0)
         target = directory / name / carrier / f"{number:03d}{dash}{chunk}"
-        checkpoint.adopt(source, target, own.fingerprint(), number, whole.fingerprint())
+        checkpoint.adopt(source, target, fingerprint_of(own), number, fingerprint_of(whole))
 
 
 def _manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from experiments.study.config import LONGEST, StudyConfig
 from experiments.study.declared import OPTIONS
 from experiments.study.method import BASELINE, SOURCES, Method
 from experiments.study.parser import LARGEST_SEED, parse
-from experiments.study.plugins import find, name_of, origins_of
+from experiments.study.plugins import definitions, find, name_of
 from experiments.study.sources import record_of, warm_start_of
 
 
@@ -114,7 +114,7 @@ class StudyOptions:
             counterfactual=self.counterfactual,
             together=given["together"],
             part=given["part"],
-            plugins=origins_of(_used(task, methods, patterns, proxy)),
+            definitions=definitions(_used(task, methods, patterns, proxy)),
         )
 
 

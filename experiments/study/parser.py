@@ -16,7 +16,7 @@ from aesjax.schedules import SCHEDULES
 from agents.common.spec import whole
 from experiments.study.declared import OPTIONS, flag
 from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, replace_fields, single
-from experiments.study.plugins import KINDS, find, name_of
+from experiments.study.plugins import KINDS, Find, find, name_of
 
 LARGEST_SEED = 2**32 - 1
 _MOST_SEEDS = 10_000
@@ -25,11 +25,12 @@ _MOST_VALUES = 1000  # of all axes of a sweep together
 _TEXTS = ("proxy", "source", "signal", "label")  # options whose values are no numbers
 
 
-def parse(given: Mapping[str, Any]) -> dict[str, Any]:
+def parse(given: Mapping[str, Any], find: Find = find) -> dict[str, Any]:
     """Options of a study with typed objects in place of strings; typed objects and other options stay as they are.
 
     Args:
       given: by name, any of them. ``carriers`` with ``schedules`` (of all carriers, or by carrier) become ``methods``.
+      find: looks names up; `experiments.study.plugins.known` for those of a file.
 
     Raises:
       ValueError, UnknownNameError: one sentence that names the value and what is allowed.
@@ -39,13 +40,17 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     found = dict(given)
     if "carriers" in found:
-        carriers = parse_names("carrier", "--carriers", found.pop("carriers"))
+        carriers = parse_names("carrier", "--carriers", found.pop("carriers"), find)
         schedules: Any = found.pop("schedules")
         found["methods"] = tuple(
             method
             for carrier in carriers
-            for method in parse_methods(schedules[carrier] if isinstance(schedules, Mapping) else schedules, carrier)
+            for method in parse_methods(
+                schedules[carrier] if isinstance(schedules, Mapping) else schedules, carrier, find
+            )
         )
+    if "patterns" in found:
+        found["patterns"] = parse_names("pattern", "--patterns", found["patterns"], find)
     for name, parsed in _PARSERS.items():
         if name in found:
             found[name] = parsed(found[name])
@@ -54,7 +59,7 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def parse_method(text: str, carrier: str) -> Method:
+def parse_method(text: str, carrier: str, find: Find = find) -> Method:
     """A method such as ``aes:proxy=td_mean:lambda_max=inf:coupling=1`` or ``aes_r+window:power=1`` on a carrier.
 
     A part without ``=`` belongs to the name before it: ``mypkg.mymodule:factory:decay=0.99``.
@@ -66,7 +71,7 @@ def parse_method(text: str, carrier: str) -> Method:
     (('lambda_max', 0.5), ('window.power', 1.0))
     """
     if re.split(r"[:+]", text)[0] in CONTROLS:
-        return _control(text, carrier)
+        return _control(text, carrier, find)
     first, *parts = re.split(r"\+(?=[A-Za-z_])", text)  # not the sign of an exponent
     schedule, options = _split(first, (BASELINE, *SCHEDULES))
     chosen = _options(options, text, "schedule")
@@ -82,6 +87,9 @@ def parse_method(text: str, carrier: str) -> Method:
         own = {o: single(f"option '{o}' of adaptation '{name}'", value) for o, value in typed.items()}
         adaptations.append(factory(**own))
     proxy, source, signal, label = (chosen.pop(name, None) for name in _TEXTS)
+    for kind, name in (("proxy", proxy), ("schedule", signal)):
+        if name is not None:
+            find(kind, name)
     numbers = {o: single(f"option '{o}' of schedule '{schedule}'", value) for o, value in chosen.items()}
     coupling = numbers.pop(COUPLING, 0.0)
     if coupling not in (0.0, 1.0):
@@ -118,13 +126,13 @@ def number(value: float) -> str:
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
-def parse_methods(schedules: str | Sequence[str], carrier: str) -> tuple[Method, ...]:
+def parse_methods(schedules: str | Sequence[str], carrier: str, find: Find = find) -> tuple[Method, ...]:
     """`--schedules` on a carrier: names, `baseline`, or all of both, each with its options."""
     everything = (BASELINE, *SCHEDULES)
     texts = everything if schedules == "all" else _listed(schedules)
     if not texts:
         raise ValueError(f"--schedules needs at least one name; registered: {', '.join(sorted(everything))}")
-    methods = tuple(parse_method(text, carrier) for text in texts)
+    methods = tuple(parse_method(text, carrier, find) for text in texts)
     if len(set(texts)) != len(texts):
         raise ValueError(f"--schedules names something twice: '{','.join(texts)}'")
     return methods
@@ -144,7 +152,7 @@ def parse_method_with_carrier(text: str) -> Method:
     return parse_method(rest, carrier)
 
 
-def parse_names(kind: str, option: str, names: Any) -> tuple[str, ...]:
+def parse_names(kind: str, option: str, names: Any, find: Find = find) -> tuple[str, ...]:
     """Registered names, each found so that an unknown one is answered with the nearest known one, or objects."""
     registered = KINDS[kind].registered
     if not isinstance(names, str):
@@ -271,7 +279,7 @@ def _options(parts: Sequence[str], text: str, kind: str) -> dict[str, str]:
     return chosen
 
 
-def _control(text: str, carrier: str) -> Method:
+def _control(text: str, carrier: str, find: Find) -> Method:
     """``permuted:blocks=40:of=aes_r+window``: all that follows ``of=`` is the method."""
     head, given, of = text.partition(":of=")
     name, *rest = head.split(":")
@@ -285,7 +293,7 @@ def _control(text: str, carrier: str) -> Method:
     blocks = single(f"option 'blocks' of control '{name}'", options.get("blocks", BLOCKS))
     if blocks < 2 or blocks % 1:
         raise ValueError(f"option 'blocks' of control '{name}' is a whole number, at least 2; got {blocks:g}")
-    method = Method(carrier, "fixed", control=Control(name, parse_method(of, carrier), int(blocks)))
+    method = Method(carrier, "fixed", control=Control(name, parse_method(of, carrier, find), int(blocks)))
     return replace_fields(method, typed=text)
 
 
@@ -315,7 +323,6 @@ def _whole(name: str, value: Any) -> int | None:
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     **{name: partial(_whole, name) for name, option in OPTIONS.items() if option.type is int},
     "methods": parse_objects,
-    "patterns": partial(parse_names, "pattern", "--patterns"),
     "seeds": parse_seeds,
     "sweep": parse_sweep,
     "channels": lambda names: None if names is None else tuple(_listed(names)),

@@ -12,9 +12,10 @@ from experiments.study import checkpoint, lock, store
 from experiments.study.arms import runs_of, share
 from experiments.study.build import check
 from experiments.study.cluster import EXIT, INTERRUPTED, LOG, Task, queue_states
-from experiments.study.config import StudyConfig, config_from_json
+from experiments.study.config import StudyConfig, check_stored
+from experiments.study.plugins import is_typed
 
-_FORMAT = 1
+_FORMAT = 2
 #: `aesjax`, by this Python, in whatever folder: nothing in there is taken for one of our packages.
 AESJAX = (sys.executable, "-P", "-c", "from experiments.cli import entry; entry()")
 _ALWAYS = ("--devices", "1", "--no-report")
@@ -26,20 +27,26 @@ _LAST_BYTES = 16_384
 class StudyPlan:
     """A study, divided; a `plan.json`."""
 
-    config: StudyConfig  # of the whole study
+    config: Mapping[str, Any]  # of the complete study, as config.json will hold it
+    counts: Mapping[str, int]  # carrier -> number of its runs in the complete study
     parts: int
     words: Sequence[str]  # what follows `aesjax run` in every part, besides its number and its folder
     report: bool  # write one when all parts are joined
     cluster: Mapping[str, Any]  # its name and what was asked of it
     jobs: Mapping[str, str] = dataclasses.field(default_factory=dict)  # part -> its newest job
 
-    def part(self, number: int) -> StudyConfig:
+    @property
+    def outside(self) -> bool:
+        """Whether the study uses objects from outside this repository, which only its complete command brings."""
+        return bool(self.config.get("definitions")) or is_typed(self.config["task"])
+
+    def part(self, number: int) -> dict[str, Any]:
         """The configuration of part ``number``, which counts from 1."""
-        return dataclasses.replace(self.config, part={"number": number, "of": self.parts})
+        return {**self.config, "part": {"number": number, "of": self.parts}}
 
     def runs(self, number: int) -> dict[str, range]:
         """Carrier -> its runs in part ``number``."""
-        return runs_of(self.part(number))
+        return share(self.counts, self.config["together"], number, self.parts)
 
     def task(self, directory: Path, number: int) -> Task:
         """Command that trains part ``number`` of the study in ``directory``."""
@@ -66,8 +73,9 @@ def make_plan(
     if config.together is None:
         raise ValueError("a study in parts needs --together, which fixes how many runs train together")
     check(config)
-    share({carrier: len(runs) for carrier, runs in runs_of(config).items()}, config.together, 1, parts)
-    return StudyPlan(config, parts, tuple(words), report, dict(cluster))
+    counts = {carrier: len(runs) for carrier, runs in runs_of(config).items()}
+    share(counts, config.together, 1, parts)
+    return StudyPlan(config.to_json(), counts, parts, tuple(words), report, dict(cluster))
 
 
 def begin(directory: Path, plan: StudyPlan) -> None:
@@ -82,7 +90,7 @@ def begin(directory: Path, plan: StudyPlan) -> None:
 def write_plan(directory: Path, plan: StudyPlan) -> None:
     """Write `plan.json`."""
     data = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
-    store.write_json(directory / store.PLAN, {"format": _FORMAT, **data, "config": plan.config.to_json()})
+    store.write_json(directory / store.PLAN, {"format": _FORMAT, **data})
 
 
 def read_plan(directory: Path) -> StudyPlan:
@@ -90,21 +98,18 @@ def read_plan(directory: Path) -> StudyPlan:
     path = directory / store.PLAN
     if not path.exists():
         raise ValueError(f"{directory} holds no study in parts: there is no {store.PLAN}")
-    store.check_links(directory)
     data = store.read_json(path)
     try:
         if data["format"] != _FORMAT:
             raise ValueError(f"its format is {data['format']}, this version reads {_FORMAT}")
         plan = StudyPlan(**{name: value for name, value in data.items() if name != "format"})
-        plan = dataclasses.replace(plan, config=config_from_json(plan.config))
-        made = make_plan(plan.config, plan.parts, plan.words, report=plan.report, cluster=plan.cluster)
-        if not all(isinstance(text, str) for text in (*plan.words, *plan.jobs, *plan.jobs.values())):
-            raise ValueError("its words and jobs must be text")
+        check_stored(plan.config)
+        plan.runs(1)
     except ValueError as error:
         raise ValueError(f"{path} cannot be used: {error}") from None
     except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"{path} cannot be used: {type(error).__name__}: {error}") from None
-    return dataclasses.replace(made, jobs=plan.jobs)
+    return plan
 
 
 class PartStatus(NamedTuple):
@@ -153,10 +158,10 @@ def _status(directory: Path, plan: StudyPlan, number: int, queue: Mapping[str, s
     rows = {c: checkpoint.newest_height(place / store.CHECKPOINTS / c) for c in runs}
     later, seen = False, 0
     for carrier in reversed(runs):  # one after another: where the next has begun, one is done
-        whole = runs[carrier] * (plan.config.evaluations + 1)
+        whole = runs[carrier] * (plan.config["evaluations"] + 1)
         seen += whole if later else min(rows[carrier], whole)
         later = later or rows[carrier] > 0
-    done = seen / (total * (plan.config.evaluations + 1))
+    done = seen / (total * (plan.config["evaluations"] + 1))
     return PartStatus(number, total, state, done, 0, f"{job} {queued}".strip() if queued else "", log, last)
 
 

@@ -18,7 +18,7 @@ from experiments.study.build import Part, Setup, check, floor_of, part_of, small
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
 from experiments.study.declared import OBSERVED
-from experiments.study.plugins import origin_of
+from experiments.study.plugins import is_ours
 from experiments.study.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes, waves_of_groups
 from experiments.study.warm import Warm, warm_of
 
@@ -45,7 +45,7 @@ def prepare(config: StudyConfig) -> list[Prepared]:
     """
     setups = check(config)
     _check_size(config, sum(len(setup.trained) for setup in setups.values()))
-    _try_plugins(config, setups[config.carriers[0]].world)
+    _try_objects(config, setups[config.carriers[0]].world)
     return [_prepared(config, setup) for setup in setups.values() if setup.trained]
 
 
@@ -77,14 +77,14 @@ def _prepared(config: StudyConfig, setup: Setup) -> Prepared:
     return Prepared(part, warm, devices, waves)
 
 
-def _try_plugins(config: StudyConfig, world: World) -> None:
+def _try_objects(config: StudyConfig, world: World) -> None:
     """Refuse a task or pattern from elsewhere that does not work."""
-    if origin_of("task", config.task) is not None and not getattr(world.task.env, "exclusive", False):
+    if not is_ours("task", config.task):
         with trying(f"task '{config.task}' does not work"):
             _try_task(world)
             floor_of(config)
     for pattern in config.patterns:
-        if origin_of("pattern", pattern) is not None:
+        if not is_ours("pattern", pattern):
             with trying(f"pattern '{pattern}' does not work"):
                 _try_pattern(pattern, world)
 

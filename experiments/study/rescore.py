@@ -21,7 +21,7 @@ from experiments.study.build import check, common, numbers_of, set_up
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.method import COUPLING, Method
-from experiments.study.plugins import origin_of
+from experiments.study.plugins import is_ours
 
 if TYPE_CHECKING:
     import polars as pl
@@ -98,7 +98,7 @@ def request_of(config: StudyConfig, method: Method) -> Request:
     alone = dataclasses.replace(config, methods=(method,), sweep={}, together=None)
     arm = arms_of(alone, method.carrier)[0]
     check_levers(arm)
-    if any(origin_of("schedule", schedule) is not None for schedule in arm.schedules):
+    if not all(is_ours("schedule", schedule) for schedule in arm.schedules):
         check(alone)  # nobody has trained with it yet
     return Request(method, arm, {name: value for name, value in method.values if name != COUPLING})
 
@@ -185,7 +185,7 @@ def _data(
     setup, both = set_up(config, carrier), common([arm])
     trained = {each.name: each for each in setup.arms}
     # The options of a schedule from elsewhere mean nothing to another one, though they may have the same names.
-    foreign = {name for name in SCHEDULES if origin_of("schedule", name) is not None}
+    foreign = {name for name in SCHEDULES if not is_ours("schedule", name)}
 
     def data_of(other: Arm) -> tuple[ScheduleData, AdaptationData]:
         strange = other.choice.schedule != arm.choice.schedule and other.choice.schedule in foreign

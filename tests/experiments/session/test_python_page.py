@@ -38,5 +38,5 @@ def test_it_runs_in_a_notebook(tmp_path, monkeypatch):
     NotebookClient(book, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     study = tmp_path / "runs" / "python"
     config = json.loads((study / "config.json").read_text())
-    assert "def burst(proxy, *, base, decay=0.9):" in config["plugins"]["schedule"]["burst"]["source"]
+    assert "def burst(proxy, *, base, decay=0.9):" in config["definitions"]["schedule"]["burst"]["source"]
     assert (study / "report" / "index.html").exists()

@@ -247,19 +247,6 @@ def test_a_typed_study_trains_as_the_command_line_of_a_kept_one(name, tmp_path):
         assert (own / file).read_bytes() == (tmp_path / "typed" / file).read_bytes()
 
 
-def test_a_schedule_of_a_cell_is_recorded_with_its_source(study):
-    def pulse(proxy, *, base):
-        return burst(proxy, base=base)
-
-    config = Study("toy", Method("sac", pulse)).config
-    stored = config.to_json()
-    assert "def pulse(proxy, *, base):" in stored["plugins"]["schedule"]["pulse"]["source"]
-    assert config_from_json(stored).to_json() == stored  # this process has defined it
-    stored["plugins"]["schedule"]["pulse"]["sha256"] = "0" * 64
-    with pytest.raises(ValueError, match="schedule 'pulse' as it was before it was edited"):
-        config_from_json(stored)
-
-
 @pytest.mark.parametrize("name", ["agents", "envs"])
 def test_a_foreign_folder_that_hides_a_package_is_named(name, tmp_path):
     (tmp_path / name).mkdir()

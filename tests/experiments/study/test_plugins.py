@@ -1,8 +1,10 @@
-"""Finding what lives outside the repository: by module:name, by entry point, and again from a configuration."""
+"""Objects from outside the repository: by module:name, by entry point, from a notebook cell; reading imports none."""
 
-import hashlib
 import json
+import linecache
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,19 +13,19 @@ import pytest
 
 import envs
 from aesjax import EntropySchedule, as_schedule, fixed
-from aesjax.adaptations import ADAPTATIONS
 from aesjax.registry import UnknownNameError
-from aesjax.schedules import PROXIES, SCHEDULES
+from aesjax.schedules import SCHEDULES
 from aesjax.schedules.rule import start
-from agents import CARRIERS
 from experiments.cli import main
+from experiments.session import Study
 from experiments.study import plugins
 from experiments.study.arms import arms_of
 from experiments.study.build import check
 from experiments.study.config import config_from_json
+from experiments.study.driver import Interrupted
 from experiments.study.method import Method
-from experiments.study.options import StudyOptions
 from experiments.study.parser import parse_method
+from experiments.study.progress import Progress
 from experiments.study.train import _physics
 from tests.experiments.configs import config_of
 from tests.refusals import refused
@@ -42,6 +44,10 @@ from envs.patterns import Pattern
 def half(*, base, share=0.5):
     """A share of the base."""
     return EntropySchedule(lambda: start(share * base), lambda signals, state: state._replace(count=state.count + 1))
+
+@as_schedule(relative=True)
+def relative(*, base):
+    return fixed(base)
 
 @as_schedule(needs=["log_prob"])
 def picky(*, gain=1.0):
@@ -94,7 +100,6 @@ def offer(folder, module, version="1.2"):
     ]
     (info / "entry_points.txt").write_text("\n".join(lines))
     sys.path.insert(0, str(folder))
-    return info
 
 
 @pytest.mark.parametrize(
@@ -106,8 +111,7 @@ def test_every_kind_is_found_by_module_and_attribute(outside, kind, attribute):
     name = f"{outside}:{attribute}"
     entry = plugins.find(kind, name)
     assert plugins.KINDS[kind].registered[name] is entry
-    digest = hashlib.sha256(Path(f"{outside}.py").read_bytes()).hexdigest()
-    assert plugins.origin_of(kind, name) == plugins.Origin(name, None, None, digest)
+    assert not plugins.is_ours(kind, name)
     assert plugins.find(kind, name) is entry  # once
 
 
@@ -121,7 +125,7 @@ def test_an_adaptation_from_elsewhere_has_options_and_stands_in_the_configuratio
     name = f"{outside}:slow"
     assert parse_method(f"aes_r+window+{name}:power=0.5", "sac").adaptations == ("window", name)
     config = study(schedules=f"aes_r+{name}:power=0.5,aes_r+{name}", sweep=(f"{name}.power=0.5,2",))
-    assert config.plugins["adaptation"][name]["object"] == name
+    assert config.definitions["adaptation"][name]["object"] == name
     assert arms_of(config, "sac")[0].name == f"SAC+AES-R+{name}[{name}.power=0.5]"
     check(config)
     with pytest.raises(ValueError, match="must be of type AdaptationFactory; got Pattern"):
@@ -148,7 +152,7 @@ def test_the_adaptation_that_the_documentation_shows_works(outside):
         ("{m}:half:share=much", "takes a number; got 'much'"),
         ("{m}:HOLD", "schedule '{m}:HOLD'"),
         ("{m}.py:half", "type '{m}:half', without .py"),
-        ("{m}:JNP", "half, hold, line, named_like_a_setting, picky, slow, td_max"),  # neither jnp nor fixed
+        ("{m}:JNP", "did you mean 'jnp'?"),
         ("half", "one of your own is typed as module:name"),
     ],
 )
@@ -163,21 +167,6 @@ def test_two_methods_of_one_name_are_refused(outside, tmp_path):
     (tmp_path / f"{outside}_too.py").write_text(MODULE)
     with pytest.raises(ValueError, match=f"'{outside}:half' and '{outside}_too:half' are both called 'SAC\\+HALF' in"):
         check(study(schedules=f"{outside}:half,{outside}_too:half"))
-
-
-def test_a_file_edited_since_the_study_began_is_no_resume(outside, tmp_path, capsys):
-    words = ["--schedules", f"{outside}:half", "--patterns", "steady", "--seeds", "1", "--steps", "400", "--no-report"]
-    config = study(schedules=f"{outside}:half")
-    origin = config.plugins["schedule"][f"{outside}:half"]
-    folder = tmp_path / "out"
-    folder.mkdir()
-    stored = config.to_json()
-    stored["plugins"] = {"schedule": {f"{outside}:half": origin | {"sha256": "00" * 32}}}
-    (folder / "config.json").write_text(json.dumps(stored))
-    for typed in (words, ["--no-report"]):
-        said = refused(capsys, "run", *typed, "--out", folder, "--resume")
-        assert f"--resume: the file of schedule '{outside}:half' was edited since the study began" in said
-    assert config_from_json(stored).methods == config.methods  # what is finished can be read all the same
 
 
 def test_a_module_that_cannot_be_imported_is_not_our_traceback(outside, tmp_path, capsys):
@@ -282,114 +271,130 @@ def test_needs_are_checked_against_the_carrier_and_names_against_its_settings(ou
         check(study(schedules=f"{outside}:named_like_a_setting"))
 
 
-def test_a_configuration_says_where_things_came_from_and_finds_them_again(outside, monkeypatch):
-    words = {"schedules": f"aes,{outside}:half", "patterns": f"steady,{outside}:HOLD", "carriers": f"{outside}:CARRIER"}
-    config = study(**words, proxy=f"{outside}:td_max")
-    assert set(config.plugins) == {"schedule", "pattern", "carrier", "proxy"}
-    assert config.settings[f"{outside}:CARRIER"]["base"] == 0.07
-    text = json.dumps(config.to_json())
-    for registry in (SCHEDULES, ADAPTATIONS, PROXIES, CARRIERS):
-        registry._entries.pop(f"{outside}:half", None)
-    envs.PATTERNS.pop(f"{outside}:HOLD")
-    assert config_from_json(json.loads(text)).fingerprint() == config.fingerprint()
-    assert f"{outside}:half" in SCHEDULES
-    assert f"{outside}:HOLD" in envs.PATTERNS
-
-
-def test_a_lost_plug_in_is_named_with_its_origin(outside):
-    data = study().to_json()
-    origin = {"object": "gone.away:f", "package": "gone", "version": "3.1"}
-    with pytest.raises(ValueError, match=r"schedule 'f', which came from gone\.away:f of gone 3\.1 and"):
-        config_from_json(data | {"plugins": {"schedule": {"f": origin}}})
-
-
 def test_installed_packages_offer_names(outside, tmp_path, capsys):
-    info = offer(tmp_path, outside)
+    offer(tmp_path, outside)
     assert set(plugins.offered("schedule")) == {"half", "lost"}
     config = study(task="line", schedules="half")
-    assert config.plugins["schedule"]["half"] == {"object": f"{outside}:half", "package": "theirs", "version": "1.2"}
+    assert config.definitions["schedule"]["half"]["object"] == f"{outside}:half"
     assert [arm.name for arm in arms_of(config, "sac")] == ["SAC+HALF"]
     with pytest.raises(UnknownNameError, match="did you mean 'half'"):
         plugins.find("schedule", "halve")
     assert main(["list"]) == 0
     said = capsys.readouterr().out
-    assert f"half        A share of the base. [{outside}:half of theirs 1.2]" in said
+    assert f"half        A share of the base. [{outside}:half]" in said
     assert "lost        (schedule 'lost' cannot be used: unknown attribute" in said
-    assert f"line                   the toy by another name [{outside}:line of theirs 1.2]" in said
-    # The package no longer offers the name, but the object is still where it was.
-    SCHEDULES._entries.pop("half")
-    (info / "entry_points.txt").write_text("")
-    config_from_json(config.to_json())
-    assert "half" in SCHEDULES
+    assert f"line                   the toy by another name [{outside}:line]" in said
 
 
-def of_a_cell(share=0.5, summary="Half."):
-    """A schedule as a notebook cell defines it: of a module without a file."""
-    body = f'''
-def own(*, base, share={share}):
-    """{summary}"""
+CELL = """
+def pulse(*, base, share=0.5):
     return EntropySchedule(lambda: start(share * base), lambda signals, state: state._replace(count=state.count + 1))
-'''
+"""
+
+
+def run_cell(text=CELL):
+    """The function of a notebook's cell, whose source Python keeps."""
+    name = f"/tmp/ipykernel/{abs(hash(text))}.py"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     cell = {"__name__": "__main__", "EntropySchedule": EntropySchedule, "start": start}
-    exec(body, cell)
-    return cell["own"]
+    exec(compile(text, name, "exec"), cell)
+    return cell["pulse"]
 
 
-def test_an_object_is_registered_under_its_own_name_once(registries):
-    """One that is defined again, as by a cell that was run again, takes the place of the first."""
-    own = of_a_cell()
+def of_cell(text=CELL):
+    return Study("toy", Method("sac", run_cell(text)), patterns="steady", seeds=1, steps=1600, evaluations=4)
+
+
+def test_a_study_of_a_cell_that_was_stopped_is_resumed_by_the_same_cell_to_equal_bytes(
+    tmp_path, registries, monkeypatch
+):
+    of_cell().run(tmp_path / "undisturbed", quiet=True)
+    with monkeypatch.context() as patch:
+        tick = Progress.tick
+
+        def interrupted(self, now):
+            tick(self, now)
+            if now.chunk == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        patch.setattr(Progress, "tick", interrupted)
+        with pytest.raises(Interrupted):
+            of_cell().run(tmp_path / "stopped", quiet=True)
+    for edited in (CELL.replace("0.5", "0.25"), CELL.replace("+ 1", "+ 2")):
+        with pytest.raises(ValueError, match="schedule 'pulse' is not the one that the study was trained with"):
+            of_cell(edited).run(tmp_path / "stopped", quiet=True)
+    of_cell().run(tmp_path / "stopped", quiet=True)
+    for name in ("curves.parquet", "streams.parquet"):
+        assert len({(tmp_path / out / name).read_bytes() for out in ("undisturbed", "stopped")}) == 1
+    with pytest.raises(ValueError, match="is not the one"):  # also of a finished study
+        of_cell(CELL.replace("0.5", "0.25")).run(tmp_path / "stopped", quiet=True)
+
+
+def test_the_source_of_a_cell_is_recorded_and_another_process_is_sent_there(registries):
+    stored = of_cell().config.to_json()
+    assert "def pulse(*, base, share=0.5):" in stored["definitions"]["schedule"]["pulse"]["source"]
+    assert config_from_json(stored).to_json() == stored
+    del SCHEDULES["pulse"]
+    with pytest.raises(ValueError, match="it uses schedule 'pulse', which a script or notebook defined"):
+        config_from_json(stored)
+
+
+def test_a_cell_that_is_run_again_replaces_its_object(registries):
+    own = run_cell()
     method = Method("sac", as_schedule(own, label="OWN"))
-    assert (method.schedule, SCHEDULES["own"].label) == ("own", "OWN")
-    assert Method("sac", SCHEDULES["own"]) == method
-    assert plugins.name_of("schedule", own) == plugins.name_of("schedule", own) == "own"
-    origin = plugins.origin_of("schedule", "own")
-    assert (origin.object, origin.sentence) == (None, "a script or notebook")
-    task = envs.make("toy")._replace(name="mine")
-    assert plugins.origin_of("task", plugins.name_of("task", task)).object is None  # not the module of its class
-    again = of_a_cell(0.25)
-    assert plugins.name_of("schedule", again) == "own"
-    assert SCHEDULES["own"].make is again
+    assert (method.schedule, SCHEDULES["pulse"].label) == ("pulse", "OWN")
+    assert Method("sac", SCHEDULES["pulse"]) == method
+    again = run_cell(CELL.replace("0.5", "0.25"))
+    assert plugins.name_of("schedule", again) == "pulse"
+    assert SCHEDULES["pulse"].make is again
     with pytest.raises(ValueError, match="another schedule is called 'fixed'; give yours another name"):
         plugins.name_of("schedule", as_schedule(own, name="fixed"))
     with pytest.raises(ValueError, match="needs a name that can be typed"):
         plugins.name_of("schedule", lambda: fixed.make(0.1))
     with pytest.raises(ValueError, match="its label 'AES-R' is that of 'aes_r'; declare another"):
         plugins.name_of("schedule", as_schedule(own, name="other", label="AES-R"))
+    assert plugins.name_of("task", envs.make("toy")._replace(name="mine")) == "mine"
 
 
-def half_of_this_module(*, base):
-    return fixed.make(0.5 * base)
-
-
-def test_an_object_of_a_module_is_found_again_where_it_lives(registries):
-    name = plugins.name_of("schedule", half_of_this_module)
-    assert plugins.origin_of("schedule", name).object == f"{__name__}:{name}"
-    stored = StudyOptions(methods=Method("sac", half_of_this_module), steps=400).resolve().to_json()
-    del SCHEDULES[name]
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"schedules": "{m}:half"},
+        {"schedules": "aes_r+{m}:slow"},
+        {"schedules": "aes:proxy={m}:td_max"},
+        {"schedules": "fixed:signal={m}:relative+window"},
+        {"proxy": "{m}:td_max"},
+        {"patterns": "steady,{m}:HOLD"},
+        {"carriers": "{m}:CARRIER"},
+        {"task": "{m}:line"},
+    ],
+)
+@pytest.mark.parametrize("listed", [True, False])
+def test_reading_a_configuration_imports_nothing_until_a_person_has(outside, words, listed):
+    config = study(**{name: text.format(m=outside) for name, text in words.items()})
+    stored = json.loads(json.dumps(config.to_json()))
     assert config_from_json(stored).to_json() == stored
-    assert SCHEDULES[name].make is half_of_this_module
+    module = sys.modules.pop(outside)
+    for kind in plugins.KINDS.values():
+        for name in [name for name in kind.registered if name.startswith(outside)]:
+            del kind.registered[name]
+    with pytest.raises(ValueError, match=f"reading a study imports nothing: .* import {outside} in Python first"):
+        config_from_json(stored if listed else {n: v for n, v in stored.items() if n != "definitions"})
+    assert outside not in sys.modules
+    sys.modules[outside] = module
+    assert config_from_json(stored).fingerprint() == config.fingerprint()
 
 
-def test_an_object_that_no_module_holds_must_be_defined_again_as_it_was(registries, monkeypatch):
-    sources = {}
-    monkeypatch.setattr(plugins, "_source", lambda made: sources[made])
-
-    def define(share):
-        own = of_a_cell(share)
-        sources[own] = f"half, {share}"
-        return own
-
-    stored = StudyOptions(methods=Method("sac", define(0.5)), steps=400).resolve().to_json()
-    origin = stored["plugins"]["schedule"]["own"]
-    assert (origin["object"], origin["source"]) == (None, "half, 0.5")
-    plugins.name_of("schedule", define(0.25))
-    with pytest.raises(ValueError, match="schedule 'own' as it was before it was edited; name the new one otherwise"):
-        config_from_json(stored)
-    plugins.name_of("schedule", define(0.5))
-    assert config_from_json(stored).to_json() == stored
-    plugins._ORIGINS.clear()
-    with pytest.raises(ValueError, match="which a script or notebook defined; run the study there again, or save its"):
-        config_from_json(stored)
+def test_a_module_that_was_edited_is_refused_when_read_and_when_resumed(outside, tmp_path, capsys):
+    words = ["--schedules", f"{outside}:half", "--patterns", "steady", "--seeds", "1", "--steps", "400", "--no-report"]
+    stored = study(schedules=f"{outside}:half", seeds="1", patterns="steady").to_json()
+    stored["definitions"]["schedule"][f"{outside}:half"]["sha256"] = "00" * 32
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(stored))
+    for typed in (words, ["--no-report"]):
+        said = refused(capsys, "run", *typed, "--out", folder, "--resume")
+        assert f"schedule '{outside}:half' is not the one that the study was trained with" in said
 
 
 def test_a_manifest_describes_the_engine_of_our_physics_tasks_and_nothing_of_a_strangers_environment():
