@@ -30,7 +30,7 @@ small = "--schedules baseline,aes_r --patterns abrupt --seeds 1:2 --steps 2000 -
 assert main(["run", *small]) == 0
 page = Path("study", "report", "index.html")
 page.unlink()
-assert main(["report", "study"]) == main(["verify", "study"]) == 0
+assert main(["report", "study"]) == 0
 assert page.stat().st_size > 10_000
 """
 

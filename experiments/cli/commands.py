@@ -24,7 +24,6 @@ from experiments.cli import (
     status,
     submit,
     table,
-    verify,
     video,
 )
 from experiments.cli.errors import DONE, WRONG, guarded, say
@@ -39,7 +38,6 @@ _COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "calibrate": (calibrate.Calibrate, calibrate.execute),
     "audit": (audit.Audit, audit.execute),
     "table": (table.Table, table.execute),
-    "verify": (verify.Verify, verify.execute),
     "video": (video.Video, video.execute),
     "export": (export.Export, export.execute),
     "list": (listing.List, listing.execute),

@@ -1,8 +1,7 @@
 """Checkpoints of a sweep: the whole state of a wave and the rows so far, written whole or not at all.
 
-Each checkpoint is a folder with the state (orbax), the rows (Parquet) and a seal: the SHA-256 of every file, what the
-checkpoint says of itself, and the SHA-256 of all that. It is moved to its final name in one rename. A reader trusts a
-checkpoint only if everything in it agrees with the seal, with the folder's name and with the study that asks.
+Each checkpoint is a folder with the state (orbax), the rows (Parquet) and `about.json`: the study it belongs to and how
+far it came. It is moved to its final name in one rename. One that cannot be read is skipped for the one before.
 """
 
 import json
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-_SEAL = "seal.json"
+_ABOUT = "about.json"
 _KEEP = 2
 
 
@@ -40,17 +39,6 @@ class Saved(NamedTuple):
     rows: "pl.DataFrame"  # all rows up to here, finished waves included
     notes: list[str]  # checkpoints that were passed over, and why
     devices: int | None = None  # that it was trained on; None: not recorded
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _SEAL)
-    return {str(path.relative_to(folder)): store.sha256(path) for path in files}
-
-
-def _digest(seal: dict[str, Any]) -> str:
-    """The SHA-256 of everything else that a seal says."""
-    rest = {name: value for name, value in seal.items() if name != "digest"}
-    return store.sha256_of(json.dumps(rest, sort_keys=True).encode())
 
 
 def _name(wave: int, chunk: int) -> str:
@@ -96,9 +84,8 @@ def save(
         partial.mkdir()
         write_state(partial.absolute() / "state", host)
         store.write_rows(partial / "rows.parquet", rows)
-        seal = {"study": study, "wave": wave, "chunk": chunk, "rows": rows.height, "files": _digests(partial)}
-        seal |= {} if devices is None else {"devices": devices}
-        store.write_text(partial / _SEAL, json.dumps({**seal, "digest": _digest(seal)}))
+        about = {"study": study, "wave": wave, "chunk": chunk, "rows": rows.height}
+        store.write_json(partial / _ABOUT, about if devices is None else about | {"devices": devices})
         for path in (*partial.rglob("*"), partial):
             store.sync(path)
         final = directory / name
@@ -117,50 +104,16 @@ def save(
         shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _sealed(folder: Path, study: str) -> dict[str, Any] | str:
-    """The seal of a checkpoint that can be trusted; of another one the reason why it cannot."""
-    try:
-        seal = json.loads((folder / _SEAL).read_bytes())
-        files, owner, digest = seal["files"], seal["study"], seal["digest"]
-        wave, chunk, height = seal["wave"], seal["chunk"], seal["rows"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return "its seal is missing or unreadable"
-    if digest != _digest(seal) or not isinstance(files, dict) or not all(type(n) is int for n in (wave, chunk, height)):
-        return "its seal was changed or damaged"
-    if folder.name != _name(wave, chunk):
-        return f"its seal is that of checkpoint {_name(wave, chunk)}"
-    if owner != study:
-        return "it belongs to a study with another configuration"
-    try:
-        found = _digests(folder)
-    except OSError as error:
-        return f"it cannot be read: {store.reason(error)}"
-    wrong = sorted(name for name in files.keys() | found.keys() if files.get(name) != found.get(name))
-    return f"file {wrong[0]} is missing, truncated or changed" if wrong else seal
-
-
-def check(directory: Path, study: str) -> list[str]:
-    """One phrase for every checkpoint in ``directory`` that cannot be trusted (CheckpointError where none can)."""
-    folders = _folders(directory)
-    notes = [(folder, _sealed(folder, study)) for folder in folders]
-    faults = [_passed_over(folder, note) for folder, note in notes if isinstance(note, str)]
-    if len(faults) == len(folders):
-        _refuse(directory, faults)
-    return faults
-
-
-def _refuse(directory: Path, faults: list[str]) -> None:
-    """Where there were checkpoints and none of them was good."""
-    if faults:
-        raise CheckpointError(f"no usable checkpoint in {directory}: " + "; ".join(faults))
-
-
-def _passed_over(folder: Path, fault: str) -> str:
-    return f"checkpoint {folder.name} was not used: {fault}"
+def _about(folder: Path, study: str) -> dict[str, Any]:
+    """What a checkpoint says of itself (ValueError where it cannot be read, or belongs to another study)."""
+    about = store.read_json(folder / _ABOUT)
+    if about["study"] != study:
+        raise ValueError("it belongs to a study with another configuration")
+    return about
 
 
 def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
-    """The newest checkpoint that can be trusted, or None where there is none at all.
+    """The newest checkpoint that can be read, or None where there is none at all.
 
     Args:
       like: pytree of shapes (`jax.eval_shape` of the stacked init); the state is restored into its structure.
@@ -169,33 +122,28 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
       CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
     """
 
-    def saved(folder: Path, seal: dict[str, Any], rows: "pl.DataFrame", notes: list[str]) -> Saved:
+    def saved(folder: Path, about: dict[str, Any], rows: "pl.DataFrame", notes: list[str]) -> Saved:
         state = read_state(folder.absolute() / "state", like)
-        return Saved(seal["wave"], seal["chunk"], state, rows, notes, seal.get("devices"))
+        return Saved(about["wave"], about["chunk"], state, rows, notes, about.get("devices"))
 
     return _newest(directory, study, saved)
 
 
 def newest_rows(directory: Path, study: str) -> "pl.DataFrame | None":
     """The rows of the checkpoint that `load_newest` would return."""
-    return _newest(directory, study, lambda folder, seal, rows, notes: rows)
+    return _newest(directory, study, lambda folder, about, rows, notes: rows)
 
 
 def _newest(directory: Path, study: str, read: Callable[[Path, dict[str, Any], "pl.DataFrame", list[str]], Any]) -> Any:
-    """The newest checkpoint that can be trusted and read: ``read`` of its folder, its seal, its rows and the notes."""
+    """The newest checkpoint that can be read: ``read`` of its folder, `_about` it, its rows and the notes."""
     notes: list[str] = []
     for folder in _folders(directory):
-        seal = _sealed(folder, study)
-        if isinstance(seal, dict):
-            try:
-                rows = store.read_rows(folder / "rows.parquet")
-                if rows.height != seal["rows"]:
-                    raise ValueError(f"it holds {rows.height} rows, its seal tells of {seal['rows']}")
-                return read(folder, seal, rows, notes)
-            except (ValueError, TypeError, KeyError, OSError) as error:  # whole, but not what this version reads
-                seal = f"it cannot be restored: {store.reason(error)}"
-        notes.append(_passed_over(folder, seal))
-    _refuse(directory, notes)
+        try:
+            return read(folder, _about(folder, study), store.read_rows(folder / "rows.parquet"), notes)
+        except (ValueError, TypeError, KeyError, OSError) as error:  # orbax's are of many classes
+            notes.append(f"checkpoint {folder.name} was not used: {store.reason(error)}")
+    if notes:
+        raise CheckpointError(f"no usable checkpoint in {directory}: " + "; ".join(notes))
     return None
 
 
@@ -203,7 +151,7 @@ def newest_height(directory: Path) -> int:
     """How many rows the newest checkpoint tells of, whether or not it can be trusted; 0 where there is none."""
     for folder in _folders(directory):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads((folder / _SEAL).read_bytes())["rows"])
+            return int(json.loads((folder / _ABOUT).read_bytes())["rows"])
     return 0
 
 
@@ -215,15 +163,17 @@ def adopt(source: Path, target: Path, study: str, wave: int, into: str) -> None:
       Unwritable: it cannot be written.
     """
     folder = next(iter(_folders(source)), None)
-    seal = "there is none" if folder is None else _sealed(folder, study)
-    if folder is None or isinstance(seal, str):
-        raise CheckpointError(f"no usable checkpoint in {source}: {seal}")
-    name = _name(wave, seal["chunk"])
+    if folder is None:
+        raise CheckpointError(f"no usable checkpoint in {source}: there is none")
+    try:
+        about = _about(folder, study)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"no usable checkpoint in {source}: {store.reason(error)}") from None
+    name = _name(wave, about["chunk"])
     partial = target / f"{store.PARTIAL}{name}"
     try:
-        shutil.copytree(folder, partial, copy_function=_link, ignore=lambda _, names: {_SEAL} & set(names))
-        content = {key: value for key, value in seal.items() if key != "digest"} | {"study": into, "wave": wave}
-        store.write_text(partial / _SEAL, json.dumps({**content, "digest": _digest(content)}))
+        shutil.copytree(folder, partial, copy_function=_link, ignore=lambda _, names: {_ABOUT} & set(names))
+        store.write_json(partial / _ABOUT, about | {"study": into, "wave": wave})
         os.rename(partial, target / name)
     except (OSError, shutil.Error) as error:
         raise store.Unwritable(f"{target / name} cannot be written: {store.reason(error)}") from None

@@ -11,10 +11,10 @@ import envs
 from experiments.study.method import Method
 from experiments.study.parser import LARGEST_SEED, parse, text_of
 from experiments.study.plugins import Definitions, check_defined, known
-from experiments.study.results import MOST_SEGMENTS, is_count
 from experiments.study.store import shortened
 
 FORMAT = 3
+MOST_SEGMENTS = 10_000
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
 OPTIONAL = ("definitions", "controls", "warm_start", "observe", "plasticity", "counterfactual", "together", "part")
 
@@ -133,6 +133,11 @@ def check_stored(data: Any) -> None:
     if odd := sorted({*OPTIONAL, *data} ^ fields):
         raise ValueError(f"its fields differ from what this version writes: {', '.join(odd)}")
     _check_shape(data)
+
+
+def is_count(value: Any) -> bool:
+    """Whether a JSON value is a positive whole number that a float holds exactly."""
+    return type(value) is int and 0 < value < 2**53
 
 
 def _seed(value: Any) -> bool:

@@ -70,11 +70,11 @@ def start_jax(devices: int | None, compiled: bool = True, resumed: Path | None =
 
 
 def _recorded(study: Path | None) -> int:
-    """Devices that the study in a folder trains on, by the seals of its checkpoints; 0 where none records them."""
+    """Devices that the study in a folder trains on, by its checkpoints; 0 where none records them."""
     found = 0
-    for seal in () if study is None else study.glob("checkpoints/*/[0-9]*/seal.json"):
+    for about in () if study is None else study.glob("checkpoints/*/[0-9]*/about.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
-            found = max(found, int(json.loads(seal.read_bytes())["devices"]))
+            found = max(found, int(json.loads(about.read_bytes())["devices"]))
     return found
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.study import checksums, store
+from experiments.study import store
 from experiments.study.folder import open_study
-from experiments.study.sources import EXPORTED, EXPORTED_SUM
+from experiments.study.sources import EXPORTED
 from experiments.study.warm import FORMAT, read
 
 
@@ -56,5 +56,4 @@ def export(directories: Sequence[Path], out: Path, *, seeds: Sequence[int] | Non
             "commit": open_study(directory).ended.manifest.get("commit"),
         }
     store.write_json(out / EXPORTED, {"format": FORMAT, "carriers": entries})
-    checksums.write_sum(out / EXPORTED_SUM, EXPORTED, (out / EXPORTED).read_bytes())
     return sum(path.stat().st_size for path in out.iterdir())

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.study import checkpoint, lock, store
+from experiments.study import lock, store
 from experiments.study.build import check
 from experiments.study.config import StudyConfig, check_stored, config_from_json
 from experiments.study.lock import Owner
@@ -46,9 +46,7 @@ def open_study(directory: Path, *, ended: bool = False) -> StudyFolder:
     path, manifest = directory / store.CONFIG, directory / store.MANIFEST
     if not path.exists():
         raise ValueError(f"{directory} holds no study: there is no {store.CONFIG}")
-    store.check_links(directory)
-    there = manifest.exists() or manifest.is_symlink()  # a link that leads nowhere is a manifest that cannot be read
-    results = open_results(directory) if ended or there else None
+    results = open_results(directory) if ended or manifest.exists() else None
     data = store.read_json(path) if results is None else results.config
     return StudyFolder(directory, _config(path, data), results)
 
@@ -93,8 +91,6 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
 
 def _check_kind(directory: Path) -> None:
     """Refuse what is no folder."""
-    if directory.is_symlink() and not directory.exists():
-        raise ValueError(f"--out {directory} is a link to {directory.readlink()}, which does not exist")
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out {directory} is a file; give a folder")
 
@@ -121,7 +117,6 @@ def _check_free(directory: Path) -> None:
 def begun(directory: Path) -> StudyConfig:
     """The configuration of the study that began in ``directory``, for --resume."""
     _check_begun(directory)
-    store.check_links(directory)
     path = directory / store.CONFIG
     try:
         return _config(path, store.read_json(path))
@@ -157,13 +152,8 @@ def _check_begun(directory: Path) -> None:
 
 
 def _check_own(config: StudyConfig, directory: Path) -> None:
-    """Refuse a folder that does not hold this very study, or whose checkpoints are all damaged."""
+    """Refuse a folder that does not hold this very study."""
     try:
         check_same(directory, store.read_json(directory / store.CONFIG), config)
     except ValueError as error:
         raise ValueError(f"--resume: {error}") from None
-    for carrier in config.carriers:
-        try:
-            checkpoint.check(directory / store.CHECKPOINTS / carrier, config.fingerprint())
-        except checkpoint.CheckpointError as error:
-            raise ValueError(f"--resume: {error}; remove that folder to start its runs again") from None

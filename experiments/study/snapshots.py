@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from envs.drift import change_points
-from experiments.study import checkpoint, store
+from experiments.study import checkpoint, checksums, store
 from experiments.study.build import Part
 from experiments.study.config import StudyConfig
 
@@ -44,32 +44,34 @@ def load_ended(
     directory: Path, config: StudyConfig, carrier: str, like: Any
 ) -> Iterator[tuple[list[dict[str, Any]], Any]]:
     """Labels and stacked states, in the structure of ``like``, of every wave that `save_agents` wrote."""
-    for place in sorted((directory / store.AGENTS / carrier).glob("*")):
+    for saved in _stored(directory, config, f"{store.AGENTS}/{carrier}/*", like):
+        yield saved.rows.to_dicts(), saved.state
+
+
+def _stored(directory: Path, config: StudyConfig, places: str, like: Any) -> Iterator[checkpoint.Saved]:
+    """The agents or snapshots in the folders that match ``places``, once their checksums do."""
+    for place in sorted(directory.glob(places)):
+        checksums.check_folder(directory, place)
         saved = checkpoint.load_newest(place, config.fingerprint(), like)
         if saved is not None:
-            yield saved.rows.to_dicts(), saved.state
+            yield saved
 
 
 def load_agent(directory: Path, config: StudyConfig, part: Part, run: int) -> Snapshot:
     """The newest agent of run ``run`` of ``part``: the one it ended with, else that of the newest checkpoint."""
     like = part.shapes()
     per_chunk = config.chunk(part.carrier) * config.envs_of(part.carrier)
-    label, notes = part.labels[run], []
-    for place in sorted((directory / store.AGENTS / part.carrier).glob("*")):
-        try:
-            saved = checkpoint.load_newest(place, config.fingerprint(), {"agent": like.agent})
-        except checkpoint.CheckpointError as error:
-            notes.append(str(error))
-            continue
-        found = [] if saved is None else [i for i, row in enumerate(saved.rows.to_dicts()) if row == label]
-        if saved is not None and found:
-            return Snapshot(_row(saved.state["agent"], found[0]), saved.chunk * per_chunk)
+    label = part.labels[run]
+    for saved in _stored(directory, config, f"{store.AGENTS}/{part.carrier}/*", {"agent": like.agent}):
+        rows = saved.rows.to_dicts()
+        if label in rows:
+            return Snapshot(_row(saved.state["agent"], rows.index(label)), saved.chunk * per_chunk)
     place = directory / store.CHECKPOINTS / part.carrier
     saved = checkpoint.load_newest(place, config.fingerprint(), like)
     who = f"{label['method']}, {label['pattern']}, seed {label['seed']}"
     if saved is None:
-        reason = notes[0] if notes else "its training wrote none; train it again with a shorter --checkpoint-seconds"
-        raise ValueError(f"the study in {directory} has no checkpoint of {who}: {reason}")
+        hint = "its training wrote none; train it again with a shorter --checkpoint-seconds"
+        raise ValueError(f"the study in {directory} has no checkpoint of {who}: {hint}")
     width = jax.tree.leaves(saved.state)[0].shape[0]  # as it was when the checkpoint was written
     if run // width != saved.wave:
         raise ValueError(
@@ -131,10 +133,9 @@ def load_moment(directory: Path, config: StudyConfig, part: Part, run: int, chun
     agent, names = _agent_of(part), read_by(part)
     leaves, structure = jax.tree.flatten(agent)
     like = {name: leaves[int(name)] for name in names}
-    for place in sorted((directory / store.MOMENTS / part.carrier).glob(f"*-{chunk:05d}")):
-        saved = checkpoint.load_newest(place, config.fingerprint(), like)
-        rows = [] if saved is None else saved.rows.to_dicts()
-        if saved is not None and part.labels[run] in rows:
+    for saved in _stored(directory, config, f"{store.MOMENTS}/{part.carrier}/*-{chunk:05d}", like):
+        rows = saved.rows.to_dicts()
+        if part.labels[run] in rows:
             at = rows.index(part.labels[run])
             own = [np.zeros(leaf.shape, leaf.dtype) for leaf in leaves]
             for name in names:

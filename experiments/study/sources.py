@@ -12,8 +12,6 @@ from experiments.study import store
 from experiments.study.method import Method
 
 EXPORTED = "warm.json"  # what a folder of exported agents is known by
-EXPORTED_SUM = "warm.sha256"  # its SHA-256
-_SEALS = "*/*/seal.json"  # of every wave; each lists the SHA-256 of the files beside it
 
 
 def record_of(methods: Sequence[Method], directory: Path | None) -> dict[str, str]:
@@ -44,7 +42,7 @@ def warm_start_of(directory: Path | None, carriers: Sequence[str]) -> dict[str, 
 
 
 def agent_files(directory: Path, carriers: Sequence[str]) -> list[Path]:
-    """The files that pin the agents of ``carriers`` in ``directory``: those that list the SHA-256 of the others."""
+    """The files that pin the agents of ``carriers`` in ``directory``."""
     if (directory / EXPORTED).is_file():
         return [directory / EXPORTED]
     fixed = [directory / name for name in (store.CONFIG, store.MANIFEST, store.CURVES)]
@@ -54,9 +52,9 @@ def agent_files(directory: Path, carriers: Sequence[str]) -> list[Path]:
         )
     found = []
     for carrier in carriers:
-        seals = sorted((directory / store.AGENTS / carrier).glob(_SEALS))
-        if not seals:
+        files = sorted(path for path in (directory / store.AGENTS / carrier).rglob("*") if path.is_file())
+        if not files:
             known = ", ".join(sorted(path.name for path in (directory / store.AGENTS).glob("*"))) or "none"
             raise ValueError(f"--warm-start {directory}: it has no agents of carrier '{carrier}'; carriers: {known}")
-        found += seals
+        found += files
     return [directory / store.CONFIG, directory / store.CURVES, *found]

@@ -59,9 +59,6 @@ def replacing(path: Path) -> Iterator[Path]:
     device = path.exists() and not path.is_file() and not path.is_dir()
     partial = path if device else path.with_name(f".{path.name}.partial")
     try:
-        if not device:  # a link that lies there is not followed
-            partial.unlink(missing_ok=True)
-            partial.touch(exist_ok=False)
         yield partial
         if not device:
             sync(partial)
@@ -115,18 +112,8 @@ def write_output(path: Path, text: str) -> None:
         write_text(path, text)
 
 
-def check_links(directory: Path) -> None:
-    """Refuse a folder of a study with a link in it, through which files elsewhere would be read or written."""
-    for folder, folders, files in os.walk(directory):
-        for path in (Path(folder, name) for name in (*folders, *files)):
-            if path.is_symlink() and folder != str(directory / "slurm"):  # submitit's own
-                raise ValueError(f"{path} is a link; a study holds its own files, put a copy in its place")
-
-
 def check_new(folder: Path, option: str) -> None:
-    """Refuse a place for results, named by ``option``, that is a file, a broken link, or a folder that is not empty."""
-    if folder.is_symlink() and not folder.exists():
-        raise ValueError(f"{option} {folder} is a link to what does not exist; choose another folder")
+    """Refuse a place for results, named by ``option``, that is a file or a folder that is not empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{option} {folder} is not an empty folder; choose another one")
 
@@ -134,8 +121,6 @@ def check_new(folder: Path, option: str) -> None:
 def read_bytes(path: Path) -> bytes:
     """The bytes of a file (ValueError where it is missing or cannot be read)."""
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise OSError("it is no regular file")
         return path.read_bytes()
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None
@@ -152,8 +137,6 @@ def json_from(path: Path, data: bytes) -> Any:
     """The JSON in the bytes of ``path``, which is only named (ValueError where they are none)."""
     try:
         return json.loads(data.decode())
-    except RecursionError:
-        raise ValueError(f"{path} cannot be read as JSON: it is nested too deep") from None
     except ValueError as error:  # of the encoding, or of JSON
         raise ValueError(f"{path} cannot be read as JSON: {error}") from None
 

@@ -19,12 +19,12 @@ import numpy as np
 import optax
 
 from agents import CARRIERS
-from experiments.study import checkpoint, checksums, store
+from experiments.study import checkpoint, store
 from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.snapshots import load_ended
-from experiments.study.sources import EXPORTED, EXPORTED_SUM, agent_files
+from experiments.study.sources import EXPORTED, agent_files
 
 FORMAT = 1  # of exported agents
 STEADY = "steady"
@@ -178,14 +178,8 @@ def _rows(directory: Path, config: StudyConfig, carrier: str, like: Any, labels:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *(found[at] for at in range(len(labels))))
 
 
-def _list(directory: Path) -> Any:
-    """List of the agents exported to ``directory``, which matches its checksum."""
-    path = directory / EXPORTED
-    return store.json_from(path, checksums.check_sum(path, directory / EXPORTED_SUM))
-
-
 def _exported(directory: Path, carrier: str) -> Agents:
-    path, about = directory / EXPORTED, _list(directory)
+    path, about = directory / EXPORTED, store.read_json(directory / EXPORTED)
     try:
         if about["format"] != FORMAT:
             raise ValueError(f"{path}: its format is {about['format']}, this version reads {FORMAT}")
@@ -193,11 +187,11 @@ def _exported(directory: Path, carrier: str) -> Agents:
             known = ", ".join(about["carriers"])
             raise ValueError(f"--warm-start {directory}: it has no agents of carrier '{carrier}'; carriers: {known}")
         entry = about["carriers"][carrier]
-        file, seal, nature, runs = (entry[name] for name in ("file", "sha256", "nature", "runs"))
+        file, digest, nature, runs = (entry[name] for name in ("file", "sha256", "nature", "runs"))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is damaged: {error!r}") from None
     data = directory / file
-    if not data.is_file() or store.sha256(data) != seal:
+    if not data.is_file() or store.sha256(data) != digest:
         raise ValueError(f"{data} is missing, truncated or changed")
     try:
         with np.load(data, allow_pickle=False) as arrays:
@@ -205,11 +199,6 @@ def _exported(directory: Path, carrier: str) -> Agents:
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"{data} cannot be read: {error}") from None
     return Agents(nature, runs, leaves)
-
-
-def check_exported(directory: Path) -> int:
-    """Read all agents exported to ``directory``; how many there are."""
-    return sum(len(_exported(directory, carrier).runs) for carrier in _list(directory)["carriers"])
 
 
 def warm_of(config: StudyConfig, part: Part) -> Warm | None:

@@ -76,6 +76,13 @@ def test_a_part_that_does_not_exist_is_refused(tmp_path, capsys, words, parts):
     assert not out.exists()
 
 
+@pytest.mark.parametrize("words", [("--partition", "a\n#SBATCH --uid=0"), ("--mem", "1G\nx"), ("--sbatch", "qos=a\nb")])
+def test_no_option_ends_a_line_of_the_job_script(words, tmp_path, capsys):
+    assert main(["submit", "--cluster", "slurm", "--parts", "1", "--out", str(tmp_path / "out"), *words]) == 2
+    assert "must be one line" in sentence(capsys)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.fixture
 def planned(tmp_path):
     """A study of which no part has begun."""
@@ -207,7 +214,7 @@ def killed(whole, tmp_path_factory):
     words = ["submit", "--cluster", "local", "--parts", "3", "--checkpoint-seconds", "0", *STUDY, "--out", out]
     process = subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     part = out / "parts" / "3"
-    wait_until(lambda: list(part.glob("checkpoints/sac/0*/seal.json")) or process.poll() is not None, 500)
+    wait_until(lambda: list(part.glob("checkpoints/sac/0*/about.json")) or process.poll() is not None, 500)
     os.kill(int((part / ".lock").read_text().split()[1]), signal.SIGKILL)
     _, error = process.communicate(timeout=500)
     assert process.returncode == 2, error
@@ -237,7 +244,7 @@ def test_a_killed_part_is_trained_again_alone_and_the_joined_bytes_are_those_wit
     assert apart <= {"commit"}  # of a checkout that is edited meanwhile
     assert all("--together 2" in m["command"] and "--part" not in m["command"] for m in manifests)
     assert manifests[0]["runs"] == manifests[1]["runs"]
-    for words in (["verify", out], ["join", out]):
+    for words in (["video", out], ["join", out]):
         assert main([*map(str, words)]) == 0
     assert "joined before" in capsys.readouterr().out
     config = open_study(out).config

@@ -1,6 +1,5 @@
-"""A checkpoint is trusted whole or not at all, down to the bits of its own seal."""
+"""A checkpoint is written completely or not at all; one that cannot be read is skipped for the one before."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -42,7 +41,6 @@ def test_what_is_saved_is_what_is_loaded(two):
     saved = load_newest(two, STUDY, STATE)
     assert (saved.wave, saved.chunk, saved.rows.height, saved.notes) == (0, 39, 39, [])
     np.testing.assert_array_equal(saved.state["weights"], STATE["weights"])
-    assert checkpoint.check(two, STUDY) == []
     assert checkpoint.newest_rows(two, STUDY).height == 39
 
 
@@ -71,60 +69,20 @@ def test_all_of_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, mo
     assert [path.name for path in tmp_path.iterdir()] == ["0000000001"]
 
 
-@pytest.mark.slow
-def test_a_flipped_bit_of_the_seal_means_the_checkpoint_before(copy, monkeypatch):
-    monkeypatch.setattr(checkpoint, "read_state", lambda path, like: like)  # only whether it is read
-    path = copy / "0000000039" / "seal.json"
-    whole = path.read_bytes()
-    for at in range(0, 8 * len(whole), 11):  # every bit of a byte, and every part of the text
-        flipped = bytearray(whole)
-        flipped[at // 8] ^= 1 << at % 8
-        if json_of(flipped) == json.loads(whole):
-            continue  # another spelling of the same, such as a space for a tab
-        path.write_bytes(flipped)
-        saved = load_newest(copy, STUDY, STATE)
-        assert (saved.chunk, len(saved.notes)) == (38, 1), (at, saved.notes)
-
-
-def json_of(data):
-    try:
-        return json.loads(bytes(data))
-    except ValueError:
-        return None
-
-
-@pytest.mark.parametrize("name", ["rows.parquet", "state/_METADATA", "seal.json"])
+@pytest.mark.parametrize("name", ["rows.parquet", "state/_METADATA", "about.json"])
 def test_a_damaged_file_means_the_checkpoint_before(copy, name):
     path = copy / "0000000039" / name
-    path.write_bytes(path.read_bytes()[:-1])
+    path.write_bytes(path.read_bytes()[:-2])
     saved = load_newest(copy, STUDY, STATE)
     assert saved.chunk == 38
     assert "checkpoint 0000000039 was not used" in saved.notes[0]
-    assert checkpoint.newest_rows(copy, STUDY).height == 38
-
-
-def test_a_checkpoint_under_another_name_is_not_used(copy):
-    (copy / "0000000039").rename(copy / "0000000040")
-    assert load_newest(copy, STUDY, STATE).chunk == 38
-
-
-def test_rows_that_are_not_those_of_the_checkpoint_are_not_used(copy):
-    """Sealed again by somebody who put other rows in."""
-    folder = copy / "0000000039"
-    store.write_rows(folder / "rows.parquet", rows(12))
-    seal = json.loads((folder / "seal.json").read_text())
-    seal["files"]["rows.parquet"] = store.sha256(folder / "rows.parquet")
-    seal["digest"] = checkpoint._digest(seal)
-    (folder / "seal.json").write_text(json.dumps(seal))
-    saved = load_newest(copy, STUDY, STATE)
-    assert saved.chunk == 38
-    assert "it holds 12 rows, its seal tells of 39" in saved.notes[0]
+    assert checkpoint.newest_rows(copy, STUDY).height == (39 if name.startswith("state") else 38)
 
 
 def test_where_all_are_damaged_it_says_so(copy):
-    for path in copy.glob("*/seal.json"):
+    for path in copy.glob("*/about.json"):
         path.unlink()
-    for ask in (checkpoint.check, checkpoint.newest_rows, lambda *words: load_newest(*words, STATE)):
+    for ask in (checkpoint.newest_rows, lambda *words: load_newest(*words, STATE)):
         with pytest.raises(CheckpointError, match="no usable checkpoint"):
             ask(copy, STUDY)
 

@@ -20,7 +20,6 @@ import envs
 from agents import CARRIERS
 from envs.world import World
 from experiments.cli import main
-from experiments.study import checksums
 from experiments.study.build import build_part
 from experiments.study.config import config_from_json
 from experiments.study.driver import Interrupted
@@ -175,7 +174,7 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(trained, begun, tmp_path
 
 
 def test_exported_agents_are_the_same_but_for_adam(trained, exported):
-    assert {path.name for path in exported.iterdir()} == {"ppo.npz", "warm.json", "warm.sha256"}
+    assert {path.name for path in exported.iterdir()} == {"ppo.npz", "warm.json"}
     whole, small_ones = read(trained, "ppo"), read(exported, "ppo")
     assert (small_ones.nature, small_ones.runs) == (whole.nature, whole.runs)
     assert set(whole.leaves) - set(small_ones.leaves) == whole.moments
@@ -273,20 +272,16 @@ def test_damaged_and_changed_agents_are_refused(trained, exported, tmp_path):
     config = arms(copy)
     largest = max((copy / "agents").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     largest.write_bytes(largest.read_bytes()[:-1])
-    with pytest.raises(ValueError, match="missing, truncated or changed"):
-        warm_of(config, build_part(config, "ppo"))
-    (seal,) = (copy / "agents").rglob("seal.json")
-    seal.write_text("{}")
     with pytest.raises(ValueError, match="not those that the study was configured with"):
         warm_of(config, build_part(config, "ppo"))
     other = shutil.copytree(exported, tmp_path / "other")
     (other / "ppo.npz").write_bytes(b"PK")
     with pytest.raises(ValueError, match=r"ppo\.npz is missing, truncated or changed"):
         read(other, "ppo")
-    (other / "warm.json").write_text('{"format": 2}')
-    with pytest.raises(ValueError, match=r"warm\.json was changed or damaged"):
+    (other / "warm.json").write_text('{"format": ')
+    with pytest.raises(ValueError, match=r"warm\.json cannot be read as JSON"):
         read(other, "ppo")
-    checksums.write_sum(other / "warm.sha256", "warm.json", b'{"format": 2}')
+    (other / "warm.json").write_text('{"format": 2}')
     with pytest.raises(ValueError, match="its format is 2, this version reads 1"):
         read(other, "ppo")
 
