@@ -81,7 +81,7 @@ def sound(env: Env, step: Callable[..., Step], *args: Any) -> Step:
     sizes = (env.spec.action_size,), (env.spec.obs_size,), (), (), ()
     names = ("action", "observation", "reward", "terminated", "truncated")
     for name, value, shape in zip(names, (args[-2], obs, reward, *flags), sizes, strict=True):
-        dtype, kind = getattr(value, "dtype", np.dtype(type(value))), " and be bool" * (name in names[3:])
+        dtype, kind = getattr(value, "dtype", np.dtype(type(value))), " and be bool or integer" * (name in names[3:])
         if np.shape(value) != shape or (kind and dtype.kind not in "biu"):
             wanted = f"{name} of {type(env).__name__} must have shape {shape}{kind}"
             raise ValueError(f"{wanted}; got {dtype} of shape {np.shape(value)}")
