@@ -6,7 +6,7 @@ import signal
 import sys
 
 from experiments.cli.errors import guard_streams
-from experiments.study.stop import end_with_parent, interrupt
+from experiments.study.stop import SIGNALS, end_with_parent
 
 __all__ = ["entry", "main"]
 
@@ -38,10 +38,9 @@ def entry() -> None:
     takes a tenth of a start.
     """
     gc.set_threshold(200_000, 10, 10)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # an orderly end, with the clean-up of what is being written
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
-            signal.signal(number, interrupt)
+    for number in SIGNALS:  # an orderly end, with the clean-up of what is being written
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     end_with_parent()
     guard_streams()
     code = main()

@@ -6,6 +6,7 @@ far it came. It is moved to its final name in one rename. One that cannot be rea
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +17,6 @@ import jax
 import numpy as np
 
 from experiments.study import store
-from experiments.study.states import read_state, without_late_writes, write_state
 
 if TYPE_CHECKING:
     import polars as pl
@@ -82,7 +82,7 @@ def save(
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
-        write_state(partial.absolute() / "state", host)
+        _write_state(partial.absolute() / "state", host)
         store.write_rows(partial / "rows.parquet", rows)
         about = {"study": study, "wave": wave, "chunk": chunk, "rows": rows.height}
         store.write_json(partial / _ABOUT, about if devices is None else about | {"devices": devices})
@@ -96,12 +96,35 @@ def save(
         words = str(error) if isinstance(error, store.Unwritable) else store.reason(error)
         raise store.Unwritable(f"checkpoint {directory / name} cannot be written: {words}") from None
     except BaseException:
-        without_late_writes(partial)
+        shutil.rmtree(partial, ignore_errors=True)
         raise
     for old in _folders(directory)[_KEEP:]:
         shutil.rmtree(old, ignore_errors=True)
     for leftover in directory.glob(f"{store.PARTIAL}*"):
         shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _write_state(path: Path, state: Any) -> None:
+    """Write a pytree of arrays into the new folder ``path`` by orbax (OSError where that fails)."""
+    import orbax.checkpoint as ocp
+
+    try:
+        with ocp.PyTreeCheckpointer() as writer:
+            # Orbax refuses arrays of size zero; of those the leading axis is written.
+            writer.save(path, jax.tree.map(lambda x: x if np.size(x) else np.zeros(x.shape[:1], x.dtype), state))
+    except (ValueError, RuntimeError) as error:  # of tensorstore, at great length
+        code = re.search(r"os_error_code='(\d+)'", str(error))
+        raise OSError(os.strerror(int(code[1])) if code else store.reason(error)) from None
+
+
+def _read_state(path: Path, like: Any) -> Any:
+    """The state of ``path`` as NumPy arrays, in the structure of ``like``, a pytree of shapes."""
+    import orbax.checkpoint as ocp
+
+    arguments = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray), like)
+    with ocp.PyTreeCheckpointer() as reader:
+        state = reader.restore(path, item=like, restore_args=arguments)
+    return jax.tree.map(lambda x, y: x if np.size(y) else np.zeros(x.shape + y.shape[1:], x.dtype), state, like)
 
 
 def _about(folder: Path, study: str) -> dict[str, Any]:
@@ -123,7 +146,7 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
     """
 
     def saved(folder: Path, about: dict[str, Any], rows: "pl.DataFrame", notes: list[str]) -> Saved:
-        state = read_state(folder.absolute() / "state", like)
+        state = _read_state(folder.absolute() / "state", like)
         return Saved(about["wave"], about["chunk"], state, rows, notes, about.get("devices"))
 
     return _newest(directory, study, saved)

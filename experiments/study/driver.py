@@ -144,7 +144,7 @@ def run_sweep(
                 metrics = executables.evaluate(state, data, jnp.int32(step)) | metrics
                 frames.append(_frame(names, jax.device_get(metrics), step * plan.num_envs))
                 # Compiled and trained: from here on a signal would lose work.
-                if stop is None and (chunk > 0 or StopFlag.requested):
+                if stop is None and chunk > 0:
                     stop = stack.enter_context(StopFlag())
                 on_tick(Tick(wave, chunk, frames[-1]))
                 on_chunk(wave, chunk, names, state)

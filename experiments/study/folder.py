@@ -139,7 +139,7 @@ def check_same(directory: Path, stored: Any, config: StudyConfig) -> None:
     if differing := store.differing_fields(stored, config.to_json()):
         raise ValueError(
             f"the study in {directory} has another configuration ({'; '.join(differing)}); "
-            "type none of its options, or all of them, or choose another folder"
+            "give all of its options or none, or choose another folder"
         )
 
 

@@ -166,7 +166,7 @@ def check_defined(stored: Definitions) -> None:
             known(kind, name)
         except UnknownNameError:
             raise ValueError(
-                f"it uses {kind} '{name}', which a script or notebook defined; run the study there"
+                f"it uses {kind} '{name}', which no package offers; run the script or notebook that defined it"
             ) from None
     check_unchanged(stored, definitions(names))
 

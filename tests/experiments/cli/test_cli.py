@@ -120,13 +120,6 @@ def test_a_file_as_folder_is_refused(tmp_path, capsys):
     assert "is a file" in sentence(capsys)
 
 
-def test_a_link_to_nowhere_is_refused(tmp_path, capsys):
-    (tmp_path / "out").symlink_to(tmp_path / "gone")
-    assert run("--out", tmp_path / "out") == 2
-    assert "out is a link to" in sentence(capsys)
-    assert not (tmp_path / "gone").exists()
-
-
 def test_a_folder_that_another_process_owns_is_refused(tmp_path, capsys):
     with Owner(tmp_path):
         assert run("--out", tmp_path) == 2

@@ -127,12 +127,12 @@ def test_the_first_signal_saves_a_checkpoint(tmp_path):
     assert not (folder / LOCK).exists()
 
 
-def test_signals_end_the_process_a_second_after_the_first():
-    code = "import os, signal, time; from experiments.study.stop import StopFlag; flag = StopFlag()\nwith flag:\n"
+def test_a_second_ctrl_c_ends_the_process_and_a_second_sigterm_does_not():
+    code = "import os, signal; from experiments.study.stop import StopFlag; flag = StopFlag()\nwith flag:\n"
     code += " os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGTERM); assert flag.asked\n"
-    code += " print(1, flush=True); time.sleep(1.5); os.kill(os.getpid(), signal.SIGTERM); print(2)"
+    code += " print(1, flush=True); os.kill(os.getpid(), signal.SIGINT); print(2)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "1\n")
+    assert (done.returncode, done.stdout) == (-signal.SIGINT, "1\n")
 
 
 @pytest.mark.slow
@@ -142,7 +142,7 @@ def test_the_second_signal_ends_the_process(tmp_path):
     process = start(folder, "--steps", "4000000", "--checkpoint-seconds", "0")
     wait_until(checkpointed(folder), 120)
     process.send_signal(signal.SIGINT)
-    assert "again to stop now" in process.stderr.readline()
+    assert "Ctrl-C to stop now" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     code, _ = finish(process, 20)
     assert code in (-signal.SIGINT, 130)
@@ -163,42 +163,12 @@ def test_ctrl_c_before_anything_is_trained_ends_in_one_sentence(tmp_path, second
     process.send_signal(signal.SIGINT)
     code, err = finish(process, 60)
     assert code in (130, -signal.SIGINT)  # Python itself is still starting
-    assert err.count("aesjax: ") == (code == 130) + ("again to stop now" in err)
+    assert err.count("aesjax: ") == (code == 130) + ("Ctrl-C to stop now" in err)
 
 
-# An import during which a signal arrives, in a library that catches everything.
-CATCHES = """
-import signal, sys
-class Catching:
-    def find_spec(self, name, *_):
-        if name == "optax":
-            try:
-                signal.raise_signal(signal.SIGINT)
-            except KeyboardInterrupt:
-                pass
-sys.meta_path.insert(0, Catching())
-"""
-
-
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory):
-    """A study that ended where it began."""
-    folder = tmp_path_factory.mktemp("stopped") / "study"
-    code, err = finish(start(folder, before=CATCHES))
-    assert code == 130
-    assert f"aesjax run --out {folder}" in err
-    return folder
-
-
-def test_an_interrupt_that_a_library_caught_stops_the_study_before_it_is_trained(stopped):
-    (seal,) = stopped.glob("checkpoints/*/*/about.json")
-    assert json.loads(seal.read_text())["chunk"] == 0
-    assert not (stopped / LOCK).exists()
-
-
-def test_a_study_is_resumed_on_as_many_devices_as_it_began_on(finished, stopped, tmp_path, capsys):
+def test_a_study_is_resumed_on_as_many_devices_as_it_began_on(finished, killed, tmp_path, capsys):
     """Which its numbers depend on; the machine's default is another number."""
-    folder = shutil.copytree(stopped, tmp_path / "copied")
+    folder = shutil.copytree(killed, tmp_path / "copied")
     assert main(["run", "--out", str(folder), "--resume", "--no-report", "--quiet"]) == 2
     assert "began with --devices 1, on which their numbers depend; this process has 2" in sentence(capsys)
     words = [sys.executable, "-m", "experiments.cli", "run", "--out", str(folder), "--resume", "--no-report"]
@@ -347,23 +317,11 @@ def test_a_damaged_manifest_is_refused_by_every_reader(copied, capsys, tmp_path,
     assert all("manifest.json" in text for text in said_by_all(copied, capsys, tmp_path))
 
 
-def test_damaged_agents_are_refused_when_they_are_read(copied, capsys, tmp_path):
-    state = max((path for path in copied.rglob("agents/sac/*/*/state/**/*") if path.is_file()), key=os.path.getsize)
-    state.write_bytes(state.read_bytes()[:-1] + b"?")
-    assert main(["report", str(copied)]) == 0  # which reads no agents
-    capsys.readouterr()
-    assert main(["export", str(copied), "--out", str(tmp_path / "new")]) == 2
-    assert "was changed or damaged" in sentence(capsys)
-    state.unlink()
-    assert main(["export", str(copied), "--out", str(tmp_path / "new")]) == 2
-    assert f"{state} does not exist" in sentence(capsys)
-
-
-def test_a_study_whose_checkpoints_are_all_damaged_is_not_begun_again(stopped, tmp_path, capsys):
-    copied = shutil.copytree(stopped, tmp_path / "copied")
-    for folder in (copied / "checkpoints" / "sac").iterdir():
-        state = max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
-        state.write_bytes(state.read_bytes()[:-1])
+def test_a_study_whose_checkpoints_are_all_damaged_is_not_begun_again(killed, tmp_path, capsys):
+    copied = shutil.copytree(killed, tmp_path / "copied")
+    for path in (copied / "checkpoints" / "sac").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert main(["run", "--out", str(copied), "--resume", "--no-report"]) == 2
     assert "no usable checkpoint" in sentence(capsys)
 
@@ -376,10 +334,11 @@ def test_a_study_whose_checkpoints_are_all_damaged_is_not_begun_again(stopped, t
 def test_on_a_full_disk_nothing_is_half_written_and_the_study_goes_on_later(finished, tmp_path, kibibytes):
     folder = tmp_path / "full"
     process = start(folder, "--checkpoint-seconds", "1", largest_file=kibibytes * 1024)  # its programs are only read
-    code, err = finish(process)
+    _, err = process.communicate(timeout=120)  # orbax may add its own lines
+    code = process.returncode
     assert code == (0 if (folder / "manifest.json").exists() else 2), err
     assert (code == 0) or "cannot be written" in err
-    assert not [path for path in folder.rglob("*") if "partial" in path.name]
+    assert not list(folder.glob(".*.partial"))
     if not (folder / "manifest.json").exists():
         assert resumed(folder) == results(finished)
 

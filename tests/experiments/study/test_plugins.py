@@ -335,7 +335,7 @@ def test_the_source_of_a_cell_is_recorded_and_another_process_is_sent_there(regi
     assert "def pulse(*, base, share=0.5):" in stored["definitions"]["schedule"]["pulse"]["source"]
     assert config_from_json(stored).to_json() == stored
     del SCHEDULES["pulse"]
-    with pytest.raises(ValueError, match="it uses schedule 'pulse', which a script or notebook defined"):
+    with pytest.raises(ValueError, match=r"it uses schedule 'pulse', .* run the script or notebook that defined it"):
         config_from_json(stored)
 
 

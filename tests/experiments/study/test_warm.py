@@ -270,8 +270,15 @@ def test_a_folder_without_agents_is_refused(trained, tmp_path, capsys):
 def test_damaged_and_changed_agents_are_refused(trained, exported, tmp_path):
     copy = shutil.copytree(trained, tmp_path / "copy")
     config = arms(copy)
+    gone = next(path for path in (copy / "agents").rglob("rows.parquet"))
+    gone.rename(tmp_path / "rows.parquet")
+    with pytest.raises(ValueError, match="does not exist"):
+        read(copy, "ppo")
+    shutil.copy(tmp_path / "rows.parquet", gone)
     largest = max((copy / "agents").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     largest.write_bytes(largest.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="was changed or damaged"):
+        read(copy, "ppo")
     with pytest.raises(ValueError, match="not those that the study was configured with"):
         warm_of(config, build_part(config, "ppo"))
     other = shutil.copytree(exported, tmp_path / "other")
