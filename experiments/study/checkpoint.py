@@ -1,7 +1,7 @@
 """Checkpoints of a sweep: the whole state of a wave and the rows so far, written whole or not at all.
 
-Each checkpoint is a folder with the state (orbax), the rows (Parquet) and `about.json`: the study it belongs to and how
-far it came. It is moved to its final name in one rename. One that cannot be read is skipped for the one before.
+Each checkpoint is a folder with the state (orbax), the rows (Parquet) and `about.json`: its study, how far it came, and
+the SHA-256 of the other files. It is moved to its final name in one rename. A damaged one is skipped for the one before.
 """
 
 import json
@@ -85,7 +85,8 @@ def save(
         _write_state(partial.absolute() / "state", host)
         store.write_rows(partial / "rows.parquet", rows)
         about = {"study": study, "wave": wave, "chunk": chunk, "rows": rows.height}
-        store.write_json(partial / _ABOUT, about if devices is None else about | {"devices": devices})
+        about |= {"sha256": store.digest(_files(partial))} | ({} if devices is None else {"devices": devices})
+        store.write_json(partial / _ABOUT, about)
         for path in (*partial.rglob("*"), partial):
             store.sync(path)
         final = directory / name
@@ -128,11 +129,18 @@ def _read_state(path: Path, like: Any) -> Any:
 
 
 def _about(folder: Path, study: str) -> dict[str, Any]:
-    """What a checkpoint says of itself (ValueError where it cannot be read, or belongs to another study)."""
+    """What a checkpoint says of itself (ValueError where it is damaged or belongs to another study)."""
     about = store.read_json(folder / _ABOUT)
     if about["study"] != study:
         raise ValueError("it belongs to a study with another configuration")
+    # Orbax would restore some changed bytes without an error, and print a traceback for a missing one.
+    if about["sha256"] != store.digest(_files(folder)):
+        raise ValueError("one of its files is missing, truncated or changed")
     return about
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != _ABOUT)
 
 
 def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
