@@ -1,7 +1,7 @@
 """Checkpoints of a sweep: the whole state of a wave and the rows so far, written whole or not at all.
 
 Each checkpoint is a folder with the state (orbax), the rows (Parquet) and `about.json`: its study, how far it came, and
-the SHA-256 of the other files. It is moved to its final name in one rename. A damaged one is skipped for the one before.
+the SHA-256 of the other files. It gets its final name in one rename. A damaged one is skipped for the one before.
 """
 
 import json
