@@ -129,7 +129,7 @@ def _read_state(path: Path, like: Any) -> Any:
 
 
 def _about(folder: Path, study: str) -> dict[str, Any]:
-    """What a checkpoint says of itself (ValueError where it is damaged or belongs to another study)."""
+    """Contents of a checkpoint's own file; ValueError where it is damaged or belongs to another study."""
     about = store.read_json(folder / _ABOUT)
     if about["study"] != study:
         raise ValueError("it belongs to a study with another configuration")

@@ -93,6 +93,8 @@ def _check_kind(directory: Path) -> None:
     """Refuse what is no folder."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out {directory} is a file; give a folder")
+    if directory.is_symlink() and not directory.exists():
+        raise ValueError(f"--out {directory} is a link to {directory.readlink()}, which does not exist")
 
 
 def check_place(directory: Path) -> None:
@@ -106,7 +108,7 @@ def check_place(directory: Path) -> None:
 
 
 def _check_free(directory: Path) -> None:
-    """Refuse a folder with anything in it but what a study leaves that never began."""
+    """Raise ValueError unless the folder is empty or holds an unstarted study."""
     path = directory / store.CONFIG
     if not directory.is_dir() or lock.is_empty(directory, besides=(store.CONFIG,)):
         return

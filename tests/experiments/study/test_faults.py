@@ -305,6 +305,8 @@ def test_absurd_settings_are_refused_when_a_study_is_resumed(copied, capsys, fie
         absurd = json.loads(poison)
         if absurd == fitting[field] and type(absurd) is type(fitting[field]):
             continue
+        if field == "options" and absurd == {}:  # the builder's defaults, which are this study's options
+            continue
         path.write_text(json.dumps(fitting | {field: absurd}))
         code = main(["run", "--out", str(copied), "--resume", "--no-report"])
         assert code == 2, poison

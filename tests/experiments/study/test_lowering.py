@@ -3,13 +3,14 @@
 import re
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 import envs
 from agents import CARRIERS
 from envs import isaac, mujoco
 from experiments.study.build import build_part
-from experiments.study.sweep import compile_program, step_array
+from experiments.study.sweep import compile_program
 from tests.experiments.configs import config_of
 
 SLOW = pytest.mark.slow
@@ -30,7 +31,7 @@ def traced(task, carrier, schedules, **options):
     part = build_part(config_of(carrier, schedules, task=task, patterns="abrupt", **options), carrier)
     executables = compile_program(part.program, jax.devices()[:1])
     state = jax.eval_shape(executables.init, part.runs)
-    rest = (state, part.runs, step_array(0))
+    rest = (state, part.runs, jnp.int32(0))
     return {
         "init": executables.init.trace(part.runs),
         "chunk": executables.chunk.trace(*rest),

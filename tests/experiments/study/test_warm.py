@@ -29,7 +29,8 @@ from experiments.study.snapshots import load_agent
 from experiments.study.sweep import compile_program, take
 from experiments.study.train import train
 from experiments.study.warm import Agents, read, warm_of, widened
-from tests.agents.test_carriers_contract import ALL, toy_carrier
+from tests.agents.small import small as small_carrier
+from tests.agents.test_carriers_contract import ALL
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
@@ -191,8 +192,8 @@ def test_exported_agents_are_the_same_but_for_adam(trained, exported):
 @pytest.mark.parametrize("name", ALL)
 def test_an_agent_that_also_observes_the_drift_acts_as_before(name):
     world = World(envs.make("toy"), 40)
-    narrow, wide = (toy_carrier(name, w) for w in (world, dataclasses.replace(world, observe="drift")))
     size, drift = world.obs_size, dataclasses.replace(world, observe="drift").obs_size - world.obs_size
+    narrow, wide = (small_carrier(name, inputs, world.action_size) for inputs in (size, size + drift))
     start = (jax.random.key(1), *([4] if name == "ppo" else []))
     state = narrow.init(*start)
     leaves = {jax.tree_util.keystr(path): np.asarray(x)[None] for path, x in jax.tree_util.tree_leaves_with_path(state)}
@@ -233,7 +234,8 @@ def test_a_study_that_observes_the_drift_begins_with_agents_that_did_not(trained
         (["--carriers", "sac"], "it has no agents of carrier 'sac'; carriers: ppo"),
         (
             ["--task", "pendulum"],
-            'have task "toy_multigoal_classic", not "pendulum"; observation size 2, not 3; action size 2, not 1',
+            'have task "toy_multigoal_classic", not "pendulum"; options {"goal_shift": 3.5, "time_limit": 30}, not {}; '
+            "observation size 2, not 3; action size 2, not 1",
         ),
         ([], "its agents of carrier 'ppo' have hidden [8], not [64, 64]"),
         (["--layer-norm"], "layer_norm false, not true"),
