@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -152,25 +151,12 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
     Raises:
       CheckpointError: there are checkpoints, and every one of them is damaged or foreign.
     """
-
-    def saved(folder: Path, about: dict[str, Any], rows: "pl.DataFrame", notes: list[str]) -> Saved:
-        state = _read_state(folder.absolute() / "state", like)
-        return Saved(about["wave"], about["chunk"], state, rows, notes, about.get("devices"))
-
-    return _newest(directory, study, saved)
-
-
-def newest_rows(directory: Path, study: str) -> "pl.DataFrame | None":
-    """The rows of the checkpoint that `load_newest` would return."""
-    return _newest(directory, study, lambda folder, about, rows, notes: rows)
-
-
-def _newest(directory: Path, study: str, read: Callable[[Path, dict[str, Any], "pl.DataFrame", list[str]], Any]) -> Any:
-    """The newest checkpoint that can be read: ``read`` of its folder, `_about` it, its rows and the notes."""
     notes: list[str] = []
     for folder in _folders(directory):
         try:
-            return read(folder, _about(folder, study), store.read_rows(folder / "rows.parquet"), notes)
+            about, rows = _about(folder, study), store.read_rows(folder / "rows.parquet")
+            state = _read_state(folder.absolute() / "state", like)
+            return Saved(about["wave"], about["chunk"], state, rows, notes, about.get("devices"))
         except (ValueError, TypeError, KeyError, OSError) as error:  # orbax's are of many classes
             notes.append(f"checkpoint {folder.name} was not used: {store.reason(error)}")
     if notes:

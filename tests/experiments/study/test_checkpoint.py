@@ -36,7 +36,6 @@ def test_what_is_saved_is_what_is_loaded(two):
     saved = load_newest(two, STUDY, STATE)
     assert (saved.wave, saved.chunk, saved.rows.height, saved.notes) == (0, 39, 39, [])
     np.testing.assert_array_equal(saved.state["weights"], STATE["weights"])
-    assert checkpoint.newest_rows(two, STUDY).height == 39
 
 
 def test_arrays_of_size_zero_are_saved_and_take_their_shapes_from_the_program(tmp_path):
@@ -71,15 +70,14 @@ def test_a_damaged_file_means_the_checkpoint_before(copy, name):
     saved = load_newest(copy, STUDY, STATE)
     assert saved.chunk == 38
     assert "checkpoint 0000000039 was not used" in saved.notes[0]
-    assert checkpoint.newest_rows(copy, STUDY).height == 38
+    assert saved.rows.height == 38
 
 
 def test_where_all_are_damaged_it_says_so(copy):
     for path in copy.glob("*/about.json"):
         path.unlink()
-    for ask in (checkpoint.newest_rows, lambda *words: load_newest(*words, STATE)):
-        with pytest.raises(CheckpointError, match="no usable checkpoint"):
-            ask(copy, STUDY)
+    with pytest.raises(CheckpointError, match="no usable checkpoint"):
+        load_newest(copy, STUDY, STATE)
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_those_before_it(copy, monkeypatch):
