@@ -132,7 +132,7 @@ def test_values_are_learned_where_they_are_known(name):
 BANDITS = {
     "sac": ({"hidden": (32, 32), "batch_size": 64}, (1e-3, 1e-3, 0.97, 0.01), (4, 750, 100, 2000), (0.05, 0.1, 0.2), 6),
     "meow": (
-        {"flow_hidden": (16, 16), "batch_size": 64, "log_sigma_min": -4.0, "dropout": 0.0},
+        {"flow_hidden": (16, 16), "batch_size": 64, "log_sigma_min": -4.0, "log_sigma_max": 1.0, "dropout": 0.0},
         (3e-3, 0.97, 0.01),
         (4, 600, 100, 2000),
         (0.1, 0.2, 0.4),

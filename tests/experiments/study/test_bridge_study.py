@@ -114,7 +114,7 @@ def test_agents_train_through_a_worker_as_on_the_native_task_under_drift(carrier
 
 
 @pytest.mark.slow
-def test_a_simulator_that_ends_loses_nothing_that_was_checkpointed(tmp_path, monkeypatch):
+def test_a_simulator_that_ends_loses_nothing_that_was_checkpointed(tmp_path, monkeypatch, registries):
     folder, fate = tmp_path / "study", tmp_path / "fate"
     monkeypatch.setenv("FATE", str(fate))
     fate.write_text("die 125")
