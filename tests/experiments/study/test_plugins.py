@@ -294,7 +294,7 @@ def pulse(*, base, share=0.5):
 
 def run_cell(text=CELL):
     """The function of a notebook's cell, whose source Python keeps."""
-    name = f"/tmp/ipykernel/{abs(hash(text))}.py"
+    name = f"ipykernel/{abs(hash(text))}.py"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     cell = {"__name__": "__main__", "EntropySchedule": EntropySchedule, "start": start}
     exec(compile(text, name, "exec"), cell)
