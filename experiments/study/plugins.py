@@ -199,11 +199,7 @@ def _definition(code: Any) -> dict[str, str]:
     module = str(getattr(code, "__module__", None))
     file = getattr(sys.modules.get(module), "__file__", None)
     place = f"{module}:{getattr(code, '__qualname__', '')}"
-    if module.partition(".")[0] in (
-        "aesjax",
-        "agents",
-        "envs",
-    ):  # ours under another name, of which the commit is known
+    if module.partition(".")[0] in ("aesjax", "agents", "envs"):  # ours under another name; the commit defines it
         return {"object": place}
     if module != "__main__" and file:
         return {"object": place, "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
