@@ -1,9 +1,10 @@
+"""The Gymnasium adapters: the checker, ids, seeds, the drift clock, the three reset modes, evaluations and copies."""
+
 import copy
 
 import gymnasium
 import jax
 import jax.numpy as jnp
-import mujoco
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -11,30 +12,57 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import envs
 from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv, register
-from envs.physics.host import Packed
-from tests.envs.adapters.same import same
 
 N, STEPS = 3, 200  # a change every 40 steps; an episode of the toy takes 50
+STILL = np.zeros((N, 2), np.float32)
 
 
-def true_drift(task, pattern, steps, total, seed=0):
-    """Drift values at steps 0, 1, ... , steps - 1, (steps, D)."""
+def same(left, right):
+    """Whether two nested results are equal, object arrays included."""
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[k], right[k]) for k in left)
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, np.ndarray) and left.dtype == object:
+        return all(map(same, left, right))
+    return np.array_equal(left, right)
+
+
+def true_drift(pattern, steps, total, seed=0):
+    """Drift values of the toy at steps 0, 1, ... , steps - 1, (steps, D)."""
+    task = envs.make("toy")
     drawn, index = envs.draw(task, seed), envs.pattern_index(pattern)
     at = jax.jit(jax.vmap(lambda step: envs.truth(task.channels, index, drawn, step, total).values))
     return np.asarray(at(jnp.arange(steps)))
 
 
 @pytest.fixture(scope="module")
-def toy():
+def compiled():
+    """Never stepped itself, so that its deep copies are new environments without a new compilation."""
     return DriftingVectorEnv("toy", "abrupt", drift_steps=STEPS, num_envs=N, drift_seed=4)
+
+
+@pytest.fixture
+def toy(compiled):
+    return copy.deepcopy(compiled)
+
+
+@pytest.fixture
+def training(toy):
+    toy.reset(seed=0)
+    for _ in range(60):
+        toy.step(STILL)
+    return toy
 
 
 def rollout(env, seed, steps):
     """Results of ``reset`` and of ``steps`` steps with seeded actions."""
     rng = np.random.default_rng(0)
-    shape = env.action_space.shape
     first = env.reset(seed=seed)
-    return first, [env.step(rng.uniform(-1, 1, shape).astype(np.float32)) for _ in range(steps)]
+    return first, [env.step(rng.uniform(-1, 1, (N, 2)).astype(np.float32)) for _ in range(steps)]
+
+
+# --- single environments and ids
 
 
 # Both are what unbounded observations are; Gymnasium's own MuJoCo environments get the same two warnings.
@@ -42,76 +70,37 @@ def rollout(env, seed, steps):
 @pytest.mark.parametrize("name", ["toy", "hopper"])
 def test_gymnasiums_checker_passes_by_id(name):
     register()
-    env = gymnasium.make(f"aesjax/{name}-abrupt-v0", drift_steps=1000)
-    assert env.spec is not None
-    check_env(env.unwrapped)
+    check_env(gymnasium.make(f"aesjax/{name}-abrupt-v0", drift_steps=1000).unwrapped)
 
 
 def test_ids_of_all_tasks_and_patterns_are_registered_once():
     ids = register()
     assert len(set(ids)) == len(envs.TASKS) * len(envs.PATTERNS)
     assert ids == register()  # a second time overrides nothing, of which Gymnasium would warn
-    many = gymnasium.make_vec("aesjax/toy-linear-v0", num_envs=2, drift_steps=100, autoreset_mode="NextStep")
-    assert isinstance(many, DriftingVectorEnv)
-    assert (many.num_envs, many.metadata["autoreset_mode"]) == (2, AutoresetMode.NEXT_STEP)
 
 
 @pytest.mark.parametrize("mode", ["vector_entry_point", "sync"])
 def test_the_horizon_of_an_id_is_that_of_each_copy_however_they_are_made(mode):
     """Drift that jumps after 2 steps; the reported drift is the one in force, not the argument."""
     env = gymnasium.make_vec("aesjax/toy-abrupt-v0", N, mode, drift_steps=10, drift_seed=4)
-    env.reset(seed=0)
+    obs, _ = env.reset(seed=0)
+    assert obs in env.observation_space
     drift = np.array([env.step(env.action_space.sample())[4]["drift"] for _ in range(6)])
-    true = true_drift(envs.make("toy"), "abrupt", 6, 10, 4)
+    true = true_drift("abrupt", 6, 10, 4)
     np.testing.assert_allclose(drift, np.tile(true[:, None], (1, N, 1)), atol=1e-6)
     assert np.flatnonzero(np.abs(np.diff(true, axis=0)).sum(axis=1)).tolist() == [1, 3]
 
 
-def test_spaces_shapes_and_types(toy):
-    assert toy.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
-    assert toy.single_observation_space == gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-    assert toy.single_action_space == gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-    assert toy.observation_space.shape == toy.action_space.shape == (N, 2)
-    obs, _ = toy.reset(seed=0)
-    assert obs in toy.observation_space
-    for _ in range(2):
-        obs, reward, terminated, truncated, _ = toy.step(toy.action_space.sample())
-        assert obs in toy.observation_space
-        assert reward.shape == terminated.shape == truncated.shape == (N,)
-        assert (reward.dtype, terminated.dtype, truncated.dtype) == (np.float64, bool, bool)
-        obs[:], reward[:] = 0, 0  # ours to write to
-
-
-def test_infos_are_those_of_gymnasiums_own_same_step_vector_environment(toy):
-    """Keys, types and shapes at a reset, at a step in mid-episode and at an episode's end."""
-    single = DriftingEnv("toy", "abrupt", drift_steps=STEPS, drift_seed=4)
-    theirs = SyncVectorEnv([lambda: copy.deepcopy(single)] * N, autoreset_mode=AutoresetMode.SAME_STEP)
-    (_, ours_first), ours = rollout(toy, 0, 50)
-    (_, their_first), other = rollout(theirs, 0, 50)
-
-    def form(value):
-        if isinstance(value, dict):
-            return {key: form(entry) for key, entry in value.items()}
-        if value.dtype == object:
-            return [None if entry is None else form(entry) for entry in value]
-        return value.shape, value.dtype.kind
-
-    assert form(ours_first) == form(their_first)
-    for mine, their in zip(ours, other, strict=True):
-        assert form(mine[4]) == form(their[4])
-        assert same(mine[2:4], their[2:4])
-        assert same(
-            {k: v for k, v in mine[4].items() if k[0] == "_"}, {k: v for k, v in their[4].items() if k[0] == "_"}
-        )
-    assert "final_obs" in ours[-1][4]
-    assert same(ours[-1][4]["final_info"]["drift"], other[-1][4]["final_info"]["drift"])
+# --- the vector environment
 
 
 def test_a_seed_fixes_everything_and_begins_a_new_run(toy):
     once, again, other = rollout(toy, 7, 60), rollout(toy, 7, 60), rollout(toy, 8, 60)
     assert same(once, again)
     assert not same(once[0][0], other[0][0])
-    np.testing.assert_array_equal(once[1][-1][4]["drift_step"], 59)
+    obs, reward, terminated, truncated, infos = once[1][-1]
+    assert [x.dtype for x in (obs, reward, terminated, truncated)] == [np.float32, np.float64, bool, bool]
+    np.testing.assert_array_equal(infos["drift_step"], 59)
     toy.reset(seed=7)
     unseeded = [toy.reset()[0] for _ in range(2)]
     toy.reset(seed=7)
@@ -120,23 +109,17 @@ def test_a_seed_fixes_everything_and_begins_a_new_run(toy):
 
 
 def test_the_drift_in_infos_is_the_true_one_and_no_reset_stops_the_clock(toy):
-    task = envs.make("toy")
-    jumps = []
-    first, steps = rollout(toy, 0, 45)
+    _, steps = rollout(toy, 0, 45)
     assert toy.reset()[1]["drift_step"][0] == 45  # a plain reset leaves the clock alone
     steps += [toy.step(toy.action_space.sample()) for _ in range(160)]
-    true = true_drift(task, "abrupt", len(steps), STEPS, 4)
-    for at, infos in enumerate([entry[4] for entry in steps]):
-        np.testing.assert_array_equal(infos["drift_step"], np.full(N, at))
-        np.testing.assert_array_equal(infos["_drift"], True)
-        np.testing.assert_allclose(infos["drift"], np.tile(true[at], (N, 1)), atol=1e-6)
-        if at and not same(infos["drift"], steps[at - 1][4]["drift"]):
-            jumps.append(at)
-    assert jumps == [40, 80, 120, 160]  # and past the horizon of 200 nothing more
+    drift = np.array([step[4]["drift"] for step in steps])
+    np.testing.assert_array_equal([step[4]["drift_step"] for step in steps], np.tile(np.arange(205)[:, None], (1, N)))
+    np.testing.assert_allclose(drift, np.tile(true_drift("abrupt", 205, STEPS, 4)[:, None], (1, N, 1)), atol=1e-6)
+    jumps = np.flatnonzero(np.abs(np.diff(drift[:, 0], axis=0)).sum(axis=1)) + 1
+    assert jumps.tolist() == [40, 80, 120, 160]  # and past the horizon of 200 nothing more
     assert toy.reset(options={"restart_drift": True})[1]["drift_step"][0] == 0
     toy.step(toy.action_space.sample())
     assert toy.reset(seed=1, options={"restart_drift": False})[1]["drift_step"][0] == 1
-    assert first[1]["drift_step"][0] == 0
 
 
 def test_a_reset_mask_resets_only_those_copies(toy):
@@ -145,57 +128,137 @@ def test_a_reset_mask_resets_only_those_copies(toy):
     obs, infos = toy.reset(options={"reset_mask": mask})
     np.testing.assert_array_equal((obs == steps[-1][0]).all(axis=1), ~mask)
     np.testing.assert_array_equal(infos["_drift"], mask)
-    ends = [toy.step(np.zeros((N, 2), np.float32))[3] for _ in range(40)]
+    ends = [toy.step(STILL)[3] for _ in range(40)]
     np.testing.assert_array_equal(ends[-1], ~mask)  # the others are 50 steps into their episodes
 
 
-def test_hopper_without_drift_is_gymnasiums_hopper_from_the_same_state():
-    ours = DriftingEnv("hopper", "steady", drift_steps=1000, engine="mujoco")
-    theirs = gymnasium.make("Hopper-v5").unwrapped
-    theirs.reset(seed=0)
-    obs, _ = ours.reset(seed=2)
-    engine = ours._copies.task.env.engine
-    rows, _ = Packed.split(np.asarray(ours._copies.state.row), engine.row_size)
-    mujoco.mj_setState(theirs.model, theirs.data, rows[0, :-1], engine.spec)
-    np.testing.assert_allclose(obs, theirs._get_obs(), atol=1e-6)
-    rng, steps, ended = np.random.default_rng(0), 0, False
-    while not ended:
-        action = rng.uniform(-1, 1, 3).astype(np.float32)
-        obs, reward, terminated, truncated, info = ours.step(action)
-        expected, their_reward, ended, _, _ = theirs.step(action)  # Hopper's own controls are in [-1, 1], too
-        np.testing.assert_allclose(obs, expected, rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(reward, their_reward, rtol=1e-5, atol=1e-5)
-        assert (terminated, truncated) == (ended, False)
-        np.testing.assert_array_equal(info["drift"], [1.0, 1.0])
-        steps += 1
-    assert steps > 10
-    theirs.close()
+class Counting:
+    """Observes how many steps its episode has; an action above 0 ends it."""
+
+    spec = envs.EnvSpec(1, 1, 100)
+
+    def reset(self, key, params):
+        return jnp.zeros(1), jnp.int32(0)
+
+    def step(self, key, state, action, params):
+        state = state + 1
+        obs = state[None].astype(jnp.float32)
+        return obs, state, 10 + obs[0], action[0] > 0, jnp.zeros((), bool), {"time": state}
 
 
-def test_errors_say_what_is_allowed(toy):
-    with pytest.raises(ValueError, match="restart_drift and reset_mask; got restart"):
-        toy.reset(options={"restart": True})
-    with pytest.raises(ValueError, match=r"shape \(3, 2\)"):
-        toy.step(np.zeros(2, np.float32))
-    with pytest.raises(ValueError, match="at least one True"):
-        toy.reset(options={"reset_mask": np.zeros(N, bool)})
-    with pytest.raises(ValueError, match="a task given by name"):
-        DriftingEnv(envs.make("toy_multigoal_classic"), "steady", drift_steps=50, engine="mjx")
-    with pytest.raises(ValueError, match=r"positive multiple of segments = 5.*got 101"):
-        DriftingVectorEnv("toy", "steady", drift_steps=101)
-    with pytest.raises(ValueError, match="num_envs must be 1 or more; got 0"):
-        DriftingVectorEnv("toy", "steady", num_envs=0)
-    with pytest.raises(ValueError, match="takes drift_steps, steps of each copy; got total_steps"):
-        DriftingVectorEnv("toy", "steady", total_steps=100)
-    with pytest.raises(ValueError, match="'human'"):
-        DriftingEnv("toy", "steady", render_mode="human")
-    with pytest.raises(envs.UnknownNameError, match="unknown pattern"):
-        DriftingEnv("toy", "abrup", drift_steps=100)
-    fresh = DriftingVectorEnv("toy", "steady", drift_steps=100, num_envs=2)
-    with pytest.raises(gymnasium.error.ResetNeeded):
-        fresh.step(np.zeros((2, 2), np.float32))
-    with pytest.raises(gymnasium.error.ResetNeeded):
-        fresh.reset(options={"reset_mask": np.array([True, False])})
-    fresh.close()
-    fresh.close()
-    assert fresh.closed
+COUNTING = envs.make("toy")._replace(name="counting", env=Counting(), params=None, apply_drift=lambda params, _: params)
+ENDS = np.array([[-1, -1, -1], [1, -1, -1], [1, 1, -1], [-1, -1, -1], [1, 1, 1], [-1, -1, -1], [-1, -1, 1]])
+
+
+def counting(mode):
+    return DriftingVectorEnv(COUNTING, "abrupt", drift_steps=50, num_envs=N, autoreset_mode=mode)
+
+
+def played(env, mode):
+    """A reset and every step of ``ENDS``; ended copies are reset by mask where nothing else does it."""
+    results = [env.reset(seed=0)]
+    for ends in ENDS:
+        results.append(env.step(ends[:, None].astype(np.float32)))
+        ended = results[-1][2] | results[-1][3]
+        if mode is AutoresetMode.DISABLED and ended.any():
+            results.append(env.reset(options={"reset_mask": ended}))
+    return results
+
+
+def without_clock(result):
+    """Copies of `SyncVectorEnv` have clocks of their own, which stand still while they are reset in place of a step."""
+    if isinstance(result, dict):
+        return {k: without_clock(v) for k, v in result.items() if k != "drift_step"}
+    return [without_clock(entry) for entry in result] if isinstance(result, list | tuple) else result
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_each_mode_is_that_of_gymnasiums_own_vector_environment(mode):
+    single = DriftingEnv(COUNTING, "abrupt", drift_steps=50)  # its deep copies share its compiled step
+    copies = [lambda: copy.deepcopy(single)] * N
+    ours, theirs = played(counting(mode), mode), played(SyncVectorEnv(copies, autoreset_mode=mode), mode)
+    assert len(ours) > len(ENDS)
+    for mine, other in zip(without_clock(ours), without_clock(theirs), strict=True):
+        assert same(mine, other)
+
+
+def test_without_autoreset_an_episode_that_is_over_must_be_reset():
+    env = counting(AutoresetMode.DISABLED)
+    env.reset(seed=0)
+    action = np.array([[-1], [1], [1]], np.float32)
+    env.step(action)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="copies 1, 2 are over; reset them with reset_mask"):
+        env.step(action)
+    env.reset(options={"reset_mask": np.array([False, True, False])})
+    with pytest.raises(gymnasium.error.ResetNeeded, match="copies 2 are over"):
+        env.step(action)
+    env.reset()
+    np.testing.assert_array_equal(env.step(action)[0][:, 0], [1, 1, 1])
+
+
+# --- evaluations and copies
+
+
+def test_an_evaluation_is_under_the_drift_in_force_and_does_not_move_it(training):
+    ahead = copy.deepcopy(training)
+    evaluation = training.evaluation()
+    _, infos = evaluation.reset(seed=5)
+    in_force = infos["drift"][0]
+    for _ in range(100):  # two episodes, beyond the next change of the run
+        _, _, _, truncated, infos = evaluation.step(STILL)
+        np.testing.assert_array_equal(infos["drift"], np.tile(in_force, (N, 1)))
+        np.testing.assert_array_equal(infos["drift_step"], 60)
+    assert truncated.all()
+    assert same([training.step(STILL) for _ in range(2)], [ahead.step(STILL) for _ in range(2)])  # as if there was none
+
+
+def test_an_evaluation_at_given_drift_has_its_rewards(training):
+    evaluation = training.evaluation(drift=(0.3, -0.1))
+    evaluation.reset(seed=2)
+    goals = training._copies.task.params.goals + np.array([0.3, -0.1])
+    obs, reward, _, _, infos = evaluation.step(STILL)
+    np.testing.assert_allclose(infos["drift"], np.tile([0.3, -0.1], (N, 1)), rtol=1e-6)
+    bumps = training._copies.task.params.weights * np.exp(-np.sum((obs[:, None] - goals) ** 2, axis=-1) / 0.08)
+    np.testing.assert_allclose(reward, bumps.max(axis=-1), rtol=1e-5)
+
+
+def test_a_deep_copy_goes_on_alike_and_apart(training):
+    evaluation = training.evaluation()
+    evaluation.reset(seed=1)
+    twin, twins_evaluation = copy.deepcopy((training, evaluation))
+    assert same([training.step(STILL) for _ in range(30)], [twin.step(STILL) for _ in range(30)])
+    for _ in range(30):  # past a change
+        training.step(STILL)
+    steps = [env.step(STILL)[4]["drift_step"][0] for env in (evaluation, twins_evaluation, twin)]
+    assert steps == [120, 90, 90]
+    assert not same(training.reset()[0], twin.reset()[0])  # their keys have parted
+
+
+REFUSED = [
+    (lambda toy: toy.reset(options={"restart": True}), "restart_drift and reset_mask; got restart"),
+    (lambda toy: toy.step(np.zeros(2, np.float32)), r"shape \(3, 2\)"),
+    (lambda toy: toy.reset(options={"reset_mask": np.zeros(N, bool)}), "at least one True"),
+    (lambda toy: toy.evaluation().reset(options={"restart_drift": True}), "follows the drift of another environment"),
+    (lambda toy: toy.evaluation(drift=(0.1, np.nan)), r"drift of task 'toy' is 2 numbers \(goal_offset, goal_offset\)"),
+    (lambda toy: toy.evaluation(num_envs=0), "num_envs must be 1 or more"),
+    (lambda toy: DriftingEnv(COUNTING, "steady", drift_steps=50, engine="mjx"), "a task given by name"),
+    (lambda toy: DriftingVectorEnv("toy", "steady", drift_steps=101), "positive multiple of segments = 5.*got 101"),
+    (lambda toy: DriftingVectorEnv("toy", "steady", total_steps=100), "takes drift_steps, steps of each copy; got"),
+    (lambda toy: DriftingEnv("toy", "steady", render_mode="human"), "'human'"),
+    (lambda toy: counting("next"), r"autoreset_mode must be one of NextStep, SameStep, Disabled; got 'next'"),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), REFUSED, ids=range(len(REFUSED)))
+def test_errors_say_what_is_allowed(training, call, text):
+    with pytest.raises(ValueError, match=text):
+        call(training)
+
+
+def test_an_environment_must_be_reset_first_and_closes_twice(toy):
+    for call in (lambda: toy.step(STILL), lambda: toy.reset(options={"reset_mask": np.array([True, False, False])})):
+        with pytest.raises(gymnasium.error.ResetNeeded):
+            call()
+    toy.close()
+    toy.close()
+    assert toy.closed
