@@ -1,8 +1,5 @@
 """The C engine inside JAX: exact state, drift channels against freshly compiled models, faults, batching, sharding."""
 
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import mujoco
@@ -87,7 +84,7 @@ def test_every_channel_changes_the_next_states_or_rewards(name, channel):
         params = task.apply_drift(task.params, np.array([value], np.float32))
         params = engine.params(np.array(params)[:, None])
         rows, rng, rewards = start(engine), np.random.default_rng(2), []
-        for _ in range(60):  # long enough to fall on the ground, where friction begins to matter
+        for _ in range(40):  # long enough to fall on the ground, where friction begins to matter
             action = rng.uniform(-1, 1, (1, engine.model.nu))
             step = engine.step(rows, action, params)
             rows, rewards = step.rows, [*rewards, step.reward[0]]
@@ -95,16 +92,6 @@ def test_every_channel_changes_the_next_states_or_rewards(name, channel):
     moved = np.abs(results[0][0] - results[1][0]).max()
     assert np.abs(results[0][1] - results[1][1]).max() > 1e-4
     assert (moved > 1e-4) == (channel not in ("target_velocity", "direction"))
-
-
-def test_a_target_speed_rewards_being_close_to_it():
-    plain, tracking = make("halfcheetah").env.engine, make("halfcheetah", channels=("target_velocity",)).env.engine
-    rows, action = start(plain), np.full((1, 6), 0.3)
-    free = plain.step(rows, action, NOMINAL)
-    bound = tracking.step(rows, action, params_of(np.ones((1, 3)), target=4.0))
-    cost = 0.1 * 6 * 0.3**2
-    np.testing.assert_allclose(bound.reward + cost, -np.abs(free.reward + cost - 4.0), rtol=1e-12)
-    np.testing.assert_array_equal(bound.rows, free.rows)
 
 
 @pytest.mark.parametrize("tracks", [False, True])
@@ -225,36 +212,21 @@ def test_starts_have_gymnasiums_noise():
         np.testing.assert_allclose(rows[:, env.engine.velocities].std(), velocity, rtol=0.05)
 
 
-def test_wrong_options_are_named():
-    for options, text in (
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
         ({"engine": "bullet"}, "engine must be one of auto, mujoco, mjx, warp; got 'bullet'"),
         ({"observation": "v3"}, "observation must be one of v5, v4; got 'v3'"),
         ({"channels": ("body_mas",)}, "did you mean 'body_mass'"),
-        ({"channels": ()}, "one or more different names"),
         ({"channels": ("hard", "leg_gain")}, "one or more different names of .*, target_velocity, hard; got"),
         ({"channels": ("body_mass=heavy",)}, "body_mass=0.7:1.3; got 'body_mass=heavy'"),
         ({"channels": ("body_mass=0.1:2",)}, "may go from 0.25 to 4, and its range must hold .* got 0.1:2"),
-        ({"channels": ("body_mass=1.5:2",)}, "is 1 where nothing drifts"),
-        ({"channels": ("direction=1:1",)}, "more than one value"),
         ({"gravity": 1}, "task 'hopper' has the options"),
-    ):
-        with pytest.raises((ValueError, KeyError), match=text):
-            envs.make("hopper", **options)
-    with pytest.raises(ValueError, match="task 'toy' has no options; got engine"):
-        envs.make("toy", engine="mjx")
-
-
-@pytest.mark.slow
-def test_a_missing_mujoco_is_one_sentence():
-    code = (
-        "import sys; sys.modules['mujoco'] = None\n"
-        "from experiments.cli import main\n"
-        "sys.exit(main(['run', '--task', 'hopper', '--out', 'never']))"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert result.returncode == 2
-    assert result.stderr.strip().endswith("pip install 'aesjax[envs]'")
-    assert len(result.stderr.strip().splitlines()) == 1
+    ],
+)
+def test_wrong_options_are_named(options, text):
+    with pytest.raises((ValueError, KeyError), match=text):
+        envs.make("hopper", **options)
 
 
 def test_loading_a_model_says_nothing(tmp_path, monkeypatch, capfd):
