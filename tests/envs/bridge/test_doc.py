@@ -32,10 +32,3 @@ def test_the_task_of_ones_own_trains_under_abrupt_drift_from_the_page_alone(tmp_
     assert rows["return_mean"].is_finite().all()
     assert rows["drift_0"].n_unique() > 2
     assert rows["drift_0"].is_between(-1.0, 2.0).all()
-
-
-def test_commands_name_what_is_there():
-    text = (ROOT / "docs" / "elsewhere.md").read_text()
-    assert len(BLOCKS) == 3
-    assert "experiments/torch_ppo.py" in text
-    assert (ROOT / "experiments" / "torch_ppo.py").is_file()

@@ -3,7 +3,6 @@
 Simulators that fail in the known ways are stood in for by modules that raise their messages.
 """
 
-import importlib.util
 import sys
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import envs
 from envs.bridge import errors
 from envs.bridge.env import BridgeEnv
-from envs.bridge.transport import SCRIPT, Worker
+from envs.bridge.transport import Worker
 from tests.envs.bridge.common import short
 from tests.envs.bridge.common import torch as installed
 
@@ -36,92 +35,32 @@ def raising(kind, text):
     return f"raise {kind}({text!r})\n"
 
 
+GYM = {"isaacgym": ""}
+#: Modules of the interpreter, task, error and its remedy.
 CAUSES = [
-    ({}, "Ant", errors.SimulatorNotInstalledError, "cannot import isaacgym: install it there.*--sim-python.*isaac_ant"),
-    ({}, "FrankaCabinet", errors.SimulatorNotInstalledError, "run our own isaac_franka_cabinet"),
-    ({"isaacgym": ""}, "Ant", errors.SimulatorNotInstalledError, "cannot import isaacgymenvs"),
-    ({}, "Isaac-Ant-Direct-v0", errors.SimulatorNotInstalledError, "cannot import isaaclab"),
-    (
-        {"isaacgym": raising("RuntimeError", "No gym module found for the active version of Python (3.11)")},
-        "Ant",
-        errors.PythonVersionError,
-        r"Python 3\.6 to 3\.8; .* is \d\.\d+",
-    ),
-    (
-        {"isaacgym": raising("ImportError", "libpython3.8.so.1.0: cannot open shared object file")},
-        "Ant",
-        errors.PythonVersionError,
-        "LD_LIBRARY_PATH",
-    ),
-    (
-        {"isaacgym": "import torch\n" + raising("ImportError", "PyTorch was imported before isaacgym modules. torch")},
-        "Ant",
-        errors.ImportOrderError,
-        "torch was imported first; isaacgym must be",
-    ),
-    (
-        {"isaaclab": "", "isaaclab_": "", "omni": ""},
-        "Isaac-Ant-Direct-v0",
-        errors.SimulatorNotInstalledError,
-        "isaaclab",
-    ),
-    (
-        {"isaacgym": "", "isaacgymenvs": raising("AttributeError", "module 'numpy' has no attribute 'float'")},
-        "Ant",
-        errors.SimulatorDependencyError,
-        "want of numpy .* needs a numpy below 1.24",
-    ),
-    (
-        {"isaacgym": raising("RuntimeError", "Ninja is required to load C++ extensions")},
-        "Ant",
-        errors.SimulatorDependencyError,
-        "pip install ninja",
-    ),
-    (
-        {"isaacgym": raising("RuntimeError", "Error building extension 'gymtorch'")},
-        "Ant",
-        errors.SimulatorDependencyError,
-        r"needs a C\+\+ compiler",
-    ),
-    (
-        {"isaacgym": raising("ImportError", "libcuda.so.1: cannot open shared object file")},
-        "Ant",
-        errors.SimulatorDependencyError,
-        "NVIDIA driver",
-    ),
-    (
-        {"isaacgym": "", "isaacgymenvs": raising("RuntimeError", "CUDA error: no kernel image is available")},
-        "Ant",
-        errors.UnsupportedGpuError,
-        rf"compute capability unknown, which PyTorch {torch.__version__.split('+')[0]}",
-    ),
-]
+    ({}, "Ant", "SimulatorNotInstalled", "cannot import isaacgym: install it there.*--sim-python.*isaac_ant"),
+    (GYM, "Ant", "SimulatorNotInstalled", "cannot import isaacgymenvs"),
+    ({}, "Isaac-Ant-Direct-v0", "SimulatorNotInstalled", "cannot import isaaclab"),
+    ({"isaacgym": raising("RuntimeError", "No gym module found for the active version of Python (3.11)")}, "Ant",
+     "PythonVersion", r"Python 3\.6 to 3\.8; .* is \d\.\d+"),
+    ({"isaacgym": raising("ImportError", "libpython3.8.so.1.0: cannot open shared object file")}, "Ant",
+     "PythonVersion", "LD_LIBRARY_PATH"),
+    ({"isaacgym": raising("ImportError", "PyTorch was imported before isaacgym modules. torch")}, "Ant",
+     "ImportOrder", "torch was imported first; isaacgym must be"),
+    (GYM | {"isaacgymenvs": raising("AttributeError", "module 'numpy' has no attribute 'float'")}, "Ant",
+     "SimulatorDependency", "want of numpy .* needs a numpy below 1.24"),
+    ({"isaacgym": raising("ImportError", "libcuda.so.1: cannot open shared object file")}, "Ant",
+     "SimulatorDependency", "NVIDIA driver"),
+    (GYM | {"isaacgymenvs": raising("RuntimeError", "CUDA error: no kernel image is available")}, "Ant",
+     "UnsupportedGpu", "compute capability unknown, which PyTorch"),
+    ({"isaacgym": "1 / 0\n"}, "Ant", "SimBridge", r"failed with ZeroDivisionError: division(.*\n)*.*isaacgym"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("modules", "task", "kind", "text"), CAUSES, ids=range(len(CAUSES)))
 def test_a_simulator_that_cannot_be_had(monkeypatch, tmp_path, modules, task, kind, text):
-    with pytest.raises(kind, match=text):
+    with pytest.raises(getattr(errors, f"{kind}Error"), match=text):
         started(monkeypatch, tmp_path, modules, task)
-
-
-def test_a_lab_module_before_the_app():
-    spec = importlib.util.spec_from_file_location("worker_under_test", SCRIPT)
-    assert spec
-    assert spec.loader
-    worker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(worker)
-    kind, text = worker.explained(ModuleNotFoundError("No module named 'omni'", name="omni.kit"), "Isaac-Ant-Direct-v0")
-    assert kind == "ImportOrderError"
-    assert text == "omni.kit was imported first; the app (isaaclab.app.AppLauncher) must be started"
-    with pytest.raises(worker.Refused, match="torch was imported first; isaacgym must be"):
-        worker.build("Ant", 2, 0, {"sim_device": "cpu"})  # in this process, which has torch
-    assert worker.explained(ZeroDivisionError(), "Ant") is None
-
-
-def test_anything_else_is_reported_with_the_workers_traceback(monkeypatch, tmp_path):
-    with pytest.raises(errors.SimBridgeError, match="the simulator failed with ZeroDivisionError: division") as caught:
-        started(monkeypatch, tmp_path, {"isaacgym": "1 / 0\n"})
-    assert "import isaacgym" in str(caught.value)
 
 
 def test_an_interpreter_that_is_none(tmp_path):
@@ -150,38 +89,26 @@ def poisoned(obs, reward):
     return obs, reward
 
 
-@pytest.mark.parametrize(
-    ("break_", "kind", "text"),
-    [
-        (
-            lambda o, r: (o[:, :59], r),
-            errors.ShapeMismatchError,
-            r"observation must have shape \(3, 60\); got \(3, 59\)",
-        ),
-        (lambda o, r: (o.double(), r), errors.DtypeError, "observation must be float32.*no silent cast; got float64"),
-        (lambda o, r: (o, r.requires_grad_()), errors.GradTensorError, "reward requires a gradient.*detach first"),
-        (poisoned, errors.NonFiniteError, "observation of 2 of 3 copies is not finite at step 1, that of copy 1 first"),
-    ],
-    ids=["shape", "dtype", "grad", "nan"],
-)
-def test_what_a_simulator_returns_is_checked(break_, kind, text):
-    task = Broken(PLAIN, 3)
+RETURNED = {
+    "shape": (lambda o, r: (o[:, :59], r), "ShapeMismatch", r"observation must have shape \(3, 60\); got \(3, 59\)"),
+    "dtype": (lambda o, r: (o.double(), r), "Dtype", "observation must be float32.*no silent cast; got float64"),
+    "grad": (lambda o, r: (o, r.requires_grad_()), "GradTensor", "reward requires a gradient.*detach first"),
+    "nan": (poisoned, "NonFinite", "observation of 2 of 3 copies is not finite at step 1, that of copy 1 first"),
+}
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_actions_and_results_of_a_simulator_are_checked(name):
+    task, action = Broken(PLAIN, 3), np.zeros((3, 8), np.float32)
     env = SimEnv(InProcess(task))
-    env.reset(seed=0)
-    task.break_ = break_
-    with pytest.raises(kind, match=text):
-        env.step(np.zeros((3, 8), np.float32))
-
-
-def test_what_a_simulator_is_given_is_checked():
-    env = SimEnv(InProcess(TorchVecTask(PLAIN, 3)))
     with pytest.raises(errors.SimBridgeError, match="before the first reset"):
-        env.step(np.zeros((3, 8), np.float32))
+        env.step(action)
     env.reset(seed=0)
     with pytest.raises(errors.ShapeMismatchError, match=r"\(3, 8\); got \(2, 8\)"):
-        env.step(np.zeros((2, 8), np.float32))
-    with pytest.raises(errors.DtypeError, match="got float64"):
-        env.step(np.zeros((3, 8)))
+        env.step(action[:2])
+    task.break_, kind, text = RETURNED[name]
+    with pytest.raises(getattr(errors, f"{kind}Error"), match=text):
+        env.step(action)
 
 
 def test_a_simulation_has_one_run_and_one_drift():

@@ -81,26 +81,14 @@ def test_arrays_of_numpy_are_as_good_as_tensors():
 
 
 @pytest.mark.parametrize(
-    ("change", "kind", "text"),
+    ("change", "text"),
     [
-        (lambda o, r, d, e: (o, r.double().numpy(), d, e), errors.DtypeError, "reward must be float32.*got float64"),
-        (
-            lambda o, r, d, e: (o, r[:, None], d, e),
-            errors.ShapeMismatchError,
-            r"reward must have shape \(3,\); got \(3, 1\)",
-        ),
-        (
-            lambda o, r, d, e: (o, r, d),
-            errors.SimBridgeError,
-            r"must return \(\{'obs'.*got \['dict', 'Tensor', 'Tensor'\]",
-        ),
-        (lambda o, r, d, e: (o["obs"], r, d, e), errors.SimBridgeError, r"must return.*got \['Tensor', 'Tensor', "),
-        (lambda o, r, d, e: o["obs"], errors.SimBridgeError, "must return.*got Tensor"),
+        (lambda o, r, d, e: (o, r, d), r"must return \(\{'obs'.*got \['dict', 'Tensor', 'Tensor'\]"),
+        (lambda o, r, d, e: o["obs"], "must return.*got Tensor"),
     ],
-    ids=["float64", "column", "three", "tensor in a tuple", "tensor"],
 )
-def test_anything_else_is_an_error_of_ours(change, kind, text):
-    with pytest.raises(kind, match=text):
+def test_other_results_are_refused(change, text):
+    with pytest.raises(errors.SimBridgeError, match=text):
         rows_of(change)
 
 
@@ -145,12 +133,3 @@ def test_an_exception_of_its_own_is_printed_with_its_traceback_before_anything_i
     assert "wheels.py" in said
     assert "    raise KeyError('no such wheel')" in said.splitlines()
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("option", "text"), [("timeout", "positive number of seconds; got 0"), ("num-envs", "at least 1; got 0")]
-)
-def test_sizes_that_are_none_are_refused(option, text, capsys):
-    task = "toy" if option == "num-envs" else "bridge:nowhere:none"
-    assert main(f"run --task {task} --{option} 0 --out out".split()) == 2
-    assert text in capsys.readouterr().err
