@@ -15,9 +15,7 @@ from envs.world import World
 STEPS, N = 10, 2
 TASKS = {
     "toy": functools.partial(envs.make, "toy"),
-    "pendulum": functools.partial(envs.make, "pendulum"),
     "hopper": functools.partial(envs.make, "hopper", engine="mujoco"),
-    "isaac_ant": functools.partial(envs.make, "isaac_ant", engine="mujoco"),
 }
 
 

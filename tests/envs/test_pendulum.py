@@ -10,7 +10,7 @@ import envs
 from envs.toy.pendulum import PARAMS, PendulumState
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_an_episode_equals_gymnasiums(seed):
     theirs = gymnasium.make("Pendulum-v1")
     obs, _ = theirs.reset(seed=seed)
