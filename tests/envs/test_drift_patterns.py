@@ -66,90 +66,62 @@ def levels(name, segments=5, seeds=500):
     return np.asarray(jax.jit(jax.vmap(lambda seed: draw(task, seed, segments).levels))(jnp.arange(seeds)))
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("task", [TASKS[name] for name in EVERY], ids=EVERY)
-class TestEveryPatternOnEveryTask:
-    def test_is_finite_float32_and_scalars_stay_inside_their_bounds(self, task, pattern):
-        drift = path(task, pattern)
-        assert drift.values.shape == (TOTAL, sum(channel.size for channel in task.channels))
-        assert (drift.values.dtype, drift.change.dtype) == (np.float32, np.float32)
-        assert np.isfinite(drift.values).all()
-        start = 0
-        for channel in task.channels:
-            own = drift.values[:, start : start + channel.size]
-            start += channel.size
-            if channel.kind == "scalar":
-                assert own.min() >= channel.low - 1e-6
-                assert own.max() <= channel.high + 1e-6
-            else:  # a shift may leave the disc of one radius only by the gradual part of `mixed`
-                assert np.linalg.norm(own, axis=1).max() <= 1.5 * channel.high + 1e-5
-
-    def test_change_is_the_scaled_difference_and_zero_at_the_first_step(self, task, pattern):
-        drift = path(task, pattern)
-        spans = np.concatenate([np.full(c.size, c.high - c.low) for c in task.channels])
-        expected = np.linalg.norm(np.diff(drift.values, axis=0) / spans, axis=1)
-        assert drift.change[0] == 0.0
-        np.testing.assert_allclose(drift.change[1:], expected, atol=1e-6)
-
-    def test_jumps_happen_at_change_points_only_and_only_where_declared(self, task, pattern):
-        drift = path(task, pattern)
-        expected = change_points(TOTAL) if PATTERNS[pattern].jumps else []
-        np.testing.assert_array_equal(np.flatnonzero(drift.is_change_point), expected)
-        smooth = np.delete(drift.change, expected)
-        # A cycle of 40 steps moves a scalar by at most pi/40 of its range; three coordinates and a plane add up.
-        assert smooth.max() <= 2.0 * np.pi / 40
-        # The first ramp of a planar sawtooth begins at nominal, and ends a radius from it.
-        still = pattern == "sawtooth" and all(channel.kind == "planar" for channel in task.channels)
-        assert (drift.change[expected[still:]] > 0.0).all()
-
-    def test_the_end_of_the_run_is_the_left_limit(self, task, pattern):
-        drift, left_limit = program(task.name)[1](pattern_index(pattern), 3)
-        np.testing.assert_allclose(drift.values[TOTAL], left_limit, atol=1e-6)
-        assert not drift.is_change_point[TOTAL]
-        assert drift.change[TOTAL] <= 2.0 * np.pi / 40
+ON_EVERY_KIND = pytest.mark.parametrize("task", [TASKS[name] for name in EVERY], ids=EVERY)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_jit_equals_eager(pattern):
-    realisation = draw(MIXED_BAG, 3)
-    with jax.disable_jit():
-        eager = truth(MIXTURE, pattern_index(pattern), realisation, 120, TOTAL)
-    drift = path(MIXED_BAG, pattern)
-    np.testing.assert_allclose(drift.values[120], eager.values, atol=1e-6)
-    np.testing.assert_allclose(drift.change[120], eager.change, atol=1e-6)
-    assert drift.is_change_point[120] == eager.is_change_point
+@ON_EVERY_KIND
+def test_a_pattern_stays_in_bounds_and_reports_its_changes(task, pattern):
+    """Jumps happen at change points only, and only where declared; the end of the run is the left limit."""
+    drift, total = path(task, pattern), sum(channel.size for channel in task.channels)
+    assert (drift.values.shape, drift.values.dtype, drift.change.dtype) == ((TOTAL, total), np.float32, np.float32)
+    assert np.isfinite(drift.values).all()
+    start = 0
+    for channel in task.channels:
+        own = drift.values[:, start : start + channel.size]
+        start += channel.size
+        if channel.kind == "scalar":
+            assert channel.low - 1e-6 <= own.min() <= own.max() <= channel.high + 1e-6
+        else:  # a shift may leave the disc of one radius only by the gradual part of `mixed`
+            assert np.linalg.norm(own, axis=1).max() <= 1.5 * channel.high + 1e-5
+    spans = np.concatenate([np.full(c.size, c.high - c.low) for c in task.channels])
+    assert drift.change[0] == 0.0
+    scaled = np.linalg.norm(np.diff(drift.values, axis=0) / spans, axis=1)
+    np.testing.assert_allclose(drift.change[1:], scaled, atol=1e-6)
+
+    expected = change_points(TOTAL) if PATTERNS[pattern].jumps else []
+    np.testing.assert_array_equal(np.flatnonzero(drift.is_change_point), expected)
+    # A cycle of 40 steps moves a scalar by at most pi/40 of its range; three coordinates and a plane add up.
+    assert np.delete(drift.change, expected).max() <= 2.0 * np.pi / 40
+    # The first ramp of a planar sawtooth begins at nominal, and ends a radius from it.
+    still = pattern == "sawtooth" and all(channel.kind == "planar" for channel in task.channels)
+    assert (drift.change[expected[still:]] > 0.0).all()
+
+    whole, left_limit = program(task.name)[1](pattern_index(pattern), 3)
+    np.testing.assert_allclose(whole.values[TOTAL], left_limit, atol=1e-6)
+    assert not whole.is_change_point[TOTAL]
+    assert whole.change[TOTAL] <= 2.0 * np.pi / 40
 
 
-@pytest.mark.parametrize("task", [TASKS[name] for name in EVERY], ids=EVERY)
-class TestEveryTask:
-    def test_steady_is_nominal_always(self, task):
-        drift = path(task, "steady")
-        nominal = np.concatenate([np.full(c.size, c.nominal, np.float32) for c in task.channels])
-        np.testing.assert_array_equal(drift.values, np.broadcast_to(nominal, drift.values.shape))
-        assert (drift.change == 0.0).all()
+@ON_EVERY_KIND
+def test_patterns_that_jump_equal_steady_bit_for_bit_until_the_first_change_point(task):
+    first, steady = change_points(TOTAL)[0], path(task, "steady")
+    nominal = np.concatenate([np.full(c.size, c.nominal, np.float32) for c in task.channels])
+    np.testing.assert_array_equal(steady.values, np.broadcast_to(nominal, steady.values.shape))
+    assert (steady.change == 0.0).all()
+    for pattern in ("abrupt", "mixed", "sawtooth", "mixed_release"):
+        drifting = path(task, pattern).values
+        np.testing.assert_array_equal(drifting[:first], steady.values[:first])
+        assert (drifting[first : first + 2] != steady.values[first : first + 2]).any()
 
-    @pytest.mark.parametrize("pattern", ["abrupt", "mixed", "sawtooth", "mixed_release"])
-    def test_equals_steady_bit_for_bit_until_the_first_change_point(self, task, pattern):
-        first = change_points(TOTAL)[0]
-        drifting, steady = path(task, pattern).values, path(task, "steady").values
-        np.testing.assert_array_equal(drifting[:first], steady[:first])
-        assert (drifting[first : first + 2] != steady[first : first + 2]).any()
 
-    def test_realisation_depends_on_the_seed_and_the_name_only(self, task):
-        one, again, other = draw(task, 7), draw(task, 7), draw(task, 8)
-        renamed = draw(task._replace(name="renamed"), 7)
-        np.testing.assert_array_equal(one.levels, again.levels)
-        np.testing.assert_array_equal(one.directions, again.directions)
-        assert (one.levels[1:] != other.levels[1:]).all()
-        assert (one.levels[1:] != renamed.levels[1:]).all()
-
-    def test_two_stacked_runs_equal_two_single_runs(self, task):
-        at, whole = program(task.name)
-        indices, seeds, steps = np.array([4, 2]), np.array([1, 2]), np.array([77, 150])
-        both = jax.jit(jax.vmap(at))(indices, seeds, steps)
-        for run in (0, 1):
-            alone = jax.tree.map(lambda leaf, run=run: leaf[steps[run]], whole(indices[run], seeds[run])[0])
-            jax.tree.map(lambda a, b, run=run: np.testing.assert_allclose(a[run], b, atol=1e-6), both, alone)
+@ON_EVERY_KIND
+def test_realisation_depends_on_the_seed_and_the_name_only(task):
+    one, again, other = draw(task, 7), draw(task, 7), draw(task, 8)
+    renamed = draw(task._replace(name="renamed"), 7)
+    jax.tree.map(np.testing.assert_array_equal, one, again)
+    assert (one.levels[1:] != other.levels[1:]).all()
+    assert (one.levels[1:] != renamed.levels[1:]).all()
 
 
 def test_a_realisation_for_another_number_of_segments_is_refused():

@@ -64,4 +64,3 @@ def test_a_pole_falls_to_its_side_and_a_cart_rolls_down_the_slope(side):
     assert side * float(after.angle) > 0.1
     after = task.env.step(jax.random.key(0), cart(np.pi), jnp.zeros(1), task.params._replace(slope=0.2 * side))[1]
     assert side * float(after.place) < 0.0
-
