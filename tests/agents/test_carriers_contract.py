@@ -68,25 +68,6 @@ def test_the_target_moves_by_tau(one):
     chex.assert_trees_all_close(new.target, expected, atol=1e-6)
 
 
-def test_one_program_serves_every_weight(one):
-    *_, jitted, step = one
-    losses = [float(step(make_batch(), weight).signals.value_loss) for weight in np.linspace(0.01, 1, 20)]
-    assert len(set(losses)) == 20
-    assert jitted._cache_size() == 1
-
-
-def test_signals_carry_no_gradient(one):
-    carrier, state, hyper, *_ = one
-
-    @quick
-    @jax.grad
-    def through_signals(weight):
-        out = carrier.update(state, make_batch(), jax.random.key(2), jnp.int32(0), entropy_weight=weight, hyper=hyper)
-        return jnp.sum(out.signals.td_error) + out.signals.value_loss
-
-    assert through_signals(0.3) == 0.0
-
-
 #: Carrier, sizes of observation and action -> numbers of parameters, those of the references.
 COUNTS = [
     ("sac", (11, 3), {"actor": 70406, "critic": 2 * 69889}),

@@ -168,14 +168,6 @@ def test_residuals_are_those_of_the_rollout_in_its_order(carrier, state, prepare
     np.testing.assert_allclose(rows.target, rows.advantage + rows.value, atol=1e-6)
 
 
-def test_signals_carry_no_gradient(carrier, state, prepared):
-    def total(weight):
-        out = carrier.update(state, prepared[1], entropy_weight=weight, hyper=HYPER)
-        return sum(jnp.sum(x) for x in jax.tree.leaves(out.signals))
-
-    assert quick(jax.grad(total))(jnp.float32(0.1)) == 0.0
-
-
 def test_initial_kernels_are_orthogonal_with_their_gains(state):
     params = state.params["params"]
     first = np.asarray(params["policy"]["Dense_1"]["kernel"])

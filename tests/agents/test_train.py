@@ -1,14 +1,12 @@
 """`make_train`: one run as a pure function, mapped over seeds and numbers of a schedule; equal to a study's run."""
 
-import warnings
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import envs
-from aesjax import EntropySchedule, aes, aes_r, fixed
+from aesjax import EntropySchedule, aes, aes_r
 from aesjax.adaptations import recent, refresh, utd
 from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
@@ -16,7 +14,7 @@ from agents import CARRIERS, make_train
 from agents.common import buffer
 from envs.drift import normalised
 from envs.world import World
-from experiments import Method, Study
+from experiments import Study
 from tests.quick import quick
 
 SMALL = {"steps": 800, "evaluations": 4, "episodes": 2, "hidden": (16, 16)}
@@ -36,16 +34,16 @@ def test_a_run_is_jitted_and_mapped_over_seeds_and_options():
 
 
 def test_a_key_is_the_seed_in_its_last_word_and_anything_else_is_refused():
-    train = make_train("toy", "ppo", pattern="abrupt", rollout=10, minibatches=1, epochs=1, **SMALL)
-    run = quick(lambda seed: train(seed)[1])
-    seeded = run(3)
-    for key in (jax.random.key(3), jax.random.PRNGKey(3)):  # two programs share numbers up to rounding
-        for name, curve in quick(lambda key: train(key)[1])(key).items():
-            np.testing.assert_allclose(curve, seeded[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    train = make_train(
+        "toy", "ppo", steps=80, evaluations=2, episodes=1, rollout=5, minibatches=1, epochs=1, hidden=(4,)
+    )
+    run, raw = quick(lambda seed: train(seed)[1]), jax.random.PRNGKey(3)
+    by_raw, seeded = run(raw), run(3)
+    assert jax.tree.all(jax.tree.map(np.array_equal, jax.random.key_data(jax.random.key(3)), raw))
+    for name, curve in by_raw.items():  # two programs share numbers up to rounding
+        np.testing.assert_allclose(curve, seeded[name], rtol=1e-4, atol=1e-6, err_msg=name)
     for kind in (jax.random.key, jax.random.PRNGKey):
-        keys = jax.random.split(kind(0), 3)
-        returns = jax.eval_shape(jax.vmap(train), keys)[1]["return_mean"]
-        assert returns.shape == (3, 5)
+        assert jax.eval_shape(jax.vmap(train), jax.random.split(kind(0), 3))[1]["return_mean"].shape == (3, 3)
     for wrong in (-1, 1.5, True, 2**32, None, "1", jnp.arange(3), jax.random.split(jax.random.key(0))):
         with pytest.raises(ValueError, match="seed must be a whole number from 0"):
             train(wrong)
@@ -54,7 +52,7 @@ def test_a_key_is_the_seed_in_its_last_word_and_anything_else_is_refused():
     assert np.isnan(run(-1)["return_mean"]).all()  # a number under `jit` is not known
 
 
-@pytest.mark.parametrize(("steps", "num_envs"), [(4_000_000_000, 4000), (2**31 - 2**20, 4), (2**32 - 2**20, 4)])
+@pytest.mark.parametrize(("steps", "num_envs"), [(4_000_000_000, 4000), (2**32 - 2**20, 4)])
 def test_environment_steps_are_counted_exactly(steps, num_envs):
     settings = {"evaluations": 8, "segments": 4, "rollout": 16, "minibatches": 1, "epochs": 1, "hidden": (4, 4)}
     train = make_train("toy", "ppo", steps=steps, num_envs=num_envs, **settings)
@@ -78,7 +76,7 @@ def test_a_run_longer_than_its_counters_is_refused(settings, text):
 @pytest.mark.parametrize("carrier", ["sac", "ppo"])
 def test_a_study_with_equal_settings_has_equal_curves(carrier):
     """Up to rounding, which two programs do not share and which learning amplifies: the first evaluations."""
-    study = Study("toy", f"{carrier}+aes_r", patterns="abrupt", seeds=2, steps=1600)
+    study = Study("toy", f"{carrier}+aes_r", patterns="abrupt", seeds=2, steps=800, evaluations=10)
     results, config = study.run(quiet=True), study.config
     own = config.settings[carrier]
     train = make_train(
@@ -95,9 +93,9 @@ def test_a_study_with_equal_settings_has_equal_curves(carrier):
         **own["config"],
         **own["hyper"],
     )
-    _, curves = jax.jit(train)(2, aes_r(**own["schedule"]))
+    _, curves = quick(train)(2, aes_r(**own["schedule"]))
     rows = results.curves.filter(seed=2).sort("step")
-    first = 25 if carrier == "sac" else 3
+    first = 5 if carrier == "sac" else 3
     for column in ("step", "return_mean", "entropy_weight", "proxy", "critic_loss", "policy_entropy"):
         np.testing.assert_allclose(curves[column][:first], rows[column].to_numpy()[:first], rtol=2e-3, err_msg=column)
 
@@ -144,51 +142,33 @@ def test_adaptations_and_own_schedules_and_the_carriers_own(observing):
     assert "window_share" not in jax.eval_shape(make_train("toy", carrier, adaptations=[], **SMALL), 1)[1]
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        ({"hiden": (8,)}, "has no setting 'hiden'; did you mean 'hidden'"),
-        ({"steps": 801}, "must be a positive multiple of 4 environments times 4 evaluations; got 801"),
-        ({"steps": 0}, "steps must be a whole number, at least 1; got 0"),
-        ({"steps": 8000.0}, "steps must be a whole number, at least 1; got 8000.0"),
-        ({"evaluations": 0}, "evaluations must be a whole number, at least 1; got 0"),
-        ({"num_envs": 0}, "num_envs must be a whole number, at least 1; got 0"),
-        ({"warmup": 800}, "warmup must leave steps to learn in; got 800 of 800"),
-        ({"replay": -5}, "replay must be a whole number, at least 1; got -5"),
-        ({"hidden": 64}, "hidden must name at least one positive width; got 64"),
-        ({"gamma": 2.0}, r"gamma must lie in \[0, 1\]; got 2"),
-        ({"base": -1.0}, "base must be finite and not negative; got -1"),
-        ({"pattern": "abrubt"}, "did you mean 'abrupt'"),
-    ],
-)
+REFUSED = [
+    ({"hiden": (8,)}, "has no setting 'hiden'; did you mean 'hidden'"),
+    ({"steps": 801}, "must be a positive multiple of 4 environments times 4 evaluations; got 801"),
+    ({"steps": 8000.0}, "steps must be a whole number, at least 1; got 8000.0"),
+    ({"evaluations": 0}, "evaluations must be a whole number, at least 1; got 0"),
+    ({"warmup": 800}, "warmup must leave steps to learn in; got 800 of 800"),
+    ({"hidden": 64}, "hidden must name at least one positive width; got 64"),
+    ({"gamma": 2.0}, r"gamma must lie in \[0, 1\]; got 2"),
+    ({"base": -1.0}, "base must be finite and not negative; got -1"),
+    ({"pattern": "abrubt"}, "did you mean 'abrupt'"),
+    ({"task": 3}, r"a task is a name, an envs\.Task"),
+    ({"task": lambda: None}, "got function; call it"),
+    ({"carrier": "ppo", "adaptations": "recent"}, "cannot be used with PPO: it"),
+    ({"carrier": "ppo", "adaptations": utd(updates=2)}, "cannot be used with PPO: it"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), REFUSED)
 def test_wrong_settings_are_refused(words, text):
+    settings = {"task": "toy", "carrier": "sac", **SMALL, **words}
     with pytest.raises((ValueError, UnknownNameError), match=text):
-        make_train("toy", "sac", **{**SMALL, **words})
-    with pytest.raises(ValueError, match=r"a task is a name, an envs\.Task"):
-        make_train(3)
-    for refused in ("recent", utd(updates=2)):
-        with pytest.raises(ValueError, match="cannot be used with PPO: it"):
-            make_train("toy", "ppo", adaptations=refused, **SMALL)
-    able = CARRIERS["ppo"]._replace(unturned={})  # says of itself what it cannot do
+        make_train(settings.pop("task"), settings.pop("carrier"), **settings)
+
+
+def test_wrong_schedules_and_carriers_are_refused_when_traced():
+    able = CARRIERS["ppo"]._replace(unturned={})  # claims that it supports every adaptation
     with pytest.raises(ValueError, match="several gradient steps per vector step need a replay"):
         jax.eval_shape(lambda: make_train("toy", able, adaptations=[utd(updates=2)], **SMALL)(1))
-    assert jax.eval_shape(make_train("toy", "sac", **{**SMALL, "hidden": [8]}), 1)[1]["return_mean"].shape == (5,)
-    with pytest.raises(ValueError, match="got function; call it"):
-        make_train(lambda: None)
     with pytest.raises(ValueError, match=r"an object such as aes\(kappa=0.3\); got float"):
         jax.eval_shape(lambda: make_train("toy", **SMALL)(1, 0.3))
-
-
-def test_brax_environments_are_tasks():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import brax.envs
-    train = make_train(brax.envs.get_environment("fast"), "ppo", steps=80, evaluations=2, episodes=1, num_envs=2)
-    _, curves = jax.eval_shape(train, 0, fixed(0.01))
-    assert curves["return_mean"].shape == (3,)
-
-
-def test_a_method_of_a_study_and_a_schedule_of_a_run_are_one_object():
-    schedule = aes(kappa=0.3)
-    assert Method("sac", schedule).values == (("kappa", 0.3),)
-    assert jax.eval_shape(make_train("toy", **SMALL), 0, schedule)[1]["return_mean"].shape == (5,)

@@ -67,18 +67,6 @@ def test_a_weight_that_turns_negative_ends_a_run():
     assert [text for bit, text in enumerate(REASONS) if int(health.reason) >> bit & 1] == [REASONS[2]]
 
 
-def test_warm_up_is_uniform_and_takes_no_gradient_step(toy):
-    loop, run = loop_of(toy, warmup=20), run_of(toy)
-    start = quick(loop.init)(run)
-    state, logs = quick(loop.chunk)(start, run, jnp.int32(0))
-    chex.assert_trees_all_equal(start.agent, state.agent)
-    assert int(state.schedule.count) == 0
-    assert np.isnan(logs["critic_loss"])
-    actions = np.asarray(buffer.unpack(state.replay.rows[:80], 2, 2).action)
-    assert np.abs(actions.mean()) < 0.15
-    assert np.abs(actions).max() > 0.9
-
-
 def test_a_trained_agent_acts_itself_in_the_warm_up(toy):
     loop, run = loop_of(toy, warmup=20, random=0), run_of(toy)
     start = quick(loop.init)(run)
@@ -98,6 +86,13 @@ def test_one_gradient_step_and_one_schedule_tick_per_vector_step(trained):
     _, _, states, _ = trained
     counts = [(int(s.agent.critic_opt.count), int(s.schedule.count)) for s in states]
     assert counts == [(0, 0), (12, 12), (32, 32), (52, 52)]
+
+
+def test_warm_up_is_uniform(trained):
+    actions = np.asarray(buffer.unpack(trained[2][1].replay.rows[:32], 2, 2).action)
+    assert np.abs(actions.mean()) < 0.25
+    assert np.abs(actions).max() > 0.9
+    np.testing.assert_allclose(actions.std(), 3**-0.5, rtol=0.2)
 
 
 def test_several_gradient_steps_are_as_many_updates_each_on_its_own_batch(toy):
@@ -145,10 +140,9 @@ def test_the_fresh_window_holds_the_residuals_of_the_newest_transitions(trained)
 
 def test_evaluation_changes_nothing_and_repeats_itself(trained):
     loop, run, states, _ = trained
-    first, second = (quick(loop.evaluate)(states[2], run, jnp.int32(40)) for _ in range(2))
-    assert float(first["return_mean"]) == float(second["return_mean"])
-    other_step = quick(loop.evaluate)(states[2], run, jnp.int32(20))
-    assert float(first["return_mean"]) != float(other_step["return_mean"])
+    evaluate = quick(loop.evaluate)
+    first, again, other = (float(evaluate(states[2], run, jnp.int32(step))["return_mean"]) for step in (40, 40, 20))
+    assert first == again != other
 
 
 def test_the_same_policy_is_evaluated_under_drift_that_is_not_in_force(toy, trained):
