@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import aesjax
 from aesjax import Signals, aes_c, aes_r, fresh_residuals
 from aesjax.schedules import td_mean, td_quantile
 
@@ -66,7 +65,7 @@ def test_a_schedule_gives_the_weights_that_it_gives_from_that_ring():
     assert ours.max() > 0.1
 
 
-@pytest.mark.parametrize("arrived", [1, 2, 3, 4, 6, 12])
+@pytest.mark.parametrize("arrived", [1, 4, 12])
 def test_before_it_is_full_its_statistics_are_those_of_what_has_arrived(arrived):
     errors = stream(1, arrived)[0]
     ring = fresh_residuals(SIZE, CRITICS)
@@ -75,15 +74,6 @@ def test_before_it_is_full_its_statistics_are_those_of_what_has_arrived(arrived)
     np.testing.assert_allclose(td_quantile(1.0, source="fresh")(read), jnp.max(jnp.abs(errors)))
     repeated = np.repeat(np.sort(np.abs(errors).ravel()), SIZE // arrived)
     np.testing.assert_array_equal(np.sort(np.abs(read.fresh_td_error)), repeated)
-
-
-@pytest.mark.parametrize("arrived", range(1, SIZE))
-def test_each_arrived_residual_occurs_as_often_as_any_other_to_one(arrived):
-    ring = fresh_residuals(SIZE)
-    read = ring.update(ring.init(), jnp.arange(1.0, arrived + 1)).td_error
-    values, counts = np.unique(read, return_counts=True)
-    np.testing.assert_array_equal(values, np.arange(1, arrived + 1))
-    assert set(counts) <= {SIZE // arrived, -(-SIZE // arrived)}
 
 
 def test_numbers_that_do_not_divide_its_size_overwrite_the_oldest():
@@ -103,15 +93,6 @@ def test_one_critic_takes_a_vector_or_one_row():
     assert flat.td_error.shape == (4,)
 
 
-def test_under_vmap_every_run_has_its_own():
-    errors = jnp.stack([stream(20, 4, seed) for seed in range(3)])
-    ring = fresh_residuals(SIZE, CRITICS)
-    stacked = jax.jit(jax.vmap(lambda e: through(ring, e)))(errors)
-    for run in range(3):
-        alone = through(ring, errors[run])
-        jax.tree.map(np.testing.assert_array_equal, jax.tree.map(lambda x, run=run: x[run], stacked), alone)
-
-
 def test_an_empty_ring_is_no_observation():
     empty = Signals(fresh_td_error=fresh_residuals(SIZE).init().td_error)
     for schedule in (aes_r(base=0.05, updates=100), aes_c(base=0.05, updates=100)):
@@ -121,34 +102,16 @@ def test_an_empty_ring_is_no_observation():
         jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-@pytest.mark.parametrize("size", [0, -1, 2.0, "8", None])
+@pytest.mark.parametrize("size", [0, 2.0, "8"])
 def test_a_size_that_is_no_whole_number_of_at_least_1_is_refused(size):
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match="fresh_residuals: size must be a whole number of at least 1; got"):
         fresh_residuals(size)
-    assert str(refused.value) == f"fresh_residuals: size must be a whole number of at least 1; got {size!r}"
     with pytest.raises(ValueError, match="critics must be a whole number of at least 1"):
         fresh_residuals(8, size)
 
 
-@pytest.mark.parametrize(
-    ("critics", "shape", "allowed"),
-    [
-        (1, (), r"\(n,\) or \(1, n\)"),
-        (1, (0,), r"\(n,\) or \(1, n\)"),
-        (1, (9,), r"\(n,\) or \(1, n\)"),
-        (1, (2, 4), r"\(n,\) or \(1, n\)"),
-        (2, (), r"\(2, n\)"),
-        (2, (4,), r"\(2, n\)"),
-        (2, (4, 2), r"\(2, n\)"),
-        (2, (2, 9), r"\(2, n\)"),
-    ],
-)
-def test_residuals_of_another_shape_are_refused_when_traced(critics, shape, allowed):
-    ring = fresh_residuals(8, critics)
-    with pytest.raises(ValueError, match=f"td_error must have shape {allowed} with n from 1 to 8; got") as refused:
+@pytest.mark.parametrize(("critics", "shape"), [(1, (0,)), (1, (9,)), (1, (2, 4)), (2, (4,)), (2, (4, 2)), (2, (2, 9))])
+def test_residuals_of_another_shape_are_refused_when_traced(critics, shape):
+    ring, allowed = fresh_residuals(8, critics), r"\(n,\) or \(1, n\)" if critics == 1 else r"\(2, n\)"
+    with pytest.raises(ValueError, match=f"td_error must have shape {allowed} with n from 1 to 8; got"):
         jax.eval_shape(ring.update, ring.init(), jax.ShapeDtypeStruct(shape, jnp.float32))
-    assert str(refused.value).endswith(str(shape))
-
-
-def test_it_is_public():
-    assert aesjax.fresh_residuals is fresh_residuals

@@ -46,14 +46,6 @@ def test_all_algorithms_agree_though_each_platform_uses_one(select):
     np.testing.assert_array_equal(high, want[:, 1:])
 
 
-def test_quantile_level_may_differ_in_every_mapped_row():
-    x = jnp.stack([jnp.asarray(stream("random", 256, seed)) for seed in range(6)])
-    q = jnp.asarray(LEVELS)
-    ours = jax.jit(jax.vmap(quantile))(x, q)
-    want = [jnp.quantile(row, level) for row, level in zip(x, q, strict=True)]
-    np.testing.assert_allclose(ours, jnp.stack(want), rtol=1e-6)
-
-
 @pytest.mark.parametrize("n", [1, 256, 2000])
 def test_one_bad_residual_makes_the_quantile_nan(n):
     x = np.ones((4, n), np.float32)

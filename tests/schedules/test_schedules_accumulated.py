@@ -112,22 +112,13 @@ def test_aes_starts_from_the_first_proxy_and_holds_the_static_weight_before_it()
     np.testing.assert_allclose(state.weight, np.sqrt((0.49 + 0.51) / 2), rtol=1e-6)
 
 
-def test_first_weight_is_clipped():
-    assert aes(value_loss(), base=7.0).init().weight == 1.0
-    assert aes(value_loss(), base=7.0).init().logs.weight_raw == 7.0
-
-
 def test_clip_reports_the_active_bound_and_the_weight_before_it():
+    first = aes(value_loss(), base=7.0).init()
+    assert (first.weight, first.logs.weight_raw) == (1.0, 7.0)
     schedule = aes(value_loss(), lambda_min=0.1, lambda_max=0.5, beta=0.0)
-    high = schedule.update(Signals(value_loss=jnp.float32(4.0)), schedule.init())
-    low = schedule.update(Signals(value_loss=jnp.float32(0.0)), schedule.init())
-    assert (high.weight, high.logs.weight_raw, high.logs.at_min, high.logs.at_max) == (0.5, 2.0, 0.0, 1.0)
-    assert (low.weight, low.logs.weight_raw, low.logs.at_min, low.logs.at_max) == (
-        np.float32(0.1),
-        0.0,
-        1.0,
-        0.0,
-    )
+    for proxy, expected in ((4.0, (0.5, 2.0, 0.0, 1.0)), (0.0, (np.float32(0.1), 0.0, 1.0, 0.0))):
+        state = schedule.update(Signals(value_loss=jnp.float32(proxy)), schedule.init())
+        assert (state.weight, state.logs.weight_raw, state.logs.at_min, state.logs.at_max) == expected
 
 
 def test_linear_is_the_clipped_affine_map_of_the_raw_proxy():

@@ -40,16 +40,6 @@ def test_the_weight_is_twice_the_share_of_a_quantile_of_rewards_per_action_dimen
     np.testing.assert_allclose(weights[-500:].mean(), want, rtol=0.05)
 
 
-def test_exploring_costs_the_share_where_values_are_quadratic():
-    """Equipartition, by sampling: whatever the curvatures, a policy exp(Q / lam) gives away lam A / 2 of Q."""
-    rng, weight = np.random.default_rng(0), 0.07
-    form = rng.normal(size=(5, 5))
-    curvature = form @ form.T
-    actions = rng.multivariate_normal(np.zeros(5), weight * np.linalg.inv(curvature), 40_000)
-    cost = 0.5 * np.einsum("ni,ij,nj->n", actions, curvature, actions).mean()
-    np.testing.assert_allclose(cost, weight * 5 / 2, rtol=0.02)
-
-
 @pytest.mark.parametrize("scale", [1e-3, -1e4])
 def test_rewards_times_a_constant_are_the_weight_times_its_size(scale):
     plain, scaled = (play(budget(2, UPDATES), reward=rewards(length=300) * by)[1:] for by in (1.0, scale))

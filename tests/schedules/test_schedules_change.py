@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from aesjax.schedules import aes_c, aes_r, auto, value_loss
+from aesjax.schedules import aes_c, aes_r, value_loss
 from aesjax.schedules.change import compensator
 from aesjax.types import Signals
-from tests.programs import built
 
 QUIET = {
     "log-normal .25": lambda rng, shape: rng.lognormal(0, 0.25, shape),
@@ -168,31 +167,6 @@ def test_a_repeated_value_is_one_observation(ratios):
     assert once.max() > 1.2
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0, np.nan, np.inf])
-def test_a_stream_that_says_nothing_leaves_the_base(ratios, value):
-    assert np.all(ratios(np.full(600, value)) == 1.0)
-
-
-def test_wild_streams_stay_within_the_limits():
-    rng = np.random.default_rng(4)
-    wild = np.stack(
-        [10 ** rng.uniform(-30, 30, 3000), np.r_[lognormal(1, 1500)[0] * 1e-25, 1e25 * lognormal(1, 1500)[0]]]
-    )
-    ours, state = run(aes_c(LOSS, 1.0, 3000.0, r_max=3.0, lambda_max=np.inf), wild)
-    assert np.all((ours >= 1.0) & (ours <= 3.0 * (1 + 1e-6)))
-    np.testing.assert_allclose(ours[1].max(), 3.0, rtol=1e-6)
-    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(state))
-
-
-def test_multiplying_the_reward_leaves_the_ratio(ratios):
-    v = lognormal(1, 3000)[0]
-    v[1500:] *= 2.0
-    ours = ratios([v, 1024.0 * v, v / 4096.0, 1e6 * v, v / 3e5])
-    assert ours.max() > 1.5
-    np.testing.assert_array_equal(ours[1:3], ours[[0, 0]])
-    np.testing.assert_allclose(ours[3:], ours[[0, 0]], rtol=1e-3)
-
-
 def test_an_alarm_takes_six_observations(ratios):
     for count in (1, 3, 5, 6, 7):
         v = lognormal(1, 1000)[0]
@@ -211,72 +185,14 @@ def test_location_and_scale_are_those_of_the_log_proxy_after_a_long_stream():
 
     late = jax.tree.map(lambda x: x[0], state)._replace(seen=jnp.int32(2**31 - 100_000))
     old = SHARED.init()._replace(inner=late, count=jnp.int32(2**31 - 100_000))
+    v = np.random.default_rng(3).lognormal(1.0, 0.5, 1500)
+    v[1000:] *= 2.0
 
     def step(state, v):
         state = SHARED.update(Signals(value_loss=v), state)
         return state, state.weight
 
-    v = np.random.default_rng(3).lognormal(1.0, 0.5, 1500)
-    v[1000:] *= 2.0
     end, weights = jax.lax.scan(step, old, jnp.asarray(v, jnp.float32))
     assert np.all(weights[:1000] == 1.0)
     assert np.max(weights[1000:]) > 1.3
     assert int(end.inner.seen) == 2**31 - 98_500
-
-
-def test_base_may_be_a_schedule_that_goes_on_while_proxies_are_bad():
-    base = auto(-1.0, auto_learning_rate=0.01)
-    schedule = aes_c(LOSS, base, 100.0)
-    state, alone = schedule.init(), base.init()
-    for v in (1.0, 0.0, np.nan, 1.1):
-        signals = Signals(value_loss=jnp.float32(v), log_prob=jnp.full(4, -3.0))
-        state, alone = schedule.update(signals, state), base.update(signals, alone)
-        assert state.weight == alone.weight < 1.0
-    assert (int(state.count), int(state.inner.seen)) == (3, 2)
-
-
-def test_clip_limits_the_raised_part_and_never_the_base():
-    streams = lognormal(1, 600)
-    streams[:, 400:] *= 40.0
-    for base, want in ((0.4, 1.0), (2.5, 2.5)):
-        weights, state = run(aes_c(LOSS, base, 600.0, lambda_max=1.0), streams)
-        assert weights.max() == want
-        assert state.logs.at_max.max() <= 1.0
-
-
-def test_double_precision_and_vmap_over_thresholds_change_nothing():
-    streams = lognormal(1, 600)
-    streams[:, 400:] *= 2.0
-
-    def weights(threshold):
-        schedule = built("aes_c", base=0.05, updates=600.0, threshold=threshold, proxy="value_loss")
-
-        def step(state, v):
-            state = schedule.update(Signals(fresh_td_error=v[None]), state)
-            return state, state.weight
-
-        return jax.lax.scan(step, schedule.init(), jnp.asarray(streams[0] ** 0.5, jnp.float32))[1]
-
-    low, high = jax.jit(jax.vmap(weights))(jnp.asarray([6.0, 12.0], jnp.float32))
-    assert np.argmax(low > 0.05) < np.argmax(high > 0.05)
-    with jax.enable_x64(True):
-        np.testing.assert_allclose(weights(12.0), high, rtol=1e-5)
-
-
-@pytest.mark.parametrize("echo", [0.5, 1.0])
-def test_loop_through_residuals_that_grow_with_the_weight_ends(echo):
-    """Residuals contain the entropy term: v = floor + echo * weight, with one change of the floor."""
-    length, base = 12_000, 0.2
-    schedule = aes_c(LOSS, base, length, lambda_max=np.inf)
-    noise = np.random.default_rng(5).lognormal(0, 0.1, length)
-    change = 1 + 3 * ((np.arange(length) > 4000) & (np.arange(length) < 4400))
-
-    def step(state, floor):
-        state = schedule.update(Signals(value_loss=floor + echo * state.weight), state)
-        return state, state.weight
-
-    floor = jnp.asarray(0.2 * noise * change, jnp.float32)
-    ours = np.asarray(jax.lax.scan(step, schedule.init(), floor)[1]) / np.float32(base)
-    assert np.all(ours[:4000] == 1.0)
-    assert 1.2 < ours[4000:4400].max() < 5.0
-    assert np.all(ours[8000:] == 1.0)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax.schedules import aes_r, auto, oracle, value_loss
+from aesjax.schedules import aes_r, oracle, value_loss
 from aesjax.types import Signals
 
 LOSS = value_loss(source="update")
@@ -73,79 +73,11 @@ def test_peak_doubles_at_every_change_and_is_gone_soon():
     assert steady[10_000:].mean() < 1.01
 
 
-def test_multiplying_the_reward_leaves_the_ratio():
-    v = trace(20_000, 0.25)
-    streams = ratios([v, 1024.0 * v, v / 4096.0, 1e6 * v, v / 3e5])
-    np.testing.assert_array_equal(streams[1:3], streams[[0, 0]])
-    np.testing.assert_allclose(streams[3:], streams[[0, 0]], rtol=1e-4)
-
-
-def test_ratio_stays_between_one_and_its_limit_whatever_the_proxy():
-    rng = np.random.default_rng(4)
-    wild = [
-        10 ** rng.uniform(-30, 30, 2000),
-        np.r_[np.full(1000, 1e-20), np.full(1000, 1e20)],
-        np.zeros(2000),
-    ]
-    for r_max in (1.0, 3.0):
-        ours = ratios(wild, r_max=r_max)
-        assert ours.min() >= 1.0
-        assert ours.max() <= r_max * (1 + 1e-6)
-    np.testing.assert_allclose(ours[1].max(), r_max, rtol=1e-6)
-
-
 def test_without_excess_the_weight_is_the_base_bit_for_bit():
     # The median's first half-step is 0.25 in log units, just outside the default margin of 25 %: hence 30 % here.
     v = np.r_[1.0, np.linspace(1.0, 0.2, 3000)]
     assert np.all(ratios(v, margin=0.3) == 1.0)
     assert ratios(v).max() < 1.02
-
-
-@pytest.mark.parametrize("gain", [1.0, 2.0])
-@pytest.mark.parametrize("echo", [0.5, 1.0])
-def test_loop_through_residuals_that_grow_with_the_weight_is_stable(gain, echo):
-    """Residuals contain the entropy term: v = floor + echo * weight, with one change of the floor."""
-    length, base = 20_000, 0.2
-    schedule = aes_r(LOSS, base, length, gain=gain, lambda_max=np.inf)
-    noise = np.random.default_rng(5).lognormal(0, 0.1, length)
-    change = 1 + 3 * ((np.arange(length) > 10_000) & (np.arange(length) < 10_400))
-
-    def step(state, floor):
-        state = schedule.update(Signals(value_loss=floor + echo * state.weight), state)
-        return state, state.weight
-
-    floor = jnp.asarray(0.2 * noise * change, jnp.float32)
-    ours = np.asarray(jax.lax.scan(step, schedule.init(), floor)[1]) / base
-    np.testing.assert_allclose(ours[2000:10_000], 1.0, atol=0.02)
-    assert 1.2 < ours[10_000:11_000].max() < 5.0
-    np.testing.assert_allclose(ours[16_000:], 1.0, atol=0.05)
-
-
-def test_base_may_be_a_schedule_that_goes_on_while_proxies_are_bad():
-    base = auto(-1.0, auto_learning_rate=0.01)
-    schedule = aes_r(LOSS, base, 100.0, margin=0.3, lambda_max=np.inf)
-    state, alone = schedule.init(), base.init()
-    for v in (1.0, 1.0, np.nan, 1.0):
-        signals = Signals(value_loss=jnp.float32(v), log_prob=jnp.full(4, -3.0))
-        state, alone = schedule.update(signals, state), base.update(signals, alone)
-        assert state.weight == alone.weight < 1.0
-    assert state.count == 3
-
-
-def test_clip_limits_the_raised_part_and_never_the_base():
-    v = np.r_[np.ones(500), np.full(500, 40.0)]
-
-    def final(base, lambda_max):
-        schedule = aes_r(LOSS, base, 1000.0, lambda_max=lambda_max)
-
-        def step(state, x):
-            return schedule.update(Signals(value_loss=x), state), None
-
-        return jax.lax.scan(step, schedule.init(), jnp.asarray(v, jnp.float32))[0]
-
-    inside, outside = final(0.4, 1.0), final(2.5, 1.0)
-    assert (inside.weight, inside.logs.at_max) == (1.0, 1.0)
-    assert outside.weight == 2.5
 
 
 def test_oracle_rises_with_the_true_drift_and_forgets_it():
