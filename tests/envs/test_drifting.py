@@ -83,13 +83,11 @@ def test_arrays_of_a_wrong_shape_are_refused_when_traced():
     for shape in ((2,), (N, 3), (N + 1, 2)):
         with pytest.raises(AssertionError, match=r"action of task 'toy': \(num_envs, actuators\)"):
             jax.eval_shape(env.step, jax.random.key(0), state, jax.ShapeDtypeStruct(shape, np.float32))
-    world, drift = env.world, env.drift
+    world = env.world
     with pytest.raises(AssertionError, match=r"steps of World.path: \(n,\) vector steps"):
-        world.path(drift, jnp.int32(3))
+        world.path(env.drift, jnp.int32(3))
     with pytest.raises(AssertionError, match="drift values of task 'toy'"):
         world.params_of(jnp.zeros(3))
-    with pytest.raises(AssertionError, match=r"action of task 'toy': \(copies, actuators\)"):
-        world.step(jax.random.key(0), state.env, jnp.zeros((N, 3)), world.params_at(drift, 0))
     other = envs.Drifting(envs.make("pendulum"), "abrupt", total_steps=STEPS)
     with pytest.raises(AssertionError, match="a realisation is drawn for one task's channels"):
         world.truth(other.drift, 0)

@@ -1,5 +1,4 @@
 import functools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -106,41 +105,6 @@ class TestEveryTask:
         back = task.apply_drift(once, nominal)
         plain, nothing = (rollout(task, p, 3) for p in (task.params, back))
         jax.tree.map(np.testing.assert_array_equal, plain, nothing)
-
-
-class Counter(NamedTuple):
-    time: jax.Array
-    start: jax.Array
-
-
-class CountingEnv:
-    spec = envs.EnvSpec(obs_size=2, action_size=1, time_limit=3)
-
-    def reset(self, key, params):
-        start = jax.random.uniform(key, ())
-        return jnp.stack([jnp.float32(0), start]), Counter(jnp.int32(0), start)
-
-    def step(self, key, state, action, params):
-        state = Counter(state.time + 1, state.start)
-        terminated = action[0] > 0.5
-        truncated = (state.time >= 3) & ~terminated
-        obs = jnp.stack([state.time.astype(jnp.float32), state.start])
-        return obs, state, jnp.float32(1), terminated, truncated, {"mine": state.time}
-
-
-def test_autoreset_hands_out_the_new_start_and_keeps_the_last_observation_of_the_old_episode():
-    env, keys = CountingEnv(), iter(jax.random.split(jax.random.key(0), 9))
-    first, state = env.reset(next(keys), None)
-    for time in (1, 2, 3):
-        obs, state, _, terminated, truncated, info = envs.autoreset_step(env, next(keys), state, jnp.zeros(1), None)
-        assert (bool(terminated), bool(truncated)) == (False, time == 3)
-        np.testing.assert_array_equal(info["final_observation"], [time, first[1]])
-        assert int(info["mine"]) == time
-    assert (obs[0], int(state.time)) == (0.0, 0)
-    assert obs[1] == state.start != first[1]
-    obs, state, _, terminated, *_ = envs.autoreset_step(env, next(keys), state, jnp.ones(1), None)
-    assert terminated
-    assert (obs[0], int(state.time)) == (0.0, 0)
 
 
 def test_a_task_may_be_registered_as_an_object_or_a_builder(monkeypatch):

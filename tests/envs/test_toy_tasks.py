@@ -45,11 +45,10 @@ def test_toy_moves_a_tenth_per_action_and_stays_in_the_arena():
     np.testing.assert_array_equal(toy_step((0.98, -1.0), (1, -1))[0], [1.0, -1.0])
 
 
-@pytest.mark.parametrize(("time", "truncated"), [(0, False), (48, False), (49, True)])
-def test_toy_time_limit_truncates_and_never_terminates(time, truncated):
-    _, state, _, is_terminated, is_truncated, _ = toy_step((0.5, 0), (0, 0), time)
-    assert (bool(is_terminated), bool(is_truncated)) == (False, truncated)
-    assert int(state.time) == time + 1
+def test_toy_time_limit_truncates_and_never_terminates():
+    for time, truncated in ((0, False), (48, False), (49, True)):
+        _, state, _, *flags, _ = toy_step((0.5, 0), (0, 0), time)
+        assert (*map(bool, flags), int(state.time)) == (False, truncated, time + 1)
 
 
 def test_toy_noise_and_start_have_the_stated_spread():
@@ -104,12 +103,9 @@ def test_classic_reward_and_end_by_hand(position, action, expected, ends):
     np.testing.assert_allclose(obs, np.clip(np.add(position, action), -7, 7))
 
 
-def test_classic_arrival_on_the_last_step_is_a_termination_not_a_truncation():
+def test_classic_goals_move_and_an_arrival_on_the_last_step_is_a_termination():
     assert tuple(map(bool, classic_step((4.5, 0), (0, 0), time=29)[3:5])) == (True, False)
     assert tuple(map(bool, classic_step((0, 0), (0, 0), time=29)[3:5])) == (False, True)
-
-
-def test_classic_goals_move_by_half_of_the_arena_in_its_own_units():
     params = CLASSIC.apply_drift(CLASSIC.params, jnp.array([-3.5, 0.0]))
     np.testing.assert_allclose(classic_step((1.5, 0), (0, 0), params=params)[2], 10.0, rtol=1e-6)
 
@@ -133,16 +129,7 @@ def bumps(points, offset):
     return (np.array([1, 0.5, 0.5, 0.5]) * np.exp(-squares / 0.08)).max(axis=1)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ((0, 0), (0.5, 0)),
-        ((0.3, 0.4), (-0.1, 0.1)),
-        ((0, 0), (0.35, -0.35)),
-        ((0.1, 0.1), (0.1, 0.12)),
-        ((0.5, 0), (0.3, 0.2)),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [((0, 0), (0.5, 0)), ((0.3, 0.4), (-0.1, 0.1)), ((0.1, 0.1), (0.1, 0.12))])
 def test_drift_surrogate_is_the_largest_change_of_reward_over_the_arena(old, new):
     line = np.linspace(-1, 1, 801)
     points = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
@@ -151,11 +138,10 @@ def test_drift_surrogate_is_the_largest_change_of_reward_over_the_arena(old, new
     exact = SURROGATE(before, after, 0.97)
     np.testing.assert_allclose(exact, brute, rtol=2e-4)
     np.testing.assert_allclose(SURROGATE(after, before, 0.5), exact, rtol=2e-4)
-
-
-def test_drift_surrogate_of_a_slow_drift_is_its_slope_and_of_none_is_zero():
-    step = jnp.array([3e-6, 4e-6])
-    before, after = TOY.params, TOY.apply_drift(TOY.params, step)
-    slope = np.exp(-0.5) / 0.2  # steepest point of the best goal, one width from its centre
-    np.testing.assert_allclose(SURROGATE(before, after, 0.97), 5e-6 * slope, rtol=1e-3)
     assert SURROGATE(before, before, 0.97) == 0.0
+
+
+def test_drift_surrogate_of_a_slow_drift_is_its_slope():
+    after = TOY.apply_drift(TOY.params, jnp.array([3e-6, 4e-6]))
+    slope = np.exp(-0.5) / 0.2  # steepest point of the best goal, one width from its centre
+    np.testing.assert_allclose(SURROGATE(TOY.params, after, 0.97), 5e-6 * slope, rtol=1e-3)

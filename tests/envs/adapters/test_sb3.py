@@ -8,12 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-import envs
-from envs.adapters.gymnasium import DriftingVectorEnv
-
-CLASSIC = envs.make("toy_multigoal_classic")
 N, STEPS = 3, 200
-AWAY = np.array([[1, 0], [0, 0], [0.1, 0]], np.float32)  # at a goal of the classic toy in about 4 steps, never, never
 
 
 def test_without_stable_baselines_the_import_says_what_to_install(monkeypatch):
@@ -37,31 +32,6 @@ def sb3():
 @pytest.fixture(scope="module")
 def toy(sb3):
     return sb3.DriftingVecEnv("toy", "abrupt", drift_steps=STEPS, num_envs=N, drift_seed=4)
-
-
-def test_it_steps_as_gymnasiums_vector_environment_does(sb3):
-    ours = sb3.DriftingVecEnv(CLASSIC, "abrupt", drift_steps=50, num_envs=N)
-    theirs = DriftingVectorEnv(CLASSIC, "abrupt", drift_steps=50, num_envs=N)
-    ours.seed(7)
-    np.testing.assert_array_equal(ours.reset(), theirs.reset(seed=7)[0])
-    assert [info["drift_step"] for info in ours.reset_infos] == [0] * N
-    endings = set()
-    for step in range(40):
-        obs, reward, done, infos = ours.step(AWAY)
-        same, rewards, terminated, truncated, expected = theirs.step(AWAY)
-        np.testing.assert_array_equal(obs, same)
-        np.testing.assert_allclose(reward, rewards)
-        np.testing.assert_array_equal(done, terminated | truncated)
-        assert (obs.dtype, reward.dtype, done.dtype) == (np.float32, np.float32, bool)
-        for i, info in enumerate(infos):
-            np.testing.assert_array_equal(info["drift"], expected["drift"][i])
-            assert info["drift_step"] == step
-            assert info["TimeLimit.truncated"] == truncated[i]
-            assert ("terminal_observation" in info) == done[i]
-            if done[i]:
-                endings.add(bool(truncated[i]))
-                np.testing.assert_array_equal(info["terminal_observation"], expected["final_obs"][i])
-    assert endings == {True, False}
 
 
 def test_the_example_in_its_documentation_runs(sb3):

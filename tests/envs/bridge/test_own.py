@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import envs
 from envs.bridge import errors
 from experiments.cli import main
 from tests.envs.bridge.common import torch as installed
@@ -110,26 +109,18 @@ def test_its_channels_are_applied_and_a_wrong_declaration_is_refused():
         InProcess(env)
 
 
-@pytest.fixture
-def module(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("task", "pattern", "expected"),
+    [
+        ("plain", "abrupt", ["has no drift channel, so its pattern is steady; got 'abrupt'"]),
+        ("failing", "steady", ["KeyError", "wheels.py", "    raise KeyError('no such wheel')"]),
+    ],
+)
+def test_a_wrong_task_is_reported_before_anything_is_written(task, pattern, expected, tmp_path, monkeypatch, capsys):
+    """Without the hook of drift only steady is allowed; an exception of its own is printed with its traceback."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wheels.py").write_text(WHEELS)
-
-
-def test_without_the_hook_only_steady_is_allowed_and_nothing_is_written(module, tmp_path, capsys):
-    task = envs.make("bridge:wheels:plain")
-    assert task.channels == ()
-    assert envs.make("bridge:wheels:plain", **task.options) is envs.make("bridge:wheels:plain", **task.options)
-    assert main("run --task bridge:wheels:plain --patterns abrupt --seeds 1:1 --out out".split()) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert said == ["aesjax: task 'bridge:wheels:plain' has no drift channel, so its pattern is steady; got 'abrupt'"]
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_exception_of_its_own_is_printed_with_its_traceback_before_anything_is_written(module, tmp_path, capsys):
-    assert main("run --task bridge:wheels:failing --patterns steady --seeds 1:1 --out out".split()) == 2
-    said = capsys.readouterr().err
-    assert "KeyError" in said
-    assert "wheels.py" in said
-    assert "    raise KeyError('no such wheel')" in said.splitlines()
+    assert main(f"run --task bridge:wheels:{task} --patterns {pattern} --seeds 1:1 --out out".split()) == 2
+    printed = capsys.readouterr().err
+    assert all(text in printed for text in expected)
     assert not (tmp_path / "out").exists()

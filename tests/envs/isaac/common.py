@@ -17,31 +17,9 @@ def params_of(n, gravity=1.0, joint_damping=1.0):
     return IsaacParams(np.full(n, gravity), np.full(n, joint_damping))
 
 
-class Run(NamedTuple):
-    """Control steps of n copies without resets, leading axes (steps, n)."""
-
-    obs: np.ndarray
-    reward: np.ndarray
-    terminated: np.ndarray
-    bad: np.ndarray
-    qpos: np.ndarray
-
-
 def noise_of(task, n, seed=0):
     """Draws (n, K) for n starts."""
     return np.asarray(jax.vmap(task.noise)(jax.random.split(jax.random.key(seed), n)), np.float64)
-
-
-def run(task, actions, gravity=1.0, joint_damping=1.0, seed=0):
-    """Play ``actions`` (steps, n, A) on the C engine."""
-    engine, n = Engine(task, 2), actions.shape[1]
-    params, found = params_of(n, gravity, joint_damping), []
-    _, rows = engine.start(noise_of(task, n, seed), params)
-    for action in actions:
-        step = engine.step(rows, action, params)
-        rows = step.rows
-        found.append((step.obs, step.reward, step.terminated, step.bad, rows[:, engine.positions]))
-    return Run(*(np.array(column) for column in zip(*found, strict=True)))
 
 
 def random_actions(task, steps, n, seed=1):
@@ -56,7 +34,7 @@ def compiled(task, engine):
 
 
 def mjx_run(task, actions, seed=0, gravity=1.0, joint_damping=1.0, engine="mjx"):
-    """`run` on MJX or Warp, from the same starts: obs, reward and terminated (steps, n, ...)."""
+    """`run` on MJX or Warp, from the same starts."""
     env, step = compiled(task, engine)
     params = IsaacParams(jnp.float32(gravity), jnp.float32(joint_damping))
     keys = jax.random.split(jax.random.key(seed), actions.shape[1])
@@ -65,7 +43,7 @@ def mjx_run(task, actions, seed=0, gravity=1.0, joint_damping=1.0, engine="mjx")
     for action in actions:
         obs, state, reward, terminated, *_ = step(None, state, jnp.asarray(action, jnp.float32), params)
         found.append((obs, reward, terminated))
-    return tuple(np.array(column) for column in zip(*found, strict=True))
+    return Run(*(np.array(column) for column in zip(*found, strict=True)))
 
 
 def starts(task, n=10_000, seed=3):
@@ -100,3 +78,18 @@ class Stepped:
     def along(self, actions):
         """Positions (T, n, nq) under ``actions`` (T, n, A)."""
         return np.array([(self.step(action), self.qpos.copy())[1] for action in actions])
+
+
+class Run(NamedTuple):
+    """Control steps of n copies without resets, leading axes (steps, n)."""
+
+    obs: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+
+
+def run(task, actions, gravity=1.0, joint_damping=1.0):
+    """Play ``actions`` (steps, n, A) on the C engine."""
+    stepped = Stepped(task, actions.shape[1], gravity=gravity, joint_damping=joint_damping)
+    steps = [stepped.step(action) for action in actions]
+    return Run(*(np.array([getattr(step, name) for step in steps]) for name in Run._fields))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from envs.isaac import frames
 from envs.isaac.allegro_hand import GOAL, GOALS, AllegroHand
 from envs.isaac.ant import Ant
 from envs.isaac.anymal import DEFAULT, Anymal
@@ -19,6 +20,15 @@ from tests.envs.isaac.common import noise_of, params_of, random_actions, run, st
 from tests.quick import quick
 
 UPRIGHT = [1.0, 0.0, 0.0, 0.0]
+
+
+def test_progress_is_resolved_in_float32():
+    """Two distances of a kilometre are not subtracted."""
+    target, before = np.array([1000.0, 0.0]), np.array([[0.3, 0.1], [5.0, -2.0]])
+    now = before + np.array([[1e-2, 1e-3], [-2e-3, 4e-3]])
+    exact = (np.linalg.norm(target - before, axis=-1) - np.linalg.norm(target - now, axis=-1)) / 0.0166
+    single = frames.progress(jnp, *(jnp.asarray(x, jnp.float32) for x in (before, now, target)), 0.0166)
+    np.testing.assert_allclose(single, exact, rtol=1e-4)
 
 
 def test_net_foot_forces_are_the_change_of_momentum_and_the_sensor_may_be_off():

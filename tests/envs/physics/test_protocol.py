@@ -2,7 +2,6 @@
 
 import functools
 from types import SimpleNamespace
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -90,26 +89,6 @@ def test_every_sub_step_and_every_drift_is_that_of_a_loop_on_a_model_of_scaled_n
         assert not step.bad.any()
         before = np.clip(action, -1, 1)
     np.testing.assert_array_equal(rows[:, engine.default.size :], before)  # the memory
-
-
-class Renamed(NamedTuple):
-    """The parameters of the arm in another order, with one nobody reads among them."""
-
-    gravity: Any = np.float32(1.0)
-    unread: Any = np.float32(7.0)
-    stiffness: Any = np.float32(1.0)
-    joint_damping: Any = np.float32(1.0)
-
-
-def test_parameters_are_found_by_name():
-    ends = []
-    for kind in (ArmParams, Renamed):
-        env = envs.physics.build(Arm(kind()), "mujoco")
-        params = kind(gravity=jnp.float32(0.7), stiffness=jnp.float32(1.2), joint_damping=jnp.float32(2.0))
-        params = jax.tree.map(jnp.asarray, params)
-        _, state = jax.jit(env.reset)(jax.random.key(0), params)
-        ends.append(jax.jit(env.step)(jax.random.key(0), state, jnp.full(3, 0.5), params)[0])
-    np.testing.assert_array_equal(*ends)
 
 
 class Limited(Arm):
