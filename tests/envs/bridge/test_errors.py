@@ -1,8 +1,7 @@
-"""Error messages for a missing or incomplete simulator: every cause with its remedy.
+"""Error messages for a missing or incomplete simulator: every cause with its remedy."""
 
-Simulators that fail in the known ways are stood in for by modules that raise their messages.
-"""
-
+import importlib.util
+import re
 import sys
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 import envs
 from envs.bridge import errors
 from envs.bridge.env import BridgeEnv
-from envs.bridge.transport import Worker
+from envs.bridge.transport import SCRIPT, Worker
 from tests.envs.bridge.common import short
 from tests.envs.bridge.common import torch as installed
 
@@ -23,44 +22,49 @@ from envs.bridge.torch_tasks import TorchVecTask  # noqa: E402
 PLAIN = short()
 
 
-def started(monkeypatch, tmp_path, modules, task="Ant", **options):
-    """A worker whose interpreter finds these modules: name -> source."""
+#: Modules of the interpreter, task, error of the worker's start and its remedy.
+STARTS = [
+    ({}, "Ant", errors.SimulatorNotInstalledError, "cannot import isaacgym: install it there.*--sim-python.*isaac_ant"),
+    ({}, "Isaac-Ant-Direct-v0", errors.SimulatorNotInstalledError, "cannot import isaaclab"),
+    (
+        {"isaacgym": "1 / 0\n"},
+        "Ant",
+        errors.SimBridgeError,
+        r"failed with ZeroDivisionError(.*\n)*.*isaacgym",
+    ),
+]
+
+
+@pytest.mark.parametrize(("modules", "task", "kind", "text"), STARTS, ids=range(len(STARTS)))
+def test_a_simulator_that_cannot_be_had(monkeypatch, tmp_path, modules, task, kind, text):
     for name, source in modules.items():
         (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    return Worker(task, 2, options={"sim_device": "cpu"}, **options)
+    with pytest.raises(kind, match=text):
+        Worker(task, 2, options={"sim_device": "cpu"})
 
 
-def raising(kind, text):
-    return f"raise {kind}({text!r})\n"
-
-
-GYM = {"isaacgym": ""}
-#: Modules of the interpreter, task, error and its remedy.
+#: Messages of simulators that fail in known ways, error and its remedy.
 CAUSES = [
-    ({}, "Ant", "SimulatorNotInstalled", "cannot import isaacgym: install it there.*--sim-python.*isaac_ant"),
-    (GYM, "Ant", "SimulatorNotInstalled", "cannot import isaacgymenvs"),
-    ({}, "Isaac-Ant-Direct-v0", "SimulatorNotInstalled", "cannot import isaaclab"),
-    ({"isaacgym": raising("RuntimeError", "No gym module found for the active version of Python (3.11)")}, "Ant",
-     "PythonVersion", r"Python 3\.6 to 3\.8; .* is \d\.\d+"),
-    ({"isaacgym": raising("ImportError", "libpython3.8.so.1.0: cannot open shared object file")}, "Ant",
-     "PythonVersion", "LD_LIBRARY_PATH"),
-    ({"isaacgym": raising("ImportError", "PyTorch was imported before isaacgym modules. torch")}, "Ant",
-     "ImportOrder", "torch was imported first; isaacgym must be"),
-    (GYM | {"isaacgymenvs": raising("AttributeError", "module 'numpy' has no attribute 'float'")}, "Ant",
-     "SimulatorDependency", "want of numpy .* needs a numpy below 1.24"),
-    ({"isaacgym": raising("ImportError", "libcuda.so.1: cannot open shared object file")}, "Ant",
-     "SimulatorDependency", "NVIDIA driver"),
-    (GYM | {"isaacgymenvs": raising("RuntimeError", "CUDA error: no kernel image is available")}, "Ant",
-     "UnsupportedGpu", "compute capability unknown, which PyTorch"),
-    ({"isaacgym": "1 / 0\n"}, "Ant", "SimBridge", r"failed with ZeroDivisionError: division(.*\n)*.*isaacgym"),
-]  # fmt: skip
+    (RuntimeError("No gym module found for the active version of Python (3.11)"), "PythonVersion", r"3\.6 to 3\.8"),
+    (ImportError("libpython3.8.so.1.0: cannot open shared object file"), "PythonVersion", "LD_LIBRARY_PATH"),
+    (ImportError("PyTorch was imported before isaacgym modules. torch"), "ImportOrder", "isaacgym must be"),
+    (ModuleNotFoundError("No module named 'omni'", name="omni.kit"), "ImportOrder", "AppLauncher.* must be started"),
+    (AttributeError("module 'numpy' has no attribute 'float'"), "SimulatorDependency", "needs a numpy below 1.24"),
+    (RuntimeError("Ninja is required to load C++ extensions"), "SimulatorDependency", "pip install ninja"),
+    (ImportError("libcuda.so.1: cannot open shared object file"), "SimulatorDependency", "NVIDIA driver"),
+    (RuntimeError("CUDA error: no kernel image is available"), "UnsupportedGpu", "which PyTorch .* was not built for"),
+]
 
 
-@pytest.mark.parametrize(("modules", "task", "kind", "text"), CAUSES, ids=range(len(CAUSES)))
-def test_a_simulator_that_cannot_be_had(monkeypatch, tmp_path, modules, task, kind, text):
-    with pytest.raises(getattr(errors, f"{kind}Error"), match=text):
-        started(monkeypatch, tmp_path, modules, task)
+@pytest.mark.parametrize(("error", "kind", "text"), CAUSES, ids=range(len(CAUSES)))
+def test_a_known_failure_has_its_remedy(error, kind, text):
+    spec = importlib.util.spec_from_file_location("worker_under_test", SCRIPT)
+    worker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(worker)
+    found, remedy = worker.explained(error, "Ant")
+    assert found == f"{kind}Error"
+    assert re.search(text, remedy)
 
 
 def test_an_interpreter_that_is_none(tmp_path):
