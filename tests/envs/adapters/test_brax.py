@@ -12,6 +12,8 @@ from brax.envs.wrappers.training import wrap
 from brax.io import mjcf
 
 import envs
+from aesjax import fixed
+from agents import make_train
 from envs.adapters.brax import CHANNELS, from_brax, to_brax
 
 pytestmark = [
@@ -240,3 +242,9 @@ def test_what_cannot_be_imported_is_refused(pendulum):
     free.sys = free.sys.tree_replace({"gravity": jnp.zeros(3), "opt.gravity": jnp.zeros(3)})
     with pytest.raises(ValueError, match="channel 'gravity' would change nothing"):
         from_brax(free, "x", channels=("gravity",))
+
+
+def test_make_train_takes_a_brax_environment():
+    train = make_train(brax.envs.get_environment("fast"), "ppo", steps=80, evaluations=2, episodes=1, num_envs=2)
+    _, curves = jax.eval_shape(train, 0, fixed(0.01))
+    assert curves["return_mean"].shape == (3,)
