@@ -96,7 +96,7 @@ RETURNED = {
     "grad": (
         lambda o, r, *rest: (o, r.clone().requires_grad_(), *rest),
         "GradTensor",
-        "requires a gradient.*detach first",
+        "requires a gradient",
     ),
     "nan": (poisoned, "NonFinite", "observation of 2 of 3 copies is not finite at step 1, that of copy 1 first"),
 }
