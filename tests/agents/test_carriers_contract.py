@@ -47,7 +47,7 @@ def one(request):
     def step(batch, weight):
         return jitted(state, batch, jax.random.key(2), jnp.int32(0), entropy_weight=jnp.float32(weight), hyper=hyper)
 
-    return carrier, state, hyper, online, jitted, step
+    return carrier, state, hyper, online, step
 
 
 def test_only_termination_stops_the_bootstrap_from_the_stored_successor(one):
@@ -62,7 +62,7 @@ def test_only_termination_stops_the_bootstrap_from_the_stored_successor(one):
 
 
 def test_the_target_moves_by_tau(one):
-    _, state, _, online, _, step = one
+    _, state, _, online, step = one
     new = step(make_batch(), 0.3).state
     expected = jax.tree.map(lambda a, b: TAU * a + (1 - TAU) * b, getattr(new, online), state.target)
     chex.assert_trees_all_close(new.target, expected, atol=1e-6)
