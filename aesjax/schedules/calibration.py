@@ -147,19 +147,9 @@ def run_level_scale(ratios: np.ndarray, delta: float) -> np.ndarray:
     The `conformal_quantile` of the `run_ratios` (..., n) of n runs. The bound holds with probability at least
     ``1 - delta`` for a run exchangeable with them: trained with the very schedule that the others were trained with.
     It bounds the accumulated drift, not every round's (docs/proofs/calibration.md). Fewer than ``1/delta - 1`` runs
-    give inf; the bound is then the trivial one, `run_level_bound`, not the product.
+    give inf; the bound is then infinite in every round, also where the signal is 0 and the product has no value.
     """
     return conformal_quantile(ratios, delta)
-
-
-def run_level_bound(scale: np.ndarray | float, signal: np.ndarray) -> np.ndarray:
-    """(..., T): ``scale * signal`` for `run_level_scale` (...), infinite in every round where the scale is.
-
-    Also where the signal is 0: ``inf * 0`` is not a number, and bounds no run that drifts before its first signal.
-    """
-    scale = np.asarray(scale, np.float64)[..., None]
-    known = np.isfinite(scale)
-    return np.where(known, np.where(known, scale, 0.0) * np.asarray(signal, np.float64), np.inf)
 
 
 def runs_needed(delta: float) -> int:
@@ -174,16 +164,11 @@ def runs_needed(delta: float) -> int:
 
 def coverage(drift: np.ndarray, bound: np.ndarray, where: np.ndarray | None = None) -> np.ndarray:
     """(...,): share of the rounds (..., T) with ``where`` whose drift keeps the bound; NaN if there is none."""
-    kept = _kept(drift, bound)
+    drift, bound = np.broadcast_arrays(np.asarray(drift, np.float64), np.asarray(bound, np.float64))
+    kept = drift <= bound + _ROUNDING * np.abs(drift)
     where = np.ones(kept.shape, bool) if where is None else np.asarray(where, bool)
     count = np.sum(where, axis=-1)
     return np.where(count > 0, np.sum(kept & where, axis=-1) / np.maximum(count, 1), np.nan)
-
-
-def dominates(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """(...,) bool, prefix dominance: is accumulated drift within the accumulated bound after every round (..., T)?"""
-    total, allowed = (np.cumsum(x, axis=-1, dtype=np.float64) for x in (drift, bound))
-    return np.all(_kept(total, allowed), axis=-1)
 
 
 def slack(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
@@ -191,11 +176,6 @@ def slack(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
     total, allowed = (np.sum(np.asarray(x, np.float64), axis=-1) for x in (drift, bound))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(total > 0.0, allowed / total, np.inf)
-
-
-def _kept(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    drift, bound = np.broadcast_arrays(np.asarray(drift, np.float64), np.asarray(bound, np.float64))
-    return drift <= bound + _ROUNDING * np.abs(drift)
 
 
 def _paired(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,8 +19,6 @@ class Calibrate:
     """Folder for calibration.json and calibration.md, which must not be there yet; by default DIR."""
     delta: float = 0.1
     """Share of fresh runs that may break the bound; needs at least 1/delta - 1 runs of every method."""
-    source: str | None = None
-    """Calibrate the proxy on the update batch (update) or the newest transitions (fresh); default: each schedule's."""
 
 
 def execute(options: Calibrate) -> int:
@@ -30,6 +28,6 @@ def execute(options: Calibrate) -> int:
     out = options.out or options.directory
     with refusing():
         start_jax(None)
-        text = calibration.run(options.directory, options.delta, options.source, out)
+        text = calibration.run(options.directory, options.delta, out)
     print(f"{text}\n\ncalibration: {out / calibration.TEXT}")
     return DONE

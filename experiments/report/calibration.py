@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NUMBERS, TEXT = "calibration.json", "calibration.md"
 _COVERAGES = ("coverage", "coverage_at_drift", "coverage_at_jumps")
-_HEAD = ["pattern", "runs", "dominated", "slack", "coverage", "at drift", "at jumps", "complete runs"]
+_HEAD = ["pattern", "runs", "dominated", "slack", "coverage", "at drift", "at jumps"]
 _MEANING = """\
 Every run is judged by a calibration on the runs of all other seeds.
 
@@ -41,24 +41,23 @@ Every run is judged by a calibration on the runs of all other seeds.
 - slack: accumulated bound over accumulated drift at the end, median of the runs that drift. Regret grows with its root.
 - coverage: share of evaluation intervals whose drift a split conformal bound at {share:g} % covers. Intervals of a run
   are dependent, so it is a measurement and not a guarantee.
-- at drift, at jumps: coverage of the intervals in which the environment moves, or jumps.
-- complete runs: runs of which every interval is covered. A dash replaces an infinite bound."""
+- at drift, at jumps: coverage of the intervals in which the environment moves, or jumps. A dash replaces an infinite
+  bound."""
 
 
-def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
+def run(directory: Path, delta: float, out: Path) -> str:
     """Calibrate the finished study in ``directory`` and write `NUMBERS` and `TEXT` into ``out``; returns the text.
 
     Args:
       delta: share of fresh runs that may exceed the bound, in (0, 1).
-      source: of the proxy, ``update`` or ``fresh``; None: the one that the schedule reads.
 
     Raises:
-      ValueError: the study cannot be used, lacks the proxy, or a file is there; one sentence, nothing was written.
+      ValueError: the study cannot be used, or a file is there; one sentence, nothing was written.
     """
     for name in (NUMBERS, TEXT):
         if (out / name).exists():
             raise ValueError(f"{out / name} exists; remove it or choose another folder with --out")
-    record = calibrate(directory, delta, source)
+    record = calibrate(directory, delta)
     text = _text(record)
     out.mkdir(parents=True, exist_ok=True)
     store.write_json(out / NUMBERS, record)
@@ -66,7 +65,7 @@ def run(directory: Path, delta: float, source: str | None, out: Path) -> str:
     return text
 
 
-def calibrate(directory: Path, delta: float, source: str | None) -> dict[str, Any]:
+def calibrate(directory: Path, delta: float) -> dict[str, Any]:
     """The numbers of `run` as JSON."""
     import polars as pl
 
@@ -86,10 +85,9 @@ def calibrate(directory: Path, delta: float, source: str | None) -> dict[str, An
         for method in arms_of(config, carrier):
             rows = streams.filter(method=method.name)
             if rows.height:
-                key = _key(config, method, rows, source)
-                methods[method.name] = {"proxy": key} | _calibrated(
-                    [_trace(clock, r, key) for r in rows.to_dicts()], delta
-                )
+                key = _key(method, rows)
+                traces = [_trace(clock, row, key) for row in rows.to_dicts()]
+                methods[method.name] = {"proxy": key} | _calibrated(traces, delta)
     diverged = len(results.runs("diverged"))
     return {
         "delta": delta,
@@ -100,19 +98,11 @@ def calibrate(directory: Path, delta: float, source: str | None) -> dict[str, An
     }
 
 
-def _key(config: StudyConfig, method: Arm, rows: "pl.DataFrame", source: str | None) -> str:
-    """The recorded proxy to calibrate: that of ``source``, else the one that the method's schedule reads, else any."""
-    recorded = proxies_in(rows)
-    if source is not None:
-        key = f"{config.proxy}/{source}"
-    elif SCHEDULES[method.choice.schedule].uses_proxy:
-        key = method.choice.key
-    else:
-        key = min(recorded, key=lambda name: (not name.endswith("/update"), name), default=f"{config.proxy}/update")
-    if key not in recorded:
-        known = ", ".join(recorded) or "none"
-        raise ValueError(f"the proxy {key} of method '{method.name}' was not recorded; recorded: {known}")
-    return key
+def _key(method: Arm, rows: "pl.DataFrame") -> str:
+    """The proxy that the method's schedule reads; for a schedule without one, a recorded proxy of the update batch."""
+    if SCHEDULES[method.choice.schedule].uses_proxy:
+        return method.choice.key
+    return min(proxies_in(rows), key=lambda name: (not name.endswith("/update"), name))
 
 
 class _Clock(NamedTuple):
@@ -200,15 +190,13 @@ def _calibrated(traces: Sequence[Trace], delta: float) -> dict[str, Any]:
         scale = _finite(cal.run_level_scale(rest, delta)) if len(rest) else None
         bound = _envelope([t for t in traces if t.seed != seed], delta)
         rows += [_judged(t, r, scale, bound) for t, r in zip(traces, ratios, strict=True) if t.seed == seed]
-    groups = {"all": rows} | {
-        p: [r for r in rows if r["pattern"] == p] for p in dict.fromkeys(t.pattern for t in traces)
-    }
+    patterns = dict.fromkeys(t.pattern for t in traces)
     return {
         "runs": len(traces),
         "seeds": len(np.unique(seeds)),
         "calibration_runs": min(int(np.sum(seeds != seed)) for seed in seeds),
         "rho": _finite(cal.run_level_scale(ratios, delta)),
-        "groups": {name: _summary(group) for name, group in groups.items()},
+        "groups": {"all": _summary(rows)} | {p: _summary([r for r in rows if r["pattern"] == p]) for p in patterns},
     }
 
 
@@ -217,17 +205,15 @@ def _finite(value: Any) -> float | None:
 
 
 def _envelope(traces: Sequence[Trace], delta: float) -> cal.Envelope | None:
-    """Split conformal bound on an interval's drift: every other seed for the fit; None with fewer than two seeds, or
-    where it would be infinite."""
+    """Split conformal bound on an interval's drift, fitted on every other seed; None without a finite one."""
     seeds = sorted({t.seed for t in traces})
-    halves = [[t for t in traces if t.seed in seeds[i::2]] for i in (0, 1)]
-    if not all(halves):
+    if len(seeds) < 2:
         return None
-    fit, rest = (
-        (np.concatenate([t.mean_signal for t in half]), np.concatenate([t.interval_drift for t in half]))
-        for half in halves
-    )
-    bound = cal.split_conformal(*fit, *rest, delta)
+    halves = ([t for t in traces if t.seed in seeds[i::2]] for i in (0, 1))
+    pairs = [
+        np.concatenate([getattr(t, of) for t in half]) for half in halves for of in ("mean_signal", "interval_drift")
+    ]
+    bound = cal.split_conformal(*pairs, delta)
     return bound if np.all(np.isfinite(bound.margin)) else None
 
 
@@ -247,14 +233,13 @@ def _judged(trace: Trace, ratio: float, scale: float | None, bound: cal.Envelope
 
 def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Counts and means over runs; None where there is nothing to count."""
-    dominated, slack, covered = ([row[of] for row in rows if of in row] for of in ("dominated", "slack", "coverage"))
+    dominated, slack = ([row[of] for row in rows if of in row] for of in ("dominated", "slack"))
     pooled = {name: np.concatenate([row[name] for row in rows if name in row] or [np.zeros(0)]) for name in _COVERAGES}
     return {
         "runs": len(rows),
         "bounded_runs": len(dominated),  # of which one can be judged
         "dominated": sum(dominated),
         "slack": float(np.median(slack)) if slack else None,
-        "whole_runs_covered": sum(bool(np.all(own)) for own in covered) if covered else None,
         **{name: float(values.mean()) if values.size else None for name, values in pooled.items()},
     }
 
@@ -270,36 +255,25 @@ def _text(record: Mapping[str, Any]) -> str:
             conclusions.append(f"{name} on {held}")
         else:
             conclusions.append(
-                f"{name} cannot be judged: {result['calibration_runs']} runs to calibrate on are too few"
-            )
-            table.notes.append(
-                f"{name}: delta = {record['delta']:g} needs at least {record['runs_needed']} runs besides those of the "
-                f"judged seed; got {result['calibration_runs']}."
+                f"{name} cannot be judged: of {record['runs_needed']} runs besides those of the judged seed "
+                f"there are {result['calibration_runs']}"
             )
         table.notes.append(
             f"{name}: rho = {NONE if rho is None else f'{rho:.4g}'} ranges per update and unit of the proxy."
         )
         rows = [list(map(Cell, _row(pattern, group))) for pattern, group in result["groups"].items()]
         table.groups.append((f"{name}, proxy {result['proxy']}", rows))
-    return "\n\n".join(
-        [
-            f"# Calibration of drift proxies: {record['task']}",
-            *record["notes"],
-            f"Conclusion: the bound on drift held for {'; '.join(conclusions)}.",
-            render_table(table).strip(),
-            _MEANING.format(share=promised),
-            "",
-        ]
-    ).rstrip("\n")
+    parts = [f"# Calibration of drift proxies: {record['task']}", *record["notes"]]
+    parts += [f"Conclusion: the bound on drift held for {'; '.join(conclusions)}.", render_table(table).strip()]
+    return "\n\n".join([*parts, _MEANING.format(share=promised)])
 
 
 def _row(pattern: str, group: Mapping[str, Any]) -> tuple[str, ...]:
-    whole, shares = group["whole_runs_covered"], [group[name] for name in _COVERAGES]
+    shares = [group[name] for name in _COVERAGES]
     return (
         pattern,
         str(group["runs"]),
         f"{group['dominated']}/{group['bounded_runs']}" if group["bounded_runs"] else NONE,
         NONE if group["slack"] is None else f"{group['slack']:.3g}",
         *(NONE if share is None else f"{100.0 * share:.1f} %" for share in shares),
-        NONE if whole is None else f"{whole}/{group['runs']}",
     )

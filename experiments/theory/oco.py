@@ -1,7 +1,7 @@
 """Online learning on the simplex under drift: games, entropy mirror descent under a schedule, dynamic regret.
 
-A game is data: losses ``f_t(x) = <loss_t, x> + curvature * Psi(x)``, a comparator for every round and the drift proxy
-that a schedule reads. Games are drawn with NumPy, so that all methods meet equal losses; `play` is one scan and may be
+A game is data: linear losses ``f_t(x) = <loss_t, x>``, a comparator for every round and the drift proxy that a
+schedule reads. Games are drawn with NumPy, so that all methods meet equal losses; `play` is one scan and may be
 vmapped over games and hyper-parameters.
 """
 
@@ -15,19 +15,17 @@ from aesjax.schedules import AnySchedule, Schedule
 from aesjax.schedules.accumulated import aes_d
 from aesjax.schedules.rule import read_signal
 from aesjax.types import Array, Signals
-from experiments.theory.simplex import mirror_step, negative_entropy
+from experiments.theory.simplex import mirror_step
 
-LARGEST_GAP = 0.25  # between the mean losses of the best arm and of the others
+_GAP, _NOISE = 0.25, 0.35  # of the best arm's mean loss below the others'; half-width of the losses' noise
 
 
 class Game(NamedTuple):
     """One sequence of losses with its comparators; K arms, T rounds."""
 
-    loss: Array | np.ndarray  # (T, K) linear part of the losses
+    loss: Array | np.ndarray  # (T, K)
     comparator: Array | np.ndarray  # (T, K) points u_t
     proxy: Array | np.ndarray  # (T,) drift proxy of the round, as the schedules see it
-    curvature: Array | np.ndarray | float = 0.0  # () weight of the negative entropy that is part of f_t itself
-    adversarial: Array | np.ndarray | float = 0.0  # () 1: loss 1 on the learner's heaviest arm replaces `loss`
 
 
 class Played(NamedTuple):
@@ -77,39 +75,24 @@ def play(
     """
     losses, comparators = jnp.asarray(game.loss), jnp.asarray(game.comparator)
     size = losses.shape[-1]
-    curvature = jnp.asarray(game.curvature, losses.dtype)
 
     def round_(state: tuple, given: tuple[Array, Array, Array]) -> tuple[tuple, Played]:
         (log_x, inner), (loss, comparator, proxy) = state, given
         x = jnp.exp(log_x)
-        worst = jax.nn.one_hot(jnp.argmax(log_x), size, dtype=loss.dtype)
-        loss = jnp.where(game.adversarial, worst, loss)
-        value = jnp.sum(loss * x) + curvature * negative_entropy(x)
-        best = jnp.sum(loss * comparator) + curvature * negative_entropy(comparator)
         inner = schedule.update(Signals(true_drift=proxy.astype(jnp.float32)), inner)
         weight = inner.weight.astype(log_x.dtype)
-        gradient = loss + curvature * (1.0 + jnp.maximum(log_x, jnp.finfo(log_x.dtype).min)) + entropy * weight * log_x
-        return (mirror_step(log_x, gradient, c * weight, floor), inner), Played(value - best, weight, log_x)
+        log_next = mirror_step(log_x, loss + entropy * weight * log_x, c * weight, floor)
+        return (log_next, inner), Played(jnp.sum(loss * (x - comparator)), weight, log_x)
 
     start = (jnp.full(size, -jnp.log(float(size))), schedule.init())
     return jax.lax.scan(round_, start, (losses, comparators, jnp.asarray(game.proxy)))[1]
 
 
-def switching(
-    rng: np.random.Generator,
-    arms: int,
-    rounds: int,
-    switches: int,
-    *,
-    gap: float = LARGEST_GAP,
-    noise: float = 0.35,
-    floor: float = 1e-3,
-) -> Game:
-    """Noisy linear losses ``0.5 + U(-noise, noise)`` with one better arm, which switches.
+def switching(rng: np.random.Generator, arms: int, rounds: int, switches: int, *, floor: float = 1e-3) -> Game:
+    """Losses ``0.5 + U(-0.35, 0.35)`` with one better arm, whose mean is 0.25 lower and which switches.
 
     Args:
       switches: distinct rounds, never the first, in which the best arm becomes another one.
-      gap: how much lower the best arm's mean loss is.
       floor: of the truncated simplex; comparators are its vertices.
 
     Raises:
@@ -121,7 +104,7 @@ def switching(
     jumps, first = rng.integers(1, arms, switches), rng.integers(arms)
     walk = (first + np.concatenate([[0], np.cumsum(jumps)])) % arms
     best = walk[np.searchsorted(times, np.arange(rounds), side="right")]
-    loss = 0.5 + rng.uniform(-noise, noise, (rounds, arms))
-    loss[np.arange(rounds), best] -= gap
+    loss = 0.5 + rng.uniform(-_NOISE, _NOISE, (rounds, arms))
+    loss[np.arange(rounds), best] -= _GAP
     comparator = floor + (1.0 - arms * floor) * np.eye(arms)[best]
     return Game(loss, comparator, path(comparator))

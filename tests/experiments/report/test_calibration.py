@@ -16,7 +16,6 @@ from experiments.cli import main
 from experiments.report import calibration
 from experiments.study import checksums, store
 from tests.experiments.configs import config_of
-from tests.experiments.report.pages import reseal
 from tests.refusals import refused
 
 METHOD, PATTERNS, SEEDS = "SAC", ("steady", "abrupt", "periodic"), range(1, 11)
@@ -98,56 +97,26 @@ def test_too_few_runs_give_no_scale_and_say_so(made, tmp_path, capsys):
     out = tmp_path / "new" / "one"
     assert main(["calibrate", str(made), "--delta", "0.01", "--out", str(out)]) == 0
     found = json.loads((out / "calibration.json").read_text())
-    assert found["runs_needed"] == 99
     own = found["methods"][METHOD]
-    assert own["rho"] is None
-    assert own["groups"]["all"]["bounded_runs"] == own["groups"]["all"]["dominated"] == 0
+    assert (found["runs_needed"], own["rho"], own["groups"]["all"]["bounded_runs"]) == (99, None, 0)
     text = capsys.readouterr().out
-    assert "needs at least 99 runs" in text
+    assert "cannot be judged: of 99 runs" in text
     assert "30/30" not in text  # no bound, so none that is kept
     assert "inf" not in (out / "calibration.json").read_text()
-
-
-def test_an_earlier_calibration_is_never_overwritten(copied, capsys):
-    (copied / "calibration.json").write_text("mine")
-    text = refused(capsys, "calibrate", copied, "--delta", 0.2)
-    assert "calibration.json exists; remove it or choose another folder with --out" in text
-    assert (copied / "calibration.json").read_text() == "mine"
 
 
 def test_a_run_that_diverged_is_left_out_and_mentioned(copied):
     manifest = json.loads((copied / "manifest.json").read_text())
     manifest["runs"][4]["status"] = "diverged"
     checksums.write_manifest(copied, manifest)
-    record = calibration.calibrate(copied, 0.1, None)
+    record = calibration.calibrate(copied, 0.1)
     assert record["methods"][METHOD]["runs"] == 29
     assert record["notes"] == ["1 runs that diverged are left out"]
 
 
-@pytest.mark.parametrize(
-    ("words", "parts"),
-    [
-        (["--delta", "0"], ["--delta must lie in (0, 1)", "got 0"]),
-        (["--delta", "1.5"], ["--delta must lie in (0, 1)", "got 1.5"]),
-        (["--source", "fresh"], ["td_quantile/fresh", "was not recorded", "td_quantile/update"]),
-    ],
-)
-def test_impossible_wishes_are_refused_and_nothing_is_written(copied, capsys, words, parts):
-    text = refused(capsys, "calibrate", copied, *words)
-    for part in parts:
-        assert part in text
+def test_wrong_requests_are_refused_and_nothing_is_overwritten(copied, capsys):
+    assert "--delta must lie in (0, 1); got 1.5" in refused(capsys, "calibrate", copied, "--delta", "1.5")
     assert not (copied / "calibration.json").exists()
-
-
-def test_folders_without_a_study_and_damaged_ones_are_refused(copied, tmp_path, capsys):
-    assert "holds no study" in refused(capsys, "calibrate", tmp_path / "none")
-    (copied / "streams.parquet").write_bytes(b"not parquet")
-    assert "was changed or damaged" in refused(capsys, "calibrate", copied)
-    reseal(copied)
-    assert "cannot be read as Parquet" in refused(capsys, "calibrate", copied)
-    (copied / "streams.parquet").unlink()
-    assert "does not exist" in refused(capsys, "calibrate", copied)
-    (copied / "manifest.json").unlink()
-    assert "has not ended" in refused(capsys, "calibrate", copied)
-    (copied / "config.json").write_text("{}")
-    assert "config.json cannot be used: it is not the configuration" in refused(capsys, "calibrate", copied)
+    (copied / "calibration.json").write_text("mine")
+    assert "calibration.json exists" in refused(capsys, "calibrate", copied)
+    assert (copied / "calibration.json").read_text() == "mine"

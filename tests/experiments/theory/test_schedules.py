@@ -1,4 +1,4 @@
-"""Claims S1 to S10, E2 to E10, E17 and Theorems R, D, M: weights of the schedules, and their regret below its bounds.
+"""Claims S1 to S10, E2, E7, E10 and Theorems R, D, M: weights of the schedules, and their regret below its bounds.
 
 Sums are checked for every length at once (prefix sums), on weights computed from the formulas in double precision.
 """
@@ -75,19 +75,17 @@ def test_sums_under_the_schedules_stay_below_their_bounds():
         at_most(left, right, least)
 
 
-@pytest.mark.parametrize("window", [2.0, 64.0, 1e6])
-@pytest.mark.parametrize("prior", [1.0, 0.0])
-def test_d_discounted_tracking_on_every_interval_and_relaxing(window, prior):
+@pytest.mark.parametrize("window", [2.0, 64.0])
+def test_d_discounted_tracking_on_every_interval_and_relaxing(window):
     """Proof: docs/proofs/schedules.md#theorem-d."""
     rho = 1 - 1 / window
     num, den = (lfilter([1.0], [1.0, -rho], x) for x in (V, np.ones_like(V)))
-    weights = KAPPA * np.sqrt((prior + num) / den)
-    factor, right = 2 * (1 - np.sqrt(rho)) * window / KAPPA**2, 2 / KAPPA * np.sqrt(window * (prior + num))
+    weights = KAPPA * np.sqrt((1 + num) / den)
+    factor, right = 2 * (1 - np.sqrt(rho)) * window / KAPPA**2, 2 / KAPPA * np.sqrt(window * (1 + num))
     net = over(V, weights) - factor * np.cumsum(weights, 1)
     before = np.concatenate([np.zeros((len(V), 1)), net[:, :-1]], 1)
     assert np.all(net - np.minimum.accumulate(before, 1) <= right + 1e-9 * (1 + np.abs(net)))  # from any round on
-    if prior:
-        at_most(relaxing(weights), weights[:, :-1] / (2 * rho * KAPPA**2 * (1 + num[:, :-1])))
+    at_most(relaxing(weights), weights[:, :-1] / (2 * rho * KAPPA**2 * (1 + num[:, :-1])))
 
 
 def test_m_banks_are_the_maximal_means_up_to_two_e():
@@ -107,45 +105,26 @@ def test_m_banks_are_the_maximal_means_up_to_two_e():
     assert level[0, 2001] / means(LONELY)[0, 2001] == pytest.approx(0.0020, abs=1e-4)
 
 
-def test_s1_s3_minimisers():
+def test_s3_the_best_constant_minimises_its_bound():
     """A.17 leaves out the start of the best constant, so its weight is 0 without drift."""
-    for tracking, stability, xi in 10.0 ** np.random.default_rng(1).uniform(-2, 1, (40, 3)):
-        lam = np.sqrt(tracking * xi / stability) * 10.0 ** np.linspace(-2, 2, 401)
-        value = tracking * xi / lam + stability * lam
-        assert np.argmin(value) == 200
-        np.testing.assert_allclose(value[200], 2 * np.sqrt(tracking * stability * xi), rtol=1e-12)
     size, c, rounds = 5, 2.0, 400
-    constants = bounds.sharp_constants(size, 1e-3, c, 0.5, 1.0)
+    _, tracking, stability = bounds.sharp_constants(size, 1e-3, c, 0.5, 1.0)
     for total in (0.0, 0.5, 40.0):
-        best = bounds.constant_weight(size, c, constants, jnp.full(rounds, total / rounds))
-        lam = best * 10.0 ** np.linspace(-2, 2, 401)
-        assert (
-            np.argmin((constants.tracking * total + np.log(size) / c) / lam + constants.stability * rounds * lam) == 200
+        best = bounds.constant_weight(
+            size, c, bounds.Constants(0.0, tracking, stability), jnp.full(rounds, total / rounds)
         )
+        lam = best * 10.0 ** np.linspace(-2, 2, 401)
+        assert np.argmin((tracking * total + np.log(size) / c) / lam + stability * rounds * lam) == 200
 
 
-def test_s5_e8_e2_e5_constants_of_the_paper():
-    """S5: the schedule starts at zero. E8: nothing is claimed below T/A of 9.7e3. E2: the envelope loses the rate."""
+def test_s5_e2_the_schedule_starts_at_zero_and_the_envelope_loses_the_rate():
     raw = played(aes(drift_proxy, kappa=1.0, **FREE), V[-1:])[0]  # first drift in round 200
     assert np.all(raw[:199] == 0)
     assert bounds.paper_constants(3, 1e-3, 1.0, 1.0, raw[0], 1.0, raw[0]).start == np.inf
-    low, high = 1e-4, 1.0  # lambda_max = sqrt(2) kappa depends on kappa = sqrt(C1/C2)
-    for _ in range(200):
-        middle = np.sqrt(low * high)
-        constants = bounds.paper_constants(10, 1e-3, 1.0, 1.0, 1e-3, np.sqrt(2) * middle, 0.0)
-        small = middle**2 * constants.stability < constants.tracking
-        low, high = (middle, high) if small else (low, middle)
-    assert round(16 * float(constants.tracking * constants.stability), -2) == 9700
     for rounds, printed in ((10**2, 5.0), (10**4, 50.0), (10**6, 500.0)):
         plain, optimum = np.sqrt(2.0 / np.arange(1, rounds + 1)), 2 * np.sqrt(rounds * 2.0)  # one spike at the start
         np.testing.assert_allclose(np.maximum.accumulate(plain).sum() / optimum, printed, rtol=1e-9)
         assert plain.sum() / optimum <= 1
-    # S8, E5: lambda_min costs T lambda_min, which no multiple of sqrt(T A) bounds.
-    rounds = 10.0 ** np.arange(2, 8)
-    np.testing.assert_allclose(np.diff(np.log10(rounds * 1e-2 / np.sqrt(rounds * 2.0))), 0.5, rtol=1e-12)
-    # S6: xi_t over the weight of the round before, against 2 sqrt(T A_T) / kappa, after a drift of 1e-12.
-    first, second = 1e-12, 2.0
-    assert second / np.sqrt(first) / (2 * np.sqrt(2 * (first + second))) > 1e5
 
 
 def test_s9_e10_sum_of_the_ema_and_its_cut_of_spikes():
@@ -176,7 +155,7 @@ def test_self_consistent_kappa_and_e7_the_entropy_term_is_pure_cost_in_the_bound
 
 # --- dynamic regret of the schedules ---
 
-COUNT, ROUNDS, LOWEST, HIGHEST = 60, 240, 3e-2, 0.8
+COUNT, ROUNDS, LOWEST, HIGHEST, SPREAD = 60, 240, 3e-2, 0.8, 0.5
 
 
 class Setting(NamedTuple):
@@ -185,48 +164,23 @@ class Setting(NamedTuple):
     game: oco.Game
     floor: np.ndarray
     c: np.ndarray
-    spread: np.ndarray  # bound on the half-range of the losses' gradients
-    largest: np.ndarray  # bound on their largest entry
     window: np.ndarray
-    rising: np.ndarray  # (T,) nondecreasing weights in [LOWEST, HIGHEST]
     constant: np.ndarray
 
 
 def draw(arms, floorless=False):
-    """Noisy losses with switches, loss 1 on the heaviest arm, curved losses with a drifting minimiser, in turn.
-
-    Proxies are the true drift, the true drift with noise on top, or its mass brought forward.
-    """
+    """Games with switches; proxies are the true drift, the drift with noise on top, or its mass brought forward."""
     rng, rows = np.random.default_rng([arms, floorless]), []
-    for i in range(COUNT):
+    for _ in range(COUNT):
         floor, switches = 0.0 if floorless else 10.0 ** rng.uniform(-4, -0.5) / arms, int(rng.choice([0, 1, 4, 16, 64]))
         game = oco.switching(rng, arms, ROUNDS, switches, floor=floor)
-        curvature = 0.0
-        if i % 3 == 2 and not floorless:
-            curvature = 10.0 ** rng.uniform(-2, 0)
-            at = np.linspace(0, 3, ROUNDS)
-            q = np.stack([np.interp(at, range(4), rng.uniform(0, 1, 4)) for _ in range(arms)], axis=-1)
-            best = np.exp((q - q.max(-1, keepdims=True)) / curvature)
-            game = game._replace(loss=-q, comparator=floor + (1 - arms * floor) * best / best.sum(-1, keepdims=True))
-        drift = oco.path(game.comparator)
-        proxy = [drift, np.minimum(drift + rng.exponential(0.05, ROUNDS), 2), -np.sort(-drift)][rng.integers(3)]
-        heaviest, curved = np.float64(i % 3 == 1), np.float64(curvature)
-        rows.append(game._replace(proxy=proxy, adversarial=heaviest, curvature=curved))
+        drift = game.proxy
+        noisy = np.minimum(drift + rng.exponential(0.05, ROUNDS), 2)
+        rows.append(game._replace(proxy=[drift, noisy, -np.sort(-drift)][rng.integers(3)]))
     batch = jax.tree.map(lambda *x: np.stack(x), *rows)
-    floor, curvature = batch.comparator.min((1, 2)), batch.curvature
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_range = np.log((1 - (arms - 1) * floor) / floor)
-        psi = np.maximum(-np.log(floor) - 1, 1 + np.log1p(-(arms - 1) * floor))
-        spread, largest = (np.where(curvature > 0, a + curvature * b, a) for a, b in ((0.5, log_range / 2), (1.0, psi)))
     c, window = 10.0 ** rng.uniform(-1, 2, COUNT), 2.0 ** rng.integers(1, 12, COUNT)
-    rising = np.sort(LOWEST * (HIGHEST / LOWEST) ** rng.uniform(0, 1, (COUNT, ROUNDS)), axis=1)
     constant = np.minimum(10.0 ** rng.uniform(-2.5, 0, COUNT), c**-0.5)
-    return Setting(batch, floor, c, spread, largest, window, rising, constant)
-
-
-def as_played(weights):
-    """A schedule that gives ``weights[0]`` in the first round; `oco.play` updates it before its first step."""
-    return playback(jnp.concatenate([weights[:1], weights]))
+    return Setting(batch, batch.comparator.min((1, 2)), c, window, constant)
 
 
 @jax.jit
@@ -234,7 +188,7 @@ def as_played(weights):
 def measure(x):
     """Name -> (regret, its bound)."""
     game, arms = x.game, x.game.loss.shape[-1]
-    sizes, drift, proxy = (arms, x.floor, x.c, x.spread), oco.path(game.comparator), game.proxy
+    sizes, drift, proxy = (arms, x.floor, x.c, SPREAD), oco.path(game.comparator), game.proxy
     kappa, _ = bounds.self_consistent(*sizes)
 
     def run(schedule, game=game):
@@ -242,11 +196,11 @@ def measure(x):
         return played.regret.sum(), played.weight
 
     dominated = game._replace(proxy=jnp.maximum(jnp.asarray(proxy), drift))
-    maximal = as_played(kappa * jnp.sqrt(bounds.maximal_means(proxy)))
+    weights = kappa * jnp.sqrt(bounds.maximal_means(proxy))
+    maximal = playback(jnp.concatenate([weights[:1], weights]))  # `oco.play` updates it before its first step
     discounted = run(aes_d(drift_proxy, x.window, window=1.0, kappa=kappa, **FREE), dominated)
     clipped = run(aes(drift_proxy, kappa=kappa, beta=0.0, lambda_min=LOWEST, lambda_max=HIGHEST))
-    rising, constant = run(as_played(x.rising)), run(fixed(x.constant))
-    paper = bounds.paper_constants(arms, x.floor, x.c, x.largest, LOWEST, HIGHEST, rising[1][0])
+    constant = run(fixed(x.constant))
     sharp = bounds.sharp_constants(*sizes, constant[1][0])
     offline = (sharp.tracking * drift.sum() + jnp.log(float(arms)) / x.c) / constant[1][0]
     held = aes_m(drift_proxy, levels=9, hold=True, kappa=kappa, **FREE)
@@ -256,33 +210,27 @@ def measure(x):
         "M, held bank": (run(held)[0], bounds.prior_bound(*sizes, proxy, relaxing=math.e)),
         "D": (discounted[0], bounds.discounted_bound(*sizes, x.window, discounted[1], dominated.proxy)),
         "clipped": (clipped[0], bounds.clipped_bound(*sizes, jnp.min(clipped[1]), clipped[1], drift)),
-        "D8": (rising[0], bounds.tradeoff_bound(paper, rising[1], drift)),
         "S3 constant": (constant[0], offline + sharp.stability * ROUNDS * constant[1][0]),
     }
 
 
-@pytest.mark.parametrize("arms", [2, 6])
-def test_regret_stays_below_its_bound(arms):
+def test_regret_stays_below_its_bound():
     """Proofs, in docs/proofs/schedules.md: #theorem-r, #theorem-m, #held-bank, #theorem-d, #clipped-bound."""
-    for regret, bound in jax.tree.map(np.asarray, measure(draw(arms))).values():
+    for regret, bound in jax.tree.map(np.asarray, measure(draw(6))).values():
         at_most(regret, bound)
         assert np.mean(regret > 0) > 0.4
 
 
-def test_full_simplex_with_a_constant_weight_and_its_exponent_one_third():
+def test_full_simplex_with_a_constant_weight():
     """The entropy term alone keeps the iterate inside. Proof: docs/proofs/descent.md#result-35."""
 
     @jax.jit
     @jax.vmap
     def full(x):
         played, drift = oco.play(fixed(x.constant), x.game, x.c, 0.0), oco.path(x.game.comparator)
-        return played.regret.sum(), bounds.full_simplex_bound(3, x.c, x.spread, played.weight[0], drift)
+        return played.regret.sum(), bounds.full_simplex_bound(3, x.c, SPREAD, played.weight[0], drift)
 
     at_most(*full(draw(3, floorless=True)))
-    weights, drift, scales = jnp.asarray(10.0 ** np.linspace(-7, 0, 3001)), jnp.eye(10_000)[0], [10.0, 100.0, 1000.0]
-    bound = jax.jit(jax.vmap(lambda lam, scale: bounds.full_simplex_bound(2, 1.0, 0.5, lam, scale * drift), (0, None)))
-    best = [weights[np.argmin(bound(weights, scale))] for scale in scales]
-    assert abs(np.polyfit(np.log(scales), np.log(best), 1)[0] - 1 / 3) < 0.03
 
 
 def test_s2_s5_the_oracle_and_the_paper_schedule_do_not_learn_and_prior_mass_repairs_it():
@@ -308,27 +256,3 @@ def test_s2_s5_the_oracle_and_the_paper_schedule_do_not_learn_and_prior_mass_rep
     bound = bounds.prior_bound(2, floor, 10.0, 0.5, jnp.zeros(rounds))
     assert repaired / bound == pytest.approx(0.006, abs=1e-3)
     assert bound < paper  # the repaired bound says more than "at most T"
-
-
-def test_e17_squared_drift_cannot_bound_the_regret():
-    """Coin-toss losses and a comparator in slow linear motion: sqrt(T sum xi^2) stays, the regret grows."""
-    count, most = 200, 2048
-
-    @jax.jit
-    @jax.vmap
-    def regret(*game):
-        return oco.play(aes_prior(drift_proxy, kappa=0.1, **FREE), oco.Game(*game), 10.0, 0.0).regret.sum()
-
-    grown, printed = [], []
-    for rounds in (128, most):
-        rng = np.random.default_rng(rounds)
-        loss = np.zeros((count, most, 2))  # the rest of a short game is without loss
-        loss[:, :rounds] = rng.integers(0, 2, (count, rounds, 2))
-        ends = np.eye(2)[loss[:, :rounds].reshape(count, 2, rounds // 2, 2).sum(2).argmin(-1)]  # best arm of each half
-        part = np.minimum(np.arange(most) / (rounds - 1), 1)[:, None]
-        comparator = (1 - part) * ends[:, :1] + part * ends[:, 1:]
-        drift = np.abs(np.diff(comparator, axis=1, prepend=comparator[:, :1])).sum(-1)
-        grown.append(np.asarray(regret(loss, comparator, drift)).mean())
-        printed.append(np.sqrt(rounds * (drift**2).sum(-1)).max())
-    assert printed[1] <= printed[0] * 1.01
-    assert grown[1] / grown[0] == pytest.approx(4.3, abs=0.1)

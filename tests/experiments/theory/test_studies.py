@@ -28,20 +28,6 @@ def test_play_takes_the_steps_of_mirror_descent(entropy):
     np.testing.assert_allclose(played.regret, np.sum(g.loss * (points - g.comparator), -1), atol=1e-12)
 
 
-def test_switching_games_are_as_described():
-    g = oco.switching(np.random.default_rng(3), 5, 4000, 16, gap=0.2, noise=0.1, floor=1e-2)
-    change = np.flatnonzero(np.asarray(oco.path(g.comparator)))
-    assert len(change) == 16
-    np.testing.assert_array_equal(np.flatnonzero(g.proxy), change)
-    np.testing.assert_allclose(g.proxy[change], 2 * (1 - 5e-2))
-    np.testing.assert_allclose([g.comparator.sum(-1).min(), g.comparator.min()], [1.0, 1e-2])
-    best = g.comparator.argmax(-1)
-    others = (g.loss.sum(-1) - g.loss[np.arange(4000), best]) / 4
-    np.testing.assert_allclose(np.mean(others - g.loss[np.arange(4000), best]), 0.2, atol=0.01)
-    with pytest.raises(ValueError, match="switches must lie between 0 and 9 in 10 rounds; got 10"):
-        oco.switching(np.random.default_rng(0), 5, 10, 10)
-
-
 def test_prior_mass_repairs_the_schedule_that_loses_to_a_constant(monkeypatch):
     monkeypatch.setattr(oco_study, "SWITCHES", (0, 4))
     monkeypatch.setattr(oco_study, "SCALES", 2.0 ** np.arange(-2, 7))
