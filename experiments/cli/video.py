@@ -11,7 +11,7 @@ from experiments.study.devices import start_jax
 
 @dataclass
 class Video:
-    """Film episodes of one policy of the finished study in DIR, under the drift of one moment of its run."""
+    """Film an episode of one policy of the finished study in DIR, under the drift of one moment of its run."""
 
     directory: tyro.conf.Positional[Path]
     """Folder of a finished study."""
@@ -25,12 +25,10 @@ class Video:
     """Training seed; by default the first."""
     at: float = 1.0
     """Share of the run, 0 to 1: its drift is in force, and the stored policy nearest to it acts (changes and end)."""
-    episodes: int = 1
-    """Episodes, one after another."""
 
 
 def execute(options: Video) -> int:
-    """Film, and print the path, the policy's step, the drift and the returns."""
+    """Film, and print the path, the policy's step, the drift and the return."""
     with refusing():
         start_jax(None)
         from experiments.session.results import Results
@@ -38,7 +36,6 @@ def execute(options: Video) -> int:
 
         chosen = vars(options).copy()
         video = film(Results.open(chosen.pop("directory")), **chosen)
-    drift = "".join(f", {name} {', '.join(f'{v:.3g}' for v in values)}" for name, values in video.drift.items())
-    returns = ", ".join(f"{value:.1f}" for value in video.returns)
-    print(f"video: {video.path}\npolicy of step {video.step:,}{drift}; {video.frames} pictures, return {returns}")
+    drift = ", ".join(f"{value:.3g}" for value in video.drift)
+    print(f"video: {video.path}\npolicy of step {video.step:,}, drift {drift}; return {video.episode_return:.1f}")
     return DONE

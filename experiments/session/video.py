@@ -1,4 +1,4 @@
-"""Videos of one policy: episodes under the drift of one moment of its run."""
+"""Videos of one policy: an episode under the drift of one moment of its run."""
 
 import re
 import warnings
@@ -10,7 +10,6 @@ import numpy as np
 
 from aesjax.compiling import jit
 from aesjax.seeding import stream
-from agents.common.spec import whole
 from envs.render import Renderer
 from experiments.measure.patterns import STEADY
 from experiments.session.policy import END, Policy
@@ -26,9 +25,8 @@ class Video(NamedTuple):
 
     path: Path
     step: int  # environment steps that the policy was trained
-    drift: dict[str, np.ndarray]  # values in force, by drifting parameter
-    returns: list[float]  # undiscounted, of each episode
-    frames: int
+    drift: np.ndarray  # (D,) values in force, in the order of the task's drifting parameters
+    episode_return: float  # undiscounted
 
 
 def film(
@@ -38,9 +36,8 @@ def film(
     pattern: str | None = None,
     seed: int | None = None,
     at: float = 1.0,
-    episodes: int = 1,
 ) -> Video:
-    """Write a GIF or an mp4 of one run's policy, with deterministic actions; a picture per step or every few.
+    """Write a GIF or an mp4 of one episode with deterministic actions; a picture per step or every few.
 
     Args:
       out: a new file; by default ``video/METHOD-PATTERN-SEED.gif`` in the study's folder.
@@ -57,7 +54,6 @@ def film(
     seed = config.seeds[0] if seed is None else seed
     name = re.sub(r"[^\w.+=-]+", "_", f"{method}-{pattern}-{seed}").strip("_")
     out = out or results.directory / "video" / f"{name}.gif"
-    episodes = whole("episodes", episodes)
     if out.suffix.lower() not in SUFFIXES:
         raise ValueError(f"--out must end in {' or '.join(SUFFIXES)}; got {out}")
     if out.exists():
@@ -71,49 +67,43 @@ def film(
     renderer = Renderer(world.task)
     try:
         values = world.truth(policy.drift, min(int(at * world.total), world.total - 1)).values
-        ways, returns = _roll_out(policy, values, episodes)
+        states, rewards = _episode(policy, values)
         params = jax.device_get(world.task.apply_drift(world.task.params, values))
         stride = max(1, round(renderer.rate / FPS))
-        frames = [renderer.draw(state, params) for states in ways for state in states[::stride]]
+        frames = np.stack([renderer.draw(state, params) for state in states[::stride]])
     finally:
         renderer.close()
     _write(out, frames, renderer.rate / stride)
-    ends = np.cumsum([channel.size for channel in world.task.channels])
-    parts = np.split(np.asarray(values), ends[:-1]) if len(ends) else []
-    drift = dict(zip([channel.name for channel in world.task.channels], parts, strict=True))
-    return Video(out, policy.step, drift, returns, len(frames))
+    return Video(out, policy.step, np.asarray(values), float(rewards.sum()))
 
 
-def _roll_out(policy: Policy, values: jax.Array, episodes: int) -> tuple[list[list[Any]], list[float]]:
-    """States (start and T steps) and undiscounted return of every episode under drift ``values`` (D,)."""
+def _episode(policy: Policy, values: jax.Array) -> tuple[list[Any], np.ndarray]:
+    """States (start and T steps) and rewards (T,) of one episode under drift ``values`` (D,)."""
     world, key = policy.world, stream(jax.random.key(policy.seed), "video")
     env, (key_start, key_steps) = world.task.env, jax.random.split(key)
     params, own = world.params_of(values), world.task.apply_drift(world.task.params, values)
 
     def advance(at: tuple[Any, Any], key: jax.Array) -> tuple[tuple[Any, Any], tuple[Any, ...]]:
         action = policy.carrier.act_deterministic(policy.agent, at[0])
-        keys = jax.random.split(key, episodes)
-        obs, state, reward, terminated, truncated, _ = jax.vmap(env.step, (0, 0, 0, None))(keys, at[1], action, own)
-        return (world.seen(obs, params), state), (state, reward, terminated | truncated)
+        obs, state, reward, terminated, truncated, _ = jax.vmap(env.step, (0, 0, 0, None))(
+            key[None], at[1], action, own
+        )
+        return (world.seen(obs, params), state), (state, reward[0], (terminated | truncated)[0])
 
     @jit
     def play() -> tuple[Any, tuple[Any, ...]]:
-        obs, state = world.reset(key_start, episodes, params)
+        obs, state = world.reset(key_start, 1, params)
         return state, jax.lax.scan(advance, (obs, state), jax.random.split(key_steps, world.time_limit))[1]
 
-    first, (later, rewards, over) = jax.device_get(play())
-    ways, returns = [], []
-    for i in range(episodes):
-        length = int(over[:, i].argmax()) + 1 if over[:, i].any() else world.time_limit
-        if not np.isfinite(rewards[:length, i]).all():
-            raise ValueError(f"the run of {policy.method}, '{policy.pattern}', seed {policy.seed} diverged: no video")
-        start = jax.tree.map(lambda leaf, i=i: leaf[i], first)
-        ways.append([start, *(jax.tree.map(lambda leaf, i=i, t=t: leaf[t, i], later) for t in range(length))])
-        returns.append(float(rewards[:length, i].sum()))
-    return ways, returns
+    start, (later, rewards, over) = jax.device_get(play())
+    length = int(over.argmax()) + 1 if over.any() else world.time_limit
+    if not np.isfinite(rewards[:length]).all():
+        raise ValueError(f"the run of {policy.method}, '{policy.pattern}', seed {policy.seed} diverged: no video")
+    states = [start, *(jax.tree.map(lambda leaf, t=t: leaf[t], later) for t in range(length))]
+    return [jax.tree.map(lambda leaf: leaf[0], state) for state in states], rewards[:length]
 
 
-def _write(out: Path, frames: list[np.ndarray], fps: float) -> None:
+def _write(out: Path, frames: np.ndarray, fps: float) -> None:
     gif = out.suffix.lower() == ".gif"
     try:
         import imageio.v3 as imageio
@@ -124,12 +114,8 @@ def _write(out: Path, frames: list[np.ndarray], fps: float) -> None:
         raise ValueError(f"videos need {error.name}: pip install 'aesjax[video]'") from None
     options: Any = {"duration": 1000 / fps, "loop": 0} if gif else {"fps": fps, "macro_block_size": 2}
     with warnings.catch_warnings():
-        # JAX fears that a fork of its threads goes on as a Python process; this one becomes ffmpeg.
+        # JAX warns of forks of its threads; this one becomes ffmpeg.
         warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
-        content = imageio.imwrite("<bytes>", np.stack(frames), extension=out.suffix.lower(), **options)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"{out} cannot be written: {error.strerror}") from None
-    with store.replacing(out) as partial:
-        partial.write_bytes(content)
+        content = imageio.imwrite("<bytes>", frames, extension=out.suffix.lower(), **options)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    store.write_bytes(out, content)

@@ -1,7 +1,5 @@
 """Pictures follow the state and the drift; `render()` of the adapters shows them; missing OpenGL is one sentence."""
 
-import copy
-
 import gymnasium
 import jax
 import numpy as np
@@ -12,7 +10,7 @@ from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv
 from envs.render import Renderer
 
 MOVE = np.array([[1, 0], [0, 1]], np.float32)
-ROBOTS = [("hopper", "mujoco"), ("hopper", "mjx"), ("isaac_allegro_hand", "mujoco")]
+ROBOTS = [("hopper", "mujoco"), ("hopper", "mjx"), ("isaac_ingenuity", "mujoco")]
 PLANAR = ["toy", "toy_multigoal_classic", "pendulum", "reacher", "cartpole_swingup"]
 
 
@@ -29,8 +27,9 @@ def opened(task, width=160):
 @pytest.mark.parametrize(("name", "engine"), [*((name, None) for name in PLANAR), *ROBOTS])
 def test_pictures_follow_the_state(name, engine):
     task = envs.make(name, **({} if engine is None else {"engine": engine}))
-    reset = jax.jit(task.env.reset)
-    start, later = (jax.device_get(reset(jax.random.key(seed), task.params)[1]) for seed in (0, 1))
+    start = jax.device_get(task.env.reset(jax.random.key(0), task.params)[1])
+    action = np.ones(task.env.spec.action_size, np.float32)
+    later = jax.device_get(jax.jit(task.env.step)(jax.random.key(1), start, action, task.params)[1])
     if (renderer := opened(task)) is not None:
         first = renderer.draw(start, task.params)
         assert (first.shape, first.dtype) == ((160 if engine is None else 120, 160, 3), np.uint8)
@@ -40,26 +39,14 @@ def test_pictures_follow_the_state(name, engine):
         renderer.close()
 
 
-@pytest.mark.parametrize(
-    ("name", "values"), [("toy", [0.4, 0.0]), ("pendulum", [14.0]), ("reacher", [0.6, 0.4, 1, 0.5])]
-)
-def test_pictures_of_planar_tasks_show_the_drift(name, values):
-    task = envs.make(name)
-    state = jax.device_get(task.env.reset(jax.random.key(0), task.params)[1])
-    drifted = jax.device_get(task.apply_drift(task.params, np.array(values, np.float32)))
-    renderer = Renderer(task)
-    assert (renderer.draw(state, drifted) != renderer.draw(state, task.params)).any()
-
-
-@pytest.mark.parametrize(("name", "seen"), [("isaac_ingenuity", 0.0005), ("isaac_allegro_hand", 0.003)])
-def test_goals_that_are_no_part_of_the_model_are_drawn(name, seen):
-    task = envs.make(name, engine="mujoco")
+def test_goals_that_are_no_part_of_the_model_are_drawn():
+    task = envs.make("isaac_allegro_hand", engine="mujoco")
     state = jax.device_get(task.env.reset(jax.random.key(0), task.params)[1])
     row = state.row.copy().view(np.float64)
     row[task.env.engine.default.size :] = 0.5
     if (renderer := opened(task)) is not None:
         pictures = [renderer.draw(s, task.params).astype(int) for s in (state, state._replace(row=row.view(np.uint32)))]
-        assert (np.abs(pictures[0] - pictures[1]).max(axis=-1) > 20).mean() > seen
+        assert (np.abs(pictures[0] - pictures[1]).max(axis=-1) > 20).mean() > 0.003
         renderer.close()
 
 
@@ -83,21 +70,14 @@ def test_an_environment_shows_every_copy_under_the_drift_in_force():
             picture, Renderer(task).draw(jax.tree.map(lambda leaf, i=i: leaf[i], states), drifted)
         )
     assert (pictures[0] != pictures[1]).any()
-    twin = copy.deepcopy(env)
-    env.step(MOVE)
     env.close()
-    np.testing.assert_array_equal(twin.render(), pictures)
-    assert (env.render()[0] != pictures[0]).any()  # opens again
+    np.testing.assert_array_equal(env.render(), pictures)  # opens again
 
 
 def test_render_by_id_and_its_refusals():
     env = gymnasium.make("aesjax/toy-periodic-v0", render_mode="rgb_array")
     env.reset(seed=0)
     assert env.render().shape == (480, 480, 3)
-    silent = DriftingEnv("toy", "steady")
-    silent.reset(seed=0)
-    with pytest.warns(UserWarning, match="made without render_mode='rgb_array'"):
-        assert silent.render() is None
     with pytest.raises(gymnasium.error.ResetNeeded, match="render"):
         DriftingEnv("toy", "steady", render_mode="rgb_array").render()
     strange = DriftingEnv(envs.make("toy")._replace(name="strange"), "steady", render_mode="rgb_array")
