@@ -18,7 +18,6 @@ from experiments.bench.timing import Timer, interleaved, until
 from experiments.bench.updates import timed
 from experiments.study.options import StudyOptions
 
-_FAMILIES = {"mujoco": tuple(mujoco.TASKS), "isaac": tuple(isaac.TASKS)}
 _GYMNASIUM_ENVS = 8
 _LENGTH = 50  # control steps per call
 
@@ -29,17 +28,13 @@ def named(tasks: str) -> tuple[str, ...]:
     Raises:
       UnknownNameError: (a ``KeyError``) neither a task nor a family.
     """
-    every = sum(_FAMILIES.values(), ())
-    known = {name: (name,) for name in every} | _FAMILIES | {"all": every}
+    families = {"mujoco": tuple(mujoco.TASKS), "isaac": tuple(isaac.TASKS), "all": (*mujoco.TASKS, *isaac.TASKS)}
+    known = {name: (name,) for name in families["all"]} | families
     return tuple(dict.fromkeys(name for word in tasks.split(",") for name in lookup("physics task", known, word)))
 
 
 def numbers(text: str, option: str, multiple: int = 1) -> list[int]:
-    """Whole numbers of a comma-separated list, each a positive multiple of ``multiple``.
-
-    Raises:
-      ValueError: others.
-    """
+    """Whole numbers of a comma-separated list, each a positive multiple; raises ValueError for others."""
     words = text.split(",")
     values = [int(word) for word in words if word.strip().isdecimal()]
     if len(values) < len(words) or any(value < 1 or value % multiple for value in values):
@@ -86,9 +81,8 @@ def _gymnasium(name: str) -> Timer:
     import gymnasium
 
     with total_mass_accepted():
-        vector = gymnasium.make_vec(
-            mujoco.TASKS[name].gymnasium_id, num_envs=_GYMNASIUM_ENVS, vectorization_mode="sync"
-        )
+        task = mujoco.TASKS[name].gymnasium_id
+        vector = gymnasium.make_vec(task, num_envs=_GYMNASIUM_ENVS, vectorization_mode="sync")
     vector.reset(seed=0)
     actions = [vector.action_space.sample() for _ in range(_LENGTH)]
 

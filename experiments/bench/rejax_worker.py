@@ -36,16 +36,17 @@ def make_timer(algorithm, runs, width, batch, seconds):
         return jax.lax.fori_loop(0, iterations, lambda _, ts: algo.train_iteration(ts), state)
 
     step = jax.jit(jax.vmap(iterate), donate_argnums=0)
-    box = {"state": step(step(state))}
+    state = step(step(state))
 
     def go(count):
-        jax.block_until_ready(box["state"])
+        nonlocal state
         began = time.perf_counter()
         for _ in range(count):
-            box["state"] = step(box["state"])
-        jax.block_until_ready(box["state"])
+            state = step(state)
+        jax.block_until_ready(state)
         return time.perf_counter() - began
 
+    jax.block_until_ready(state)
     count = max(1, round(seconds / go(1)))
     return lambda: runs * iterations * work * count / go(count)
 

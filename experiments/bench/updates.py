@@ -52,42 +52,38 @@ def config_of(carrier: str, method: str, runs: int) -> StudyConfig:
     return dataclasses.replace(config, settings={carrier: own | {"config": own["config"] | sizes}})
 
 
-def _flops(carrier: str) -> float:
-    """Floating-point operations of the matrix products in one SAC update, or PPO environment step."""
+def _mlp(inputs: int, outputs: int) -> int:
+    return inputs * _WIDTH + _WIDTH * _WIDTH + _WIDTH * outputs
 
-    def mlp(inputs: int, outputs: int) -> int:
-        return inputs * _WIDTH + _WIDTH * _WIDTH + _WIDTH * outputs
 
-    if carrier == "ppo":  # values and actions once, then forward and backward per epoch
-        return 2.0 * 2 * mlp(3, 1) * (1 + 3 * _EPOCHS)
-    # Actor: target sample, forward and backward of its loss. Each of two critics: target forward; forward and backward
-    # of its loss (2x forward); in the actor's loss forward and backward to the action only.
-    return 2.0 * _BATCH * ((1 + 3) * mlp(2, 4) + 2 * (1 + 3 + 2) * mlp(4, 1))
+#: Floating-point operations of the matrix products in one unit. PPO, an environment step: values and actions once, then
+#: forward and backward per epoch. SAC, an update: the actor's target sample, and forward and backward of its loss; for
+#: each critic the target forward, forward and backward of its loss (2x forward), and both in the actor's to the action.
+_FLOPS = {
+    "ppo": 4.0 * _mlp(3, 1) * (1 + 3 * _EPOCHS),
+    "sac": 2.0 * _BATCH * ((1 + 3) * _mlp(2, 4) + 2 * (1 + 3 + 2) * _mlp(4, 1)),
+}
 
 
 def _matmul(carrier: str, runs: int) -> Timer:
     """Rate of square products of the networks' width, in the carrier's unit if nothing else were computed."""
     repeats = 100
 
-    def chain(x: Any, w: Any, step: Any) -> tuple[Any, dict[str, Any]]:
+    def products(x: Any, w: Any, step: Any) -> tuple[Any, dict[str, Any]]:
         return jax.lax.scan(lambda x, _: (x @ w, None), x, None, length=repeats)[0], {}
 
-    program = Program(lambda w: jnp.ones((_BATCH, _WIDTH)), chain, lambda x, w, step: {})
+    program = Program(lambda w: jnp.ones((_BATCH, _WIDTH)), products, lambda x, w, step: {})
     weights = [np.eye(_WIDTH, dtype=np.float32)] * runs
-    return training(program, weights, 0, 2, 2.0 * runs * _BATCH * _WIDTH * _WIDTH * repeats / _flops(carrier))
+    return training(program, weights, 0, 2, 2.0 * runs * _BATCH * _WIDTH * _WIDTH * repeats / _FLOPS[carrier])
 
 
 def measured(carrier: str, runs: int, rounds: int, rejax: Any = None) -> dict[str, Any]:
-    """One carrier with so many vmapped runs: medians, ratios within a round, and all rounds.
-
-    Args:
-      rejax: the process of `installed`.
-    """
+    """One carrier with so many vmapped runs; ``rejax`` as of `installed`."""
     # Every method compiles a program of its own; on other carriers than SAC two show the cost of a schedule.
     methods = (*SCHEDULES, *ADAPTED) if carrier == "sac" else SCHEDULES[:2]
     configs = {method: config_of(carrier, method, runs) for method in methods}
     contestants = {method: timed(config) for method, config in configs.items()}
-    if carrier in ("sac", "ppo"):
+    if carrier in _FLOPS:
         contestants["matmul_limit"] = _matmul(carrier, runs)
         if rejax is not None:
             contestants["rejax"] = _rejax(rejax, carrier, runs)

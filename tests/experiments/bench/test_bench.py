@@ -68,7 +68,6 @@ def test_the_call_for_an_accelerator_has_every_carrier_task_and_engine(tmp_path)
     [
         (["--carriers", "sax"], "unknown carrier 'sax'; did you mean 'sac'?"),
         (["--runs", "0"], "--runs must list positive multiples of 1"),
-        (["--physics", "hoper"], "did you mean 'hopper'?"),
         (["--physics", "hopper", "--engines", "bullet"], "--engines must name some of mujoco, mjx, warp"),
         (["--gpu"], "name it with --out"),
     ],
