@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.measure.comparisons import BETTER, ENOUGH, WORSE
 from experiments.paper.claims import CLAIMS, QUESTIONS
 from experiments.paper.evidence import TASKS, Evidence, Group, gather
 from experiments.paper.judge import (
     ABSENT,
-    BETTER,
     NOT_REPRODUCED,
     NOT_TESTABLE,
     REPRODUCED,
-    WORSE,
     Finding,
     Part,
     judge,
@@ -21,7 +20,6 @@ from experiments.paper.judge import (
 from experiments.paper.measured import FEWEST, Measured
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.report.page import Page
-from experiments.report.verdicts import DECIDING
 
 _READING = (
     "Arrows lead from the second method to the first, as the claim names them, followed by the paired difference with "
@@ -31,8 +29,8 @@ _READING = (
 )
 _LIMITS = (
     "A claim about all families needs results of all of them; a family alone is judged on its own results.",
-    f"A setting needs {FEWEST} pairs of runs with equal seeds. Fewer than {DECIDING} are a hint and settle nothing; "
-    "undecided is not refuted, but it is not reproduced either.",
+    f"A setting needs {FEWEST} pairs of runs with equal seeds. Fewer than {ENOUGH} settle nothing; "
+    "a difference that is not significant is not refuted, but it is not reproduced either.",
     "The paper states neither horizon, nor change points, nor the spread over seeds: directions are compared, not "
     "digits.",
     "Runs are pooled only within equal task, preset, horizon, sizes and settings; of several such groups the fullest "
@@ -88,7 +86,7 @@ def _numbers(m: Measured) -> dict[str, Any]:
         "first": short(m.levels[1]),
         "better": m.better,
         "worse": m.worse,
-        "undecided": m.undecided,
+        "not_significant": m.not_significant,
         "pairs": m.fewest,
     }
 
@@ -202,7 +200,7 @@ def _row(name: str, paper: str, part: Part, finding: Finding) -> list[Cell]:
     levels = [] if finding.claim.against else [" → ".join(number(x * scale, places) for x in m.levels)]
     beside = [f"{label} {_signed(other, scale, places)}" for label, other in part.beside]
     first, *rest = [*levels, _signed(m, scale, places), *beside]
-    cells = Cell(f"{m.better} / {m.worse} / {m.undecided}")
+    cells = Cell(f"{m.better} / {m.worse} / {m.not_significant}")
     return [*head, Cell(first, "; ".join(rest)), cells, Cell(str(m.fewest), kind="muted"), Cell(part.why)]
 
 

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass, replace
 
+from experiments.measure.comparisons import BETTER, ENOUGH, NOT_SIGNIFICANT, WORSE
 from experiments.paper.claims import Claim
 from experiments.paper.evidence import CARRIERS, FAMILY_OF, TASKS, Evidence
 from experiments.paper.measured import FEWEST, Atom, Measured, Place, atoms, contrast, expected, measure, missing
-from experiments.report.verdicts import DECIDING
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
 ABSENT = "no pairs of runs for"  # begins the reason where nothing was run
-BETTER, WORSE, HINT, UNDECIDED = "better", "worse", "hint", "undecided"  # answers to questions of ours
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
     """The verdict on a claim.
 
     On all its cells together it needs all of them; only a claim about every cell falls with a single one. A family is
-    judged on what there is of it. Nothing with fewer than `FEWEST` pairs of runs counts, and fewer than `DECIDING`
+    judged on what there is of it. Nothing with fewer than `FEWEST` pairs of runs counts, and fewer than `ENOUGH`
     settle no claim.
     """
     if claim.untestable:
@@ -105,12 +104,12 @@ def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
     """The verdict on what was measured, and the reason in words."""
     ends = [claim.sign * end for end in (m.low, m.high) if end is not None]
     side = "" if len(ends) < 2 else "claimed" if min(ends) > 0 else "other" if max(ends) < 0 else ""
-    cells = f"{m.better} better, {m.worse} worse, {m.undecided} undecided of {m.units}"
+    cells = f"{m.better} better, {m.worse} worse, {m.not_significant} not significant of {m.units}"
     words = {"claimed": "the difference is on the claimed side", "other": "the difference goes the other way"}
     pooled = words.get(side, "the interval holds zero" if len(ends) == 2 else f"fewer than {FEWEST} common seeds")
-    few = m.fewest < DECIDING
+    few = m.fewest < ENOUGH
     if claim.kind == "question":
-        return HINT if few and side else {"claimed": BETTER, "other": WORSE, "": UNDECIDED}[side], cells
+        return {"claimed": BETTER, "other": WORSE}.get("" if few else side, NOT_SIGNIFICANT), cells
     holds = {
         "mean": side == "claimed",
         "every": m.better == m.units,
@@ -119,5 +118,5 @@ def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
     }[claim.kind]
     why = {"mean": pooled, "most": f"{cells}; {pooled}"}.get(claim.kind, cells)
     if few:
-        return NOT_TESTABLE, f"{why}; fewer than {DECIDING} pairs are a hint at most"
+        return NOT_TESTABLE, f"{why}; fewer than {ENOUGH} pairs of runs"
     return (REPRODUCED if holds else NOT_REPRODUCED), why

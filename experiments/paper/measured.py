@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.measure import stats
+from experiments.measure.comparisons import OUTCOMES, outcome_of
 from experiments.measure.curves import nan_mean
 from experiments.paper.evidence import CARRIERS, FAMILY_OF, PATTERNS, TASKS, Evidence, Group, Spec, Values
-from experiments.report.verdicts import outcome_of
 
 FEWEST = 3  # pairs of runs below which a cell says nothing
 NAN = float("nan")
@@ -63,15 +63,15 @@ class Measured:
     low: float | None  # 95 % interval, None where there is none
     high: float | None
     levels: tuple[float, float]  # mean of the second side, of the first
-    better: int  # units in which the claimed direction is decided after Holm's correction
+    better: int  # units in which the claimed direction is significant after Holm's correction
     worse: int
-    undecided: int
+    not_significant: int
     fewest: int  # pairs of runs in the atom that has fewest
 
     @property
     def units(self) -> int:
         """Cells that were tested."""
-        return self.better + self.worse + self.undecided
+        return self.better + self.worse + self.not_significant
 
 
 def expected(
@@ -170,10 +170,9 @@ def measure(
     ]
     outcomes = _outcomes(found, unit, sign)
     low, high = (end if math.isfinite(end) else None for end in interval[1:])
-    better, worse = outcomes.count("better"), outcomes.count("worse")
-    undecided = len(outcomes) - better - worse  # hints, too
+    counts = [outcomes.count(outcome) for outcome in OUTCOMES]
     fewest = min(len(atom.difference) for atom in found)
-    return Measured(interval.value, low, high, (levels[0], levels[1]), better, worse, undecided, fewest)
+    return Measured(interval.value, low, high, (levels[0], levels[1]), *counts, fewest)
 
 
 def _at(values: Values, atom: Atom) -> float:

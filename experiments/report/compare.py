@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from experiments.measure.comparisons import LOWER_IS_BETTER
+from experiments.measure.comparisons import LOWER_IS_BETTER, NOT_SIGNIFICANT
 from experiments.measure.tables import paper_recovery, round_half_up
 from experiments.report.cells import NONE, Cell, Lookup, Table, by_pattern, cell, counted, number, reasons
 from experiments.report.looks import MANY
@@ -109,8 +109,8 @@ def paired_table(look: Lookup) -> Table:
         "paired",
         "Paired differences at equal seeds",
         "Method minus opponent at equal seed: the carrier's baseline, and where the study has them constants and the "
-        "method's own controls; what Holm's correction leaves below 5 % is marked ▲ if the method is better, ▼ if it "
-        "is worse and ◇, a hint, if the pairs are fewer than five (for DropRatio, recovery and deficit area lower is "
+        "method's own controls; a difference of at least five pairs that is below 5 % after Holm's correction is "
+        "marked ▲ if the method is better and ▼ if it is worse (for DropRatio, recovery and deficit area lower is "
         "better, so ▲ stands beside a negative difference); P is the probability that the method is better.",
         [
             *("method", "opponent", "pairs", "mean difference", "IQM difference"),
@@ -129,7 +129,7 @@ def paired_table(look: Lookup) -> Table:
                 rows = [_paired_row(look, scope, m, pattern, metric, kind, c) for m, kind, c in found if c]
                 if rows:
                     if len(look.methods) >= MANY:  # significant ones first
-                        rows.sort(key=lambda row: row[3].kind in ("", "hint"))
+                        rows.sort(key=lambda row: not row[3].kind)
                     side = "lower" if metric in LOWER_IS_BETTER else "higher"
                     table.groups.append((f"{scope[2]} · {METRIC_NAMES[metric]} ({side} is better) · {pattern}", rows))
     table.notes = [
@@ -144,7 +144,7 @@ def _paired_row(look: Lookup, scope, method, pattern, metric: str, kind: str, fo
     get = lambda what: look.get(scope, method, pattern, f"{what}:{metric}" + (f":vs={kind}" if kind else ""))  # noqa: E731
     places = 2 if metric.endswith("_return") else 3
     mean = cell(found.row, places)
-    if found.outcome != "undecided":
+    if found.outcome != NOT_SIGNIFICANT:
         mean = Cell(f"{SIGNS[found.outcome]} {mean.text}", mean.interval, found.outcome)
     opponent = f"{kind.replace('_', ' ')}: {found.opponent}" if kind == "best_constant" else found.opponent
     return [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from experiments.measure.comparisons import LOWER_IS_BETTER
+from experiments.measure.comparisons import LOWER_IS_BETTER, NOT_SIGNIFICANT
 from experiments.report.cells import Lookup, number
 from experiments.report.draw import Picture, canvas_to_files
 from experiments.report.looks import BASELINE, looks
@@ -33,19 +33,14 @@ class Comparison(NamedTuple):
     pairs: int
     runs: int  # of the method, paired or not
     p: float  # after Holm; NaN if there is none
-    outcome: str  # "better", "worse", "hint" or "undecided"
+    outcome: str  # one of `OUTCOMES`
     points: tuple[Point, ...]
     opponent: str = ""  # by name, where the row's is only a kind
 
     @property
-    def decided(self) -> bool:
-        """Whether it is significant."""
-        return self.outcome in ("better", "worse")
-
-    @property
-    def sign(self) -> str:
-        """One character for the outcome."""
-        return SIGNS[self.outcome]
+    def significant(self) -> bool:
+        """Whether the method is better or worse."""
+        return self.outcome != NOT_SIGNIFICANT
 
     @property
     def words(self) -> str:
@@ -113,17 +108,17 @@ class Forest:
     @property
     def ordered(self) -> "Forest":
         """The rows with most significant comparisons first, then by gain."""
-        decided = {row: sum(c.decided for c in row.comparisons if c is not None) for row in self.rows}
-        return replace(self, rows=tuple(sorted(self.rows, key=lambda row: (-decided[row], -self.gain(row)))))
+        clear = {row: sum(c.significant for c in row.comparisons if c is not None) for row in self.rows}
+        return replace(self, rows=tuple(sorted(self.rows, key=lambda row: (-clear[row], -self.gain(row)))))
 
     @property
     def conclusion(self) -> str:
         """The outcome of all comparisons in a sentence."""
-        decided = sum(c.decided for c in self.comparisons)
-        text = f"{decided} of {len(self.comparisons)} comparisons with {self.opponent} in {self.metric} are "
+        clear = sum(c.significant for c in self.comparisons)
+        text = f"{clear} of {len(self.comparisons)} comparisons with {self.opponent} in {self.metric} are "
         text += f"significant ({self.tally}); "
         best = max(self.rows, key=self.gain)
-        own = [c.decided for c in best.comparisons if c is not None]
+        own = [c.significant for c in best.comparisons if c is not None]
         if self.gain(best) > 0:
             return f"{text}best on average is {best.method}, significant under {sum(own)} of {len(own)} patterns."
         return f"{text}no method is above {self.opponent} on average."
@@ -264,5 +259,5 @@ def _draw_comparison(axis, c: Comparison, place: int, colour: str) -> None:
         axis.plot([c.low, c.high], [place, place], color=colour, lw=2.0, solid_capstyle="butt")
     offsets = np.linspace(-0.16, 0.16, len(c.points)) if len(c.points) > 1 else np.zeros(len(c.points))
     axis.plot([p.value for p in c.points], place + offsets, "o", ms=3.2, mfc="none", mec=colour, mew=0.8, alpha=0.8)
-    edge, face = (BASELINE, colour) if c.decided else (colour, "#ffffff")
+    edge, face = (BASELINE, colour) if c.significant else (colour, "#ffffff")
     axis.plot([c.value], [place], "D", ms=5.5, mec=edge, mfc=face)

@@ -18,7 +18,7 @@ from experiments.report.looks import BASELINE, DASHES, MANY, PALETTE, PALETTE_DA
 from experiments.report.markdown import escaped
 from experiments.report.payload import payload
 from experiments.report.plots import Plot
-from experiments.report.verdicts import METRIC_NAMES, Verdict
+from experiments.report.verdicts import METRIC_NAMES, SIGNS, Verdict
 
 _TABLES = ("main", "recovery", "paired", "weights", "returns", "paper")  # to which the page's head links
 _FIGURES_READING = (
@@ -136,7 +136,7 @@ def answers_of(verdicts: Sequence[Verdict], looks: Mapping[str, Look]) -> tuple[
             lines.setdefault(verdict.method, []).append(verdict)
     found = [Answer(method, looks[method], tuple(own)) for method, own in lines.items()]
     if len(found) >= MANY:
-        found.sort(key=lambda answer: not any(v.better or v.worse or v.hint for v in answer.lines))
+        found.sort(key=lambda answer: not any(v.significant for v in answer.lines))
     return found, [v.sentence for v in verdicts if v.metric != main], METRIC_NAMES.get(main, main)
 
 
@@ -155,6 +155,7 @@ def render_html(page: Page) -> str:
             many=len(page.looks) >= MANY,
             inks=inks,
             dashes=DASHES,
+            signs=SIGNS,
             script=_asset("page.js"),
             uplot_css=_asset("uPlot.min.css") if page.groups else "",
             **live,

@@ -1,9 +1,9 @@
-"""The answer of a study: per method, which patterns are better, worse, hints or undecided, after Holm's correction."""
+"""The answer of a study: per method and opponent, the outcome under every pattern after Holm's correction."""
 
 import math
 from typing import Any, NamedTuple
 
-from experiments.measure.comparisons import LOWER_IS_BETTER
+from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, OUTCOMES, WORSE, outcome_of
 from experiments.report.cells import NONE, Lookup
 
 METRIC_NAMES = {
@@ -17,16 +17,13 @@ METRIC_NAMES = {
     "final_return": "final return",
     "recovery": "literal recovery",
 }
-_LEVEL = 0.05  # of the adjusted p-value below which a comparison is decided
-DECIDING = 5  # pairs of runs below which a comparison is a hint at most
 #: The first of these that the study has is what a verdict is about.
 MAIN = ("nauc_task_safe", "mean_return")
 _LATER = "later_return"  # judged against every opponent, too
 #: Against the baseline these stand beside it.
 _BESIDE = (_LATER, "drop_run_safe", "recovery_robust", "deficit_area")
 
-
-SIGNS = {"better": "▲", "worse": "▼", "hint": "◇", "undecided": "○"}
+SIGNS = {BETTER: "▲", WORSE: "▼", NOT_SIGNIFICANT: "○"}
 
 
 class Compared(NamedTuple):
@@ -39,21 +36,23 @@ class Compared(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """One method against one opponent in one metric; every pattern compared is in exactly one of the four tuples."""
+    """One method against one opponent in one metric."""
 
     method: str
     against: str  # the carrier's baseline by name, or "best constant", "constant at mean", "permuted", "playback"
     metric: str  # as in the tidy frame
-    better: tuple[str, ...]  # patterns
-    worse: tuple[str, ...]
-    hint: tuple[str, ...]  # p is below 5 % but the pairs are fewer than `DECIDING`
-    undecided: tuple[str, ...]
+    patterns: dict[str, tuple[str, ...]]  # outcome -> patterns; every one that was compared is there once
     n: int  # pairs of runs in the comparison that has fewest
+
+    @property
+    def significant(self) -> bool:
+        """Whether the method is better or worse under any pattern."""
+        return bool(self.patterns[BETTER] or self.patterns[WORSE])
 
     @property
     def sentence(self) -> str:
         """The verdict as one sentence."""
-        parts = [f"{outcome} on {', '.join(names)}" for outcome in SIGNS if (names := getattr(self, outcome))]
+        parts = [f"{outcome} on {', '.join(names)}" for outcome, names in self.patterns.items() if names]
         count = f"{self.n} pair{'s' if self.n > 1 else ''} of runs"
         head = f"{self.method} against {self.against}, {METRIC_NAMES[self.metric]}"
         return f"{head}: {'; '.join(parts)} ({count}, after Holm)"
@@ -62,10 +61,8 @@ class Verdict(NamedTuple):
 def verdicts(look: Lookup) -> list[Verdict]:
     """Verdicts in the order of the study's methods, against the baseline first, the main metric first.
 
-    A comparison is decided where the p-value of the paired t test, adjusted by Holm within its metric and kind of
-    opponent over all methods and patterns of the study (constants and controls by themselves), is below 5 %; with
-    fewer than `DECIDING` pairs it is a hint. Families are never pooled: in a study of several a pattern stands with its
-    family's name.
+    Holm's family is the metric and kind of opponent over all methods and patterns of the study, constants and controls
+    by themselves. Families of tasks are never pooled: in a study of several a pattern stands with its family's name.
     """
     main = next((metric for metric in MAIN if was_compared(look, metric)), None)
     if main is None:
@@ -103,7 +100,7 @@ def _judged(look: Lookup, method: str) -> bool:
 
 def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | None:
     """One line; None where nothing was compared."""
-    groups: dict[str, list[str]] = {outcome: [] for outcome in SIGNS}
+    groups: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES}
     pairs, against = [], kind.replace("_", " ")
     for family in look.tasks:
         for pattern in look.patterns:
@@ -113,14 +110,4 @@ def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | Non
                 against = against or found.opponent
     if not pairs:
         return None
-    better, worse, hint, undecided = map(tuple, groups.values())
-    return Verdict(method, against, metric, better, worse, hint, undecided, min(pairs))
-
-
-def outcome_of(difference: float, p: float, metric: str, pairs: int) -> str:
-    """``undecided`` unless the adjusted p-value is below 5 %, then a ``hint`` of few pairs, ``better`` or ``worse``."""
-    if not p < _LEVEL:
-        return "undecided"
-    if pairs < DECIDING:
-        return "hint"
-    return "better" if (difference < 0) == (metric in LOWER_IS_BETTER) else "worse"
+    return Verdict(method, against, metric, {outcome: tuple(names) for outcome, names in groups.items()}, min(pairs))

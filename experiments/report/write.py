@@ -77,8 +77,8 @@ def _page(
         problems=problems,
         conclusion=conclusion,
         asked=f"{metric[:1].upper()}{metric[1:]}{_MEANINGS.get(metric, '')}, of each method against its opponents on "
-        "equal seeds; decided at 5 % after Holm's correction, opponent by opponent, over all methods and patterns; "
-        "fewer than five pairs give a hint.",
+        "equal seeds; significant at 5 % after Holm's correction, opponent by opponent, over all methods and patterns, "
+        "with at least five pairs.",
         answers=answers,
         others=others,
         forests=forests,

@@ -2,21 +2,20 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aesjax.registry import Registry
-from experiments.measure import bootstrap_interval, holm, paired_differences, t_interval
-from experiments.measure.comparisons import PAIRED
+from experiments.measure.comparisons import PAIRED, comparable, outcome_of, paired
 from experiments.measure.patterns import STEADY
 from experiments.measure.runs import run_metrics
-from experiments.measure.stats import SMALL, paired_t_p
+from experiments.measure.scopes import draw_interval, scopes
+from experiments.measure.stats import holm
 from experiments.measure.study import RecordedStudy, load_study
 from experiments.measure.summary import summarise
-from experiments.report.verdicts import outcome_of
 from experiments.session.policy import Policy
 from experiments.study import store
 from experiments.study.config import StudyConfig
@@ -127,9 +126,9 @@ class Results:
         """Paired differences of two methods at equal seeds, a row per pattern.
 
         Columns: pattern, pairs, difference (method minus opponent), low and high (95 % interval: Student's t below ten
-        pairs, else bootstrap), p (paired t test), p_holm (over the patterns of this comparison), and outcome: better
-        or worse where p_holm < 0.05, or "hint" below five pairs, else "not significant"; "no pairs" where no seed has
-        the metric in both, as nAUC without the carrier's own runs on the pattern steady.
+        pairs, else bootstrap), p (paired t test), p_holm (over the patterns of this comparison), and outcome: "better"
+        or "worse" where p_holm < 0.05 with at least five pairs, else "not significant". Without pairs the numbers are
+        NaN and the outcome is null, as for nAUC without SAC's runs on the pattern steady.
 
         Args:
           method, opponent: "SAC+AES[kappa=0.1]", or "SAC+AES" without its setting: the setting with the method's own
@@ -149,31 +148,18 @@ class Results:
         patterns = [patterns] if isinstance(patterns, str) else patterns
         for pattern in patterns or ():
             Registry("pattern of this study", **dict.fromkeys(present))[pattern]
+        column = {key: run_metrics(study, key)[name] for key in study.runs if key.method in (method, opponent)}
+        scope, draw = list(scopes(study))[-1], partial(draw_interval, seed=0, replicates=10_000)
         rows = []
         for pattern in patterns or present:
-            if pattern == STEADY and name.startswith("drop"):
-                continue  # zero by definition
-            values = [[self._value(study, name, one, pattern, s) for s in study.seeds()] for one in (method, opponent)]
-            d = paired_differences(*map(np.atleast_2d, values))
-            d = d[np.isfinite(d)]
-            interval = t_interval(d) if len(d) < SMALL else bootstrap_interval(np.random.default_rng(0), [d[None]])
-            rows.append((pattern, len(d), *interval, paired_t_p(d)))
+            if comparable(name, pattern):
+                pair = paired(study, column, scope, method, opponent, pattern, name, draw)
+                rows.append((pattern, pair.pairs, *pair.interval, pair.p))
         adjusted = holm([row[-1] for row in rows])
-        outcomes = [
-            outcome_of(row[2], p, name, row[1]) if row[1] else "no pairs" for row, p in zip(rows, adjusted, strict=True)
-        ]
-        names = ("pattern", "pairs", "difference", "low", "high", "p")
-        frame = pl.DataFrame(rows, schema=names, orient="row")
-        return frame.with_columns(
-            p_holm=pl.Series(adjusted),
-            outcome=pl.Series(outcomes, dtype=pl.String).replace("undecided", "not significant"),
-        )
-
-    def _value(self, study: RecordedStudy, metric: str, method: str, pattern: str, seed: int) -> float:
-        for key in study.runs:
-            if (key.method, key.pattern, key.seed) == (method, pattern, seed):
-                return run_metrics(study, key)[metric].value
-        return float("nan")
+        outcomes = [outcome_of(r[2], p, name, r[1]) if r[1] else None for r, p in zip(rows, adjusted, strict=True)]
+        schema = {"pattern": str, "pairs": int} | dict.fromkeys(("difference", "low", "high", "p"), float)
+        frame = pl.DataFrame(rows, schema, orient="row")
+        return frame.with_columns(p_holm=pl.Series(adjusted), outcome=pl.Series(outcomes, dtype=pl.String))
 
     def plot(
         self, column: str = "return_mean", pattern: str | None = None, methods: str | Sequence[str] | None = None
@@ -266,7 +252,7 @@ class Results:
 
     @cached_property
     def verdicts(self) -> list[str]:
-        """One sentence per method and opponent: better, worse, hint or undecided, per pattern, after Holm."""
+        """One sentence per method and opponent: better, worse or not significant, per pattern, after Holm."""
         from experiments.measure.opponents import asides_of
         from experiments.report.cells import Lookup
         from experiments.report.verdicts import verdicts

@@ -61,19 +61,8 @@ def test_the_answer_and_the_trouble_are_seen_without_scrolling(opened):
             assert box["y"] + box["height"] <= size["height"], selector
     text = page.inner_text("#status")
     assert "47/50 runs are valid" in text
-    for line in (
-        "SAC+AES, toy, abrupt, seed 2: diverged",
-        "SAC+AES-R, toy, abrupt, seed 3",
-        "SAC, toy, steady, seed 5",
-    ):
-        assert line in text
+    assert "SAC+AES, toy, abrupt, seed 2: diverged" in text
     page = opened(DESK)
-    forest = page.query_selector(".forest").bounding_box()
-    assert forest["y"] + forest["height"] <= DESK["height"]
-
-
-def test_figures_and_differences_say_on_how_many_runs_they_rest(opened):
-    page = opened()
     assert "SAC+AES: 4 of 5 runs count; seed 2 diverged at step 42 000" in page.inner_text("#curves_toy_abrupt")
     assert "4/5" in page.inner_text(".forest tr[data-method='SAC+AES'] td[data-pattern='abrupt']")
 
@@ -138,27 +127,14 @@ def test_hovering_and_the_arrow_keys_read_values(opened):
     assert "SAC+AES-R" in tip.inner_text()
     page.mouse.move(2, 2)
     assert not tip.is_visible()
-    panel.focus()
+    said = page.locator("[aria-live]")
+    assert said.inner_text() == ""
     panel.press("ArrowRight")
+    assert re.search(r"environment steps: \d.*SAC\+AES \d", said.inner_text())  # for who cannot see it
     first = tip.inner_text()
     panel.press("ArrowRight")
     assert tip.is_visible()
     assert tip.inner_text() != first
-
-
-def test_a_seed_and_a_segment_can_be_picked(opened):
-    page = opened()
-    page.locator("#curves_toy_abrupt").scroll_into_view_if_needed()
-    panel = page.locator("#curves_toy_abrupt .panel").first
-    page.select_option("#seed", "2")
-    page.select_option("#zoom", "1")
-    page.wait_for_timeout(100)
-    panel.locator(".u-over").hover(position={"x": 5, "y": 60})
-    assert re.search(r"environment steps: 2\dk", page.inner_text(".tip"))
-    picture = page.locator("#curves_toy_abrupt .panel").first.screenshot()
-    page.select_option("#seed", "4")
-    page.wait_for_timeout(100)
-    assert page.locator("#curves_toy_abrupt .panel").first.screenshot() != picture
 
 
 def test_without_scripts_pictures_and_tables_are_there_and_no_dead_switch(opened):
@@ -229,20 +205,8 @@ def test_one_cursor_and_one_zoom_hold_for_all_figures_of_a_pattern(opened):
     assert page.evaluate(shown) != first
 
 
-def test_readings_of_the_keyboard_are_announced(opened):
-    page = opened()
-    page.locator("#curves_toy_abrupt").scroll_into_view_if_needed()
-    said = page.locator("[aria-live]")
-    panel = page.locator("#curves_toy_abrupt .panel").first
-    panel.locator(".u-over").hover(position={"x": 200, "y": 60})
-    assert said.inner_text() == ""
-    panel.press("ArrowRight")
-    assert re.search(r"environment steps: \d.*SAC\+AES \d", said.inner_text())
-
-
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_targets_are_large_enough_and_headings_are_defined(opened, crowded, size):
-    page = opened(size, crowded)
+def test_targets_are_large_enough(opened, crowded):
+    page = opened(PHONE, crowded)
     page.locator(".fold summary").click()
     boxes = """[...document.querySelectorAll("button, select, input, summary, nav a, .files a")]
         .map((target) => [target.textContent, target.getBoundingClientRect()])
@@ -250,7 +214,6 @@ def test_targets_are_large_enough_and_headings_are_defined(opened, crowded, size
     found = page.evaluate(boxes)
     assert len(found) > 20
     assert [target for target in found if target[1] < 24] == []
-    assert "95 %" in page.locator("#table-main th", has_text="recovery").get_attribute("title")
 
 
 def test_printed_tables_fit_the_page_and_are_not_folded(opened, crowded):
@@ -263,15 +226,3 @@ def test_printed_tables_fit_the_page_and_are_not_folded(opened, crowded):
     assert page.locator("#facts", has_text="aesjax run").is_visible()
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert not page.locator("#table-recovery").is_visible()
-
-
-def test_a_page_of_many_runs_opens_at_once(browser, crowded):
-    paints = "performance.getEntriesByName('first-contentful-paint').map((entry) => entry.startTime)"
-    times = []
-    page = browser.new_page(viewport=DESK)
-    for _ in range(3):  # the best of three: other processes of the machine are not the page's fault
-        page.goto(crowded.as_uri())
-        page.wait_for_function(f"() => {paints}.length > 0")
-        times.append(page.evaluate(paints)[0])
-    assert min(times) < 1000, times
-    page.close()
