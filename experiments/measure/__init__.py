@@ -10,7 +10,7 @@ from experiments.measure.curves import (
     later_return,
     mean_return,
 )
-from experiments.measure.metrics import drop_family, drop_run, drop_task, loss_rate, nauc_family, nauc_task
+from experiments.measure.metrics import drop_family, drop_run, drop_task, nauc_family, nauc_task
 from experiments.measure.patterns import STEADY, PatternFacts, describe
 from experiments.measure.recovery import (
     companions,
@@ -27,10 +27,8 @@ from experiments.measure.stats import (
     iqm,
     paired_differences,
     paired_probability_of_improvement,
-    performance_profile,
     probability_of_improvement,
     probability_of_improvement_interval,
-    survival_curve,
     t_interval,
 )
 from experiments.measure.summary import summarise
@@ -57,7 +55,6 @@ __all__ = [
     "holm",
     "iqm",
     "later_return",
-    "loss_rate",
     "mean_return",
     "nauc_family",
     "nauc_task",
@@ -65,7 +62,6 @@ __all__ = [
     "paired_differences",
     "paired_probability_of_improvement",
     "paper_table",
-    "performance_profile",
     "probability_of_improvement",
     "probability_of_improvement_interval",
     "recovery",
@@ -75,6 +71,5 @@ __all__ = [
     "round_half_up",
     "saturation",
     "summarise",
-    "survival_curve",
     "t_interval",
 ]

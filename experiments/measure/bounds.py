@@ -33,8 +33,6 @@ def possible(metric: str, segments: int) -> tuple[float, float]:
         return 0.0, 1.0
     if rest in _SUMS:
         return 0.0, (segments - 1) / segments
-    if rest.endswith("_per_change"):
-        return 0.0, 1.0 / segments
     if rest == "n_not_applicable":
         return 0.0, float(segments - 1)
     if _SHARES.fullmatch(rest):

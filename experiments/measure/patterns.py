@@ -31,15 +31,10 @@ def describe(manifest: Mapping[str, Any]) -> dict[str, PatternFacts]:
     >>> square = {"jumps": True, "recovery": True, "summary": "up and down"}
     >>> list(describe({"patterns": {"square": square}}))[:3]
     ['steady', 'square', 'abrupt']
-
-    Raises:
-      ValueError: an entry of ``patterns`` lacks a field of `PatternFacts` or has it of another type, or has
-        ``recovery`` without ``jumps``.
     """
+    fields = PatternFacts._fields
     entries = manifest.get("patterns") or {}
-    if not isinstance(entries, Mapping):
-        raise ValueError(f"the manifest's 'patterns' must map names to their descriptions; got {entries!r}")
-    known = {name: _facts(name, entry) for name, entry in entries.items()}
+    known = {name: PatternFacts(*(entry[field] for field in fields)) for name, entry in entries.items()}
     known |= {name: facts for name, facts in _BUILT_IN.items() if name not in known}
     return {STEADY: known.pop(STEADY)} | known
 
@@ -49,14 +44,3 @@ def describe_runs(manifest: Mapping[str, Any], run: Iterable[str]) -> dict[str, 
     names = dict.fromkeys(run)
     known = {name: facts for name, facts in describe(manifest).items() if name in names}
     return known | {name: _UNKNOWN for name in names if name not in known}
-
-
-def _facts(name: str, entry: Any) -> PatternFacts:
-    kinds = PatternFacts.__annotations__
-    if not isinstance(entry, Mapping) or any(not isinstance(entry.get(field), kind) for field, kind in kinds.items()):
-        wanted = ", ".join(f"{field} ({kind.__name__})" for field, kind in kinds.items())
-        raise ValueError(f"the manifest must describe the pattern '{name}' by {wanted}; got {entry!r}")
-    facts = PatternFacts(**{field: entry[field] for field in kinds})
-    if facts.recovery and not facts.jumps:
-        raise ValueError(f"the manifest says that the pattern '{name}' has recovery but no jumps to recover from")
-    return facts

@@ -30,11 +30,6 @@ class Recovery:
         return float(np.sum(self.duration[self.applicable])) / self.horizon
 
     @property
-    def per_change(self) -> float:
-        """``total`` divided by the number of applicable changes."""
-        return self.total / max(int(np.sum(self.applicable)), 1)
-
-    @property
     def recovered_fraction(self) -> float:
         """Share of the applicable changes that recovered before the next one; print it beside ``total``."""
         return float(nan_mean(np.where(self.applicable, self.recovered, np.nan)))

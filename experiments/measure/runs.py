@@ -1,6 +1,7 @@
 """Every metric of a single run, by name."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -48,12 +49,10 @@ def _levels(run: RecordedRun, steady: RecordedRun | None, sac: np.ndarray, floor
         ("", None, ""),
         ("_safe", [floor if floor is not None else NAN], "no_floor" if floor is None else ""),
     ):
-        why = no_sac or no_floor
-        score = metrics.nauc_task([[own]], sac[None, :], floors) if not why else None
-        out[f"nauc_task{suffix}"] = _metric(score, why)
-        why = no_steady or no_floor
-        score = metrics.drop_run([[own]], [[base]], floors, reference[None, :]) if not why else None
-        out[f"drop_run{suffix}"] = _metric(score, why)
+        nauc = partial(metrics.nauc_task, floors=floors)
+        drop = partial(metrics.drop_run, floors=floors, reference=reference[None])
+        out[f"nauc_task{suffix}"] = _ratio(nauc, own, sac, floors, no_sac or no_floor)
+        out[f"drop_run{suffix}"] = _ratio(drop, own, np.array([base]), floors, no_steady or no_floor)
     out["loss_rate"] = Metric(base - own, no_steady)
     return out
 
@@ -65,17 +64,21 @@ def _without(steady: RecordedRun | None) -> str:
     return f"steady_run_{steady.problem}" if steady.problem else ""
 
 
-def _metric(scores: metrics.Scores | None, why: str) -> Metric:
-    if scores is None:
+def _ratio(ratio: Callable, own: float, below: np.ndarray, floors: list[float] | None, why: str) -> Metric:
+    """A ratio of one run's mean return and those (n,) of its normaliser; ``why`` it cannot be formed, if so."""
+    if why:
         return Metric(NAN, why)
-    return Metric(float(scores.values.ravel()[0]), scores.reasons[0], scores.literal_unsafe)
+    runs = np.array([[own]]), below[None]
+    value = float(ratio(*runs).ravel()[0])
+    negative = floors is None and any(np.any(np.nan_to_num(x) < 0.0) for x in runs)
+    return Metric(value, metrics.reason_of(value, *runs, floors), bool(negative))
 
 
 def _recoveries(
     run: RecordedRun, steady: RecordedRun | None, floor: float | None, changes: np.ndarray, applies: bool
 ) -> dict:
-    names = ["recovery", "recovery_per_change", "recovered_fraction", "recovery_null", "recovery_null_formula"]
-    robust = [f"recovery_robust{of}" for of in ("", "_per_change", "_fraction", "_null")]
+    names = ["recovery", "recovered_fraction", "recovery_null", "recovery_null_formula"]
+    robust = [f"recovery_robust{of}" for of in ("", "_fraction", "_null")]
     robust += ["n_not_applicable", "immediate_drop", "deficit_area", "no_drop_fraction"]
     versus = ["recovery_vs_steady", "recovery_vs_steady_fraction"]
     count = range(1, len(changes) + 1)
@@ -85,14 +88,14 @@ def _recoveries(
         return dict.fromkeys(names + robust + versus, Metric(NAN, "only_abrupt"))
     curve, other = run.curve, steady.curve if steady else None
     literal = recovery(curve, changes)
-    values = [literal.total, literal.per_change, literal.recovered_fraction]
+    values = [literal.total, literal.recovered_fraction]
     values += [recovery(other, changes).total if other else NAN, null_recovery(curve, changes)]
     out = _named(names, [*values, *literal.recovered.astype(float)], _without(steady))
     if floor is None:
         return out | dict.fromkeys(robust + versus, Metric(NAN, "no_floor"))
     r, extra = recovery_robust(curve, changes, floor), companions(curve, changes, floor)
     null = recovery_robust(other, changes, floor).total if other else NAN
-    values = [r.total, r.per_change, r.recovered_fraction, null, r.n_not_applicable]
+    values = [r.total, r.recovered_fraction, null, r.n_not_applicable]
     values += [float(nan_mean(x)) for x in (extra.immediate_drop, extra.deficit_area, extra.no_drop)]
     values += [*np.where(r.applicable, r.recovered, NAN), *r.level]
     out |= _named(robust, values, "level_not_above_floor")

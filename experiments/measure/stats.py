@@ -1,4 +1,4 @@
-"""Statistics over seeds and tasks: IQM, stratified bootstrap, paired differences, profiles, survival, Holm.
+"""Statistics over seeds and tasks: IQM, stratified bootstrap, paired differences, Holm.
 
 Scores are arrays (M tasks, n seeds); the seed is the replication unit, NaN a missing run.
 Statistics accept leading axes, so that one call evaluates all bootstrap replicates.
@@ -181,32 +181,6 @@ def probability_of_improvement_interval(
     if not tasks:
         return Interval(value, float("nan"), float("nan"))
     return percentile_interval(value, np.mean(tasks, axis=0), 1)
-
-
-def performance_profile(scores: np.ndarray, taus: np.ndarray | Sequence[float]) -> np.ndarray:
-    """(..., M, n), (k,) -> (..., k): share of all (task, seed) scores strictly above each tau."""
-    scores = np.asarray(scores, np.float64)
-    flat = scores.reshape(*scores.shape[:-2], -1)[..., None, :]
-    above = np.where(np.isfinite(flat), flat > np.asarray(taus, np.float64)[:, None], np.nan)
-    return nan_mean(above, axis=-1)
-
-
-def survival_curve(durations: np.ndarray, recovered: np.ndarray, times: np.ndarray | Sequence[float]) -> np.ndarray:
-    """(k,): probability of not yet having recovered after each time, from (events,) durations and indicators.
-
-    Kaplan-Meier; with equal windows it is the plain share of events. NaN beyond the longest observed duration
-    if that one is censored, because nothing was observed there.
-    """
-    d, hit = np.asarray(durations, np.float64).ravel(), np.asarray(recovered, bool).ravel()
-    hit, d = hit[np.isfinite(d)], d[np.isfinite(d)]
-    alive, known = [1.0], np.unique(d[hit])
-    for t in known:
-        alive.append(alive[-1] * (1.0 - np.sum(hit & (d == t)) / np.sum(d >= t)))
-    times = np.asarray(times, np.float64)
-    curve = np.asarray(alive)[np.searchsorted(known, times, side="right")]
-    last = np.max(d, initial=-np.inf)
-    observed = (times <= last) if d.size and alive[-1] > 0 else np.full(times.shape, bool(d.size))
-    return np.where(observed, curve, np.nan)
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:

@@ -137,7 +137,7 @@ def _aggregates(
             "drop_nauc_task": ([own, steady, sac], partial(_of_nauc_drop, floors=b), drop, [*no_sac, *no_steady]),
         }
         if scope.task is None:
-            family = partial(metrics.nauc_family_values, floors=b)
+            family = partial(metrics.nauc_family, floors=b)
             ratios["nauc_family"] = ([own, sac], family, nauc, no_sac)
             ratios["drop_family"] = ([own, steady, reference], partial(_of_drop_family, floors=b), drop, no_steady)
         for name, (arrays, statistic, column, lost) in ratios.items():
@@ -157,17 +157,17 @@ def _of_means(drops: Mapping[RunKey, Metric], means: Mapping[RunKey, Metric]) ->
 
 
 def _of_nauc(own, sac, *, statistic, floors):
-    return statistic(metrics.nauc_task_values(own, sac, floors))
+    return statistic(metrics.nauc_task(own, sac, floors))
 
 
 def _of_drop_task(own, steady, reference, *, floors):
-    return nan_mean(metrics.drop_task_values(own, steady, floors, reference), axis=-1)
+    return nan_mean(metrics.drop_task(own, steady, floors, reference), axis=-1)
 
 
 def _of_drop_family(own, steady, reference, *, floors):
-    return metrics.drop_family_values(own, steady, floors, reference)
+    return metrics.drop_family(own, steady, floors, reference)
 
 
 def _of_nauc_drop(own, steady, sac, *, floors):
-    top, bottom = (stats.mean(metrics.nauc_task_values(x, sac, floors)) for x in (own, steady))
+    top, bottom = (stats.mean(metrics.nauc_task(x, sac, floors)) for x in (own, steady))
     return 1.0 - top / np.where(bottom == 0.0, np.nan, bottom)

@@ -100,13 +100,12 @@ def windows(run, changes, horizon):
 
 
 def summed(durations, horizon, hits):
-    """(total, per change, share recovered) of the applicable changes; None where there is none."""
+    """(total, share recovered) of the applicable changes; None where there is none."""
     applicable = [d for d in durations if d is not None]
     if not applicable:
-        return None, None, None
-    total = sum(applicable) / horizon
+        return None, None
     recovered = [h for d, h in zip(durations, hits, strict=True) if d is not None]
-    return total, total / len(applicable), sum(recovered) / len(applicable)
+    return sum(applicable) / horizon, sum(recovered) / len(applicable)
 
 
 def literal(run, changes, horizon):

