@@ -29,13 +29,12 @@ def draw(plot: Plot, dpi: int = 140) -> Picture:
     matplotlib.use("Agg")
     from matplotlib.figure import Figure as Canvas
 
-    titled = sum(bool(row.title) for row in plot.rows)
     columns = max(1, len(plot.columns))
     width = {1: 9.6, 2: 11.0}.get(columns, 3.4 * columns + 0.6)
     legend = _legend(plot)
     across = max(1, min(len(legend), int(width / (0.6 + 0.075 * max(map(len, legend), default=1)))))
     below = 0.75 + 0.18 * (-(-len(legend) // across) - 1) if legend else 0.55
-    height = sum(row.height for row in plot.rows) + 0.3 + below + 0.16 * titled
+    height = sum(row.height for row in plot.rows) + 0.3 + below
     canvas = Canvas(figsize=(width, height))  # fixed margins: a layout engine takes half of the drawing time
     axes = canvas.subplots(
         len(plot.rows),
@@ -51,7 +50,7 @@ def draw(plot: Plot, dpi: int = 140) -> Picture:
         bottom=below / height,
         top=1 - 0.3 / height,
         wspace=0.08,
-        hspace=0.32 if titled else 0.12,
+        hspace=0.12,
     )
     for panel in plot.panels:
         _panel(axes[panel.row, panel.column], panel, plot)
@@ -59,9 +58,6 @@ def draw(plot: Plot, dpi: int = 140) -> Picture:
         axis.set_title(title, fontsize=10, fontweight="bold", loc="left")
     for row, line in zip(plot.rows, axes, strict=True):
         line[0].set_ylabel(row.label, fontsize=9)
-        if row.title:
-            side = "right" if any(plot.columns) else "left"
-            line[0].set_title(row.title, fontsize=9, loc=side, color="#444444")
     for axis in axes[-1]:
         axis.set_xlabel(plot.axis.label, fontsize=8)
     if legend:

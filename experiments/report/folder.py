@@ -2,8 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def write_folder(
-    place: Path,
-    page: Page,
-    pictures: Mapping[str, Picture],
-    frames: Mapping[str, "pl.DataFrame"],
-    markdown: str = "tables.md",
+    place: Path, page: Page, pictures: Mapping[str, Picture], frames: Mapping[str, "pl.DataFrame"]
 ) -> None:
     """Write a page, its tables and its figures; the folder appears complete or not at all and replaces an older one.
 
@@ -33,22 +29,8 @@ def write_folder(
       Unwritable: it cannot be written.
     """
     html, text = render_html(page), render_markdown(page)
-    with _beside(place) as partial:
-        (partial / "index.html").write_text(html, encoding="utf-8")
-        (partial / markdown).write_text(text, encoding="utf-8")
-        for name, frame in frames.items():
-            frame.write_parquet(partial / name)
-        drawn = {figure.plot.name: figure.picture for group in page.groups for figure in group.figures}
-        for name, picture in (drawn | dict(pictures)).items():
-            (partial / f"{name}.png").write_bytes(picture.png)
-            (partial / f"{name}.svg").write_bytes(picture.svg)
-        _swap(partial, place)
-
-
-@contextmanager
-def _beside(place: Path) -> Iterator[Path]:
-    """A new folder beside ``place``, gone when the block ends; in a study's folder that is owned as long."""
-    partial = place.with_name(f".{place.name}-{os.getpid()}")
+    drawn = {figure.plot.name: figure.picture for group in page.groups for figure in group.figures}
+    partial, aside = (place.with_name(f".{place.name}-{kind}{os.getpid()}") for kind in ("", "old-"))
     with ExitStack() as stack:
         if (place.parent / store.MANIFEST).exists():
             stack.enter_context(lock.Owner(place.parent))
@@ -57,20 +39,16 @@ def _beside(place: Path) -> Iterator[Path]:
         try:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
-            yield partial
+            (partial / "index.html").write_text(html, encoding="utf-8")
+            (partial / "tables.md").write_text(text, encoding="utf-8")
+            for name, frame in frames.items():
+                frame.write_parquet(partial / name)
+            for name, picture in (drawn | dict(pictures)).items():
+                (partial / f"{name}.png").write_bytes(picture.png)
+                (partial / f"{name}.svg").write_bytes(picture.svg)
+            if place.exists():  # a folder cannot be replaced in one rename
+                os.replace(place, aside)
+            os.replace(partial, place)
+            shutil.rmtree(aside, ignore_errors=True)
         except OSError as error:
             raise store.Unwritable(f"{place} cannot be written: {store.reason(error)}") from None
-
-
-def _swap(new: Path, place: Path) -> None:
-    """Put ``new`` at ``place``; a folder cannot be replaced in one rename, so the old one steps aside first."""
-    aside = place.with_name(f".{place.name}-old-{os.getpid()}")
-    if place.exists():
-        os.replace(place, aside)
-    try:
-        os.replace(new, place)
-    except OSError:
-        if aside.exists():
-            os.replace(aside, place)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)

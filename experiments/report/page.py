@@ -21,10 +21,6 @@ from experiments.report.plots import Plot
 from experiments.report.verdicts import METRIC_NAMES, SIGNS, Verdict
 
 _TABLES = ("main", "recovery", "paired", "weights", "returns", "paper")  # to which the page's head links
-_FIGURES_READING = (
-    "One panel per carrier. Dashed lines are abrupt changes, dotted lines the segments of gradual drift. Hover or use "
-    "the arrow keys for values, drag to zoom, double-click to return."
-)
 
 
 class Figure(NamedTuple):
@@ -67,11 +63,8 @@ class Page:
     looks: Mapping[str, Look] = field(default_factory=dict)  # of methods and lines, which can be switched on and off
     seeds: Sequence[int] = ()
     segments: int = 1
-    figures_title: str = "Learning curves and entropy weights"
-    figures_reading: str = _FIGURES_READING
     groups: Sequence[Group] = ()
     tables: Sequence[Table] = ()
-    texts: Sequence[tuple[str, str]] = ()  # (title, text that keeps its lines)
     facts: Sequence[tuple[str, str]] = ()
     limits: Sequence[str] = ()  # of the numbers
     settings: str = ""
@@ -174,7 +167,7 @@ def render_table(table: Table) -> str:
 
 
 def groups_of(figures: Sequence[Figure], summaries: Mapping[str, str]) -> Iterator[Group]:
-    """The figures of each task and pattern under their heading, those of all patterns under one of their own."""
+    """The figures of each task and pattern under their heading."""
     several = len({figure.plot.task for figure in figures}) > 1
     shown: dict[tuple[str, str], list[Figure]] = {}
     captions: set[str] = set()
@@ -183,8 +176,7 @@ def groups_of(figures: Sequence[Figure], summaries: Mapping[str, str]) -> Iterat
         captions.add(figure.plot.caption)
         shown.setdefault((figure.plot.task, figure.plot.pattern), []).append(own)
     for (task, pattern), own in shown.items():
-        title = pattern or "All runs"
-        yield Group(f"{task} · {title}" if several else title, summaries.get(pattern, ""), tuple(own))
+        yield Group(f"{task} · {pattern}" if several else pattern, summaries.get(pattern, ""), tuple(own))
 
 
 def settings_text(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:

@@ -30,7 +30,6 @@ class Row(NamedTuple):
     label: str
     height: float = 1.7  # inches
     log: bool = False
-    title: str = ""  # above its first panel
 
 
 class Line(NamedTuple):
@@ -59,7 +58,7 @@ class Plot:
     name: str  # of its files, without suffix
     kind: str  # "curves", "signals", "events", ...
     task: str
-    pattern: str  # empty if it shows several
+    pattern: str
     title: str
     caption: str  # how to read it
     alt: str  # what it shows, with numbers, for who cannot see it

@@ -4,7 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, OUTCOMES, WORSE, outcome_of
-from experiments.report.cells import NONE, Lookup
+from experiments.report.cells import NONE, Lookup, number
 
 METRIC_NAMES = {
     "nauc_task_safe": "safe nAUC",
@@ -29,10 +29,40 @@ SIGNS = {BETTER: "▲", WORSE: "▼", NOT_SIGNIFICANT: "○"}
 class Compared(NamedTuple):
     """A method against its opponent in one metric under one pattern."""
 
+    pattern: str
     row: dict[str, Any]  # of the mean difference, in the tidy frame
     p: float  # after Holm; NaN if there is none
-    outcome: str  # a key of `SIGNS`
+    outcome: str  # one of `OUTCOMES`
     opponent: str  # the method
+
+    @property
+    def value(self) -> float:
+        """Mean difference."""
+        return self.row["value"]
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """95 % interval of the mean difference; one pair has none."""
+        return None if self.pairs < 2 or self.row["low"] is None else (self.row["low"], self.row["high"])
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of runs."""
+        return self.row["n_valid"]
+
+    @property
+    def runs(self) -> int:
+        """Runs of the method, paired or not."""
+        return self.row["n_total"]
+
+    @property
+    def words(self) -> str:
+        """The comparison in one sentence."""
+        interval = f", 95 % interval {number(self.ends[0], 3)} to {number(self.ends[1], 3)}" if self.ends else ""
+        p = "not tested" if math.isnan(self.p) else "p < 0.001" if self.p < 0.001 else f"p = {number(self.p, 3)}"
+        count = f"{self.pairs} of {self.runs} runs paired" if self.pairs < self.runs else f"{self.pairs} pairs"
+        head = f"{self.pattern}, against {self.opponent}: {self.outcome}"
+        return f"{head}, {number(self.value, 3)}{interval}; {p} after Holm; {count}"
 
 
 class Verdict(NamedTuple):
@@ -81,7 +111,7 @@ def compared(look: Lookup, scope: tuple, method: str, pattern: str, metric: str,
     if row is None or not math.isfinite(row["value"]):
         return None
     p = adjusted["value"] if adjusted else math.nan
-    return Compared(row, p, outcome_of(row["value"], p, metric, row["n_valid"]), opponent_of(row))
+    return Compared(pattern, row, p, outcome_of(row["value"], p, metric, row["n_valid"]), opponent_of(row))
 
 
 def opponent_of(row: dict[str, Any]) -> str:
@@ -106,7 +136,7 @@ def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | Non
         for pattern in look.patterns:
             if (found := compared(look, (family, None), method, pattern, metric, kind)) is not None:
                 groups[found.outcome].append(pattern if len(look.tasks) == 1 else f"{family} {pattern}")
-                pairs.append(found.row["n_valid"])
+                pairs.append(found.pairs)
                 against = against or found.opponent
     if not pairs:
         return None

@@ -221,7 +221,7 @@
     const places = ordered.map((panel) => {
       const row = plot.rows[panel.row];
       const place = make("div", "panel");
-      const head = make("h4", "", [row.title, plot.columns.length > 1 ? plot.columns[panel.column] : ""].filter(Boolean).join(" · "));
+      const head = make("h4", "", plot.columns.length > 1 ? plot.columns[panel.column] : "");
       place.append(head);
       place.setAttribute("role", "group");
       place.setAttribute("aria-label", `${head.textContent} ${row.label}; arrow keys read values`);
