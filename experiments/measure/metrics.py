@@ -1,9 +1,9 @@
-"""nAUC and DropRatio: literal, per task, and safe under negative returns; NaN where undefined.
+"""nAUC and DropRatio, raw and floor-corrected (safe under negative returns); NaN where undefined.
 
 Every function takes mean returns ``AUC / T`` (they weigh tasks of different horizons alike; with equal
 horizons the ratios equal those of the areas) with axes (..., M tasks, n seeds); leading axes are bootstrap replicates.
 A missing or diverged run is NaN and leaves the mean over seeds. ``floors`` of shape (M,), the mean returns of the
-random policy, selects the offset-safe variant, which measures returns above them; ``None`` the literal one.
+random policy, selects the floor-corrected variant, which measures returns above them; ``None`` the raw one.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _ZERO = "normaliser_is_zero"
 def guarded(denominator: np.ndarray, reference: np.ndarray, floor: np.ndarray | None) -> np.ndarray:
     """The denominator, or NaN where it is too small to divide by; never clipped, never made positive.
 
-    Safe (``floor`` given): at most 1e-3 of ``max(|reference|, |floor|, 1e-8)``. Literal: exactly zero.
+    Floor-corrected: at most 1e-3 of ``max(|reference|, |floor|, 1e-8)``. Raw: exactly zero.
     ``reference`` is the mean return of SAC on Steady, in the same units.
     """
     if floor is None:

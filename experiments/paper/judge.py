@@ -19,7 +19,7 @@ class Part:
     verdict: str
     why: str
     measured: Measured | None = None
-    beside: tuple[tuple[str, Measured], ...] = ()  # the same in other metrics: literal, robust, the noise floor
+    beside: tuple[tuple[str, Measured], ...] = ()  # the same in other metrics: raw, robust, the noise floor
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _companions(metric: str) -> dict[str, str]:
     """Companions of a metric: label -> metric."""
     if metric == "recovery":
         return {"robust": "recovery_robust", "noise floor": "recovery_null"}
-    return {"literal": metric.replace("_safe", "")} if "_safe" in metric else {}
+    return {"raw": metric.replace("_safe", "")} if "_safe" in metric else {}
 
 
 def _scope(family: str, found: list[Atom], claim: Claim) -> str:

@@ -175,7 +175,7 @@ def reasons(look: Lookup, metrics: tuple[str, ...]) -> list[str]:
             f"steady_run_{problem}": f"A run whose own Steady run {what} has no DropRatio and none of its companions."
             for problem, what in _BROKEN.items()
         },
-        "no_floor": "Safe and robust values need the random policy's return, which the manifest does not contain.",
+        "no_floor": "Floor-corrected and robust values need the random policy's return, which the manifest lacks.",
         "normaliser_not_above_floor": "A dash where SAC on Steady (or the method's own Steady run) is not above "
         "the random policy: such a ratio has no meaning.",
         "level_not_above_floor": "A dash where nothing had been learned before a change.",

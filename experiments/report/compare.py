@@ -12,7 +12,7 @@ from experiments.report.verdicts import METRIC_NAMES, SIGNS, Compared, compared,
 
 
 def recovery_table(look: Lookup) -> Table:
-    """Literal and robust recovery with recovered fractions, null values, and the changes that are left out."""
+    """Raw and robust recovery with recovered fractions, null values, and the changes that are left out."""
     table = Table(
         "recovery",
         "Recovery after changes",
@@ -24,7 +24,7 @@ def recovery_table(look: Lookup) -> Table:
             *(
                 "method",
                 "runs",
-                "literal %",
+                "raw %",
                 "paper %",
                 "recovered",
                 "null %",
@@ -58,7 +58,7 @@ def recovery_table(look: Lookup) -> Table:
     known = [v for v in formulas if math.isfinite(v)]
     if known:
         table.notes.append(
-            f"Literal recovery of changes that do nothing is expected to be {number(known[0] * 100, 1)} % on "
+            f"Raw recovery of changes that do nothing is expected to be {number(known[0] * 100, 1)} % on "
             "this grid, by formula, for a curve that neither rises nor falls."
         )
     table.notes.append("Recovered is the % of changes. Test on the deficit area: it needs no crossing.")

@@ -12,19 +12,24 @@ from experiments.report.compare import changes_table, paired_table, recovery_tab
 
 
 def main_table(look: Lookup) -> Table:
-    """Safe nAUC beside safe DropRatio beside robust recovery, with intervals; says which nAUC it prints."""
+    """Floor-corrected nAUC, floor-corrected DropRatio and robust recovery with their intervals."""
     several = any(len(tasks) > 1 for tasks in look.tasks.values())
     table = Table(
         "main",
-        "Main results: safe nAUC, DropRatio, robust recovery",
-        "nAUC (safe, per task) is the area above the random policy as a share of what SAC reaches without drift on the "
-        "same task, averaged over tasks and seeds (higher is better, 1.00 is SAC on Steady); DropRatio is the share of "
+        "Main results: floor-corrected nAUC, DropRatio, robust recovery",
+        "nAUC (floor-corrected, per task) is the area above the random policy as a share of what SAC reaches without "
+        "drift on the same task, averaged over tasks and seeds (higher is better, 1.00 is SAC on Steady); DropRatio is the share of "
         "the method's own Steady area that drift costs (lower is better); recovery is the time to regain 95 % of the "
         "level after abrupt changes, summed, in % of training (lower is better); brackets are 95 % intervals over "
         "seeds, and n= says on how many runs a number rests where it is not all of them.",
         [
-            *("method", "runs", "nAUC (safe, per task)", *(["nAUC (safe, family)"] if several else [])),
-            *("DropRatio (safe, per task)", "recovery % (robust)", "recovered"),
+            *(
+                "method",
+                "runs",
+                "nAUC (floor-corrected, per task)",
+                *(["nAUC (floor-corrected, family)"] if several else []),
+            ),
+            *("DropRatio (floor-corrected, per task)", "recovery % (robust)", "recovered"),
         ],
     )
     if several:
@@ -51,11 +56,11 @@ def main_table(look: Lookup) -> Table:
 
 
 def paper_table(look: Lookup) -> Table:
-    """Literal nAUC and DropRatio in the paper's format, the paper's number beside ours where there is one."""
+    """Raw nAUC and DropRatio in the paper's format, the paper's number beside ours where there is one."""
     table = Table(
         "paper",
-        "Paper parity: literal nAUC and DropRatio",
-        "Literal ratios of areas with one normaliser per family, rounded half-up as the paper prints them; the paper's "
+        "Paper parity: raw nAUC and DropRatio",
+        "Raw ratios of areas with one normaliser per family, rounded half-up as the paper prints them; the paper's "
         f"own number stands beside ours where family, method and pattern match, and {DAGGER} marks a ratio that "
         "contains a negative area and must not be read.",
         ["method", "nAUC", "paper", "DropRatio", "paper"],

@@ -7,15 +7,15 @@ from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, OUTCOMES, W
 from experiments.report.cells import NONE, Lookup, number
 
 METRIC_NAMES = {
-    "nauc_task_safe": "safe nAUC",
-    "nauc_task": "literal nAUC",
-    "drop_run_safe": "safe DropRatio",
+    "nauc_task_safe": "floor-corrected nAUC",
+    "nauc_task": "raw nAUC",
+    "drop_run_safe": "floor-corrected DropRatio",
     "recovery_robust": "robust recovery",
     "deficit_area": "deficit area",
     "mean_return": "mean return",
     "later_return": "mean return after the first change",
     "final_return": "final return",
-    "recovery": "literal recovery",
+    "recovery": "raw recovery",
 }
 #: The first of these that the study has is what a verdict is about.
 MAIN = ("nauc_task_safe", "mean_return")

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 #: Explanations of metrics whose names are not enough.
-_MEANINGS = {"safe nAUC": " (the area under the learning curve above the random policy, 1 is SAC without drift)"}
+_MEANINGS = {
+    "floor-corrected nAUC": " (the area under the learning curve above the random policy, 1 is SAC without drift)"
+}
 
 
 def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:

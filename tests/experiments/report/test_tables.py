@@ -16,8 +16,8 @@ def test_marks_follow_the_direction_of_the_metric():
     paired = next(t for t in build_tables(Lookup(frame, describe({}))) if t.key == "paired")
     marks = {title: {str(row[0]): str(row[3])[0] for row in rows} for title, rows in paired.groups}
     wanted = {"SAC+AES": "▼", "SAC+AES-R": "▲"}
-    assert marks["toy · safe nAUC (higher is better) · abrupt"] == wanted
-    assert marks["toy · safe DropRatio (lower is better) · abrupt"] == wanted
+    assert marks["toy · floor-corrected nAUC (higher is better) · abrupt"] == wanted
+    assert marks["toy · floor-corrected DropRatio (lower is better) · abrupt"] == wanted
 
 
 def test_channels_that_drift_in_vain_are_marked_wherever_the_drift_of_their_task_is_shown():

@@ -39,7 +39,8 @@ def test_one_methods_wins_and_anothers_losses_are_two_lines():
     assert (good.method, good.against, good.n) == ("SAC+AES", "SAC", 5)
     assert good.patterns == {BETTER: ("abrupt",), WORSE: (), NOT_SIGNIFICANT: ("steady",)}
     assert good.sentence == (
-        "SAC+AES against SAC, safe nAUC: better on abrupt; not significant on steady (5 pairs of runs, after Holm)"
+        "SAC+AES against SAC, floor-corrected nAUC: better on abrupt; not significant on steady "
+        "(5 pairs of runs, after Holm)"
     )
     assert (bad.method, bad.patterns[WORSE]) == ("SAC+AES-R", ("abrupt",))
     drops = [v.patterns for v in found if v.metric == "drop_run_safe"]  # lower is better; no judgement on steady
