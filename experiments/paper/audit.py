@@ -171,8 +171,8 @@ def tables(found: Audit) -> list[Table]:
         "ours",
         "Further questions",
         "Mean floor-corrected nAUC under the drifting patterns; better or worse where the interval of the pooled "
-        "difference leaves zero out. The best constant is chosen on the very runs it is compared on, so it looks a little better "
-        "than it is.",
+        "difference leaves zero out. The best constant is chosen on the very runs it is compared on, so it looks a "
+        "little better than it is.",
         _HEADER,
     )
     for finding in found.questions:

@@ -1,6 +1,6 @@
 """A second implementation of the metrics, in plain Python from their definitions: loops and lists, nothing shared with
-the first. A run is ``{"steps": [...], "returns": [...], "weight": [...], "at_min": [...], "at_max": [...]}``; None is a
-value that does not exist.
+the first. A run is ``{"steps": [...], "returns": [...]}``; None is a value that does not
+exist.
 """
 
 import math
@@ -189,25 +189,6 @@ def null(run, changes, horizon):
     waits = [sum(1 / (r + 1) for r in range(1, len(w) + 1)) for w in windows(run, changes, horizon)]
     gaps = [b - a for a, b in zip(run["steps"], run["steps"][1:], strict=False)]
     return sum(waits) * median(gaps) / horizon
-
-
-def saturation(run, name):
-    seen = [
-        (share, t - (run["steps"][j - 1] if j else 0))
-        for j, (t, share) in enumerate(zip(run["steps"], run[name], strict=True))
-        if math.isfinite(share)
-    ]
-    return sum(s * d for s, d in seen) / sum(d for _, d in seen)
-
-
-def responsiveness(run, changes, horizon):
-    rises = []
-    for c in changes:
-        before = [w for t, w in zip(run["steps"], run["weight"], strict=True) if t <= c][-1]
-        soon = [w for t, w in zip(run["steps"], run["weight"], strict=True) if c < t <= c + 0.02 * horizon + 1e-6]
-        if len(soon) >= 2:
-            rises.append(max(soon) / before - 1)
-    return average(rises)
 
 
 def iqm(values):

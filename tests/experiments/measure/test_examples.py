@@ -148,17 +148,3 @@ def test_i_bootstrap_by_full_enumeration():
     assert np.mean(values) == close(ex["mean"], abs=1e-9)
     assert np.std(values) == close(ex["sd"], abs=1e-9)
     assert np.percentile(values, [2.5, 97.5]) == close(ex["percentiles_2.5_97.5"], abs=1e-9)
-
-
-@pytest.mark.parametrize("example", ["one_task", "two_tasks"])
-def test_i_monte_carlo_agrees_with_the_enumeration(example):
-    ex, tolerance = EXAMPLES["I_bootstrap"][example], EXAMPLES["I_bootstrap"]["monte_carlo_tolerance_B20000"]
-    scores = np.atleast_2d(np.array(ex["scores"], float))
-    rng = np.random.default_rng(7)
-    index = stats.draw_resamples(rng, [scores.shape[1]] * len(scores), 20_000)
-    values = stats.bootstrap([scores], stats.mean, index)
-    assert np.std(values) == close(ex["sd"], abs=tolerance["sd"])
-    assert np.percentile(values, [2.5, 97.5]) == close(ex["percentiles_2.5_97.5"], abs=tolerance["percentile"])
-    got, stretch = stats.bootstrap_interval(rng, [scores], replicates=20_000), (1 - 1 / scores.shape[1]) ** -0.5
-    wanted = [got.value + (end - got.value) * stretch for end in ex["percentiles_2.5_97.5"]]
-    assert got[1:] == close(wanted, abs=stretch * tolerance["percentile"])

@@ -12,6 +12,7 @@ from experiments.measure import (
     recovery_robust,
     recovery_vs_steady,
     responsiveness,
+    saturation,
     stats,
 )
 
@@ -92,7 +93,7 @@ def test_paired_t_test_agrees_with_scipy():
     assert stats.holm([0.01, 0.04, 0.03]).tolist() == [0.03, 0.06, 0.06]
 
 
-def test_responsiveness_is_the_relative_rise_soon_after_a_change():
+def test_responsiveness_is_the_relative_rise_soon_after_a_change_and_saturation_a_share():
     steps = np.arange(0, 1001, 10.0)
     weight = np.ones(len(steps))
     weight[(steps > 200) & (steps <= 220)] = 1.5
@@ -100,3 +101,5 @@ def test_responsiveness_is_the_relative_rise_soon_after_a_change():
     assert responsiveness(steps, weight, [200, 400], 1000).value == pytest.approx(0.25)
     assert responsiveness([0, 500, 1000], [1, 1, 1], [200], 1000).reason == "too_few_evaluations_after_a_change"
     assert responsiveness(steps, np.full(len(steps), np.nan), [200], 1000).reason == "not_logged"
+    share = saturation([0, 10, 40, 50], [np.nan, 0.5, 0.1, np.nan])  # intervals count by their length
+    assert share.value == pytest.approx((10 * 0.5 + 30 * 0.1) / 40)

@@ -54,12 +54,10 @@ KINDS = {
     "irregular": after(lambda level, s, _: level - 20.0 * math.exp(-s / 50.0)),
     "two tasks": noisy,
 }
+LOGGED = {"mean_train_return", "mean_entropy_weight", "responsiveness"}  # metrics of columns that are not logged here
+LOGGED |= {f"saturation{of}" for of in ("", "_min", "_max")}
 FLOORS = {"negative": -85.0}
 IRREGULAR = sorted({0.0, 3.0, *(x for x in GRID if x % 40 or x in (*CHANGES, HORIZON)), 205.0, 411.0, 987.0})
-
-
-def weight_of(t, seed, rank):
-    return 0.2 + 0.01 * seed + (0.1 * rank * math.exp(-since(t) / 30.0) if t > 200 else 0.0)
 
 
 def study_of(kind):
@@ -72,13 +70,7 @@ def study_of(kind):
                 for seed in SEEDS:
                     gain = 7.0 if task == "b" else 1.0
                     returns = [gain * KINDS[kind](t, seed, rank, pattern) for t in grid]
-                    runs[task, method, pattern, seed] = {
-                        "steps": list(grid),
-                        "returns": returns,
-                        "weight": [weight_of(t, seed, rank) for t in grid],
-                        "at_min": [math.nan, *(0.1 * ((j + seed) % 3) for j in range(len(grid) - 1))],
-                        "at_max": [math.nan, *(0.05 * ((j * seed) % 2) for j in range(len(grid) - 1))],
-                    }
+                    runs[task, method, pattern, seed] = {"steps": list(grid), "returns": returns}
     status = dict.fromkeys(runs, "finished")
     if kind == "broken":
         runs["a", "SAC+AES", "abrupt", 2] = None
@@ -86,15 +78,14 @@ def study_of(kind):
         for method, seed in (("SAC", 2), ("SAC+AES", 4)):
             runs["a", method, "steady", seed]["returns"][-1] = math.nan
             status["a", method, "steady", seed] = "diverged"
+    names = ("task", "method", "pattern", "seed")
     rows = [
-        {"family": "f", "task": key[0], "method": key[1], "pattern": key[2], "seed": key[3], "step": t}
-        | {"return_mean": r, "entropy_weight": w, "at_min": low, "at_max": high}
+        dict(zip(names, key, strict=True)) | {"family": "f", "step": t, "return_mean": r}
         for key, run in runs.items()
         if run is not None
-        for t, r, w, low, high in zip(*run.values(), strict=True)
+        for t, r in zip(*run.values(), strict=True)
     ]
     floors = {task: FLOORS.get(kind, 5.0) * (7.0 if task == "b" else 1.0) for task in tasks}
-    names = ("task", "method", "pattern", "seed")
     entries = [dict(zip(names, key, strict=True)) | {"status": status[key]} for key in runs]
     config = {"steps": dict.fromkeys(tasks, HORIZON), "segments": SEGMENTS}
     return runs, floors, pl.DataFrame(rows), config, {"floors": floors, "runs": entries}
@@ -114,10 +105,6 @@ def values_of(runs, floors, key):
     for suffix, safe in (("", False), ("_safe", True)):
         out[f"nauc_task{suffix}"], out[f"drop_run{suffix}"] = plain.ratios(mine, base, sac, floor, safe)
     out["loss_rate"] = None if base is None else base - mine
-    low, high = (plain.saturation(run, name) for name in ("at_min", "at_max"))
-    out |= {"saturation": low + high, "saturation_min": low, "saturation_max": high}
-    out["responsiveness"] = plain.responsiveness(run, CHANGES, HORIZON)
-    out["mean_entropy_weight"] = plain.average(run["weight"])
     if pattern == "abrupt":
         out |= recoveries(run, None if plain.broken(steady) else steady, floor)
     return out
@@ -174,7 +161,7 @@ def agree(ours, theirs, what):
 
 def test_every_metric_of_every_run(study):
     _, runs, _, values, found = study
-    metrics = {key[5] for key in found if key[0] == "run"} - {"mean_train_return"}  # not logged here
+    metrics = {key[5] for key in found if key[0] == "run"} - LOGGED
     assert metrics == set().union(*(v for v in values.values()))
     for key in runs:
         for name in metrics:
@@ -188,7 +175,7 @@ def test_means_and_interquartile_means_over_seeds_and_tasks(study):
         name_plain = name.removeprefix("iqm:")
         if level != "method" or ":" in name_plain or "_family" in name or name.startswith(("drop_task", "drop_nauc")):
             continue
-        if name == "mean_train_return":
+        if name in LOGGED:
             continue
         of = [task] if task else tasks
         cells = [[values[t, method, pattern, s].get(name_plain) for s in SEEDS] for t in of]

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from experiments.measure import summarise
-from tests.experiments.measure.synthetic import STEPS, config, make_curves, manifest
+from tests.experiments.measure.synthetic import config, make_curves, manifest
 
 METHODS = ("SAC", "SAC+AES", "SAC+AES-R")
 FEW = 400
@@ -94,21 +94,6 @@ def test_a_missing_run_has_no_mean_of_what_only_some_studies_log():
     cut = curves.filter(~((pl.col("method") == "SAC+AES") & (pl.col("seed") == 2)))
     row = one(summarise(cut, config(), manifest(curves), replicates=50), "mean_window_share", pattern="steady")
     assert (row["value"], row["n_valid"], row["n_total"], row["reason"]) == (0.5, 1, 2, "missing")
-
-
-def test_two_tasks_are_aggregated_by_task_and_by_family():
-    big = make_curves(METHODS[:2], ("steady", "abrupt"), range(1, 4), every=2_000, task="b", family="f")
-    big = big.with_columns(pl.col("return_mean") * 10)
-    both = pl.concat(
-        [make_curves(METHODS[:2], ("steady", "abrupt"), range(1, 4), every=2_000, task="a", family="f"), big]
-    )
-    info = manifest(both) | {"floors": {"a": 0.0, "b": 0.0}}
-    frame = summarise(both, config(steps={"a": STEPS, "b": STEPS}), info, replicates=FEW)
-    per_task = [one(frame, "nauc_task", task=t)["value"] for t in ("a", "b")]
-    assert one(frame, "nauc_task")["value"] == pytest.approx(np.mean(per_task))
-    assert one(frame, "nauc_task")["n_total"] == 6
-    assert frame.filter(pl.col("metric") == "nauc_family")["task"].null_count() == 4
-    assert "t_interval" not in one(frame, "paired:mean_return")["flag"]
 
 
 def test_one_seed_has_values_but_no_claims():
