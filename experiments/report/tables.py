@@ -17,11 +17,10 @@ def main_table(look: Lookup) -> Table:
     table = Table(
         "main",
         "Main results: floor-corrected nAUC, DropRatio, robust recovery",
-        "nAUC (floor-corrected, per task) is the area above the random policy as a share of what SAC reaches without "
-        "drift on the same task, averaged over tasks and seeds (higher is better, 1.00 is SAC on Steady); DropRatio is the "
-        "share of the method's own Steady area that drift costs (lower is better); recovery is the time to regain 95 % "
-        "of the level after abrupt changes, summed, in % of training (lower is better); brackets are 95 % intervals over "
-        "seeds, and n= says on how many runs a number rests where it is not all of them.",
+        "nAUC: area above the random policy as a share of SAC's without drift on the same task, mean over tasks and "
+        "seeds (higher is better, 1.00 is SAC on Steady). DropRatio: share of the method's own Steady area that drift "
+        "costs (lower is better). Recovery: time to regain 95 % of the level after abrupt changes, summed, in % of "
+        "training (lower is better). Brackets: 95 % intervals over seeds; n=: runs behind a value if not all count.",
         [
             *(
                 "method",
