@@ -8,18 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.measure import (
-    Curve,
-    auc,
-    companions,
-    expected_null_wait,
-    mean_return,
-    metrics,
-    recovery,
-    recovery_robust,
-    stats,
-)
-from experiments.measure.curves import IncompleteRunError
+from experiments.measure import metrics, stats
+from experiments.measure.curves import Curve, IncompleteRunError, auc, mean_return
+from experiments.measure.recovery import companions, expected_null_wait, recovery, recovery_robust
 
 EXAMPLES = json.loads((Path(__file__).parent / "data" / "metric_examples.json").read_text())
 close = pytest.approx

@@ -3,18 +3,16 @@
 import numpy as np
 import pytest
 
-from experiments.measure import (
-    Curve,
+from experiments.measure import metrics, stats
+from experiments.measure.curves import Curve
+from experiments.measure.recovery import (
     expected_null_wait,
-    metrics,
     null_recovery,
     recovery,
     recovery_robust,
     recovery_vs_steady,
-    responsiveness,
-    saturation,
-    stats,
 )
+from experiments.measure.weights import responsiveness, saturation
 
 T = 1_000_000
 STEPS = np.arange(0, T + 1, 10_000)

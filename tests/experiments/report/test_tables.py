@@ -1,6 +1,7 @@
 """The tables of a report mark and round as they say."""
 
-from experiments.measure import describe, summarise
+from experiments.measure import summarise
+from experiments.measure.patterns import describe
 from experiments.report.cells import Lookup
 from experiments.report.tables import build_tables, hindsight_table
 from tests.experiments.measure.synthetic import config, make_curves, manifest

@@ -3,9 +3,10 @@
 import numpy as np
 import polars as pl
 
-from experiments.measure import describe, summarise
+from experiments.measure import summarise
 from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, WORSE, outcome_of
 from experiments.measure.opponents import asides_of
+from experiments.measure.patterns import describe
 from experiments.measure.study import load_study
 from experiments.report.cells import Lookup
 from experiments.report.compare import paired_table
