@@ -164,23 +164,19 @@ def _signals(part: _Part) -> Plot:
     logged = {c: np.any(np.isfinite(v) & ((v != 0) | (c == "entropy_weight"))) for c, v in values.items()}
     shown = [(column, label) for column, label in _SIGNALS if logged[column]]
     rows = [Row("true drift", 1.1), *(Row(label, log=spans_decades(values[column])) for column, label in shown)]
-    panels, weights = [], []
+    panels = []
     for column, methods in enumerate(part.carriers.values()):
         panels.append(Panel(0, column, tuple(_drifts(part, methods, titles))))
         for row, (name, _) in enumerate(shown, 1):
             lines = [x for m in methods if (x := line_of(m, read(part.rows, m, name), banded=False)) is not None]
             if name == "proxy_smooth":
                 lines = [x for x in lines if x.y is None or np.any(np.nan_to_num(x.y))]
-            else:
-                ranges = [(x.name, x.y[np.isfinite(x.y)]) for x in lines if x.y is not None]
-                weights += [f"{n} {number(y.min(), 3)} to {number(y.max(), 3)}" for n, y in ranges if y.size]
             panels.append(Panel(row, column, tuple(lines)))
     words = (
         "Drift and what answers it",
         "True drift in the task's own units (a line per channel and seed), entropy weight and smoothed proxy, means "
         "over seeds",
-        f"Drift and its answer under {part.pattern} drift on {part.task}. Range of the entropy weight, mean over "
-        f"seeds: {', '.join(weights) or 'not logged'}.",
+        f"True drift, entropy weight and drift proxy under {part.pattern} drift on {part.task}, by method.",
     )
     strokes = {title: Look(-2, i % 5, 1.0) for i, title in enumerate(titles.values())}
     return part.plot("signals", words, part.time, rows, panels, strokes)
@@ -204,14 +200,13 @@ def _changes(part: _Part) -> Plot | None:
     offsets = np.arange(-np.floor(_BEFORE * segment / every), np.ceil(segment / every)) * every
     if len(offsets) < 2:
         return None
-    panels, rows, words = [], [], []
+    panels, rows = [], []
     for name, label, how in _RESPONSES:
         found = [
             [x for m in methods if (x := _adaptation(m, read(part.rows, m, name), changes, offsets, how, horizon))]
             for methods in part.carriers.values()
         ]
         if any(found):
-            words += [text for lines in found for line in lines if (text := _peak(line, name))]
             panels += [Panel(len(rows), column, tuple(lines)) for column, lines in enumerate(found)]
             rows.append(Row(label, 1.9 if how == "difference" else 1.5))
     if not rows:
@@ -225,19 +220,9 @@ def _changes(part: _Part) -> Plot | None:
         f"All {len(changes)} changes on top of each other, mean over changes and seeds, 95 % band: the return "
         f"above the mean of the {_LEVEL} evaluations before the change, weight and proxy as multiples of theirs, "
         "and how far the drift has moved",
-        f"Around a change of {part.pattern} drift on {part.task}: {'; '.join(words)}.",
+        f"Return, entropy weight, proxy and drift around a change of {part.pattern} drift on {part.task}, by method.",
     )
     return part.plot("events", text, axis, [*rows, Row("drift − before", 1.1)], panels, {_DRIFT: Look(-2)})
-
-
-def _peak(line: Line, column: str) -> str:
-    """The deepest fall of the return, or the highest weight, after the change."""
-    after = np.zeros(0) if line.y is None else line.y[(line.x >= 0) & np.isfinite(line.y)]
-    if after.size and column == "return_mean":
-        return f"{line.name}'s return falls by up to {number(max(0.0, -float(np.min(after))), 1)}"
-    if after.size and column == "entropy_weight":
-        return f"{line.name}'s weight rises to {number(float(np.max(after)), 2)} times the one before"
-    return ""
 
 
 def aligned(steps: np.ndarray, values: np.ndarray, changes: np.ndarray, offsets: np.ndarray, how: str) -> np.ndarray:
