@@ -1,8 +1,9 @@
 """`aesjax export`: trained agents on their own, to begin other studies with"""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -49,9 +50,17 @@ def execute(options: Export) -> int:
     return DONE
 
 
+def _by_names(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration or manifest in which folders of other studies are names: no file names a place on a machine.
+
+    Digests beside the names tell the studies apart.
+    """
+    parts = {part: data[part] for part in ("controls", "warm_start") if data.get(part)}
+    return {**data, **{part: {**own, "from": Path(own["from"]).name} for part, own in parts.items()}}
+
+
 def _results(directory: Path, out: Path, streams: bool) -> Path:
     """Copy the result files of a finished study into ``out``, which must be new or empty."""
-    from experiments.report.origins import command_by_names, config_by_names
     from experiments.study import checksums, store
     from experiments.study.results import open_results
 
@@ -59,11 +68,12 @@ def _results(directory: Path, out: Path, streams: bool) -> Path:
     results = open_results(directory)
     names = (store.CURVES, *((store.STREAMS,) if streams else ()))
     contents = {name: results.check(name) for name in names}
-    manifest = config_by_names(results.manifest)  # which also names the agents that the runs began with
-    if command := manifest.get("command"):
-        manifest["command"] = command_by_names(command, results.config)
+    config, manifest = _by_names(results.config), _by_names(results.manifest)
+    for part in ("controls", "warm_start"):
+        if results.config.get(part) and manifest.get("command"):
+            manifest["command"] = manifest["command"].replace(results.config[part]["from"], config[part]["from"])
     out.mkdir(parents=True, exist_ok=True)
-    store.write_json(out / store.CONFIG, config_by_names(results.config))
+    store.write_json(out / store.CONFIG, config)
     for name, data in contents.items():
         store.write_bytes(out / name, data)
     checksums.write_manifest(out, manifest)
