@@ -1,7 +1,7 @@
 """Calibrated drift bounds: isotonic fit, conformal quantiles, the run-level scale, and what they cover.
 
 AES paper, appendix "Calibrating an Observable Drift Proxy". All of it is NumPy on the host, in double precision: it
-runs once, on recorded runs, before a schedule is deployed. Leading axes are repetitions or runs.
+runs once, on recorded runs, before a schedule is deployed.
 
 Two guarantees are offered, and they say different things. `split_conformal` bounds one drift at a time, for a fresh
 pair exchangeable with those it was fitted on: it says nothing about all rounds together, nor about the rare rounds in
@@ -21,22 +21,21 @@ _INDEX_ROUNDING = 1e-9  # (n + 1)(1 - delta) is often a whole number but for rou
 class Isotonic(NamedTuple):
     """A nondecreasing function known at the signals it was fitted on."""
 
-    signal: np.ndarray  # (..., N) float64, ascending
-    level: np.ndarray  # (..., N) float64, nondecreasing; equal where the signal is
+    signal: np.ndarray  # (n,) float64, increasing
+    level: np.ndarray  # (n,) float64, nondecreasing
 
 
 class Envelope(NamedTuple):
     """An upper bound on drift: a fitted level plus a margin."""
 
     fit: Isotonic
-    margin: np.ndarray  # (...,) float64; inf where there were too few residuals
+    margin: float  # inf where there were too few residuals
 
 
 def isotonic_fit(signal: np.ndarray, drift: np.ndarray) -> Isotonic:
-    """Least squares over the nondecreasing functions of signals (..., N), to drifts (..., N).
+    """Least squares over the nondecreasing functions of signals (N,), to drifts (N,).
 
-    AES paper Eq. (calib-monotone). Equal signals are one point with the mean of their drifts, weighted by their number;
-    without that the order in which ties happen to be sorted would decide the fit.
+    AES paper Eq. (calib-monotone). Equal signals are one point with the mean of their drifts, weighted by their number.
 
     Raises:
       ValueError: shapes that differ, no points, a value that is not finite.
@@ -44,36 +43,17 @@ def isotonic_fit(signal: np.ndarray, drift: np.ndarray) -> Isotonic:
     from scipy.optimize import isotonic_regression
 
     signal, drift = _paired(signal, drift)
-    order = np.argsort(signal, axis=-1, kind="stable")
-    signal, drift = (np.take_along_axis(x, order, axis=-1) for x in (signal, drift))
-    rows, shape = signal.reshape(-1, signal.shape[-1]), drift.shape
-    drift = drift.reshape(rows.shape)
-    tied = np.any(np.diff(rows, axis=-1) == 0.0, axis=-1)
-    level = np.empty_like(drift)
-    for i, (v, b) in enumerate(zip(rows, drift, strict=True)):
-        if not tied[i]:
-            level[i] = isotonic_regression(b).x
-            continue
-        _, group, count = np.unique(v, return_inverse=True, return_counts=True)
-        level[i] = isotonic_regression(np.bincount(group, b) / count, weights=count).x[group]
-    return Isotonic(signal, level.reshape(shape))
+    points, group, count = np.unique(signal, return_inverse=True, return_counts=True)
+    return Isotonic(points, isotonic_regression(np.bincount(group, drift) / count, weights=count).x)
 
 
 def predict(fit: Isotonic, signal: np.ndarray) -> np.ndarray:
-    """(..., M) float64: the fitted function at signals (..., M), whose leading axes are those of the fit.
+    """(M,) float64: the fitted function at signals (M,).
 
     Between two fitted signals least squares leaves the function open. Here it is a step: the level of the largest
     fitted signal that is not above the query.
     """
-    signal = np.asarray(signal, np.float64)
-    if signal.shape[:-1] != fit.signal.shape[:-1]:
-        raise ValueError(f"signals of shape {signal.shape} do not fit a fit of shape {fit.signal.shape}")
-    size, count = fit.signal.shape[-1], signal.shape[-1]
-    out = np.empty((math.prod(signal.shape[:-1]), count))
-    rows = (fit.signal.reshape(-1, size), fit.level.reshape(-1, size), signal.reshape(-1, count))
-    for i, (v, level, query) in enumerate(zip(*rows, strict=True)):
-        out[i] = level[np.maximum(np.searchsorted(v, query, side="right") - 1, 0)]
-    return out.reshape(signal.shape)
+    return fit.level[np.maximum(np.searchsorted(fit.signal, signal, side="right") - 1, 0)]
 
 
 def conformal_index(n: int, delta: float) -> int:
@@ -109,18 +89,18 @@ def split_conformal(
     seen its own residuals and not the fresh one, so a small set is fitted almost exactly.
 
     Args:
-      fit_signal, fit_drift: (..., M) pairs for the fit.
-      signal, drift: (..., n) pairs for the margin; disjoint from the others.
+      fit_signal, fit_drift: (M,) pairs for the fit.
+      signal, drift: (n,) pairs for the margin; disjoint from the others.
       delta: share of fresh drifts that may exceed the bound, in (0, 1).
     """
     signal, drift = _paired(signal, drift)
     fit = isotonic_fit(fit_signal, fit_drift)
-    return Envelope(fit, conformal_quantile(drift - predict(fit, signal), delta))
+    return Envelope(fit, float(conformal_quantile(drift - predict(fit, signal), delta)))
 
 
 def upper_bound(envelope: Envelope, signal: np.ndarray) -> np.ndarray:
-    """(..., M): level plus margin at signals (..., M)."""
-    return predict(envelope.fit, signal) + np.asarray(envelope.margin)[..., None]
+    """(M,): level plus margin at signals (M,)."""
+    return predict(envelope.fit, signal) + envelope.margin
 
 
 def run_ratios(drift: np.ndarray, signal: np.ndarray) -> np.ndarray:
