@@ -100,9 +100,12 @@ def calibrate(directory: Path, delta: float) -> dict[str, Any]:
 
 def _key(method: Arm, rows: "pl.DataFrame") -> str:
     """The proxy that the method's schedule reads; for a schedule without one, a recorded proxy of the update batch."""
-    if SCHEDULES[method.choice.schedule].uses_proxy:
-        return method.choice.key
-    return min(proxies_in(rows), key=lambda name: (not name.endswith("/update"), name))
+    recorded = sorted(proxies_in(rows), key=lambda name: (not name.endswith("/update"), name))
+    key = method.choice.key if SCHEDULES[method.choice.schedule].uses_proxy else next(iter(recorded), "")
+    if key not in recorded:
+        known = ", ".join(recorded) or "none"
+        raise ValueError(f"the proxy {key} of method '{method.name}' was not recorded; recorded: {known}")
+    return key
 
 
 class _Clock(NamedTuple):
