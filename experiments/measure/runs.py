@@ -47,7 +47,7 @@ def _levels(run: RecordedRun, steady: RecordedRun | None, sac: np.ndarray, floor
     reference = sac if np.any(np.isfinite(sac)) else np.array([base])
     for suffix, floors, no_floor in (
         ("", None, ""),
-        ("_safe", [floor if floor is not None else NAN], "no_floor" if floor is None else ""),
+        ("_safe", np.array([NAN if floor is None else floor]), "no_floor" if floor is None else ""),
     ):
         nauc = partial(metrics.nauc_task, floors=floors)
         drop = partial(metrics.drop_run, floors=floors, reference=reference[None])
@@ -64,7 +64,7 @@ def _without(steady: RecordedRun | None) -> str:
     return f"steady_run_{steady.problem}" if steady.problem else ""
 
 
-def _ratio(ratio: Callable, own: float, below: np.ndarray, floors: list[float] | None, why: str) -> Metric:
+def _ratio(ratio: Callable, own: float, below: np.ndarray, floors: np.ndarray | None, why: str) -> Metric:
     """A ratio of one run's mean return and those (n,) of its normaliser; ``why`` it cannot be formed, if so."""
     if why:
         return Metric(NAN, why)

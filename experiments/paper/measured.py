@@ -170,9 +170,9 @@ def measure(
     ]
     outcomes = _outcomes(found, unit, sign)
     low, high = (end if math.isfinite(end) else None for end in interval[1:])
-    counts = [outcomes.count(outcome) for outcome in OUTCOMES]
+    better, worse, rest = (outcomes.count(outcome) for outcome in OUTCOMES)
     fewest = min(len(atom.difference) for atom in found)
-    return Measured(interval.value, low, high, (levels[0], levels[1]), *counts, fewest)
+    return Measured(interval.value, low, high, (levels[0], levels[1]), better, worse, rest, fewest)
 
 
 def _at(values: Values, atom: Atom) -> float:

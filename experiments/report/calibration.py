@@ -212,12 +212,12 @@ def _envelope(traces: Sequence[Trace], delta: float) -> cal.Envelope | None:
     seeds = sorted({t.seed for t in traces})
     if len(seeds) < 2:
         return None
-    halves = ([t for t in traces if t.seed in seeds[i::2]] for i in (0, 1))
-    pairs = [
-        np.concatenate([getattr(t, of) for t in half]) for half in halves for of in ("mean_signal", "interval_drift")
-    ]
-    bound = cal.split_conformal(*pairs, delta)
-    return bound if np.all(np.isfinite(bound.margin)) else None
+    (v, b), (w, c) = (
+        [np.concatenate([getattr(t, of) for t in traces if t.seed in half]) for of in ("mean_signal", "interval_drift")]
+        for half in (seeds[::2], seeds[1::2])
+    )
+    bound = cal.split_conformal(v, b, w, c, delta)
+    return bound if np.isfinite(bound.margin) else None
 
 
 def _judged(trace: Trace, ratio: float, scale: float | None, bound: cal.Envelope | None) -> dict[str, Any]:
