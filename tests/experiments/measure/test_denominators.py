@@ -22,17 +22,6 @@ def summary(curves, **changes):
     return summarise(curves, config(**changes), manifest(curves), replicates=FEW)
 
 
-def test_holm_of_the_drop_ratio_counts_only_patterns_with_drift():
-    curves = make_curves(("SAC", "SAC+AES", "SAC+AES-R"), ("steady", "abrupt", "linear"), range(1, 6), every=2_000)
-    frame = summary(curves).filter(level="method", task="toy")
-    p = frame.filter(metric="p:drop_run")
-    adjusted = frame.filter(metric="p_holm:drop_run")
-    assert p.height == adjusted.height == 4  # two methods, two patterns
-    assert "steady" not in p["pattern"]
-    assert adjusted["value"].min() == pytest.approx(4 * p["value"].min())
-    assert frame.filter(metric="p:nauc_task").height == 6
-
-
 def test_a_diverged_steady_seed_is_told_where_it_changes_a_normaliser_and_a_loss():
     curves = make_curves(SOME, ("steady", "abrupt"), range(1, 6), every=1_000)
     broken = run_of("SAC", "steady", 2)
