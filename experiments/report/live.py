@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,62 +37,50 @@ def writers(tensorboard: Path | None, wandb: str | None) -> Iterator[OnRows | No
         openers = []
         if tensorboard is not None:
             store.check_new(tensorboard, "--tensorboard")
-            openers.append(_tensorboard(tensorboard, stack))
+            openers.append(partial(_tensorboard, _library("tensorboardX", "tensorboard"), tensorboard, stack))
         if wandb is not None:
-            openers.append(_wandb(wandb, stack))
-        yield _logging(openers) if openers else None
+            openers.append(partial(_wandb, _library("wandb", "wandb"), wandb, stack))
+        yield partial(_log_rows, openers, {}) if openers else None
 
 
-def _logging(openers: list[Callable[[dict[str, Any]], _Log]]) -> OnRows:
-    logs: dict[tuple, list[_Log]] = {}
-
-    def on_rows(rows: "pl.DataFrame") -> None:
-        columns = [name for name, kind in rows.schema.items() if name not in _SKIPPED and kind.is_numeric()]
-        for row in rows.to_dicts():
-            key = tuple(row[name] for name in _LABELS)
-            if key not in logs:
-                logs[key] = [opened({name: row[name] for name in _LABELS}) for opened in openers]
-            numbers = {name: float(row[name]) for name in columns if row[name] is not None and np.isfinite(row[name])}
-            for log in logs[key]:
-                log(numbers, int(row["step"]))
-
-    return on_rows
-
-
-def _tensorboard(out: Path, stack: ExitStack) -> Callable[[dict[str, Any]], _Log]:
+def _library(name: str, option: str) -> Any:
     try:
-        from tensorboardX import SummaryWriter
+        return import_module(name)
     except ModuleNotFoundError:
-        text = "--tensorboard needs tensorboardX; install it with pip install 'aesjax[tensorboard]'"
+        text = f"--{option} needs {name}; install it with pip install 'aesjax[{option}]'"
         raise ModuleNotFoundError(text) from None
 
-    def opened(label: dict[str, Any]) -> _Log:
-        stems = [file_stem(label[name]) for name in _LABELS[:3]]
-        writer = stack.enter_context(SummaryWriter(str(out.joinpath(*stems, f"seed-{label['seed']}"))))
 
-        def log(numbers: dict[str, float], step: int) -> None:
-            for name, value in numbers.items():
-                # Wall time is part of an event; a study stores none per evaluation, so all runs begin at zero.
-                writer.add_scalar(name, value, step, walltime=0.0)
+def _log_rows(openers: list[Callable[[dict], _Log]], logs: dict[tuple, list[_Log]], rows: "pl.DataFrame") -> None:
+    """Log rows (one per run and evaluation); ``logs`` holds those of the runs seen so far."""
+    columns = [name for name, kind in rows.schema.items() if name not in _SKIPPED and kind.is_numeric()]
+    for row in rows.to_dicts():
+        label = {name: row[name] for name in _LABELS}
+        key = tuple(label.values())
+        if key not in logs:
+            logs[key] = [opened(label) for opened in openers]
+        numbers = {name: float(row[name]) for name in columns if row[name] is not None and np.isfinite(row[name])}
+        for log in logs[key]:
+            log(numbers, int(row["step"]))
 
-        return log
 
-    return opened
+def _tensorboard(library: Any, out: Path, stack: ExitStack, label: dict[str, Any]) -> _Log:
+    stems = [file_stem(label[name]) for name in _LABELS[:3]]
+    writer = stack.enter_context(library.SummaryWriter(str(out.joinpath(*stems, f"seed-{label['seed']}"))))
+
+    def log(numbers: dict[str, float], step: int) -> None:
+        for name, value in numbers.items():
+            # Wall time is part of an event; a study stores none per evaluation, so all runs begin at zero.
+            writer.add_scalar(name, value, step, walltime=0.0)
+
+    return log
 
 
-def _wandb(project: str, stack: ExitStack) -> Callable[[dict[str, Any]], _Log]:
-    try:
-        import wandb  # type: ignore
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("--wandb needs wandb; install it with pip install 'aesjax[wandb]'") from None
-
-    def opened(label: dict[str, Any]) -> _Log:
-        name = "-".join(str(label[part]) for part in _LABELS)
-        run = wandb.init(project=project, name=name, group=label["method"], config=label, reinit="create_new")
-        stack.callback(run.finish)
-        return lambda numbers, step: run.log(numbers, step=step)
-
-    return opened
+def _wandb(library: Any, project: str, stack: ExitStack, label: dict[str, Any]) -> _Log:
+    name = "-".join(map(str, label.values()))
+    run = library.init(project=project, name=name, group=label["method"], config=label, reinit="create_new")
+    stack.callback(run.finish)
+    return lambda numbers, step: run.log(numbers, step=step)
 
 
 def write_tensorboard(curves: "pl.DataFrame", out: Path) -> int:

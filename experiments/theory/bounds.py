@@ -162,16 +162,6 @@ def constant_weight(size: int, c: Scalar, constants: Constants, drift: Array) ->
     return jnp.sqrt(mass / (constants.stability * drift.shape[0]))
 
 
-def full_simplex_bound(size: int, c: Scalar, spread: Scalar, weight: Array, drift: Array) -> Array:
-    """() constant weight with ``c lam^2 <= 1`` and no truncation: the drift term is ``G' P_T/(c lam^2)``.
-
-    ``log K/(c lam) + 2 c lam G'^2 T + G' P_T/(c lam^2) + lam T log K``; its optimum has ``lam ~ (P_T/T)^(1/3)``.
-    """
-    rounds, log_k = drift.shape[0], jnp.log(float(size))
-    stability = 2.0 * c * weight * spread**2 * rounds + weight * rounds * log_k
-    return log_k / (c * weight) + stability + spread * jnp.sum(drift) / (c * weight**2)
-
-
 def maximal_means(proxy: Array, *, prior: float = 1.0, threshold: float = 1.0) -> Array:
     """(T,) ``M_t`` of the exact maximal schedule (Theorem M): the largest mean over windows that end at t.
 
