@@ -4,8 +4,6 @@ Bounds of the chain MDP -> operator -> action values -> policy -> regret (AES pa
 quantities of A.8 and A.9. Functions take one MDP or one pair; ``jax.vmap`` does the rest.
 """
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 
 from aesjax.types import Array
@@ -13,32 +11,21 @@ from experiments.theory import simplex
 from experiments.theory.softmdp import SoftMDP, Solution, evaluate, expected, surrogate_gap
 
 
-class Change(NamedTuple):
-    """Size of the step from one MDP to the next."""
-
-    reward: Array  # () max |r' - r|; reward
-    transition: Array  # () max over rows of ||P' - P||_1, in [0, 2]; twice the total variation distance
-
-
 def span(v: Array) -> Array:
     """(..., A) -> (...): ``max v - min v``; constants added to v do not count."""
     return 2.0 * simplex.half_range(v)
 
 
-def change(old: SoftMDP, new: SoftMDP) -> Change:
-    """Largest change of a reward and, in l1, of a row of the kernel; both MDPs share discount and temperature."""
-    rows = jnp.sum(jnp.abs(new.transition - old.transition), axis=-1)
-    return Change(jnp.max(jnp.abs(new.reward - old.reward)), jnp.max(rows))
-
-
-def drift_budget(step: Change, discount: Array, size: Array) -> Array:
+def drift_budget(old: SoftMDP, new: SoftMDP, size: Array) -> Array:
     """() ``b = Dr + gamma * size * DP``: bounds ``||T' q - T q||`` in sup norm; reward. AES paper A.7, A.20.
 
-    Bounds ``||Q*' - Q*||`` when divided by ``1 - gamma``. A.5 measures the kernel in total variation with the same
-    constant, which is too small. ``size`` () of the soft values of q under the old MDP is ``max |V|`` in the paper;
-    `simplex.half_range` of V, which is never larger, also holds.
+    ``Dr`` is the largest change of a reward and ``DP`` that of a row of the kernel, in l1 (twice the total variation
+    distance). Bounds ``||Q*' - Q*||`` when divided by ``1 - gamma``. A.5 measures the kernel in total variation with
+    the same constant, which is too small. ``size`` () of the soft values of q under the old MDP is ``max |V|`` in the
+    paper; `simplex.half_range` of V, which is never larger, also holds. Both MDPs share discount and temperature.
     """
-    return step.reward + discount * size * step.transition
+    rows = jnp.sum(jnp.abs(new.transition - old.transition), axis=-1)
+    return jnp.max(jnp.abs(new.reward - old.reward)) + new.discount * size * jnp.max(rows)
 
 
 def largest_q(reward: Array, discount: Array, temperature: Array, actions: int) -> Array:
@@ -52,15 +39,6 @@ def policy_drift_tanh(dq: Array, temperature: Array) -> Array:
     Reached by two levels of ``dq`` and ``q = -dq/2``. Deviation from the paper's ``max |dq| / mu`` (A.21): smaller.
     """
     return 2.0 * jnp.tanh(span(dq) / (4.0 * temperature))
-
-
-def comparator_drift(budget: Array, discount: Array, temperature: Array) -> Array:
-    """() bounds the largest l1 change of ``pi*(.|s)``: ``b / (mu (1 - gamma))``. AES paper A.7.
-
-    Contains no information above 2, the diameter of the simplex: with mu 0.2 and gamma 0.99 that is b above 0.004.
-    ``2 tanh`` of half of it, by `policy_drift_tanh`, also holds, is never larger, and stays below 2.
-    """
-    return budget / (temperature * (1.0 - discount))
 
 
 def lag_one_bound(dq: Array, discount: Array, temperature: Array) -> Array:
