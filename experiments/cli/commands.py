@@ -1,4 +1,4 @@
-"""The subcommands of `aesjax`, one module each, of which only the chosen one imports what it needs.
+"""The subcommands of `aesjax`, of which only the chosen one imports what it needs.
 
 Nothing here starts JAX before the number of devices is set.
 """
@@ -17,11 +17,9 @@ from experiments.cli import (
     bench,
     calibrate,
     export,
-    join,
     listing,
     report,
     run,
-    status,
     submit,
     table,
     video,
@@ -32,8 +30,8 @@ from experiments.cli.errors import DONE, WRONG, guarded, say
 _COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "run": (run.RunOptions, run.execute),
     "submit": (submit.SubmitOptions, submit.execute),
-    "status": (status.Status, status.execute),
-    "join": (join.Join, join.execute),
+    "status": (submit.Status, submit.status),
+    "join": (submit.Join, submit.join),
     "report": (report.Report, report.execute),
     "calibrate": (calibrate.Calibrate, calibrate.execute),
     "audit": (audit.Audit, audit.execute),

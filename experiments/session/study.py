@@ -147,6 +147,8 @@ class Study(StudyOptions):
                 value = config.proxy
             elif field.name == "channels" and value is not None and not isinstance(value, str):
                 value = ",".join(value)
+            elif field.name == "block" and config.block is not None:
+                value = f"{config.block[0]}:{config.block[1]}"
             elif isinstance(value, Results | Path):
                 value = str(value.directory if isinstance(value, Results) else value)
             if value not in (field.default, [], None):

@@ -1,7 +1,6 @@
-"""The arms of a study: its methods under every setting that they vary, and how their runs are divided into parts."""
+"""The arms of a study: its methods under every setting that they vary, and which of their runs a block has."""
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -188,66 +187,34 @@ def _default(config: StudyConfig, carrier: str, schedules: Sequence[str], name: 
     return next((known[name] for known in defaults if name in known), None)
 
 
-# The last bit of a result depends on how many runs go through a program together and on its number of
-# devices. So the runs of a carrier are divided into *groups* by the study alone; a group goes through the program
-# together, on one device. A part of a study is a number of neighbouring groups, which one process trains in order.
-
-
-def num_groups(runs: int, together: int) -> int:
-    """How many groups of at most ``together`` there are.
-
-    >>> num_groups(25, 8)
-    4
-    """
-    return math.ceil(runs / together)
-
-
-def group_size(runs: int, together: int) -> int:
-    """Runs of every group but the last, which may have fewer: as equal as can be.
-
-    >>> group_size(25, 8)
-    7
-    """
-    return math.ceil(runs / num_groups(runs, together))
-
-
-def share(runs: Mapping[str, int], together: int, number: int, of: int) -> dict[str, range]:
-    """The runs of part ``number`` of ``of``, which counts from 1: carrier -> positions among its runs.
-
-    A carrier that has none is absent.
+def block_of(carrier_counts: Mapping[str, int], block: tuple[int, int] | None) -> dict[str, range]:
+    """Carrier -> positions among its runs that lie in a block of the study's runs; a carrier without any is absent.
 
     Args:
-      runs: carrier -> number of its runs, at least 1, in the order of the study.
-      together: largest size of a group.
+      carrier_counts: carrier -> number of its runs, in the order of the study.
+      block: first and last run, counted from 1 over all carriers; None: all runs.
+
+    Raises:
+      ValueError: the block is not within the study.
+
+    >>> block_of({"sac": 10, "ppo": 10}, (8, 12))
+    {'sac': range(7, 10), 'ppo': range(0, 2)}
     """
-    counts = {carrier: num_groups(count, together) for carrier, count in runs.items()}
-    total = sum(counts.values())
-    if not 1 <= of <= total:
-        raise ValueError(
-            f"the study has {total} groups of at most {together} runs that train together, so it divides into 1 to "
-            f"{total} parts; got {of}"
-        )
-    if not 1 <= number <= of:
-        raise ValueError(f"the parts are numbered from 1 to {of}; got {number}")
-    first, end = (number - 1) * total // of, number * total // of
+    total = sum(carrier_counts.values())
+    first, last = block or (1, total)
+    if not 1 <= first <= last <= total:
+        raise ValueError(f"--block must lie within the {total} runs of the study, 1:{total}; got {first}:{last}")
     found, before = {}, 0
-    for carrier, count in counts.items():
-        low, high = max(first - before, 0), min(end - before, count)
+    for carrier, count in carrier_counts.items():
+        low, high = max(first - 1 - before, 0), min(last - before, count)
         if low < high:
-            size = group_size(runs[carrier], together)
-            found[carrier] = range(low * size, min(high * size, runs[carrier]))
+            found[carrier] = range(low, high)
         before += count
     return found
 
 
 def runs_of(config: StudyConfig) -> dict[str, range]:
-    """Carrier -> which of its runs the study trains: all, but in a part of a study; absent where it trains none.
-
-    Raises:
-      ValueError: the study does not divide into so many parts.
-    """
+    """Carrier -> which of its runs the study trains; see `block_of`."""
     each = len(config.patterns) * len(config.seeds)
     counts = {carrier: each * len(arms_of(config, carrier)) for carrier in config.carriers}
-    if config.together is None or not config.part:
-        return {carrier: range(count) for carrier, count in counts.items()}
-    return share(counts, config.together, **config.part)
+    return block_of(counts, config.block)

@@ -39,7 +39,7 @@ class Setup(NamedTuple):
     world: World
     agent: Carrier | OnPolicyCarrier
     arms: list[Arm]
-    trained: range  # which of its runs the study trains: all, but in a part of a study
+    trained: range  # which of its runs the study trains: all, or those in its block
     updates: int  # gradient steps of a run, which are the ticks of its schedule
     facts: Mapping[str, float]  # numbers that schedules request by name
     supply: Supply  # transitions from which a run draws its batches

@@ -16,7 +16,7 @@ from experiments.study.store import shortened
 FORMAT = 3
 MOST_SEGMENTS = 10_000
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
-OPTIONAL = ("definitions", "controls", "warm_start", "observe", "plasticity", "counterfactual", "together", "part")
+OPTIONAL = ("definitions", "controls", "warm_start", "observe", "plasticity", "counterfactual", "block")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +51,7 @@ class StudyConfig:
     observe: str | None = None  # "drift": its true values are part of the observations: a reference, no method
     plasticity: bool = False  # measure networks before every evaluation
     counterfactual: bool = False  # evaluate under drift values that are not in force, too
-    #: runs that go through the program together, at most, on one device; None: as many as fit, on all devices
-    together: int | None = None
-    part: Mapping[str, int] = dataclasses.field(default_factory=dict)  # number, of: these runs of the study only
+    block: tuple[int, int] | None = None  # first and last run, from 1 over all carriers in table order; None: all
     format: int = FORMAT
 
     @property
@@ -185,10 +183,6 @@ def _setting(value: Any) -> bool:
     )
 
 
-def _part(value: Any) -> bool:
-    return isinstance(value, dict) and set(value) == {"number", "of"} and all(map(is_count, value.values()))
-
-
 _NAMES = (_list_of(_text), "a list of names")
 _ONE_NAME = (_text, "a name")
 _COUNT = (is_count, "a positive whole number")
@@ -220,8 +214,7 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "observe": (lambda value: value == "drift", "'drift'"),
     "plasticity": (_is(bool), "true or false"),
     "counterfactual": (_is(bool), "true or false"),
-    "together": _COUNT,
-    "part": (_part, "an object of number and of, positive whole numbers"),
+    "block": (lambda value: _list_of(is_count)(value) and len(value) == 2, "a list of two positive whole numbers"),
 }
 
 
@@ -230,8 +223,6 @@ def _check_shape(data: Mapping[str, Any]) -> None:
     for name, (fits, wanted) in _FIELDS.items():
         if name in data and not fits(data[name]):
             raise ValueError(f"'{name}' must be {wanted}; got {shortened(data[name])}")
-    if "part" in data and "together" not in data:
-        raise ValueError("'part' needs 'together', which is missing")
     if set(data["settings"]) != set(data["carriers"]):
         raise ValueError(f"'settings' must be those of its carriers; got {shortened(sorted(data['settings']))}")
     if isinstance(data["schedules"], dict) and set(data["schedules"]) != set(data["carriers"]):

@@ -116,21 +116,12 @@ OPTIONS: dict[str, Option] = {
         "return_previous, ...).",
         bool,
     ),
-    "together": Option(
+    "block": Option(
         None,
         CLUSTER,
-        "Runs that go through the program together, at most, on one device; the numbers of a run then "
-        "depend neither on how many devices there are nor on their memory. By default as many as fit, on "
-        "all devices.",
-        int,
-        "N",
-    ),
-    "part": Option(
-        None,
-        CLUSTER,
-        "Train only this part of the study, 2/4 for the second of four, into --out; needs --together. "
-        "`aesjax submit` has all parts trained and `aesjax join` makes one study of them.",
-        metavar="K/N",
+        "Train only these runs of the study, 1:40 for the first forty of all carriers in table order. `aesjax submit` "
+        "divides a study into such blocks and `aesjax join` makes one study of them.",
+        metavar="FIRST:LAST",
     ),
 }
 

@@ -53,8 +53,7 @@ class StudyOptions:
     layer_norm: bool = OPTIONS["layer_norm"].default
     plasticity: bool = OPTIONS["plasticity"].default
     counterfactual: bool = OPTIONS["counterfactual"].default
-    together: int | None = OPTIONS["together"].default
-    part: str | None = OPTIONS["part"].default
+    block: str | Sequence[int] | None = OPTIONS["block"].default
 
     def resolve(self) -> StudyConfig:
         """The complete configuration: the preset's numbers, and what was given.
@@ -112,8 +111,7 @@ class StudyOptions:
             observe=self.observe,
             plasticity=self.plasticity,
             counterfactual=self.counterfactual,
-            together=given["together"],
-            part=given["part"],
+            block=given["block"],
             definitions=definitions(_used(task, methods, patterns, proxy)),
         )
 

@@ -8,6 +8,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -20,7 +21,6 @@ from experiments.study.plugins import KINDS, Find, find, name_of
 
 LARGEST_SEED = 2**32 - 1
 _MOST_SEEDS = 10_000
-_MOST_TOGETHER = 100_000  # runs in one program
 _MOST_VALUES = 1000  # of all axes of a sweep together
 _TEXTS = ("proxy", "source", "signal", "label")  # options whose values are no numbers
 
@@ -54,8 +54,6 @@ def parse(given: Mapping[str, Any], find: Find = find) -> dict[str, Any]:
     for name, parsed in _PARSERS.items():
         if name in found:
             found[name] = parsed(found[name])
-    if "part" in found:
-        found["part"] = parse_part(found["part"], found.get("together"))
     return found
 
 
@@ -237,22 +235,19 @@ def _axes(items: Sequence[str]) -> dict[str, list[str]]:
     return axes
 
 
-def parse_part(text: str | Mapping[str, int] | None, together: int | None) -> dict[str, int]:
-    """``2/4`` of `--part`, the second of four parts, which needs ``together``; empty where it is not given.
+def parse_block(given: str | Sequence[int] | None) -> tuple[int, int] | None:
+    """``1:40`` of `--block`, or its two numbers: the first and the last run.
 
-    >>> parse_part("2/4", 8)
-    {'number': 2, 'of': 4}
+    >>> parse_block("1:40")
+    (1, 40)
     """
-    if together is not None and not 1 <= together <= _MOST_TOGETHER:
-        raise ValueError(f"--together must be between 1 and {_MOST_TOGETHER}; got {together}")
-    if not isinstance(text, str):
-        return dict(text or {})
-    if together is None:
-        raise ValueError("--part needs --together, which fixes how many runs train together in every part")
-    number, _, of = text.partition("/")
-    if not number.isdecimal() or not of.isdecimal() or not 1 <= int(number) <= int(of):
-        raise ValueError(f"--part must look like 2/4, the second of four parts; got '{text}'")
-    return {"number": int(number), "of": int(of)}
+    if given is None:
+        return None
+    with suppress(TypeError, ValueError):
+        first, last = map(int, given.split(":") if isinstance(given, str) else given)
+        if 1 <= first <= last:
+            return first, last
+    raise ValueError(f"--block must look like 1:40, the first and the last run; got '{given}'")
 
 
 def parse_objects(given: Any) -> tuple[Method, ...]:
@@ -325,5 +320,6 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "methods": parse_objects,
     "seeds": parse_seeds,
     "sweep": parse_sweep,
+    "block": parse_block,
     "channels": lambda names: None if names is None else tuple(_listed(names)),
 }

@@ -13,13 +13,13 @@ from agents.common import LoopConfig
 from envs.adopt import trying
 from envs.world import World
 from experiments.measure.patterns import STEADY
-from experiments.study.arms import group_size, merged_arms
+from experiments.study.arms import merged_arms
 from experiments.study.build import Part, Setup, check, floor_of, part_of, small_windows
 from experiments.study.config import StudyConfig
 from experiments.study.controls import records_of
 from experiments.study.declared import OBSERVED
 from experiments.study.plugins import is_ours
-from experiments.study.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes, waves_of_groups
+from experiments.study.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes
 from experiments.study.warm import Warm, warm_of
 
 _MOST_RUNS = 200_000  # their labels and data alone take minutes to make
@@ -52,7 +52,7 @@ def prepare(config: StudyConfig) -> list[Prepared]:
 def notes_of(config: StudyConfig) -> list[str]:
     """Sentences for a person who begins a study: limits of its results, and methods that are not what was typed."""
     lines = []
-    if STEADY not in config.patterns and not config.part:
+    if STEADY not in config.patterns and config.block is None:
         lines += [f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too"]
     if config.observe:
         lines += [f"policy and critics observe {OBSERVED}"]
@@ -67,11 +67,6 @@ def _prepared(config: StudyConfig, setup: Setup) -> Prepared:
     devices, one = jax.devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
     if getattr(setup.world.task.env, "exclusive", False):  # a simulator has no room for a second run
         return Prepared(part, warm, devices[:1], Waves(1, len(part.labels), 1))
-    if config.together is not None:
-        whole = len(setup.arms) * len(config.patterns) * len(config.seeds)
-        group, size = group_size(whole, config.together), state_bytes(part.program, one)
-        waves = waves_of_groups(group, len(part.labels), size, memory_budget(devices[:1]))
-        return Prepared(part, warm, devices[:1], waves)
     group = cache_group(devices, state_bytes(part.program, one))
     waves = plan_waves(part.program, one, len(part.labels), len(devices), memory_budget(devices), group)
     return Prepared(part, warm, devices, waves)

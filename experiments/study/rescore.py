@@ -95,7 +95,7 @@ def request_of(config: StudyConfig, method: Method) -> Request:
         raise ValueError(f"the study has no run of carrier '{method.carrier}'; carriers: {', '.join(config.carriers)}")
     if method.control is not None:
         raise ValueError(f"control '{method.control.name}' plays a record; there is nothing to replay")
-    alone = dataclasses.replace(config, methods=(method,), sweep={}, together=None)
+    alone = dataclasses.replace(config, methods=(method,), sweep={}, block=None)
     arm = arms_of(alone, method.carrier)[0]
     check_levers(arm)
     if not all(is_ours("schedule", schedule) for schedule in arm.schedules):

@@ -146,19 +146,6 @@ def plan_waves(
     return Waves(width, math.ceil(num_runs / width), group)
 
 
-def waves_of_groups(group: int, num_runs: int, bytes_per_run: int, budget: int) -> Waves:
-    """One group after another, on one device, whatever the machine (ValueError where a group needs more memory).
-
-    The program of one device and that of several differ in the last bits of their results.
-    """
-    if group * bytes_per_run > budget:
-        raise ValueError(
-            f"{group} runs together need {group * bytes_per_run / 2**20:.0f} MiB, but only {budget / 2**20:.0f} MiB "
-            "are free; use a smaller --together or a smaller replay"
-        )
-    return Waves(group, math.ceil(num_runs / group), group)
-
-
 def cache_group(devices: Sequence[Device], bytes_per_run: int) -> int | None:
     """Runs that share a core's cache on a CPU; None on an accelerator, or where moving the states costs more."""
     return _CPU_GROUP if devices[0].platform == "cpu" and bytes_per_run <= _LARGEST_GROUPED_STATE else None
