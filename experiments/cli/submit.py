@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -70,23 +71,16 @@ _LEFT = ("resume", "out", "report", "sim_python")  # options that parts do not r
 _SET = ("array", "error", "ntasks", "open-mode", "output", "signal", "wrap")  # options of sbatch that are ours
 
 
-def _study(**given: Any) -> Any:
-    own = {field.name for field in dataclasses.fields(OwnOptions)}
-    return Run(**{name: value for name, value in given.items() if name not in own})
-
-
 def execute(parsed: Any) -> int:
     """Write the plan and train its parts, or submit them."""
     from envs.bridge.names import PYTHON
     from experiments.study import slurm
     from experiments.study.lock import Owner
 
-    own, options = parsed.own, flat(parsed, _study)
-    # Parts may be started from another folder.
-    paths = {
-        name: path.absolute() for name in ("controls_from", "start", "sim_python") if (path := getattr(options, name))
-    }
-    options = dataclasses.replace(options, **paths)
+    own = parsed.own
+    options = flat(parsed, lambda **given: Run(**{n: v for n, v in given.items() if n not in vars(own)}))
+    paths = {name: path for name in ("controls_from", "start", "sim_python") if (path := getattr(options, name))}
+    options = dataclasses.replace(options, **{name: path.absolute() for name, path in paths.items()})
     with refusing():
         if options.out is None:
             raise ValueError("--out, the folder of the study, is needed")
@@ -95,21 +89,18 @@ def execute(parsed: Any) -> int:
         start_jax(None, options.compiled)
         out = options.out.absolute()
         plan = _resumed(out, own, options) if options.resume else _planned(out, own, options)
+        left = [n for n, _, state, *_ in slurm.statuses(plan) if state not in ("done", "running", "queued")]
         out.mkdir(parents=True, exist_ok=True)
         with Owner(out):
-            left = {
-                part.number for part in slurm.statuses(out, plan) if part.state not in ("done", "running", "queued")
-            }
-            slurm.write_plan(out, plan)
+            plan.write()
             if plan.cluster["name"] == "local":
-                if code := _here(options.out, plan, sorted(left)):
+                if code := _here(options.out, plan, left):
                     return code
             elif left:
-                jobs = slurm.submit(out, sorted(left), _parameters(plan.cluster))
-                slurm.write_plan(out, dataclasses.replace(plan, jobs={**plan.jobs, **jobs}))
-                job = next(iter(jobs.values())).partition("_")[0]
-                print(f"job {job}: parts {', '.join(jobs)} of {plan.parts}")
-        if plan.cluster["name"] == "slurm" and slurm.missing(out, plan):
+                jobs = slurm.submit(plan, left, _parameters(plan.cluster))
+                dataclasses.replace(plan, jobs={**plan.jobs, **jobs}).write()
+                print(f"job {jobs[str(left[0])].partition('_')[0]}: parts {', '.join(jobs)} of {plan.parts}")
+        if plan.cluster["name"] == "slurm" and plan.missing():
             print(f"progress:  aesjax status {options.out}")
         else:
             _join(options.out)
@@ -131,7 +122,7 @@ def _planned(out: Path, own: OwnOptions, options: Any) -> "StudyPlan":
     if not 1 <= own.parts <= runs:
         raise ValueError(f"the study has {runs} runs, so it divides into 1 to {runs} parts; got {own.parts}")
     words, alone = typed(options, besides=_LEFT), readable(config)
-    return slurm.StudyPlan(config.to_json(), runs, own.parts, words, options.report, alone, cluster)
+    return slurm.StudyPlan(out, config.to_json(), runs, own.parts, words, options.report, alone, cluster)
 
 
 def _resumed(out: Path, own: OwnOptions, options: Any) -> "StudyPlan":
@@ -149,26 +140,23 @@ def _resumed(out: Path, own: OwnOptions, options: Any) -> "StudyPlan":
         raise ValueError(f"--resume: the study in {out} has {plan.parts} parts, not {own.parts}")
     if differing := store.differing_fields(plan.config, configured(options).to_json()):
         raise ValueError(f"--resume: the study in {out} is another one ({'; '.join(differing)})")
-    return dataclasses.replace(plan, words=words, cluster=plan.cluster | _cluster(own, plan.cluster))
+    return dataclasses.replace(plan, words=words, cluster=_cluster(own, plan.cluster))
 
 
-def _cluster(own: OwnOptions, before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The given options of the cluster as plain JSON, checked together with those ``before``."""
+def _cluster(own: OwnOptions, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The options of the cluster, given now or ``before``, checked (ValueError)."""
     from experiments.study import slurm
 
-    given = {n: v for n, v in dataclasses.asdict(own).items() if n not in ("cluster", "parts") and v not in (None, ())}
+    given = {n: v for n, v in vars(own).items() if n not in ("cluster", "parts") and v not in (None, ())}
     given |= {"name": own.cluster} if own.cluster else {}
-    if own.cpus is not None and own.cpus < 1:
-        raise ValueError(f"--cpus must be at least 1; got {own.cpus}")
-    if own.time is not None and own.time < slurm.SHORTEST:
-        raise ValueError(
-            f"--time must be at least {slurm.SHORTEST} minutes, to start and to write a checkpoint; got {own.time}"
-        )
-    cluster = (before or {}) | given
+    for name, least in (("cpus", 1), ("time", slurm.SHORTEST)):
+        if given.get(name, least) < least:
+            raise ValueError(f"--{name} must be at least {least}; got {given[name]}")
+    cluster = {**(before or {}), **given}
     _parameters(cluster)
     if cluster["name"] == "slurm":
         slurm.check_slurm()
-    return given
+    return cluster
 
 
 def _parameters(cluster: Any) -> dict[str, Any]:
@@ -197,9 +185,7 @@ def _here(out: Path, plan: "StudyPlan", numbers: list[int]) -> int:
     places = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in visible_gpus()]
     places = places or [{}] * max(1, usable_cores() // plan.cluster.get("cpus", 1))
     with StopFlag() as stop:
-        left = slurm.train_here(
-            out.absolute(), plan, numbers, places, lambda: stop.asked, lambda line: print(line, flush=True)
-        )
+        left = slurm.train_here(plan, numbers, places, lambda: stop.asked)
     words = shlex.join(["aesjax", "submit", "--resume", "--out", str(out), *(() if plan.alone else plan.words)])
     if stop.asked and left:
         say(f"interrupted; the unfinished parts are saved in their latest checkpoints. Continue with:\n  {words}")
@@ -217,7 +203,7 @@ def status(options: Status) -> int:
 
     with refusing():
         plan = slurm.read_plan(options.directory)
-        parts = slurm.statuses(options.directory, plan)
+        parts = slurm.statuses(plan)
     joined = (options.directory / store.MANIFEST).exists()
     done = sum(part.state == "done" for part in parts)
     print(

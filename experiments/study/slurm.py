@@ -5,6 +5,7 @@ The folder of the study holds `plan.json`, the results in `parts/K`, the output 
 """
 
 import dataclasses
+import math
 import os
 import re
 import shlex
@@ -14,11 +15,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from experiments.study import checkpoint, checksums, lock, store
@@ -50,8 +53,9 @@ _EARLY = (
 
 @dataclasses.dataclass(frozen=True)
 class StudyPlan:
-    """A study and its division into parts, the contents of `plan.json`."""
+    """A study and its division into parts, which count from 1: the contents of `plan.json`."""
 
+    directory: Path  # of the study; not stored
     config: Mapping[str, Any]  # of the complete study, as its config.json
     runs: int  # of the complete study
     parts: int
@@ -61,18 +65,34 @@ class StudyPlan:
     cluster: Mapping[str, Any]  # its name and its options
     jobs: Mapping[str, str] = dataclasses.field(default_factory=dict)  # part -> its newest job of SLURM
 
+    def write(self) -> None:
+        """Write `plan.json`."""
+        data = {name: value for name, value in vars(self).items() if name != "directory"}
+        store.write_json(self.directory / store.PLAN, {"format": _FORMAT, **data})
+
     def block(self, number: int) -> tuple[int, int]:
-        """First and last run of part ``number``, all counted from 1."""
+        """First and last run of a part, counted from 1."""
         return (number - 1) * self.runs // self.parts + 1, number * self.runs // self.parts
 
     def part_config(self, number: int) -> dict[str, Any]:
-        """The configuration of part ``number`` as JSON."""
+        """The configuration of a part as JSON."""
         return {**self.config, "block": list(self.block(number))}
 
+    def place(self, number: int) -> Path:
+        """The folder of a part's results."""
+        return self.directory / store.PARTS / str(number)
 
-def write_plan(directory: Path, plan: StudyPlan) -> None:
-    """Write `plan.json`."""
-    store.write_json(directory / store.PLAN, {"format": _FORMAT, **dataclasses.asdict(plan)})
+    def log(self, number: int) -> Path:
+        """The file of a part's output."""
+        return self.directory / store.LOGS / f"{number}.txt"
+
+    def done(self, number: int) -> bool:
+        """Whether a part has ended."""
+        return (self.place(number) / store.MANIFEST).exists()
+
+    def missing(self) -> list[int]:
+        """The parts that have not ended."""
+        return [number for number in range(1, self.parts + 1) if not self.done(number)]
 
 
 def read_plan(directory: Path) -> StudyPlan:
@@ -84,26 +104,11 @@ def read_plan(directory: Path) -> StudyPlan:
     try:
         if data.pop("format") != _FORMAT:
             raise ValueError("it was written by another version")
-        plan = StudyPlan(**data)
+        plan = StudyPlan(directory, **data)
         plan.block(1)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{path} cannot be used: {error}") from None
     return plan
-
-
-def place_of(directory: Path, number: int) -> Path:
-    """The folder of the results of part ``number``."""
-    return directory / store.PARTS / str(number)
-
-
-def log_of(directory: Path, number: int) -> Path:
-    """The output of part ``number``."""
-    return directory / store.LOGS / f"{number}.txt"
-
-
-def missing(directory: Path, plan: StudyPlan) -> list[int]:
-    """The parts that have not ended."""
-    return [n for n in range(1, plan.parts + 1) if not (place_of(directory, n) / store.MANIFEST).exists()]
 
 
 class Training:
@@ -113,9 +118,8 @@ class Training:
       variables: of its environment, besides those of this process.
     """
 
-    def __init__(self, directory: Path, plan: StudyPlan, number: int, variables: Mapping[str, str] | None = None):
-        place, self._log = place_of(directory, number), log_of(directory, number)
-        self.number, self._result, self._marked = number, place / store.MANIFEST, False
+    def __init__(self, plan: StudyPlan, number: int, variables: Mapping[str, str] | None = None):
+        place, self._log = plan.place(number), plan.log(number)
         block = ":".join(map(str, plan.block(number)))
         words = ["run", *plan.words, "--devices", "1", "--no-report", "--block", block, "--out", str(place)]
         words += ["--resume"] if (place / store.CONFIG).exists() else []
@@ -123,77 +127,62 @@ class Training:
         when = datetime.now(UTC).isoformat(timespec="seconds")
         self._write(f"{_MARK}{when} on {socket.gethostname()}: aesjax {shlex.join(words)}")
         environment = {**os.environ, **(variables or {}), PARENT: str(os.getpid())}
-        # SLURM signals all processes of a job when time is up, which would end this one; Ctrl-C stays here.
+        # Blocked: SLURM signals all processes of a job, and by default the signal ends them. Ctrl-C stays here.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
         with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(
-                [*_AESJAX, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            self._process = subprocess.Popen([*_AESJAX, *words], **streams, env=environment, start_new_session=True)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _write(self, line: str) -> None:
         with open(self._log, "a", encoding="utf-8") as log:
             log.write(f"{line}\n")
 
-    def code(self) -> int | None:
-        """The exit code, also written into the log; None while the process runs."""
-        code = self._process.poll()
-        if code is not None and not self._marked:
-            self._marked = True
+    def wait(self, stopping: Callable[[], bool] = lambda: False, most: float = math.inf) -> int | None:
+        """The exit code, once the process has ended; None after ``most`` seconds.
+
+        Args:
+          stopping: whether the process shall end at its next checkpoint.
+        """
+        deadline, stopped = time.monotonic() + most, False
+        while (code := self._process.poll()) is None and time.monotonic() < deadline:
+            if not stopped and stopping():
+                stopped = True
+                self._process.terminate()
+            time.sleep(_POLL)
+        if code is not None:
             self._write(f"{_EXIT}{code}")
         return code
 
-    @property
-    def done(self) -> bool:
-        """Whether the part has ended."""
-        return self._result.exists()
-
-    def stop(self) -> None:
-        """Ask the process to end at its next checkpoint."""
-        self._process.terminate()
-
 
 def train_here(
-    directory: Path,
-    plan: StudyPlan,
-    numbers: Sequence[int],
-    places: Sequence[Mapping[str, str]],
-    stopping: Callable[[], bool],
-    note: Callable[[str], None],
+    plan: StudyPlan, numbers: Sequence[int], places: Sequence[Mapping[str, str]], stopping: Callable[[], bool]
 ) -> list[int]:
-    """Train parts on this machine, as many at a time as there are ``places``; the parts that did not end, in order.
+    """Train parts on this machine, as many at a time as there are ``places``; the parts that did not end.
 
     Args:
       places: variables of the environment at each place, such as its device.
       stopping: whether to stop; parts under way then end at their next checkpoint and no others begin.
-      note: called with a line when a part begins or ends.
     """
-    waiting, busy, left, stopped = deque(numbers), {}, [], False
-    while busy or (waiting and not stopped):
-        for place, variables in enumerate(places):
-            if place not in busy and waiting and not stopped:
-                busy[place] = Training(directory, plan, waiting.popleft(), variables)
-                note(f"part {busy[place].number} of {plan.parts} begins")
-        for place, training in list(busy.items()):
-            if training.code() is not None:
-                del busy[place]
-                left += [] if training.done else [training.number]
-                note(f"part {training.number} {'is done' if training.done else 'has ended before it was done'}")
-        if stopping() and not stopped:
-            stopped = True
-            for training in busy.values():
-                training.stop()
-        time.sleep(_POLL)
-    return sorted([*left, *waiting])
+    free: SimpleQueue[Mapping[str, str]] = SimpleQueue()
+    for variables in places:
+        free.put(variables)
+
+    def train(number: int) -> None:
+        if not stopping():
+            variables = free.get()
+            print(f"part {number} of {plan.parts} begins", flush=True)
+            Training(plan, number, variables).wait(stopping)
+            print(f"part {number} {'is done' if plan.done(number) else 'has ended before it was done'}", flush=True)
+            free.put(variables)
+
+    with ThreadPoolExecutor(len(places)) as pool:
+        list(pool.map(train, numbers))  # raises errors
+    return plan.missing()
 
 
 class SlurmPart:
-    """A job of submitit: it trains one part and, where it is the last one, joins the study."""
+    """A job of submitit: it trains one part and, after the last one, joins the study."""
 
     def __init__(self, directory: Path, number: int):
         self.directory, self.number = directory, number
@@ -201,30 +190,25 @@ class SlurmPart:
 
     def __call__(self) -> None:
         """Train the part (RuntimeError, which SLURM records, where it does not end)."""
-        plan, place, deadline = read_plan(self.directory), place_of(self.directory, self.number), time.monotonic()
-        while lock.in_use(place) and time.monotonic() < deadline + _PATIENCE:
+        plan, deadline = read_plan(self.directory), time.monotonic() + _PATIENCE
+        while lock.in_use(plan.place(self.number)) and time.monotonic() < deadline:
             time.sleep(_POLL)
-        training = self._training = Training(self.directory, plan, self.number)
-        while (code := training.code()) is None:
-            time.sleep(_POLL)
-        if not training.done:
+        self._training = Training(plan, self.number)
+        code = self._training.wait()
+        if not plan.done(self.number):
             if code == INTERRUPTED:  # SLURM pre-empts the job: only a job that it ends itself is queued again
                 time.sleep(_LINGER)
-            raise RuntimeError(f"part {self.number} has not ended: see {log_of(self.directory, self.number)}")
-        if not missing(self.directory, plan):
-            with open(log_of(self.directory, self.number), "ab") as log:
-                words = [*_AESJAX, "join", str(self.directory)]
-                subprocess.run(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
+            raise RuntimeError(f"part {self.number} has not ended: see {plan.log(self.number)}")
+        if not plan.missing():
+            with open(plan.log(self.number), "ab") as log:
+                subprocess.run([*_AESJAX, "join", str(self.directory)], stdout=log, stderr=log, check=False)
 
     def checkpoint(self) -> Any:
         """End at a checkpoint before the time limit or a pre-emption; submitit queues the job again."""
         from submitit.helpers import DelayedSubmission
 
         if self._training is not None:
-            self._training.stop()
-            deadline = time.monotonic() + _LAST_CHECKPOINT
-            while self._training.code() is None and time.monotonic() < deadline:
-                time.sleep(_POLL)
+            self._training.wait(lambda: True, _LAST_CHECKPOINT)
         return DelayedSubmission(SlurmPart(self.directory, self.number))
 
 
@@ -234,21 +218,21 @@ def check_slurm() -> None:
         raise ValueError("--cluster slurm needs submitit (pip install 'aesjax[cluster]'), sbatch and srun")
 
 
-def submit(directory: Path, numbers: Sequence[int], parameters: Mapping[str, Any]) -> dict[str, str]:
+def submit(plan: StudyPlan, numbers: Sequence[int], parameters: Mapping[str, Any]) -> dict[str, str]:
     """Submit parts as one array job; part -> its job (ValueError with SLURM's message where SLURM refuses).
 
     Args:
-      directory: absolute, on a file system that all hosts share.
+      plan: its directory is absolute, on a file system that all hosts share.
       parameters: of `submitit.SlurmExecutor`.
     """
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     python = f"{shlex.quote(sys.executable)} -P"
-    executor = submitit.SlurmExecutor(directory / store.SLURM, max_num_timeout=_MOST_TIME_OUTS, python=python)
+    executor = submitit.SlurmExecutor(plan.directory / store.SLURM, max_num_timeout=_MOST_TIME_OUTS, python=python)
     executor.update_parameters(**{"signal_delay_s": NOTICE, "array_parallelism": len(numbers), **parameters})
     try:
-        jobs = executor.submit_array([SlurmPart(directory, number) for number in numbers])
+        jobs = executor.submit_array([SlurmPart(plan.directory, number) for number in numbers])
     except (FailedJobError, FailedSubmissionError) as error:
         raise ValueError(f"--cluster slurm: sbatch refused the job: {store.reason(error)}") from None
     return {str(number): str(job.job_id) for number, job in zip(numbers, jobs, strict=True)}
@@ -282,29 +266,29 @@ class PartStatus(NamedTuple):
     last: Sequence[str] = ()  # the last lines of the log of a part that was begun and has to be trained again
 
 
-def statuses(directory: Path, plan: StudyPlan) -> list[PartStatus]:
+def statuses(plan: StudyPlan) -> list[PartStatus]:
     """The states of all parts, in order. Checksums are not checked here but by `join`."""
     queue = queue_states(list(plan.jobs.values()))
-    return [_status(directory, plan, number, queue) for number in range(1, plan.parts + 1)]
+    return [_status(plan, number, queue) for number in range(1, plan.parts + 1)]
 
 
-def _status(directory: Path, plan: StudyPlan, number: int, queue: Mapping[str, str]) -> PartStatus:
-    place, log, job = place_of(directory, number), log_of(directory, number), plan.jobs.get(str(number), "")
+def _status(plan: StudyPlan, number: int, queue: Mapping[str, str]) -> PartStatus:
+    place, log, job = plan.place(number), plan.log(number), plan.jobs.get(str(number), "")
     first, last = plan.block(number)
     part = PartStatus(number, last - first + 1, "done", f"{job} {queue[job]}" if queue.get(job) else "")
-    if (place / store.MANIFEST).exists():
+    if plan.done(number):
         runs = store.read_json(place / store.MANIFEST).get("runs", ())
         return part._replace(diverged=sum(run["status"] == "diverged" for run in runs))
     lines = _lines(log)
     mark = next((line for line in reversed(lines) if line.startswith(_MARK)), "")
     begun = bool(mark) and not mark.startswith(_EXIT)
-    if lock.in_use(place) or queue.get(job) == "RUNNING" or (begun and lock.in_use(directory)):
+    if lock.in_use(place) or queue.get(job) == "RUNNING" or (begun and lock.in_use(plan.directory)):
         return part._replace(state="running")
     if queue.get(job):
         return part._replace(state="queued")
     state = ("lost" if begun else _ending(mark.removeprefix(_EXIT))) if mark else "waiting"
     if job in queue and state != "interrupted":
-        errors = [path for path in (directory / store.SLURM).glob(f"{job}_*_log.err") if path.stat().st_size]
+        errors = [path for path in (plan.directory / store.SLURM).glob(f"{job}_*_log.err") if path.stat().st_size]
         log = max(errors, key=lambda path: path.stat().st_mtime, default=log)
         lines, known = (
             _lines(log),
@@ -358,21 +342,21 @@ def join(directory: Path) -> tuple[StudyPlan, bool]:
     with lock.Owner(directory):
         if (directory / store.MANIFEST).exists():
             return plan, False
-        if left := missing(directory, plan):
+        if left := plan.missing():
             named = ", ".join(map(str, left[:20])) + (", ..." if len(left) > 20 else "")
             raise ValueError(
                 f"{directory} cannot be joined: {len(left)} of its {plan.parts} parts have not ended ({named}); "
                 f"see aesjax status {directory}"
             )
-        parts = [_opened(directory, plan, number) for number in range(1, plan.parts + 1)]
+        parts = [_opened(plan, number) for number in range(1, plan.parts + 1)]
         lock.clean(directory)
-        _write(directory, plan, parts)
+        _write(plan, parts)
     return plan, True
 
 
-def _opened(directory: Path, plan: StudyPlan, number: int) -> Results:
+def _opened(plan: StudyPlan, number: int) -> Results:
     """Open a part, checked to be this part of this study with all files as they were written."""
-    place, (first, last) = place_of(directory, number), plan.block(number)
+    place, (first, last) = plan.place(number), plan.block(number)
     try:
         part = open_results(place)
         checksums.check_folder(place, place)
@@ -381,18 +365,18 @@ def _opened(directory: Path, plan: StudyPlan, number: int) -> Results:
         if (count := len(part.manifest["runs"])) != last - first + 1:
             raise ValueError(f"{place} holds {count} runs; part {number} of this study has {last - first + 1}")
     except ValueError as error:
-        remedy = f"remove {place} and train it again: aesjax submit --resume --out {directory}"
+        remedy = f"remove {place} and train it again: aesjax submit --resume --out {plan.directory}"
         raise ValueError(f"{error}; {remedy}") from None
     return part
 
 
-def _write(directory: Path, plan: StudyPlan, parts: Sequence[Results]) -> None:
+def _write(plan: StudyPlan, parts: Sequence[Results]) -> None:
     import polars as pl
 
     for name in (store.CURVES, store.STREAMS):
-        store.write_rows(directory / name, pl.concat([part.rows(name) for part in parts], how="diagonal"))
+        store.write_rows(plan.directory / name, pl.concat([part.rows(name) for part in parts], how="diagonal"))
     for folder in checksums.FOLDERS:
-        shutil.rmtree(directory / folder, ignore_errors=True)  # of a join that was ended
+        shutil.rmtree(plan.directory / folder, ignore_errors=True)  # of a join that was ended
     whole, before = fingerprint_of(plan.config), Counter[str]()  # batches of runs of each carrier
     for number, part in enumerate(parts, 1):
         own = fingerprint_of(plan.part_config(number))
@@ -400,18 +384,17 @@ def _write(directory: Path, plan: StudyPlan, parts: Sequence[Results]) -> None:
             *_, folder, carrier, name = source.parts
             batch, dash, evaluation = name.partition("-")
             at = int(batch) + before[carrier]
-            checkpoint.adopt(source, directory / folder / carrier / f"{at:03d}{dash}{evaluation}", own, at, whole)
+            checkpoint.adopt(source, plan.directory / folder / carrier / f"{at:03d}{dash}{evaluation}", own, at, whole)
         before.update({carrier: facts["waves"] for carrier, facts in part.manifest["parts"].items()})
-    store.write_json(directory / store.CONFIG, plan.config)
+    store.write_json(plan.directory / store.CONFIG, plan.config)
     command = shlex.join(["aesjax", "run", *plan.words, "--out", "DIR"])
-    checksums.write_manifest(directory, _manifest([part.manifest for part in parts]) | {"command": command})
+    checksums.write_manifest(plan.directory, _manifest([part.manifest for part in parts]) | {"command": command})
 
 
 def _manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One manifest of all: fields that agree, sums, and under ``joined`` the other fields of each part."""
-    first = manifests[0]
+    first, carriers = manifests[0], {}
     whole = {n: v for n, v in first.items() if n in _COMMON or all(other.get(n) == v for other in manifests)}
-    carriers: dict[str, dict[str, Any]] = {}
     for carrier, facts in (item for manifest in manifests for item in manifest["parts"].items()):
         known = carriers.setdefault(carrier, {**facts, **dict.fromkeys(_SUMS, 0)})
         known.update({name: round(known[name] + facts[name], 2) for name in _SUMS})

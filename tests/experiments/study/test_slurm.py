@@ -22,7 +22,7 @@ from experiments.cli import main
 from experiments.study.arms import block_of
 from experiments.study.build import build_part
 from experiments.study.folder import open_study
-from experiments.study.slurm import StudyPlan, queue_states, read_plan, write_plan
+from experiments.study.slurm import StudyPlan, queue_states, read_plan
 from experiments.study.snapshots import load_agent
 from tests.refusals import refused
 from tests.waiting import wait_until
@@ -95,7 +95,7 @@ def pid_of(part):
         (["--cluster", "local", "--parts", "9"], ["divides into 1 to 8 parts; got 9"]),
         (["--cluster", "local", "--parts", "0"], ["1 to 8 parts; got 0"]),
         ([*LOCAL, "--cpus", "0"], ["--cpus must be at least 1; got 0"]),
-        ([*LOCAL, "--time", "2"], ["--time must be at least 3 minutes", "got 2"]),
+        ([*LOCAL, "--time", "2"], ["--time must be at least 3; got 2"]),
         ([*LOCAL, "--sbatch", "array=0-3"], ["--sbatch must look like account=mine", "'array=0-3'"]),
         ([*LOCAL, "--sbatch", "=x"], ["--sbatch must look like account=mine", "'=x'"]),
         ([*LOCAL, "--carriers", "sak"], ["unknown carrier 'sak'", "did you mean 'sac'?"]),
@@ -121,7 +121,7 @@ def test_a_block_that_does_not_exist_is_refused(tmp_path, capsys, block, part):
 @given(st.dictionaries(st.sampled_from(["sac", "ppo", "sql"]), st.integers(1, 90), min_size=1), st.data())
 def test_parts_hold_every_run_once_in_order_and_differ_by_one_run_at_most(counts, data):
     total = sum(counts.values())
-    plan = StudyPlan({}, total, data.draw(st.integers(1, total)), [], False, True, {})
+    plan = StudyPlan(Path(), {}, total, data.draw(st.integers(1, total)), [], False, True, {})
     blocks = [block_of(counts, plan.block(number)) for number in range(1, plan.parts + 1)]
     assert [(carrier, run) for block in blocks for carrier, runs in block.items() for run in runs] == [
         (carrier, run) for carrier, count in counts.items() for run in range(count)
@@ -175,7 +175,7 @@ def test_a_job_that_slurm_ended_early_has_failed_and_its_error_file_is_quoted(
     planned, slurm, capsys, error, code, state
 ):
     cluster = {"name": "slurm", "mem": "2G", "time": 60}
-    write_plan(planned, dataclasses.replace(read_plan(planned), cluster=cluster, jobs={"1": "12_0"}))
+    dataclasses.replace(read_plan(planned), cluster=cluster, jobs={"1": "12_0"}).write()
     (planned / "slurm" / "12_0_0_log.err").write_text(error or "")
     if code is not None:
         (planned / "logs").mkdir()
@@ -195,12 +195,14 @@ def test_without_slurm_no_job_is_known(tmp_path, monkeypatch):
     assert queue_states(["12_0"]) == {}
 
 
-def test_parts_end_when_the_process_that_submitted_them_is_killed(tmp_path):
-    process = start("submit", *STUDY, "--steps", "4000000", *LOCAL, "--out", tmp_path / "study")
-    parts = [pid_of(tmp_path / "study" / "parts" / n) for n in "12"]
+def test_parts_end_when_the_process_that_submitted_them_is_killed(tmp_path, capsys):
+    out = tmp_path / "study"
+    process = start("submit", *STUDY, "--steps", "4000000", *LOCAL, "--out", out)
+    parts = [pid_of(out / "parts" / n) for n in "12"]
     process.kill()
     process.communicate()
     wait_until(lambda: not any(Path(f"/proc/{part}").exists() for part in parts), 120)
+    assert [line.split()[2] for line in lines_of(capsys, out)[1:3]] == ["lost", "lost"]
 
 
 # --- trained
