@@ -40,6 +40,8 @@ _LINGER = 600.0  # seconds
 _MOST_TIME_OUTS = 1000
 _MARK, _EXIT = "--- ", "--- exit code "  # lines of a part's log at the beginning and the end of a process
 _LAST_LINES = 5
+_COMMON = ("floors", "oracle", "inert", "patterns", "simulator")  # of manifests; hosts may differ by rounding
+_SUMS = ("runs", "waves", "seconds")  # of one carrier in a manifest
 #: `aesjax` by this Python; -P: no module in the working folder hides one of our packages.
 _AESJAX = (sys.executable, "-P", "-c", "from experiments.cli import entry; entry()")
 #: Reasons in the scheduler's log of a job that SLURM ended, and the option that was too small.
@@ -234,13 +236,14 @@ def submit(plan: StudyPlan, numbers: Sequence[int], parameters: Mapping[str, Any
     try:
         jobs = executor.submit_array([SlurmPart(plan.directory, number) for number in numbers])
     except (FailedJobError, FailedSubmissionError) as error:
-        raise ValueError(f"--cluster slurm: sbatch refused the job: {store.reason(error)}") from None
+        again = f"correct the options: aesjax submit --resume --out {plan.directory}"
+        raise ValueError(f"--cluster slurm: sbatch refused the job: {store.reason(error)}; {again}") from None
     return {str(number): str(job.job_id) for number, job in zip(numbers, jobs, strict=True)}
 
 
 def queue_states(jobs: Sequence[str]) -> dict[str, str]:
     """Job -> its state in SLURM's queue, empty where the job has left it; no job where SLURM does not answer."""
-    if not jobs or shutil.which("squeue") is None:
+    if not jobs:
         return {}
     arrays = ",".join(dict.fromkeys(job.partition("_")[0] for job in jobs))
     command = ["squeue", "--noheader", "--array", "--jobs", arrays, "--format", "%i %T"]
@@ -286,18 +289,15 @@ def _status(plan: StudyPlan, number: int, queue: Mapping[str, str]) -> PartStatu
         return part._replace(state="running")
     if queue.get(job):
         return part._replace(state="queued")
-    state = ("lost" if begun else _ending(mark.removeprefix(_EXIT))) if mark else "waiting"
+    state = "waiting" if not mark else "lost" if begun else _ending(mark.removeprefix(_EXIT))
     if job in queue and state != "interrupted":
         errors = [path for path in (plan.directory / store.SLURM).glob(f"{job}_*_log.err") if path.stat().st_size]
         log = max(errors, key=lambda path: path.stat().st_mtime, default=log)
-        lines, known = (
-            _lines(log),
-            state if state.startswith("failed") else f"failed (the queue no longer has job {job})",
-        )
-        state = _early_end(plan, "\n".join(lines[-50:])) or known
-    return part._replace(
-        state=state, log=log, last=[line for line in lines if line and _EXIT not in line][-_LAST_LINES:]
-    )
+        lines = _lines(log)
+        state = state if state.startswith("failed") else f"failed (the queue no longer has job {job})"
+        state = _early_end(plan, "\n".join(lines[-50:])) or state
+    last_lines = [line for line in lines if line and not line.startswith(_EXIT)][-_LAST_LINES:]
+    return part._replace(state=state, log=log, last=last_lines)
 
 
 def _early_end(plan: StudyPlan, text: str) -> str:
@@ -317,17 +317,9 @@ def _ending(code: str) -> str:
 
 
 def _lines(log: Path) -> list[str]:
-    """The lines of a log, of printable characters; none where it cannot be read."""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
+    """The lines of a log, of printable characters; none where there is no log."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     return ["".join(letter for letter in line if letter.isprintable()) for line in lines]
-
-
-#: Fields of a manifest about the complete study, of which hosts may differ by rounding.
-_COMMON = ("floors", "oracle", "inert", "patterns", "simulator")
-_SUMS = ("runs", "waves", "seconds")  # of one carrier
 
 
 def join(directory: Path) -> tuple[StudyPlan, bool]:

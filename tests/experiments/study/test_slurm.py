@@ -22,7 +22,7 @@ from experiments.cli import main
 from experiments.study.arms import block_of
 from experiments.study.build import build_part
 from experiments.study.folder import open_study
-from experiments.study.slurm import StudyPlan, queue_states, read_plan
+from experiments.study.slurm import StudyPlan, read_plan
 from experiments.study.snapshots import load_agent
 from tests.refusals import refused
 from tests.waiting import wait_until
@@ -65,10 +65,10 @@ def install(folder, name, text):
     (folder / name).chmod(0o755)
 
 
-def start(*words):
-    code = "from experiments.cli import entry; entry()"
-    argv = [sys.executable, "-c", code, *map(str, words)]
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(*words, **variables):
+    argv = [sys.executable, "-c", "from experiments.cli import entry; entry()", *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(argv, **pipes, env={**os.environ, **variables})
 
 
 def finish(process):
@@ -130,14 +130,24 @@ def test_parts_hold_every_run_once_in_order_and_differ_by_one_run_at_most(counts
     assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.fixture
-def planned(tmp_path, slurm, monkeypatch):
+@pytest.fixture(scope="module")
+def unsubmitted(tmp_path_factory):
     """A study of two parts whose submission SLURM refused, so that none has begun."""
-    install(slurm, "sbatch", "echo 'invalid partition' >&2; exit 1")
-    code, _, error = finish(start("submit", *STUDY, "--cluster", "slurm", "--parts", "2", "--out", tmp_path / "study"))
+    folder = tmp_path_factory.mktemp("unsubmitted")
+    for name, text in (("srun", ""), ("sbatch", "echo 'invalid partition' >&2; exit 1")):
+        install(folder, name, text)
+    words = ["submit", *STUDY, "--cluster", "slurm", "--parts", "2", "--out", folder / "study"]
+    code, _, error = finish(start(*words, PATH=f"{folder}:{os.environ['PATH']}"))
     assert code == 2
     assert "aesjax: --cluster slurm: sbatch refused the job" in error
-    return tmp_path / "study"
+    assert "correct the options: aesjax submit --resume" in error
+    return folder / "study"
+
+
+@pytest.fixture
+def planned(unsubmitted, slurm, tmp_path):
+    """A copy of that study, where SLURM's commands answer."""
+    return shutil.copytree(unsubmitted, tmp_path / "study")
 
 
 def test_parts_that_have_not_begun_wait_and_their_study_is_neither_joined_nor_another_one(planned, capsys):
@@ -188,11 +198,6 @@ def test_a_job_that_slurm_ended_early_has_failed_and_its_error_file_is_quoted(
     assert code is None or error is not None or "  | no room" in lines
     install(slurm, "squeue", "echo 'cannot contact the controller' >&2; exit 1")
     assert ("waiting" in lines_of(capsys, planned)[1]) == (code is None)
-
-
-def test_without_slurm_no_job_is_known(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert queue_states(["12_0"]) == {}
 
 
 def test_parts_end_when_the_process_that_submitted_them_is_killed(tmp_path, capsys):
