@@ -387,6 +387,8 @@ def _manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One manifest of all: fields that agree, sums, and under ``joined`` the other fields of each part."""
     first, carriers = manifests[0], {}
     whole = {n: v for n, v in first.items() if n in _COMMON or all(other.get(n) == v for other in manifests)}
+    merged = {*whole, "command", "parts", "runs", "warm_start", checksums.FILES}
+    whole["joined"] = [{n: v for n, v in other.items() if n not in merged} for other in manifests]
     for carrier, facts in (item for manifest in manifests for item in manifest["parts"].items()):
         known = carriers.setdefault(carrier, {**facts, **dict.fromkeys(_SUMS, 0)})
         known.update({name: round(known[name] + facts[name], 2) for name in _SUMS})
@@ -399,5 +401,4 @@ def _manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if "warm_start" in first:
         agents = {carrier: own for other in manifests for carrier, own in other["warm_start"]["agents"].items()}
         whole["warm_start"] = {**first["warm_start"], "agents": agents}
-    apart = [{n: v for n, v in other.items() if n not in (*whole, "command", checksums.FILES)} for other in manifests]
-    return whole | {"joined": apart}
+    return whole
