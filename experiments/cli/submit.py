@@ -164,15 +164,14 @@ def _parameters(cluster: Any) -> dict[str, Any]:
     for name, value in cluster.items():
         if not all(str(text).isprintable() for text in (value if isinstance(value, list | tuple) else [value])):
             raise ValueError(f"--{name} must be one line of printable characters; got {value!r}")
-    more: dict[str, Any] = {"requeue": True, **({"mem": cluster["mem"]} if "mem" in cluster else {})}
+    more = {"requeue": True, **{name: cluster[name] for name in ("partition", "gres", "mem") if name in cluster}}
     for item in cluster.get("sbatch", ()):
         name, equals, value = item.lstrip("-").partition("=")
         if not name or name in _SET:
             raise ValueError(f"--sbatch must look like account=mine, with none of {', '.join(_SET)}; got '{item}'")
         more[name] = value if equals else True
-    named = {name: cluster[name] for name in ("partition", "gres") if name in cluster}
     sizes = {"time": cluster.get("time", 60), "cpus_per_task": cluster.get("cpus", 1)}
-    return {"job_name": "aesjax", **sizes, "additional_parameters": more, **named}
+    return {"job_name": "aesjax", **sizes, "additional_parameters": more}
 
 
 def _here(out: Path, plan: "StudyPlan", numbers: list[int]) -> int:

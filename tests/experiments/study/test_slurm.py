@@ -294,10 +294,13 @@ def test_what_cannot_be_joined_is_named_and_nothing_is_written(killed, tmp_path,
 @pytest.mark.slow
 def test_an_array_job_is_queued_again_before_its_end_and_its_last_part_joins_the_study(whole, slurm, tmp_path, capsys):
     out = tmp_path / "study"
-    options = ["--cluster", "slurm", "--parts", "2", "--checkpoint-seconds", "0"]
+    options = ["--cluster", "slurm", "--parts", "2", "--partition", "low", "--checkpoint-seconds", "0"]
     code, text, error = finish(start("submit", *options, *STUDY, "--out", out))
     assert code == 0, error
     assert "job 7: parts 1, 2 of 2" in text
+    script = next((out / "slurm").glob("*submission*.sh")).read_text().splitlines()
+    assert {"#SBATCH --partition=low", "#SBATCH --requeue", "#SBATCH --time=60"} <= set(script)
+    assert {"#SBATCH --array=0-1%2", "#SBATCH --signal=USR2@90"} <= set(script)
     part = pid_of(out / "parts" / "1")
     os.kill(part, signal.SIGUSR2)  # as SLURM does, to all processes of the job
     os.kill(int((slurm / "7_0.pid").read_text()), signal.SIGUSR2)
