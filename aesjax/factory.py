@@ -8,6 +8,7 @@ in this way alone.
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -125,6 +126,17 @@ def check_options(kind: str, name: str, ranges: Mapping[str, Range], options: Ma
             raise ValueError(
                 f"option 'lambda_min' of {kind} '{name}' must not exceed lambda_max ({_text(high)}); got {_text(low)}"
             )
+
+
+def equal(first: Any, second: Any) -> bool:
+    """Whether two values are equal; numbers and arrays are compared by all of their elements, as float32."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return first.keys() == second.keys() and all(equal(first[name], second[name]) for name in first)
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        return len(first) == len(second) and all(map(equal, first, second))
+    if all(isinstance(value, Number) or hasattr(value, "shape") for value in (first, second)):
+        return np.array_equal(np.asarray(first, np.float32), np.asarray(second, np.float32))
+    return bool(first == second)
 
 
 def resemble(factory: Any, make: Callable[..., Any]) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,23 +11,14 @@ import numpy as np
 from jax.core import Tracer
 
 import envs
-from aesjax import adaptations as adapting
-from aesjax import schedules
-from aesjax.adaptations import (
-    ADAPTATIONS,
-    DEFAULT_SIGNAL,
-    Adaptation,
-    AdaptationData,
-    AdaptationFactory,
-    Supply,
-)
+from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationFactory, Supply, driver_of
 from aesjax.registry import hint, lookup
-from aesjax.schedules import Choice, DriftProxy, Schedule, ScheduleData, as_schedule
-from aesjax.types import STREAM, Array, DriftAdaptation, EntropySchedule, Program
+from aesjax.schedules import SCHEDULES, DriftProxy, Schedule, as_schedule
+from aesjax.types import STREAM, Array, Program
 from agents.carriers import CARRIERS
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Carrier, OnPolicyCarrier
-from agents.common.off_policy import TRACKED
+from agents.common.loop import stream_stride
 from agents.common.spec import CarrierSpec, whole
 from envs.world import World
 
@@ -102,43 +93,43 @@ def make_train(
         fit_rollout(config, total // evaluations, num)
     world = World(as_task(task), total, segments, observe)
     world.check_pattern(pattern)
-    built = spec.make(world.obs_size, world.action_size, spec.config(**config))
-    on_policy = isinstance(built, OnPolicyCarrier)
-    window = in_envs(LoopConfig.newest, num)
-    random = max(steps // 100 if warmup is None else whole("warmup", warmup, 0), window) // num
-    if not on_policy and random >= total:
-        raise ValueError(f"warmup must leave steps to learn in; got {random * num} of {steps} steps")
-    sizes = LoopConfig(
-        num_envs=num,
-        interval=total // evaluations,
-        warmup=0 if on_policy else random,
-        capacity=0 if on_policy else max((steps // 20 if replay is None else whole("replay", replay)) // num, 1) * num,
-        episodes=episodes,
+    replay, random = sizes_of(
+        steps,
+        num,
+        steps / 20 if replay is None else whole("replay", replay),
+        steps / 100 if warmup is None else whole("warmup", warmup, 0),
     )
-    updates = updates_of(built, total, sizes.warmup)
-    facts = facts_of(spec, updates, world.action_size, base)
+    learner = learner_of(
+        spec, world, config, base, num_envs=num, evaluations=evaluations, episodes=episodes, replay=replay,
+        warmup=random,
+    )  # fmt: skip
+    sizes, facts = learner.sizes, learner.facts
+    if sizes.warmup >= total:
+        raise ValueError(f"warmup must leave steps to learn in; got {sizes.warmup * num} of {steps} steps")
     given = [adaptations] if isinstance(adaptations, str | Adaptation | AdaptationFactory) else adaptations
     named = [lookup("adaptation", ADAPTATIONS, part) if isinstance(part, str) else part for part in given]
-    chosen = [part if isinstance(part, Adaptation) else Adaptation(part, {}) for part in named]
+    chosen = [part if isinstance(part, Adaptation) else part() for part in named]
     for each in chosen:
         spec.check_lever(each.factory.name, each.factory.lever, spec.label)
-    names = [each.factory.name for each in chosen]
-    supply = supply_of(built, sizes, sizes.warmup * num)
+    program = learner.program()
 
     def train(seed: Any, schedule: Any = None) -> tuple[Any, dict[str, Array]]:
         """Train one run; returns its final state and its curves."""
         seed = _seed_of(seed)
-        own: Any = schedules.SCHEDULES[spec.baseline] if schedule is None else schedule
+        own: Any = SCHEDULES[spec.baseline] if schedule is None else schedule
         factory: Any = own
         own = as_schedule(factory)() if callable(own) else own
-        choice, signals, data, adapted = _run_data(own, chosen, facts)
-        program = assemble(world, built, sizes, [choice], names, signals, supply=supply, static=own.static)
+        if not isinstance(own, Schedule):
+            raise ValueError(f"a schedule is an object such as aes(kappa=0.3); got {type(own).__name__}")
+        driver = driver_of(own, chosen)
         run = Run(
             seed=seed.astype(jnp.uint32),
             drift=world.drift(pattern, seed),
-            schedule=data,
+            schedules=[jax.tree.map(jnp.asarray, own.filled(facts))],
             hyper=jax.tree.map(jnp.float32, hyper),
-            adaptation=adapted,
+            adaptations=[jax.tree.map(jnp.asarray, each.filled()) for each in chosen],
+            signals=[] if driver is None else [jax.tree.map(jnp.asarray, driver.filled(facts))],
+            updates=jnp.float32(facts["updates"]) if chosen else None,
         )
 
         def interval(state: Any, at: Array) -> tuple[Any, dict[str, Array]]:
@@ -173,72 +164,93 @@ def _seed_of(given: Any) -> Array:
     return jnp.asarray(value, jnp.uint32 if known else None)
 
 
-def _run_data(
-    schedule: Any, chosen: Sequence[Adaptation], facts: Mapping[str, float]
-) -> tuple[Choice, list[Choice], ScheduleData, AdaptationData | None]:
-    """The schedule and the signals of a run's program, and the schedule and the adaptations of the run as data."""
-    if not isinstance(schedule, Schedule):
-        raise ValueError(f"a schedule is an object such as aes(kappa=0.3); got {type(schedule).__name__}")
-    proxy = schedule.proxy if isinstance(schedule.proxy, DriftProxy) else schedules.td_quantile()
-    choice = Choice(schedule.factory, proxy.factory, proxy.source)
-    options = {choice.name: choice.factory.filled(facts, schedule.options)}
-    data, adapted, signals = ScheduleData(jnp.int32(0), proxy.q, options), None, []
-    if chosen:
-        if any(each.factory.uses_signal for each in chosen):
-            signals = [choice if choice.factory.relative else choice._replace(schedule=DEFAULT_SIGNAL)]
-        driven = {each.name: options.get(each.name, each.factory.filled(facts, {})) for each in signals}
-        given = {each.factory.name: {**each.factory.options, **each.given} for each in chosen}
-        adapted = AdaptationData(data._replace(options=driven), dict.fromkeys(given, 1.0), given, facts["updates"])
-    return choice, signals, *jax.tree.map(jnp.asarray, (data, adapted))
+class Learner(NamedTuple):
+    """One carrier in one world: all that the runs of a program share."""
+
+    spec: CarrierSpec
+    world: World
+    agent: Carrier | OnPolicyCarrier
+    sizes: LoopConfig
+    supply: Supply  # transitions from which a run draws its batches
+    facts: Mapping[str, float]  # numbers that schedules request by name
+
+    @property
+    def updates(self) -> int:
+        """Gradient steps of a run, the ticks of its schedule."""
+        return int(self.facts["updates"])
+
+    @property
+    def stride(self) -> int:
+        """Updates per sample of the recorded streams."""
+        on_policy = isinstance(self.agent, OnPolicyCarrier)
+        intervals = self.world.total // self.sizes.interval
+        return stream_stride(self.updates // intervals if on_policy else self.sizes.interval, LoopConfig.stream_samples)
+
+    def program(self, record: Sequence[DriftProxy] = ()) -> Program:
+        """The program of its runs, which measures the proxies ``record`` besides those that schedules read."""
+        return make_program(self.world, self.agent, self.sizes, self.supply, tuple(record))
 
 
-def reads_fresh(choices: Sequence[Choice]) -> bool:
-    """Whether schedules read residuals of the newest transitions."""
-    return bool(TRACKED & set(schedules.required_signals(choices)))
-
-
-def assemble(
+def learner_of(
+    spec: CarrierSpec,
     world: World,
-    built: Carrier | OnPolicyCarrier,
-    sizes: LoopConfig,
-    kinds: Sequence[Choice],
-    names: Sequence[str] = (),
-    signals: Sequence[Choice] = (),
+    config: Mapping[str, Any],
+    base: float | None,
     *,
-    supply: Supply,
-    record: Sequence[str] = (),
-    static: Mapping[str, Any] = MappingProxyType({}),
-) -> Program:
-    """The program of runs that share a carrier, schedules and adaptations; what differs between them is a `Run`.
+    num_envs: int,
+    evaluations: int,
+    replay: int,
+    warmup: int,
+    facts: Mapping[str, float] = MappingProxyType({}),
+    **loop: Any,
+) -> Learner:
+    """A carrier with the sizes of its runs.
 
     Args:
-      sizes: structure; the window of newest transitions is rounded up to fit the parallel environments.
-      kinds: schedules of the runs.
-      names, signals: adaptations of the runs, and the schedules that drive them.
-      record: further proxies to measure.
-      static: arguments of a single schedule that are no options.
+      config: static structure of the carrier.
+      base: the carrier's own entropy weight, reward per nat; None: the default.
+      replay, warmup: transitions and environment steps, as of `sizes_of`; an on-policy carrier has neither.
+      facts: further numbers that schedules request by name.
+      loop: further fields of `LoopConfig`.
+
+    Raises:
+      ValueError: sizes that do not fit together, or too many gradient steps for a counter.
     """
-    config = dataclasses.replace(sizes, newest=in_envs(sizes.newest, sizes.num_envs))
-    needs = frozenset(schedules.required_signals((*kinds, *signals)))
+    agent = spec.make(world.obs_size, world.action_size, spec.config(**config))
+    sizes = LoopConfig(num_envs, world.total // evaluations, newest=_in_envs(LoopConfig.newest, num_envs), **loop)
+    if isinstance(agent, OnPolicyCarrier):
+        supply, updates = Supply(), world.total // agent.rollout * agent.epochs * agent.minibatches
+    else:
+        sizes = dataclasses.replace(sizes, warmup=warmup // num_envs, capacity=replay)
+        floor = min(max(agent.config.batch_size, 4 * LoopConfig.newest), replay)
+        supply = Supply(min(warmup + num_envs, replay), num_envs, replay, floor)
+        updates = world.total - sizes.warmup
+    if updates >= 2**31:
+        raise ValueError(f"a run counts its gradient steps to 2^31 - 1; {world.total} vector steps make {updates}")
+    size, weight = float(world.action_size), spec.weight if base is None else base
+    own = {"base": weight, "target_entropy": -size, "action_size": size, "updates": float(updates)}
+    return Learner(spec, world, agent, sizes, supply, {**own, **facts})
 
-    def schedule_of(run: Run) -> EntropySchedule:
-        own = schedules.build(kinds, run.schedule, record, static)
-        if run.played is None:
-            return own
-        return schedules.overridden(own, run.played.weight, run.played.stride, run.played.on)
 
-    def adaptation_of(run: Run) -> DriftAdaptation:
-        return adapting.build(names, signals, run.adaptation, supply, run.played)
+def sizes_of(steps: int, num_envs: int, replay: float, warmup: float) -> tuple[int, int]:
+    """Transitions in the replay and environment steps of the warm-up, in multiples of the parallel environments.
 
-    return make_program(world, built, schedule_of, config, adaptation_of, needs)
+    Args:
+      steps: environment steps of a run.
+      replay, warmup: the sizes wished for; the warm-up covers the window of newest transitions.
 
-
-def in_envs(count: int, num_envs: int) -> int:
-    """``count``, rounded up to a multiple of the parallel environments.
-
-    >>> in_envs(128, 6)
-    132
+    >>> sizes_of(2_000, 6, 100, 20)
+    (102, 132)
     """
+
+    def nearest(count: float) -> int:
+        return max(1, round(count / num_envs)) * num_envs
+
+    return nearest(min(replay, steps)), max(nearest(warmup), _in_envs(LoopConfig.newest, num_envs))
+
+
+def _in_envs(count: int, num_envs: int) -> int:
+    """``count``, rounded up to a multiple of the parallel environments."""
     return -(-count // num_envs) * num_envs
 
 
@@ -259,31 +271,6 @@ def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, An
     concrete = {name: value for name, value in hyper._asdict().items() if not isinstance(value, Tracer)}
     spec.check(spec.hyper()._replace(**concrete))
     return config, hyper
-
-
-def facts_of(spec: CarrierSpec, updates: int, action_size: int, base: float | None = None) -> dict[str, float]:
-    """The numbers of a run that schedules ask for by name."""
-    weight = spec.weight if base is None else base
-    size = float(action_size)
-    return {"base": weight, "target_entropy": -size, "action_size": size, "updates": float(updates)}
-
-
-def updates_of(built: Carrier | OnPolicyCarrier, steps: int, warmup: int) -> int:
-    """Gradient steps of a run of ``steps`` vector steps, ``warmup`` of them without: the ticks of its schedule."""
-    on_policy = isinstance(built, OnPolicyCarrier)
-    updates = steps // built.rollout * built.epochs * built.minibatches if on_policy else steps - warmup
-    if updates >= 2**31:
-        raise ValueError(f"a run counts its gradient steps to 2^31 - 1; {steps} vector steps make {updates}")
-    return updates
-
-
-def supply_of(built: Carrier | OnPolicyCarrier, sizes: LoopConfig, warmup: int) -> Supply:
-    """The transitions from which a run draws its batches; ``warmup`` environment steps pass without learning."""
-    if isinstance(built, OnPolicyCarrier):
-        return Supply()
-    floor = min(max(built.config.batch_size, 4 * LoopConfig.newest), sizes.capacity)
-    stored = min(warmup + sizes.num_envs, sizes.capacity)
-    return Supply(stored, sizes.num_envs, sizes.capacity, floor)
 
 
 def fit_rollout(config: dict[str, Any], interval: int, num_envs: int) -> None:

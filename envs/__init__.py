@@ -88,8 +88,15 @@ def make(name: str, **options: Any) -> Task:
     if name.startswith(BRIDGE):
         return _attribute("envs.bridge:build")(name, **options)
     entry = lookup("task", TASKS, name)
-    if isinstance(entry, str):
-        entry = _attribute(entry)
+    return build(name, _attribute(entry) if isinstance(entry, str) else entry, **options)
+
+
+def build(name: str, entry: Any, /, **options: Any) -> Task:
+    """The task of an entry: a `Task`, which has no options, or a function that builds one.
+
+    Raises:
+      ValueError: an option that the task does not have, or a function that builds something else.
+    """
     if not isinstance(entry, Task):
         parameters = signature(entry).parameters
         known = set(parameters) - {"name"}

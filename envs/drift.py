@@ -5,7 +5,7 @@ Steps are *vector steps*: all parallel copies of a run's environment share one c
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import chex
@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from envs.core import Channel, Task
-from envs.patterns import PATTERNS, Leg
+from envs.patterns import PATTERNS, Leg, Pattern
 
 Array = jax.Array
 Channels = Sequence[Channel]
+Patterns = Mapping[str, Pattern]
 
 
 class Realisation(NamedTuple):
@@ -114,10 +115,17 @@ def _relocate(point: Array, uniform: Array) -> tuple[Array, Array]:
     return point, point
 
 
-def values(channels: Channels, pattern: Array | int, realisation: Realisation, segment: Array, phase: Array) -> Array:
+def values(
+    channels: Channels,
+    pattern: Array | int,
+    realisation: Realisation,
+    segment: Array,
+    phase: Array,
+    patterns: Patterns = PATTERNS,
+) -> Array:
     """Drift values (D,) float32 in task units at one place of one run.
 
-    ``pattern`` is a () int32 index into ``PATTERNS`` and may be traced: runs with different patterns can be
+    ``pattern`` is a () int32 index into ``patterns`` and may be traced: runs with different patterns can be
     stacked.
     """
     size = sum(channel.size for channel in channels)
@@ -135,16 +143,16 @@ def values(channels: Channels, pattern: Array | int, realisation: Realisation, s
             parts.append(entry.value(channel, leg))
         return jnp.concatenate(parts)
 
-    branches = [lambda entry=entry: evaluate(entry) for entry in PATTERNS.values()]
+    branches = [lambda entry=entry: evaluate(entry) for entry in patterns.values()]
     return jax.lax.switch(jnp.asarray(pattern, jnp.int32), branches)
 
 
-def _values_at(channels, pattern, realisation, step, total, segments):
+def _values_at(channels, pattern, realisation, step, total, segments, patterns=PATTERNS):
     drawn_for = realisation.levels.shape[0] - 1
     if drawn_for != segments:
         raise ValueError(f"segments = {segments}, but the realisation was drawn for {drawn_for}")
     segment, phase = clock(step, total, segments)
-    return values(channels, pattern, realisation, segment, phase), segment
+    return values(channels, pattern, realisation, segment, phase, patterns), segment
 
 
 def truth(
@@ -154,6 +162,7 @@ def truth(
     step: Array | int,
     total: Array | int,
     segments: int = 5,
+    patterns: Patterns = PATTERNS,
 ) -> DriftTruth:
     """Drift at ``step``, and its change since the step before.
 
@@ -163,10 +172,10 @@ def truth(
     segments``, and only for patterns that jump there.
     """
     step = jnp.asarray(step, jnp.int32)
-    now, segment = _values_at(channels, pattern, realisation, step, total, segments)
-    before, segment_before = _values_at(channels, pattern, realisation, step - 1, total, segments)
+    now, segment = _values_at(channels, pattern, realisation, step, total, segments, patterns)
+    before, segment_before = _values_at(channels, pattern, realisation, step - 1, total, segments, patterns)
     spans = _per_coordinate(channels, lambda channel: channel.high - channel.low)
-    jumps = jnp.asarray([entry.jumps for entry in PATTERNS.values()])[pattern]
+    jumps = jnp.asarray([entry.jumps for entry in patterns.values()])[pattern]
     change = jnp.sqrt(jnp.sum(((now - before) / spans) ** 2))
     return DriftTruth(now, change, jumps & (segment != segment_before))
 

@@ -1,6 +1,7 @@
 """A drifting task as the training loop takes it: N copies at once, drift as data, whole stretches of drift at once."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import chex
@@ -8,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aesjax.registry import lookup
 from envs.core import Mask, Step, Task, step_with_keys
 from envs.drift import DriftTruth, Realisation, change_points, displacement, draw, normalised, truth
-from envs.patterns import pattern_index
+from envs.patterns import PATTERNS, Pattern
 
 Array = jax.Array
 
@@ -18,7 +20,7 @@ Array = jax.Array
 class DriftData(NamedTuple):
     """Which drift a run sees; stack runs along a leading axis."""
 
-    pattern: Array  # () int32, index into PATTERNS
+    pattern: Array  # () int32, index into the patterns of its world
     realisation: Realisation
 
 
@@ -37,6 +39,7 @@ class World:
     total: int  # vector steps of a run, a multiple of segments
     segments: int = 5
     observe: str | None = None  # "drift" appends the drift values in force to observations: a reference, no method
+    patterns: Mapping[str, Pattern] = field(default_factory=lambda: PATTERNS)  # by index in the drift of a run
 
     def __post_init__(self) -> None:
         change_points(self.total, self.segments)
@@ -74,13 +77,16 @@ class World:
 
     def check_pattern(self, pattern: str) -> None:
         """Raises UnknownNameError or ValueError: a pattern that does not exist, or has nothing to move."""
-        if pattern_index(pattern) != pattern_index("steady") and not self.task.channels:
+        if lookup("pattern", self.patterns, pattern) is not PATTERNS["steady"] and not self.task.channels:
             raise ValueError(f"task '{self.name}' has no drift channel, so its pattern is steady; got '{pattern}'")
 
     def drift(self, pattern: str, drift_seed: int) -> DriftData:
         """The drift of one run; the same realisation for every pattern and method at one seed."""
         self.check_pattern(pattern)
-        return DriftData(jnp.int32(pattern_index(pattern)), draw(self.task, drift_seed, self.segments))
+        return DriftData(self._index(pattern), draw(self.task, drift_seed, self.segments))
+
+    def _index(self, pattern: str) -> Array:
+        return jnp.int32(list(self.patterns).index(pattern))
 
     def held(self, values: Any) -> DriftData:
         """A drift that stays at ``values`` (D,), in task units, from the first step to the last: for evaluations.
@@ -94,11 +100,12 @@ class World:
             raise ValueError(f"drift of task '{self.name}' is {len(names)} numbers ({', '.join(names)}); got {values}")
         # Equal levels, of a pattern that knows nothing else.
         levels = jnp.tile(jnp.asarray(held), (self.segments + 1, 1))
-        return DriftData(jnp.int32(pattern_index("abrupt")), Realisation(levels, jnp.zeros(len(names))))
+        return DriftData(self._index("abrupt"), Realisation(levels, jnp.zeros(len(names))))
 
     def truth(self, drift: DriftData, step: Array | int) -> DriftTruth:
         """Drift at vector step ``step`` (); never for a learner."""
-        return truth(self.task.channels, drift.pattern, drift.realisation, step, self.total, self.segments)
+        clock = (step, self.total, self.segments)
+        return truth(self.task.channels, drift.pattern, drift.realisation, *clock, patterns=self.patterns)
 
     def path(self, drift: DriftData, steps: Array) -> tuple[Array, Array]:
         """Drift values (n, D) in force at vector steps (n,) and the size (n,) of each one's change, in ranges."""

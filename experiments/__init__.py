@@ -1,11 +1,15 @@
 """The laboratory: `Study`, `Method` and `Results` for scripts and notebooks, and the command line on top of them."""
 
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from experiments.session import Control, Method, Policy, Results, Study
+    from experiments.session.policy import Policy
+    from experiments.session.results import Results
+    from experiments.session.study import Study
+    from experiments.study.method import Control, Method
 
 __all__ = ["Control", "Method", "Policy", "Results", "Study"]
 
@@ -33,6 +37,5 @@ def __getattr__(name: str) -> Any:
     """Import the laboratory when one of its names is used: the command line answers `--help` without JAX."""
     if name not in __all__:
         raise AttributeError(f"module 'experiments' has no attribute '{name}'")
-    from experiments import session
-
-    return getattr(session, name)
+    module = f"session.{name.lower()}" if name in ("Policy", "Results", "Study") else "study.method"
+    return getattr(import_module(f"experiments.{module}"), name)

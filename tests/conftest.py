@@ -48,7 +48,7 @@ LONGEST = (
     "envs/physics/test_protocol.py",
     "agents/test_train.py",
     "agents/test_learning.py",
-    "experiments/study/test_learning.py",
+    "experiments/study/test_references.py",
     "experiments/study/test_warm.py",
     "experiments/test_notebooks.py",
     "test_extending.py",

@@ -30,7 +30,16 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "render",
         "adapters bridge",
     ),
-    "experiments": ("measure presets", "study", "report theory", "paper bench session", "cli", "scripts", "__init__"),
+    "experiments": (
+        "measure presets",
+        "study",
+        "report theory",
+        "session",
+        "paper bench",
+        "cli",
+        "scripts",
+        "__init__",
+    ),
 }
 
 

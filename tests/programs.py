@@ -1,9 +1,9 @@
-"""Registered schedules by name, as the program of a study builds them, and what its runs hold of them as data."""
+"""Schedules by name with complete options, as the runs of a study carry them."""
 
 import jax
 import jax.numpy as jnp
 
-from aesjax.schedules import Choice, ScheduleData, build
+from aesjax.schedules import PROXIES, SCHEDULES, together
 
 RUN = {"base": 0.2, "target_entropy": -1.0, "action_size": 1.0, "updates": 64.0}
 
@@ -12,18 +12,14 @@ def floats(tree):
     return jax.tree.map(jnp.float32, tree)
 
 
-def chosen(names, proxy="td_quantile", source=None):
-    """One name or several as choices, all with the same proxy."""
-    return [Choice(name, proxy, source) for name in ([names] if isinstance(names, str) else names)]
+def chosen(names, proxy="td_quantile", source=None, *, q=0.9, **numbers):
+    """One name or several as schedules with the numbers given, those of `RUN`, and their defaults."""
+    read = PROXIES[proxy](q, source)
+    return [
+        floats(SCHEDULES[name]().filled(RUN | numbers, read)) for name in ([names] if isinstance(names, str) else names)
+    ]
 
 
-def data_of(choices, *, index=0, q=0.9, **numbers):
-    """The numbers given, those of `RUN`, and each schedule's defaults."""
-    options = {choice.schedule: choice.factory.filled(RUN, numbers) for choice in choices}
-    return ScheduleData(jnp.int32(index), *floats((q, options)))
-
-
-def built(names, *, proxy="td_quantile", source=None, **numbers):
-    """`build` of these schedules."""
-    choices = chosen(names, proxy, source)
-    return build(choices, data_of(choices, **numbers))
+def built(names, *, proxy="td_quantile", source=None, index=0, **numbers):
+    """`together` of these schedules."""
+    return together(chosen(names, proxy, source, **numbers), index)

@@ -114,7 +114,7 @@ def test_a_schedule_of_ones_own_goes_from_the_page_to_a_comparison_with_its_cont
     "study", re.findall(r"`((?:toy_table|ablation|sensitivity)\w*)`", (ROOT / "docs" / "carriers.md").read_text())
 )
 def test_every_study_that_the_pages_name_exists(study):
-    from experiments.study.named import STUDIES
+    from experiments.presets.studies import STUDIES
 
     assert study in STUDIES
 

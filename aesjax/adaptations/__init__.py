@@ -1,6 +1,6 @@
 """Adaptations: other quantities that a drift signal adjusts, and the registry of them."""
 
-from aesjax.adaptations.assemble import DEFAULT_SIGNAL, NEUTRAL, AdaptationData, build, signal_of
+from aesjax.adaptations.assemble import NEUTRAL, driver_of, together
 from aesjax.adaptations.controls import CONTROLS, ControlSpec, Played
 from aesjax.adaptations.rules import (
     ADAPTATIONS,
@@ -26,20 +26,18 @@ from aesjax.adaptations.rules import (
 __all__ = [
     "ADAPTATIONS",
     "CONTROLS",
-    "DEFAULT_SIGNAL",
     "LEVERS",
     "MOST_UPDATES",
     "NEUTRAL",
     "Adaptation",
-    "AdaptationData",
     "AdaptationFactory",
     "ControlSpec",
     "Now",
     "Played",
     "Supply",
     "as_adaptation",
-    "build",
     "burst",
+    "driver_of",
     "ere",
     "forget",
     "rate",
@@ -47,7 +45,7 @@ __all__ = [
     "redo",
     "refresh",
     "reset",
-    "signal_of",
+    "together",
     "utd",
     "window",
 ]

@@ -1,17 +1,16 @@
-"""`build`: adaptations by name as one, driven by one signal, with all that differs between runs as data."""
+"""`together`: several adaptations as one, driven by one signal, with all that differs between runs as data."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax.numpy as jnp
 
 from aesjax import schedules
 from aesjax.adaptations.controls import Played
-from aesjax.adaptations.rules import ADAPTATIONS, Now, Supply
-from aesjax.schedules import SCHEDULES, Choice, ScheduleData
+from aesjax.adaptations.rules import Adaptation, Now, Supply
+from aesjax.schedules import SCHEDULES, Schedule, aes_r
 from aesjax.types import AdaptationState, Array, DriftAdaptation, Levers, Signals
 
-DEFAULT_SIGNAL = "aes_r"
 #: Values that change nothing.
 NEUTRAL = Levers(window=jnp.inf, refresh=0.0, refresh_actor=0.0, rate=1.0, refresh_units=0.0, updates=1.0)  # type: ignore
 #: Rule that combines two adaptations of one quantity.
@@ -25,67 +24,70 @@ _JOIN: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-class AdaptationData(NamedTuple):
-    """One run's adaptations as data."""
+def driver_of(schedule: Schedule, adaptations: Sequence[Adaptation], given: Schedule | None = None) -> Schedule | None:
+    """The schedule whose ratio drives the adaptations beside ``schedule``; None where none of them reads a ratio.
 
-    signal: ScheduleData  # which of the program's signals drives them, and its options
-    on: Mapping[str, Any]  # adaptation -> () float32, 1 where the run has it
-    options: Mapping[str, Mapping[str, Any]]  # adaptation -> option -> () float32
-    updates: Any  # () float32, planned number of updates
-
-
-def signal_of(schedule: str, given: str | None = None) -> str:
-    """The schedule whose ratio turns the levers beside ``schedule``: itself, if its weight is its base times one.
+    It is ``given``, else the schedule itself if its weight is its base times a ratio, else `aes_r`. Options of equal
+    names that it does not set are those of ``schedule``.
 
     Raises:
-      ValueError: ``given`` is a schedule without a ratio.
+      ValueError: ``given`` is a schedule without a ratio, or no adaptation reads one.
     """
+    reads = any(adaptation.factory.uses_signal for adaptation in adaptations)
     if given is None:
-        return schedule if SCHEDULES[schedule].relative else DEFAULT_SIGNAL
-    if not SCHEDULES[given].relative:
-        known = ", ".join(name for name, spec in SCHEDULES.items() if spec.relative)
-        raise ValueError(f"schedule '{given}' has no ratio that could turn levers; signals: {known}")
-    return given
+        given = schedule if schedule.factory.relative else aes_r()
+    elif not given.factory.relative:
+        known = ", ".join(name for name, factory in SCHEDULES.items() if factory.relative)
+        raise ValueError(f"schedule '{given.factory.name}' has no ratio that could drive adaptations; signals: {known}")
+    elif not reads:
+        rule = "+".join((schedule.factory.name, *(each.factory.name for each in adaptations)))
+        raise ValueError(f"signal '{given.factory.name}' drives adaptations, and '{rule}' has none that reads one")
+    if not reads or given is None:
+        return None
+    shared = {name: value for name, value in schedule.options.items() if name in given.factory.options}
+    return Schedule(given.factory, {**shared, **given.given}, schedule.proxy if given.proxy is None else given.proxy)
 
 
-def build(
-    names: Sequence[str],
-    signals: Sequence[Choice],
-    run: AdaptationData,
+def together(
+    adaptations: Sequence[Adaptation],
+    signals: Sequence[Schedule],
+    driver: Any,
+    updates: Any,
     supply: Supply,
     played: Played | None = None,
 ) -> DriftAdaptation:
-    """The named adaptations as one; ``run.on`` says which of them a run has.
+    """Several adaptations as one; each acts where its ``on`` is above 0. All numbers may be traced.
 
     The ratio is the weight of a relative schedule over the base 1 without clip: scale-free, and equal to the ratio of
     that schedule itself. Its proxy is taken from ``Signals.measured`` where it was computed already.
 
     Args:
-      names: registered adaptations, all that some run of the program has.
-      signals: relative schedules that drive them; may be empty where only the clock does.
+      adaptations: with complete options, all that some run of the program has.
+      signals: relative schedules with complete options that drive them; may be empty where fixed intervals do.
+      driver: () int32, the one of ``signals`` in force.
+      updates: () planned number of updates.
       supply: static sizes of the run's replay.
-      played: levers of a record; where it is on they are turned as the record says and not by ``names``.
+      played: values of a record; where it is on they replace those of ``adaptations``.
 
-    >>> options = SCHEDULES["aes_r"].filled({"base": 1.0, "updates": 1e4}, {})
-    >>> data = ScheduleData(0, 0.9, {"aes_r": options})
-    >>> run = AdaptationData(data, {"window": 1.0}, {"window": {"power": 2.0}}, 1e4)
+    >>> from aesjax.adaptations import window
+    >>> facts = {"base": 1.0, "updates": 1e4}
     >>> supply = Supply(stored=1000, arriving=4, capacity=5000, floor=512)
-    >>> build(["window"], [Choice("aes_r")], run, supply).init().levers.window
+    >>> together([window(power=2.0)], [aes_r().filled(facts)], 0, 1e4, supply).init().levers.window
     Array(inf, dtype=float32)
     """
-    names = tuple(names)
-    signal = schedules.build(signals, _unclipped(run.signal)) if signals else None
-    used = {ADAPTATIONS[name].lever for name in names}
+    adaptations = tuple(adaptations)
+    signal = schedules.together([_unclipped(each) for each in signals], driver) if signals else None
+    used = {each.factory.lever for each in adaptations}
     used |= {
         name for name, value in (Levers() if played is None else played.levers)._asdict().items() if value is not None
     }
     used |= {"refresh_actor"} if "refresh" in used else set()
-    used |= {"refresh_units"} if any(ADAPTATIONS[name].units for name in names) else set()
+    used |= {"refresh_units"} if any(each.factory.units for each in adaptations) else set()
     neutral = Levers(**{k: jnp.float32(v) for k, v in NEUTRAL._asdict().items() if k in used})
-    updates = jnp.asarray(run.updates, jnp.float32)
+    updates = jnp.asarray(updates, jnp.float32)
 
     def init() -> AdaptationState:
-        memory = tuple(ADAPTATIONS[name].start() for name in names)
+        memory = tuple(each.factory.start() for each in adaptations)
         signalled = signal.init() if signal else ()
         return AdaptationState(neutral, jnp.float32(1), jnp.float32(supply.stored), jnp.int32(0), signalled, memory)
 
@@ -97,13 +99,13 @@ def build(
         stored = jnp.minimum(supply.stored + supply.arriving * done, supply.capacity)
         now = Now(ratio, count, updates, stored, supply)
         values, memories = neutral._asdict(), []
-        for name, memory in zip(names, state.memory, strict=True):
-            options = {k: jnp.asarray(v, jnp.float32) for k, v in run.options[name].items()}
-            turned, memory = ADAPTATIONS[name].adjust(now, memory, **options)
+        for each, memory in zip(adaptations, state.memory, strict=True):
+            options = {k: jnp.asarray(v, jnp.float32) for k, v in each.given.items()}
+            turned, memory = each.factory.adjust(now, memory, **options)
             memories.append(memory)
             for lever, value in turned._asdict().items():
                 if value is not None:
-                    mine = jnp.where(jnp.asarray(run.on[name]) > 0, value, getattr(NEUTRAL, lever))
+                    mine = jnp.where(jnp.asarray(each.on) > 0, value, getattr(NEUTRAL, lever))
                     values[lever] = _JOIN[lever](values[lever], mine.astype(jnp.float32))
         if played is not None:
             values = _playing(values, played, count, stored)
@@ -118,14 +120,11 @@ def build(
     return DriftAdaptation(init, update)
 
 
-def _unclipped(data: ScheduleData) -> ScheduleData:
-    """The same schedules over the base 1 without clip: their weights are their ratios."""
+def _unclipped(signal: Schedule) -> Schedule:
+    """The same schedule over the base 1 without clip: its weight is its ratio."""
     neutral = {"base": 1.0, "lambda_min": 0.0, "lambda_max": jnp.inf}
-    options = {
-        name: {option: neutral.get(option, value) for option, value in own.items()}
-        for name, own in data.options.items()
-    }
-    return data._replace(options=options)
+    given = {name: neutral.get(name, value) for name, value in signal.given.items()}
+    return Schedule(signal.factory, given, signal.proxy)
 
 
 def _playing(values: dict[str, Any], played: Played, count: Array, stored: Array) -> dict[str, Any]:

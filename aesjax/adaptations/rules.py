@@ -4,9 +4,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
-from aesjax.factory import FINITE, SHARE, Options, Range, check_options, first_line, options_of, ranges_of, resemble
+from aesjax.factory import (
+    FINITE,
+    SHARE,
+    Options,
+    Range,
+    check_options,
+    equal,
+    first_line,
+    options_of,
+    ranges_of,
+    resemble,
+)
 from aesjax.registry import Registry, unknown
 from aesjax.types import Array, Levers
 
@@ -108,11 +120,37 @@ class AdaptationFactory:
         check_options("adaptation", self.name, ranges, options)
 
 
-class Adaptation(NamedTuple):
-    """A registered adaptation and the options it was given."""
+@jax.tree_util.register_pytree_node_class
+class Adaptation:
+    """An adaptation and the options it was given. A pytree whose leaves are these numbers and ``on``."""
 
-    factory: AdaptationFactory
-    given: Mapping[str, Any]
+    def __init__(self, factory: AdaptationFactory, given: Mapping[str, Any], on: Any = 1.0):
+        self.factory, self.given = factory, dict(given)
+        self.on = on  # () float32; 0: a run of the same program without it
+
+    def filled(self) -> "Adaptation":
+        """The same adaptation with all of its options: the given ones, else the defaults."""
+        return Adaptation(self.factory, {**self.factory.options, **self.given}, self.on)
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Adaptation) and equal(
+            (self.factory, self.given, self.on), (other.factory, other.given, other.on)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.factory)
+
+    def __repr__(self) -> str:
+        return f"{self.factory.name}({', '.join(f'{name}={value}' for name, value in self.given.items())})"
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        """The given numbers and ``on`` as leaves; see `jax.tree_util`."""
+        return (self.given, self.on), self.factory
+
+    @classmethod
+    def tree_unflatten(cls, structure: Any, leaves: Any) -> "Adaptation":
+        """The inverse of `tree_flatten`."""
+        return cls(structure, *leaves)
 
 
 def as_adaptation(

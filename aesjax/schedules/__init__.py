@@ -21,7 +21,7 @@ from aesjax.schedules.proxies import (
     td_quantile,
     value_loss,
 )
-from aesjax.schedules.registered import SCHEDULES, Choice, ScheduleData, build, required_signals
+from aesjax.schedules.registered import SCHEDULES, required_signals, together
 from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
 from aesjax.schedules.schedule import AnySchedule, Schedule, ScheduleFactory, as_schedule, verify, verify_proxy
 
@@ -29,11 +29,9 @@ __all__ = [
     "PROXIES",
     "SCHEDULES",
     "AnySchedule",
-    "Choice",
     "DriftProxy",
     "ProxyFactory",
     "Schedule",
-    "ScheduleData",
     "ScheduleFactory",
     "aes",
     "aes_c",
@@ -47,7 +45,6 @@ __all__ = [
     "auto",
     "auto_floor",
     "budget",
-    "build",
     "calibration",
     "constant_at_mean",
     "critic_drift",
@@ -64,6 +61,7 @@ __all__ = [
     "switch",
     "td_mean",
     "td_quantile",
+    "together",
     "value_loss",
     "verify",
     "verify_proxy",

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from aesjax.factory import SHARE, check_options, first_line, options_of, resemble
+from aesjax.factory import SHARE, check_options, equal, first_line, options_of, resemble
 from aesjax.registry import Registry
 from aesjax.schedules.order import quantile
 from aesjax.schedules.rule import read_signal
@@ -63,18 +63,32 @@ class DriftProxy:
         return self if self.source is not None else self.factory(self.q, source)
 
     @property
-    def _place(self) -> str:
+    def place(self) -> str:
+        """Where it reads, "update" or "fresh"."""
         return self.source or next(iter(self.factory.fields))
+
+    @property
+    def key(self) -> str:
+        """Name of its value among the measured ones, such as "td_quantile/fresh"."""
+        return f"{self.factory.name}/{self.place}"
 
     @property
     def field(self) -> str:
         """The field of `Signals` that it reads."""
-        return self.factory.fields[self._place]
+        return self.factory.fields[self.place]
 
     def __call__(self, signals: Signals) -> Array:
         """The proxy of one step; raises when traced if its signal is absent."""
-        given = {"q": self.q, "source": self._place}
+        given = {"q": self.q, "source": self.place}
         return self.factory.make(**{name: given[name] for name in self.factory.takes})(signals)
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, DriftProxy) and equal(
+            (self.factory, self.source, self.q), (other.factory, other.source, other.q)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.factory, self.source))
 
     def __repr__(self) -> str:
         source = "" if self.source is None else f", source='{self.source}'"

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.compiling import jit
-from aesjax.factory import SHARE, Options, Range, check_options, first_line, options_of, ranges_of, resemble
+from aesjax.factory import SHARE, Options, Range, check_options, equal, first_line, options_of, ranges_of, resemble
 from aesjax.registry import unknown
 from aesjax.schedules.proxies import DriftProxy, check_reads, td_quantile
 from aesjax.schedules.rule import VECTORS, start
@@ -141,13 +141,36 @@ class Schedule:
         return {name: value for name, value in self.given.items() if name not in self.factory.options}
 
     @property
+    def reads(self) -> Proxy | None:
+        """The proxy that it reads, with its place; None for a schedule without one."""
+        if not self.factory.uses_proxy:
+            return None
+        proxy = td_quantile() if self.proxy is None else self.proxy
+        return proxy.at(self.factory.source) if isinstance(proxy, DriftProxy) else proxy
+
+    def filled(self, facts: Mapping[str, Any], proxy: DriftProxy | None = None) -> "Schedule":
+        """The same schedule with all of its options: the given ones, else the numbers of a run, else the defaults.
+
+        Args:
+          facts: the run's numbers by name, `FACTS` among them.
+          proxy: read where the schedule names none. A schedule that reads none stores it, because its quantile level
+            is that of the proxies which `together` measures beside it.
+
+        Raises:
+          ValueError: an option has no value.
+        """
+        named = self.proxy if self.proxy is not None else proxy
+        own = Schedule(self.factory, {**self.static, **self.factory.filled(facts, self.options)}, named)
+        return Schedule(self.factory, own.given, own.reads) if self.factory.uses_proxy else own
+
+    def built(self, proxy: Proxy | None) -> EntropySchedule:
+        """The pure functions with ``proxy`` in place of its own."""
+        return self.factory.build(self.factory.filled({}, self.options), proxy, **self.static)
+
+    @property
     def pair(self) -> EntropySchedule:
         """The pure functions, made anew: inside a trace they hold that trace's constants, so they are not stored."""
-        proxy = self.proxy
-        if self.factory.uses_proxy:
-            proxy = td_quantile() if proxy is None else proxy
-            proxy = proxy.at(self.factory.source) if isinstance(proxy, DriftProxy) else proxy
-        return self.factory.build(self.factory.filled({}, self.options), proxy, **self.static)
+        return self.built(self.reads)
 
     def init(self) -> ScheduleState:
         """State before the first update; it holds the first weight."""
@@ -160,6 +183,14 @@ class Schedule:
     def measure(self, signals: Signals) -> Signals:
         """``signals`` with what the schedule will compute of them."""
         return self.pair.measure(signals)
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Schedule) and equal(
+            (self.factory, self.given, self.proxy), (other.factory, other.given, other.proxy)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.factory)
 
     def __repr__(self) -> str:
         proxy = [] if self.proxy is None else [repr(self.proxy)]

@@ -1,12 +1,15 @@
 """Parts of every run, on-policy or not: data, sizes, health, evaluation and logs."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from aesjax import schedules
+from aesjax.adaptations import Adaptation, Supply, together
+from aesjax.schedules import DriftProxy, Schedule, required_signals
 from aesjax.seeding import stream
 from aesjax.types import STREAM, Array, DriftAdaptation, EntropySchedule, ScheduleState, Signals
 from agents.common import adapting, dynamics
@@ -48,17 +51,22 @@ class Run(NamedTuple):
 
     seed: Any  # () uint32
     drift: Any  # the world's data: pattern and drift sample
-    schedule: Any  # its schedule as data, `aesjax.schedules.ScheduleData`
+    schedules: Sequence[Schedule]  # all of the program, with complete options
     hyper: Any  # the carrier's traced floats
+    kind: Any = 0  # () int32, which of the schedules is in force
     coupling: Any = (
         None  # () float32; 1: learning rates follow the entropy weight, `adapting.Coupling`; None: in no run
     )
-    adaptation: Any = None  # its adaptations beyond the entropy weight; None: no run of the program has any
+    adaptations: Sequence[Adaptation] = ()  # all of the program, with complete options
+    signals: Sequence[Schedule] = ()  # schedules whose ratios drive adaptations, with complete options
+    driver: Any = 0  # () int32, which of the signals drives those of this run
+    updates: Any = None  # () float32, that adaptations plan with; None: no run of the program has any
     played: Any = None  # the record that it plays instead; None: no run of the program plays one
 
-
-ScheduleOf = Callable[[Run], EntropySchedule]
-AdaptationOf = Callable[[Run], DriftAdaptation]
+    @property
+    def needs(self) -> Mapping[str, str]:
+        """Fields of `Signals` that schedules of the program read, each with its reader."""
+        return required_signals((*self.schedules, *self.signals))
 
 
 class Health(NamedTuple):
@@ -156,10 +164,9 @@ class Loop:
 
     world: World
     carrier: Any  # `Carrier` or `OnPolicyCarrier`
-    schedule_of: ScheduleOf
     config: LoopConfig
-    adaptation_of: AdaptationOf  # called for runs with adaptations alone
-    needs: frozenset[str] = frozenset()  # fields of `Signals` that schedules of the program read
+    supply: Supply = field(default_factory=Supply)  # transitions from which a run draws its batches
+    record: tuple[DriftProxy, ...] = ()  # proxies to measure besides those that schedules read
 
     def __post_init__(self) -> None:
         if self.config.plasticity and not self.carrier.networks:
@@ -173,7 +180,7 @@ class Loop:
           init: key -> agent.
           window: transitions over which a model of the dynamics averages its error.
         """
-        key, model = jax.random.key(run.seed), self.model(window)
+        key, model = jax.random.key(run.seed), self.model(run, window)
         values, _ = self.world.path(run.drift, jnp.zeros(1, jnp.int32))
         obs, env = self.world.reset(stream(key, "reset"), self.config.num_envs, self.world.params_of(values[0]))
         state = RunState(
@@ -187,16 +194,27 @@ class Loop:
             episode_return=jnp.zeros(self.config.num_envs),
             health=Health(jnp.int32(-1), jnp.int32(0)),
             coupling=None if run.coupling is None else adapting.uncoupled(),
-            adaptation=None if run.adaptation is None else self.adaptation_of(run).init(),
+            adaptation=None if run.updates is None else self.adaptation_of(run).init(),
             model=None if model is None else model.init(stream(key, "model")),
         )
         adapting.check(state, self.carrier)
         return state
 
-    def model(self, window: int) -> dynamics.Model | None:
+    def schedule_of(self, run: Run) -> EntropySchedule:
+        """The schedule of a run, or the record that it plays."""
+        own = schedules.together(run.schedules, run.kind, self.record)
+        if run.played is None:
+            return own
+        return schedules.overridden(own, run.played.weight, run.played.stride, run.played.on)
+
+    def adaptation_of(self, run: Run) -> DriftAdaptation:
+        """The adaptations of a run that has some."""
+        return together(run.adaptations, run.signals, run.driver, run.updates, self.supply, run.played)
+
+    def model(self, run: Run, window: int) -> dynamics.Model | None:
         """The model of reward and dynamics; None where no schedule reads its error."""
         sizes = (self.world.obs_size, self.world.action_size)
-        return dynamics.make(*sizes, window) if "model_error" in self.needs else None
+        return dynamics.make(*sizes, window) if "model_error" in run.needs else None
 
     def update(self, state: RunState, run: Run, *batch: Any) -> tuple[RunState, UpdateOut]:
         """The carrier's gradient step: the state after it, and the carrier's `UpdateOut`."""

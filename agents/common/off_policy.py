@@ -40,30 +40,27 @@ class OffPolicy(Loop):
 
     carrier: Carrier
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def init(self, run: Run) -> RunState:
+        """A run before its first step.
+
+        Raises:
+          ValueError: a schedule reads the newest transitions, and their window does not fit the environments.
+        """
         num, newest, waiting = self.config.num_envs, self.config.newest, self.config.warmup * self.config.num_envs
-        if self.tracked and newest % num:
+        tracked = bool(TRACKED & run.needs.keys())
+        if tracked and newest % num:
             raise ValueError(f"window of newest transitions {newest} must be a multiple of num_envs {num}")
-        if self.tracked and waiting < newest:
+        if tracked and waiting < newest:
             raise ValueError(
                 f"warm-up of {waiting} environment steps must cover the {newest} newest transitions "
                 "that the fresh proxy reads"
             )
-
-    @property
-    def tracked(self) -> bool:
-        """Whether residuals of the newest transitions are stored."""
-        return bool(TRACKED & self.needs)
-
-    def init(self, run: Run) -> RunState:
-        """A run before its first step."""
-        state = self.begin(run, self.carrier.init, self.config.newest)
+        state = self.begin(run, self.carrier.init, newest)
         masked = self.world.mask(state.env) is not None
         return state._replace(
             replay=buffer.init(self.config.capacity, self.world.obs_size, self.world.action_size, masked),
-            newest=jnp.zeros((2, self.config.newest)) if self.tracked else None,
-            newest_ring=masks.start() if self.tracked and masked else None,
+            newest=jnp.zeros((2, newest)) if tracked else None,
+            newest_ring=masks.start() if tracked and masked else None,
         )
 
     def train(self, state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
@@ -169,7 +166,7 @@ class OffPolicy(Loop):
 
     def learn(self, state: RunState, run: Run, step: Array, keys: Array, arrived: Arrived, change: Array) -> Any:
         """Gradient steps, then the schedule and the adaptations; the replay stays behind."""
-        model = self.model(self.config.newest)
+        model = self.model(run, self.config.newest)
         if model is not None:
             known = model.observe(state.model, arrived.rows, arrived.stored)
             state = state._replace(model=model.learn(known, self.batch(state, keys[2], step)))

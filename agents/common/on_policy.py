@@ -117,7 +117,7 @@ class OnPolicy(Loop):
         schedule, carrier = self.schedule_of(run), self.carrier
         key_order = stream(jax.random.fold_in(key, step), "minibatches")
         order = minibatches(key_order, self.rows, carrier.epochs, carrier.minibatches)
-        model = self.model(self.rows)
+        model = self.model(run, self.rows)
         if model is not None:
             state = state._replace(model=modelled(model, state.model, rollout, order))
         agent, rows, residuals = carrier.prepare(state.agent, rollout, run.hyper)

@@ -1,6 +1,7 @@
 """A carrier's registry entry: constructor, settings and default entropy weight."""
 
 import operator
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, SupportsIndex
@@ -25,6 +26,11 @@ class CarrierSpec(NamedTuple):
     #: fields of ``config`` and ``hyper`` under which parameters mean what they do; None: all of ``config``
     meaning: tuple[str, ...] | None = None
     episodic: tuple[str, ...] = ()  # fields of its state that belong to the episodes under way
+
+    @property
+    def name(self) -> str:
+        """Name in data and folders: the label in small letters, "sac"."""
+        return re.sub(r"\W+", "_", self.label.lower())
 
     def check_lever(self, adaptation: str, lever: str, carrier: str) -> None:
         """Refuse, with a ValueError, an adaptation whose lever the carrier, called ``carrier``, does not have."""

@@ -16,7 +16,7 @@ from envs.mujoco.model import total_mass_accepted
 from envs.world import World
 from experiments.bench.timing import Timer, interleaved, until
 from experiments.bench.updates import timed
-from experiments.study.options import StudyOptions
+from experiments.session.study import Study
 
 _GYMNASIUM_ENVS = 8
 _LENGTH = 50  # control steps per call
@@ -103,7 +103,7 @@ def measured(name: str, engines: Sequence[str], num_envs: int, rounds: int, trai
     if training:
         options: dict[str, Any] = {"task": name, "methods": "ppo+aes", "patterns": "abrupt"}
         for engine in engines:
-            config = StudyOptions(seeds=len(jax.local_devices()), engine=engine, **options).resolve()
+            config = Study(seeds=len(jax.local_devices()), engine=engine, **options).config
             contestants[f"ppo_on_{engine}"] = timed(config)
     pairs = [("warp", "mjx"), ("mjx", "mujoco"), ("mujoco", "gymnasium"), ("mjx", "gymnasium"), ("warp", "gymnasium")]
     figures = interleaved(contestants, rounds, {f"{a}_over_{b}": (a, b) for a, b in pairs})

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from aesjax.types import Program
 from experiments.study import store
-from experiments.study.sweep import cache_group, compile_program, memory_budget, plan_waves, stack, state_bytes
+from experiments.study.sweep import cache_group, compile_program, memory_budget, plan_batches, stack, state_bytes
 
 TARGET_SECONDS = 1.0
 Timer = Callable[[], float]  # does a fixed amount of work, returns its rate
@@ -40,9 +40,9 @@ def training(program: Program, items: list[Any], chunk: int, calls: int, work: f
     """
     devices = list(jax.local_devices())[: len(items)]
     group = cache_group(devices, state_bytes(program, items[0]))
-    waves = plan_waves(program, items[0], len(items), len(devices), memory_budget(devices), group)
-    executables = compile_program(program, devices, waves.group)
-    data = executables.place(stack(items + [items[0]] * (waves.width - len(items))))
+    batches = plan_batches(program, items[0], len(items), len(devices), memory_budget(devices), group)
+    executables = compile_program(program, devices, batches.group)
+    data = executables.place(stack(items + [items[0]] * (batches.width - len(items))))
     state, done = executables.init(data), 0
 
     def advance() -> float:

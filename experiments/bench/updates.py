@@ -21,9 +21,9 @@ import numpy as np
 
 from aesjax.types import Program
 from experiments.bench.timing import TARGET_SECONDS, Timer, interleaved, training
-from experiments.study.build import build_part
+from experiments.session.study import Study
 from experiments.study.config import StudyConfig
-from experiments.study.options import StudyOptions
+from experiments.study.program import runs_of, share_of
 
 SCHEDULES = ("fixed", "aes", "auto", "aes_r")
 #: With adaptations, or after a colon another proxy; compared with the schedule alone.
@@ -35,21 +35,22 @@ _WIDTH, _BATCH, _EPOCHS = 64, 128, 10
 def timed(config: StudyConfig) -> Timer:
     """Training of a study with one carrier: updates per second of all runs, of PPO environment steps."""
     (carrier,) = config.carriers
-    part, chunk = build_part(config, carrier), config.chunk(carrier)
-    items = [jax.tree.map(lambda leaf, i=i: leaf[i], part.runs) for i in range(len(part.labels))]
-    work = len(items) * chunk * (config.envs_of(carrier) if carrier == "ppo" else 1)
-    return training(part.program, items, chunk, config.evaluations, work)
+    share, interval = share_of(config, carrier), config.interval(carrier)
+    runs = runs_of(share, {})
+    items = [jax.tree.map(lambda leaf, i=i: leaf[i], runs) for i in range(len(share.labels))]
+    work = len(items) * interval * (config.envs_of(carrier) if carrier == "ppo" else 1)
+    return training(share.program(), items, interval, config.evaluations, work)
 
 
 def config_of(carrier: str, method: str, runs: int) -> StudyConfig:
     """The toy task at the preset's sizes, and for PPO the pendulum with rejax's sizes and without normalisation."""
     options: dict[str, Any] = {"methods": f"{carrier}+{method.replace(':', ':proxy=')}", "patterns": "abrupt"}
     if carrier != "ppo":
-        return StudyOptions(task="toy", seeds=runs, preset="paper", **options).resolve()
-    config = StudyOptions(task="pendulum", seeds=runs, steps=102_400, preset="paper", **options).resolve()
+        return Study(task="toy", seeds=runs, preset="paper", **options).config
+    config = Study(task="pendulum", seeds=runs, steps=102_400, preset="paper", **options).config
     sizes = {"rollout": 128, "epochs": _EPOCHS, "minibatches": 4, "normalise_obs": 0.0, "normalise_reward": False}
-    own = dict(config.settings[carrier])
-    return dataclasses.replace(config, settings={carrier: own | {"config": own["config"] | sizes}})
+    own = config.settings[carrier]
+    return dataclasses.replace(config, settings={carrier: dataclasses.replace(own, config={**own.config, **sizes})})
 
 
 def _mlp(inputs: int, outputs: int) -> int:
@@ -93,7 +94,7 @@ def measured(carrier: str, runs: int, rounds: int, rejax: Any = None) -> dict[st
     ratios["share_of_matmul_limit"] = ("aes", "matmul_limit")
     config = configs[methods[0]]
     about = {"carrier": carrier, "task": config.task, "unit": "environment steps" if carrier == "ppo" else "updates"}
-    about |= {"runs": runs, "num_envs": config.envs_of(carrier), "config": dict(config.settings[carrier]["config"])}
+    about |= {"runs": runs, "num_envs": config.envs_of(carrier), "config": dict(config.settings[carrier].config)}
     return about | interleaved(contestants, rounds, ratios)
 
 

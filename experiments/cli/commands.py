@@ -3,7 +3,6 @@
 Nothing here starts JAX before the number of devices is set.
 """
 
-import dataclasses
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -28,8 +27,8 @@ from experiments.cli.errors import DONE, WRONG, guarded, say
 
 #: Command -> the class that tyro parses, and the function that executes it.
 _COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
-    "run": (run.RunOptions, run.execute),
-    "submit": (submit.SubmitOptions, submit.execute),
+    "run": (run.Run, run.execute),
+    "submit": (submit.Submit, submit.execute),
     "status": (submit.Status, submit.status),
     "join": (submit.Join, submit.join),
     "report": (report.Report, report.execute),
@@ -58,10 +57,7 @@ def command(argv: list[str] | None = None) -> int:
 
         say(f"unknown command '{typed[0]}'{hint(typed[0], _COMMANDS)} commands: {', '.join(_COMMANDS)}")
         return WRONG
-    about = "Drift-aware exploration in JAX."
-    if typed[:1] == ["table"]:  # what it does not know are options of `aesjax run`
-        options, rest = tyro.cli(_Command, prog="aesjax", args=argv, description=about, return_unknown_args=True)
-        options = dataclasses.replace(options, rest=tuple(rest))
-    else:
-        options = tyro.cli(_Command, prog="aesjax", args=argv, description=about)
-    return guarded(partial(_EXECUTE[type(options)], options))
+    options = tyro.cli(_Command, prog="aesjax", args=argv, description="Drift-aware exploration in JAX.")
+    execute: Callable[..., int] = _EXECUTE[type(options)]
+    named = isinstance(options, run.Run | submit.Submit)  # which may name a study, and are read again then
+    return guarded(partial(execute, options, typed[1:]) if named else partial(execute, options))

@@ -2,12 +2,14 @@
 
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 LONGEST = 1200  # characters of a refusal
+TRACEBACK = "AESJAX_TRACEBACK"  # variable of the environment; 1: show the traceback behind a sentence
 _TRACEBACK = "\nTraceback (most recent call last):"
 DONE, WRONG, DIVERGED, INTERRUPTED = 0, 2, 3, 130
 
@@ -80,6 +82,8 @@ def guard_streams() -> None:
 def refusing() -> Iterator[None]:
     """Errors that a person can act on become a `Refusal`; a mistake of the program keeps its traceback.
 
+    With `AESJAX_TRACEBACK=1` in the environment a refusal also shows the traceback of its error.
+
     The first kind are ValueError, OSError, a module that is not installed, and look-ups of unknown names, which are
     KeyErrors of a class of their own. A plain KeyError has no sentence to show.
     """
@@ -88,14 +92,18 @@ def refusing() -> Iterator[None]:
     except KeyError as error:
         if type(error) is KeyError:
             raise
-        raise Refusal(str(error)) from None
+        raise Refusal(str(error)) from _shown(error)
     except BrokenPipeError:  # nobody reads on, which is no mistake
         raise
     except OSError as error:
         place = f"{error.filename}: " if error.filename is not None and error.strerror else ""
-        raise Refusal(f"{place}{error.strerror or error}") from None
+        raise Refusal(f"{place}{error.strerror or error}") from _shown(error)
     except (ValueError, ModuleNotFoundError) as error:
-        raise Refusal(str(error)) from None
+        raise Refusal(str(error)) from _shown(error)
+
+
+def _shown(error: Exception) -> Exception | None:
+    return error if os.environ.get(TRACEBACK) == "1" else None
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -107,6 +115,8 @@ def guarded(command: Callable[[], int]) -> int:
         code = command()
         sys.stdout.flush()
     except Refusal as refusal:
+        if refusal.__cause__ is not None:
+            traceback.print_exception(refusal.__cause__)
         text, mark, lines = str(refusal).partition(_TRACEBACK)  # of a simulator's own code, which keeps its lines
         say(_one_line(text) + mark + lines)
         return WRONG

@@ -31,8 +31,8 @@ class Export:
 
 def execute(options: Export) -> int:
     """Write them and say how large they are."""
-    from experiments.study.export import export
-    from experiments.study.parser import parse
+    from experiments.study.text import parse_seeds
+    from experiments.study.warm import export
 
     with refusing():
         if options.results:
@@ -42,7 +42,7 @@ def execute(options: Export) -> int:
             return DONE
         if options.streams:
             raise ValueError("--streams is an option of --results")
-        seeds = None if options.seeds is None else parse({"seeds": options.seeds})["seeds"]
+        seeds = None if options.seeds is None else parse_seeds(options.seeds)
         if not options.folders:
             raise ValueError("give the folder of a finished study")
         size = export(options.folders, options.out, seeds=seeds, moments=options.moments)
@@ -61,8 +61,8 @@ def _by_names(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _results(directory: Path, out: Path, streams: bool) -> Path:
     """Copy the result files of a finished study into ``out``, which must be new or empty."""
-    from experiments.study import checksums, store
-    from experiments.study.results import open_results
+    from experiments.study import store
+    from experiments.study.results import open_results, write_manifest
 
     store.check_new(out, "--out")
     results = open_results(directory)
@@ -76,5 +76,5 @@ def _results(directory: Path, out: Path, streams: bool) -> Path:
     store.write_json(out / store.CONFIG, config)
     for name, data in contents.items():
         store.write_bytes(out / name, data)
-    checksums.write_manifest(out, manifest)
+    write_manifest(out, manifest)
     return out

@@ -14,6 +14,7 @@ KINDS = (
     *("tasks", "simulators", "carriers", "schedules", "adaptations", "controls", "proxies", "studies", "patterns"),
     *("tables", "presets", "programs"),
 )
+KINDS_OF_OBJECTS = ("schedule", "adaptation", "proxy", "task", "pattern", "carrier")
 _Names = dict[str, dict[str, str]]  # kind -> name -> one line about it
 
 
@@ -55,9 +56,8 @@ def _collected() -> _Names:
     from agents import CARRIERS
     from experiments.paper.tables import TABLES
     from experiments.presets import PRESETS
-    from experiments.study.named import STUDIES
+    from experiments.presets.studies import STUDIES
 
-    unusable = {kind: _plug_in(kind) for kind in ("schedule", "adaptation", "proxy", "task", "pattern", "carrier")}
     sections = {
         "tasks": ("task", {name: _about(name) for name in envs.TASKS if not name.startswith(envs.BRIDGE)}),
         "simulators": ("simulator", _simulators()),
@@ -76,8 +76,7 @@ def _collected() -> _Names:
         for name, preset in presets.items()
     }
     return {
-        title: {name: _with_origin(kind, name, text) for name, text in lines.items()} | unusable.get(kind, {})
-        for title, (kind, lines) in sections.items()
+        title: lines | (_offered(kind) if kind in KINDS_OF_OBJECTS else {}) for title, (kind, lines) in sections.items()
     } | {
         "presets": presets | {"any other task": "quick and paper, sized by the length of its episodes"},
         "programs": {str(cache_folder()): f"JAX's cache of compiled programs, at most {LARGEST_CACHE >> 20} MiB"},
@@ -108,21 +107,19 @@ def _summaries(registry: Mapping[str, Any]) -> dict[str, str]:
     return {name: entry.summary for name, entry in registry.items()}
 
 
-def _plug_in(kind: str) -> dict[str, str]:
-    """Plug in all that installed packages offer; the names that cannot be used, with the reason."""
-    from experiments.study.plugins import find, offered
+def _offered(kind: str) -> dict[str, str]:
+    """The names that installed packages offer, with their place or the reason why they cannot be used."""
+    from experiments.study.plugins import code_of, find, offered
 
-    unusable = {}
+    lines = {}
     for name in offered(kind):
         try:
-            find(kind, name)
+            entry = find(kind, name)
+            made = getattr(entry, "factory", entry)
+            code = code_of(made)
+            made = made() if kind == "task" and callable(made) else made
+            text = getattr(made, "summary", getattr(made, "description", getattr(made, "label", "")))
+            lines[name] = f"{text} [{code.__module__}:{code.__qualname__}]".lstrip()
         except ValueError as error:
-            unusable[name] = f"({error})"
-    return unusable
-
-
-def _with_origin(kind: str, name: str, text: str) -> str:
-    from experiments.study.plugins import KINDS, definitions
-
-    own = definitions([(kind, name)]) if name in getattr(KINDS.get(kind), "registered", ()) else {}
-    return f"{text} [{own[kind][name].get('object', 'defined here')}]".lstrip() if own else text
+            lines[name] = f"({error})"
+    return lines

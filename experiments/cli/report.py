@@ -24,8 +24,8 @@ def execute(options: Report) -> int:
     """Merge if several folders are given, and write the report."""
     from experiments.report import write_report
     from experiments.report.live import write_tensorboard
+    from experiments.report.merge import merge_studies
     from experiments.study import store
-    from experiments.study.merge import merge_studies
     from experiments.study.results import open_results
 
     with refusing():

@@ -1,170 +1,175 @@
 """`aesjax run`: train a study and report it"""
 
-import contextlib
 import dataclasses
 import os
 import shlex
 import time
-from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
 from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, WRONG, Output, Refusal, refusing, say
-from experiments.study.declared import (
-    CLUSTER,
-    OPTIONS,
-    OUTPUT,
-    RUNTIME,
-    SHELL,
-    SIZES,
-    TASK,
-    WHAT,
-    Option,
-    flag,
-    in_words,
-)
+from experiments.session.study import SECONDS, Folder, Names, Study, Text, Whole, in_words
 from experiments.study.devices import start_jax
 
-if TYPE_CHECKING:
-    from experiments.study.config import StudyConfig
-
-
-ALL: dict[str, Option] = {"out": RUNTIME["out"], **SHELL, **OPTIONS, **RUNTIME}
-_GROUPS = (WHAT, SIZES, TASK, OUTPUT, CLUSTER)
-
-
-def _absent(name: str, option: Option) -> Any:
-    """Default at the shell: of options that a named study sets, none."""
-    return None if name in ("patterns", "seeds", "preset") else option.default
-
-
-Run: Any = dataclasses.make_dataclass(
-    "Run", [(name, Any, dataclasses.field(default=_absent(name, option))) for name, option in ALL.items()]
-)
-Run.__doc__ = "The options of `aesjax run`, those that were not given at their defaults."
-
-
-def grouped(name: str, about: str, options: Mapping[str, Option], more: type | None = None) -> type:
-    """The class that tyro parses: a field per group, flags without its name, ``more`` for a command's own options."""
-    groups = []
-    for title in _GROUPS:
-        own = [_argument(n, option) for n, option in options.items() if option.group == title]
-        if own:
-            group = dataclasses.make_dataclass(title, own)
-            group.__doc__ = ""
-            groups.append((title.replace(" ", "_"), group, dataclasses.field(default_factory=group)))
-    if more is not None:
-        groups.insert(0, ("own", more, dataclasses.field(default_factory=more)))
-    made = dataclasses.make_dataclass(name, groups)
-    made.__doc__ = about
-    return tyro.conf.configure(tyro.conf.OmitArgPrefixes)(made)
-
-
-def _argument(name: str, option: Option) -> tuple[str, Any, Any]:
-    default = _absent(name, option)
-    how: dict[str, Any] = {} if option.type is bool else {"metavar": option.metavar}
-    if option.type is not tuple:
-        how["help_behavior_hint"] = f"(default: {option.default})" if option.default is not None else ""
-    kind: Any = tyro.conf.UseAppendAction[tuple[str, ...]] if option.type is tuple else option.type
-    marks = [tyro.conf.arg(name=flag(name), help=option.help, **how)]
-    if kind in (int, float):
-        marks.append(_number(kind, option.metavar))
-    return name, Annotated[kind | None if default is None else kind, *marks], dataclasses.field(default=default)
-
-
-def _number(kind: type[int] | type[float], metavar: str) -> Any:
-    """How a number is read: 100000, 100_000 or 1e5; a whole one where ``kind`` is int."""
-
-    def read(words: list[str]) -> int | float:
-        with contextlib.suppress(ValueError, OverflowError):
-            value = int(words[0]) if kind is int and not set(words[0]) & set(".eE") else float(words[0])
-            if kind is float or kind(value) == value:
-                return kind(value)
-        raise ValueError(f"it must be a {'whole ' if kind is int else ''}number; got '{words[0]}'")
-
-    return tyro.constructors.PrimitiveConstructorSpec(1, metavar, read, lambda value: True, lambda value: [str(value)])
-
-
-def flat(parsed: Any, into: Any = Run) -> Any:
-    """The options of a parsed class, side by side in the fields of ``into``."""
-    groups = [getattr(parsed, each.name) for each in dataclasses.fields(parsed)]
-    return into(**{field.name: getattr(group, field.name) for group in groups for field in dataclasses.fields(group)})
-
-
-def typed(options: Any, besides: Collection[str] = ("resume",)) -> list[str]:
-    """The words after `aesjax run` of the options that are not at their defaults nor named in ``besides``."""
-    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(Run) if field.name not in besides}
-    return in_words({name: value for name, value in given.items() if value != _absent(name, ALL[name])})
-
-
-def command(options: Any, besides: Collection[str] = ("resume",)) -> str:
-    """The command line of ``options``."""
-    return shlex.join(["aesjax", "run", *typed(options, besides)])
-
-
 _LONGEST_WAIT = 86_400.0  # seconds between checkpoints
-_ABOUT = "Train a sweep: every carrier under every schedule, pattern and seed, then write the report."
-RunOptions: Any = grouped("RunOptions", _ABOUT, ALL)
 
 
-def execute(parsed: Any) -> int:
-    """Train, write the report, and name the runs that diverged."""
-    return train(flat(parsed))
+@dataclasses.dataclass(frozen=True)
+class Methods:
+    """Methods as they are typed."""
+
+    study: Text = "default"
+    """Named study that sets carriers, schedules, patterns, seeds and preset, unless they are given; see `aesjax list
+    studies`."""
+    carriers: Names = None
+    """Carriers (agents), comma-separated, or all; by default sac."""
+    schedules: Names = None
+    """Schedules, comma-separated, each with options if need be (aes:proxy=td_mean:lambda_max=inf) and with adaptations
+    (aes_r+window+refresh:strength=0.5); baseline is the carrier's own weight (SAC: auto-tuned). By default
+    baseline,aes,aes_r."""
+    config: Folder = None
+    """A TOML or JSON file of a study, as Study.to_toml writes it, instead of the options of the study."""
 
 
-def train(options: Any) -> int:
-    """`execute` of a `Run`."""
+@dataclasses.dataclass(frozen=True)
+class Runtime:
+    """Runtime options, which are not part of a study's configuration."""
+
+    out: Folder = None
+    """Folder for the results; must be new or empty unless --resume is given. By default runs/DATE-TIME-TASK."""
+    resume: bool = False
+    """Continue an interrupted study in --out; its options need not be typed again."""
+    dry_run: bool = False
+    """Train nothing and write nothing: print runs, memory and the time that a trial of about ten seconds suggests."""
+    quiet: bool = False
+    """Show no progress."""
+    report: bool = True
+    """Write the report at the end."""
+    tensorboard: Folder = None
+    """Write every logged number as TensorBoard events into this folder while training."""
+    wandb: Text = None
+    """Log every run to this Weights & Biases project while training."""
+    checkpoint_seconds: Annotated[float, *SECONDS] = 30.0
+    """Seconds between checkpoints."""
+    devices: Whole = None
+    """Devices to use; on a CPU one per core by default."""
+    compiled: bool = True
+    """Keep compiled programs for later studies of the same shape; `aesjax list programs` says where."""
+    sim_python: Folder = None
+    """The Python of an Isaac Gym or Isaac Lab installation, for a bridged task; by default AESJAX_ISAAC_PYTHON."""
+
+
+@tyro.conf.configure(tyro.conf.OmitArgPrefixes)
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Train a sweep: every carrier under every schedule, pattern and seed, then write the report."""
+
+    methods: Methods = dataclasses.field(default_factory=Methods)
+    study: Study = dataclasses.field(default_factory=Study)
+    runtime: Runtime = dataclasses.field(default_factory=Runtime)
+
+
+def execute(options: Run, argv: list[str] | None = None) -> int:
+    """Train, write the report, and name the runs that diverged.
+
+    Args:
+      argv: the words after `aesjax run`, read again where a named study gives other defaults.
+    """
+    with refusing():
+        options, runtime = with_named(options, argv), options.runtime
+        # JAX starts once, and modules that a text names may use it.
+        start_jax(runtime.devices, runtime.compiled, runtime.out if runtime.resume else None)
+        alone = options.runtime.resume and (options.methods, options.study) == (Methods(), Study())
+        study = None if alone else study_of(options)
+    return train(study, options.runtime)
+
+
+def with_named(options: Any, argv: list[str] | None) -> Any:
+    """The options, of `Run` or another command with its ``methods`` and ``study``, with those of a named study.
+
+    Args:
+      argv: the words of the command, read again so that what was typed wins.
+    """
+    from experiments.presets.studies import STUDIES
+
+    if options.methods.study == "default" or argv is None:
+        return options
+    named, command = STUDIES[options.methods.study], type(options)
+    study = Study(patterns=named.patterns, seeds=named.seeds, preset=named.preset)
+    default = command(methods=Methods(carriers=named.carriers, schedules=named.schedules), study=study)
+    return tyro.cli(command, prog=f"aesjax {command.__name__.lower()}", args=argv, default=default)
+
+
+def study_of(options: Any) -> Study:
+    """The study that was typed, with its methods as objects."""
+    from experiments.study.text import parse_methods
+
+    typed = options.methods
+    if typed.config is not None:
+        if (dataclasses.replace(typed, config=None), options.study) != (Methods(), Study()):
+            raise ValueError(f"--config {typed.config} is the complete study; leave out the other options of the study")
+        return Study.from_file(typed.config)
+    methods = parse_methods(typed.carriers or "sac", typed.schedules or "baseline,aes,aes_r")
+    return dataclasses.replace(options.study, methods=methods)
+
+
+def train(study: Study | None, runtime: Runtime) -> int:
+    """Train a study and report it; the exit code.
+
+    Args:
+      study: None: the one that began in the folder of ``runtime``.
+    """
     from experiments.report.live import writers
     from experiments.study import store
     from experiments.study import train as training
-    from experiments.study.driver import Interrupted
-    from experiments.study.folder import begun, check_place, claim, readable
+    from experiments.study.folder import begun, check_place, claim
     from experiments.study.forecast import forecast, lines_of
     from experiments.study.prepare import notes_of, prepare
 
+    out = runtime.out
     with refusing(), ExitStack() as stack:
-        if options.dry_run and options.resume:
+        if runtime.dry_run and runtime.resume:
             raise ValueError("--dry-run plans a study from its beginning; leave out --resume")
-        if not 0.0 <= options.checkpoint_seconds <= _LONGEST_WAIT:  # false for nan, too
+        if not 0.0 <= runtime.checkpoint_seconds <= _LONGEST_WAIT:  # false for nan, too
             raise ValueError(
-                f"--checkpoint-seconds must be between 0 and {_LONGEST_WAIT:g}; got {options.checkpoint_seconds:g}"
+                f"--checkpoint-seconds must be between 0 and {_LONGEST_WAIT:g}; got {runtime.checkpoint_seconds:g}"
             )
-        if options.sim_python is not None:  # of this machine, and so no part of the study's configuration
+        if runtime.sim_python is not None:  # of this machine, and so no part of the study's configuration
             from envs.bridge.names import PYTHON
 
-            os.environ[PYTHON] = str(options.sim_python.expanduser())
-        if options.out is None:
-            if options.resume:
+            os.environ[PYTHON] = str(runtime.sim_python.expanduser())
+        if out is None:
+            if runtime.resume:
                 raise ValueError("--resume continues the study in --out; name its folder")
-            options = dataclasses.replace(options, out=_new_folder(options.task))
-        start_jax(options.devices, options.compiled, options.out if options.resume else None)
-        alone = options.resume and not typed(options, besides=RUNTIME)
-        config = begun(options.out) if alone else configured(options)
+            out = _new_folder(study)
+        out = out.expanduser()
+        start_jax(runtime.devices, runtime.compiled, out if runtime.resume else None)
+        config = begun(out) if study is None else study.config
         prepared = prepare(config)  # refusals come before a folder is claimed
-        if options.dry_run:
-            check_place(options.out)
+        if runtime.dry_run:
+            check_place(out)
             print(*lines_of(config, forecast(config, prepared)), sep="\n")
             return DONE
-        on_rows = stack.enter_context(writers(options.tensorboard, options.wandb))
-        study = claim(config, options.out, resume=options.resume)
+        on_rows = stack.enter_context(writers(runtime.tensorboard, runtime.wandb))
+        claimed = claim(config, out, resume=runtime.resume)
         release = stack.pop_all()
-    Output.place = options.out.absolute() / store.MESSAGES
-    on = f"Continue with:\n  {again(options, complete=not readable(config))}"
-    with release, study.owner:
+    Output.place = out.absolute() / store.MESSAGES
+    on = f"Continue with:\n  {_again(study if config.objects else None, runtime, out)}"
+    with release, claimed.owner:
         for line in notes_of(config):
             print(line, flush=True)
-        if options.resume and (options.out / store.MANIFEST).exists():
+        if runtime.resume and (out / store.MANIFEST).exists():
             print("the training has ended; nothing is trained again", flush=True)
         try:
             outcome = training.train(
-                study,
+                claimed,
                 prepared=prepared,
-                checkpoint_seconds=options.checkpoint_seconds,
-                command=command(dataclasses.replace(options, out=Path("DIR"))),
-                quiet=options.quiet,
+                checkpoint_seconds=runtime.checkpoint_seconds,
+                command=_command(study),
+                quiet=runtime.quiet,
                 on_rows=on_rows,
             )
         except training.Refused as error:
@@ -172,21 +177,20 @@ def train(options: Any) -> int:
         except training.Stopped as error:
             say(f"{error}\nProgress is saved in the latest checkpoint. {on}")
             return INTERRUPTED
-        except (Interrupted, KeyboardInterrupt) as where:
+        except (training.Interrupted, KeyboardInterrupt) as where:
             say(f"interrupted; {str(where) or 'the latest checkpoint, if there is one, is unchanged'}. {on}")
             return INTERRUPTED
         except store.Unwritable as error:
             say(f"{error}\nThe latest checkpoint, if there is one, is unchanged. {on}")
             return WRONG
-    if options.report:
+    if runtime.report:
         from experiments.report import write_report
 
         try:
             with refusing():
-                print(f"report: {write_report(options.out)}")
+                print(f"report: {write_report(out)}")
         except KeyboardInterrupt:
-            folder = shlex.quote(str(options.out))
-            say(f"interrupted; the training is complete. For the report:\n  aesjax report {folder}")
+            say(f"interrupted; the training is complete. For the report:\n  aesjax report {shlex.quote(str(out))}")
             return INTERRUPTED
     if outcome.faults:
         say(f"the physics engine gave up on {outcome.faults} simulations, which were reset; see manifest.json")
@@ -195,28 +199,22 @@ def train(options: Any) -> int:
     return DIVERGED if outcome.diverged else DONE
 
 
-def _new_folder(task: str) -> Path:
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{task.replace(':', '-').replace('/', '-')}"
-    return Path("runs") / name
+def _new_folder(study: Study | None) -> Path:
+    task = str(Study().task if study is None else study.task)
+    return Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{task.replace(':', '-').replace('/', '-')}"
 
 
-def configured(options: Any) -> "StudyConfig":
-    """The configuration that was typed; a named study stands for the options that were not."""
-    from experiments.session import Study
-    from experiments.study.named import STUDIES
-    from experiments.study.parser import parse
-
-    if options.config is not None:
-        if more := typed(options, besides={*RUNTIME, "config"}):
-            raise ValueError(f"--config {options.config} is the complete study; leave out {more[0]}")
-        return Study.from_file(options.config).config
-    named = STUDIES[options.study]._asdict()
-    chosen = named | {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
-    fields = {field.name for field in dataclasses.fields(Study)}
-    return Study(**{name: value for name, value in parse(chosen).items() if name in fields}).config
+def _command(study: Study | None) -> str:
+    """The command that makes the same results, for the manifest; empty where no command does."""
+    try:
+        return "" if study is None else study.command("DIR")
+    except ValueError:
+        return ""
 
 
-def again(options: Any, *, complete: bool) -> str:
-    """The command that continues this one, without the options that the folder holds unless it shall be complete."""
-    which = set() if complete else {field.name for field in dataclasses.fields(options)} - set(RUNTIME)
-    return command(options, {*which, "resume"}) + " --resume"
+def _again(study: Study | None, runtime: Runtime, out: Path) -> str:
+    """The command that continues a study; without options of the ``study`` where the folder holds them."""
+    words = shlex.split(_command(study).removesuffix(" --out DIR")) or ["aesjax", "run"]
+    plain = vars(Runtime(out, resume=True))
+    given = {name: value for name, value in vars(runtime).items() if value != plain[name]}
+    return shlex.join([*words, *in_words({"out": out, **given}), "--resume"])

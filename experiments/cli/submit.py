@@ -4,23 +4,24 @@ import dataclasses
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
 from experiments.cli.errors import DONE, INTERRUPTED, WRONG, refusing, say
-from experiments.cli.run import ALL, Run, RunOptions, configured, flat, grouped, typed
+from experiments.cli.run import Methods, Run, Runtime, study_of, with_named
+from experiments.session.study import Study, in_words
 from experiments.study.devices import start_jax
 
 if TYPE_CHECKING:
     from experiments.study.slurm import StudyPlan
 
 
-@dataclass
-class OwnOptions:
-    """Options of `aesjax submit` alone."""
+@dataclass(frozen=True)
+class Cluster:
+    """Where the parts are trained."""
 
     cluster: Literal["slurm", "local"] | None = None
     """slurm, or local: processes on this machine, one per GPU where it has some."""
@@ -41,7 +42,7 @@ class OwnOptions:
     """Any other option of sbatch, NAME=VALUE; may be given several times."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Status:
     """Show the parts of a study that `aesjax submit` began: their states, and the last lines of those that failed."""
 
@@ -49,7 +50,7 @@ class Status:
     """Folder of the study."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Join:
     """Make one study of the parts that `aesjax submit` had trained; also done at the end of the last part."""
 
@@ -59,91 +60,100 @@ class Join:
     """Write the report, too, if the study was submitted with one."""
 
 
-_ABOUT = """Train a study in parts that do not depend on each other, as one array job of SLURM or on this machine's
-devices, and make one study of them. Takes the options of `aesjax run`."""
-_RESUME = ALL["resume"]._replace(
-    help="Train the parts again that have not ended and that nothing trains; needs --out alone. The given ones of "
-    "--partition, --time, --gres, --mem, --cpus and --sbatch replace those given before."
-)
-_ALLOWED = {name: option for name, option in ALL.items() if name not in ("devices", "block", "dry_run", "config")}
-SubmitOptions: Any = grouped("SubmitOptions", _ABOUT, {**_ALLOWED, "resume": _RESUME}, more=OwnOptions)
-_LEFT = ("resume", "out", "report", "sim_python")  # options that parts do not receive, or in another way
+@tyro.conf.configure(tyro.conf.OmitArgPrefixes)
+@dataclass(frozen=True)
+class Submit:
+    """Train a study in parts that do not depend on each other, as one array job of SLURM or on this machine's
+    devices, and make one study of them. Takes the options of `aesjax run`; with --resume and --out alone it trains
+    the parts that have not ended and that nothing trains, and given options of the cluster replace those before."""
+
+    own: Cluster = field(default_factory=Cluster)
+    methods: Methods = field(default_factory=Methods)
+    study: Study = field(default_factory=Study)
+    runtime: Runtime = field(default_factory=Runtime)
+
+
 _SET = ("array", "error", "ntasks", "open-mode", "output", "signal", "wrap")  # options of sbatch that are ours
 
 
-def execute(parsed: Any) -> int:
-    """Write the plan and train its parts, or submit them."""
+def execute(options: Submit, argv: list[str] | None = None) -> int:
+    """Write the plan and train its parts, or submit them; ``argv``: the words after `aesjax submit`."""
     from envs.bridge.names import PYTHON
     from experiments.study import slurm
     from experiments.study.lock import Owner
 
-    own = parsed.own
-    options = flat(parsed, lambda **given: Run(**{n: v for n, v in given.items() if n not in vars(own)}))
-    paths = {name: path for name in ("controls_from", "start", "sim_python") if (path := getattr(options, name))}
-    options = dataclasses.replace(options, **{name: path.absolute() for name, path in paths.items()})
     with refusing():
-        if options.out is None:
+        options = with_named(options, argv)
+        own, runtime = options.own, options.runtime
+        if runtime.out is None:
             raise ValueError("--out, the folder of the study, is needed")
-        if options.sim_python is not None:
-            os.environ[PYTHON] = str(options.sim_python)
-        start_jax(None, options.compiled)
-        out = options.out.absolute()
-        plan = _resumed(out, own, options) if options.resume else _planned(out, own, options)
+        if runtime.sim_python is not None:
+            os.environ[PYTHON] = str(runtime.sim_python.absolute())
+        start_jax(None, runtime.compiled)
+        out = runtime.out.expanduser().absolute()
+        typed = None if (options.methods, options.study) == (Methods(), Study()) else _study(options)
+        study = typed or _study(options)
+        plan = _resumed(out, own, typed) if runtime.resume else _planned(out, own, study, runtime)
         left = [n for n, _, state, *_ in slurm.statuses(plan) if state not in ("done", "running", "queued")]
         out.mkdir(parents=True, exist_ok=True)
         with Owner(out):
             plan.write()
             if plan.cluster["name"] == "local":
-                if code := _here(options.out, plan, left):
+                if code := _here(runtime.out, plan, left):
                     return code
             elif left:
                 jobs = slurm.submit(plan, left, _parameters(plan.cluster))
                 dataclasses.replace(plan, jobs={**plan.jobs, **jobs}).write()
                 print(f"job {jobs[str(left[0])].partition('_')[0]}: parts {', '.join(jobs)} of {plan.parts}")
         if plan.cluster["name"] == "slurm" and plan.missing():
-            print(f"progress:  aesjax status {options.out}")
+            print(f"progress:  aesjax status {runtime.out}")
         else:
-            _join(options.out)
+            _join(runtime.out)
     return DONE
 
 
-def _planned(out: Path, own: OwnOptions, options: Any) -> "StudyPlan":
+def _study(options: Submit) -> Study:
+    """The study that was typed; its folders are absolute, because parts begin in another one."""
+    study = study_of(options)
+    paths = {name: Path(path).absolute() for name in ("controls_from", "start") if (path := getattr(study, name))}
+    return dataclasses.replace(study, **paths)
+
+
+def _planned(out: Path, own: Cluster, study: Study, runtime: Runtime) -> "StudyPlan":
     from experiments.study import lock, slurm, store
-    from experiments.study.arms import runs_of
-    from experiments.study.folder import readable
+    from experiments.study.program import counts_of
 
     if own.cluster is None or own.parts is None:
         raise ValueError("give --cluster (slurm or local) and --parts, the number of parts")
     if out.exists() and (not out.is_dir() or not lock.is_empty(out)):
         hint = "add --resume to go on with its parts, or " if (out / store.PLAN).exists() else ""
-        raise ValueError(f"--out {options.out} is not an empty folder; {hint}choose another one")
-    cluster, config = _cluster(own), configured(options)
-    runs = sum(map(len, runs_of(config).values()))
+        raise ValueError(f"--out {out} is not an empty folder; {hint}choose another one")
+    cluster, config = _cluster(own), study.config
+    runs = sum(counts_of(config).values())
     if not 1 <= own.parts <= runs:
         raise ValueError(f"the study has {runs} runs, so it divides into 1 to {runs} parts; got {own.parts}")
-    words, alone = typed(options, besides=_LEFT), readable(config)
-    return slurm.StudyPlan(out, config.to_json(), runs, own.parts, words, options.report, alone, cluster)
+    words = shlex.split(study.command())[2:]
+    plain = vars(Runtime(out=runtime.out, report=runtime.report, sim_python=runtime.sim_python))
+    words += in_words({name: value for name, value in vars(runtime).items() if value != plain[name]})
+    return slurm.StudyPlan(out, config.to_json(), runs, own.parts, words, runtime.report, not config.objects, cluster)
 
 
-def _resumed(out: Path, own: OwnOptions, options: Any) -> "StudyPlan":
+def _resumed(out: Path, own: Cluster, typed: Study | None) -> "StudyPlan":
     """The plan in the folder with the options of the cluster that are given now."""
     from experiments.study import slurm, store
 
     plan = slurm.read_plan(out)
-    words = typed(options, besides=_LEFT)
-    if not words:
-        if not plan.alone:
-            raise ValueError("--resume: the study uses objects from outside; type its complete command, with --resume")
-        words = list(plan.words)
-        options = flat(tyro.cli(RunOptions, args=words))
+    if typed is None and not plan.alone:
+        raise ValueError("--resume: the study uses objects from outside; type its complete command, with --resume")
+    study = study_of(tyro.cli(Run, args=list(plan.words))) if typed is None else typed
     if own.parts not in (None, plan.parts):
         raise ValueError(f"--resume: the study in {out} has {plan.parts} parts, not {own.parts}")
-    if differing := store.differing_fields(plan.config, configured(options).to_json()):
+    if differing := store.differing_fields(plan.config, study.config.to_json()):
         raise ValueError(f"--resume: the study in {out} is another one ({'; '.join(differing)})")
-    return dataclasses.replace(plan, words=words, cluster=_cluster(own, plan.cluster))
+    return dataclasses.replace(plan, cluster=_cluster(own, plan.cluster))
 
 
-def _cluster(own: OwnOptions, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _cluster(own: Cluster, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The options of the cluster, given now or ``before``, checked (ValueError)."""
     from experiments.study import slurm
 

@@ -8,7 +8,7 @@ from experiments.paper.audit import interval_of
 from experiments.paper.evidence import TASKS, Spec, gather, of
 from experiments.paper.measured import NOTHING, Atom, Side, atoms, expected, measure, missing
 from experiments.paper.printing import show
-from experiments.paper.studies import Made, Options, PaperTable, Study, named_studies, tasks_of
+from experiments.paper.studies import Made, Options, PaperTable, Part, named_studies, tasks_of
 from experiments.report.cells import NONE, Cell, Table, number
 
 _AES, _COUPLED = of("aes"), of("aes", coupling=1)  # in the ablation learning rates follow the weight
@@ -51,7 +51,7 @@ def appendix(table: str, study: str, title: str) -> PaperTable:
       study: of `aesjax list`.
     """
 
-    def wanted(options: Options) -> list[Study]:
+    def wanted(options: Options) -> list[Part]:
         return named_studies(options, study, _families(options))
 
     return PaperTable(title, wanted, lambda made: _show(table, title, made))

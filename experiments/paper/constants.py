@@ -1,5 +1,7 @@
 """Constant weights and controls: what a schedule has to beat."""
 
+from dataclasses import replace
+
 from experiments.measure.patterns import STEADY
 from experiments.paper.evidence import CARRIERS, PATTERNS, gather
 from experiments.paper.measured import NOTHING, Side, atoms, expected, missing
@@ -9,13 +11,15 @@ from experiments.paper.studies import (
     Made,
     Options,
     PaperTable,
-    Study,
+    Part,
     main_studies,
     named_studies,
     split_studies,
 )
 from experiments.report.compare import paired_table
 from experiments.report.tables import hindsight_table, main_table
+from experiments.study.method import Control, Method
+from experiments.study.text import parse_method
 
 #: Whose timing and level are put to the test, where the studies have them.
 _PLAYED = ("aes", "aes_r", COMBINED)
@@ -24,7 +28,7 @@ _KINDS = ("constant_at_mean", "permuted")
 
 def _show_grid(made: Made) -> None:
     look, constants = look_of(made.folders)
-    places = expected((STEADY, *PATTERNS), CARRIERS, {study.task for study in made.studies})
+    places = expected((STEADY, *PATTERNS), CARRIERS, {part.study.task for part in made.parts})
     lacking = missing(places, atoms(gather(made.folders), Side(hindsight=True), NOTHING, "mean_return", places))
     show(made.options.out, "fixed_grid", "Constant weights", [hindsight_table(look, constants)], lacking, made.folders)
 
@@ -35,14 +39,17 @@ def _show_controls(made: Made) -> None:
     show(made.options.out, made.name, "Schedules compared with their controls", tables, "", made.folders)
 
 
-def _played(options: Options, study: Study) -> Study:
+def _played(options: Options, part: Part) -> Part:
     """The controls of a finished study's methods, of the same size."""
-    words = list(study.words)
-    there = words[words.index("--schedules") + 1].split(",")
-    entries = ",".join(f"{kind}:of={of}" for kind in _KINDS for of in _PLAYED if of in there)
-    words[words.index("--schedules") + 1] = entries
-    record = options.out / study.name
-    return study._replace(name=f"controls/{record.name}", words=(*words, "--controls-from", str(record)))
+    record, of = options.out / part.name, [parse_method(text, "sac") for text in _PLAYED]
+    methods = [
+        Method(method.carrier, control=Control(kind, method))
+        for method in part.study.methods
+        for kind in _KINDS
+        if any(replace(method, carrier=each.carrier) == each for each in of)
+    ]
+    study = replace(part.study, methods=methods, controls_from=record)
+    return part._replace(name=f"controls/{record.name}", study=study)
 
 
 FIXED_GRID = PaperTable(

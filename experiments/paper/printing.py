@@ -10,9 +10,9 @@ from experiments.measure.opponents import asides_of, constants_of
 from experiments.measure.study import load_study
 from experiments.measure.summary import summarise
 from experiments.report.cells import Lookup, Table
+from experiments.report.merge import join_studies
 from experiments.report.page import Page, render_html, render_table
 from experiments.study import store
-from experiments.study.merge import join_studies
 
 _REPLICATES = 2_000  # of the bootstrap; the reports of the studies have more
 

@@ -17,7 +17,7 @@ from experiments.paper.printing import show
 from experiments.paper.studies import Made, PaperTable, split_studies
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.study import store
-from experiments.study.config import config_from_json
+from experiments.study.config import StudyConfig, config_from_json
 from experiments.study.results import Results, open_results
 
 if TYPE_CHECKING:
@@ -43,17 +43,17 @@ def _show(made: Made) -> None:
     there: list[str] = []
     for folder in made.folders:
         results = open_results(folder)
-        for carrier in results.config["carriers"]:
+        config = config_from_json(results.config)
+        for carrier in config.carriers:
             there.append(carrier)
-            table.groups.append((f"{results.config['task']} · {carrier}", _rows(results, carrier)))
+            table.groups.append((f"{config.task} · {carrier}", _rows(results, config, carrier)))
     lacking = ", ".join(name for name in CARRIERS if name.lower() not in there)
     show(made.options.out, "proxy_study", "Drift proxies", [table], lacking, made.folders)
 
 
-def _rows(results: Results, carrier: str) -> list[list[Cell]]:
+def _rows(results: Results, config: StudyConfig, carrier: str) -> list[list[Cell]]:
     import polars as pl
 
-    config = config_from_json(results.config)
     label = next(name for name in CARRIERS if name.lower() == carrier)
     rows = results.rows(store.STREAMS).filter(pl.col("carrier") == carrier, pl.col("method") == label)
     finished = [(seed, pattern) for method, pattern, seed in results.runs("finished") if method == label]
@@ -61,7 +61,7 @@ def _rows(results: Results, carrier: str) -> list[list[Cell]]:
     streams = _sorted(rows.join(known, on=["seed", "pattern"], how="semi"))
     if carrier == "ppo":  # a rollout is the newest data there is: both sources are the same
         streams.pop("td_quantile/fresh", None)
-    begun = 0.0 if "rollout" in config.settings[carrier]["config"] else config.warmup_of(carrier) / config.steps
+    begun = 0.0 if "rollout" in config.settings[carrier].config else config.warmup_of(carrier) / config.steps
     changes = change_steps(1.0, config.segments)
     shares = [(float(change) - begun) / (1 - begun) for change in changes]
     return [_row(name, of, shares) for name, of in streams.items()]

@@ -1,7 +1,7 @@
-"""Sizes of the scripts' presets: which tasks and carriers, how long, how many seeds."""
+"""Sizes of the tables' presets: which tasks, how long, how many seeds."""
 
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from experiments.paper.evidence import FAMILY_OF, TASKS
 
@@ -9,33 +9,33 @@ Scale = Literal["quick", "cpu", "paper"]
 
 
 class Size(NamedTuple):
-    """Options of `aesjax run` for one task."""
+    """Options of a study of one task."""
 
-    words: tuple[str, ...]
-    warm: tuple[str, ...] = ()  # options of the steady study whose agents the runs begin with; empty: untrained
-
-
-def _quick(steps: str) -> Size:
-    return Size(("--preset", "quick", "--steps", steps, "--seeds", "1:3", "--patterns", "steady,abrupt"))
+    options: Mapping[str, Any]
+    warm: Mapping[str, Any] = {}  # further ones of the steady study whose agents the runs begin with; empty: untrained
 
 
-#: quick: at a size that says nothing, to see a script run. cpu: hours on two cores. paper: the published sizes, as far
-#: as they are known; MuJoCo and Isaac need an accelerator for it.
+def _quick(steps: int) -> Size:
+    return Size({"preset": "quick", "steps": steps, "seeds": "1:3", "patterns": "steady,abrupt"})
+
+
+#: quick: a smoke test. cpu: hours on two cores. paper: the published sizes, as far as they are known; MuJoCo and Isaac
+#: need an accelerator for it.
 SIZES: dict[str, dict[Scale, Size]] = {
     "toy": {
-        "quick": _quick("2400"),
-        "cpu": Size(("--preset", "quick", "--seeds", "1:5")),
-        "paper": Size(("--preset", "paper", "--seeds", "1:10")),
+        "quick": _quick(2400),
+        "cpu": Size({"preset": "quick", "seeds": "1:5"}),
+        "paper": Size({"preset": "paper", "seeds": "1:10"}),
     },
     "mujoco": {
-        "quick": _quick("1280"),
-        "cpu": Size(("--preset", "mujoco-warm", "--seeds", "1:3"), ("--steps", "512000")),
-        "paper": Size(("--preset", "paper", "--seeds", "1:5")),
+        "quick": _quick(1280),
+        "cpu": Size({"preset": "mujoco-warm", "seeds": "1:3"}, {"steps": 512_000}),
+        "paper": Size({"preset": "paper", "seeds": "1:5"}),
     },
     "isaac": {
-        "quick": _quick("4800"),
-        "cpu": Size(("--preset", "quick", "--seeds", "1:3", "--steps", "256000"), ("--steps", "1024000")),
-        "paper": Size(("--preset", "paper", "--seeds", "1:5")),
+        "quick": _quick(4800),
+        "cpu": Size({"preset": "quick", "seeds": "1:3", "steps": 256_000}, {"steps": 1_024_000}),
+        "paper": Size({"preset": "paper", "seeds": "1:5"}),
     },
 }
 _QUICK_TASKS = {"toy": "toy", "mujoco": "hopper", "isaac": "isaac_ingenuity"}

@@ -1,11 +1,14 @@
-"""The studies that a table is made of, as calls of `aesjax run`."""
+"""The studies that a table is made of."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from experiments.paper.sizes import Scale, preset_tasks, size_of
+from experiments.presets.studies import STUDIES
+from experiments.session.study import Study
+from experiments.study.text import parse_methods
 
 #: Carriers that keep data, among which an adaptation can choose.
 _REPLAY = ("sac", "sql", "meow")
@@ -21,19 +24,15 @@ class Options:
     preset: Scale = "quick"
     tasks: str | None = None  # comma-separated, instead of the preset's
     carriers: str | None = None  # likewise
+    given: Mapping[str, Any] = field(default_factory=dict)  # options of every study, before those of its size
 
 
-class Study(NamedTuple):
-    """One call of `aesjax run`."""
+class Part(NamedTuple):
+    """One study of a table."""
 
     name: str  # its folder, in the folder of the table
-    words: tuple[str, ...]
-    warm: "Study | None" = None  # whose agents it begins with
-
-    @property
-    def task(self) -> str:
-        """The task that it trains on."""
-        return self.words[self.words.index("--task") + 1]
+    study: Study
+    warm: "Part | None" = None  # whose agents it begins with
 
 
 class Made(NamedTuple):
@@ -41,21 +40,21 @@ class Made(NamedTuple):
 
     name: str  # of the table
     options: Options
-    studies: list[Study]
+    parts: list[Part]
 
     @property
     def folders(self) -> list[Path]:
         """Of the studies."""
-        return [self.options.out / study.name for study in self.studies]
+        return [self.options.out / part.name for part in self.parts]
 
 
 class PaperTable(NamedTuple):
     """A table: the studies it needs, and how it is shown."""
 
     summary: str
-    wanted: Callable[[Options], list[Study]]
+    wanted: Callable[[Options], list[Part]]
     show: Callable[[Made], None]  # prints and writes it, when all studies are finished
-    then: Callable[[Options, Study], Study] | None = None  # a study that is trained from a finished one
+    then: Callable[[Options, Part], Part] | None = None  # a study that is trained from a finished one
 
 
 def tasks_of(options: Options, families: Sequence[str]) -> list[str]:
@@ -63,28 +62,29 @@ def tasks_of(options: Options, families: Sequence[str]) -> list[str]:
     return options.tasks.split(",") if options.tasks else preset_tasks(families, options.preset)
 
 
-def main_studies(options: Options, families: Sequence[str], patterns: str | None = None) -> list[Study]:
+def main_studies(options: Options, families: Sequence[str], patterns: str | None = None) -> list[Part]:
     """The methods of the main tables on every task, with recent replay and refreshes for carriers that keep data."""
-    some = ("--patterns", patterns) if patterns else ()
+    some = {"patterns": patterns} if patterns else {}
     return [
-        _study(options, f"main/{task}{end}", task, carriers, more=("--schedules", methods, *some))
+        _part(options, f"main/{task}{end}", task, carriers, methods, some)
         for task in tasks_of(options, families)
         for carriers, methods, end in _split(options, (f"{METHODS},{COMBINED}", ""), (METHODS, "-ppo"))
     ]
 
 
 def named_studies(
-    options: Options, study: str, families: Sequence[str] = ("toy",), carriers: str | None = None
-) -> list[Study]:
+    options: Options, name: str, families: Sequence[str] = ("toy",), carriers: str | None = None
+) -> list[Part]:
     """One of `aesjax list`'s studies on every task."""
-    carriers = carriers or _carriers(options)
+    named, carriers = STUDIES[name], carriers or _carriers(options)
+    own = {"patterns": named.patterns, "seeds": named.seeds, "preset": named.preset}
     return [
-        _study(options, f"{study}/{task}", task, carriers, named=("--study", study))
+        _part(options, f"{name}/{task}", task, carriers, named.schedules, {}, own)
         for task in tasks_of(options, families)
     ]
 
 
-def split_studies(options: Options, replay: str, rest: str) -> list[Study]:
+def split_studies(options: Options, replay: str, rest: str) -> list[Part]:
     """One of `aesjax list`'s studies for carriers that keep data, one for those that do not, on every toy task."""
     parts = _split(options, (replay,), (rest,))
     return [each for carriers, study in parts for each in named_studies(options, study, carriers=carriers)]
@@ -102,12 +102,22 @@ def _split(options: Options, replay: tuple[str, ...], rest: tuple[str, ...]) -> 
     return [(",".join(part), *own) for part, own in ((keeping, replay), (others, rest)) if part]
 
 
-def _study(
-    options: Options, name: str, task: str, carriers: str, *, named: tuple[str, ...] = (), more: tuple[str, ...] = ()
-) -> Study:
+def _part(
+    options: Options,
+    name: str,
+    task: str,
+    carriers: str,
+    schedules: str,
+    more: Mapping[str, Any],
+    named: Mapping[str, Any] = {},
+) -> Part:
+    """A study of the table's size; what is given for all studies wins over ``more``, the size, and ``named``."""
     size = size_of(task, options.preset)
-    common = (*named, "--task", task, "--carriers", carriers, *size.words)
+    own = {**named, **size.options, **more, **options.given}
+    study = Study(task, parse_methods(carriers, schedules), **own)
     if not size.warm:
-        return Study(name, (*common, *more))
-    steady = ("--schedules", "baseline", "--patterns", "steady", *size.warm)
-    return Study(name, (*common, *more), Study(f"warm/{task}-{carriers.replace(',', '-')}", (*common, *steady)))
+        return Part(name, study)
+    steady = replace(
+        Study(task, parse_methods(carriers, "baseline"), **{**size.options, **size.warm}), patterns="steady"
+    )
+    return Part(name, study, Part(f"warm/{task}-{carriers.replace(',', '-')}", steady))

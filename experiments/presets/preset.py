@@ -1,5 +1,6 @@
 """Presets: sizes of a study, and the settings of each carrier in it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -15,9 +16,9 @@ class CarrierSettings:
     """How one carrier is set up on one task."""
 
     base: float  # static entropy weight: `fixed`, the start of `aes`, the base of `aes_r`; reward per nat
-    config: MappingProxyType[str, Any]  # static structure, fields of the carrier's config
-    hyper: MappingProxyType[str, float]  # traced floats, fields of the carrier's hyper
-    schedule: MappingProxyType[str, float] = field(default_factory=frozen)  # options of its schedules
+    config: Mapping[str, Any] = field(default_factory=frozen)  # static structure, fields of the carrier's config
+    hyper: Mapping[str, float] = field(default_factory=frozen)  # traced floats, fields of the carrier's hyper
+    schedule: Mapping[str, float] = field(default_factory=frozen)  # options of its schedules
     num_envs: int | None = None  # parallel copies, if other than the preset's
     warmup: int | None = None  # environment steps with random actions, likewise
 
@@ -32,8 +33,8 @@ class Preset:
     episodes: int  # per evaluation
     replay_fraction: float  # capacity as a share of the horizon
     warmup_fraction: float  # random actions as a share of the horizon
-    carriers: MappingProxyType[str, CarrierSettings]
+    carriers: Mapping[str, CarrierSettings]
     segments: int = 5
     replay: int | None = None  # transitions, whatever the horizon; replaces the share
     warmup: int | None = None  # environment steps, likewise
-    options: MappingProxyType[str, Any] = field(default_factory=frozen)  # of the task's builder, where none is typed
+    options: Mapping[str, Any] = field(default_factory=frozen)  # of the task's builder, where none is typed

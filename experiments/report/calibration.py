@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.compiling import jit
-from aesjax.schedules import SCHEDULES
+from aesjax.schedules import DriftProxy
 from aesjax.schedules import calibration as cal
 from agents import OnPolicyCarrier
 from envs import PATTERNS, pattern_index
@@ -18,10 +18,9 @@ from envs.world import DriftData, World
 from experiments.report.cells import NONE, Cell, Table
 from experiments.report.page import render_table
 from experiments.study import store
-from experiments.study.arms import Arm, arms_of
-from experiments.study.build import set_up
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
+from experiments.study.program import Row, Share, share_of
 from experiments.study.rescore import proxies_in
 
 if TYPE_CHECKING:
@@ -82,12 +81,13 @@ def calibrate(directory: Path, delta: float) -> dict[str, Any]:
     methods = {}
     for carrier in config.carriers:
         clock = _clock(config, carrier)
-        for method in arms_of(config, carrier):
-            rows = streams.filter(method=method.name)
+        share = share_of(config, carrier)
+        for row in share.rows:
+            rows = streams.filter(method=row.name)
             if rows.height:
-                key = _key(method, rows)
-                traces = [_trace(clock, row, key) for row in rows.to_dicts()]
-                methods[method.name] = {"proxy": key} | _calibrated(traces, delta)
+                key = _key(share, row, rows)
+                traces = [_trace(clock, each, key) for each in rows.to_dicts()]
+                methods[row.name] = {"proxy": key} | _calibrated(traces, delta)
     diverged = len(results.runs("diverged"))
     return {
         "delta": delta,
@@ -98,13 +98,14 @@ def calibrate(directory: Path, delta: float) -> dict[str, Any]:
     }
 
 
-def _key(method: Arm, rows: "pl.DataFrame") -> str:
+def _key(share: Share, row: Row, rows: "pl.DataFrame") -> str:
     """The proxy that the method's schedule reads; for a schedule without one, a recorded proxy of the update batch."""
     recorded = sorted(proxies_in(rows), key=lambda name: (not name.endswith("/update"), name))
-    key = method.choice.key if SCHEDULES[method.choice.schedule].uses_proxy else next(iter(recorded), "")
+    read = share.schedule(row.method).reads
+    key = read.key if isinstance(read, DriftProxy) else next(iter(recorded), "")
     if key not in recorded:
         known = ", ".join(recorded) or "none"
-        raise ValueError(f"the proxy {key} of method '{method.name}' was not recorded; recorded: {known}")
+        raise ValueError(f"the proxy {key} of method '{row.name}' was not recorded; recorded: {known}")
     return key
 
 
@@ -120,9 +121,9 @@ class _Clock(NamedTuple):
 
 
 def _clock(config: StudyConfig, carrier: str) -> _Clock:
-    total, chunk = config.vector_steps(carrier), config.chunk(carrier)
+    total, chunk = config.vector_steps(carrier), config.interval(carrier)
     world = World(config.build_task(), total, config.segments)
-    agent = set_up(config, carrier).agent
+    agent = share_of(config, carrier).learner.agent
     length, ticks = (agent.rollout, agent.epochs * agent.minibatches) if isinstance(agent, OnPolicyCarrier) else (1, 1)
 
     @jit

@@ -8,7 +8,7 @@ import numpy as np
 from experiments.measure.patterns import STEADY, describe
 from experiments.measure.study import OFF_GRID, RecordedStudy
 from experiments.report.cells import Lookup, number, spaced
-from experiments.study.declared import OBSERVED
+from experiments.study.config import OBSERVED
 
 #: Fields of the configuration that are shown, and the names of those that their own do not explain.
 _CONFIGURED = ("preset", "steps", "segments", "evaluations", "episodes", "replay_capacity", "warmup")

@@ -1,6 +1,6 @@
 """The policy of a trained run: act with it, evaluate it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +17,12 @@ from aesjax.seeding import stream
 from agents import Carrier, OnPolicyCarrier
 from agents.common.episodes import episode_returns
 from agents.common.spec import whole
+from agents.train import Learner
 from envs.drift import change_points
 from envs.world import World
-from experiments.study.arms import arms_of
-from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
-from experiments.study.snapshots import Snapshot, evaluation_at, load_agent, load_moment
+from experiments.study.program import rows_of, share_of
+from experiments.study.snapshots import Snapshot, evaluation_at, load_agent, load_snapshot
 
 END, NOMINAL = "end", "nominal"
 
@@ -49,18 +49,16 @@ class Policy:
         Raises:
           UnknownNameError, ValueError: there is no such run, or no policy of that step.
         """
-        carriers = {arm.name: carrier for carrier in config.carriers for arm in arms_of(config, carrier)}
-        part = build_part(config, Registry("method of this study", **carriers)[method])
-        runs = {
-            (label["pattern"], label["seed"]): i for i, label in enumerate(part.labels) if label["method"] == method
-        }
-        if (pattern, seed) not in runs:
-            known = ", ".join(f"{p} with seed {s}" for p, s in runs)
+        carriers = {row.name: carrier for carrier in config.carriers for row in rows_of(config, carrier)}
+        share = share_of(config, Registry("method of this study", **carriers)[method])
+        labels = {(each["pattern"], each["seed"]): each for each in share.labels if each["method"] == method}
+        if (pattern, seed) not in labels:
+            known = ", ".join(f"{p} with seed {s}" for p, s in labels)
             raise ValueError(f"the study has no run of {method} on '{pattern}' with seed {seed}; there are {known}")
-        run = runs[pattern, seed]
-        snapshot = _snapshot(directory, config, part, run, at)
-        drift = jax.tree.map(lambda leaf: jnp.asarray(leaf[run]), part.runs.drift)
-        return cls(method, pattern, seed, snapshot.step, part.setup.world, part.setup.agent, snapshot.agent, drift)
+        learner = share.learner
+        snapshot = _snapshot(directory, config, learner, labels[pattern, seed], at)
+        drift = learner.world.drift(pattern, seed if config.drift_seed is None else config.drift_seed)
+        return cls(method, pattern, seed, snapshot.step, learner.world, learner.agent, snapshot.agent, drift)
 
     def __call__(self, obs: Any, key: Any = None) -> jax.Array:
         """Actions (A,) or (N, A) in [-1, 1] for observations (O,) or (N, O): the mode, or with a key or seed a sample.
@@ -121,17 +119,19 @@ class Policy:
         return np.asarray(run(key))
 
 
-def _snapshot(directory: Path, config: StudyConfig, part: Part, run: int, at: int | str) -> Snapshot:
+def _snapshot(
+    directory: Path, config: StudyConfig, learner: Learner, label: Mapping[str, Any], at: int | str
+) -> Snapshot:
     if at == END:
-        return load_agent(directory, config, part, run)
-    num = config.envs_of(part.carrier)
-    points = [point * num for point in change_points(config.vector_steps(part.carrier), config.segments)]
+        return load_agent(directory, config, learner, label)
+    carrier, num = learner.spec.name, learner.sizes.num_envs
+    points = [point * num for point in change_points(config.vector_steps(carrier), config.segments)]
 
-    def moment(point: int) -> Snapshot | None:
-        return load_moment(directory, config, part, run, evaluation_at(config, part.carrier, point // num))
+    def stored(point: int) -> Snapshot | None:
+        return load_snapshot(directory, config, learner, label, evaluation_at(config, carrier, point // num))
 
-    if at in points and (found := moment(int(at))) is not None:
+    if at in points and (found := stored(int(at))) is not None:
         return found
-    stored = [str(point) for point in points if moment(point) is not None]
-    steps = f" and at steps {', '.join(stored)}" if stored else ""
+    known = [str(point) for point in points if stored(point) is not None]
+    steps = f" and at steps {', '.join(known)}" if known else ""
     raise ValueError(f"policies are stored at the end{steps}; got {at!r}")

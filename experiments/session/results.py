@@ -19,8 +19,9 @@ from experiments.measure.summary import summarise
 from experiments.session.policy import Policy
 from experiments.study import store
 from experiments.study.config import StudyConfig
-from experiments.study.folder import open_study
+from experiments.study.folder import check_same, open_study
 from experiments.study.method import Method
+from experiments.study.program import rows_of
 from experiments.study.results import Results as Files
 from experiments.study.results import open_results
 
@@ -46,17 +47,24 @@ class Results:
     recorded proxies as lists, ``metrics`` a row per metric of a run, of a method and of a comparison.
     """
 
-    def __init__(self, files: Files):
-        self._files = files
+    def __init__(self, files: Files, study: Any = None):
+        self._files, self._study = files, study
 
     @classmethod
-    def open(cls, directory: str | Path) -> "Results":
+    def open(cls, directory: str | Path, study: Any = None) -> "Results":
         """The finished study in a folder; every file is checked against its checksum.
 
+        Args:
+          study: the `experiments.Study` that was trained, which policies and replays need if it uses objects of a
+            script or notebook.
+
         Raises:
-          ValueError: there is none, it has not ended, or it is damaged.
+          ValueError: there is none, it has not ended, is damaged, or is another one than ``study``.
         """
-        return cls(open_results(Path(directory)))
+        files = open_results(Path(directory).expanduser())
+        if study is not None:
+            check_same(files.directory, files.config, study.config)
+        return cls(files, study)
 
     @property
     def directory(self) -> Path:
@@ -65,12 +73,8 @@ class Results:
 
     @cached_property
     def config(self) -> StudyConfig:
-        """The complete configuration.
-
-        Raises:
-          ValueError: it uses an object of a script or notebook that this process has not defined.
-        """
-        return open_study(self.directory, ended=True).config
+        """The complete configuration."""
+        return open_study(self.directory, ended=True).config if self._study is None else self._study.config
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -106,12 +110,18 @@ class Results:
     def _recorded(self) -> RecordedStudy:
         return load_study(self.curves, self._files.config, self.manifest)
 
-    def _named(self, method: str) -> str:
-        """A method of the study. A name without its setting is the setting with the method's own values.
+    def _named(self, method: Method | str) -> str:
+        """The name of a method of the study. A name without its setting is the setting with the method's own values.
 
         If the study has no such setting, the name is the first one in table order; several of them cause a warning.
         """
         known = self.methods
+        if isinstance(method, Method):
+            rows = rows_of(self.config, method.carrier.name) if method.carrier.name in self.config.carriers else []
+            names = [row.name for row in rows if row.method == method]
+            if not names:
+                raise ValueError(f"the study has no {method}; methods: {', '.join(known)}")
+            return names[0]
         settings = [name for name in known if name.startswith(f"{method}[")]
         if method in known or not settings:
             return Registry("method of this study", **{name: name for name in known})[method]
@@ -121,7 +131,11 @@ class Results:
         return settings[0]
 
     def compare(
-        self, method: str, opponent: str, metric: str = "nauc", patterns: str | Sequence[str] | None = None
+        self,
+        method: Method | str,
+        opponent: Method | str,
+        metric: str = "nauc",
+        patterns: str | Sequence[str] | None = None,
     ) -> "pl.DataFrame":
         """Paired differences of two methods at equal seeds, a row per pattern.
 
@@ -131,8 +145,9 @@ class Results:
         NaN and the outcome is null, as for nAUC without SAC's runs on the pattern steady.
 
         Args:
-          method, opponent: "SAC+AES[kappa=0.1]", or "SAC+AES" without its setting: the setting with the method's own
-            values, and if a sweep has left that out, the first one. A warning then names all settings.
+          method, opponent: a `Method`, or its name: "SAC+AES[kappa=0.1]", or "SAC+AES" without its setting: the setting
+            with the method's own values, and if a sweep has left that out, the first one. A warning then names all
+            settings.
           metric: "nauc", "drop_ratio", "recovery", "return", or a name of `docs/metrics.md`.
           patterns: by default all.
 
@@ -162,7 +177,10 @@ class Results:
         return frame.with_columns(p_holm=pl.Series(adjusted), outcome=pl.Series(outcomes, dtype=pl.String))
 
     def plot(
-        self, column: str = "return_mean", pattern: str | None = None, methods: str | Sequence[str] | None = None
+        self,
+        column: str = "return_mean",
+        pattern: str | None = None,
+        methods: Method | str | Sequence[Method | str] | None = None,
     ) -> "Figure":
         """Mean of a column of ``curves`` over seeds with its range, and dashed lines where the drift changes.
 
@@ -182,7 +200,7 @@ class Results:
         Registry("pattern of this study", **dict.fromkeys(present))[chosen]
         numbers = [name for name in curves.columns if curves[name].dtype.is_numeric()]
         Registry("numeric column of curves", **dict.fromkeys(numbers))[column]
-        methods = [methods] if isinstance(methods, str) else methods
+        methods = [methods] if isinstance(methods, Method | str) else methods
         shown = [self._named(one) for one in methods or study.methods()]
         return sketch(study, curves.filter(pattern=chosen), column, chosen, shown)
 
@@ -193,7 +211,7 @@ class Results:
         row per recorded run and method:
 
           family, task, method, carrier, schedule, variant, pattern, seed: the run.
-          replayed: the method, as typed after the carrier.
+          replayed: name of the method in tables.
           initial: weight of the first update, reward per nat.
           weight: list of n, the weight after the updates of each sample.
           step: list of n, the environment step at the end of each sample.
@@ -209,30 +227,31 @@ class Results:
         import polars as pl
 
         from experiments.study import rescore
-        from experiments.study.parser import parse_objects, text_of
+        from experiments.study.text import parse_objects
 
-        study, frames = rescore.load(self.directory), []
+        study, frames = rescore.load(self.directory, self.config), []
         for method in parse_objects(methods):
-            request, rows = rescore.request_of(study.config, method), study.streams.filter(carrier=method.carrier)
-            if reason := rescore.obstacle(request, rescore.proxies_in(rows)):
-                raise ValueError(f"'{text_of(method)}' cannot be replayed on carrier '{method.carrier}': {reason}")
-            result, skipped = rescore.replay_runs(study, method.carrier, request)
+            share, carrier = rescore.share_of_method(study, method), method.carrier.name
+            rows, rule = study.streams.filter(carrier=carrier), share.rows[0].rule
+            if reason := rescore.obstacle(share, method, rescore.proxies_in(rows)):
+                raise ValueError(f"'{rule}' cannot be replayed on carrier '{carrier}': {reason}")
+            result, skipped = rescore.replay_runs(study, share, method)
             samples = skipped + result.weight.shape[1]
             steps = np.arange(skipped + 1, samples + 1) * study.config.steps / samples
             columns = {"weight": result.weight, "step": np.tile(steps, (rows.height, 1))}
             columns |= {name: values for name, values in result.levers._asdict().items() if values is not None}
             frames.append(
                 rows.select(_LABELS).with_columns(
-                    replayed=pl.lit(text_of(method)),
+                    replayed=pl.lit(share.rows[0].name),
                     initial=pl.Series(result.initial),
-                    updates_per_sample=pl.lit(study.stride(method.carrier)),
+                    updates_per_sample=pl.lit(study.stride(carrier)),
                     # polars makes arrays a type of their length, which differs between carriers
                     **{name: pl.Series(list(values)).cast(pl.List(pl.Float32)) for name, values in columns.items()},
                 )
             )
         return pl.concat(frames, how="diagonal")
 
-    def policy(self, method: str, pattern: str, seed: int, at: int | str = "end") -> Policy:
+    def policy(self, method: Method | str, pattern: str, seed: int, at: int | str = "end") -> Policy:
         """The policy of a run.
 
         Args:

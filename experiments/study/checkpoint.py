@@ -1,4 +1,4 @@
-"""Checkpoints of a sweep: the whole state of a wave and the rows so far, written whole or not at all.
+"""Checkpoints of a sweep: the complete state of a batch of runs and the rows so far, written whole or not at all.
 
 Each checkpoint is a folder with the state (orbax), the rows (Parquet) and `about.json`: its study, how far it came, and
 the SHA-256 of the other files. It gets its final name in one rename. A damaged one is skipped for the one before.
@@ -32,16 +32,16 @@ class CheckpointError(ValueError):
 class Saved(NamedTuple):
     """Contents of a checkpoint."""
 
-    wave: int  # wave under way
-    chunk: int  # chunks of that wave already in `state` and `rows`
+    batch: int  # of runs, under way
+    number: int  # evaluations of that batch already in `state` and `rows`, besides the first
     state: Any  # pytree of NumPy arrays with a leading run axis
-    rows: "pl.DataFrame"  # all rows up to here, finished waves included
+    rows: "pl.DataFrame"  # all rows up to here, finished batches included
     notes: list[str]  # checkpoints that were passed over, and why
     devices: int | None = None  # that it was trained on; None: not recorded
 
 
-def _name(wave: int, chunk: int) -> str:
-    return f"{wave:03d}{chunk:07d}"
+def _name(batch: int, number: int) -> str:
+    return f"{batch:03d}{number:07d}"
 
 
 def _folders(directory: Path) -> list[Path]:
@@ -54,8 +54,8 @@ def _folders(directory: Path) -> list[Path]:
 def save(
     directory: Path,
     study: str,
-    wave: int,
-    chunk: int,
+    batch: int,
+    number: int,
     state: Any,
     rows: "pl.DataFrame",
     runs: int | None = None,
@@ -72,7 +72,7 @@ def save(
     Raises:
       Unwritable: it cannot be written; those before it are unchanged and nothing of it is left.
     """
-    name = _name(wave, chunk)
+    name = _name(batch, number)
     partial = directory / f"{store.PARTIAL}{name}"
     host = jax.tree.map(np.asarray, jax.device_get(state))
     if runs is not None:
@@ -83,7 +83,7 @@ def save(
         partial.mkdir()
         _write_state(partial.absolute() / "state", host)
         store.write_rows(partial / "rows.parquet", rows)
-        about = {"study": study, "wave": wave, "chunk": chunk, "rows": rows.height}
+        about = {"study": study, "batch": batch, "number": number, "rows": rows.height}
         about |= {"sha256": store.digest(_files(partial))} | ({} if devices is None else {"devices": devices})
         store.write_json(partial / _ABOUT, about)
         for path in (*partial.rglob("*"), partial):
@@ -156,7 +156,7 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
         try:
             about, rows = _about(folder, study), store.read_rows(folder / "rows.parquet")
             state = _read_state(folder.absolute() / "state", like)
-            return Saved(about["wave"], about["chunk"], state, rows, notes, about.get("devices"))
+            return Saved(about["batch"], about["number"], state, rows, notes, about.get("devices"))
         except (ValueError, TypeError, KeyError, OSError) as error:  # orbax's are of many classes
             notes.append(f"checkpoint {folder.name} was not used: {store.reason(error)}")
     if notes:
@@ -172,8 +172,8 @@ def newest_height(directory: Path) -> int:
     return 0
 
 
-def adopt(source: Path, target: Path, study: str, wave: int, into: str) -> None:
-    """Link or copy the newest checkpoint of a ``study`` into another folder, as wave ``wave`` of the study ``into``.
+def adopt(source: Path, target: Path, study: str, batch: int, into: str) -> None:
+    """Link or copy the newest checkpoint of a ``study`` into another folder, as batch ``batch`` of the study ``into``.
 
     Raises:
       CheckpointError: there is none, or it is damaged or of another study.
@@ -186,11 +186,11 @@ def adopt(source: Path, target: Path, study: str, wave: int, into: str) -> None:
         about = _about(folder, study)
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"no usable checkpoint in {source}: {store.reason(error)}") from None
-    name = _name(wave, about["chunk"])
+    name = _name(batch, about["number"])
     partial = target / f"{store.PARTIAL}{name}"
     try:
         shutil.copytree(folder, partial, copy_function=_link, ignore=lambda _, names: {_ABOUT} & set(names))
-        store.write_json(partial / _ABOUT, about | {"study": into, "wave": wave})
+        store.write_json(partial / _ABOUT, about | {"study": into, "batch": batch})
         os.rename(partial, target / name)
     except (OSError, shutil.Error) as error:
         raise store.Unwritable(f"{target / name} cannot be written: {store.reason(error)}") from None

@@ -1,49 +1,63 @@
-"""The configuration of a study: everything needed to run it again, as plain JSON, checked before anything starts."""
+"""The configuration of a study: everything needed to train it, with every preset resolved into numbers."""
 
 import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 import envs
-from experiments.study.method import Method
-from experiments.study.parser import LARGEST_SEED, parse, text_of
-from experiments.study.plugins import Definitions, check_defined, known
-from experiments.study.store import shortened
+from aesjax.schedules import DriftProxy
+from agents.train import as_task, fit_rollout, sizes_of
+from envs.patterns import Pattern
+from experiments.presets import presets_of
+from experiments.presets.preset import CarrierSettings, Preset
+from experiments.study.codec import Least, Most, decode, encode, objects_of
+from experiments.study.method import SOURCES, Method
+from experiments.study.plugins import find, source_of
+from experiments.study.sources import record_of, warm_start_of
+from experiments.study.text import LARGEST_SEED, parse_names, parse_objects, parse_seeds, parse_sweep
 
-FORMAT = 3
-MOST_SEGMENTS = 10_000
+FORMAT = 4
+#: With `--observe drift`, in notes and reports.
+OBSERVED = "the true drift: a reference, neither a method nor an upper bound"
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
-OPTIONAL = ("definitions", "controls", "warm_start", "observe", "plasticity", "counterfactual", "block")
+_BROUGHT: Mapping[str, Any] = {"compare": False, "repr": False, "metadata": {"json": False}}
+_EXACT = Most(2**53 - 1)  # a whole number that a float holds exactly
+
+Count = Annotated[int, Least(1), _EXACT]
+Seed = Annotated[int, Least(0), Most(LARGEST_SEED)]
+Segments = Annotated[int, Least(1), Most(10_000)]
 
 
 @dataclasses.dataclass(frozen=True)
 class StudyConfig:
-    """A study, complete: presets are already resolved into numbers."""
+    """A study, complete. Fields with a default are absent from `config.json` where they have it."""
 
     task: str
     preset: str
     methods: tuple[Method, ...]  # carrier by carrier
     patterns: tuple[str, ...]
-    seeds: tuple[int, ...]
-    steps: int  # environment steps of a run
-    evaluations: int
-    episodes: int
-    segments: int
-    replay_capacity: int  # transitions
+    seeds: tuple[Seed, ...]
+    steps: Count  # environment steps of a run
+    evaluations: Count
+    episodes: Count
+    segments: Segments
+    replay_capacity: Count  # transitions
     #: environment steps without learning, of carriers whose settings name no other; random actions, or the policy's
     #: own where runs begin with trained agents
-    warmup: int
-    proxy: str
-    source: str | None  # None: each schedule's own default
-    drift_seed: int | None  # None: the training seed
-    sweep: Mapping[str, tuple[float, ...]]
-    settings: Mapping[str, Mapping[str, Any]]  # per carrier: num_envs, base, config, hyper, schedule, maybe warmup
+    warmup: Count
+    proxy: DriftProxy
+    settings: Mapping[str, CarrierSettings]  # per carrier
+    format: int = FORMAT
+    source: str | None = None  # None: each schedule's own default
+    drift_seed: Seed | None = None  # None: the training seed
+    sweep: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the task's builder, complete
-    #: of objects from outside this repository: kind -> name -> place and SHA-256 of its file, or its source
-    definitions: Definitions = dataclasses.field(default_factory=dict)
+    #: of a task and patterns from outside this repository: name -> source text
+    outside: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: of controls: the folder of the study whose runs they play, and the SHA-256 of its recorded proxies
     controls: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: of trained agents to begin with: their folder, the SHA-256 of what lists them, and whether with their replays
@@ -51,56 +65,68 @@ class StudyConfig:
     observe: str | None = None  # "drift": its true values are part of the observations: a reference, no method
     plasticity: bool = False  # measure networks before every evaluation
     counterfactual: bool = False  # evaluate under drift values that are not in force, too
-    block: tuple[int, int] | None = None  # first and last run, from 1 over all carriers in table order; None: all
-    format: int = FORMAT
+    block: tuple[Count, ...] = ()  # first and last run, from 1, of a study that is trained in parts; (): all
+    #: objects that the person brings, and JSON does not hold
+    built: envs.Task | None = dataclasses.field(default=None, **_BROUGHT)
+    own_patterns: Mapping[str, Pattern] = dataclasses.field(default_factory=dict, **_BROUGHT)
 
     @property
     def carriers(self) -> tuple[str, ...]:
-        """The carriers of its methods."""
-        return tuple(dict.fromkeys(method.carrier for method in self.methods))
+        """Names of the carriers of its methods."""
+        return tuple(dict.fromkeys(method.carrier.name for method in self.methods))
 
     def methods_of(self, carrier: str) -> tuple[Method, ...]:
         """The methods on one carrier."""
-        return tuple(method for method in self.methods if method.carrier == carrier)
+        return tuple(method for method in self.methods if method.carrier.name == carrier)
 
     def build_task(self) -> envs.Task:
-        """The task with the options of this study."""
-        given = {k: tuple(v) if isinstance(v, list) else v for k, v in self.options.items()}
-        return envs.make(self.task, **given)
+        """The task with the options of this study.
+
+        Raises:
+          ValueError: it is from outside, and this process does not have it.
+        """
+        if self.built is not None:
+            return self.built
+        if self.task in self.outside:
+            raise ValueError(f"task '{self.task}' is from outside: give the study that was trained, or its command")
+        return envs.make(self.task, **{k: tuple(v) if isinstance(v, list) else v for k, v in self.options.items()})
+
+    @property
+    def patterns_known(self) -> dict[str, Pattern]:
+        """Every pattern that its programs tell apart, by name."""
+        return {**envs.PATTERNS, **self.own_patterns}
 
     def envs_of(self, carrier: str) -> int:
-        """Parallel environment copies of one carrier's runs."""
-        return self.settings[carrier]["num_envs"]
+        """Parallel environments of one carrier's runs."""
+        num = self.settings[carrier].num_envs
+        assert num is not None
+        return num
 
     def warmup_of(self, carrier: str) -> int:
         """Environment steps without learning at the beginning of one carrier's runs."""
-        return self.settings[carrier].get("warmup", self.warmup)
+        own = self.settings[carrier].warmup
+        return self.warmup if own is None else own
 
     def vector_steps(self, carrier: str) -> int:
-        """Actions of each environment copy in a run of one carrier."""
+        """Actions of each parallel environment in a run of one carrier."""
         return self.steps // self.envs_of(carrier)
 
-    def chunk(self, carrier: str) -> int:
+    def interval(self, carrier: str) -> int:
         """Vector steps between two evaluations."""
         return self.vector_steps(carrier) // self.evaluations
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; `config_from_json` is the inverse."""
-        data: dict[str, Any] = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name == "methods":
-                texts = {carrier: [text_of(method) for method in self.methods_of(carrier)] for carrier in self.carriers}
-                first = next(iter(texts.values()))
-                alike = all(own == first for own in texts.values())
-                data |= {"carriers": list(self.carriers), "schedules": first if alike else texts}
-            elif value or field.name not in OPTIONAL:
-                data[field.name] = value  # most studies have none of the optional ones
-        return json.loads(json.dumps(data, default=dict))
+        return encode(self)
 
     def fingerprint(self) -> str:
-        """Short hash of the whole configuration."""
+        """Short hash of the complete configuration."""
         return fingerprint_of(self.to_json())
+
+    @property
+    def objects(self) -> list[str]:
+        """Names of the objects from outside this repository, which `config.json` cannot bring back."""
+        return [*self.outside, *objects_of(self.methods, self.proxy)]
 
 
 def fingerprint_of(data: Mapping[str, Any]) -> str:
@@ -109,127 +135,176 @@ def fingerprint_of(data: Mapping[str, Any]) -> str:
 
 
 def config_from_json(data: Any) -> StudyConfig:
-    """The configuration stored in a `config.json`; nothing is imported.
+    """The configuration stored in a `config.json`. Nothing is imported: objects from outside are stand-ins.
 
     Raises:
-      ValueError: as `check_stored`, or it uses an object that this process does not have, or has another one of.
+      ValueError: a field is missing, unknown or of another kind, or fields do not fit together.
     """
-    check_stored(data)
-    check_defined(data.get("definitions", {}))
-    known("task", data["task"])
-    known("proxy", data["proxy"])
-    return StudyConfig(**parse(data, known))
-
-
-def check_stored(data: Any) -> None:
-    """Check format, fields and shape of a `config.json` (ValueError); runs no code that it names."""
     if not isinstance(data, dict) or "format" not in data:
         raise ValueError("it is not the configuration of a study")
     if data["format"] != FORMAT:
         raise ValueError(f"its format is {data['format']}, this version reads {FORMAT}")
-    fields = {field.name for field in dataclasses.fields(StudyConfig)} - {"methods"} | {"carriers", "schedules"}
-    if odd := sorted({*OPTIONAL, *data} ^ fields):
-        raise ValueError(f"its fields differ from what this version writes: {', '.join(odd)}")
-    _check_shape(data)
+    config = decode(StudyConfig, data)
+    if set(config.settings) != set(config.carriers):
+        raise ValueError(f"'settings' must be those of its carriers; got {', '.join(sorted(config.settings))}")
+    for carrier, own in config.settings.items():
+        if own.num_envs is None or own.num_envs < 1 or config.steps % (own.num_envs * config.evaluations):
+            raise ValueError(
+                f"'steps' must be a multiple of {own.num_envs} environments of '{carrier}' times "
+                f"{config.evaluations} evaluations; got {config.steps}"
+            )
+    return config
 
 
-def is_count(value: Any) -> bool:
-    """Whether a JSON value is a positive whole number that a float holds exactly."""
-    return type(value) is int and 0 < value < 2**53
+def configured(study: Any) -> StudyConfig:
+    """The complete configuration: the preset's numbers, and what was given.
 
+    Args:
+      study: an `experiments.Study`.
 
-def _seed(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= LARGEST_SEED
-
-
-def _number(value: Any) -> bool:
-    return type(value) in (int, float) and not math.isnan(value)
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and bool(value) and all(map(fits, value))
-
-
-def _dict_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
-
-
-def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or fits(value)
-
-
-def _is(kind: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kind)
-
-
-def _setting(value: Any) -> bool:
-    """One carrier's settings."""
-    parts: Mapping[str, Callable[[Any], bool]] = {
-        "num_envs": is_count,
-        "base": _number,
-        "config": _is(dict),
-        "hyper": _dict_of(_number),
-        "schedule": _dict_of(_number),
-    }
-    return (
-        isinstance(value, dict)
-        and set(parts) <= set(value) <= {*parts, "warmup"}
-        and all(fits(value[name]) for name, fits in parts.items())
-        and is_count(value.get("warmup", 1))
+    Raises:
+      ValueError, UnknownNameError: with one sentence that names the value and what is allowed.
+    """
+    methods = parse_objects(study.methods)
+    patterns = parse_names("pattern", "--patterns", study.patterns)
+    seeds, sweep = parse_seeds(study.seeds), parse_sweep(study.sweep)
+    carriers = {method.carrier.name: method.carrier for method in methods}
+    if any(method.carrier != carriers[method.carrier.name] for method in methods):
+        raise ValueError("two carriers of the study have the same label; declare another one for one of them")
+    methods = tuple(method for carrier in carriers for method in methods if method.carrier.name == carrier)
+    task, built, sizes, source = _task(study)
+    if study.evaluations is not None:
+        sizes = dataclasses.replace(sizes, evaluations=_count("evaluations", study.evaluations))
+    if study.episodes is not None:
+        sizes = dataclasses.replace(sizes, episodes=_count("episodes", study.episodes))
+    if study.source not in (None, *SOURCES):
+        raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{study.source}'")
+    if study.observe not in (None, "drift"):
+        raise ValueError(f"the only thing to observe is drift; got '{study.observe}'")
+    drift_seed = study.drift_seed
+    if drift_seed is not None and not 0 <= (drift_seed := _count("drift_seed", drift_seed, None)) <= LARGEST_SEED:
+        raise ValueError(f"--drift-seed must be between 0 and {LARGEST_SEED}; got {drift_seed}")
+    settings = {name: _settings(name, spec, sizes, study) for name, spec in carriers.items()}
+    steps, settings = _sized(sizes, settings, None if study.steps is None else _count("steps", study.steps, None))
+    copies = math.lcm(*(own.num_envs or 1 for own in settings.values()))
+    replay, warmup = sizes_of(
+        steps, copies, sizes.replay or sizes.replay_fraction * steps, sizes.warmup or sizes.warmup_fraction * steps
+    )
+    own_patterns = {name: pattern for name, pattern in patterns.items() if name not in envs.PATTERNS}
+    outside = {name: source_of("pattern", pattern) for name, pattern in own_patterns.items()} | {task: source}
+    if taken := [name for name, pattern in patterns.items() if envs.PATTERNS.get(name, pattern) != pattern]:
+        raise ValueError(f"another pattern is called '{taken[0]}'; give yours another name")
+    start = None if study.start is None else getattr(study.start, "directory", study.start)  # a `Results`
+    return StudyConfig(
+        task=task,
+        preset=study.preset,
+        methods=methods,
+        patterns=tuple(patterns),
+        seeds=seeds,
+        steps=steps,
+        evaluations=sizes.evaluations,
+        episodes=sizes.episodes,
+        segments=sizes.segments,
+        replay_capacity=replay,
+        warmup=warmup,
+        proxy=find("proxy", study.proxy),
+        source=study.source,
+        drift_seed=drift_seed,
+        sweep=sweep,
+        settings=settings,
+        options=dict(built.options),
+        controls=record_of(methods, _path(study.controls_from)),
+        warm_start=warm_start_of(_path(start), tuple(carriers)),
+        observe=study.observe,
+        plasticity=study.plasticity,
+        counterfactual=study.counterfactual,
+        block=_block(study.block),
+        outside={name: source for name, source in outside.items() if source is not None},
+        built=built,
+        own_patterns=own_patterns,
     )
 
 
-_NAMES = (_list_of(_text), "a list of names")
-_ONE_NAME = (_text, "a name")
-_COUNT = (is_count, "a positive whole number")
-_FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "task": _ONE_NAME,
-    "preset": _ONE_NAME,
-    "proxy": _ONE_NAME,
-    "carriers": _NAMES,
-    "schedules": (
-        lambda value: _NAMES[0](value) or _dict_of(_NAMES[0])(value),
-        "a list of names, or carriers with such lists",
-    ),
-    "patterns": _NAMES,
-    "seeds": (_list_of(_seed), f"a list of whole numbers from 0 to {LARGEST_SEED}"),
-    "steps": _COUNT,
-    "evaluations": _COUNT,
-    "episodes": _COUNT,
-    "segments": (lambda value: is_count(value) and value <= MOST_SEGMENTS, f"a whole number from 1 to {MOST_SEGMENTS}"),
-    "replay_capacity": _COUNT,
-    "warmup": _COUNT,
-    "source": (_or_none(_text), "a name or null"),
-    "drift_seed": (_or_none(_seed), f"a whole number from 0 to {LARGEST_SEED}, or null"),
-    "sweep": (_dict_of(_list_of(_number)), "names with lists of numbers"),
-    "settings": (_dict_of(_setting), "carriers with num_envs, base, config, hyper and schedule"),
-    "options": (_is(dict), "an object"),
-    "definitions": (_dict_of(_dict_of(_is(dict))), "kinds with names with definitions"),
-    "controls": (_dict_of(_text), "names with text"),
-    "warm_start": (_is(dict), "an object"),
-    "observe": (lambda value: value == "drift", "'drift'"),
-    "plasticity": (_is(bool), "true or false"),
-    "counterfactual": (_is(bool), "true or false"),
-    "block": (lambda value: _list_of(is_count)(value) and len(value) == 2, "a list of two positive whole numbers"),
-}
+def _path(place: Any) -> Path | None:
+    return None if place is None else Path(place)
 
 
-def _check_shape(data: Mapping[str, Any]) -> None:
-    """Refuse a configuration whose entries are not of the right kind."""
-    for name, (fits, wanted) in _FIELDS.items():
-        if name in data and not fits(data[name]):
-            raise ValueError(f"'{name}' must be {wanted}; got {shortened(data[name])}")
-    if set(data["settings"]) != set(data["carriers"]):
-        raise ValueError(f"'settings' must be those of its carriers; got {shortened(sorted(data['settings']))}")
-    if isinstance(data["schedules"], dict) and set(data["schedules"]) != set(data["carriers"]):
-        raise ValueError(f"'schedules' must be those of its carriers; got {shortened(sorted(data['schedules']))}")
-    for carrier, own in data["settings"].items():
-        if data["steps"] % (own["num_envs"] * data["evaluations"]):
-            raise ValueError(
-                f"'steps' must be a multiple of {own['num_envs']} environments of '{carrier}' times "
-                f"{data['evaluations']} evaluations; got {data['steps']}"
-            )
+def _count(name: str, value: Any, least: int | None = 1) -> int:
+    from agents.common.spec import whole
+
+    return whole(f"--{name.replace('_', '-')}", value, least)
+
+
+def _block(given: Any) -> tuple[int, ...]:
+    """``1:40`` of `--block`, the first and the last of the runs to train."""
+    if given in (None, ()):
+        return ()
+    first, colon, last = given.partition(":") if isinstance(given, str) else (str(given[0]), ":", str(given[1]))
+    if not colon or not first.isdecimal() or not last.isdecimal() or not 1 <= int(first) <= int(last):
+        raise ValueError(f"--block must look like 1:40, the first and the last run; got '{given}'")
+    return int(first), int(last)
+
+
+def _task(study: Any) -> tuple[str, envs.Task, Preset, str | None]:
+    """Name of the task, the task with its options, the preset's sizes for it; source text of one from outside."""
+    names = ("engine", "observation", "variant", "timeout", "channels")
+    typed = {name: value for name in names if (value := getattr(study, name)) is not None}
+    if isinstance(typed.get("channels"), str):
+        typed["channels"] = tuple(part.strip() for part in typed["channels"].split(",") if part.strip())
+    given = study.task
+    if isinstance(given, envs.Task) and given.name in envs.TASKS and _registered(given):
+        given, typed = given.name, {**given.options, **typed}
+    entry = find("task", given if isinstance(given, str) else as_task(given))
+    name = given if isinstance(given, str) else entry.name
+    if name in envs.TASKS and not isinstance(given, str):
+        raise ValueError(f"another task is called '{name}'; give yours another name")
+    plain = envs.build(name, entry, **typed)
+    sizes = presets_of(name, plain.env.spec.time_limit)[study.preset]
+    if sizes.options:
+        plain = envs.build(name, entry, **{**sizes.options, **typed})
+    return name, plain, sizes, None if name in envs.TASKS or name.startswith(envs.BRIDGE) else source_of("task", entry)
+
+
+def _registered(task: envs.Task) -> bool:
+    own = envs.make(task.name, **task.options)
+    return own is task or bool(task.options and own.options == task.options)
+
+
+def _settings(name: str, spec: Any, sizes: Preset, study: Any) -> CarrierSettings:
+    """One carrier's settings in a preset."""
+    own = sizes.carriers.get(name) or CarrierSettings(spec.weight)
+    num_envs = own.num_envs or sizes.num_envs if study.num_envs is None else _count("num_envs", study.num_envs)
+    config = dict(own.config)
+    if study.layer_norm:
+        if "layer_norm" not in {field.name for field in dataclasses.fields(spec.config)}:
+            raise ValueError(f"--layer-norm: carrier '{name}' has no such setting")
+        config["layer_norm"] = True
+    return dataclasses.replace(own, num_envs=num_envs, config=config)
+
+
+def _sized(
+    sizes: Preset, settings: Mapping[str, CarrierSettings], steps: int | None
+) -> tuple[int, dict[str, CarrierSettings]]:
+    """Environment steps of a run, and the settings with rollouts that fit them."""
+    horizon = sizes.steps if steps is None else steps
+    numbers = [own.num_envs or 1 for own in settings.values()]
+    copies, intervals = math.lcm(*numbers), math.lcm(sizes.evaluations, sizes.segments)
+    multiple = copies * intervals
+    if horizon <= 0 or horizon % multiple:
+        near = max(multiple, round(horizon / multiple) * multiple)
+        parts = f"{sizes.evaluations} evaluations"
+        if intervals != sizes.evaluations:
+            parts = f"{intervals}, a multiple of {parts} and of {sizes.segments} segments of the drift"
+        raise ValueError(
+            f"--steps must be a positive multiple of {multiple} ({copies} environments times {parts}); "
+            f"got {horizon}, the nearest is {near}"
+        )
+    if horizon // min(numbers) > LONGEST:
+        raise ValueError(f"--steps may be at most {LONGEST * min(numbers) // multiple * multiple} here; got {horizon}")
+    fitted = {}
+    for carrier, own in settings.items():
+        config = dict(own.config)
+        if "rollout" in config:  # complete rollouts between evaluations, at most as long as the preset's
+            fit_rollout(config, horizon // (own.num_envs or 1) // sizes.evaluations, own.num_envs or 1)
+        fitted[carrier] = dataclasses.replace(own, config=config)
+    return horizon, fitted

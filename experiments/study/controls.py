@@ -1,6 +1,5 @@
 """Records that the controls of a study play: weights and levers of another study's runs, recorded or replayed."""
 
-import dataclasses
 import zlib
 from pathlib import Path
 from typing import Any
@@ -11,32 +10,29 @@ import numpy as np
 from aesjax.adaptations import CONTROLS, Played
 from aesjax.types import Levers
 from experiments.study import rescore, store
-from experiments.study.arms import arms_of
-from experiments.study.build import Records, Setup
+from experiments.study.codec import check_unchanged
 from experiments.study.config import StudyConfig
-from experiments.study.method import Control, Method
+from experiments.study.method import Control
+from experiments.study.program import Records, Share
 from experiments.study.rescore import Recorded, Replayed
+from experiments.study.results import open_results
 
 _ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # equal in both studies
 
 
-def records_of(config: StudyConfig, setup: Setup) -> Records:
+def records_of(config: StudyConfig, share: Share) -> Records:
     """The record that each control of one carrier plays in every run; empty without controls.
 
     A record is replayed from the proxies, so it has a value for every recorded sample; of a schedule that cannot be
     replayed and adjusts nothing else, the weights at the evaluations are taken.
     """
-    carrier = setup.carrier
-    controls = {arm.name: arm.control for arm in setup.arms if arm.control is not None}
+    controls = {row.name: row.method.control for row in share.rows if row.method.control is not None}
     if not controls:
         return {}
-    source = _source(config, carrier)
+    source = _source(config, share.carrier)
     played: dict[tuple[str, str, int], Played] = {}
-    made: dict[Method, dict[tuple[str, int], Played]] = {}
     for name, control in controls.items():
-        if control.of not in made:
-            made[control.of] = _record(source, config, carrier, control)
-        for (pattern, seed), record in made[control.of].items():
+        for (pattern, seed), record in _record(source, config, control).items():
             if pattern in config.patterns and seed in config.seeds:
                 # The same order for all that is made of one run, another one for every run.
                 key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(pattern.encode()))
@@ -50,32 +46,31 @@ def _source(config: StudyConfig, carrier: str) -> Recorded:
     if not path.is_file() or store.sha256(path) != config.controls["streams"]:
         raise ValueError(f"the record in {directory} is not there any more, or not what the study was configured with")
     source = rescore.load(directory)
-    theirs, ours = source.config.to_json(), config.to_json()
-    apart = [name for name in _ALIKE if theirs[name] != ours[name]]
-    if apart or carrier not in theirs["carriers"] or theirs["settings"][carrier] != ours["settings"][carrier]:
+    check_unchanged(open_results(directory).config, config.to_json())
+    apart = [name for name in _ALIKE if getattr(source.config, name) != getattr(config, name)]
+    if apart or source.config.settings.get(carrier) != config.settings[carrier]:
         what = ", ".join(apart) or f"the settings of carrier '{carrier}'"
         raise ValueError(f"--controls-from {directory}: its {what} differ from this study's")
     return source
 
 
-def _record(source: Recorded, config: StudyConfig, carrier: str, control: Control) -> dict[tuple[str, int], Played]:
+def _record(source: Recorded, config: StudyConfig, control: Control) -> dict[tuple[str, int], Played]:
     """One method's runs by pattern and seed."""
-    plain = dataclasses.replace(source.config, methods=(control.of,), sweep={})
-    name = arms_of(plain, carrier)[0].name
-    wanted = {(name, pattern, seed) for pattern in config.patterns for seed in config.seeds}
+    share = rescore.share_of_method(source, control.of)
+    carrier, row = share.carrier, share.rows[0]
+    wanted = {(row.name, pattern, seed) for pattern in config.patterns for seed in config.seeds}
     if missing := sorted(wanted - source.finished):
         method, pattern, seed = missing[0]
         raise ValueError(f"--controls-from has no finished run of {method} on '{pattern}' with seed {seed}")
-    mine = source.limited_to([name])
-    request = rescore.request_of(source.config, control.of)._replace(given={})  # every run has its own
+    mine = source.limited_to([row.name])
     rows = mine.streams.filter(carrier=carrier)
     proxies = rescore.proxies_in(rows)
     labels = list(zip(rows["pattern"], rows["seed"], strict=True))
-    if not (reason := rescore.obstacle(request, proxies)):
-        result, _ = rescore.replay_runs(mine, carrier, request)
+    if not (reason := rescore.obstacle(share, control.of, proxies)):
+        result, _ = rescore.replay_runs(mine, share, control.of)
         return {label: _from_replay(result, i, source.stride(carrier)) for i, label in enumerate(labels)}
-    if request.arm.adaptations:
-        raise ValueError(f"control '{control.name}' of '{request.arm.rule}' cannot be made: {reason}")
+    if control.of.adaptations:
+        raise ValueError(f"control '{control.name}' of '{row.rule}' cannot be made: {reason}")
     streams = rescore.samples_of(rows, proxies[0])
     samples = streams.shape[1] - rescore.first_update(streams)
     return {label: _from_curves(mine, carrier, *label, samples) for label in labels}

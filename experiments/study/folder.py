@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.study import lock, store
-from experiments.study.build import check
-from experiments.study.config import StudyConfig, check_stored, config_from_json
+from experiments.study.codec import check_unchanged
+from experiments.study.config import StudyConfig, config_from_json
 from experiments.study.lock import Owner
-from experiments.study.plugins import check_unchanged, is_typed
 from experiments.study.results import Results, open_results
 
 
@@ -53,13 +52,9 @@ def open_study(directory: Path, *, ended: bool = False) -> StudyFolder:
 
 def _config(path: Path, data: Any) -> StudyConfig:
     try:
-        config = config_from_json(data)
-        check(config)
-    except ValueError as error:
+        return config_from_json(data)
+    except (ValueError, KeyError) as error:
         raise ValueError(f"{path} cannot be used: {error}") from None
-    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:  # of settings that nothing else checks
-        raise ValueError(f"{path} cannot be used: {type(error).__name__}: {error}") from None
-    return config
 
 
 def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
@@ -117,28 +112,31 @@ def _check_free(directory: Path) -> None:
 
 
 def begun(directory: Path) -> StudyConfig:
-    """The configuration of the study that began in ``directory``, for --resume."""
+    """The configuration of the study that began in ``directory``, for --resume without options.
+
+    Raises:
+      ValueError: there is none, or it uses objects from outside, which its command or script has to bring.
+    """
     _check_begun(directory)
     path = directory / store.CONFIG
     try:
-        return _config(path, store.read_json(path))
+        config = _config(path, store.read_json(path))
     except ValueError as error:
         raise ValueError(f"--resume: {error}") from None
-
-
-def readable(config: StudyConfig) -> bool:
-    """Whether a process that has imported nothing can read the study: it uses no object from outside."""
-    return not config.definitions and not is_typed(config.task)
+    if config.objects:
+        raise ValueError(
+            f"--resume: the study uses {', '.join(config.objects)} from outside, and reading a study imports nothing: "
+            "type its complete command with --resume, or run its script again"
+        )
+    return config
 
 
 def check_same(directory: Path, stored: Any, config: StudyConfig) -> None:
     """Refuse, with a ValueError, a stored configuration that is not ``config``."""
-    try:
-        check_stored(stored)
-    except ValueError as error:
-        raise ValueError(f"{directory / store.CONFIG} cannot be used: {error}") from None
-    check_unchanged(stored.get("definitions", {}), config.definitions)
-    if differing := store.differing_fields(stored, config.to_json()):
+    ours, path = config.to_json(), directory / store.CONFIG
+    _config(path, stored)
+    check_unchanged(stored, ours)
+    if differing := store.differing_fields(stored, ours):
         raise ValueError(
             f"the study in {directory} has another configuration ({'; '.join(differing)}); "
             "give all of its options or none, or choose another folder"

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.study.build import build_part, floor_of, optimum_of
 from experiments.study.config import StudyConfig
 from experiments.study.prepare import Prepared, results_bytes
+from experiments.study.program import share_of
+from experiments.study.references import floor_of, optimum_of
 from experiments.study.sweep import compile_program, memory_budget, state_bytes, take
 
 _LEAST = 32  # vector steps of a trial interval, at least; fewer would show what a call costs
@@ -37,8 +38,8 @@ class Forecast(NamedTuple):
     chunks: int  # and one evaluation more
     state: int  # bytes of one run, the replay included
     replay: int  # bytes of one run
-    waves: int
-    width: int  # runs of a wave
+    batches: int
+    width: int  # runs of a batch
     seconds: Seconds | None  # None: in another simulator, which is not started
 
     @property
@@ -47,7 +48,7 @@ class Forecast(NamedTuple):
         if self.seconds is None:
             return float("nan")
         s = self.seconds
-        return s.start + self.waves * (self.chunks * s.chunk + (self.chunks + 1) * s.evaluation)
+        return s.start + self.batches * (self.chunks * s.chunk + (self.chunks + 1) * s.evaluation)
 
 
 def forecast(config: StudyConfig, prepared: Sequence[Prepared], seconds: float = 10.0) -> list[Forecast]:
@@ -58,33 +59,33 @@ def forecast(config: StudyConfig, prepared: Sequence[Prepared], seconds: float =
     return [_forecast(config, share, seconds / len(prepared)) for share in prepared]
 
 
-def _forecast(config: StudyConfig, share: Prepared, seconds: float) -> Forecast:
-    part, waves = share.part, share.waves
-    run = jax.tree.map(lambda leaf: leaf[0], take(part.runs, [0]))
-    replay = getattr(jax.eval_shape(part.program.init, run), "replay", None)
-    apart = getattr(part.setup.world.task.env, "exclusive", False)
+def _forecast(config: StudyConfig, prepared: Prepared, seconds: float) -> Forecast:
+    share, batches = prepared.share, prepared.batches
+    run = jax.tree.map(lambda leaf: leaf[0], take(prepared.runs, [0]))
+    replay = getattr(jax.eval_shape(prepared.program.init, run), "replay", None)
+    apart = getattr(share.learner.world.task.env, "exclusive", False)
     return Forecast(
-        part.carrier,
-        len(part.labels),
-        part.setup.updates,
+        share.carrier,
+        len(share.labels),
+        share.learner.updates,
         config.steps,
         config.evaluations,
-        state_bytes(part.program, run),
+        state_bytes(prepared.program, run),
         sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(replay)),
-        waves.count,
-        waves.width,
-        None if apart else _seconds(config, share, seconds),
+        batches.count,
+        batches.width,
+        None if apart else _seconds(config, prepared, seconds),
     )
 
 
-def _seconds(config: StudyConfig, share: Prepared, seconds: float) -> Seconds:
+def _seconds(config: StudyConfig, prepared: Prepared, seconds: float) -> Seconds:
     """A trial of one carrier's program at the width of its batches, in short intervals where the study's are long."""
-    part, _, devices, waves = share
-    short, pieces = _shortened(config, part.carrier)
-    program = part.program if pieces == 1 else build_part(short, part.carrier).program
-    executables = compile_program(program, devices, waves.group)
-    data = executables.place(take(part.runs, [i % len(part.labels) for i in range(waves.width)]))
-    at = jnp.int32(max(config.warmup_of(part.carrier) // config.envs_of(part.carrier), short.chunk(part.carrier)))
+    share, batches, carrier = prepared.share, prepared.batches, prepared.share.carrier
+    short, pieces = _shortened(config, carrier)
+    program = prepared.program if pieces == 1 else share_of(short, carrier).program()
+    executables = compile_program(program, prepared.devices, batches.group)
+    data = executables.place(take(prepared.runs, [i % len(share.labels) for i in range(batches.width)]))
+    at = jnp.int32(max(share.learner.sizes.warmup, short.interval(carrier)))
 
     def first() -> Any:
         state, _ = executables.chunk(executables.init(data), data, jnp.int32(0))
@@ -105,10 +106,10 @@ def _seconds(config: StudyConfig, share: Prepared, seconds: float) -> Seconds:
 
 def _shortened(config: StudyConfig, carrier: str) -> tuple[StudyConfig, int]:
     """The study with shorter intervals of complete rollouts, and how many of them make one of the study's."""
-    chunk, unit = config.chunk(carrier), config.settings[carrier]["config"].get("rollout", 1)
-    least = min(chunk, max(_LEAST, unit))
-    steps = next(n for n in range(least, chunk + 1) if chunk % n == 0 and n % unit == 0)
-    pieces = chunk // steps
+    interval, unit = config.interval(carrier), config.settings[carrier].config.get("rollout", 1)
+    least = min(interval, max(_LEAST, unit))
+    steps = next(n for n in range(least, interval + 1) if interval % n == 0 and n % unit == 0)
+    pieces = interval // steps
     return dataclasses.replace(config, evaluations=config.evaluations * pieces), pieces
 
 
@@ -122,17 +123,17 @@ def lines_of(config: StudyConfig, shares: Sequence[Forecast]) -> list[str]:
     """The forecast in lines for a person."""
     devices, lines = jax.local_devices(), []
     for s in shares:
-        waves = "1 wave" if s.waves == 1 else f"{s.waves} waves"
+        batches = "1 batch" if s.batches == 1 else f"{s.batches} batches"
         lines += [
             f"{s.carrier}: {s.runs:,} runs of {s.steps:,} environment steps and {s.updates:,} updates, "
-            f"{s.runs * s.steps:,} steps in all; {waves} of {s.width}",
-            f"  memory: {_mib(s.state)} a run, {_mib(s.replay)} of it replay; {_mib(s.width * s.state)} a wave "
+            f"{s.runs * s.steps:,} steps in all; {batches} of {s.width}",
+            f"  memory: {_mib(s.state)} a run, {_mib(s.replay)} of it replay; {_mib(s.width * s.state)} a batch "
             f"of {_mib(memory_budget(devices))}",
         ]
         if s.seconds is not None:
             t = s.seconds
             lines.append(
-                f"  time: {t.start:.1f} s to start; a wave is {s.chunks} times {t.chunk:.3g} s of "
+                f"  time: {t.start:.1f} s to start; a batch is {s.chunks} times {t.chunk:.3g} s of "
                 f"training and {s.chunks + 1} evaluations of {t.evaluation:.3g} s: {s.total:.0f} s"
             )
     process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10

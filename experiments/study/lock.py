@@ -15,7 +15,7 @@ LOCK = ".lock"
 _SECONDS = 0.5  # for a process that is just releasing the lock, or looking whether it is held
 #: Left behind by a killed process; every other name in a folder belongs to somebody.
 _LEFTOVERS = (".*.partial", ".report-*", ".replay-*", f"{store.CHECKPOINTS}/*/{store.PARTIAL}*")
-_LEFTOVERS += tuple(f"{folder}/*/*/{store.PARTIAL}*" for folder in (store.AGENTS, store.MOMENTS))
+_LEFTOVERS += tuple(f"{folder}/*/*/{store.PARTIAL}*" for folder in (store.AGENTS, store.SNAPSHOTS))
 
 
 class OwnedError(ValueError):

@@ -1,20 +1,20 @@
-"""A method: an agent, the schedule of its entropy weight, and what else the drift signal adjusts."""
+"""A method: a carrier, the schedule of its entropy weight, and what else the drift signal adjusts."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationFactory, signal_of
-from aesjax.schedules import SCHEDULES, DriftProxy, ProxyFactory, Schedule, ScheduleFactory
-from agents import CARRIERS, CarrierSpec
-from experiments.study.plugins import name_of
+from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationFactory, driver_of
+from aesjax.registry import unknown
+from aesjax.schedules import SCHEDULES, DriftProxy, Schedule, fixed
+from agents import CarrierSpec
+from experiments.study.plugins import find
 
 BASELINE = "baseline"
 SOURCES = ("update", "fresh")
 COUPLING = "coupling"
-ABSOLUTE = ("base", "lambda_min", "lambda_max", "updates")  # on which a ratio does not depend, though a weight does
 BLOCKS = 20  # of time, in which a control permutes a record
 
 
@@ -26,160 +26,186 @@ class Control(NamedTuple):
     blocks: int = BLOCKS
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Method:
-    """One method of a study: a carrier, a schedule, adaptations.
+    """One method of a study; it holds the objects that it is given, and equal methods train equal runs.
 
-    Equal methods train equal runs. Objects are stored by their registered name; one that is not registered (of a
-    notebook cell or a script) is registered under its own.
+    Args:
+      carrier: a name ("sac", "ppo", "sql", "meow"), or a carrier of your own.
+      schedule: ``aes(kappa=0.3)``, a name, or a function that returns an `EntropySchedule`; None: the carrier's own.
+      adaptations: objects such as ``recent(share=0.1)``, or names.
+      proxy: drift proxy of the schedule, an object or a name; None: the schedule's, else the study's.
+      label: name of the schedule in tables, as in "SAC+LABEL"; None: the schedule's.
+      source: transitions that the proxy reads, "update" or "fresh"; None: the proxy's, else the study's.
+      signal: schedule whose ratio drives the adaptations, an object or a name; None: the schedule, or `aes_r`.
+      coupling: learning rates follow the entropy weight.
+      control: the record of another method, which is played instead of schedule and adaptations.
+      hyper: floats of the carrier that differ from the preset's.
+
+    Raises:
+      ValueError, UnknownNameError, TypeError: something does not exist, is no option, or is outside its range.
     """
 
-    carrier: str
-    schedule: str = BASELINE
-    values: tuple[tuple[str, float], ...] = ()  # options of the schedule, and of adaptations as "window.power"
-    adaptations: tuple[str, ...] = ()
-    proxy: str | None = None  # None: the study's
+    carrier: CarrierSpec
+    schedule: Schedule | None = None
+    adaptations: tuple[Adaptation, ...] = ()
+    proxy: DriftProxy | None = None
+    label: str | None = None
     source: str | None = None
-    signal: str | None = None  # schedule whose ratio drives the adaptations; None: the default
-    label: str | None = None  # in tables instead of the schedule's
-    control: Control | None = None  # then the schedule is `fixed`, and not used
-    typed: str | None = field(default=None, compare=False, repr=False)  # the string it was parsed from, if any
+    signal: Schedule | None = None
+    coupling: bool = False
+    control: Control | None = None
+    hyper: Mapping[str, float] = field(default_factory=dict)
 
-    def __init__(
-        self,
-        carrier: str | CarrierSpec,
-        schedule: Any = BASELINE,
-        adaptations: Sequence[str | Adaptation | AdaptationFactory] | str = (),
-        *,
-        label: str | None = None,
-        signal: str | ScheduleFactory | None = None,
-        coupling: bool = False,
-        proxy: str | ProxyFactory | DriftProxy | None = None,
-        source: str | None = None,
-        control: Control | None = None,
-        options: Mapping[str, float] | None = None,
-    ):
-        """Describe a method.
+    if TYPE_CHECKING:  # names and functions become objects
 
-        Args:
-          carrier: "sac", "ppo", "sql", "meow", or a carrier of your own.
-          schedule: a registered name, ``aes(kappa=0.3)``, or a function that returns an `EntropySchedule`.
-          adaptations: registered names, or objects such as ``recent(share=0.1)``.
-          label: name of the schedule in tables, as in "SAC+LABEL".
-          signal: schedule whose ratio drives the adaptations; by default the method's own, or `aes_r`.
-          coupling: learning rates follow the entropy weight.
-          proxy, source: of the schedule, instead of the study's.
-          control: the record of another method that is played instead.
-          options: of the schedule by name, besides those of the object.
+        def __init__(
+            self,
+            carrier: str | CarrierSpec,
+            schedule: Any = None,
+            adaptations: Any = (),
+            proxy: Any = None,
+            label: str | None = None,
+            source: str | None = None,
+            signal: Any = None,
+            coupling: bool = False,
+            control: Control | None = None,
+            hyper: Mapping[str, float] = ...,
+        ) -> None: ...
 
-        Raises:
-          ValueError, UnknownNameError, TypeError: something is not registered, not an option, or outside its range.
-        """
-        given: dict[str, Any] = {}
-        chosen_proxy: Any = proxy
-        if isinstance(schedule, Schedule):
-            if schedule.static:
-                raise ValueError(
-                    f"'{next(iter(schedule.static))}' of schedule '{schedule.factory.name}' is part of its structure, "
-                    "which a study cannot vary; wrap it in a function of your own, as_schedule"
-                )
-            given, chosen_proxy = schedule.options, schedule.proxy if proxy is None else proxy
-            schedule = schedule.factory
-        name = schedule if schedule == BASELINE else name_of("schedule", schedule)
-        if isinstance(chosen_proxy, DriftProxy):
-            source = chosen_proxy.source if source is None else source
-            if float(chosen_proxy.q) != 0.9:
-                given["q"] = chosen_proxy.q
-            chosen_proxy = chosen_proxy.factory
-        given |= dict(options or {})
-        parts = [adaptations] if isinstance(adaptations, str | Adaptation | AdaptationFactory) else adaptations
-        chosen: dict[str, Mapping[str, float]] = {}
-        for part in parts:
-            factory, own = part if isinstance(part, Adaptation) else (part, {})
-            adaptation = name_of("adaptation", factory)
-            if adaptation in chosen:
-                raise ValueError(f"adaptation '{adaptation}' is given twice")
-            ADAPTATIONS[adaptation].check(own)
-            chosen[adaptation] = own
-        ordered = tuple(each for each in ADAPTATIONS if each in chosen)
-        adjusted = [(f"{each}.{option}", value) for each in ordered for option, value in chosen[each].items()]
-        values = [(option, single(f"option '{option}' of schedule '{name}'", value)) for option, value in given.items()]
-        values += [(COUPLING, 1.0)] if coupling else []
-        values += [(option, single(f"option '{option}'", value)) for option, value in adjusted]
+    def __post_init__(self) -> None:
+        schedule = None if self.schedule in (None, BASELINE) else find("schedule", self.schedule)
+        proxy = None if self.proxy is None else find("proxy", self.proxy)
+        if schedule is not None:
+            _check_label(schedule)
+            proxy = proxy or schedule.proxy
+            if proxy is not None:
+                proxy = find("proxy", proxy)
+            schedule = Schedule(schedule.factory, _numbers(schedule), None)
+        source = self.source or (proxy.source if proxy else None)
+        if source not in (None, *SOURCES):
+            raise ValueError(f"source must be one of {', '.join(SOURCES)}; got '{source}'")
+        label = self.label
+        if label is not None and (not label.strip() or set(label) & set(":,+=[]")):
+            raise ValueError(f"a label is text without any of : , + = [ ]; got '{label}'")
+        signal = None if self.signal is None else find("schedule", self.signal)
+        if signal is not None and signal.proxy is not None:
+            raise ValueError(f"{signal} names a proxy; its signal reads the method's, Method(..., proxy=...)")
+        carrier = find("carrier", self.carrier)
+        for name in self.hyper:
+            if name not in carrier.hyper._fields:
+                raise ValueError(unknown(f"float of carrier '{carrier.name}'", carrier.hyper._fields, name))
         fields = {
-            "carrier": name_of("carrier", carrier),
-            "schedule": name,
-            "values": tuple(values),
-            "adaptations": ordered,
-            "proxy": None if chosen_proxy is None else name_of("proxy", chosen_proxy),
+            "carrier": carrier,
+            "schedule": schedule,
+            "adaptations": _ordered(self.adaptations),
+            "proxy": proxy and DriftProxy(proxy.factory, single("option 'q'", proxy.q), None),
             "source": source,
-            "signal": None if signal is None else name_of("schedule", signal),
-            "label": label,
-            "control": control,
-            "typed": None,
+            "signal": signal and Schedule(signal.factory, _numbers(signal)),
+            "hyper": {name: single(f"'{name}'", value) for name, value in self.hyper.items()},
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
-        self._check(given)
+        _ = self.driver  # checked
 
-    def _check(self, given: Mapping[str, Any]) -> None:
-        if self.source is not None and self.source not in SOURCES:
-            raise ValueError(f"source must be one of {', '.join(SOURCES)}; got '{self.source}'")
-        if self.label is not None and (not self.label.strip() or set(self.label) & set(":,+=[]")):
-            raise ValueError(f"a label is text without any of : , + = [ ]; got '{self.label}'")
-        if self.signal is not None:
-            signal_of(BASELINE, self.signal)
-            if not any(ADAPTATIONS[name].uses_signal for name in self.adaptations):
-                rule = "+".join((self.schedule, *self.adaptations))
-                raise ValueError(f"signal '{self.signal}' drives adaptations, and '{rule}' has none that reads one")
-        reads = self.options
-        for option in given:
-            if option not in reads:
-                allowed = ", ".join(sorted({"proxy", "source", *reads, COUPLING})) if reads else "none"
-                raise ValueError(f"schedule '{self.schedule}' has no option '{option}'; allowed: {allowed}")
-        if self.schedule != BASELINE:
-            SCHEDULES[self.schedule].check(given)
-        if self.driver is not None:
-            SCHEDULES[self.driver].check(given)
+    def __repr__(self) -> str:
+        parts: list[Any] = [self.carrier.name, self.control or self.schedule or BASELINE, *self.adaptations]
+        parts += [f"{name}={value}" for name in ("proxy", "source", "signal", "label", "coupling", "hyper")
+                  if (value := getattr(self, name))]  # fmt: skip
+        return f"Method({', '.join(map(str, parts))})"
+
+    def __hash__(self) -> int:
+        return hash((self.carrier.label, self.schedule, self.adaptations, self.label))
 
     @property
-    def own_schedule(self) -> str:
-        """The registered schedule, also of a baseline."""
-        return CARRIERS[self.carrier].baseline if self.schedule == BASELINE else self.schedule
+    def in_force(self) -> Schedule:
+        """The schedule, also of a baseline; of a control a constant, which its record replaces."""
+        if self.control is not None:
+            return fixed()
+        return SCHEDULES[self.carrier.baseline]() if self.schedule is None else self.schedule
 
     @property
-    def driver(self) -> str | None:
-        """The schedule whose ratio drives the adaptations; None where the clock alone does."""
-        if not any(ADAPTATIONS[name].uses_signal for name in self.adaptations):
-            return None
-        return signal_of(self.own_schedule, self.signal)
+    def driver(self) -> Schedule | None:
+        """The schedule whose ratio drives the adaptations; None where none of them reads one."""
+        return driver_of(self.in_force, self.adaptations, self.signal)
 
     @property
-    def options(self) -> set[str]:
-        """Names of the options that the method's schedules have."""
-        own = set() if self.schedule == BASELINE else set(SCHEDULES[self.schedule].options)
-        if self.adaptations:
-            # Also where only the clock drives them, as recorded studies have it.
-            own |= set(SCHEDULES[signal_of(self.own_schedule, self.signal)].options) - set(ABSOLUTE)
-        return own
+    def values(self) -> dict[str, Any]:
+        """The options that are given by name: of the schedule and its signal, and "window.power" of adaptations."""
+        signal = {} if self.signal is None else self.signal.given
+        q = {} if self.proxy is None or self.proxy.q == 0.9 else {"q": self.proxy.q}
+        own = {f"{each.factory.name}.{o}": value for each in self.adaptations for o, value in each.given.items()}
+        return {**self.in_force.given, **signal, **q, **own, **self.hyper}
+
+    @property
+    def reads(self) -> set[str]:
+        """The numbers that a sweep may vary: the options and the carrier's floats that the method reads."""
+        reads = set(self.carrier.hyper._fields)
+        if self.control is not None:
+            return reads
+        for schedule in filter(None, (self.in_force, self.driver)):
+            reads |= set(schedule.factory.options)
+        reads |= {f"{each.factory.name}.{o}" for each in self.adaptations for o in each.factory.options}
+        return reads
+
+    def varied(self, values: Mapping[str, float], proxy: DriftProxy) -> "Method":
+        """The same method under other numbers by name.
+
+        Args:
+          proxy: of the study, which a level ``q`` belongs to where the method names none.
+        """
+        schedule, signal, hyper = self.in_force, self.signal, dict(self.hyper)
+        adaptations, own = list(self.adaptations), {}
+        for name, value in values.items():
+            part, _, option = name.rpartition(".")
+            if name in self.carrier.hyper._fields:
+                hyper[name] = value
+            elif part:
+                at = next(i for i, each in enumerate(adaptations) if each.factory.name == part)
+                adaptations[at] = adaptations[at].factory(**{**adaptations[at].given, option: value})
+            elif name == "q":
+                proxy = (self.proxy or proxy).factory(value)
+            else:
+                own[name] = value
+        if mine := {name: value for name, value in own.items() if name in schedule.factory.options}:
+            schedule = schedule.factory(**{**schedule.given, **mine})
+        if other := {name: value for name, value in own.items() if name not in mine}:
+            driver: Any = signal or driver_of(schedule, adaptations)
+            signal = driver.factory(**{**(signal.given if signal else {}), **other})
+        return replace(
+            self,
+            schedule=schedule if mine else self.schedule,
+            adaptations=tuple(adaptations),
+            proxy=proxy if "q" in values else self.proxy,
+            signal=signal,
+            hyper=hyper,
+        )
 
 
-def replace_fields(method: Method, **fields: Any) -> Method:
-    """``method`` with other fields, which are taken as they are."""
-    new = object.__new__(Method)
-    for name in Method.__dataclass_fields__:
-        object.__setattr__(new, name, fields.get(name, getattr(method, name)))
-    return new
+def methods_of(given: Any, made: Any) -> tuple[Method, ...]:
+    """Methods from objects and texts, each once; ``made`` turns a text into one."""
+    parts = [given] if isinstance(given, Method | str) else list(given)
+    methods: list[Method] = []
+    for part in parts:
+        method = made(part) if isinstance(part, str) else part
+        if not isinstance(method, Method):
+            raise ValueError(f"a method is a Method or a string such as 'sac+aes'; got {type(part).__name__}")
+        if method in methods:
+            raise ValueError(f"the methods name something twice: {part}")
+        methods.append(method)
+    if not methods:
+        raise ValueError("a study needs at least one method")
+    return tuple(methods)
 
 
 def single(what: str, value: Any) -> float:
-    """A number that the programs, which compute in float32, can hold.
+    """A number that the programs, which compute in float32, can hold; a NumPy number is read as it prints.
 
     Raises:
       ValueError: it is none.
     """
     try:
-        number = float(value)
+        number = float(str(value)) if isinstance(value, np.floating) else float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{what} takes a number; got {value!r}") from None
     with np.errstate(over="ignore", under="ignore"):
@@ -187,3 +213,35 @@ def single(what: str, value: Any) -> float:
     if np.isinf(short) != np.isinf(number) or 0.0 < abs(number) < np.finfo(np.float32).tiny:
         raise ValueError(f"{what} takes a number that single precision can hold (1.2e-38 to 3.4e38); got {value!r}")
     return number
+
+
+def _numbers(schedule: Schedule) -> dict[str, float]:
+    name = schedule.factory.name
+    if schedule.static:
+        raise ValueError(
+            f"'{next(iter(schedule.static))}' of schedule '{name}' is part of its structure, which a study cannot "
+            "vary; wrap it in a function of your own, as_schedule"
+        )
+    return {o: single(f"option '{o}' of schedule '{name}'", value) for o, value in schedule.options.items()}
+
+
+def _check_label(schedule: Schedule) -> None:
+    for name, own in SCHEDULES.items():
+        if own.label == schedule.factory.label and own is not schedule.factory:
+            mine = schedule.factory.name
+            raise ValueError(f"schedule '{mine}': its label '{own.label}' is that of '{name}'; declare another")
+
+
+def _ordered(given: Iterable[Any] | str | Adaptation | AdaptationFactory) -> tuple[Adaptation, ...]:
+    """Adaptations in the order of the registry, those from outside behind."""
+    parts: Sequence[Any] = [given] if isinstance(given, str | Adaptation | AdaptationFactory) else list(given)
+    found: dict[str, Adaptation] = {}
+    for part in parts:
+        adaptation = find("adaptation", part)
+        name = adaptation.factory.name
+        if name in found:
+            raise ValueError(f"adaptation '{name}' is given twice")
+        numbers = {o: single(f"option '{o}' of adaptation '{name}'", v) for o, v in adaptation.given.items()}
+        found[name] = adaptation.factory(**numbers)
+    rank = {name: at for at, name in enumerate(ADAPTATIONS)}
+    return tuple(sorted(found.values(), key=lambda each: rank.get(each.factory.name, len(rank))))

@@ -1,144 +1,146 @@
-"""Objects of a study from outside this repository: found by name, registered, and described for `config.json`.
+"""Objects of a study by name: registered ones, entry points of installed packages, and ``module:attribute``.
 
-`find` looks a typed name up among the registered names and the entry points of installed packages (groups
-``aesjax.schedules``, ``aesjax.tasks``, ...); ``module:attribute`` is imported, also from the current directory. `known`
-is for names that a file contains: it imports nothing. An object of a script or notebook is registered under its name.
+Objects from outside are never registered: a study holds them, and a text that names one is made of its place.
 """
 
-import hashlib
 import importlib
 import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from importlib import metadata
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import envs
-from aesjax.adaptations import ADAPTATIONS, AdaptationFactory
+from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationFactory
 from aesjax.registry import UnknownNameError, unknown
-from aesjax.schedules import PROXIES, SCHEDULES, ScheduleFactory, as_proxy, as_schedule
+from aesjax.schedules import PROXIES, SCHEDULES, DriftProxy, Schedule, as_proxy, as_schedule
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task
-from envs.bridge.names import NATIVE
-
-Definitions = Mapping[str, Mapping[str, Mapping[str, str]]]  # kind -> name -> what defines it, plain JSON
-Find = Callable[[str, str], Any]  # kind, name -> entry: `find` or `known`
 
 
 class _Kind(NamedTuple):
     """Objects that one option of the command line accepts."""
 
     group: str  # of entry points
-    registered: Any  # name -> entry
-    check: Callable[[str, Any], Any]  # name, object -> the entry to register
+    registered: Mapping[str, Any]  # name -> object
+    adopt: Callable[[Any], Any]  # any accepted form -> the object, or ValueError
 
 
-def _schedule(name: str, given: Any) -> ScheduleFactory:
-    factory = replace(given if isinstance(given, ScheduleFactory) else as_schedule(given, name=name), name=name)
-    taken = {SCHEDULES[ours].label: ours for ours in _OURS["schedule"]}
-    if factory.label in taken:
-        raise ValueError(
-            f"schedule '{name}': its label '{factory.label}' is that of '{taken[factory.label]}'; declare another"
-        )
-    return factory
+# Of each function one factory, so that what is named twice is equal.
+_schedule_of, _proxy_of = cache(as_schedule), cache(as_proxy)
 
 
-def _of_type(kind: str, wanted: type) -> Callable[[str, Any], Any]:
-    def checked(name: str, given: Any) -> Any:
-        if not isinstance(given, wanted):
-            raise ValueError(f"{kind} '{name}' must be of type {wanted.__name__}; got {type(given).__name__}")
+def _schedule(given: Any) -> Schedule:
+    if isinstance(given, Schedule):
         return given
+    return (_schedule_of if inspect.isfunction(given) else as_schedule)(given)()
 
-    return checked
+
+def _proxy(given: Any) -> DriftProxy:
+    if isinstance(given, DriftProxy):
+        return given
+    return (_proxy_of if inspect.isfunction(given) else as_proxy)(given)()
+
+
+def _adaptation(given: Any) -> Adaptation:
+    made = given() if isinstance(given, AdaptationFactory) else given
+    return _of_type(Adaptation, made)
+
+
+def _of_type(wanted: type, given: Any) -> Any:
+    if not isinstance(given, wanted):
+        raise ValueError(f"it must be of type {wanted.__name__}; got {type(given).__name__}")
+    return given
+
+
+def _named(entry: Any) -> str:
+    return getattr(entry, "name", "") or getattr(code_of(entry), "__qualname__", "").rpartition(".")[2]
 
 
 KINDS: dict[str, _Kind] = {
     "schedule": _Kind("aesjax.schedules", SCHEDULES, _schedule),
-    "adaptation": _Kind("aesjax.adaptations", ADAPTATIONS, _of_type("adaptation", AdaptationFactory)),
-    "proxy": _Kind("aesjax.proxies", PROXIES, lambda name, given: replace(as_proxy(given, name=name), name=name)),
-    "task": _Kind("aesjax.tasks", envs.TASKS, adopt_task),
-    "pattern": _Kind("aesjax.patterns", envs.PATTERNS, adopt_pattern),
-    "carrier": _Kind("aesjax.carriers", CARRIERS, _of_type("carrier", CarrierSpec)),
+    "adaptation": _Kind("aesjax.adaptations", ADAPTATIONS, _adaptation),
+    "proxy": _Kind("aesjax.proxies", PROXIES, _proxy),
+    "task": _Kind("aesjax.tasks", envs.TASKS, lambda given: adopt_task(_named(given), given)),
+    "pattern": _Kind("aesjax.patterns", envs.PATTERNS, lambda given: adopt_pattern(_named(given), given)),
+    "carrier": _Kind("aesjax.carriers", CARRIERS, partial(_of_type, CarrierSpec)),
 }
-_OURS = {kind: frozenset(known.registered) for kind, known in KINDS.items()}
 
 
-def is_ours(kind: str, name: str) -> bool:
-    """Whether a registered name is one of this repository."""
-    return name in _OURS[kind] or (kind == "task" and name.startswith(envs.BRIDGE))
-
-
-def find(kind: str, name: str) -> Any:
-    """The entry of a kind of `KINDS` that is called ``name``, imported and registered if need be.
+def find(kind: str, given: Any) -> Any:
+    """The object of a kind of `KINDS` that a name or an object stands for; ``module:attribute`` is imported.
 
     Raises:
       UnknownNameError: nothing has this name.
       ValueError: something has it, but cannot be imported or is not what it should be; one sentence.
     """
-    group, registered, check = KINDS[kind]
-    if name in registered:
-        return registered[name]
-    if kind == "task" and name.startswith(envs.BRIDGE):
-        if is_typed(name):  # so that `known` accepts it from here on
-            registered[name] = partial(envs.make, name)
-        return partial(envs.make, name)  # only a simulator knows what it is
-    points = _entry_points(group)
-    if name not in points and ":" not in name:
-        text = unknown(kind, (*registered, *points), name)
-        raise UnknownNameError(f"{text}; one of your own is typed as module:name")
-    registered[name] = check(name, _imported(kind, name, points[name].value if name in points else name))
-    return registered[name]
-
-
-def known(kind: str, name: str) -> Any:
-    """The entry that a file calls ``name``; `find` without any import.
-
-    Raises:
-      UnknownNameError: as `find`. ValueError: the entry is one that this process has not imported or defined.
-    """
-    point = _entry_points(KINDS[kind].group).get(name)
-    place = name if point is None else point.value
-    module, colon, _ = place.removeprefix(envs.BRIDGE).removeprefix(NATIVE).partition(":")
-    loaded = module in sys.modules and not place.startswith(envs.BRIDGE)
-    if name not in KINDS[kind].registered and colon and not loaded:
-        raise ValueError(
-            f"it uses {kind} '{name}', and reading a study imports nothing: type the complete command again, or import "
-            f"{module} in Python first"
-        )
-    return find(kind, name)
+    group, registered, adopt = KINDS[kind]
+    name, entry = given if isinstance(given, str) else _named(given), given
+    if isinstance(given, str):
+        if given in registered or (kind == "task" and given.startswith(envs.BRIDGE)):
+            return partial(envs.make, given) if kind == "task" else adopt(registered[given])
+        points = _entry_points(group)
+        if given not in points and ":" not in given:
+            text = unknown(kind, (*registered, *points), given)
+            raise UnknownNameError(f"{text}; one of your own is typed as module:name")
+        entry = _imported(kind, given, points[given].value if given in points else given)
+    try:
+        return adopt(entry)
+    except ValueError as error:
+        raise ValueError(f"{kind} '{name}' cannot be used: {error}") from None
 
 
 def name_of(kind: str, entry: Any) -> str:
-    """The registered name of an entry, which is registered first if need be.
-
-    Args:
-      entry: a name, or an object; one of the same name that is not this repository's, as of a cell that was run
-        again, is replaced.
+    """The text by which another process finds an object.
 
     Raises:
-      UnknownNameError: a name that nothing has. ValueError: an object that cannot be used, or a name that is taken.
+      ValueError: there is none, as of an object of a notebook's cell.
     """
-    if isinstance(entry, str):
-        find(kind, entry)
-        return entry
-    registered = KINDS[kind].registered
+    group, registered, _ = KINDS[kind]
     for name, other in registered.items():
         if other is entry:
             return name
-    name = getattr(entry, "name", None) or getattr(_code(entry), "__qualname__", "").rpartition(".")[2]
-    if not re.fullmatch(r"[A-Za-z_][\w.]*", name.rpartition(":")[2]):
-        raise ValueError(f"{kind} '{name}' needs a name that can be typed, as in as_schedule(f, name='mine')")
-    if name in _OURS[kind]:
-        raise ValueError(f"another {kind} is called '{name}'; give yours another name")
-    adopted = KINDS[kind].check(name, entry)
-    registered.pop(name, None)
-    registered[name] = adopted
-    return name
+    code = code_of(entry)
+    for module in [getattr(code, "__module__", ""), *sys.modules]:
+        known = {} if module == "__main__" else getattr(sys.modules.get(module), "__dict__", {})
+        for name, other in list(known.items()):
+            if other is entry or (other is code and _makes(kind, code, entry)):
+                place = f"{module}:{name}"
+                return next((n for n, point in _entry_points(group).items() if point.value == place), place)
+    raise ValueError(
+        f"{kind} '{_named(entry)}' is an object of this process, which no command finds; save it in a module and give "
+        "its name, module:name"
+    )
+
+
+def _makes(kind: str, code: Any, entry: Any) -> bool:
+    """Whether ``code`` is a plain function of which `find` makes ``entry``."""
+    if kind not in ("schedule", "proxy", "pattern") or not inspect.isfunction(code):
+        return False
+    made = KINDS[kind].adopt(code)
+    return getattr(made, "factory", made) == entry
+
+
+def source_of(kind: str, entry: Any) -> str | None:
+    """The source text of an object from outside this repository; None of a registered one, which the commit defines.
+
+    An object that only combines code of this repository, such as a carrier with another weight, is described by its
+    fields.
+    """
+    code = code_of(entry)
+    if any(entry is own for own in KINDS[kind].registered.values()):
+        return None
+    if hasattr(code, "source_text"):  # of a stand-in
+        return code.source_text
+    if _package(code) in ("aesjax", "agents", "envs"):
+        return re.sub(r" at 0x[0-9a-f]+", "", repr(entry))
+    try:
+        return inspect.getsource(code)
+    except (OSError, TypeError):  # typed at a prompt: equal to itself alone
+        return repr(code)
 
 
 def offered(kind: str) -> list[str]:
@@ -146,67 +148,16 @@ def offered(kind: str) -> list[str]:
     return list(_entry_points(KINDS[kind].group))
 
 
-def definitions(names: Iterable[tuple[str, str]]) -> Definitions:
-    """Kind -> name -> what defines the object, of those among (kind, name) that are not this repository's.
-
-    Of a module's object: its place and the SHA-256 of the module's file. Of a script's or notebook's: its source.
-    """
-    found: dict[str, dict[str, dict[str, str]]] = {}
-    for kind, name in names:
-        if not is_ours(kind, name):
-            found.setdefault(kind, {})[name] = _definition(_code(KINDS[kind].registered[name]))
-    return found
-
-
-def check_defined(stored: Definitions) -> None:
-    """Refuse with a ValueError, naming it, an object of a file that this process has not, or has another one of."""
-    names = [(kind, name) for kind, own in stored.items() for name in own]
-    for kind, name in names:
-        try:
-            known(kind, name)
-        except UnknownNameError:
-            raise ValueError(
-                f"it uses {kind} '{name}', which no package offers; run the script or notebook that defined it"
-            ) from None
-    check_unchanged(stored, definitions(names))
-
-
-def check_unchanged(then: Definitions, now: Definitions) -> None:
-    """Refuse with a ValueError, naming it, an object whose two definitions differ."""
-    for kind, own in then.items():
-        for name, definition in own.items():
-            if now.get(kind, {}).get(name, definition) != definition:
-                raise ValueError(
-                    f"{kind} '{name}' is not the one that the study was trained with; put back what it was, or give "
-                    "the new one another name"
-                )
-
-
-def is_typed(task: str) -> bool:
-    """Whether a task is a simulator's environment of a person's own, ``bridge:module:function``."""
-    return task.startswith(envs.BRIDGE) and ":" in task.removeprefix(envs.BRIDGE).removeprefix(NATIVE)
-
-
-def _code(entry: Any) -> Any:
-    """The function or class that an entry consists of."""
+def code_of(entry: Any) -> Any:
+    """The function or class that an object consists of."""
     if isinstance(entry, envs.Task):
         return type(entry.env)
     fields = (getattr(entry, name) for name in ("make", "adjust", "value") if hasattr(entry, name))
     return inspect.unwrap(next(fields, entry))
 
 
-def _definition(code: Any) -> dict[str, str]:
-    module = str(getattr(code, "__module__", None))
-    file = getattr(sys.modules.get(module), "__file__", None)
-    place = f"{module}:{getattr(code, '__qualname__', '')}"
-    if module.partition(".")[0] in ("aesjax", "agents", "envs"):  # ours under another name; the commit defines it
-        return {"object": place}
-    if module != "__main__" and file:
-        return {"object": place, "sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
-    try:
-        return {"source": inspect.getsource(code)}
-    except (OSError, TypeError):  # typed at a prompt: equal to itself alone
-        return {"source": repr(code)}
+def _package(code: Any) -> str:
+    return str(getattr(code, "__module__", None)).partition(".")[0]
 
 
 def _entry_points(group: str) -> dict[str, metadata.EntryPoint]:
@@ -216,16 +167,16 @@ def _entry_points(group: str) -> dict[str, metadata.EntryPoint]:
 def _imported(kind: str, name: str, place: str) -> Any:
     """The object at ``module:attribute``."""
     module, _, attribute = place.partition(":")
-    if os.getcwd() not in sys.path:  # the console script does not look here by itself
+    if os.getcwd() not in sys.path:  # where the console script does not look
         sys.path.append(os.getcwd())
     try:
-        found = importlib.import_module(module)
+        entry = importlib.import_module(module)
         for part in attribute.split("."):
-            if not part or not hasattr(found, part):
-                public = [n for n in dir(found) if not n.startswith("_")]
-                raise ValueError(unknown(f"attribute of {module} ({getattr(found, '__file__', None)})", public, part))
-            found = getattr(found, part)
-        return found
+            if not part or not hasattr(entry, part):
+                public = [n for n in dir(entry) if not n.startswith("_")]
+                raise ValueError(unknown(f"attribute of {module} ({getattr(entry, '__file__', None)})", public, part))
+            entry = getattr(entry, part)
+        return entry
     except ModuleNotFoundError as error:
         looked = "; looked where Python looks and in the current directory" if error.name == module else ""
         typed = f"; type '{module[:-3]}:{attribute}', without .py" if module.endswith(".py") else ""

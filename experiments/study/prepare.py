@@ -2,24 +2,24 @@
 
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import envs
 from aesjax.compiling import jit
+from aesjax.types import Program
 from agents.common import LoopConfig
 from envs.adopt import trying
 from envs.world import World
 from experiments.measure.patterns import STEADY
-from experiments.study.arms import merged_arms
-from experiments.study.build import Part, Setup, check, floor_of, part_of, small_windows
-from experiments.study.config import StudyConfig
+from experiments.study.config import OBSERVED, StudyConfig
 from experiments.study.controls import records_of
-from experiments.study.declared import OBSERVED
-from experiments.study.plugins import is_ours
-from experiments.study.sweep import Device, Waves, cache_group, memory_budget, plan_waves, state_bytes
+from experiments.study.program import Share, check, merged, runs_of, small_windows
+from experiments.study.references import floor_of
+from experiments.study.sweep import Batches, Device, cache_group, memory_budget, plan_batches, state_bytes
 from experiments.study.warm import Warm, warm_of
 
 _MOST_RUNS = 200_000  # their labels and data alone take minutes to make
@@ -31,10 +31,17 @@ _STREAM_BYTES = 2 * 4 * LoopConfig.stream_samples  # of the recorded streams of 
 class Prepared(NamedTuple):
     """One carrier's share of a study, ready to be compiled."""
 
-    part: Part
+    share: Share
+    program: Program
+    runs: Any  # stacked, NumPy, leading run axis
     warm: Warm | None
     devices: Sequence[Device]
-    waves: Waves
+    batches: Batches
+
+    @property
+    def shapes(self) -> Any:
+        """The state of one run as shapes with a leading axis of 1."""
+        return jax.eval_shape(jax.vmap(self.program.init), jax.tree.map(lambda leaf: leaf[:1], self.runs))
 
 
 def prepare(config: StudyConfig) -> list[Prepared]:
@@ -43,45 +50,43 @@ def prepare(config: StudyConfig) -> list[Prepared]:
     Raises:
       ValueError: as `check`; a record or agents do not fit, or runs or results need more memory than there is.
     """
-    setups = check(config)
-    _check_size(config, sum(len(setup.trained) for setup in setups.values()))
-    _try_objects(config, setups[config.carriers[0]].world)
-    return [_prepared(config, setup) for setup in setups.values() if setup.trained]
+    shares = check(config)
+    _check_size(config, sum(len(share.trained) for share in shares.values()))
+    _try_objects(config, shares[config.carriers[0]].learner.world)
+    return [_prepared(config, share) for share in shares.values() if share.trained]
 
 
 def notes_of(config: StudyConfig) -> list[str]:
     """Sentences for a person who begins a study: limits of its results, and methods that are not what was typed."""
     lines = []
-    if STEADY not in config.patterns and config.block is None:
+    if STEADY not in config.patterns and not config.block:
         lines += [f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too"]
     if config.observe:
         lines += [f"policy and critics observe {OBSERVED}"]
-    return [*lines, *merged_arms(config), *small_windows(config)]
+    return [*lines, *merged(config), *small_windows(config)]
 
 
-def _prepared(config: StudyConfig, setup: Setup) -> Prepared:
-    part = part_of(config, setup, records_of(config, setup))
-    warm = warm_of(config, part)
-    if warm is not None:
-        part = part._replace(runs=warm.runs)
-    devices, one = jax.devices(), jax.tree.map(lambda leaf: leaf[0], part.runs)
-    if getattr(setup.world.task.env, "exclusive", False):  # a simulator has no room for a second run
-        return Prepared(part, warm, devices[:1], Waves(1, len(part.labels), 1))
-    group = cache_group(devices, state_bytes(part.program, one))
-    waves = plan_waves(part.program, one, len(part.labels), len(devices), memory_budget(devices), group)
-    return Prepared(part, warm, devices, waves)
+def _prepared(config: StudyConfig, share: Share) -> Prepared:
+    program, runs = share.program(), runs_of(share, records_of(config, share))
+    warm = warm_of(config, share, runs)
+    runs = runs if warm is None else warm.runs
+    devices, one = jax.devices(), jax.tree.map(lambda leaf: leaf[0], runs)
+    if getattr(share.learner.world.task.env, "exclusive", False):  # a simulator has no room for a second run
+        return Prepared(share, program, runs, warm, devices[:1], Batches(1, len(share.labels), 1))
+    group = cache_group(devices, state_bytes(program, one))
+    batches = plan_batches(program, one, len(share.labels), len(devices), memory_budget(devices), group)
+    return Prepared(share, program, runs, warm, devices, batches)
 
 
 def _try_objects(config: StudyConfig, world: World) -> None:
-    """Refuse a task or pattern from elsewhere that does not work."""
-    if not is_ours("task", config.task):
+    """Refuse a task or pattern from outside that does not work."""
+    if config.task not in envs.TASKS and not config.task.startswith(envs.BRIDGE):
         with trying(f"task '{config.task}' does not work"):
             _try_task(world)
             floor_of(config)
-    for pattern in config.patterns:
-        if not is_ours("pattern", pattern):
-            with trying(f"pattern '{pattern}' does not work"):
-                _try_pattern(pattern, world)
+    for pattern in config.own_patterns:
+        with trying(f"pattern '{pattern}' does not work"):
+            _try_pattern(pattern, world)
 
 
 def _try_task(world: World) -> None:

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from experiments.study.driver import Plan, Tick
+from experiments.study.run import Evaluated, Plan
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,16 +38,16 @@ def _bracket(weight: float) -> str:
 
 
 class Progress:
-    """A live display on a terminal, plain lines elsewhere. Use as a context manager and pass `tick` to the driver."""
+    """A context manager: a live display on a terminal, plain lines elsewhere. Call `tick` after every evaluation."""
 
     def __init__(
-        self, plan: Plan, num_runs: int, waves: int, title: str, stream: TextIO | None = None, quiet: bool = False
+        self, plan: Plan, num_runs: int, batches: int, title: str, quiet: bool = False, stream: TextIO | None = None
     ):
         self.stream, self.quiet = stream or sys.stdout, quiet
-        self.plan, self.num_runs, self.waves, self.title = plan, num_runs, waves, title
+        self.plan, self.num_runs, self.batches, self.title = plan, num_runs, batches, title
         self.live = self.stream.isatty() and not quiet
         self._began = self._line_at = time.monotonic()
-        self._work: int | None = None  # chunks done when the rate began (a resumed run does not start at 0)
+        self._work: int | None = None  # intervals done when the rate began (a resumed run does not start at 0)
         self._compiled = False  # the training step, too
         self._display = self._bar = self._task = None
 
@@ -59,7 +59,7 @@ class Progress:
             from rich.progress import Progress as Bar
 
             self._bar = Bar(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
-            self._task = self._bar.add_task(self.title, total=self.waves * self.plan.chunks, note="compiling")
+            self._task = self._bar.add_task(self.title, total=self.batches * self.plan.evaluations, note="compiling")
             self._display = Live(Group(self._bar), console=Console(file=self.stream), refresh_per_second=4)
             self._display.start()
         else:
@@ -77,31 +77,31 @@ class Progress:
         else:
             self._print(text)
 
-    def tick(self, tick: Tick) -> None:
-        """Called by the driver after every evaluation."""
-        done = tick.wave * self.plan.chunks + tick.chunk
-        now = time.monotonic()
-        total = self.waves * self.plan.chunks
-        note = f"{100 * done / total:5.1f} %  step {tick.chunk * self.plan.chunk_steps * self.plan.num_envs:,}"
+    def tick(self, now: Evaluated) -> None:
+        """Show an evaluation."""
+        done = now.batch * self.plan.evaluations + now.number
+        clock = time.monotonic()
+        total = self.batches * self.plan.evaluations
+        note = f"{100 * done / total:5.1f} %  step {now.number * self.plan.interval * self.plan.num_envs:,}"
         if self._work is None:  # after compiling the evaluation
-            self._work, self._began = done, now
-        elapsed, worked = now - self._began, done - self._work
+            self._work, self._began = done, clock
+        elapsed, worked = clock - self._began, done - self._work
         if worked:
-            steps = worked * self.plan.chunk_steps * self.plan.num_envs * self.num_runs / self.waves  # of all runs
+            steps = worked * self.plan.interval * self.plan.num_envs * self.num_runs / self.batches  # of all runs
             note += f"  {steps / elapsed:,.0f} environment steps/s"
             if self._compiled:
                 note += f"  {_clock((total - done) * elapsed / worked)} left"
-            else:  # the training step was compiled in this chunk; from here on only what will go on counts
+            else:  # the training step was compiled in this interval; from here on only what will go on counts
                 note += ", compiling counted"
-                self._work, self._began, self._compiled = done, now, True
+                self._work, self._began, self._compiled = done, clock, True
         if self._display is not None:
-            self._show(tick, note, done)
-        elif tick.chunk == self.plan.chunks or now - self._line_at > 10.0:
-            self._line_at = now
-            means = "  ".join(f"{m} {r:.2f}{_bracket(w)}" for m, r, w in _methods(tick.rows)[:8])
+            self._show(now, note, done)
+        elif now.number == self.plan.evaluations or clock - self._line_at > 10.0:
+            self._line_at = clock
+            means = "  ".join(f"{m} {r:.2f}{_bracket(w)}" for m, r, w in _methods(now.rows)[:8])
             self._print(f"{note}  {means}")
 
-    def _show(self, tick: Tick, note: str, done: int) -> None:
+    def _show(self, now: Evaluated, note: str, done: int) -> None:
         from rich.console import Group
         from rich.table import Table
 
@@ -110,7 +110,7 @@ class Progress:
         assert self._display is not None
         self._bar.update(self._task, completed=done, note=note)
         table = Table("method", "return", "entropy weight", box=None)
-        for method, mean, weight in _methods(tick.rows):
+        for method, mean, weight in _methods(now.rows):
             table.add_row(method, f"{mean:.2f}", _number(weight))
         self._display.update(Group(self._bar, table))
 

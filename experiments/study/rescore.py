@@ -2,7 +2,7 @@
 would have given out. Nothing is trained."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,17 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax import adaptations
-from aesjax.adaptations import AdaptationData
 from aesjax.compiling import jit
-from aesjax.schedules import SCHEDULES, ScheduleData, build
-from aesjax.types import DriftAdaptation, Levers, Signals
+from aesjax.schedules import DriftProxy, together
+from aesjax.types import Levers, Signals
+from experiments.measure.patterns import STEADY
 from experiments.study import store
-from experiments.study.arms import Arm, arms_of, check_levers
-from experiments.study.build import check, common, numbers_of, set_up
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
-from experiments.study.method import COUPLING, Method
-from experiments.study.plugins import is_ours
+from experiments.study.method import Method
+from experiments.study.program import Share, check
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,8 +53,11 @@ class Recorded(NamedTuple):
         return self._replace(curves=curves, streams=streams)
 
 
-def load(directory: Path) -> Recorded:
+def load(directory: Path, config: StudyConfig | None = None) -> Recorded:
     """The finished study in ``directory``.
+
+    Args:
+      config: its configuration with the objects from outside that it uses; None: the stored one.
 
     Raises:
       ValueError: it has not ended, is damaged, or recorded no proxies.
@@ -64,11 +65,12 @@ def load(directory: Path) -> Recorded:
     study = open_study(directory, ended=True)
     if not (directory / store.STREAMS).exists():
         raise ValueError(f"{directory} has no {store.STREAMS}: its proxies were not recorded, run the study again")
-    parts = {name: study.ended.manifest.get("parts", {}).get(name, {}) for name in study.config.carriers}
+    config = config or study.config
+    parts = {name: study.ended.manifest.get("parts", {}).get(name, {}) for name in config.carriers}
     if any({"updates", "updates_per_stream_sample"} - set(part) for part in parts.values()):
         raise ValueError(f"{directory} cannot be replayed: {store.MANIFEST} lacks the number of updates per sample")
     curves, streams = (study.ended.rows(name) for name in (store.CURVES, store.STREAMS))
-    return Recorded(study.config, parts, study.ended.runs("finished"), curves, streams)
+    return Recorded(config, parts, study.ended.runs("finished"), curves, streams)
 
 
 def proxies_in(rows: "pl.DataFrame") -> list[str]:
@@ -81,45 +83,22 @@ def samples_of(rows: "pl.DataFrame", name: str) -> np.ndarray:
     return rows[name].explode().fill_null(np.nan).to_numpy().astype(np.float32).reshape(rows.height, -1)
 
 
-class Request(NamedTuple):
-    """One schedule, with its adaptations, to replay on one carrier's runs."""
-
-    method: Method
-    arm: Arm
-    given: Mapping[str, float]  # that every run has, whatever it was trained with
-
-
-def request_of(config: StudyConfig, method: Method) -> Request:
-    """A method as a replay on the runs of its carrier (ValueError for a control or a lever that the carrier lacks)."""
-    if method.carrier not in config.carriers:
-        raise ValueError(f"the study has no run of carrier '{method.carrier}'; carriers: {', '.join(config.carriers)}")
-    if method.control is not None:
-        raise ValueError(f"control '{method.control.name}' plays a record; there is nothing to replay")
-    alone = dataclasses.replace(config, methods=(method,), sweep={}, block=None)
-    arm = arms_of(alone, method.carrier)[0]
-    check_levers(arm)
-    if not all(is_ours("schedule", schedule) for schedule in arm.schedules):
-        check(alone)  # nobody has trained with it yet
-    return Request(method, arm, {name: value for name, value in method.values if name != COUPLING})
-
-
-def obstacle(request: Request, recorded: list[str]) -> str:
+def obstacle(share: Share, method: Method, recorded: list[str]) -> str:
     """Why these recorded proxies do not allow a replay, as the end of a sentence; empty if they do."""
-    given, arm = dict(request.method.values), request.arm
-    choices = [choice for choice in (arm.choice, arm.signal) if choice is not None]
-    if "q" in given and any(choice.proxy == "td_quantile" for choice in choices):
-        return "the quantile was measured while training, at the run's own q, so q cannot be varied"
-    if given.get(COUPLING):
+    schedule, signal = share.schedule(method), share.signal(method)
+    if method.coupling:
         return "coupling changes how the agent learns, which takes training"
-    for choice in choices:
-        spec = SCHEDULES[choice.schedule]
-        of = "" if choice is arm.choice else f"of its signal '{choice.schedule}': "
-        if spec.needs:
-            names = ", ".join(_UNRECORDED.get(field, field) for field in sorted(spec.needs))
+    for each in filter(None, (schedule, signal)):
+        of = "" if each is schedule else f"of its signal '{each.factory.name}': "
+        proxy = each.reads
+        if each.factory.needs:
+            names = ", ".join(_UNRECORDED.get(field, field) for field in sorted(each.factory.needs))
             return f"{of}it reads {names}, which is not recorded"
-        if spec.uses_proxy and choice.key not in recorded:
+        if isinstance(proxy, DriftProxy) and proxy.q != 0.9 and "q" in proxy.factory.takes:
+            return "the quantile was measured while training, at the run's own q, so q cannot be varied"
+        if isinstance(proxy, DriftProxy) and proxy.key not in recorded:
             names = ", ".join(recorded) or "none"
-            return f"{of}it reads the proxy {choice.key}, which was not recorded; recorded: {names}"
+            return f"{of}it reads the proxy {proxy.key}, which was not recorded; recorded: {names}"
     return ""
 
 
@@ -135,25 +114,39 @@ class Replayed(NamedTuple):
     levers: Levers  # (R, n) each
 
 
-def replay_runs(study: Recorded, carrier: str, request: Request) -> tuple[Replayed, int]:
-    """A method that `obstacle` allows on all runs of one carrier, and the samples before their first update.
+def share_of_method(study: Recorded, method: Method) -> Share:
+    """A method on the runs of its carrier (ValueError for a control or something that the carrier lacks)."""
+    carrier = method.carrier.name
+    if carrier not in study.config.carriers:
+        raise ValueError(f"the study has no run of carrier '{carrier}'; carriers: {', '.join(study.config.carriers)}")
+    if method.control is not None:
+        raise ValueError(f"control '{method.control.name}' plays a record; there is nothing to replay")
+    settings = {carrier: study.config.settings[carrier]}
+    alone = {"methods": (method,), "patterns": (STEADY,), "sweep": {}, "block": (), "settings": settings}
+    return check(dataclasses.replace(study.config, **alone))[carrier]
+
+
+def replay_runs(study: Recorded, share: Share, method: Method) -> tuple[Replayed, int]:
+    """A method that `obstacle` allows on all runs of its carrier, and the samples before their first update.
 
     The weight after a sample is the one that training would have used next and that it records at an evaluation. A
     sample that is the mean of several updates is passed as often, so that clocks count updates; the weights are then
     an approximation. A value that is not finite is passed on: schedules hold.
     """
-    rows, stride = study.streams.filter(carrier=carrier), study.stride(carrier)
+    rows, stride = study.streams.filter(carrier=share.carrier), study.stride(share.carrier)
     recorded = proxies_in(rows)
     if not recorded:
-        raise ValueError(f"{store.STREAMS} holds no proxy of carrier '{carrier}'")
-    read = [choice.key for choice in (request.arm.choice, request.arm.signal) if choice is not None]
+        raise ValueError(f"{store.STREAMS} holds no proxy of carrier '{share.carrier}'")
+    run = jax.tree.map(jnp.asarray, share.run(method, 0, None, None, 1))
+    read = [proxy.key for each in (*run.schedules, *run.signals) if isinstance(proxy := each.reads, DriftProxy)]
     streams = {key: samples_of(rows, key) for key in read if key in recorded} or {"": samples_of(rows, recorded[0])}
     skipped = min(first_update(values) for values in streams.values())
-    schedules, adapted, build_adaptation = _data(study, carrier, rows, request)
+    schedule, adaptation = together(run.schedules), None
+    if method.adaptations:
+        supply = share.learner.supply
+        adaptation = adaptations.together(run.adaptations, run.signals, run.driver, run.updates, supply)
 
-    def one(own: ScheduleData, run: Any, measured: dict[str, jax.Array]) -> tuple[Any, ...]:
-        schedule, adaptation = build([request.arm.choice], own), build_adaptation(run)
-
+    def one(measured: dict[str, jax.Array]) -> tuple[Any, ...]:
         def sample(states: Any, measured: dict[str, jax.Array]) -> tuple[Any, Any]:
             signals = Signals(measured=measured)
 
@@ -174,31 +167,7 @@ def replay_runs(study: Recorded, carrier: str, request: Request) -> tuple[Replay
         return states[0].weight, *jax.lax.scan(sample, states, measured)[1]
 
     measured = {key: values[:, skipped:] for key, values in streams.items()}
-    return Replayed(*jax.device_get(jit(jax.vmap(one))(schedules, adapted, measured))), skipped
-
-
-def _data(
-    study: Recorded, carrier: str, rows: "pl.DataFrame", request: Request
-) -> tuple[ScheduleData, AdaptationData | None, Callable[[Any], DriftAdaptation | None]]:
-    """Stacked, (R,) each: the study's numbers, overridden by a run's own values, overridden by the request's."""
-    config, arm = study.config, request.arm
-    setup, both = set_up(config, carrier), common([arm])
-    trained = {each.name: each for each in setup.arms}
-    # The options of a schedule from elsewhere mean nothing to another one, though they may have the same names.
-    foreign = {name for name in SCHEDULES if not is_ours("schedule", name)}
-
-    def data_of(other: Arm) -> tuple[ScheduleData, AdaptationData]:
-        strange = other.choice.schedule != arm.choice.schedule and other.choice.schedule in foreign
-        shared = {} if strange else dict(other.values)
-        own = arm._replace(values=tuple((shared | dict(request.given)).items()))
-        numbers = numbers_of(config, own, setup.facts, ())
-        return both.schedule(own, numbers), both.adaptation(own, numbers)
-
-    data = [data_of(trained[name]) for name in rows["method"]]
-    schedules, adapted = jax.tree.map(lambda *values: np.stack(values), *data)
-    if not arm.adaptations:
-        return schedules, None, lambda run: None
-    return schedules, adapted, lambda run: adaptations.build(both.adaptations, both.signals, run, setup.supply)
+    return Replayed(*jax.device_get(jit(jax.vmap(one))(measured))), skipped
 
 
 def first_update(streams: np.ndarray) -> int:

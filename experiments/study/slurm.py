@@ -24,9 +24,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from experiments.study import checkpoint, checksums, lock, store
+from experiments.study import checkpoint, lock, store
 from experiments.study.config import fingerprint_of
-from experiments.study.results import Results, open_results
+from experiments.study.results import FILES, FOLDERS, Results, check_folder, open_results, write_manifest
 from experiments.study.stop import PARENT
 
 NOTICE = 90  # seconds before its end at which SLURM signals a job
@@ -41,7 +41,7 @@ _MOST_TIME_OUTS = 1000
 _MARK, _EXIT = "--- ", "--- exit code "  # lines of a part's log at the beginning and the end of a process
 _LAST_LINES = 5
 _COMMON = ("floors", "oracle", "inert", "patterns", "simulator")  # of manifests; hosts may differ by rounding
-_SUMS = ("runs", "waves", "seconds")  # of one carrier in a manifest
+_SUMS = ("runs", "batches", "seconds")  # of one carrier in a manifest
 #: `aesjax` by this Python; -P: no module in the working folder hides one of our packages.
 _AESJAX = (sys.executable, "-P", "-c", "from experiments.cli import entry; entry()")
 #: Reasons in the scheduler's log of a job that SLURM ended, and the option that was too small.
@@ -351,7 +351,7 @@ def _opened(plan: StudyPlan, number: int) -> Results:
     place, (first, last) = plan.place(number), plan.block(number)
     try:
         part = open_results(place)
-        checksums.check_folder(place, place)
+        check_folder(place, place)
         if differing := store.differing_fields(plan.part_config(number), part.config):
             raise ValueError(f"{place} is not part {number} of this study ({'; '.join(differing)})")
         if (count := len(part.manifest["runs"])) != last - first + 1:
@@ -367,27 +367,27 @@ def _write(plan: StudyPlan, parts: Sequence[Results]) -> None:
 
     for name in (store.CURVES, store.STREAMS):
         store.write_rows(plan.directory / name, pl.concat([part.rows(name) for part in parts], how="diagonal"))
-    for folder in checksums.FOLDERS:
+    for folder in FOLDERS:
         shutil.rmtree(plan.directory / folder, ignore_errors=True)  # of a join that was ended
     whole, before = fingerprint_of(plan.config), Counter[str]()  # batches of runs of each carrier
     for number, part in enumerate(parts, 1):
         own = fingerprint_of(plan.part_config(number))
-        for source in sorted(path for name in checksums.FOLDERS for path in part.directory.glob(f"{name}/*/*")):
+        for source in sorted(path for name in FOLDERS for path in part.directory.glob(f"{name}/*/*")):
             *_, folder, carrier, name = source.parts
             batch, dash, evaluation = name.partition("-")
             at = int(batch) + before[carrier]
             checkpoint.adopt(source, plan.directory / folder / carrier / f"{at:03d}{dash}{evaluation}", own, at, whole)
-        before.update({carrier: facts["waves"] for carrier, facts in part.manifest["parts"].items()})
+        before.update({carrier: facts["batches"] for carrier, facts in part.manifest["parts"].items()})
     store.write_json(plan.directory / store.CONFIG, plan.config)
     command = shlex.join(["aesjax", "run", *plan.words, "--out", "DIR"])
-    checksums.write_manifest(plan.directory, _manifest([part.manifest for part in parts]) | {"command": command})
+    write_manifest(plan.directory, _manifest([part.manifest for part in parts]) | {"command": command})
 
 
 def _manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One manifest of all: fields that agree, sums, and under ``joined`` the other fields of each part."""
     first, carriers = manifests[0], {}
     whole = {n: v for n, v in first.items() if n in _COMMON or all(other.get(n) == v for other in manifests)}
-    merged = {*whole, "command", "parts", "runs", "warm_start", checksums.FILES}
+    merged = {*whole, "command", "parts", "runs", "warm_start", FILES}
     whole["joined"] = [{n: v for n, v in other.items() if n not in merged} for other in manifests]
     for carrier, facts in (item for manifest in manifests for item in manifest["parts"].items()):
         known = carriers.setdefault(carrier, {**facts, **dict.fromkeys(_SUMS, 0)})

@@ -1,4 +1,4 @@
-"""Many runs as one compiled program: stacked, vmapped, sharded over all devices, in waves that fit in memory.
+"""Many runs as one compiled program: stacked, vmapped, sharded over all devices, in batches that fit in memory.
 
 A *program* is three pure functions of one run. Here they become three executables over a stack of runs, whose run
 axis is divided among the devices with `jax.shard_map`; on a CPU with one XLA device per core each core then works
@@ -20,7 +20,7 @@ from aesjax.types import Array, Program
 _AXIS = "runs"
 Device = Any  # `jax.Device` is a variable to type checkers
 _CPU_GROUP = 8
-_LARGEST_GROUPED_STATE = 64 * 2**20  # bytes: a group's state is copied once per chunk
+_LARGEST_GROUPED_STATE = 64 * 2**20  # bytes: a group's state is copied once per interval
 
 
 class Executables(NamedTuple):
@@ -33,10 +33,10 @@ class Executables(NamedTuple):
     devices: tuple[Device, ...]
 
 
-class Waves(NamedTuple):
-    """How many runs go through the program at once. The last wave repeats its first run to keep the shape."""
+class Batches(NamedTuple):
+    """How many runs go through the program at once. The last batch repeats its first run to keep the shape."""
 
-    width: int  # runs per wave, a multiple of the number of devices
+    width: int  # runs per batch, a multiple of the number of devices
     count: int
     group: int  # runs of one device that go through a chunk together; divides width / devices
 
@@ -103,7 +103,7 @@ def compile_program(program: Program, devices: Sequence[Device] | None = None, g
 
 
 def memory_budget(devices: Sequence[Device]) -> int:
-    """Bytes that the states of one wave may take: half of what the device (or, on a CPU, the machine) has free."""
+    """Bytes that the states of one batch may take: half of what the device (or, on a CPU, the machine) has free."""
     stats = [device.memory_stats() for device in devices]
     known = [s["bytes_limit"] - s["bytes_in_use"] for s in stats if s and "bytes_limit" in s]
     if len(known) == len(devices):
@@ -117,10 +117,10 @@ def state_bytes(program: Program, run: Any) -> int:
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
 
 
-def plan_waves(
+def plan_batches(
     program: Program, run: Any, num_runs: int, num_devices: int, budget: int, largest_group: int | None = None
-) -> Waves:
-    """The fewest equal waves whose states fit in ``budget`` bytes, and within them groups of equal size.
+) -> Batches:
+    """The fewest equal batches whose states fit in ``budget`` bytes, and within them groups of equal size.
 
     Args:
       run: one run (no leading axis); only its shapes are used.
@@ -143,7 +143,7 @@ def plan_waves(
     groups = 1 if largest_group is None else math.ceil(per_device / largest_group)
     group = math.ceil(per_device / groups)
     width = group * groups * num_devices
-    return Waves(width, math.ceil(num_runs / width), group)
+    return Batches(width, math.ceil(num_runs / width), group)
 
 
 def cache_group(devices: Sequence[Device], bytes_per_run: int) -> int | None:

@@ -5,22 +5,24 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import envs
 from agents.common import REASONS
-from experiments.study import checksums, store
-from experiments.study.build import floor_of, optimum_of, small_windows
+from envs.patterns import Pattern
+from experiments.study import checkpoint, store
 from experiments.study.checkpoint import CheckpointError
 from experiments.study.config import StudyConfig
-from experiments.study.driver import Plan, Tick, run_sweep
 from experiments.study.folder import Claim
 from experiments.study.prepare import Prepared, prepare
+from experiments.study.program import small_windows
 from experiments.study.progress import Progress
-from experiments.study.results import open_results
-from experiments.study.snapshots import keep_moments, save_agents
+from experiments.study.references import floor_of, optimum_of
+from experiments.study.results import open_results, write_manifest
+from experiments.study.run import Evaluated, Plan, load, ordered, sweep
+from experiments.study.snapshots import save_agents, save_snapshot, snapshots_at
+from experiments.study.stop import StopFlag
 from experiments.study.sweep import compile_program
 
 if TYPE_CHECKING:
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 # The columns every reader of curves expects, in this order; logged quantities follow.
 LEADING = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed", "step")
 LEADING += ("return_mean", "return_std", "n_episodes", "drift_value")
+
+
+class Interrupted(Exception):
+    """A signal was honoured; the text says at which checkpoint the study stands."""
 
 
 class Refused(ValueError):
@@ -124,56 +130,24 @@ def _train(
     began, frames, recordings, statuses, parts = time.monotonic(), [], [], [], {}
     begun: dict[str, Any] = {}
     floor = floor_of(config)
-    for part, warm, devices, waves in prepared:
-        carrier = part.carrier
-        if warm is not None:
-            begun[carrier] = warm.agents
-        num_envs = config.envs_of(carrier)
-        plan = Plan(config.evaluations, config.chunk(carrier), num_envs, checkpoint_seconds)
-        executables = compile_program(part.program, devices, waves.group)
-        title = f"{carrier}: {len(part.labels)} runs"
-        start = time.monotonic()
-        with Progress(plan, len(part.labels), waves.count, title, quiet=quiet) as progress:
-            # A task in another simulator cannot be drawn.
-            keep = keep_moments(directory, config, part, progress.note) if simulator is None else lambda *_: None
-
-            def tick(tick: Tick, shown: Progress = progress) -> None:
-                study.owner.check()
-                shown.tick(tick)
-                if on_rows is not None:
-                    on_rows(tick.rows)
-
-            try:
-                rows = run_sweep(
-                    executables,
-                    part.program,
-                    part.runs,
-                    part.labels,
-                    waves,
-                    plan,
-                    directory=directory / store.CHECKPOINTS / carrier,
-                    study=config.fingerprint(),
-                    resume=study.resume,
-                    on_tick=tick,
-                    on_note=progress.note,
-                    on_wave=partial(save_agents, directory, config, carrier),
-                    begin=None if warm is None else warm.begin,
-                    on_chunk=keep,
-                )
-            except CheckpointError as error:
-                raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
-        parts[carrier] = {
-            "runs": len(part.labels),
-            "updates": part.setup.updates,
-            "updates_per_stream_sample": part.stream_stride,
-            "waves": waves.count,
-            "wave_width": waves.width,
-            "seconds": round(time.monotonic() - start, 2),
-        }
-        rows, recorded = store.split_streams(rows)
-        frames.append(rows)
-        recordings.append(recorded)
-        statuses += _statuses(rows, num_envs)
+    with StopFlag() as stop:
+        for each in prepared:
+            carrier, batches, start = each.share.carrier, each.batches, time.monotonic()
+            if each.warm is not None:
+                begun[carrier] = each.warm.agents
+            rows = ordered(_train_share(study, each, checkpoint_seconds, quiet, on_rows, stop), each.share.labels)
+            parts[carrier] = {
+                "runs": len(each.share.labels),
+                "updates": each.share.learner.updates,
+                "updates_per_stream_sample": each.share.learner.stride,
+                "batches": batches.count,
+                "batch_size": batches.width,
+                "seconds": round(time.monotonic() - start, 2),
+            }
+            rows, recorded = store.split_streams(rows)
+            frames.append(rows)
+            recordings.append(recorded)
+            statuses += _statuses(rows, config.envs_of(carrier))
     outcome = _outcome(directory, statuses)
     rows = pl.concat(frames, how="diagonal")
     study.owner.check()
@@ -182,7 +156,7 @@ def _train(
     first = [*LEADING, *(name for name in curves.columns if name.startswith("drift_") and name not in LEADING)]
     curves = curves.select(*first, pl.exclude(first))
     store.write_rows(outcome.curves, curves)
-    checksums.write_manifest(
+    write_manifest(
         directory,
         store.environment()
         | {
@@ -192,15 +166,71 @@ def _train(
             "floors": {config.task: floor},
             "oracle": {config.task: optimum_of(config)},
             "inert": _inert(config),
-            "patterns": {name: _facts(name) for name in config.patterns},
+            "patterns": {name: _facts(config.patterns_known[name]) for name in config.patterns},
             "runs": statuses,
         }
         | ({"small_windows": small} if (small := small_windows(config)) else {})
         | ({"command": command} if command else {})
-        | (_physics(prepared[0].part.setup.world.task.env) if simulator is None else {"simulator": simulator.about})
+        | (_physics(prepared[0].share.learner.world.task.env) if simulator is None else {"simulator": simulator.about})
         | ({"warm_start": {**config.warm_start, "agents": begun}} if begun else {}),
     )
     return outcome
+
+
+def _train_share(
+    study: Claim,
+    prepared: Prepared,
+    checkpoint_seconds: float,
+    quiet: bool,
+    on_rows: "Callable[[pl.DataFrame], None] | None",
+    stop: StopFlag,
+) -> "list[pl.DataFrame]":
+    """Train one carrier's runs; the rows of all of its evaluations."""
+    import polars as pl
+
+    config, share, batches = study.config, prepared.share, prepared.batches
+    place, name = study.directory / store.CHECKPOINTS / share.carrier, config.fingerprint()
+    plan = Plan(config.evaluations, config.interval(share.carrier), config.envs_of(share.carrier))
+    executables = compile_program(prepared.program, prepared.devices, batches.group)
+    wanted = snapshots_at(config, share)
+    with Progress(plan, len(share.labels), batches.count, f"{share.carrier}: {len(share.labels)} runs", quiet) as shown:
+        try:
+            saved = load(executables, prepared.program, prepared.runs, batches, place, name) if study.resume else None
+        except CheckpointError as error:
+            raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
+        frames = [] if saved is None else [saved.rows]
+        for note in () if saved is None else saved.notes:
+            shown.note(note)
+
+        def write(now: Evaluated) -> str:
+            """Where the study stands then. A checkpoint is no reason to end a study: another one follows."""
+            frames[:] = [pl.concat(frames, how="diagonal")]
+            try:
+                now.save(place, name, frames[0], len(executables.devices))
+            except store.Unwritable as error:
+                before = "the one before it is unchanged" if checkpoint.newest_height(place) else "there is no other"
+                shown.note(f"{error}; {before}")
+                return f"{error}; {before}"
+            return "a checkpoint is written"
+
+        written = time.monotonic()
+        begin = None if prepared.warm is None else prepared.warm.begin
+        for now in sweep(executables, prepared.runs, share.labels, batches, plan, begin=begin, saved=saved):
+            study.owner.check()
+            frames.append(now.rows)
+            shown.tick(now)
+            if on_rows is not None:
+                on_rows(now.rows)
+            if now.number in wanted:
+                save_snapshot(study.directory, config, share, now, shown.note)
+            if now.last:  # before a checkpoint says that this batch is done
+                save_agents(study.directory, config, share.carrier, now)
+            if stop.asked:
+                raise Interrupted(write(now))
+            if (now.last and now.batch < batches.count - 1) or time.monotonic() - written > checkpoint_seconds:
+                write(now)
+                written = time.monotonic()
+    return frames
 
 
 def _outcome(directory: Path, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
@@ -223,10 +253,9 @@ def _inert(config: StudyConfig) -> dict[str, list[str]]:
     return {config.task: channels} if channels else {}
 
 
-def _facts(pattern: str) -> dict[str, Any]:
+def _facts(pattern: Pattern) -> dict[str, Any]:
     """Facts of a pattern for metrics and report, which do not know its name."""
-    entry = envs.PATTERNS[pattern]
-    return {"jumps": entry.jumps, "recovery": entry.jumps and entry.holds, "summary": entry.summary}
+    return {"jumps": pattern.jumps, "recovery": pattern.jumps and pattern.holds, "summary": pattern.summary}
 
 
 def _statuses(rows: "pl.DataFrame", num_envs: int) -> list[dict[str, Any]]:

@@ -5,6 +5,9 @@ else begins again, alike in every arm: environments, replay, schedule, adaptatio
 One exception concerns the tuning of a temperature: `auto` starts from the entropy weight at the end of the agent's
 training, unless ``auto_initial`` is typed. Agents that did not observe the drift begin a study with ``observe="drift"``
 too: see `widened`.
+
+`export` writes agents apart from their study: one NumPy archive per carrier, float32 arrays with a leading axis over
+agents under the paths of the agent's state, and `warm.json` with what they were trained on, seeds, returns and SHA-256.
 """
 
 import dataclasses
@@ -18,12 +21,14 @@ import jax
 import numpy as np
 import optax
 
-from agents import CARRIERS
+from aesjax.schedules import Schedule
+from agents import CarrierSpec
+from agents.train import Learner
 from experiments.study import checkpoint, store
-from experiments.study.build import Part, build_part
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
-from experiments.study.snapshots import load_ended
+from experiments.study.program import Share, share_of
+from experiments.study.snapshots import agent_like, load_ended
 from experiments.study.sources import EXPORTED, agent_files
 
 FORMAT = 1  # of exported agents
@@ -43,14 +48,13 @@ class Warm(NamedTuple):
     """Trained agents with which a part of a study begins."""
 
     runs: Any  # those of the part, `auto` starting where its agent stood
-    begin: Callable[[Sequence[int], Any], Any]  # see `experiments.study.driver.run_sweep`
+    begin: Callable[[Sequence[int], Any], Any]  # see `experiments.study.run.sweep`
     agents: list[dict[str, Any]]  # per seed, for the manifest: which agent
 
 
-def nature_of(config: StudyConfig, carrier: str) -> dict[str, Any]:
+def nature_of(learner: Learner, config: StudyConfig) -> dict[str, Any]:
     """Fields that must agree between the study that trained agents and the one that begins with them, plain JSON."""
-    task, spec, own = config.build_task(), CARRIERS[carrier], config.settings[carrier]
-    static = spec.config(**{k: tuple(v) if isinstance(v, list) else v for k, v in own["config"].items()})
+    task, own = learner.world.task, config.settings[learner.spec.name]
     named = {channel.name for channel in task.channels}
     seen = {"observe": {c.name: [c.low, c.high] for c in task.channels}} if config.observe else {}
     return json.loads(
@@ -62,15 +66,15 @@ def nature_of(config: StudyConfig, carrier: str) -> dict[str, Any]:
                 "altered_by": sorted(named & set(task.altering)),
                 "observation_size": task.env.spec.obs_size,
                 "action_size": task.env.spec.action_size,
-                "config": dataclasses.asdict(static),
-                "hyper": {k: float(v) for k, v in spec.hyper(**own["hyper"])._asdict().items()},
+                "config": dataclasses.asdict(learner.agent.config),
+                "hyper": {k: float(v) for k, v in learner.spec.hyper(**own.hyper)._asdict().items()},
             }
             | seen
         )
     )
 
 
-def _misfit(carrier: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+def _misfit(carrier: CarrierSpec, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     """Text after "its agents" where two natures differ in something that may not; ours alone may observe the drift."""
     if "observe" in theirs and "observe" not in ours:
         return "observed the true drift, which this study does not (--observe drift)"
@@ -79,7 +83,7 @@ def _misfit(carrier: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) ->
         for name in ("task", "options", "altered_by", "observation_size", "action_size", "observe")
         if theirs.get(name) != ours.get(name) and (name != "observe" or "observe" in theirs)
     ]
-    meaning = CARRIERS[carrier].meaning
+    meaning = carrier.meaning
     for group in ("config", "hyper"):
         names = set(ours["config"]) if meaning is None else set(meaning)
         differing += [
@@ -108,8 +112,9 @@ def _moments_of(agent: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-def _episodic(carrier: str, path: str) -> bool:
-    return any(path == f".{name}" or path.startswith((f".{name}.", f".{name}[")) for name in CARRIERS[carrier].episodic)
+def _episodic(learner: Learner, path: str) -> bool:
+    names = learner.spec.episodic
+    return any(path == f".{name}" or path.startswith((f".{name}.", f".{name}[")) for name in names)
 
 
 def read(directory: Path, carrier: str, *, seeds: Sequence[int] | None = None) -> Agents:
@@ -135,37 +140,35 @@ def _trained(directory: Path, carrier: str) -> Agents:
 
     agent_files(directory, [carrier])
     study = open_study(directory, ended=True)
-    config, part = study.config, build_part(study.config, carrier)
+    config, share = study.config, share_of(study.config, carrier)
     finished, curves = study.ended.runs("finished"), study.ended.rows(store.CURVES)
     good = [
         label
-        for label in part.labels
+        for label in share.labels
         if label["pattern"] == STEADY and (label["method"], STEADY, label["seed"]) in finished
     ]
     if not good:
         raise ValueError(f"{directory}: no run of carrier '{carrier}' on '{STEADY}' has finished")
-    own = CARRIERS[carrier].label  # the baseline's, if the study has it
+    own = share.learner.spec.label  # the baseline's, if the study has it
     method = own if any(label["method"] == own for label in good) else good[0]["method"]
     good = [label for label in good if label["method"] == method]
-    like = part.shapes()
-    agents = _rows(directory, config, carrier, {"agent": like.agent}, good)
-    leaves = {name: leaf for name, leaf in _named(agents["agent"]).items() if not _episodic(carrier, name)}
+    agents = _rows(directory, config, share.learner, good)
+    leaves = {name: leaf for name, leaf in _named(agents).items() if not _episodic(share.learner, name)}
     runs = []
     for label in good:
         last = curves.filter(pl.col("method") == method, carrier=carrier, pattern=STEADY, seed=label["seed"])
         last = last.sort("step").row(-1, named=True)
         runs.append({name: last[name] for name in ("seed", "method", "step", "entropy_weight", "return_mean")})
-    nature = nature_of(config, carrier)
-    typed = {name: value for arm in part.setup.arms if arm.name == method for name, value in arm.values}
-    nature["hyper"] |= {name: value for name, value in typed.items() if name in nature["hyper"]}
-    return Agents(nature, runs, leaves, _moments_of(like.agent))
+    nature = nature_of(share.learner, config)
+    nature["hyper"] |= next(row.method.hyper for row in share.rows if row.name == method)
+    return Agents(nature, runs, leaves, _moments_of(agents))
 
 
-def _rows(directory: Path, config: StudyConfig, carrier: str, like: Any, labels: Sequence[Mapping[str, Any]]) -> Any:
+def _rows(directory: Path, config: StudyConfig, learner: Learner, labels: Sequence[Mapping[str, Any]]) -> Any:
     """Agents that `save_agents` stored for the runs ``labels``, stacked in their order."""
     found: dict[int, Any] = {}
     try:
-        for rows, state in load_ended(directory, config, carrier, like):
+        for rows, state in load_ended(directory, config, learner):
             for at, row in enumerate(rows):
                 if row in labels:
                     found[labels.index(row)] = jax.tree.map(lambda leaf, at=at: np.asarray(leaf)[at], state)
@@ -173,7 +176,7 @@ def _rows(directory: Path, config: StudyConfig, carrier: str, like: Any, labels:
         raise ValueError(f"{directory}: {error}") from None
     for at, label in enumerate(labels):
         if at not in found:
-            place, who = directory / store.AGENTS / carrier, f"{label['method']}, seed {label['seed']}"
+            place, who = directory / store.AGENTS / learner.spec.name, f"{label['method']}, seed {label['seed']}"
             raise ValueError(f"{place}: nothing is kept of {who}")
     return jax.tree.map(lambda *leaves: np.stack(leaves), *(found[at] for at in range(len(labels))))
 
@@ -201,38 +204,43 @@ def _exported(directory: Path, carrier: str) -> Agents:
     return Agents(nature, runs, leaves)
 
 
-def warm_of(config: StudyConfig, part: Part) -> Warm | None:
-    """Trained agents of the runs of ``part``; None where they begin with new agents.
+def warm_of(config: StudyConfig, share: Share, runs: Any) -> Warm | None:
+    """Trained agents of the stacked ``runs`` of a share; None where they begin with new agents.
 
     The run of a seed takes the agent trained with that seed; seeds without one take those there are in turn.
     """
-    given, carrier = config.warm_start, part.carrier
+    given, carrier = config.warm_start, share.carrier
     if not given:
         return None
     directory = Path(given["from"])
     if store.digest(agent_files(directory, config.carriers)) != given["sha256"]:
         raise ValueError(f"the agents in {directory} are not those that the study was configured with")
     agents = read(directory, carrier)
-    ours, like = nature_of(config, carrier), part.shapes().agent
-    if misfit := _misfit(carrier, agents.nature, ours):
+    ours, like = nature_of(share.learner, config), agent_like(share.learner)
+    if misfit := _misfit(share.learner.spec, agents.nature, ours):
         raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' {misfit}")
     if "observe" in ours and "observe" not in agents.nature:
-        agents = widened(agents, like, carrier, sum(channel.size for channel in config.build_task().channels))
-    moments = _fitting(directory, carrier, agents, like)
+        agents = widened(agents, like, carrier, sum(channel.size for channel in share.learner.world.task.channels))
+    moments = _fitting(directory, share.learner, agents, like)
 
     trained = {run["seed"]: i for i, run in enumerate(agents.runs)}
     others = [seed for seed in config.seeds if seed not in trained]
     source = {seed: trained[seed] if seed in trained else others.index(seed) % len(trained) for seed in config.seeds}
-    of = np.array([source[label["seed"]] for label in part.labels])
+    of = np.array([source[label["seed"]] for label in share.labels])
 
     weight = np.array([run["entropy_weight"] for run in agents.runs], np.float32)[of]
-    typed = {arm.name for arm in part.setup.arms if "auto_initial" in dict(arm.values)}
-    own = np.array([label["method"] in typed for label in part.labels]) | ~(np.isfinite(weight) & (weight > 0))
-    options = {
-        name: {o: np.where(own, value, weight) if o == "auto_initial" else value for o, value in options.items()}
-        for name, options in part.runs.schedule.options.items()
-    }
-    runs = part.runs._replace(schedule=part.runs.schedule._replace(options=options))
+    typed = {row.name for row in share.rows if "auto_initial" in row.method.values}
+    own = np.array([label["method"] in typed for label in share.labels]) | ~(np.isfinite(weight) & (weight > 0))
+    begun = {"auto_initial": weight}
+    schedules = tuple(
+        Schedule(
+            schedule.factory,
+            {o: np.where(own, value, begun[o]) if o in begun else value for o, value in schedule.given.items()},
+            schedule.proxy,
+        )
+        for schedule in runs.schedules
+    )
+    runs = runs._replace(schedules=schedules)
 
     def begin(members: Sequence[int], state: Any) -> Any:
         at = of[np.asarray(members)]
@@ -243,8 +251,8 @@ def warm_of(config: StudyConfig, part: Part) -> Warm | None:
 
         return state._replace(agent=jax.tree_util.tree_map_with_path(taken, state.agent))
 
-    begun = [{"seed": seed, "trained": agents.runs[i], "shared": seed in others} for seed, i in source.items()]
-    return Warm(runs, begin, [entry | {"adam": "continued" if moments else "anew"} for entry in begun])
+    found = [{"seed": seed, "trained": agents.runs[i], "shared": seed in others} for seed, i in source.items()]
+    return Warm(runs, begin, [entry | {"adam": "continued" if moments else "anew"} for entry in found])
 
 
 def widened(agents: Agents, like: Any, carrier: str, drift: int) -> Agents:
@@ -256,28 +264,69 @@ def widened(agents: Agents, like: Any, carrier: str, drift: int) -> Agents:
     wanted, at = _named(like), agents.nature["observation_size"]
     wider = dict(agents.leaves)
     for name, leaf in agents.leaves.items():
-        shape = wanted[name].shape if name in wanted else leaf.shape
-        for axis, (ours, theirs) in enumerate(zip(shape[1:], leaf.shape[1:], strict=False), start=1):
+        shape = wanted[name].shape if name in wanted else leaf.shape[1:]
+        for axis, (ours, theirs) in enumerate(zip(shape, leaf.shape[1:], strict=False), start=1):
             if ours == theirs + drift:
                 place = [theirs if carrier == "meow" else at] * drift
                 wider[name] = np.insert(leaf, place, float(name.endswith(".var")), axis=axis)
     return agents._replace(leaves=wider)
 
 
-def _fitting(directory: Path, carrier: str, agents: Agents, like: Any) -> bool:
-    """Whether Adam's moments are there, which may be left out as a whole."""
-    wanted = {name: leaf for name, leaf in _named(like).items() if not _episodic(carrier, name)}
+def _fitting(directory: Path, learner: Learner, agents: Agents, like: Any) -> bool:
+    """Whether Adam's moments are there, which may be left out together."""
+    wanted = {name: leaf for name, leaf in _named(like).items() if not _episodic(learner, name)}
     moments = _moments_of(like)
     there = bool(moments & agents.leaves.keys())
     for name, leaf in wanted.items():
-        shape = leaf.shape[1:]
         found = agents.leaves.get(name)
         if found is None and name in moments and not there:
             continue
-        if found is None or found.shape[1:] != shape or found.dtype != leaf.dtype:
+        if found is None or found.shape[1:] != leaf.shape or found.dtype != leaf.dtype:
             has = "missing" if found is None else f"{found.dtype}{list(found.shape[1:])}"
             raise ValueError(
-                f"--warm-start {directory}: the parameters of its agents of carrier '{carrier}' do not fit: "
-                f"{name} is {has}, not {leaf.dtype}{list(shape)}"
+                f"--warm-start {directory}: the parameters of its agents of carrier '{learner.spec.name}' do not fit: "
+                f"{name} is {has}, not {leaf.dtype}{list(leaf.shape)}"
             )
     return there
+
+
+def export(directories: Sequence[Path], out: Path, *, seeds: Sequence[int] | None = None, moments: bool = False) -> int:
+    """Write the agents that the studies in ``directories`` ended with into ``out``; the bytes that they take.
+
+    Args:
+      directories: finished studies of one task; every carrier is taken from the first that trained it.
+      out: a folder that is new or empty.
+      seeds: of the agents wanted; None: all there are.
+      moments: with what Adam remembers, which is twice the parameters.
+    """
+    store.check_new(out, "--out")
+    found: dict[str, tuple[Path, Any]] = {}
+    for directory in directories:
+        config = open_study(directory, ended=True).config
+        for carrier in config.carriers:
+            found.setdefault(carrier, (directory, config))
+    tasks = {directory: config.task for directory, config in found.values()}
+    if len(set(tasks.values())) > 1:
+        (one, first), (other, second) = list(tasks.items())[:2]
+        raise ValueError(f"the studies are of different tasks: {first} in {one}, {second} in {other}")
+    agents = {carrier: read(directory, carrier, seeds=seeds) for carrier, (directory, _) in found.items()}
+
+    out.mkdir(parents=True, exist_ok=True)
+    entries = {}
+    for carrier, one in agents.items():
+        path = out / f"{carrier}.npz"
+        kept = {name: leaf for name, leaf in one.leaves.items() if moments or name not in one.moments}
+        with store.replacing(path) as partial, open(partial, "wb") as file:
+            np.savez_compressed(file, **kept)  # type: ignore  # names are not those of its parameters
+        directory, config = found[carrier]
+        entries[carrier] = {
+            "file": path.name,
+            "sha256": store.sha256(path),
+            "nature": dict(one.nature),
+            "runs": one.runs,
+            "adam": moments,
+            "study": config.to_json(),
+            "commit": open_study(directory).ended.manifest.get("commit"),
+        }
+    store.write_json(out / EXPORTED, {"format": FORMAT, "carriers": entries})
+    return sum(path.stat().st_size for path in out.iterdir())

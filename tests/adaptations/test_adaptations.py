@@ -7,34 +7,36 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax import schedules
 from aesjax.adaptations import (
     ADAPTATIONS,
     LEVERS,
     NEUTRAL,
-    AdaptationData,
+    Adaptation,
     Now,
     Supply,
     as_adaptation,
     assemble,
-    build,
+    driver_of,
+    ere,
+    rate,
     recent,
+    redo,
     refresh,
+    reset,
     rules,
-    signal_of,
+    together,
+    utd,
     window,
 )
-from aesjax.registry import UnknownNameError
-from aesjax.schedules import SCHEDULES, Choice
+from aesjax.schedules import SCHEDULES, aes, aes_r, fixed, oracle, td_mean, td_quantile
 from aesjax.types import Levers, Signals
-from tests import programs
 from tests.quick import quick
 
 NAMES = tuple(ADAPTATIONS)
 SUPPLY = Supply(stored=400, arriving=4, capacity=500, floor=20)
 RUN = {"base": 0.05, "updates": 200.0}
 LENGTH = 120
-AES_R, ORACLE = (Choice("aes_r"),), (Choice("oracle"),)
+AES_R = aes_r()
 CALM, AFTER = slice(20, 60), slice(64, 120)  # the drift comes at update 60
 
 
@@ -47,46 +49,44 @@ def stream(length=LENGTH, change=60):
     return Signals(fresh_td_error=jnp.float32(fresh), true_drift=jnp.float32(drift))
 
 
-def data_of(names, on=None, signals=AES_R, **given):
-    """All ``names`` in the program, those in ``on`` switched on; options as "name__option"."""
-    options = {n: {o: given.get(f"{n}__{o}", v) for o, v in ADAPTATIONS[n].options.items()} for n in names}
-    on = {name: float(on is None or name in on) for name in names}
-    return AdaptationData(programs.data_of(signals, **RUN), on, options, RUN["updates"])
+def joined(adaptations, driver):
+    """`together` of these with complete options; ``driver`` is None where fixed intervals drive them."""
+    signals = [] if driver is None else [driver.filled(RUN)]
+    return together([each.filled() for each in adaptations], signals, 0, RUN["updates"], SUPPLY)
 
 
-def player(names, signals=AES_R, consume=False, **when):
-    """A function from a run's adaptations to its levers and ratio after every update, leading axis T.
+def played(adaptations, driver, consume=False, **when):
+    """Levers and ratio after every update, leading axis T.
 
     Args:
-      consume: a refresh that is due is done at once.
+      consume: a refresh that is due is done immediately.
     """
+    adaptation = joined(adaptations, driver)
 
-    def whole(run):
-        adaptation = build(names, signals, run, SUPPLY)
+    def step(state, now):
+        if consume and state.levers.refresh is not None:
+            due = [k for k, v in state.levers._asdict().items() if k.startswith("refresh") and v is not None]
+            state = state._replace(levers=state.levers._replace(**dict.fromkeys(due, jnp.zeros(()))))
+        state = adaptation.update(now, state)
+        return state, (state.levers, state.ratio)
 
-        def step(state, now):
-            if consume and state.levers.refresh is not None:
-                due = [k for k, v in state.levers._asdict().items() if k.startswith("refresh") and v is not None]
-                state = state._replace(levers=state.levers._replace(**dict.fromkeys(due, jnp.zeros(()))))
-            state = adaptation.update(now, state)
-            return state, (state.levers, state.ratio)
-
-        return jax.lax.scan(step, adaptation.init(), stream(**when))[1]
-
-    return whole
+    return jax.lax.scan(step, adaptation.init(), stream(**when))[1]
 
 
-def play(names, run, signals=AES_R, consume=False, **when):
-    return quick(player(names, signals, consume, **when))(jax.tree.map(jnp.asarray, run))
+def play(*adaptations, driver=AES_R, **when):
+    return quick(lambda *own: played(*own, **when))(adaptations, driver)
 
 
 @pytest.fixture(scope="module")
 def alone():
     """Every adaptation by itself, and none, from one program of them all; the true drift drives them."""
-    often = {"reset__every": 0.2, "redo__cycle": 50.0}
-    runs = [data_of(NAMES, on, ORACLE, **often) for on in (*((name,) for name in NAMES), ())]
+    often = {"reset": {"every": 0.2}, "redo": {"cycle": 50.0}}
+    runs = [
+        [Adaptation(each, often.get(name, {}), float(name == on)) for name, each in ADAPTATIONS.items()]
+        for on in (*NAMES, "none")
+    ]
     stacked = jax.tree.map(lambda *x: jnp.array(x), *runs)
-    levers, ratio = jax.device_get(quick(jax.vmap(player(NAMES, ORACLE, consume=True)))(stacked))
+    levers, ratio = jax.device_get(quick(jax.vmap(lambda own: played(own, oracle(), consume=True)))(stacked))
     return {name: (Levers(*(x[i] for x in levers)), ratio[i]) for i, name in enumerate((*NAMES, "none"))}
 
 
@@ -96,8 +96,8 @@ def test_an_adaptation_keeps_its_contract(name, alone):
     assert (spec.name, spec.lever in LEVERS) == (name, True)
     assert "\n" not in spec.summary
     assert set(spec.ranges) <= set(spec.options)
-    assert spec(**spec.options) == (spec, spec.options)
-    adaptation = build([name], AES_R, data_of([name]), SUPPLY)
+    assert spec(**spec.options) == spec().filled()
+    adaptation = joined([spec()], AES_R)
     first = adaptation.init()
     turned = {"refresh", "refresh_actor"} if spec.lever == "refresh" else {spec.lever}
     turned |= {"refresh_units"} if spec.units else set()
@@ -109,8 +109,7 @@ def test_an_adaptation_keeps_its_contract(name, alone):
     assert {leaf.dtype for leaf in jax.tree.leaves(after)} <= {jnp.dtype("float32"), jnp.dtype("int32")}
     levers, _ = alone[name]
     assert all(np.all(np.isfinite(x) | (x == np.inf)) for x in jax.tree.leaves(levers))
-    together = np.concatenate([np.ravel(getattr(levers, lever) != getattr(NEUTRAL, lever)) for lever in turned])
-    assert np.any(together), "it never turned its lever"
+    assert any(np.any(getattr(levers, lever) != getattr(NEUTRAL, lever)) for lever in turned), "it never acted"
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if ADAPTATIONS[n].uses_signal])
@@ -130,21 +129,20 @@ def test_a_run_without_adaptations_in_a_program_with_them_all_is_left_alone(alon
 @pytest.mark.parametrize("schedule", [name for name, spec in SCHEDULES.items() if spec.relative])
 def test_the_ratio_is_that_of_the_schedule_itself(schedule):
     when = {"length": 700, "change": 500}  # a detector of changes wants to have seen some calm
-    choice = Choice(schedule)
-    _, ratio = play(["rate"], data_of(["rate"], signals=[choice]), [choice], **when)
-    entropy = schedules.build([choice], programs.data_of([choice], **RUN))
+    _, ratio = play(rate(), driver=SCHEDULES[schedule](), **when)
+    entropy = SCHEDULES[schedule]().filled(RUN)
     _, weight = jax.lax.scan(lambda s, x: (s2 := entropy.update(x, s), s2.weight), entropy.init(), stream(**when))
     np.testing.assert_allclose(ratio, weight / 0.05, rtol=1e-6)
     assert np.ptp(ratio) > 0.2
 
 
 def test_the_window_is_the_stored_transitions_over_a_power_of_the_ratio():
-    levers, ratio = play(["window"], data_of(["window"]))
+    levers, ratio = play(window())
     stored = np.minimum(400 + 4 * np.arange(1, LENGTH + 1), 500)
     drifting = ratio > 1.01
     np.testing.assert_allclose(levers.window[drifting], np.maximum(stored / ratio**2, 20)[drifting], rtol=1e-5)
     assert np.all(np.isinf(levers.window[ratio == 1.0]))
-    steep, _ = play(["window"], data_of(["window"], window__power=9.0))
+    steep, _ = play(window(power=9.0))
     assert np.min(steep.window) == SUPPLY.floor
 
 
@@ -152,7 +150,7 @@ def test_an_alarm_rings_once_per_change_and_a_due_refresh_waits_until_it_is_done
     rung = alone["refresh"][0].refresh
     at = int(np.argmax(alone["refresh"][1] > 1.5))
     np.testing.assert_array_equal(np.flatnonzero(rung), [at])
-    due, _ = play(["refresh"], data_of(["refresh"], signals=ORACLE, refresh__actor=0.5), ORACLE)
+    due, _ = play(refresh(actor=0.5), driver=oracle())
     np.testing.assert_array_equal(due.refresh, np.where(np.arange(LENGTH) >= at, 0.5, 0.0).astype(np.float32))
     np.testing.assert_array_equal(due.refresh_actor, due.refresh * 0.5)
 
@@ -178,17 +176,16 @@ def test_forgetting_draws_from_what_arrived_since_the_alarm(alone):
 
 
 def test_baselines_follow_the_clock_alone():
-    none = ()
-    recent, _ = play(["recent"], data_of(["recent"], recent__share=0.3), none)
-    np.testing.assert_allclose(recent.window, 150.0)
-    ere, _ = play(["ere"], data_of(["ere"], ere__cycle=10.0, ere__eta=0.99), none)
-    np.testing.assert_allclose(ere.window[98:100], [np.maximum(500 * 0.99**900, 20), np.inf])
-    np.testing.assert_allclose(ere.window[100], 500 * 0.99**100, rtol=1e-4)
-    redo, _ = play(["redo"], data_of(["redo"], redo__cycle=50.0), none, consume=True)
-    assert np.flatnonzero(redo.refresh_units).tolist() == [49, 99]
-    assert np.all(redo.refresh == 0.0)
-    reset, ratio = play(["reset"], data_of(["reset"], reset__every=0.2), none, consume=True)
-    assert np.flatnonzero(reset.refresh).tolist() == [39, 79, 119]
+    levers, _ = play(recent(share=0.3), driver=None)
+    np.testing.assert_allclose(levers.window, 150.0)
+    levers, _ = play(ere(cycle=10.0, eta=0.99), driver=None)
+    np.testing.assert_allclose(levers.window[98:100], [np.maximum(500 * 0.99**900, 20), np.inf])
+    np.testing.assert_allclose(levers.window[100], 500 * 0.99**100, rtol=1e-4)
+    levers, _ = play(redo(cycle=50.0), driver=None, consume=True)
+    assert np.flatnonzero(levers.refresh_units).tolist() == [49, 99]
+    assert np.all(levers.refresh == 0.0)
+    levers, ratio = play(reset(every=0.2), driver=None, consume=True)
+    assert np.flatnonzero(levers.refresh).tolist() == [39, 79, 119]
     assert np.all(ratio == 1.0)
 
 
@@ -198,17 +195,16 @@ def test_more_gradient_steps_within_their_span_only(alone):
     within = (np.arange(LENGTH) >= at) & (np.arange(LENGTH) < at + 20)  # a tenth of 200 planned updates
     np.testing.assert_array_equal(levers.updates, np.where(within, 4.0, 1.0))
     assert np.all(alone["utd"][0].updates == 4.0)
-    periodic, _ = play(["utd"], data_of(["utd"], utd__updates=2.5, utd__every=0.2, utd__span=0.05), ())
+    periodic, _ = play(utd(updates=2.5, every=0.2, span=0.05), driver=None)
     within = np.arange(1, LENGTH + 1) % 40 < 10
     np.testing.assert_array_equal(periodic.updates, np.where(within, 2.5, 1.0))
 
 
 def test_adaptations_that_turn_one_lever_agree():
-    names = ["window", "recent", "rate"]
-    together, ratio = play(names, data_of(names, recent__share=0.3))
-    single, _ = play(["window"], data_of(["window"]))
-    np.testing.assert_allclose(together.window, np.minimum(single.window, 150.0), rtol=1e-6)
-    np.testing.assert_allclose(together.rate, ratio, rtol=1e-6)
+    levers, ratio = play(window(), recent(share=0.3), rate())
+    single, _ = play(window())
+    np.testing.assert_allclose(levers.window, np.minimum(single.window, 150.0), rtol=1e-6)
+    np.testing.assert_allclose(levers.rate, ratio, rtol=1e-6)
 
 
 KNOBS = {
@@ -241,8 +237,6 @@ def test_turning_an_option_moves_the_lever(name):
 
 
 def test_names_and_values_that_are_wrong_are_refused_with_what_is_allowed():
-    with pytest.raises(UnknownNameError, match="unknown adaptation 'windw'; did you mean 'window'"):
-        build(["windw"], AES_R, data_of([]), SUPPLY)
     with pytest.raises(ValueError, match=r"option 'strength' of adaptation 'refresh' must be in \[0, 1\]; got 2"):
         refresh(strength=2.0)
     with pytest.raises(
@@ -251,11 +245,34 @@ def test_names_and_values_that_are_wrong_are_refused_with_what_is_allowed():
         window(power=np.nan)
     with pytest.raises(TypeError, match="unknown option of adaptation 'recent' 'shore'; did you mean 'share'"):
         recent(shore=0.1)
-    assert (signal_of("aes_r"), signal_of("fixed"), signal_of("aes", "oracle")) == ("aes_r", "aes_r", "oracle")
-    with pytest.raises(
-        ValueError, match="schedule 'aes' has no ratio that could turn levers; signals: aes_r, aes_c, oracle"
-    ):
-        signal_of("fixed", "aes")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "given", "driver"),
+    [
+        (aes_r(gain=0.3), None, aes_r(gain=0.3)),
+        (fixed(0.2), None, aes_r(base=0.2)),
+        (aes(td_mean(), kappa=0.3, lambda_max=2.0), None, aes_r(td_mean(), lambda_max=2.0)),
+        (aes(base=0.2, lambda_max=2.0), oracle(base=0.3), oracle(base=0.3, lambda_max=2.0)),
+        (aes(td_mean()), aes_r(td_quantile(0.5)), aes_r(td_quantile(0.5))),
+    ],
+)
+def test_the_driver_is_the_given_schedule_or_a_relative_one_with_the_options_of_the_runs_own(schedule, given, driver):
+    ours = driver_of(schedule, [recent(), rate()], given)
+    assert ours.filled(RUN) == driver.filled(RUN)
+    assert driver_of(schedule, [recent()]) is None
+
+
+@pytest.mark.parametrize(
+    ("adaptation", "given", "text"),
+    [
+        (rate(), aes(), "schedule 'aes' has no ratio that could drive adaptations; signals: aes_r, aes_c, oracle"),
+        (recent(), aes_r(), r"signal 'aes_r' drives adaptations, and 'fixed\+recent' has none that reads one"),
+    ],
+)
+def test_a_driver_that_cannot_act_is_refused(adaptation, given, text):
+    with pytest.raises(ValueError, match=text):
+        driver_of(fixed(), [adaptation], given)
 
 
 def test_a_rule_and_its_decorator_become_a_factory():

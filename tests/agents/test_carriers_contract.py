@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax import adaptations
-from aesjax.adaptations import ADAPTATIONS, AdaptationData, Supply
-from aesjax.schedules import PROXIES, Choice, build, required_signals
+from aesjax.adaptations import ADAPTATIONS, Adaptation, Supply
+from aesjax.schedules import PROXIES, aes, aes_r, fixed, oracle, required_signals
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
 from agents.common.plasticity import refreshed
@@ -18,7 +17,7 @@ from agents.common.spec import check_hyper
 from envs import make
 from envs.world import World
 from tests.agents.small import A, B, S, make_batch, small
-from tests.programs import data_of, floats
+from tests.programs import floats
 from tests.quick import quick
 
 TOTAL = 80
@@ -114,11 +113,14 @@ def test_impossible_settings_are_refused_with_the_value(name, bad, message):
 # --- the carrier inside its loop
 
 
-def choices_of(name):
+FIXED, AES = 0, 1  # of the schedules
+
+
+def schedules_of(name):
     """Three schedules by themselves, and the paper's under every proxy and source that the carrier can feed."""
-    everything = [Choice(schedule) for schedule in ("fixed", "aes", "aes_r")]
-    everything += [Choice("aes", proxy, source) for proxy in PROXIES for source in ("update", "fresh")]
-    return [c for c in dict.fromkeys(everything) if not set(required_signals([c])) & set(CARRIERS[name].absent)]
+    everything = [fixed(), aes(), aes_r()]
+    everything += [aes(proxy(source=source)) for proxy in PROXIES.values() for source in ("update", "fresh")]
+    return [each for each in everything if not set(required_signals([each])) & set(CARRIERS[name].absent)]
 
 
 def adaptations_of(name):
@@ -133,34 +135,30 @@ def trained(request):
     name = request.param
     world = World(make("toy"), TOTAL)
     carrier = small(name, world.obs_size, world.action_size)
-    choices, oracle = choices_of(name), Choice("oracle")
-    fixed = choices.index(Choice("fixed"))
-    off_policy = not isinstance(carrier, OnPolicyCarrier)
-    config = LoopConfig(4, 40, 8, 200, newest=32, plasticity=True)
-    usable, supply = adaptations_of(name), Supply(36, 4, 200, 16) if off_policy else Supply()
-    loop = make_program(
-        world,
-        carrier,
-        lambda run: build(choices, run.schedule),
-        config,
-        lambda run: adaptations.build(usable, [oracle], run.adaptation, supply),
-        frozenset({*required_signals(choices), "model_error"}),
-    )
-    numbers = {"base": 0.1, "updates": 100.0}
+    schedules, usable = schedules_of(name), adaptations_of(name)
+    supply = Supply() if isinstance(carrier, OnPolicyCarrier) else Supply(36, 4, 200, 16)
+    loop = make_program(world, carrier, LoopConfig(4, 40, 8, 200, newest=32, plasticity=True), supply)
+    facts = {"base": 0.1, "updates": 100.0}
+    short = {"redo": {"dormant": 1.0, "cycle": 8.0}}  # within these few updates, units below their layer's mean
 
-    def run(index, coupling=0.0, adaptation=None, **bounds):
-        on = {r: float(r == adaptation) for r in usable}
-        options = {r: dict(ADAPTATIONS[r].options) for r in usable}
-        options["redo"] = {"dormant": 1.0, "cycle": 8.0}  # within these few updates, units below their layer's mean
-        data = AdaptationData(data_of([oracle], **numbers), *floats((on, options, numbers["updates"])))
-        schedule = data_of(choices, index=index, **numbers, **bounds)
-        hyper = floats(CARRIERS[name].hyper())
-        return Run(jnp.uint32(1), world.drift("abrupt", 1), schedule, hyper, jnp.float32(coupling), data)
+    def run(kind, coupling=0.0, adaptation=None, **bounds):
+        return Run(
+            seed=jnp.uint32(1),
+            drift=world.drift("abrupt", 1),
+            schedules=floats([each.filled(facts | bounds) for each in schedules]),
+            hyper=floats(CARRIERS[name].hyper()),
+            kind=jnp.int32(kind),
+            coupling=jnp.float32(coupling),
+            adaptations=floats(
+                [Adaptation(ADAPTATIONS[n], short.get(n, {}), float(n == adaptation)).filled() for n in usable]
+            ),
+            signals=floats([oracle().filled(facts)]),
+            updates=jnp.float32(100.0),
+        )
 
-    runs = [run(i) for i in range(len(choices))]
-    runs += [run(fixed), run(choices.index(Choice("aes")), lambda_min=0.1, lambda_max=0.1)]
-    runs += [run(choices.index(Choice("aes")), coupling=1.0)]
-    runs += [run(fixed, adaptation=adaptation) for adaptation in usable]
+    runs = [run(i) for i in range(len(schedules))]
+    runs += [run(FIXED), run(AES, lambda_min=0.1, lambda_max=0.1), run(AES, coupling=1.0)]
+    runs += [run(FIXED, adaptation=adaptation) for adaptation in usable]
     runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
     start = quick(jax.vmap(loop.init))(runs)
     chunk = quick(jax.vmap(loop.chunk, (0, 0, None)))
@@ -169,7 +167,7 @@ def trained(request):
     again, _ = chunk(state, runs, jnp.int32(40))
     assert chunk._cache_size() == traces == 1
     evaluation = quick(jax.vmap(loop.evaluate, (0, 0, None)))(again, runs, jnp.int32(80))
-    return name, carrier, choices, jax.device_get((start, state, again)), jax.device_get(logs), evaluation
+    return name, carrier, len(schedules), jax.device_get((start, state, again)), jax.device_get(logs), evaluation
 
 
 def leaves(tree, index):
@@ -181,9 +179,9 @@ def same(a, b):
 
 
 def test_every_schedule_and_proxy_gives_a_finite_positive_weight(trained):
-    _, _, choices, states, _, evaluation = trained
+    _, _, count, states, _, evaluation = trained
     weights = np.asarray(states[2].schedule.weight)
-    assert len(choices) >= 6
+    assert count >= 6
     assert np.all(np.isfinite(weights))
     assert np.all(weights > 0)
     assert np.all(states[2].health.diverged_at == -1)
@@ -198,29 +196,28 @@ def test_the_schedule_ticks_with_the_gradient_steps_of_its_carrier(trained):
 
 
 def test_a_schedule_that_stands_still_is_the_fixed_weight_bit_for_bit_and_another_weight_is_not(trained):
-    _, _, choices, states, _, _ = trained
-    at = {"fixed": len(choices), "clamped": len(choices) + 1, "aes": choices.index(Choice("aes"))}
+    _, _, count, states, _, _ = trained
+    at = {"fixed": count, "clamped": count + 1, "aes": AES}
     agents = {name: leaves(states[2].agent, index) for name, index in at.items()}
     assert same(agents["fixed"], agents["clamped"])
     assert not same(agents["fixed"], agents["aes"])
     # Coupling changes all updates but the first.
-    assert not same(leaves(states[1].agent, at["aes"]), leaves(states[1].agent, len(choices) + 2))
+    assert not same(leaves(states[1].agent, AES), leaves(states[1].agent, count + 2))
 
 
 def test_every_adaptation_turns_its_lever_and_trains_another_agent(trained):
-    name, _, choices, states, logs, _ = trained
-    plain, usable = choices.index(Choice("fixed")), adaptations_of(name)
-    for index, adaptation in enumerate(usable, len(choices) + 3):
-        assert not same(leaves(states[2].agent, plain), leaves(states[2].agent, index)), adaptation
+    name, _, count, states, logs, _ = trained
+    for index, adaptation in enumerate(adaptations_of(name), count + 3):
+        assert not same(leaves(states[2].agent, FIXED), leaves(states[2].agent, index)), adaptation
         column, neutral = {
             "window": ("window_share", 1),
             "refresh": ("refreshes", 0),
             "rate": ("rate_factor", 1),
             "updates": ("gradient_steps", 32),
         }[ADAPTATIONS[adaptation].lever]
-        assert logs[column][plain] == neutral, adaptation
+        assert logs[column][FIXED] == neutral, adaptation
         assert logs[column][index] != neutral, adaptation
-    assert np.all(np.asarray(logs["response_ratio"])[plain] > 1.0)  # measured in every run
+    assert np.all(np.asarray(logs["response_ratio"])[FIXED] > 1.0)  # measured in every run
 
 
 def test_a_refresh_moves_parameters_and_targets_and_restarts_what_optimised_them(trained):

@@ -12,13 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax import schedules
-from aesjax.schedules import Choice
 from agents import CARRIERS, OnPolicyCarrier, sql
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Rollout, Transition
 from tests.agents.small import small
-from tests.programs import data_of, floats
+from tests.programs import chosen, floats
 from tests.quick import quick
 
 GAMMA = 0.5
@@ -110,14 +108,9 @@ def values_of(name, carrier, agent, obs):
 @pytest.mark.parametrize("name", ["sac", "ppo", pytest.param("meow", marks=pytest.mark.slow)])
 def test_values_are_learned_where_they_are_known(name):
     world, carrier = Probes(), carrier_of(name)
-    loop = make_program(
-        world,
-        carrier,
-        lambda run: schedules.build([Choice("fixed")], run.schedule),
-        LoopConfig(4, 1000, 32, 2000),
-    )
-    rule = data_of([Choice("fixed")], base=0.01)
-    runs = [Run(jnp.uint32(p), jnp.int32(p), rule, floats(hyper_of(name))) for p in range(4)]
+    loop = make_program(world, carrier, LoopConfig(4, 1000, 32, 2000))
+    rules, hyper = chosen("fixed", base=0.01), floats(hyper_of(name))
+    runs = [Run(jnp.uint32(p), jnp.int32(p), rules, hyper) for p in range(4)]
     runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
     state = quick(jax.vmap(loop.init))(runs)
     state, _ = jax.jit(jax.vmap(loop.chunk, (0, 0, None)))(state, runs, jnp.int32(0))
@@ -155,14 +148,12 @@ def test_the_policy_is_the_maximum_entropy_optimum_of_a_bandit(bandit, name):
     """r = -5 (a - 0.3)^2: the optimum is Gaussian with mean 0.3 and variance lam / 10, for every weight."""
     options, hyper, sizes, weights, evaluations = BANDITS[name]
     carrier, kind = small(name, 1, 1, **options), CARRIERS[name].hyper
-    loop = make_program(
-        bandit, carrier, lambda run: schedules.build([Choice("fixed")], run.schedule), LoopConfig(*sizes)
-    )
+    loop = make_program(bandit, carrier, LoopConfig(*sizes))
     runs = []
     for weight in weights:
         own = kind(*hyper)._replace(**({"reference_weight": weight} if name == "meow" else {}))
-        rule = data_of([Choice("fixed")], base=weight)
-        runs += [Run(jnp.uint32(seed), (), rule, floats(own)) for seed in range(2)]
+        rules = chosen("fixed", base=weight)
+        runs += [Run(jnp.uint32(seed), (), rules, floats(own)) for seed in range(2)]
     runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
 
     @jax.jit

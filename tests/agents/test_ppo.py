@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from aesjax import schedules
-from aesjax.schedules import Choice
 from agents import ppo
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Rollout
 from agents.common.gae import advantages, td_errors
 from agents.common.normalize import denormalise, empty, merge, normalise
 from agents.common.on_policy import minibatches
-from tests.programs import data_of, floats
+from tests.programs import chosen, floats
 from tests.quick import quick
 
 S, A, T, N = 3, 2, 6, 4
@@ -241,9 +240,8 @@ def test_every_epoch_sees_every_row_once_in_an_order_of_its_own(size):
 
 def test_one_proxy_per_rollout_and_one_tick_per_minibatch(bandit, monkeypatch):
     own = ppo.Ppo(1, 1, ppo.PpoConfig(rollout=5, epochs=2, minibatches=2, hidden=(8,)))
-    loop = make_program(bandit, own, lambda r: schedules.build([Choice("aes")], r.schedule), LoopConfig(4, 20))
-    rule = data_of([Choice("aes")], base=0.05, updates=1000.0)
-    run = Run(jnp.uint32(0), (), rule, floats(HYPER))
+    loop = make_program(bandit, own, LoopConfig(4, 20))
+    run = Run(jnp.uint32(0), (), chosen("aes", base=0.05, updates=1000.0), floats(HYPER))
     calls = []
     original = schedules.proxies.quantile
     monkeypatch.setattr(schedules.proxies, "quantile", lambda *a: (calls.append(a[0].shape), original(*a))[1])
@@ -262,4 +260,4 @@ def test_one_proxy_per_rollout_and_one_tick_per_minibatch(bandit, monkeypatch):
 def test_a_rollout_must_fit_between_evaluations(bandit, rollout, minibatches, text):
     carrier = ppo.Ppo(1, 1, ppo.PpoConfig(rollout=rollout, minibatches=minibatches))
     with pytest.raises(ValueError, match=text):
-        make_program(bandit, carrier, lambda r: schedules.build([Choice("fixed")], r.schedule), LoopConfig(4, 20))
+        make_program(bandit, carrier, LoopConfig(4, 20))

@@ -75,8 +75,11 @@ def test_a_run_longer_than_its_counters_is_refused(settings, text):
 
 @pytest.mark.parametrize("carrier", ["sac", "ppo"])
 def test_a_study_with_equal_settings_has_equal_curves(carrier):
-    """Up to rounding, which two programs do not share and which learning amplifies: the first evaluations."""
-    study = Study("toy", f"{carrier}+aes_r", patterns="abrupt", seeds=2, steps=800, evaluations=10)
+    """Up to rounding, which two programs do not share and which learning amplifies: the first evaluations.
+
+    Replay and warm-up are the defaults of both.
+    """
+    study = Study("toy", f"{carrier}+aes_r", patterns="abrupt", seeds=2, steps=1040, evaluations=10)
     results, config = study.run(quiet=True), study.config
     own = config.settings[carrier]
     train = make_train(
@@ -86,14 +89,12 @@ def test_a_study_with_equal_settings_has_equal_curves(carrier):
         steps=config.steps,
         evaluations=config.evaluations,
         episodes=config.episodes,
-        num_envs=own["num_envs"],
-        replay=config.replay_capacity,
-        warmup=config.warmup,
-        base=own["base"],
-        **own["config"],
-        **own["hyper"],
+        num_envs=own.num_envs,
+        base=own.base,
+        **own.config,
+        **own.hyper,
     )
-    _, curves = quick(train)(2, aes_r(**own["schedule"]))
+    _, curves = quick(train)(2, aes_r(**own.schedule))
     rows = results.curves.filter(seed=2).sort("step")
     first = 5 if carrier == "sac" else 3
     for column in ("step", "return_mean", "entropy_weight", "proxy", "critic_loss", "policy_entropy"):

@@ -16,7 +16,7 @@ from envs.drift import (
     values,
 )
 from envs.patterns import pattern_index
-from experiments.study.parser import parse
+from experiments.study.text import parse_names
 
 # The bounds of the MuJoCo tasks, and a planar channel between them so that the slices are tested too.
 SCALARS = (envs.Channel("body_mass", 0.7, 1.3, 1.0), envs.Channel("joint_friction", 0.5, 1.5, 1.0))
@@ -234,5 +234,5 @@ def test_patterns_of_the_release_are_those_of_its_code(pattern):
 def test_patterns_of_the_release_stand_behind_those_of_the_text_which_are_all_that_all_means():
     names = ("steady", "abrupt", "linear", "periodic", "mixed")
     assert tuple(PATTERNS) == (*names, "sawtooth", "mixed_release")  # traced indices of stored programs
-    assert parse({"patterns": "all"})["patterns"] == names
-    assert parse({"patterns": "steady,sawtooth"})["patterns"] == ("steady", "sawtooth")
+    assert tuple(parse_names("pattern", "--patterns", "all")) == names
+    assert tuple(parse_names("pattern", "--patterns", "steady,sawtooth")) == ("steady", "sawtooth")

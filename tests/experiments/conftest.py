@@ -9,22 +9,22 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.study.build import build_part
+from experiments.study.program import runs_of, share_of
 from experiments.study.sweep import compile_program
 from tests.experiments.configs import config_of
 
-CHUNK = 132  # 32 vector steps of warm-up and 100 updates; also the first change point
+INTERVAL = 132  # 32 vector steps of warm-up and 100 updates; also the first change point
 
 
 def small_config(**options):
-    """The quick preset with a horizon of five chunks of `CHUNK`."""
+    """The quick preset with a horizon of five training intervals of `INTERVAL`."""
     config = config_of(**({"schedules": "baseline,aes,aes_r", "patterns": "all", "seeds": 5} | options))
-    return dataclasses.replace(config, steps=5 * CHUNK * 4, evaluations=5, replay_capacity=400, warmup=128)
+    return dataclasses.replace(config, steps=5 * INTERVAL * 4, evaluations=5, replay_capacity=400, warmup=128)
 
 
 @pytest.fixture(scope="session")
 def sweep():
-    """The quick sweep with two values of kappa, two chunks long; tracing a part of it a second time is an error."""
+    """The quick sweep with two values of kappa, two intervals long; tracing a part of it a second time is an error."""
     compiled = Counter()
 
     def listen(event, duration, **kwargs):
@@ -32,12 +32,13 @@ def sweep():
             compiled[str(kwargs.get("fun_name"))] += 1
 
     config = small_config(patterns="steady,abrupt,mixed", seeds="1:2", sweep=("kappa=0.3,1",))
-    part = build_part(config, "sac")
-    once = {name: chex.assert_max_traces(function, n=1) for name, function in part.program._asdict().items()}
-    executables = compile_program(part.program._replace(**once))
-    runs = len(part.labels)
-    pad = -runs % len(executables.devices)
-    data = executables.place(jax.tree.map(lambda x: x[list(range(runs)) + [0] * pad], part.runs))
+    share = share_of(config, "sac")
+    program, runs = share.program(), runs_of(share, {})
+    once = {name: chex.assert_max_traces(function, n=1) for name, function in program._asdict().items()}
+    executables = compile_program(program._replace(**once))
+    count = len(share.labels)
+    pad = -count % len(executables.devices)
+    data = executables.place(jax.tree.map(lambda x: x[list(range(count)) + [0] * pad], runs))
     state = executables.init(data)
     jax.block_until_ready(state)
     jax.monitoring.register_event_duration_secs_listener(listen)
@@ -46,16 +47,17 @@ def sweep():
         [],
         [jax.device_get(executables.evaluate(state, data, jnp.int32(0)))],
     )
-    for chunk in range(2):
-        state, logs = executables.chunk(state, data, jnp.int32(chunk * CHUNK))
-        evaluations.append(jax.device_get(executables.evaluate(state, data, jnp.int32((chunk + 1) * CHUNK))))
+    for number in range(2):
+        state, logs = executables.chunk(state, data, jnp.int32(number * INTERVAL))
+        evaluations.append(jax.device_get(executables.evaluate(state, data, jnp.int32((number + 1) * INTERVAL))))
         states.append(jax.device_get(state))
         metrics.append(jax.device_get(logs))
     jax.monitoring.unregister_event_duration_listener(listen)
     return SimpleNamespace(
         config=config,
-        part=part,
-        labels=part.labels,
+        share=share,
+        runs=runs,
+        labels=share.labels,
         states=states,
         metrics=metrics,
         evaluations=evaluations,

@@ -1,6 +1,5 @@
 """`aesjax table`: the paper's tables at their quick size, from made-up results and from trained ones."""
 
-import json
 import shlex
 from pathlib import Path
 
@@ -10,8 +9,10 @@ import pytest
 import envs
 from experiments.cli import main
 from experiments.report.cells import NONE
-from experiments.study import checksums, prepare, store, train
-from experiments.study.arms import arms_of
+from experiments.study import prepare, store, train
+from experiments.study.config import config_from_json
+from experiments.study.program import rows_of
+from experiments.study.results import write_manifest
 from tests.experiments.measure.synthetic import STEPS, make_curves, manifest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,8 +34,8 @@ STUDIES: dict[str, tuple[tuple[str, ...], dict[str, dict]]] = {
     "toy": (
         (),
         {
-            "main/toy": {"carriers": ["sac", "sql", "meow"], "preset": "paper", "steps": 100_000},
-            "main/toy-ppo": {"carriers": ["ppo"], "schedules": ["baseline", "aes", "aes_r"]},
+            "main/toy": {"carriers": ("sac", "sql", "meow"), "preset": "paper", "steps": 100_000},
+            "main/toy-ppo": {"carriers": ("ppo",), "methods": ["PPO", "PPO+AES", "PPO+AES-R"]},
         },
     ),
     "mujoco": (
@@ -44,16 +45,16 @@ STUDIES: dict[str, tuple[tuple[str, ...], dict[str, dict]]] = {
     "isaac": (("--carriers", "ppo", "--tasks", "isaac_ant"), {"main/isaac_ant-ppo": {"preset": "paper"}}),
     "recovery": (
         ("--carriers", "ppo", "--tasks", "toy,hopper"),
-        {f"main/{name}-ppo": {"patterns": ["steady", "abrupt"]} for name in ("toy", "hopper")},
+        {f"main/{name}-ppo": {"patterns": ("steady", "abrupt")} for name in ("toy", "hopper")},
     ),
-    "ablation": (("--tasks", "toy"), {"ablation/toy": {"carriers": ["sac", "ppo", "sql", "meow"]}}),
-    "quantile": (("--tasks", "toy"), {"sensitivity_q/toy": {"seeds": list(range(1, 11))}}),
-    "ema": (("--tasks", "toy", "--seeds", "1:2"), {"sensitivity_beta/toy": {"seeds": [1, 2]}}),
-    "fixed_grid": ((), {"fixed_grid/toy": {"patterns": ["steady", "abrupt", "linear", "periodic", "mixed"]}}),
-    "responses": (("--carriers", "sac,ppo"), {"responses/toy": {"carriers": ["sac"]}, "responses_ppo/toy": {}}),
+    "ablation": (("--tasks", "toy"), {"ablation/toy": {"carriers": ("sac", "ppo", "sql", "meow")}}),
+    "quantile": (("--tasks", "toy"), {"sensitivity_q/toy": {"seeds": tuple(range(1, 11))}}),
+    "ema": (("--tasks", "toy", "--seeds", "1:2"), {"sensitivity_beta/toy": {"seeds": (1, 2)}}),
+    "fixed_grid": ((), {"fixed_grid/toy": {"patterns": ("steady", "abrupt", "linear", "periodic", "mixed")}}),
+    "responses": (("--carriers", "sac,ppo"), {"responses/toy": {"carriers": ("sac",)}, "responses_ppo/toy": {}}),
     "proxies": (
         (),
-        {"proxies/toy": {"patterns": ["steady", "abrupt"]}, "proxies_ppo/toy": {"carriers": ["ppo"]}},
+        {"proxies/toy": {"patterns": ("steady", "abrupt")}, "proxies_ppo/toy": {"carriers": ("ppo",)}},
     ),
 }
 
@@ -77,7 +78,9 @@ def trained(monkeypatch):
 
 
 def configured(folder):
-    return json.loads((folder / "config.json").read_text())
+    config = config_from_json(store.read_json(folder / store.CONFIG))
+    names = [row.name for carrier in config.carriers for row in rows_of(config, carrier)]
+    return {**vars(config), "carriers": config.carriers, "methods": names}
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -95,7 +98,7 @@ def test_on_two_cores_mujoco_begins_with_trained_agents(trained, tmp_path):
     run("mujoco", "--out", tmp_path, "--preset", "cpu", "--tasks", "hopper", "--carriers", "sac", "--no-report")
     assert trained == [tmp_path / "warm" / "hopper-sac"]  # whose agents the next study would refuse: there are none
     config = configured(trained[0])
-    assert (config["patterns"], config["schedules"], config["steps"]) == (["steady"], ["baseline"], 512_000)
+    assert (config["patterns"], config["methods"], config["steps"]) == (("steady",), ["SAC"], 512_000)
 
 
 @pytest.fixture
@@ -107,7 +110,7 @@ def made_up(monkeypatch):
         every = STEPS // config.evaluations
         task = {"task": config.task, "family": envs.make(config.task).family}
         for carrier in config.carriers:
-            arms = arms_of(config, carrier)
+            arms = rows_of(config, carrier)
             curves = make_curves([arm.name for arm in arms], config.patterns, config.seeds, every=every, **task)
             parts = pl.DataFrame(
                 [(a.name, a.rule, a.variant) for a in arms], ["method", "schedule", "variant"], orient="row"
@@ -115,7 +118,7 @@ def made_up(monkeypatch):
             frames.append(curves.drop("schedule", "variant").join(parts, on="method"))
         curves = pl.concat(frames).with_columns(pl.col("step") // every * (config.steps // config.evaluations))
         curves.write_parquet(claim.directory / store.CURVES)
-        checksums.write_manifest(claim.directory, manifest(curves) | {"floors": {config.task: 3.0}})
+        write_manifest(claim.directory, manifest(curves) | {"floors": {config.task: 3.0}})
         return train.Outcome(claim.directory, [], 0)
 
     monkeypatch.setattr(train, "train", results)
@@ -194,4 +197,4 @@ def test_the_kept_result_comes_out_again(out):
 def test_what_is_finished_is_checked_and_not_overwritten(out, capsys):
     assert run("toy", "--out", out, "--preset", "cpu") == 2
     said = capsys.readouterr().err
-    assert "main/toy holds a study with other carriers, patterns, seeds, steps" in said
+    assert "main/toy holds a study with other methods, patterns, seeds, steps" in said

@@ -7,11 +7,15 @@ import numpy as np
 import optax
 import pytest
 
+from aesjax.adaptations import refresh, reset
 from aesjax.registry import UnknownNameError
 from aesjax.schedules import (
     PROXIES,
     SCHEDULES,
     aes,
+    aes_d,
+    aes_m,
+    aes_r,
     auto,
     constant_at_mean,
     fixed,
@@ -19,6 +23,9 @@ from aesjax.schedules import (
     playback,
     required_signals,
     switch,
+    td_mean,
+    td_quantile,
+    together,
 )
 from aesjax.types import Signals
 from tests.programs import RUN, built, chosen
@@ -243,6 +250,38 @@ def test_switch_takes_plain_schedules_and_refuses_a_wrong_index():
         switch((), 0)
 
 
+def test_proxies_are_read_at_the_level_of_the_schedule_in_force_and_plain_functions_as_they_are():
+    signals = Signals(td_error=jnp.array([1.0, 2.0, 3.0]), fresh_td_error=jnp.array([4.0, 5.0, 6.0]))
+    own = [
+        fixed(0.1).filled({}, td_quantile(0.5)),
+        aes(td_quantile(1.0)).filled(RUN),
+        aes(lambda signals: 7.0 * signals.td_error[0]).filled(RUN),
+    ]
+    for index, (proxy, level) in enumerate([(0.0, 2.0), (3.0, 3.0), (7.0, 2.8)]):
+        schedule = together(own, index, [td_quantile(source="fresh")])
+        measured = schedule.measure(signals).measured
+        np.testing.assert_allclose(schedule.update(signals, schedule.init()).logs.proxy, proxy)
+        np.testing.assert_allclose([*measured.values()], [level, level + 3.0], rtol=1e-6)
+        assert set(measured) == {"td_quantile/update", "td_quantile/fresh"}
+
+
+@pytest.mark.parametrize(
+    ("one", "others"),
+    [
+        (td_quantile(0.5), [td_quantile(0.6), td_quantile(0.5, "fresh"), td_mean(0.5), 0.5]),
+        (aes(td_quantile(0.5), kappa=0.3), [aes(kappa=0.3), aes(td_mean(0.5), kappa=0.3)]),
+        (aes(kappa=0.3, beta=0.5), [aes(kappa=0.3), aes(kappa=0.4, beta=0.5), aes_d(kappa=0.3, beta=0.5), fixed(0.3)]),
+        (aes_m(levels=3), [aes_m(levels=4), aes_m()]),
+        (aes_r(base=auto(-1.0)), [aes_r(base=auto(-2.0)), aes_r(base=jnp.float32(1.0)), aes_r()]),
+        (refresh(strength=0.1, actor=0.5), [refresh(strength=0.1), refresh(strength=0.2, actor=0.5), reset()]),
+    ],
+)
+def test_proxies_schedules_and_adaptations_are_compared_by_value(one, others):
+    for again in (jax.tree.map(lambda x: x, one), jax.tree.map(jnp.float32, one)):
+        assert (again, hash(again)) == (one, hash(one))
+    assert all(other != one and one != other for other in others)
+
+
 def test_options_mapped_over_give_each_run_its_own_numbers():
     bounds = [(0.9, 0.95, 1.0, 1e-4, 1.0), (0.5, 0.0, 0.3, 0.05, 0.1), (1.0, 0.5, 2.0, 0.0, np.inf)]
     rows = [dict(zip(("q", "beta", "kappa", "lambda_min", "lambda_max"), row, strict=True)) for row in bounds]
@@ -256,6 +295,6 @@ def test_options_mapped_over_give_each_run_its_own_numbers():
 
 def test_unknown_names_say_what_was_meant():
     with pytest.raises(UnknownNameError, match="unknown schedule 'aes-r'; did you mean 'aes_r'"):
-        required_signals(chosen(("fixed", "aes-r")))
+        SCHEDULES["aes-r"]
     with pytest.raises(ValueError, match="at least one schedule"):
-        built(())
+        together(())

@@ -6,9 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax import adaptations, schedules
-from aesjax.adaptations import AdaptationData, Supply
-from aesjax.schedules import Choice
+from aesjax.adaptations import utd
 from aesjax.types import Signals
 from agents import sac
 from agents.common import LoopConfig, Run, buffer, make_program
@@ -17,27 +15,22 @@ from agents.common.episodes import episode_returns
 from agents.common.loop import REASONS, Health, examine
 from envs import make
 from envs.world import World
-from tests.programs import data_of, floats
+from tests.programs import chosen, floats
 from tests.quick import quick
 
 HYPER = sac.SacHyper(1e-3, 1e-3, 0.97, 0.01)
 
 
-def run_of(world, weight=0.1, seed=0, pattern="steady", name="fixed"):
-    drift = world.drift(pattern, seed) if isinstance(world, World) else ()
-    return Run(jnp.uint32(seed), drift, data_of([Choice(name)], base=weight, updates=1000.0), floats(HYPER))
+def run_of(world, name="fixed", pattern="steady", **more):
+    rules = chosen(name, source="fresh", base=0.1, updates=1000.0)
+    return Run(jnp.uint32(0), world.drift(pattern, 0), rules, floats(HYPER), **more)
 
 
-def loop_of(world, name="fixed", hidden=(16, 16), batch=32, adapted=None, fresh=True, **options):
+def loop_of(world, hidden=(16, 16), **options):
     settings = {"num_envs": 4, "interval": 20, "warmup": 8, "capacity": 400, "newest": 32} | options
-    carrier = sac.Sac(world.obs_size, world.action_size, sac.SacConfig(hidden, batch))
-    choice = Choice(name, source="fresh" if fresh else "update")
-    needs = frozenset({"fresh_td_error"} if fresh else ())
-
-    def schedule_of(run):
-        return schedules.build([choice], run.schedule)
-
-    return make_program(world, carrier, schedule_of, LoopConfig(**settings), adapted, needs)
+    return make_program(
+        world, sac.Sac(world.obs_size, world.action_size, sac.SacConfig(hidden, 32)), LoopConfig(**settings)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +41,7 @@ def toy():
 @pytest.fixture(scope="module")
 def trained(toy):
     """One toy run after 20 vector steps, 8 of them warm-up, and after 60."""
-    loop, run = loop_of(toy, "aes"), run_of(toy, pattern="abrupt", name="aes")
+    loop, run = loop_of(toy), run_of(toy, "aes", "abrupt")
     chunk = jax.jit(loop.chunk)
     states, logs = [quick(loop.init)(run)], []
     for index in range(3):
@@ -96,15 +89,10 @@ def test_warm_up_is_uniform(trained):
 
 
 def test_several_gradient_steps_are_as_many_updates_each_on_its_own_batch(toy):
-    def adapted(run):
-        return adaptations.build(["utd"], [], run.adaptation, Supply())
-
-    def with_updates(count):
-        options = {"utd": {"updates": count, "span": 1.0, "every": 1.0}}
-        return run_of(toy)._replace(adaptation=floats(AdaptationData(data_of([]), {"utd": 1.0}, options, 1000.0)))
-
-    loop = loop_of(toy, adapted=adapted, interval=1, fresh=False, hidden=(4, 4))
-    runs = jax.tree.map(lambda *x: jnp.stack(x), with_updates(1.0), with_updates(4.0), with_updates(2.5))
+    loop = loop_of(toy, interval=1, hidden=(4, 4))
+    several = [utd(updates=count).filled() for count in (1.0, 4.0, 2.5)]
+    runs = [run_of(toy, adaptations=[floats(each)], updates=jnp.float32(1000.0)) for each in several]
+    runs = jax.tree.map(lambda *x: jnp.stack(x), *runs)
     state, chunk, steps = quick(jax.vmap(loop.init))(runs), quick(jax.vmap(loop.chunk, (0, 0, None))), []
     for step in map(jnp.int32, range(20)):
         state, logs = chunk(state, runs, step)
@@ -147,12 +135,12 @@ def test_evaluation_changes_nothing_and_repeats_itself(trained):
 
 def test_the_same_policy_is_evaluated_under_drift_that_is_not_in_force(toy, trained):
     _, _, states, _ = trained
-    loop = loop_of(toy, ("aes",), counterfactual=True)
-    evaluate, abrupt = quick(loop.evaluate), run_of(toy, pattern="abrupt")
+    loop = loop_of(toy, counterfactual=True)
+    evaluate, abrupt = quick(loop.evaluate), run_of(toy, "aes", "abrupt")
     first, later = (evaluate(states[2], abrupt, jnp.int32(step)) for step in (180, 220))  # segments of 200 vector steps
     assert float(first["return_mean"]) == float(first["return_nominal"]) == float(first["return_previous"])
     assert float(later["return_previous"]) == float(later["return_nominal"]) != float(later["return_mean"])
-    steady = evaluate(states[2], run_of(toy), jnp.int32(220))
+    steady = evaluate(states[2], run_of(toy, "aes"), jnp.int32(220))
     assert float(later["return_nominal"]) == float(steady["return_mean"]) == float(steady["return_next"])
     assert float(later["return_low"]) != float(later["return_high"])
     values = [dict(toy.elsewhere(abrupt.drift, jnp.int32(step))) for step in (180, 220, 500, 999)]
@@ -181,4 +169,4 @@ def test_returns_stop_counting_where_an_episode_ends(bandit):
 )
 def test_impossible_loops_are_refused_with_the_value(toy, options, message):
     with pytest.raises(ValueError, match=message):
-        loop_of(toy, **options)
+        loop_of(toy, **options).init(run_of(toy, "aes"))

@@ -10,15 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aesjax import schedules
-from aesjax.schedules import Choice
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, buffer, make_program, masks
 from agents.common.normalize import empty, merge
 from envs import make
 from envs.bridge.phantom import Phantom
 from envs.world import World
-from tests.programs import data_of, floats
+from tests.programs import chosen, floats
 from tests.quick import quick
 
 N, LIMIT = 4, 50  # the toy task's
@@ -55,11 +53,9 @@ def program(world, carrier):
     built = spec.make(world.obs_size, world.action_size, spec.config(**own))
     on = isinstance(built, OnPolicyCarrier)
     config = LoopConfig(N, 60, warmup=0 if on else 8, capacity=0 if on else 400, episodes=2, newest=32)
-
-    aes = Choice("aes", source="fresh")
-    run = Run(jnp.uint32(0), world.drift("abrupt", 0), data_of([aes], base=0.1), floats(spec.hyper()))
-    needs = frozenset({"fresh_td_error"})
-    return make_program(world, built, lambda run: schedules.build([aes], run.schedule), config, needs=needs), run
+    rules = chosen("aes", source="fresh", base=0.1)
+    run = Run(jnp.uint32(0), world.drift("abrupt", 0), rules, floats(spec.hyper()))
+    return make_program(world, built, config), run
 
 
 @pytest.fixture(scope="module", params=["sac", "ppo"])

@@ -36,7 +36,7 @@ def run(*words):
         (["--steps", "-400"], ["--steps must be a positive multiple of 400", "got -400"]),
         (["--steps", "0"], ["positive multiple of 400", "got 0"]),
         (["--steps", "1234"], ["multiple of 400", "got 1234", "nearest is 1200"]),
-        (["--evaluations", "0"], ["--evaluations must be at least 1", "got 0"]),
+        (["--evaluations", "0"], ["--evaluations must be a whole number, at least 1", "got 0"]),
         (["--evaluations", "7"], ["environments times 35, a multiple of 7 evaluations", "nearest is 20020"]),
         (["--seeds", "one"], ["seeds must look like 1:5", "'one'"]),
         (["--seeds", "5:1"], ["low to high", "'5:1'"]),
@@ -157,7 +157,7 @@ def test_a_configuration_of_wrong_kinds_is_refused_in_one_sentence(tmp_path, cap
     (tmp_path / "config.json").write_text(json.dumps(config.to_json() | {name: value}))
     assert main(["calibrate", str(tmp_path)]) == 2
     text = sentence(capsys)
-    assert f"config.json cannot be used: '{name}' must be" in text
+    assert f"config.json cannot be used: '{name}" in text
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
@@ -266,3 +266,12 @@ def test_the_proxies_of_a_trained_study_are_calibrated_without_the_runs_that_div
     assert found["SAC"]["runs"] == 4
     assert found["SAC"]["rho"] > 0.0
     assert found["SAC"]["groups"]["steady"]["bounded_runs"] == 0  # two runs of the other seed bound nothing at 0.3
+
+
+def test_the_traceback_behind_a_sentence_is_shown_on_request(monkeypatch, capsys):
+    monkeypatch.setenv("AESJAX_TRACEBACK", "1")
+    assert main(["run", "--schedules", "aess"]) == 2
+    text = capsys.readouterr().err
+    assert "Traceback" in text
+    assert "in parse_method" in text
+    assert "aesjax: unknown schedule 'aess'; did you mean 'aes'" in text

@@ -10,7 +10,7 @@ from experiments.presets import PRESETS
 from experiments.presets.isaac import ISAAC
 from experiments.presets.mujoco import MUJOCO
 from experiments.presets.ppo_profiles import PROFILES
-from experiments.study.options import StudyOptions
+from experiments.session.study import Study
 
 PAIRS = [(task, f"isaac-{name}") for task in ISAAC for name in ("quick", "paper")]
 PAIRS += [(task, name) for task in MUJOCO for name in ("mujoco-gpu", "release")]
@@ -45,18 +45,18 @@ def test_what_the_sources_say():
 
 def test_the_preset_of_the_release_says_what_its_code_says():
     methods = ["meow", "meow+aes:base=1e-4"]
-    toy = StudyOptions("toy_multigoal_classic", methods, "steady,sawtooth", preset="release").resolve()
+    toy = Study("toy_multigoal_classic", methods, "steady,sawtooth", preset="release").config
     assert (toy.steps, toy.evaluations, toy.episodes, toy.warmup, toy.replay_capacity) == (4000, 5, 10, 1000, 4000)
     assert toy.options == {"goal_shift": 0.5, "time_limit": 1000}
     own = toy.settings["meow"]
-    assert (own["base"], own["config"]["shift_units"]) == (2.5, "lam")
-    assert (own["hyper"]["gamma"], own["hyper"]["tau"]) == (0.9, 5e-4)
-    hopper = StudyOptions("hopper", ["sac", "ppo+aes", "meow"], preset="release").resolve()
+    assert (own.base, own.config["shift_units"]) == (2.5, "lam")
+    assert (own.hyper["gamma"], own.hyper["tau"]) == (0.9, 5e-4)
+    hopper = Study("hopper", ["sac", "ppo+aes", "meow"], preset="release").config
     assert [channel.name for channel in hopper.build_task().channels] == ["body_mass"]
-    assert (hopper.warmup, hopper.replay_capacity, hopper.chunk("ppo")) == (5_000, 1_000_000, 5 * 2048)
-    assert {own["num_envs"] for own in hopper.settings.values()} == {1}
+    assert (hopper.warmup, hopper.replay_capacity, hopper.interval("ppo")) == (5_000, 1_000_000, 5 * 2048)
+    assert {own.num_envs for own in hopper.settings.values()} == {1}
     ppo = hopper.settings["ppo"]
-    assert (ppo["base"], ppo["schedule"], ppo["config"]["rollout"]) == (0.0, {"lambda_max": 0.1}, 2048)
-    typed = StudyOptions("hopper", "sac", preset="release", channels="joint_friction").resolve()
+    assert (ppo.base, ppo.schedule, ppo.config["rollout"]) == (0.0, {"lambda_max": 0.1}, 2048)
+    typed = Study("hopper", "sac", preset="release", channels="joint_friction").config
     assert [channel.name for channel in typed.build_task().channels] == ["joint_friction"]
     assert envs.make("ant", **PRESETS["ant"]["release"].options).env.spec.obs_size == 27

@@ -3,7 +3,7 @@
 import json
 from html.parser import HTMLParser
 
-from experiments.study import checksums
+from experiments.study.results import write_manifest
 from tests.experiments.measure.synthetic import config, manifest
 
 TROUBLED = ("SAC", "SAC+AES", "SAC+AES-R", "PPO", "PPO+AES")  # methods of the study with broken runs
@@ -43,14 +43,14 @@ def save(directory, curves, *, diverged=(), floor=3.0, **extra):
     directory.mkdir(exist_ok=True)
     (directory / "config.json").write_text(json.dumps(config()))
     curves.write_parquet(directory / "curves.parquet")
-    checksums.write_manifest(directory, manifest(curves, floor, diverged) | extra)
+    write_manifest(directory, manifest(curves, floor, diverged) | extra)
     return directory
 
 
 def reseal(directory):
     """Write the checksums of a study's files as they are now."""
     manifest = json.loads((directory / "manifest.json").read_text())
-    checksums.write_manifest(directory, manifest)
+    write_manifest(directory, manifest)
 
 
 def configure(directory, **changes):

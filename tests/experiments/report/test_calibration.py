@@ -14,7 +14,8 @@ import envs
 from envs import drift
 from experiments.cli import main
 from experiments.report import calibration
-from experiments.study import checksums, store
+from experiments.study import store
+from experiments.study.results import write_manifest
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
@@ -60,7 +61,7 @@ def made(tmp_path_factory):
     assert config.warmup == WARMUP * config.envs_of("sac")
     store.write_json(folder / "config.json", config.to_json())
     store.write_rows(folder / "streams.parquet", pl.DataFrame(rows))
-    checksums.write_manifest(folder, {"runs": runs})
+    write_manifest(folder, {"runs": runs})
     return folder
 
 
@@ -108,7 +109,7 @@ def test_too_few_runs_give_no_scale_and_say_so(made, tmp_path, capsys):
 def test_a_run_that_diverged_is_left_out_and_mentioned(copied):
     manifest = json.loads((copied / "manifest.json").read_text())
     manifest["runs"][4]["status"] = "diverged"
-    checksums.write_manifest(copied, manifest)
+    write_manifest(copied, manifest)
     record = calibration.calibrate(copied, 0.1)
     assert record["methods"][METHOD]["runs"] == 29
     assert record["notes"] == ["1 runs that diverged are left out"]

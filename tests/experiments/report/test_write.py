@@ -9,7 +9,7 @@ import pytest
 
 from experiments.report import folder, write_report
 from experiments.report.page import Page as PageOfReport
-from experiments.study import checksums
+from experiments.study.results import write_manifest
 from tests.experiments.measure.synthetic import make_curves, manifest
 from tests.experiments.report.pages import SMALL_WINDOW, TROUBLED, Page, configure, save
 
@@ -97,7 +97,7 @@ def test_the_papers_number_stands_beside_ours_only_where_it_has_one(troubled):
 def test_a_single_seed_without_references_weights_and_floor_still_gets_a_report(tmp_path):
     curves = make_curves(("PPO+AES",), ("steady",), [7], every=5_000)
     directory = save(tmp_path, curves.drop("entropy_weight", "at_min", "at_max", "proxy_smooth", "train_return"))
-    checksums.write_manifest(directory, {})
+    write_manifest(directory, {})
     text = html.unescape(write_report(directory, replicates=FEW).read_text())
     Page(text)
     assert "there is no interval and no claim can be made" in text

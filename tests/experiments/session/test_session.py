@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import envs
-from aesjax import EntropySchedule, aes, fixed
+from aesjax import EntropySchedule, aes, as_schedule, fixed
 from aesjax.adaptations import refresh
 from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
@@ -20,7 +20,7 @@ from envs.toy.multigoal import TASK
 from experiments import Method, Results, Study
 from experiments.cli import main
 from experiments.study.config import config_from_json
-from tests.conftest import as_registered
+from experiments.study.text import text_of
 from tests.imports import ROOT
 
 
@@ -37,13 +37,6 @@ def burst(proxy, *, base, decay=0.9):
 SAC = (Method("sac", aes()), "sac+aes_r", Method("sac", "aes_c", ["recent", refresh(threshold=3)]))
 BOUNDS = ((1e-5, 2), (1e-4, 1), (1e-5, 1), (1e-5, 0.5), (1e-4, 0.5))
 SIZES = {"patterns": ["steady", "abrupt"], "seeds": 2, "steps": 1600}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_registries():
-    """Schedules of this module, which studies register, are gone afterwards."""
-    with as_registered():
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +83,7 @@ def test_a_comparison_is_the_reports_own(results):
             [row[n] for n in ("difference", "low", "high")], [own[n] for n in ("value", "low", "high")]
         )
     assert frame["p_holm"].to_list() >= frame["p"].to_list()
+    assert results.compare(Method("sac", aes(kappa=0.1)), Method("sac"), metric="return").equals(frame)
     one = results.compare("SAC+AES[kappa=0.1]", "SAC", metric="return", patterns="abrupt")
     assert one["difference"].to_list() == frame.filter(pattern="abrupt")["difference"].to_list()
     for wrong in ("SAC+AESS", "PPO"):
@@ -162,8 +156,9 @@ def test_a_study_is_its_command_and_its_file(tmp_path):
         Study.from_file(tmp_path / "bad.toml")
     sweep = {"kappa": [0.1234567, 2]}
     assert Study("toy", "sac+aes", sweep=sweep).to_toml().endswith('sweep = ["kappa=0.1234567,2"]\n')
-    with pytest.raises(ValueError, match=r"schedule 'burst' .* give its name, '.*test_session:burst'"):
-        Study("toy", Method("sac", burst)).command()
+    assert Study("toy", Method("sac", burst)).command() == f"aesjax run --schedules {__name__}:burst"
+    with pytest.raises(ValueError, match="'other' is an object of this process, which no command finds"):
+        Study("toy", Method("sac", as_schedule(lambda *, base: fixed(base), name="other"))).command()
 
 
 @pytest.mark.parametrize(
@@ -200,7 +195,7 @@ def test_objects_and_strings_describe_equal_studies():
 KEPT = {
     "toy-quick": Study("toy", ["sac", *SAC], patterns="steady,abrupt", seeds=3, steps=2400),
     "sensitivity-q-toy-sac": Study(
-        "toy", ["sac", *(Method("sac", "aes", options={"q": q}) for q in (0.5, 0.7, 0.8, 0.9, 0.95))], seeds=5
+        "toy", ["sac", *(Method("sac", aes(q=q)) for q in (0.5, 0.7, 0.8, 0.9, 0.95))], seeds=5
     ),
     "responses-toy-sac-threshold": Study(
         "toy",
@@ -236,9 +231,9 @@ def test_a_typed_study_has_the_configuration_of_a_kept_one(name):
 def test_a_typed_study_trains_as_the_command_line_of_a_kept_one(name, tmp_path):
     """Cut short; the methods, patterns and settings of the command are the words of the kept configuration."""
     stored = json.loads((ROOT / "experiments" / "results" / name / "config.json").read_text())
-    words = [word for option in ("task", "preset", "proxy") for word in (f"--{option}", stored[option])]
-    for option in ("carriers", "schedules", "patterns"):
-        words += [f"--{option}", ",".join(stored[option])]
+    config = config_from_json(stored)
+    schedules = ",".join(text_of(method) for method in config.methods)
+    words = ["--carriers", ",".join(config.carriers), "--schedules", schedules, "--patterns", ",".join(config.patterns)]
     words += ["--steps", "1600", "--seeds", "1:2", "--no-report", "--out", str(tmp_path / "typed")]
     assert main(["run", *words]) == 0
     study = dataclasses.replace(KEPT[name], steps=1600, seeds=2)

@@ -24,7 +24,7 @@ def results(tmp_path_factory):
     directory = tmp_path_factory.mktemp("video") / "study"
     config = config_of("ppo", "aes,aes_r", patterns="steady,abrupt", seeds=2, steps=STEPS)
     own = config.settings["ppo"]
-    settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
+    settings = {"ppo": dataclasses.replace(own, config={**own.config, "rollout": 8, "hidden": (8,)})}
     train(claim(dataclasses.replace(config, evaluations=5, episodes=1, settings=settings), directory, resume=False))
     return Results.open(directory)
 

@@ -11,8 +11,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from aesjax import schedules
-from aesjax.schedules import Choice
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
 from envs.bridge import build
@@ -24,7 +22,7 @@ from experiments.study.store import read_rows
 from experiments.study.train import Stopped, train
 from tests.envs.bridge.common import ROOT, reference, short, torch
 from tests.experiments.configs import config_of
-from tests.programs import data_of, floats
+from tests.programs import chosen, floats
 from tests.quick import quick
 
 torch()
@@ -45,11 +43,9 @@ def trained(world, carrier, chunks=3):
     built = spec.make(world.obs_size, world.action_size, spec.config(**own))
     on = isinstance(built, OnPolicyCarrier)
     config = LoopConfig(N, 20, warmup=0 if on else 8, capacity=0 if on else 160, episodes=3, newest=32)
-
-    aes = Choice("aes", source="fresh")
-    run = Run(jnp.uint32(0), world.drift("abrupt", 0), data_of([aes], base=0.1), floats(spec.hyper()))
-    needs = frozenset({"fresh_td_error"})
-    loop = make_program(world, built, lambda run: schedules.build([aes], run.schedule), config, needs=needs)
+    rules = chosen("aes", source="fresh", base=0.1)
+    run = Run(jnp.uint32(0), world.drift("abrupt", 0), rules, floats(spec.hyper()))
+    loop = make_program(world, built, config)
     state, chunk, evaluate, found = quick(loop.init)(run), quick(loop.chunk), quick(loop.evaluate), []
     for index in range(chunks):
         state, metrics = chunk(state, run, jnp.int32(20 * index))
@@ -114,7 +110,7 @@ def test_agents_train_through_a_worker_as_on_the_native_task_under_drift(carrier
 
 
 @pytest.mark.slow
-def test_a_simulator_that_ends_loses_nothing_that_was_checkpointed(tmp_path, monkeypatch, registries):
+def test_a_simulator_that_ends_loses_nothing_that_was_checkpointed(tmp_path, monkeypatch):
     folder, fate = tmp_path / "study", tmp_path / "fate"
     monkeypatch.setenv("FATE", str(fate))
     fate.write_text("die 125")

@@ -20,10 +20,10 @@ def rows(count):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """The checkpoints of chunks 38 and 39."""
+    """The checkpoints of evaluations 38 and 39, the newest of three."""
     folder = tmp_path_factory.mktemp("two") / "sac"
-    for chunk in (38, 39):
-        save(folder, STUDY, 0, chunk, STATE, rows(chunk))
+    for number in (37, 38, 39):
+        save(folder, STUDY, 0, number, STATE, rows(number))
     return folder
 
 
@@ -32,10 +32,14 @@ def copy(two, tmp_path):
     return shutil.copytree(two, tmp_path / "sac")
 
 
-def test_what_is_saved_is_what_is_loaded(two):
+def test_the_newest_two_are_stored_and_the_newest_is_loaded_by_its_own_study_alone(two):
+    assert sorted(path.name for path in two.iterdir()) == ["0000000038", "0000000039"]
     saved = load_newest(two, STUDY, STATE)
-    assert (saved.wave, saved.chunk, saved.rows.height, saved.notes) == (0, 39, 39, [])
+    assert (saved.batch, saved.number, saved.notes) == (0, 39, [])
+    assert saved.rows.equals(rows(39))
     np.testing.assert_array_equal(saved.state["weights"], STATE["weights"])
+    with pytest.raises(CheckpointError, match="another configuration"):
+        load_newest(two, "another", STATE)
 
 
 def test_arrays_of_size_zero_are_saved_and_take_their_shapes_from_the_program(tmp_path):
@@ -64,20 +68,17 @@ def test_all_of_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, mo
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "state/_METADATA", "about.json"])
-def test_a_damaged_file_means_the_checkpoint_before(copy, name):
-    path = copy / "0000000039" / name
-    path.write_bytes(path.read_bytes()[:-2])
-    saved = load_newest(copy, STUDY, STATE)
-    assert saved.chunk == 38
-    assert "checkpoint 0000000039 was not used" in saved.notes[0]
-    assert saved.rows.height == 38
-
-
-def test_where_all_are_damaged_it_says_so(copy):
-    for path in copy.glob("*/about.json"):
-        path.unlink()
-    with pytest.raises(CheckpointError, match="no usable checkpoint"):
-        load_newest(copy, STUDY, STATE)
+def test_a_damaged_file_means_the_checkpoint_before_and_without_one_a_refusal(copy, name):
+    for number, newest in ((38, "0000000039"), (None, "0000000038")):
+        path = copy / newest / name
+        path.write_bytes(path.read_bytes()[:-2])
+        if number is None:
+            with pytest.raises(CheckpointError, match="no usable checkpoint"):
+                load_newest(copy, STUDY, STATE)
+        else:
+            saved = load_newest(copy, STUDY, STATE)
+            assert (saved.number, saved.rows.height) == (number, number)
+            assert "checkpoint 0000000039 was not used" in saved.notes[0]
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_those_before_it(copy, monkeypatch):
@@ -91,17 +92,14 @@ def test_a_checkpoint_that_cannot_be_written_leaves_those_before_it(copy, monkey
     assert sorted(path.name for path in copy.iterdir()) == ["0000000038", "0000000039"]
 
 
-def test_an_adopted_checkpoint_is_one_of_its_new_study(tmp_path):
-    state, rows = {"x": np.arange(6.0).reshape(2, 3)}, pl.DataFrame({"step": [0, 4]})
-    checkpoint.save(tmp_path / "part", "part", 1, 7, state, rows)
-    checkpoint.adopt(tmp_path / "part", tmp_path / "whole", "part", 4, "whole")
-    saved = checkpoint.load_newest(tmp_path / "whole", "whole", state)
-    assert saved is not None
-    assert (saved.wave, saved.chunk, saved.notes) == (4, 7, [])
-    assert np.array_equal(saved.state["x"], state["x"])
-    assert checkpoint.newest_height(tmp_path / "whole") == 2
-    assert checkpoint.load_newest(tmp_path / "part", "part", state).wave == 1  # the old one stays
-    with pytest.raises(checkpoint.CheckpointError, match="another configuration"):
-        checkpoint.adopt(tmp_path / "part", tmp_path / "other", "foreign", 4, "whole")
-    with pytest.raises(checkpoint.CheckpointError, match="there is none"):
-        checkpoint.adopt(tmp_path / "nothing", tmp_path / "other", "part", 4, "whole")
+def test_an_adopted_checkpoint_is_one_of_its_new_study(two, tmp_path):
+    checkpoint.adopt(two, tmp_path / "whole", STUDY, 4, "whole")
+    saved = load_newest(tmp_path / "whole", "whole", STATE)
+    assert (saved.batch, saved.number, saved.notes) == (4, 39, [])
+    np.testing.assert_array_equal(saved.state["weights"], STATE["weights"])
+    assert checkpoint.newest_height(tmp_path / "whole") == 39
+    assert load_newest(two, STUDY, STATE).batch == 0  # the old one stays
+    with pytest.raises(CheckpointError, match="another configuration"):
+        checkpoint.adopt(two, tmp_path / "other", "foreign", 4, "whole")
+    with pytest.raises(CheckpointError, match="there is none"):
+        checkpoint.adopt(tmp_path / "nothing", tmp_path / "other", STUDY, 4, "whole")

@@ -1,16 +1,18 @@
 """Controls made of a finished study's runs: the replayed record equals the run, and the requested runs must exist."""
 
 import dataclasses
+import linecache
 import shutil
+import sys
 
 import numpy as np
 import polars as pl
 import pytest
 
-from experiments.study.build import build_part, set_up
 from experiments.study.config import config_from_json
 from experiments.study.controls import records_of
 from experiments.study.folder import claim
+from experiments.study.program import share_of
 from experiments.study.train import train
 from tests.experiments.configs import config_of
 from tests.refusals import refused
@@ -23,7 +25,7 @@ SCHEDULES = ("baseline", "aes_r:gain=4", RESPONDING)
 def small(schedules, **options):
     config = config_of("ppo", schedules, patterns="abrupt", steps=STEPS, **options)
     own = config.settings["ppo"]
-    settings = {"ppo": own | {"config": own["config"] | {"rollout": 8, "hidden": (8,)}}}
+    settings = {"ppo": dataclasses.replace(own, config={**own.config, "rollout": 8, "hidden": (8,)})}
     return dataclasses.replace(config, evaluations=EVALUATIONS, episodes=1, settings=settings)
 
 
@@ -69,7 +71,7 @@ def test_a_record_played_back_is_the_run_it_came_from(study, played, of):
 
 def test_a_permuted_record_has_the_same_values_at_other_times_and_as_many_refreshes(study, played):
     directory, config = played
-    records = records_of(config, set_up(config, "ppo"))
+    records = records_of(config, share_of(config, "ppo"))
     same, other = (records[f"PPO+{c}({RESPONDING})", "abrupt", 2] for c in ("playback", "permuted"))
     np.testing.assert_array_equal(np.sort(other.weight), np.sort(same.weight))
     np.testing.assert_allclose(other.levers.rate / other.weight, same.levers.rate[0] / same.weight[0], rtol=1e-4)
@@ -85,13 +87,13 @@ def test_a_constant_at_the_mean_is_the_mean_of_the_run_it_came_from(study, playe
     directory, config = played
     weights = curves(directory, "PPO+constant_at_mean(aes_r:gain=4)", "entropy_weight")[1:]
     assert np.ptp(weights) == 0.0
-    record = records_of(config, set_up(config, "ppo"))["PPO+playback(aes_r:gain=4)", "abrupt", 1]
+    record = records_of(config, share_of(config, "ppo"))["PPO+playback(aes_r:gain=4)", "abrupt", 1]
     np.testing.assert_allclose(weights[0], record.weight.mean(), rtol=1e-5)
     assert weights[0] > 0.01
 
 
 def test_a_study_of_controls_can_be_read_without_its_record(played):
-    assert build_part(played[1], "ppo").labels[0]["method"] == "PPO+playback(baseline)"
+    assert share_of(played[1], "ppo").labels[0]["method"] == "PPO+playback(baseline)"
 
 
 def refused_study(capsys, out, *words):
@@ -134,7 +136,7 @@ def test_a_record_that_does_not_fit_is_refused(study, tmp_path, capsys):
 def test_runs_that_the_record_does_not_have_are_named(study, of, seeds, says):
     config = small(f"permuted:of={of}", seeds=seeds, controls_from=study)
     with pytest.raises(ValueError, match=says):
-        records_of(config, set_up(config, "ppo"))
+        records_of(config, share_of(config, "ppo"))
 
 
 def test_a_record_that_was_changed_is_refused(study, tmp_path):
@@ -142,7 +144,7 @@ def test_a_record_that_was_changed_is_refused(study, tmp_path):
     config = small("permuted:of=aes_r:gain=4", seeds="1", controls_from=copy)
     (copy / "streams.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match="not what the study was configured with"):
-        records_of(config, set_up(config, "ppo"))
+        records_of(config, share_of(config, "ppo"))
 
 
 MINE = '''
@@ -163,7 +165,10 @@ def test_a_schedule_edited_since_it_was_trained_is_not_played(tmp_path, monkeypa
     (tmp_path / "edited_since.py").write_text(MINE)
     train(claim(small("edited_since:half", seeds="1"), tmp_path / "study", resume=False))
     config = small("permuted:of=edited_since:half", seeds="1", controls_from=tmp_path / "study")
-    assert len(records_of(config, set_up(config, "ppo"))) == 1
-    (tmp_path / "edited_since.py").write_text(MINE + "# edited\n")
-    with pytest.raises(ValueError, match="schedule 'edited_since:half' is not the one that the study was trained with"):
-        records_of(config, set_up(config, "ppo"))
+    assert len(records_of(config, share_of(config, "ppo"))) == 1
+    (tmp_path / "edited_since.py").write_text(MINE.replace("0.5", "0.25"))
+    linecache.clearcache()
+    del sys.modules["edited_since"]
+    config = small("permuted:of=edited_since:half", seeds="1", controls_from=tmp_path / "study")
+    with pytest.raises(ValueError, match="'half' is not the one that the study was trained with"):
+        records_of(config, share_of(config, "ppo"))

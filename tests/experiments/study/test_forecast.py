@@ -1,6 +1,5 @@
 """Dry runs: sizes equal those of the study, times add up, and no files remain."""
 
-import math
 import re
 from functools import partial
 
@@ -26,8 +25,8 @@ def trial():
 def test_sizes_are_those_of_the_study(trial):
     config, prepared, [share] = trial
     assert (share.carrier, share.runs, share.steps, share.chunks) == ("sac", 3, config.steps, 5)
-    assert share.updates == prepared[0].part.setup.updates
-    assert (share.waves, share.width) == prepared[0].waves[1::-1]
+    assert share.updates == prepared[0].share.learner.updates
+    assert (share.batches, share.width) == prepared[0].batches[1::-1]
     assert share.replay == config.replay_capacity * (2 * 2 + 2 + 2) * 4
     assert share.state > share.replay
 
@@ -41,12 +40,12 @@ def test_the_memory_in_all_counts_the_process_and_the_results(trial):
     assert results == pytest.approx(results_bytes(config, 3) / 2**20, rel=1e-3)
 
 
-def test_times_are_measured_and_add_up(trial):
-    seconds = trial[2][0].seconds
-    assert min(seconds) > 0
-    share = Forecast("sac", 5, 1, 1, 10, 0, 0, 3, 2, Seconds(3.5, 4.0, 0.25))
-    assert share.total == 3.5 + 3 * (10 * 4 + 11 * 0.25)
-    assert math.isnan(share._replace(seconds=None).total)
+def test_times_are_measured_and_add_up_and_another_simulator_is_not_started(trial):
+    config, _, [share] = trial
+    assert min(share.seconds) > 0
+    timed = Forecast("sac", 5, 1, 1, 10, 0, 0, 3, 2, Seconds(3.5, 4.0, 0.25))
+    assert timed.total == 3.5 + 3 * (10 * 4 + 11 * 0.25)
+    assert "no time is estimated" in lines_of(config, [share._replace(seconds=None)])[-1]
 
 
 @pytest.mark.parametrize(
@@ -57,28 +56,23 @@ def test_times_are_measured_and_add_up(trial):
         ({"carriers": "ppo", "task": "hopper", "preset": "mujoco-paper", "engine": "mujoco"}, None, None),
     ],
 )
-def test_the_trial_takes_short_chunks_of_whole_rollouts(options, steps, pieces):
+def test_the_trial_takes_short_intervals_of_whole_rollouts(options, steps, pieces):
     config = config_of(**options)
     carrier = config.carriers[0]
     short, count = _shortened(config, carrier)
-    assert short.chunk(carrier) * count == config.chunk(carrier)
-    assert short.chunk(carrier) % config.settings[carrier]["config"].get("rollout", 1) == 0
+    assert short.interval(carrier) * count == config.interval(carrier)
+    assert short.interval(carrier) % config.settings[carrier].config.get("rollout", 1) == 0
     if steps is not None:
-        assert (short.chunk(carrier), count) == (steps, pieces)
-
-
-def test_another_simulator_is_not_started(trial):
-    config, _, [share] = trial
-    assert "no time is estimated" in lines_of(config, [share._replace(seconds=None)])[-1]
+        assert (short.interval(carrier), count) == (steps, pieces)
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("experiments.study.forecast.forecast", partial(forecast, seconds=0.1))
     assert main(["run", "--out", str(tmp_path / "new"), "--dry-run", *FAST]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("sac: 2 runs of 2,000 environment steps and 468 updates, 4,000 steps in all; 1 wave of 2\n")
+    assert said.startswith("sac: 2 runs of 2,000 environment steps and 468 updates, 4,000 steps in all; 1 batch of 2\n")
     assert "memory: " in said
-    assert re.search(r"a wave is 100 times \S+ s of training and 101 evaluations of \S+ s", said)
+    assert re.search(r"a batch is 100 times \S+ s of training and 101 evaluations of \S+ s", said)
     assert re.search(r"^estimated: \d+ s \(.*\) on 2 cpu devices, without the report; nothing was written$", said, re.M)
     assert not any(tmp_path.iterdir())
 

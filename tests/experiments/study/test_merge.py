@@ -7,7 +7,7 @@ import pytest
 
 from experiments.cli import main
 from experiments.measure.study import load_study
-from experiments.study.merge import merge_studies
+from experiments.report.merge import merge_studies
 from tests.experiments.measure.synthetic import MADE_UP, STEPS, make_curves
 from tests.experiments.report.pages import configure, save
 

@@ -1,8 +1,6 @@
 """Studies of the MuJoCo family: presets from the published tables, exact resumption."""
 
 import dataclasses
-import os
-import signal
 
 import jax
 import numpy as np
@@ -13,15 +11,15 @@ import envs
 from agents import CARRIERS
 from envs.mujoco import TASKS
 from experiments.presets import PRESETS
-from experiments.study.build import build_part, check
 from experiments.study.config import config_from_json
-from experiments.study.driver import Interrupted, Plan, run_sweep
-from experiments.study.sweep import Waves, compile_program
+from experiments.study.program import check, runs_of, share_of
+from experiments.study.run import Plan, load, ordered, sweep
+from experiments.study.sweep import Batches, compile_program
 from experiments.study.train import _statuses
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
-CHUNK = 64
+INTERVAL = 64
 
 
 def study(task="hopper", **options):
@@ -34,9 +32,9 @@ def test_every_preset_builds_every_carrier_on_every_task(task, preset):
     config = study(task, carriers="all", schedules="baseline,aes,aes_r", preset=preset)
     assert config.carriers == tuple(CARRIERS)
     check(config)
-    assert config_from_json(config.to_json()).fingerprint() == config.fingerprint()
+    assert config_from_json(config.to_json()) == config
     for carrier in config.carriers:
-        assert config.chunk(carrier) * config.evaluations * config.envs_of(carrier) == config.steps
+        assert config.interval(carrier) * config.evaluations * config.envs_of(carrier) == config.steps
     sizes = {"mujoco-quick": (10_240, 1_024), "mujoco-paper": (1_000_000, 5_000), "mujoco-warm": (20_480, 5_120)}
     assert (config.replay_capacity, config.warmup) == sizes[preset]
     hard = {"body_mass": (0.5, 1.5), "joint_friction": (0.2, 2.0), "leg_gain": (0.25, 1.0)}
@@ -55,7 +53,7 @@ def test_the_paper_preset_has_the_published_numbers():
     long = {"halfcheetah", "walker2d"}
     assert {task: of("meow") for task, of in warmups.items()} == {t: 10_000 if t in long else 5_000 for t in TASKS}
     walker = study("walker2d", carriers="sac,meow", preset="mujoco-paper", seeds="1")
-    assert [walker.steps - build_part(walker, carrier).setup.updates for carrier in walker.carriers] == [5_000, 10_000]
+    assert [walker.steps - share_of(walker, carrier).learner.updates for carrier in walker.carriers] == [5_000, 10_000]
     assert hopper["ppo"].base == 2.29519e-3
     assert hopper["sac"].config["actor_delay"] == 2
     assert PRESETS["halfcheetah"]["mujoco-paper"].carriers["meow"].config["log_sigma_max"] == 2.0
@@ -75,7 +73,6 @@ def test_the_options_of_the_task_are_part_of_the_configuration():
     [
         (["--task", "hoper"], "did you mean 'hopper'"),
         (["--task", "hopper", "--engine", "bullet"], "engine must be one of auto, mujoco, mjx, warp; got 'bullet'"),
-        (["--task", "hopper", "--observation", "v4"], "hopper observes the same in v4 and v5"),
         (["--task", "hopper", "--channels", "mass"], "body_mass"),
         (["--task", "hopper", "--preset", "mujoco-quik"], "did you mean 'mujoco-quick'"),
         (["--task", "isaac_ant", "--observation", "v4"], "time_limit, foot_sensor; got observation"),
@@ -89,41 +86,35 @@ def test_wrong_options_are_answered_in_one_sentence(words, text, tmp_path, capsy
 
 def small_study():
     config = study(steps=4_000)
-    own = config.settings["sac"] | {"num_envs": 2, "config": {"hidden": (16, 16), "batch_size": 16}}
-    sizes = {"steps": 10 * CHUNK, "evaluations": 5, "episodes": 1, "replay_capacity": 256, "warmup": 128}
+    small = {"hidden": (16, 16), "batch_size": 16}
+    own = dataclasses.replace(config.settings["sac"], num_envs=2, config=small)
+    sizes = {"steps": 10 * INTERVAL, "evaluations": 5, "episodes": 1, "replay_capacity": 256, "warmup": 128}
     return dataclasses.replace(config, **sizes, settings={"sac": own})
-
-
-def trained(part, executables, folder, resume=False, stop_at=None):
-    """One process's share of a study, whose physics engine starts with nothing."""
-    small_study().build_task().env.engine._free.clear()
-
-    def tick(now):
-        if now.chunk == stop_at:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    plan = Plan(chunks=5, chunk_steps=CHUNK, num_envs=2, checkpoint_seconds=1e9)
-    where = {"directory": folder, "study": "same", "resume": resume, "on_tick": tick}
-    return run_sweep(executables, part.program, part.runs, part.labels, Waves(2, 1, 1), plan, **where)
 
 
 @pytest.mark.slow
 def test_a_stopped_study_resumes_to_the_same_numbers_and_logs_what_drifts(tmp_path):
-    part = build_part(small_study(), "sac")
-    program = (part, compile_program(part.program))
-    whole = trained(*program, tmp_path / "whole")
-    with pytest.raises(Interrupted):
-        trained(*program, tmp_path / "stopped", stop_at=3)
-    resumed = trained(*program, tmp_path / "stopped", resume=True)
+    """Also by another process, whose physics engine starts with nothing."""
+    share, batches, plan = share_of(small_study(), "sac"), Batches(2, 1, 1), Plan(5, INTERVAL, 2)
+    program, runs = share.program(), runs_of(share, {})
+    executables = compile_program(program)
+    frames = []
+    for now in sweep(executables, runs, share.labels, batches, plan):
+        frames.append(now.rows)
+        if now.number == 3:
+            now.save(tmp_path, "same", pl.concat(frames, how="diagonal"), devices=2)
+    small_study().build_task().env.engine._free.clear()
+    saved = load(executables, program, runs, batches, tmp_path, "same")
+    rest = [now.rows for now in sweep(executables, runs, share.labels, batches, plan, saved=saved)]
+    assert len(rest) == 2
+    whole, resumed = ordered(frames, share.labels), ordered([saved.rows, *rest], share.labels)
     assert resumed.drop("stream_td_quantile/update").equals(whole.drop("stream_td_quantile/update"))
     for mine, theirs in zip(resumed["stream_td_quantile/update"], whole["stream_td_quantile/update"], strict=True):
         if theirs is not None:
             np.testing.assert_array_equal(mine, theirs)
     later = whole.filter(pl.col("step") > 0)
     assert later["simulation_faults"].to_list() == [0] * later.height
-    config = small_study()
-    channels = config.build_task().channels
-    for at, channel in enumerate(channels):
+    for at, channel in enumerate(small_study().build_task().channels):
         values = whole[f"drift_{at}"]
         assert values.n_unique() > 2  # jumps, and another realisation for each seed
         assert values.min() >= channel.low
@@ -142,7 +133,7 @@ def test_simulations_given_up_stand_in_the_manifest():
 
 
 def test_evaluation_ends_with_its_last_episode():
-    """Every copy of Hopper falls within a hundred steps when nothing is done; nobody waits for the time limit."""
+    """Without actions every Hopper falls within a hundred steps, long before the time limit."""
     from agents.common.episodes import episode_returns
     from envs.world import World
 

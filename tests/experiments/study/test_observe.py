@@ -6,23 +6,22 @@ import shutil
 import numpy as np
 import pytest
 
-from experiments import Results, Study
+from experiments import Results
 from experiments.cli import main
 from experiments.paper.evidence import gather
 from experiments.report import write_report
-from experiments.study.build import build_part
-from experiments.study.declared import OBSERVED
+from experiments.report.merge import merge_studies
+from experiments.study.config import OBSERVED
 from experiments.study.folder import claim
-from experiments.study.merge import merge_studies
+from experiments.study.prepare import prepare
 from experiments.study.train import train
-from experiments.study.warm import warm_of
 from tests.experiments.configs import config_of
 
 
 def small(**options):
     config = config_of("ppo", **({"task": "toy_multigoal_classic", "patterns": "steady,abrupt", "seeds": 1} | options))
     own = config.settings["ppo"]
-    settings = {"ppo": own | {"config": own["config"] | {"rollout": 7, "hidden": (8,)}}}
+    settings = {"ppo": dataclasses.replace(own, config={**own.config, "rollout": 7, "hidden": (8,)})}
     sizes = {"steps": 1680, "evaluations": 10, "episodes": 1, "warmup": 168}
     return dataclasses.replace(config, settings=settings, **sizes)
 
@@ -60,21 +59,11 @@ def test_reports_name_the_reference_and_other_commands_keep_it_apart_from_method
 
 
 def test_agents_that_observed_the_drift_cannot_begin_without_it(observing):
-    config = small(start=observing)
     with pytest.raises(ValueError, match="observed the true drift, which this study does not"):
-        warm_of(config, build_part(config, "ppo"))
+        prepare(small(start=observing))
 
 
 def test_a_video_shows_what_the_policy_does_with_the_drift(observing, tmp_path):
     out = tmp_path / "film.gif"
     assert main(["video", str(observing), "--pattern", "abrupt", "--out", str(out)]) == 0
     assert out.is_file()
-
-
-def test_only_a_study_that_observes_records_it():
-    assert "observe" not in small().to_json()
-    study = Study("toy", "sac", observe="drift")
-    assert study.config.to_json()["observe"] == "drift"
-    assert "--observe drift" in study.command()
-    with pytest.raises(ValueError, match="the only thing to observe is drift"):
-        _ = Study("toy", "sac", observe="goal").config

@@ -12,21 +12,19 @@ from types import SimpleNamespace
 import pytest
 
 import envs
-from aesjax import EntropySchedule, as_schedule, fixed
+from aesjax import EntropySchedule, aes_r, as_schedule
 from aesjax.registry import UnknownNameError
-from aesjax.schedules import SCHEDULES
 from aesjax.schedules.rule import start
 from experiments.cli import main
-from experiments.session import Study
+from experiments.session.study import Study
 from experiments.study import plugins
-from experiments.study.arms import arms_of
-from experiments.study.build import check
-from experiments.study.config import config_from_json
-from experiments.study.driver import Interrupted
+from experiments.study.config import config_from_json, configured
+from experiments.study.folder import begun
 from experiments.study.method import Method
-from experiments.study.parser import parse_method
+from experiments.study.program import check, rows_of
 from experiments.study.progress import Progress
-from experiments.study.train import _physics
+from experiments.study.text import parse_method, text_of
+from experiments.study.train import Interrupted, _physics
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
@@ -55,6 +53,9 @@ def picky(*, gain=1.0):
 
 def named_like_a_setting(*, gamma=0.5):
     return fixed(gamma)
+
+def plain(proxy, *, base, decay=0.9):
+    return EntropySchedule(lambda: start(base), lambda signals, state: state._replace(count=state.count + 1))
 
 def td_max():
     return lambda signals: jnp.max(jnp.abs(signals.td_error))
@@ -89,55 +90,57 @@ def study(**words):
     return config_of(**({"steps": 400} | words))
 
 
-def offer(folder, module, version="1.2"):
-    """Metadata of an installed package that provides the module's objects."""
-    info = folder / f"theirs-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: theirs\nVersion: {version}\n")
-    lines = [
-        f"[aesjax.schedules]\nhalf = {module}:half\nlost = {module}:lost\n",
-        f"[aesjax.tasks]\nline = {module}:line\n",
-    ]
-    (info / "entry_points.txt").write_text("\n".join(lines))
-    sys.path.insert(0, str(folder))
+def names(config):
+    return [row.name for row in rows_of(config, config.carriers[0])]
 
 
-@pytest.mark.parametrize(
-    ("kind", "attribute"),
-    [("schedule", "half"), ("proxy", "td_max"), ("pattern", "HOLD"), ("pattern", "hold"), ("carrier", "CARRIER"),
-     ("task", "line"), ("adaptation", "slow")],
-)  # fmt: skip
-def test_every_kind_is_found_by_module_and_attribute(outside, kind, attribute):
-    name = f"{outside}:{attribute}"
-    entry = plugins.find(kind, name)
-    assert plugins.KINDS[kind].registered[name] is entry
-    assert not plugins.is_ours(kind, name)
-    assert plugins.find(kind, name) is entry  # once
+#: Options of a study that name an object from outside, and the row of its tables that shows it.
+OBJECTS = [
+    ({"schedules": "{m}:half:share=0.25"}, "SAC+HALF[share=0.25]"),
+    ({"schedules": "{m}:plain:proxy=td_mean:coupling=1"}, "SAC+plain[coupling=1,proxy=td_mean]"),
+    ({"schedules": "aes_r+{m}:slow:power=0.5"}, "SAC+AES-R+slow[slow.power=0.5]"),
+    ({"schedules": "aes:proxy={m}:td_max:kappa=2"}, "SAC+AES[kappa=2,proxy=td_max]"),
+    ({"schedules": "fixed:signal={m}:relative+window"}, "SAC+fixed+window[signal=relative]"),
+    ({"schedules": "aes", "proxy": "{m}:td_max"}, "SAC+AES"),
+    ({"patterns": "steady,{m}:HOLD"}, "SAC"),
+    ({"patterns": "steady,{m}:hold"}, "SAC"),
+    ({"carriers": "{m}:CARRIER"}, "SAK"),
+    ({"task": "{m}:line"}, "SAC"),
+]
 
 
-def test_a_colon_in_a_method_separates_names_from_options(outside):
-    method = parse_method(f"{outside}:half:share=0.25:coupling=1", "sac")
-    assert (method.schedule, method.values) == (f"{outside}:half", (("share", 0.25), ("coupling", 1.0)))
-    assert parse_method(f"aes:proxy={outside}:td_max:kappa=2", "sac").proxy == f"{outside}:td_max"
-
-
-def test_an_adaptation_from_elsewhere_has_options_and_stands_in_the_configuration(outside):
-    name = f"{outside}:slow"
-    assert parse_method(f"aes_r+window+{name}:power=0.5", "sac").adaptations == ("window", name)
-    config = study(schedules=f"aes_r+{name}:power=0.5,aes_r+{name}", sweep=(f"{name}.power=0.5,2",))
-    assert config.definitions["adaptation"][name]["object"] == name
-    assert arms_of(config, "sac")[0].name == f"SAC+AES-R+{name}[{name}.power=0.5]"
+@pytest.mark.parametrize(("words", "row"), OBJECTS)
+def test_a_configuration_holds_the_source_of_every_object_and_reading_it_imports_nothing(outside, words, row, tmp_path):
+    registered = [dict(kind.registered) for kind in plugins.KINDS.values()]
+    config = study(**{name: text.format(m=outside) for name, text in words.items()})
     check(config)
-    with pytest.raises(ValueError, match="must be of type AdaptationFactory; got Pattern"):
-        parse_method(f"aes_r+{outside}:HOLD", "sac")
+    assert names(config) == [row]
+    assert [dict(kind.registered) for kind in plugins.KINDS.values()] == registered
+    [method] = config.methods
+    assert parse_method(text_of(method), method.carrier) == method
+    named = [plugins.name_of("pattern", config.patterns_known[name]) for name in config.patterns]
+    named += [text_of(method), plugins.name_of("carrier", method.carrier)]
+    assert f"{outside}:" in " ".join(named) or {"task", "proxy"} & words.keys()
+    stored = json.loads(json.dumps(config.to_json()))
+    assert len(config.objects) == 1
+    assert "def " in json.dumps(stored) or "CARRIER" in str(words)
+    sys.modules.pop(outside)
+    read = config_from_json(stored)
+    assert (read.to_json(), names(read)) == (stored, [row])
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    with pytest.raises(ValueError, match="from outside, and reading a study imports nothing: type its complete"):
+        begun(tmp_path)
+    assert outside not in sys.modules
 
 
-def test_the_adaptation_that_the_documentation_shows_works(outside):
+def test_the_adaptation_that_the_documentation_shows_works_and_can_be_swept(outside):
     text = (Path(__file__).parents[3] / "docs" / "adaptations.md").read_text()
     name, body = re.search(r"```python\n# (\S+)\n(.*?)```", text, flags=re.DOTALL).groups()
     Path(name).write_text(body)
     shown = re.search(r"aes_r\+halving:slower\S*", text).group()
-    assert arms_of(study(schedules=shown), "sac")[0].values == (("halving:slower.factor", 0.3),)
+    assert rows_of(study(schedules=shown), "sac")[0].method.values == {"slower.factor": 0.3}
+    config = study(schedules="aes_r+halving:slower", sweep=("slower.factor=0.3,0.5",))
+    assert names(config)[0] == "SAC+AES-R+slower[slower.factor=0.3]"
     sys.modules.pop("halving")
 
 
@@ -151,30 +154,25 @@ def test_the_adaptation_that_the_documentation_shows_works(outside):
         ("{m}:half:shar=1", "has no option 'shar'; allowed: base, coupling, proxy, share, source"),
         ("{m}:half:share=much", "takes a number; got 'much'"),
         ("{m}:HOLD", "schedule '{m}:HOLD'"),
+        ("aes_r+{m}:HOLD", "must be of type Adaptation; got Pattern"),
         ("{m}.py:half", "type '{m}:half', without .py"),
-        ("{m}:JNP", "did you mean 'jnp'?"),
         ("half", "one of your own is typed as module:name"),
+        ("{m}:half,{m}_too:half", "are both called 'SAC+HALF' in tables"),
+        ("{m}:picky", "cannot be used with carrier 'sql': it reads log_prob"),
+        ("{m}:named_like_a_setting", "has the name of a setting of carrier"),
+        ("{m}_ends:task", "importing '{m}_ends' failed with SystemExit"),
+        ("{m}_broken:f", "SyntaxError"),
+        ("{m}_needs:f", "no module 'no_such_library'"),
     ],
 )
-def test_what_is_not_there_is_said_in_one_sentence(outside, name, text):
+def test_objects_that_cannot_be_used_are_refused_in_one_sentence(outside, tmp_path, name, text):
+    texts = {"too": MODULE, "ends": "raise SystemExit(0)", "broken": "def f(:\n", "needs": "import no_such_library\n"}
+    for part, content in texts.items():
+        (tmp_path / f"{outside}_{part}.py").write_text(content)
     with pytest.raises((ValueError, KeyError)) as error:
-        study(schedules=name.format(m=outside))
+        check(study(carriers="sql" if "picky" in name else "sac", schedules=name.format(m=outside)))
     assert text.format(m=outside) in str(error.value)
     assert len(str(error.value).splitlines()) == 1
-
-
-def test_two_methods_of_one_name_are_refused(outside, tmp_path):
-    (tmp_path / f"{outside}_too.py").write_text(MODULE)
-    with pytest.raises(ValueError, match=f"'{outside}:half' and '{outside}_too:half' are both called 'SAC\\+HALF' in"):
-        check(study(schedules=f"{outside}:half,{outside}_too:half"))
-
-
-def test_a_module_that_cannot_be_imported_is_not_our_traceback(outside, tmp_path, capsys):
-    (tmp_path / "broken_module.py").write_text("def f(:\n")
-    (tmp_path / "needs_more.py").write_text("import no_such_library\n")
-    for name, text in (("broken_module:f", "SyntaxError"), ("needs_more:f", "no module 'no_such_library'")):
-        assert text in refused(capsys, "run", "--schedules", name, "--out", tmp_path / "out")
-        assert not (tmp_path / "out").exists()
 
 
 FAULTY = """
@@ -244,7 +242,7 @@ def missing(): return lambda signals: jnp.nan
         ("--schedules", "leaving", "gone"),
     ],
 )
-def test_faulty_tasks_patterns_and_proxies_are_refused_before_the_folder_is_made(
+def test_faulty_objects_are_refused_before_the_folder_is_made(
     tmp_path, monkeypatch, capsys, registries, option, name, text
 ):
     monkeypatch.chdir(tmp_path)
@@ -253,30 +251,23 @@ def test_faulty_tasks_patterns_and_proxies_are_refused_before_the_folder_is_made
     words = ["--patterns", "steady", "--schedules", "aes", "--seeds", "1", "--steps", "400", option, f"{module}:{name}"]
     said = refused(capsys, "run", "--out", tmp_path / "out", *words)
     assert text.format(m=module) in said
-    assert f"{module}:{name}" in said
+    assert name in said
     assert not (tmp_path / "out").exists()
 
 
-def test_a_module_that_ends_python_is_refused(tmp_path, monkeypatch, capsys, registries):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ends_python.py").write_text("raise SystemExit(0)")
-    said = refused(capsys, "run", "--out", tmp_path / "out", "--task", "ends_python:task")
-    assert "importing 'ends_python' failed with SystemExit" in said
-
-
-def test_needs_are_checked_against_the_carrier_and_names_against_its_settings(outside):
-    with pytest.raises(ValueError, match="cannot be used with carrier 'sql': it reads log_prob"):
-        check(study(carriers="sql", schedules=f"{outside}:picky"))
-    with pytest.raises(ValueError, match=r"option 'gamma' of schedule .* has the name of a setting of carrier 'sac'"):
-        check(study(schedules=f"{outside}:named_like_a_setting"))
-
-
 def test_installed_packages_offer_names(outside, tmp_path, capsys):
-    offer(tmp_path, outside)
+    info = tmp_path / "theirs-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.2\n")
+    points = (
+        f"[aesjax.schedules]\nhalf = {outside}:half\nlost = {outside}:lost\n[aesjax.tasks]\nline = {outside}:line\n"
+    )
+    (info / "entry_points.txt").write_text(points)
+    sys.path.insert(0, str(tmp_path))
     assert set(plugins.offered("schedule")) == {"half", "lost"}
     config = study(task="line", schedules="half")
-    assert config.definitions["schedule"]["half"]["object"] == f"{outside}:half"
-    assert [arm.name for arm in arms_of(config, "sac")] == ["SAC+HALF"]
+    assert names(config) == ["SAC+HALF"]
+    assert text_of(config.methods[0]) == "half"
     with pytest.raises(UnknownNameError, match="did you mean 'half'"):
         plugins.find("schedule", "halve")
     assert main(["list"]) == 0
@@ -305,96 +296,62 @@ def of_cell(text=CELL):
     return Study("toy", Method("sac", run_cell(text)), patterns="steady", seeds=1, steps=1600, evaluations=4)
 
 
-def test_a_study_of_a_cell_that_was_stopped_is_resumed_by_the_same_cell_to_equal_bytes(
-    tmp_path, registries, monkeypatch
-):
+def test_a_study_of_a_cell_that_was_stopped_is_resumed_by_the_same_cell_to_equal_bytes(tmp_path, monkeypatch):
     of_cell().run(tmp_path / "undisturbed", quiet=True)
     with monkeypatch.context() as patch:
         tick = Progress.tick
 
         def interrupted(self, now):
             tick(self, now)
-            if now.chunk == 2:
+            if now.number == 2:
                 os.kill(os.getpid(), signal.SIGINT)
 
         patch.setattr(Progress, "tick", interrupted)
         with pytest.raises(Interrupted):
             of_cell().run(tmp_path / "stopped", quiet=True)
     for edited in (CELL.replace("0.5", "0.25"), CELL.replace("+ 1", "+ 2")):
-        with pytest.raises(ValueError, match="schedule 'pulse' is not the one that the study was trained with"):
+        with pytest.raises(ValueError, match="'pulse' is not the one that the study was trained with"):
             of_cell(edited).run(tmp_path / "stopped", quiet=True)
-    of_cell().run(tmp_path / "stopped", quiet=True)
+    results = of_cell().run(tmp_path / "stopped", quiet=True)
     for name in ("curves.parquet", "streams.parquet"):
         assert len({(tmp_path / out / name).read_bytes() for out in ("undisturbed", "stopped")}) == 1
+    assert results.policy("SAC+pulse", "steady", 1).evaluate(episodes=2).shape == (2,)
+    assert results.replay(Method("sac", run_cell()))["replayed"].to_list() == ["SAC+pulse"]
     with pytest.raises(ValueError, match="is not the one"):  # also of a finished study
         of_cell(CELL.replace("0.5", "0.25")).run(tmp_path / "stopped", quiet=True)
 
 
-def test_the_source_of_a_cell_is_recorded_and_another_process_is_sent_there(registries):
-    stored = of_cell().config.to_json()
-    assert "def pulse(*, base, share=0.5):" in stored["definitions"]["schedule"]["pulse"]["source"]
-    assert config_from_json(stored).to_json() == stored
-    del SCHEDULES["pulse"]
-    with pytest.raises(ValueError, match=r"it uses schedule 'pulse', .* run the script or notebook that defined it"):
-        config_from_json(stored)
-
-
-def test_a_cell_that_is_run_again_replaces_its_object(registries):
-    own = run_cell()
-    method = Method("sac", as_schedule(own, label="OWN"))
-    assert (method.schedule, SCHEDULES["pulse"].label) == ("pulse", "OWN")
-    assert Method("sac", SCHEDULES["pulse"]) == method
-    again = run_cell(CELL.replace("0.5", "0.25"))
-    assert plugins.name_of("schedule", again) == "pulse"
-    assert SCHEDULES["pulse"].make is again
-    with pytest.raises(ValueError, match="another schedule is called 'fixed'; give yours another name"):
-        plugins.name_of("schedule", as_schedule(own, name="fixed"))
-    with pytest.raises(ValueError, match="needs a name that can be typed"):
-        plugins.name_of("schedule", lambda: fixed.make(0.1))
+def test_an_object_of_a_cell_is_part_of_the_configuration_and_of_no_command():
+    stored = configured(of_cell()).to_json()
+    assert "def pulse(*, base, share=0.5):" in stored["methods"][0]["schedule"]["source_text"]
+    assert config_from_json(stored).carriers == ("sac",)
+    with pytest.raises(ValueError, match="schedule 'pulse' is an object of this process"):
+        of_cell().command()
     with pytest.raises(ValueError, match="its label 'AES-R' is that of 'aes_r'; declare another"):
-        plugins.name_of("schedule", as_schedule(own, name="other", label="AES-R"))
-    assert plugins.name_of("task", envs.make("toy")._replace(name="mine")) == "mine"
+        Method("sac", as_schedule(run_cell(), name="other", label="AES-R"))
+    assert Method("sac", plugins.find("schedule", aes_r)) == Method("sac", "aes_r")
 
 
 @pytest.mark.parametrize(
     "words",
-    [
-        {"schedules": "{m}:half"},
-        {"schedules": "aes_r+{m}:slow"},
-        {"schedules": "aes:proxy={m}:td_max"},
-        {"schedules": "fixed:signal={m}:relative+window"},
-        {"proxy": "{m}:td_max"},
-        {"patterns": "steady,{m}:HOLD"},
-        {"carriers": "{m}:CARRIER"},
-        {"task": "{m}:line"},
-    ],
+    [{"schedules": "{m}:half"}, {"carriers": "{m}:CARRIER", "task": "{m}:line"}, {"patterns": "steady,{m}:HOLD"}],
 )
-@pytest.mark.parametrize("listed", [True, False])
-def test_reading_a_configuration_imports_nothing_until_a_person_has(outside, words, listed):
-    config = study(**{name: text.format(m=outside) for name, text in words.items()})
-    stored = json.loads(json.dumps(config.to_json()))
-    assert config_from_json(stored).to_json() == stored
-    module = sys.modules.pop(outside)
-    for kind in plugins.KINDS.values():
-        for name in [name for name in kind.registered if name.startswith(outside)]:
-            del kind.registered[name]
-    with pytest.raises(ValueError, match=f"reading a study imports nothing: .* import {outside} in Python first"):
-        config_from_json(stored if listed else {n: v for n, v in stored.items() if n != "definitions"})
-    assert outside not in sys.modules
-    sys.modules[outside] = module
-    assert config_from_json(stored).fingerprint() == config.fingerprint()
-
-
-def test_a_module_that_was_edited_is_refused_when_read_and_when_resumed(outside, tmp_path, capsys):
-    words = ["--schedules", f"{outside}:half", "--patterns", "steady", "--seeds", "1", "--steps", "400", "--no-report"]
-    stored = study(schedules=f"{outside}:half", seeds="1", patterns="steady").to_json()
-    stored["definitions"]["schedule"][f"{outside}:half"]["sha256"] = "00" * 32
-    folder = tmp_path / "out"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(stored))
-    for typed in (words, ["--no-report"]):
-        said = refused(capsys, "run", *typed, "--out", folder, "--resume")
-        assert f"schedule '{outside}:half' is not the one that the study was trained with" in said
+def test_a_study_of_a_module_is_resumed_unless_the_module_was_edited(outside, tmp_path, capsys, words):
+    typed = {"patterns": "steady"} | {name: text.format(m=outside) for name, text in words.items()}
+    argv = [word for name, value in typed.items() for word in (f"--{name}", value)]
+    argv += ["--seeds", "1", "--steps", "400", "--no-report", "--out", str(tmp_path / "out")]
+    assert main(["run", *argv]) == 0
+    capsys.readouterr()
+    config = tmp_path / "out" / "config.json"
+    stored = config.read_text()
+    for name in ("manifest.json", "curves.parquet"):
+        (tmp_path / "out" / name).unlink()
+    config.write_text(stored.replace("def ", "def  ").replace("weight=0.07", "weight=0.08"))
+    assert "is not the one that the study was trained with" in refused(capsys, "run", *argv, "--resume")
+    assert "reading a study imports nothing" in refused(capsys, "run", *argv[-3:], "--resume")
+    config.write_text(stored)
+    assert main(["run", *argv, "--resume"]) == 0
+    assert main(["report", str(tmp_path / "out")]) == 0
 
 
 def test_a_manifest_describes_the_engine_of_our_physics_tasks_and_nothing_of_a_strangers_environment():

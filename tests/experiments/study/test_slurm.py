@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from experiments.cli import main
-from experiments.study.arms import block_of
-from experiments.study.build import build_part
 from experiments.study.folder import open_study
+from experiments.study.program import blocks_of, share_of
 from experiments.study.slurm import StudyPlan, read_plan
 from experiments.study.snapshots import load_agent
 from tests.refusals import refused
@@ -111,7 +110,7 @@ def test_what_cannot_be_submitted_is_refused_and_leaves_nothing(tmp_path, capsys
 
 @pytest.mark.parametrize(
     ("block", "part"),
-    [("3:2", "must look like 1:40"), ("2", "'2'"), ("0:1", "'0:1'"), ("3:9", "the 8 runs of the study")],
+    [("3:2", "must look like 1:40"), ("2", "'2'"), ("0:1", "'0:1'"), ("3:9", "the study has 8 runs")],
 )
 def test_a_block_that_does_not_exist_is_refused(tmp_path, capsys, block, part):
     assert part in refused(capsys, "run", "--out", tmp_path / "study", *STUDY, "--block", block)
@@ -122,7 +121,7 @@ def test_a_block_that_does_not_exist_is_refused(tmp_path, capsys, block, part):
 def test_parts_hold_every_run_once_in_order_and_differ_by_one_run_at_most(counts, data):
     total = sum(counts.values())
     plan = StudyPlan(Path(), {}, total, data.draw(st.integers(1, total)), [], False, True, {})
-    blocks = [block_of(counts, plan.block(number)) for number in range(1, plan.parts + 1)]
+    blocks = [blocks_of(counts, plan.block(number)) for number in range(1, plan.parts + 1)]
     assert [(carrier, run) for block in blocks for carrier, runs in block.items() for run in runs] == [
         (carrier, run) for carrier, count in counts.items() for run in range(count)
     ]
@@ -233,8 +232,8 @@ def check_joined(out, whole):
     assert manifests[0]["runs"] == manifests[1]["runs"]
     assert not any("--block" in manifest["command"] for manifest in manifests)
     config = open_study(out).config
-    part = build_part(config, "sac")
-    assert [load_agent(out, config, part, run).step for run in (0, 7)] == [400, 400]
+    share = share_of(config, "sac")
+    assert [load_agent(out, config, share.learner, share.labels[run]).step for run in (0, 7)] == [400, 400]
 
 
 @pytest.fixture(scope="module")

@@ -20,14 +20,13 @@ import envs
 from agents import CARRIERS
 from envs.world import World
 from experiments.cli import main
-from experiments.study.build import build_part
 from experiments.study.config import config_from_json
-from experiments.study.driver import Interrupted
 from experiments.study.folder import claim
+from experiments.study.program import runs_of, share_of
 from experiments.study.progress import Progress
 from experiments.study.snapshots import load_agent
 from experiments.study.sweep import compile_program, take
-from experiments.study.train import train
+from experiments.study.train import Interrupted, train
 from experiments.study.warm import Agents, read, warm_of, widened
 from tests.agents.small import small as small_carrier
 from tests.agents.test_carriers_contract import ALL
@@ -43,7 +42,7 @@ def small(carrier="ppo", **options):
     config = config_of(carrier, **({"task": "toy_multigoal_classic", "seeds": 2} | options))
     sizes = {"ppo": {"rollout": 7, "hidden": (8,)}, "sac": {"hidden": (8,), "batch_size": 16}}[carrier]
     own = config.settings[carrier]
-    settings = {carrier: own | {"config": own["config"] | sizes}}
+    settings = {carrier: dataclasses.replace(own, config={**own.config, **sizes})}
     config = dataclasses.replace(config, steps=STEPS, evaluations=EVALUATIONS, episodes=1, settings=settings)
     return dataclasses.replace(config, replay_capacity=320, warmup=168)
 
@@ -88,12 +87,12 @@ def exported(trained):
 def first_states(directory):
     """Labels, and the states that all runs of a study begin with that starts from this folder's agents."""
     config = arms(directory)
-    part = build_part(config, "ppo")
-    warm = warm_of(config, part)
-    executables = compile_program(part.program, jax.local_devices()[:1])
-    members = list(range(len(part.labels)))
+    share = share_of(config, "ppo")
+    warm = warm_of(config, share, runs_of(share, {}))
+    executables = compile_program(share.program(), jax.local_devices()[:1])
+    members = list(range(len(share.labels)))
     fresh = executables.init(executables.place(take(warm.runs, members)))
-    return part.labels, jax.device_get(fresh), jax.device_get(warm.begin(members, fresh))
+    return share.labels, jax.device_get(fresh), jax.device_get(warm.begin(members, fresh))
 
 
 def curves(directory):
@@ -103,8 +102,8 @@ def curves(directory):
 def test_runs_begin_with_the_agent_of_their_seed_and_nothing_else(trained):
     labels, fresh, states = first_states(trained)
     source = small()
-    part = build_part(source, "ppo")
-    ended = {part.labels[i]["seed"]: load_agent(trained, source, part, i).agent for i in range(2)}
+    share = share_of(source, "ppo")
+    ended = {label["seed"]: load_agent(trained, source, share.learner, label).agent for label in share.labels}
     assert len(labels) == 4 * 2 * 3
     for i, label in enumerate(labels):
         mine = jax.tree.map(lambda leaf, i=i: leaf[i], states.agent)
@@ -162,7 +161,7 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(trained, begun, tmp_path
 
     def interrupting(self, now):
         tick(self, now)
-        if now.chunk == 4:
+        if now.number == 4:
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Progress, "tick", interrupting)
@@ -176,12 +175,12 @@ def test_an_interrupted_study_goes_on_to_the_same_bytes(trained, begun, tmp_path
 
 def test_exported_agents_are_the_same_but_for_adam(trained, exported):
     assert {path.name for path in exported.iterdir()} == {"ppo.npz", "warm.json"}
-    whole, small_ones = read(trained, "ppo"), read(exported, "ppo")
-    assert (small_ones.nature, small_ones.runs) == (whole.nature, whole.runs)
-    assert set(whole.leaves) - set(small_ones.leaves) == whole.moments
+    complete, small_ones = read(trained, "ppo"), read(exported, "ppo")
+    assert (small_ones.nature, small_ones.runs) == (complete.nature, complete.runs)
+    assert set(complete.leaves) - set(small_ones.leaves) == complete.moments
     for name, leaf in small_ones.leaves.items():
         assert leaf.dtype == np.float32
-        np.testing.assert_array_equal(leaf, whole.leaves[name])
+        np.testing.assert_array_equal(leaf, complete.leaves[name])
     assert "trained" not in (exported / "warm.json").read_text()  # no path of this machine
     _, _, states = first_states(exported)
     assert np.all(states.agent.opt.count == 0)
@@ -197,9 +196,7 @@ def test_an_agent_that_also_observes_the_drift_acts_as_before(name):
     start = (jax.random.key(1), *([4] if name == "ppo" else []))
     state = narrow.init(*start)
     leaves = {jax.tree_util.keystr(path): np.asarray(x)[None] for path, x in jax.tree_util.tree_leaves_with_path(state)}
-    like = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), jax.eval_shape(lambda: wide.init(*start))
-    )
+    like = jax.eval_shape(lambda: wide.init(*start))
     found = widened(Agents({"observation_size": size}, [], leaves), like, name, drift).leaves
     seeing = jax.tree_util.tree_map_with_path(lambda path, x: jnp.asarray(found[jax.tree_util.keystr(path)][0]), like)
 
@@ -218,9 +215,10 @@ def test_an_agent_that_also_observes_the_drift_acts_as_before(name):
 
 def test_a_study_that_observes_the_drift_begins_with_agents_that_did_not(trained):
     config = arms(trained, observe="drift")
-    part = build_part(config, "ppo")
-    fresh = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), part.shapes())
-    begun = warm_of(config, part).begin(range(len(part.labels)), fresh).agent
+    share = share_of(config, "ppo")
+    warm, program = warm_of(config, share, runs_of(share, {})), share.program()
+    fresh = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(jax.vmap(program.init), warm.runs))
+    begun = warm.begin(range(len(share.labels)), fresh).agent
     kernel = np.asarray(begun.params["params"]["policy"]["Dense_0"]["kernel"])
     assert np.all(kernel[:, 2:] == 0.0)
     np.testing.assert_array_equal(
@@ -282,7 +280,7 @@ def test_damaged_and_changed_agents_are_refused(trained, exported, tmp_path):
     with pytest.raises(ValueError, match="was changed or damaged"):
         read(copy, "ppo")
     with pytest.raises(ValueError, match="not those that the study was configured with"):
-        warm_of(config, build_part(config, "ppo"))
+        warm_of(config, share_of(config, "ppo"), None)
     other = shutil.copytree(exported, tmp_path / "other")
     (other / "ppo.npz").write_bytes(b"PK")
     with pytest.raises(ValueError, match=r"ppo\.npz is missing, truncated or changed"):
@@ -304,4 +302,4 @@ def test_parameters_of_another_shape_are_named(trained, tmp_path, monkeypatch):
     wrong = agents._replace(leaves=agents.leaves | {name: agents.leaves[name][:, :1]})
     monkeypatch.setattr(warm, "read", lambda *args, **options: wrong)
     with pytest.raises(ValueError, match=r"\['log_std'\] is float32\[1\], not float32\[2\]"):
-        warm_of(config, build_part(config, "ppo"))
+        warm_of(config, share_of(config, "ppo"), None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.study import store
-from experiments.study.build import build_part
+from experiments.study.program import runs_of, share_of
 from experiments.study.warm import nature_of, read, warm_of
 from tests.experiments.configs import config_of
 
@@ -35,8 +35,9 @@ def test_kept_agents_begin_a_study_of_their_task(path):
             start=path.parent,
         )  # fmt: skip
         agents = read(path.parent, carrier)
-        assert agents.nature == nature_of(config, carrier)
+        share = share_of(config, carrier)
+        assert agents.nature == nature_of(share.learner, config)
         assert all(run["return_mean"] > LEAST[path.parent.name, carrier] for run in agents.runs)
         assert all(np.isfinite(leaf).all() for leaf in agents.leaves.values())
-        warm = warm_of(config, build_part(config, carrier))
+        warm = warm_of(config, share, runs_of(share, {}))
         assert [agent["seed"] for agent in warm.agents] == [1, 2]

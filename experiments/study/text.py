@@ -1,23 +1,21 @@
-"""From strings to typed objects, for the shell, TOML, `config.json` and Python: `parse`, and its inverse `text_of`.
+"""The texts of a study, both ways: methods, names, seeds and axes, as at the shell, in TOML files and in messages.
 
-A method is ``SCHEDULE[:OPTION=VALUE]...`` with ``+ADAPTATION[:OPTION=VALUE]...`` for everything else that its signal
-adjusts, and ``CARRIER+`` before it where no carriers are listed beside it.
+The grammar of a method is ``SCHEDULE[:OPTION=VALUE...][+ADAPTATION[:OPTION=VALUE...]...]``, or a control,
+``NAME[:blocks=N]:of=METHOD``. Nothing else in the project reads or writes it.
 """
 
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, SupportsIndex
 
-from aesjax.adaptations import ADAPTATIONS, CONTROLS
+from aesjax.adaptations import ADAPTATIONS, CONTROLS, driver_of
 from aesjax.schedules import SCHEDULES
-from agents.common.spec import whole
-from experiments.study.declared import OPTIONS, flag
-from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, replace_fields, single
-from experiments.study.plugins import KINDS, Find, find, name_of
+from agents import CarrierSpec
+from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, methods_of, single
+from experiments.study.plugins import KINDS, find, name_of
 
 LARGEST_SEED = 2**32 - 1
 _MOST_SEEDS = 10_000
@@ -25,97 +23,85 @@ _MOST_VALUES = 1000  # of all axes of a sweep together
 _TEXTS = ("proxy", "source", "signal", "label")  # options whose values are no numbers
 
 
-def parse(given: Mapping[str, Any], find: Find = find) -> dict[str, Any]:
-    """Options of a study with typed objects in place of strings; typed objects and other options stay as they are.
-
-    Args:
-      given: by name, any of them. ``carriers`` with ``schedules`` (of all carriers, or by carrier) become ``methods``.
-      find: looks names up; `experiments.study.plugins.known` for those of a file.
-
-    Raises:
-      ValueError, UnknownNameError: one sentence that names the value and what is allowed.
-
-    >>> parse({"seeds": "1:3", "sweep": ["kappa=0.1,1"], "patterns": "abrupt", "steps": 4000})
-    {'seeds': (1, 2, 3), 'sweep': {'kappa': (0.1, 1.0)}, 'patterns': ('abrupt',), 'steps': 4000}
-    """
-    found = dict(given)
-    if "carriers" in found:
-        carriers = parse_names("carrier", "--carriers", found.pop("carriers"), find)
-        schedules: Any = found.pop("schedules")
-        found["methods"] = tuple(
-            method
-            for carrier in carriers
-            for method in parse_methods(
-                schedules[carrier] if isinstance(schedules, Mapping) else schedules, carrier, find
-            )
-        )
-    if "patterns" in found:
-        found["patterns"] = parse_names("pattern", "--patterns", found["patterns"], find)
-    for name, parsed in _PARSERS.items():
-        if name in found:
-            found[name] = parsed(found[name])
-    return found
-
-
-def parse_method(text: str, carrier: str, find: Find = find) -> Method:
+def parse_method(text: str, carrier: str | CarrierSpec) -> Method:
     """A method such as ``aes:proxy=td_mean:lambda_max=inf:coupling=1`` or ``aes_r+window:power=1`` on a carrier.
 
-    A part without ``=`` belongs to the name before it: ``mypkg.mymodule:factory:decay=0.99``.
+    A part without ``=`` belongs to the name before it: ``mypkg.mymodule:factory:decay=0.99``. An option of the
+    schedule that drives the adaptations is typed among those of the schedule.
 
     Raises:
       UnknownNameError: unknown schedule, proxy or adaptation. ValueError: something that is no option.
 
-    >>> parse_method("aes:lambda_max=0.5+window:power=1", "sac").values
-    (('lambda_max', 0.5), ('window.power', 1.0))
+    >>> parse_method("aes:lambda_max=0.5+window:power=1", "sac")
+    Method(sac, aes(lambda_max=0.5), window(power=1.0))
     """
     if re.split(r"[:+]", text)[0] in CONTROLS:
-        return _control(text, carrier, find)
+        return _control(text, carrier)
     first, *parts = re.split(r"\+(?=[A-Za-z_])", text)  # not the sign of an exponent
-    schedule, options = _split(first, (BASELINE, *SCHEDULES))
-    chosen = _options(options, text, "schedule")
-    if schedule != BASELINE:
-        find("schedule", schedule)
+    schedule, typed = _split(first, (BASELINE, *SCHEDULES))
+    options = _options(typed, text, "schedule")
     adaptations = []
     for part in parts:
-        name, given = _split(part, ADAPTATIONS)
-        factory, typed = find("adaptation", name), _options(given, text, "adaptation")
-        for option in typed:
+        name, typed = _split(part, ADAPTATIONS)
+        factory, own = find("adaptation", name).factory, _options(typed, text, "adaptation")
+        for option in own:
             if option not in factory.options:
                 raise ValueError(f"adaptation '{name}' has no option '{option}'; allowed: {', '.join(factory.options)}")
-        own = {o: single(f"option '{o}' of adaptation '{name}'", value) for o, value in typed.items()}
-        adaptations.append(factory(**own))
-    proxy, source, signal, label = (chosen.pop(name, None) for name in _TEXTS)
-    for kind, name in (("proxy", proxy), ("schedule", signal)):
-        if name is not None:
-            find(kind, name)
-    numbers = {o: single(f"option '{o}' of schedule '{schedule}'", value) for o, value in chosen.items()}
+        adaptations.append(factory(**{o: single(f"option '{o}' of adaptation '{name}'", v) for o, v in own.items()}))
+    proxy, source, signal, label = (options.pop(name, None) for name in _TEXTS)
+    numbers = {o: single(f"option '{o}' of schedule '{schedule}'", value) for o, value in options.items()}
     coupling = numbers.pop(COUPLING, 0.0)
     if coupling not in (0.0, 1.0):
-        raise ValueError(f"option 'coupling' is 0 or 1; got '{chosen[COUPLING]}' in '{text}'")
-    method = Method(
-        carrier, schedule, adaptations,
-        label=label, signal=signal, coupling=bool(coupling), proxy=proxy, source=source, options=numbers,
-    )  # fmt: skip
-    return replace_fields(method, typed=text)
+        raise ValueError(f"option 'coupling' is 0 or 1; got '{options[COUPLING]}' in '{text}'")
+    plain = Method(
+        carrier, schedule, adaptations, proxy=proxy, source=source, signal=signal, label=label, coupling=bool(coupling)
+    )
+    allowed = set() if plain.schedule is None else set(plain.schedule.factory.options)
+    allowed |= set() if plain.driver is None else set(plain.driver.factory.options)
+    for option in numbers:
+        if option not in allowed:
+            known = ", ".join(sorted({"proxy", "source", *allowed, COUPLING})) if allowed else "none"
+            raise ValueError(f"schedule '{schedule}' has no option '{option}'; allowed: {known}")
+    if plain.schedule is None and plain.driver is not None:  # a baseline has no options: they are the signal's
+        own = {option: numbers.pop(option) for option in list(numbers) if option != "q"}
+        plain = replace(plain, signal=plain.driver.factory(**own)) if own else plain
+    return plain.varied(numbers, find("proxy", "td_quantile"))
 
 
 def text_of(method: Method) -> str:
-    """The string that stands for a method, without its carrier; the inverse of `parse_method`, to the letter.
+    """The text that stands for a method, without its carrier; the inverse of `parse_method`.
+
+    Raises:
+      ValueError: it has an object that no text names, floats of its carrier, or a signal that differs from its schedule
+        in an option of both.
 
     >>> text_of(parse_method("aes_c+recent+refresh:threshold=3", "sac"))
-    'aes_c+recent+refresh:threshold=3'
+    'aes_c+refresh:threshold=3+recent'
     """
-    if method.typed is not None:
-        return method.typed
+    if method.hyper:
+        raise ValueError(f"no text gives carrier '{method.carrier.name}' other {', '.join(method.hyper)}; use Python")
     if method.control is not None:
         name, of, blocks = method.control
         return f"{name}{'' if blocks == BLOCKS else f':blocks={blocks}'}:of={text_of(of)}"
-    words = [method.schedule, *(f"{n}={getattr(method, n)}" for n in _TEXTS if getattr(method, n) is not None)]
-    words += [f"{option}={number(value)}" for option, value in method.values if "." not in option]
+    words = [BASELINE if method.schedule is None else name_of("schedule", method.schedule.factory)]
+    words += [] if method.proxy is None else [f"proxy={name_of('proxy', method.proxy.factory)}"]
+    words += [] if method.source is None else [f"source={method.source}"]
+    own = {} if method.schedule is None else method.schedule.given
+    if method.signal is not None:
+        plain = driver_of(method.in_force, method.adaptations)
+        if plain is not None and method.signal.factory is not plain.factory:
+            words.append(f"signal={name_of('schedule', method.signal.factory)}")
+        if any(own.get(option, value) != value for option, value in method.signal.given.items()):
+            raise ValueError(f"no text gives {method.signal} other options than {method.schedule}; use Python")
+        own = {**own, **method.signal.given}
+    own = {**own, **({} if method.proxy is None or method.proxy.q == 0.9 else {"q": method.proxy.q})}
+    words += [f"{option}={number(value)}" for option, value in own.items()]
+    words += ["coupling=1"] if method.coupling else []
+    words += [] if method.label is None else [f"label={method.label}"]
     parts = [":".join(words)]
-    for name in method.adaptations:
-        own = [f"{o.rpartition('.')[2]}={number(v)}" for o, v in method.values if o.rpartition(".")[0] == name]
-        parts.append(":".join([name, *own]))
+    for each in method.adaptations:
+        named = name_of("adaptation", each.factory)
+        parts.append(":".join([named, *(f"{o}={number(value)}" for o, value in each.given.items())]))
     return "+".join(parts)
 
 
@@ -124,16 +110,16 @@ def number(value: float) -> str:
     return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
-def parse_methods(schedules: str | Sequence[str], carrier: str, find: Find = find) -> tuple[Method, ...]:
-    """`--schedules` on a carrier: names, `baseline`, or all of both, each with its options."""
+def parse_methods(carriers: Any, schedules: str | Sequence[str]) -> tuple[Method, ...]:
+    """Methods of `--carriers` and `--schedules`: names, `baseline`, or all, each with its options."""
     everything = (BASELINE, *SCHEDULES)
-    texts = everything if schedules == "all" else _listed(schedules)
+    texts = list(everything) if schedules == "all" else _listed(schedules)
     if not texts:
         raise ValueError(f"--schedules needs at least one name; registered: {', '.join(sorted(everything))}")
-    methods = tuple(parse_method(text, carrier, find) for text in texts)
     if len(set(texts)) != len(texts):
         raise ValueError(f"--schedules names something twice: '{','.join(texts)}'")
-    return methods
+    named = parse_names("carrier", "--carriers", carriers)
+    return tuple(parse_method(text, carrier) for carrier in named.values() for text in texts)
 
 
 def parse_method_with_carrier(text: str) -> Method:
@@ -143,29 +129,39 @@ def parse_method_with_carrier(text: str) -> Method:
     'baseline+recent'
     """
     carrier, _, rest = text.partition("+")
-    find("carrier", carrier)
     first = re.split(r"[:+]", rest)[0]
     if not rest or first in ADAPTATIONS:
         rest = f"{BASELINE}+{rest}" if rest else BASELINE
-    return parse_method(rest, carrier)
+    return parse_method(rest, find("carrier", carrier))
 
 
-def parse_names(kind: str, option: str, names: Any, find: Find = find) -> tuple[str, ...]:
-    """Registered names, each found so that an unknown one is answered with the nearest known one, or objects."""
+def parse_objects(given: Any) -> tuple[Method, ...]:
+    """Methods, given as objects or as texts with carriers, each once."""
+    return methods_of(given, parse_method_with_carrier)
+
+
+def parse_names(kind: str, option: str, given: Any) -> dict[str, Any]:
+    """Objects by name, from names, comma-separated, or ``all``, or from objects."""
     registered = KINDS[kind].registered
-    if not isinstance(names, str):
-        several = isinstance(names, Iterable) and not hasattr(names, "_fields")  # a pattern is a named tuple
-        parts = names if several else [names]
-        names = [part if isinstance(part, str) else name_of(kind, part) for part in parts]
-    everything = (name for name, entry in registered.items() if getattr(entry, "in_all", True))
-    found = tuple(everything if names == "all" else _listed(names))
-    if not found:
+    if isinstance(given, str):
+        everything = [name for name, entry in registered.items() if getattr(entry, "in_all", True)]
+        parts: list[Any] = everything if given == "all" else _listed(given)
+    else:
+        several = isinstance(given, Iterable) and not hasattr(given, "_fields")  # a pattern is a named tuple
+        parts = list(given) if several else [given]
+    if not parts:
         raise ValueError(f"{option} needs at least one name; registered: {', '.join(sorted(registered))}")
-    for name in found:
-        find(kind, name)
-    if len(set(found)) != len(found):
-        raise ValueError(f"{option} names something twice: '{','.join(found)}'")
-    return found
+    names = [part if isinstance(part, str) else _name(kind, part) for part in parts]
+    if len(set(names)) != len(names):
+        raise ValueError(f"{option} names something twice: '{','.join(names)}'")
+    return {name: find(kind, part) for name, part in zip(names, parts, strict=True)}
+
+
+def _name(kind: str, entry: Any) -> str:
+    try:
+        return name_of(kind, entry)
+    except ValueError:  # of a notebook's cell
+        return getattr(entry, "name", None) or getattr(getattr(entry, "value", entry), "__name__", kind)
 
 
 def parse_seeds(seeds: str | SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
@@ -199,6 +195,12 @@ def parse_seeds(seeds: str | SupportsIndex | Iterable[SupportsIndex]) -> tuple[i
     if len(set(found)) != len(found):
         raise ValueError(f"every seed may be given once; got '{text}'")
     return tuple(found)
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """The text that stands for seeds: a range where they follow each other."""
+    whole = len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    return f"{seeds[0]}:{seeds[-1]}" if whole else ",".join(map(str, seeds))
 
 
 def parse_sweep(axes: Sequence[str] | Mapping[str, Sequence[float]]) -> dict[str, tuple[float, ...]]:
@@ -235,35 +237,6 @@ def _axes(items: Sequence[str]) -> dict[str, list[str]]:
     return axes
 
 
-def parse_block(given: str | Sequence[int] | None) -> tuple[int, int] | None:
-    """``1:40`` of `--block`, or its two numbers: the first and the last run.
-
-    >>> parse_block("1:40")
-    (1, 40)
-    """
-    if given is None:
-        return None
-    with suppress(TypeError, ValueError):
-        first, last = map(int, given.split(":") if isinstance(given, str) else given)
-        if 1 <= first <= last:
-            return first, last
-    raise ValueError(f"--block must look like 1:40, the first and the last run; got '{given}'")
-
-
-def parse_objects(given: Any) -> tuple[Method, ...]:
-    """Methods, given as objects or as strings with carriers, each once."""
-    parts = [given] if isinstance(given, Method | str) else list(given)
-    methods = [parse_method_with_carrier(part) if isinstance(part, str) else part for part in parts]
-    for at, method in enumerate(methods):
-        if not isinstance(method, Method):
-            raise ValueError(f"a method is a Method or a string such as 'sac+aes'; got {type(method).__name__}")
-        if method in methods[:at]:
-            raise ValueError(f"the methods name something twice: {parts[at]}")
-    if not methods:
-        raise ValueError("a study needs at least one method")
-    return tuple(methods)
-
-
 def _options(parts: Sequence[str], text: str, kind: str) -> dict[str, str]:
     chosen: dict[str, str] = {}
     for option in parts:
@@ -274,7 +247,7 @@ def _options(parts: Sequence[str], text: str, kind: str) -> dict[str, str]:
     return chosen
 
 
-def _control(text: str, carrier: str, find: Find) -> Method:
+def _control(text: str, carrier: str | CarrierSpec) -> Method:
     """``permuted:blocks=40:of=aes_r+window``: all that follows ``of=`` is the method."""
     head, given, of = text.partition(":of=")
     name, *rest = head.split(":")
@@ -288,8 +261,7 @@ def _control(text: str, carrier: str, find: Find) -> Method:
     blocks = single(f"option 'blocks' of control '{name}'", options.get("blocks", BLOCKS))
     if blocks < 2 or blocks % 1:
         raise ValueError(f"option 'blocks' of control '{name}' is a whole number, at least 2; got {blocks:g}")
-    method = Method(carrier, "fixed", control=Control(name, parse_method(of, carrier, find), int(blocks)))
-    return replace_fields(method, typed=text)
+    return Method(carrier, control=Control(name, parse_method(of, carrier), int(blocks)))
 
 
 def _split(text: str, registered: Collection[str]) -> tuple[str, list[str]]:
@@ -309,17 +281,3 @@ def _split(text: str, registered: Collection[str]) -> tuple[str, list[str]]:
 def _listed(names: str | Iterable[str]) -> list[str]:
     parts = names.split(",") if isinstance(names, str) else names
     return [part.strip() for part in parts if part.strip()]
-
-
-def _whole(name: str, value: Any) -> int | None:
-    return None if value is None else whole(f"--{flag(name)}", value, None)
-
-
-_PARSERS: dict[str, Callable[[Any], Any]] = {
-    **{name: partial(_whole, name) for name, option in OPTIONS.items() if option.type is int},
-    "methods": parse_objects,
-    "seeds": parse_seeds,
-    "sweep": parse_sweep,
-    "block": parse_block,
-    "channels": lambda names: None if names is None else tuple(_listed(names)),
-}

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.measure.patterns import PatternFacts, describe
-from experiments.study import checksums, store
-from experiments.study.results import open_results
+from experiments.study import store
+from experiments.study.results import open_results, write_manifest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,7 +22,7 @@ def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     store.write_json(out / store.CONFIG, config)
     store.write_rows(out / store.CURVES, rows)
-    checksums.write_manifest(out, manifest)
+    write_manifest(out, manifest)
     return out
 
 

@@ -1,0 +1,263 @@
+"""Typed dataclasses as JSON and back, by their annotations. Reading imports nothing: it makes stand-ins."""
+
+import dataclasses
+import math
+import types
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationFactory
+from aesjax.factory import Options
+from aesjax.registry import lookup
+from aesjax.schedules import PROXIES, SCHEDULES, DriftProxy, ProxyFactory, Schedule, ScheduleFactory
+from agents import CARRIERS, CarrierSpec
+from experiments.study.method import Control, Method
+from experiments.study.plugins import source_of
+from experiments.study.store import shortened
+
+
+class Least(NamedTuple):
+    """Smallest allowed number, in an annotation."""
+
+    value: float
+
+
+class Most(NamedTuple):
+    """Largest allowed number, in an annotation."""
+
+    value: float
+
+
+def encode(value: Any) -> Any:
+    """Plain JSON of a value: dataclasses by field, without those at their default, and objects by their definition."""
+    if isinstance(value, Method):
+        return _method_json(value)
+    if isinstance(value, DriftProxy):
+        return _defined("proxy", value.factory, {"q": value.q}, {}) | ({"source": value.source} if value.source else {})
+    if dataclasses.is_dataclass(value):
+        fields = [field for field in dataclasses.fields(value) if field.metadata.get("json", True)]
+        pairs = [(field, getattr(value, field.name)) for field in fields]
+        return {field.name: encode(given) for field, given in pairs if given != _default(field) or _always(field)}
+    if isinstance(value, Mapping):
+        return {name: encode(given) for name, given in value.items()}
+    return [encode(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _always(field: dataclasses.Field) -> bool:
+    return field.name == "format"
+
+
+def _default(field: dataclasses.Field) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _method_json(method: Method) -> dict[str, Any]:
+    """The complete definition: all options, and the source texts of objects from outside."""
+    data: dict[str, Any] = {"carrier": _defined("carrier", method.carrier, {}, {})}
+    if method.schedule is not None:
+        data["schedule"] = _schedule_json(method.schedule)
+    if method.adaptations:
+        data["adaptations"] = [
+            _defined("adaptation", each.factory, each.given, each.factory.options) for each in method.adaptations
+        ]
+    if method.proxy is not None:
+        data["proxy"] = encode(method.proxy)
+    if method.signal is not None:
+        data["signal"] = _schedule_json(method.signal)
+    if method.control is not None:
+        data["control"] = {**method.control._asdict(), "of": _method_json(method.control.of)}
+    data |= {name: value for name in ("label", "source") if (value := getattr(method, name)) is not None}
+    data |= {"coupling": True} if method.coupling else {}
+    return data | ({"hyper": dict(method.hyper)} if method.hyper else {})
+
+
+def _schedule_json(schedule: Schedule) -> dict[str, Any]:
+    return _defined("schedule", schedule.factory, schedule.given, schedule.factory.signature.defaults)
+
+
+def _defined(kind: str, entry: Any, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Name, given options, defaults of the others, and of an object from outside all defaults and its source text."""
+    data: dict[str, Any] = {"name": entry.name}
+    data |= {"given": dict(given)} if given else {}
+    source = source_of(kind, entry)
+    rest = {name: value for name, value in defaults.items() if name not in given or source is not None}
+    data |= {"defaults": rest} if rest else {}
+    if source is not None:
+        data |= {"source_text": source, "traits": {name: getattr(entry, name) for name in _TRAITS[kind]}}
+        data |= {"defaults": entry.hyper()._asdict()} if kind == "carrier" else {}
+    return data
+
+
+#: Fields of an object from outside that tables and readers need.
+_TRAITS = {
+    "carrier": ("label", "baseline"),
+    "schedule": ("label", "relative", "uses_proxy"),
+    "adaptation": ("lever", "uses_signal", "units"),
+    "proxy": ("label",),
+}
+
+
+def objects_of(methods: Iterable[Method], proxy: DriftProxy) -> list[str]:
+    """Names of the objects from outside this repository that methods consist of."""
+    names = [f"proxy '{proxy.factory.name}'"] if source_of("proxy", proxy.factory) is not None else []
+    for method in methods:
+        own = method if method.control is None else method.control.of
+        used: list[tuple[str, Any]] = [("carrier", own.carrier)]
+        used += [("adaptation", each.factory) for each in own.adaptations]
+        used += [("schedule", each.factory) for each in (own.schedule, own.signal) if each is not None]
+        used += [("proxy", own.proxy.factory)] if own.proxy is not None else []
+        names += [f"{kind} '{entry.name}'" for kind, entry in used if source_of(kind, entry) is not None]
+    return list(dict.fromkeys(names))
+
+
+def sources_in(data: Any) -> dict[str, str]:
+    """Name -> source text of every object from outside in a configuration as JSON."""
+    if isinstance(data, list):
+        return {name: text for each in data for name, text in sources_in(each).items()}
+    if not isinstance(data, dict):
+        return {}
+    found = {data["name"]: data["source_text"]} if "source_text" in data else dict(data.get("outside", {}))
+    return found | sources_in(list(data.values()))
+
+
+def check_unchanged(then: Any, now: Any) -> None:
+    """Refuse, with a ValueError that names it, an object whose source differs between two configurations as JSON."""
+    ours = sources_in(now)
+    for name, text in sources_in(then).items():
+        if ours.get(name, text) != text:
+            raise ValueError(
+                f"'{name}' is not the one that the study was trained with; put back what it was, or give the new one "
+                "another name"
+            )
+
+
+def decode(wanted: Any, data: Any, where: str = "") -> Any:
+    """The value of an annotated type in JSON.
+
+    Raises:
+      ValueError: naming the field, what it must be, and what it is.
+    """
+    origin, arguments = get_origin(wanted), get_args(wanted)
+    if wanted is Any:
+        return tuple(data) if isinstance(data, list) else data
+    if origin is Annotated:
+        value = decode(arguments[0], data, where)
+        for bound in arguments[1:]:
+            if (isinstance(bound, Least) and value < bound.value) or (isinstance(bound, Most) and value > bound.value):
+                least = "least" if isinstance(bound, Least) else "most"
+                raise ValueError(f"'{where}' must be at {least} {bound.value:,}; got {shortened(data)}")
+        return value
+    if origin in (Union, types.UnionType):
+        kinds = [kind for kind in arguments if kind is not type(None)]
+        return None if data is None and len(kinds) < len(arguments) else decode(kinds[0], data, where)
+    if wanted is Method:
+        return _named(where, _method, data)
+    if wanted is DriftProxy:
+        return _named(where, _proxy, data)
+    if dataclasses.is_dataclass(wanted):
+        return _fields(wanted, data, where)
+    if origin is tuple:
+        _check(isinstance(data, list) and bool(data), where, "a list of at least one", data)
+        return tuple(decode(arguments[0], each, where) for each in data)
+    if origin is not None and issubclass(origin, Mapping):
+        _check(isinstance(data, dict), where, "an object", data)
+        return {name: decode(arguments[1], value, f"{where}.{name}") for name, value in data.items()}
+    fits, text = _PLAIN[wanted]
+    _check(fits(data), where, text, data)
+    return data
+
+
+_PLAIN: Mapping[type, tuple[Callable[[Any], bool], str]] = {
+    int: (lambda value: type(value) is int, "a whole number"),
+    float: (lambda value: type(value) in (int, float) and not math.isnan(value), "a number"),
+    str: (lambda value: isinstance(value, str) and bool(value), "text"),
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+}
+
+
+def _check(fits: bool, where: str, text: str, data: Any) -> None:
+    if not fits:
+        raise ValueError(f"'{where}' must be {text}; got {shortened(data)}")
+
+
+def _fields(wanted: Any, data: Any, where: str) -> Any:
+    _check(isinstance(data, dict), where, "an object", data)
+    fields = {field.name: field for field in dataclasses.fields(wanted) if field.metadata.get("json", True)}
+    needed = {name for name, field in fields.items() if _default(field) is dataclasses.MISSING}
+    if odd := sorted({*data} - fields.keys() | needed - {*data}):
+        raise ValueError(f"its fields differ from what this version writes: {', '.join(odd)}")
+    hints = get_type_hints(wanted, include_extras=True)
+    inside = f"{where}." if where else ""
+    return wanted(**{name: decode(hints[name], value, f"{inside}{name}") for name, value in data.items()})
+
+
+def _named(where: str, read: Callable[[Any], Any], data: Any) -> Any:
+    try:
+        return read(data)
+    except KeyError as error:
+        raise ValueError(f"'{where}' lacks {error}; got {shortened(data)}") from None
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"'{where}' must be a definition ({error}); got {shortened(data)}") from None
+
+
+def _method(data: Any) -> Method:
+    control = None
+    if "control" in data:
+        name, of, blocks = (data["control"][field] for field in Control._fields)
+        control = Control(name, _method(of), blocks)
+    return Method(
+        _entry("carrier", data["carrier"]),
+        _schedule(data["schedule"]) if "schedule" in data else None,
+        [Adaptation(_entry("adaptation", each), each.get("given", {})) for each in data.get("adaptations", ())],
+        proxy=_proxy(data["proxy"]) if "proxy" in data else None,
+        signal=_schedule(data["signal"]) if "signal" in data else None,
+        control=control,
+        **{name: data[name] for name in ("label", "source", "coupling", "hyper") if name in data},
+    )
+
+
+def _schedule(data: Any) -> Schedule:
+    return Schedule(_entry("schedule", data), data.get("given", {}))
+
+
+def _proxy(data: Any) -> DriftProxy:
+    return DriftProxy(_entry("proxy", data), data["given"]["q"], data.get("source"))
+
+
+_REGISTERED: dict[str, Mapping[str, Any]] = {
+    "schedule": SCHEDULES,
+    "adaptation": ADAPTATIONS,
+    "proxy": PROXIES,
+    "carrier": CARRIERS,
+}
+
+
+def _entry(kind: str, data: Any) -> Any:
+    """The registered object of a definition, or a stand-in for one from outside, which has its name and options."""
+    source = data.get("source_text")
+    if source is None:
+        return lookup(kind, _REGISTERED[kind], data["name"])
+    defaults = data.get("defaults", {})
+    signature = Options(defaults, tuple(name for name in data.get("given", {}) if name not in defaults), frozenset())
+    return _stand_in(kind, data["name"], data["traits"], signature, source)
+
+
+def _stand_in(kind: str, name: str, traits: Mapping[str, Any], signature: Options, source: str) -> Any:
+    """An object with the name and the options of one from outside, for tables; it cannot be trained with."""
+
+    def absent(*_: Any, **__: Any) -> Any:
+        raise ValueError(f"{kind} '{name}' is from outside: give the study that was trained, or its command")
+
+    absent.source_text = source  # type: ignore[attr-defined]
+    if kind == "carrier":
+        known = signature.defaults
+        hyper = namedtuple("Hyper", known, defaults=known.values())  # type: ignore[misc]
+        return CarrierSpec(make=absent, config=absent, hyper=hyper, check=absent, **traits)  # type: ignore[arg-type]
+    if kind == "proxy":
+        fields = {"update": "td_error", "fresh": "fresh_td_error"}
+        return ProxyFactory(name, absent, fields, summary="", takes=frozenset(), **traits)
+    common: dict[str, Any] = {"summary": "", "signature": signature, "ranges": {}, **traits}
+    if kind == "adaptation":
+        return AdaptationFactory(name, absent, tuple, **common)
+    return ScheduleFactory(name, absent, needs=frozenset(), source="update", **common)

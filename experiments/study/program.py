@@ -1,0 +1,442 @@
+"""From a configuration to programs: the rows of a study's tables, the learner of each carrier, and its runs as data."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from aesjax import schedules
+from aesjax.adaptations import ADAPTATIONS, Adaptation, Played, driver_of
+from aesjax.compiling import jit
+from aesjax.registry import hint
+from aesjax.schedules import DriftProxy, Schedule, required_signals
+from aesjax.types import Levers, Program
+from agents.common import Run
+from agents.common.off_policy import TRACKED
+from agents.train import Learner, learner_of
+from envs.world import World
+from experiments.study.config import StudyConfig
+from experiments.study.method import BLOCKS, Method
+from experiments.study.plugins import source_of
+from experiments.study.sweep import stack
+from experiments.study.text import text_of
+
+#: Records that controls play, by row, pattern and seed.
+Records = Mapping[tuple[str, str, int], Played]
+_NEUTRAL = {"window": 1.0, "rate": 1.0, "updates": 1.0}  # of a record that plays nothing; others 0
+_FIELDS = {"refresh": ("refresh", "refresh_actor"), "units": ("refresh_units",)}  # of `Levers`, where it is not alike
+
+
+class Row(NamedTuple):
+    """One method under one setting of everything that the study varies: a row of its tables."""
+
+    name: str  # "SAC", "SAC+AES", "SAC+AES[kappa=0.3]"
+    rule: str  # schedule and adaptations: "aes_r+window"
+    variant: str  # "" or "kappa=0.3"
+    method: Method  # with the setting
+
+    @property
+    def adapted(self) -> tuple[Adaptation, ...]:
+        """Adaptations that act, also in a record that is played."""
+        control = self.method.control
+        return self.method.adaptations if control is None else control.of.adaptations
+
+    @property
+    def turned(self) -> set[str]:
+        """Of `aesjax.adaptations.LEVERS`, those that adaptations adjust; "units" where single units begin again."""
+        levers = {each.factory.lever for each in self.adapted}
+        return levers | {"units" for each in self.adapted if each.factory.units}
+
+
+@dataclass(frozen=True)
+class Share:
+    """One carrier's share of a study: its learner and the rows that it trains."""
+
+    config: StudyConfig
+    learner: Learner
+    rows: list[Row]
+    trained: range  # which of its runs are trained: all, but in a block of a study
+
+    @property
+    def carrier(self) -> str:
+        """Name of the carrier."""
+        return self.learner.spec.name
+
+    @cached_property
+    def keys(self) -> list[tuple[Row, str, int]]:
+        """Row, pattern and seed of every run of the share, in table order."""
+        return list(itertools.product(self.rows, self.config.patterns, self.config.seeds))
+
+    @cached_property
+    def labels(self) -> list[dict[str, Any]]:
+        """The identifying columns of every run that is trained."""
+        same = {"family": self.learner.world.task.family, "task": self.config.task}
+        return [
+            same
+            | {"method": row.name, "carrier": self.carrier, "schedule": row.rule, "variant": row.variant}
+            | {"pattern": pattern, "seed": seed}
+            for row, pattern, seed in self.keys[self.trained.start : self.trained.stop]
+        ]
+
+    def proxy(self, method: Method) -> DriftProxy:
+        """The proxy of a method whose schedule names none."""
+        own = method.proxy or self.config.proxy
+        return DriftProxy(own.factory, own.q, method.source or self.config.source or own.source)
+
+    def schedule(self, method: Method) -> Schedule:
+        """The schedule of a method with all of its options."""
+        return self._filled(method.in_force, method)
+
+    def signal(self, method: Method) -> Schedule | None:
+        """The schedule that drives a method's adaptations, with all of its options; None without one."""
+        driver = method.driver
+        return None if driver is None else self._filled(driver, method)
+
+    def _filled(self, schedule: Schedule, method: Method) -> Schedule:
+        proxy = self.proxy(method)
+        if not schedule.factory.uses_proxy:  # of equal structure in all runs: only the level counts
+            proxy = self.config.proxy.factory(proxy.q)
+        return schedule.filled(self.learner.facts, proxy)
+
+    @cached_property
+    def kinds(self) -> tuple[Schedule, ...]:
+        """One schedule of each kind of the program."""
+        return _distinct([self.schedule(row.method) for row in self.rows])
+
+    @cached_property
+    def signals(self) -> tuple[Schedule, ...]:
+        """One schedule of each kind that drives adaptations."""
+        return _distinct([signal for row in self.rows if (signal := self.signal(row.method)) is not None])
+
+    @cached_property
+    def adaptations(self) -> tuple[Adaptation, ...]:
+        """One adaptation of each kind of the program, in the order of the registry."""
+        used = {each.factory: each for row in self.rows for each in row.method.adaptations}
+        rank = {factory: at for at, factory in enumerate(ADAPTATIONS.values())}
+        return tuple(used[factory] for factory in sorted(used, key=lambda factory: rank.get(factory, len(rank))))
+
+    @cached_property
+    def turned(self) -> frozenset[str]:
+        """Quantities that adaptations or records adjust in some run."""
+        return frozenset().union(*(row.turned for row in self.rows))
+
+    @property
+    def record(self) -> list[DriftProxy]:
+        """Proxies to record in every run, so that any schedule can be replayed on it afterwards."""
+        factory, absent = self.config.proxy.factory, self.learner.spec.absent
+        fresh = bool(TRACKED & required_signals((*self.kinds, *self.signals)).keys())
+        proxies = [
+            factory(source=source)
+            for source, field in factory.fields.items()
+            if (source == "update" or fresh) and field not in absent
+        ]
+        return proxies + [proxy for each in self.signals if isinstance(proxy := each.reads, DriftProxy)]
+
+    def program(self) -> Program:
+        """The program of its runs."""
+        return self.learner.program(self.record)
+
+    def run(self, method: Method, seed: int, drift: Any, played: Played | None, length: int) -> Run:
+        """One run as data, NumPy.
+
+        Args:
+          length: entries of all records that runs of the program play.
+        """
+        facts, own, signal, q = self.learner.facts, self.schedule(method), self.signal(method), self.proxy(method).q
+        hyper = self.learner.spec.hyper()._replace(**{**self.config.settings[self.carrier].hyper, **method.hyper})
+        given = {each.factory: each for each in method.adaptations}
+        numbers = Run(
+            seed=None,
+            drift=None,
+            schedules=_with(self.kinds, own, facts, q),
+            hyper=hyper,
+            kind=None,
+            coupling=float(method.coupling) if any(row.method.coupling for row in self.rows) else None,
+            adaptations=[
+                given.get(each.factory, Adaptation(each.factory, {}, 0.0)).filled() for each in self.adaptations
+            ],
+            signals=_with(self.signals, signal, facts, q),
+            driver=None,
+            updates=method.values.get("updates", facts["updates"]) if self.turned else None,
+        )
+        return jax.tree.map(np.float32, numbers)._replace(
+            seed=np.uint32(seed),
+            drift=drift,
+            kind=np.int32(_position(self.kinds, own)),
+            driver=np.int32(0 if signal is None else _position(self.signals, signal)),
+            played=self._played(played, length) if any(row.method.control for row in self.rows) else None,
+        )
+
+    def _played(self, record: Played | None, length: int) -> Played:
+        """``record`` with everything that the program adjusts; for None one that plays nothing."""
+        if record is None:
+            record = Played(np.float32(0), np.int32(1), np.zeros(length, np.float32))
+        names = [name for lever in sorted(self.turned) for name in _FIELDS.get(lever, (lever,))]
+        neutral: dict[str, Any] = {name: np.full(length, _NEUTRAL.get(name, 0.0), np.float32) for name in names}
+        given = {name: value for name, value in record.levers._asdict().items() if value is not None}
+        return record._replace(levers=Levers(**neutral | given))
+
+
+def _kind(schedule: Schedule) -> tuple[Any, ...]:
+    proxy = schedule.reads
+    return schedule.factory, *((proxy.factory, proxy.place) if isinstance(proxy, DriftProxy) else ())
+
+
+def _distinct(given: Sequence[Schedule]) -> tuple[Schedule, ...]:
+    return tuple({_kind(schedule): schedule for schedule in given}.values())
+
+
+def _position(kinds: Sequence[Schedule], schedule: Schedule) -> int:
+    return [_kind(each) for each in kinds].index(_kind(schedule))
+
+
+def _with(kinds: Sequence[Schedule], own: Schedule | None, facts: Mapping[str, float], q: Any) -> tuple[Schedule, ...]:
+    """All kinds of a program: ``own`` for its kind, and the others with their defaults, at the level ``q``."""
+
+    def other(kind: Schedule) -> Schedule:
+        proxy: Any = kind.proxy  # as `Share` fills it in
+        return Schedule(kind.factory, {}).filled(facts, DriftProxy(proxy.factory, q, proxy.source))
+
+    return tuple(own if own is not None and _kind(own) == _kind(kind) else other(kind) for kind in kinds)
+
+
+def rows_of(config: StudyConfig, carrier: str) -> list[Row]:
+    """The rows that a study compares on one carrier, in table order.
+
+    A swept hyper-parameter multiplies the methods that read it and no others; the value that the preset has anyway
+    carries no suffix, so a sweep that contains it contains the plain method.
+    """
+    rows: dict[Any, Row] = {}
+    for method in config.methods_of(carrier):
+        for row in _rows_of(config, method):
+            # Equal methods under two names (`fixed` beside a baseline that is fixed) train once, under the first.
+            rows.setdefault(_identity(config, row), row)
+    return list(rows.values())
+
+
+def _identity(config: StudyConfig, row: Row) -> Any:
+    """Equal for rows that train equal runs."""
+    method, driver = row.method, row.method.driver
+    used = [each.factory for each in (method.in_force, driver) if each is not None]
+    proxy = (method.proxy or config.proxy).factory if any(factory.uses_proxy for factory in used) else None
+    return *used, *(each.factory for each in method.adaptations), proxy, method.control, row.variant
+
+
+def _rows_of(config: StudyConfig, method: Method) -> Iterator[Row]:
+    """Every setting of one method."""
+    open_ = method.reads - method.values.keys()
+    axes = [[(name, value) for value in config.sweep[name]] for name in config.sweep if name in open_]
+    for combination in itertools.product(*axes):
+        values = dict(combination)
+        varied = method.varied(values, config.proxy) if values else method
+        given = {name: value for name, value in {**method.values, **values}.items()}
+        suffix = [f"{n}={v:g}" for n, v in given.items() if v != _default(config, method, n)]
+        suffix += ["coupling=1"] if method.coupling else []
+        driver, plain = method.driver, driver_of(method.in_force, method.adaptations)
+        if driver is not None and plain is not None and driver.factory is not plain.factory:
+            suffix.append(f"signal={driver.factory.name}")
+        if any(each.factory.uses_proxy for each in (method.in_force, driver) if each is not None):
+            proxy = method.proxy and method.proxy.factory
+            suffix += [f"proxy={proxy.name}"] if proxy not in (None, config.proxy.factory) else []
+            suffix += [f"source={method.source}"] if method.source not in (None, config.source) else []
+        variant, label = ",".join(suffix), _label(method)
+        yield Row(f"{label}[{variant}]" if variant else label, _rule(method), variant, varied)
+
+
+def _rule(method: Method) -> str:
+    if method.control is not None:
+        return f"{method.control.name}:of={text_of(method.control.of)}"
+    return "+".join((method.in_force.factory.name, *(each.factory.name for each in method.adaptations)))
+
+
+def _label(method: Method) -> str:
+    own = method.carrier.label
+    if method.control is not None:
+        name, of, blocks = method.control
+        return f"{own}+{name}{'' if blocks == BLOCKS else f'[blocks={blocks}]'}({text_of(of)})"
+    if method.schedule is not None or method.label is not None:
+        own += f"+{method.in_force.factory.label if method.label is None else method.label}"
+    return "+".join((own, *(each.factory.name for each in method.adaptations)))
+
+
+def _default(config: StudyConfig, method: Method, name: str) -> float | None:
+    """The value that a varied number has anyway: the preset's, or the schedule's own."""
+    own, carrier = config.settings[method.carrier.name], method.carrier
+    part, _, option = name.rpartition(".")
+    if part:
+        return next(each.factory.options[option] for each in method.adaptations if each.factory.name == part)
+    if name in carrier.hyper._fields:
+        return own.hyper.get(name, carrier.hyper._field_defaults[name])
+    if name == "base":
+        return own.base
+    if name in own.schedule:
+        return own.schedule[name]
+    if name == "q":
+        return 0.9
+    read = [each.factory.signature.defaults for each in (method.in_force, method.driver) if each is not None]
+    return next((known[name] for known in read if name in known), None)
+
+
+def world_of(config: StudyConfig, carrier: str) -> World:
+    """The world of one carrier's runs: the task, and how long its drift lasts in their vector steps."""
+    sizes = config.vector_steps(carrier), config.segments
+    return World(config.build_task(), *sizes, config.observe, config.patterns_known)
+
+
+def counts_of(config: StudyConfig) -> dict[str, int]:
+    """Carrier -> number of its runs in the complete study."""
+    each = len(config.patterns) * len(config.seeds)
+    return {carrier: each * len(rows_of(config, carrier)) for carrier in config.carriers}
+
+
+def blocks_of(counts: Mapping[str, int], block: Sequence[int]) -> dict[str, range]:
+    """Carrier -> positions of its runs in a block, the first and the last run from 1; all where there is none.
+
+    Raises:
+      ValueError: the study has fewer runs.
+    """
+    total = sum(counts.values())
+    first, last = block or (1, total)
+    if last > total:
+        raise ValueError(f"--block: the study has {total} runs; got {first}:{last}")
+    found, before = {}, 0
+    for carrier, count in counts.items():
+        found[carrier] = range(max(first - 1 - before, 0), max(min(last - before, count), 0))
+        before += count
+    return found
+
+
+def share_of(config: StudyConfig, carrier: str) -> Share:
+    """One carrier of a study, whose schedules are not built yet."""
+    spec = config.methods_of(carrier)[0].carrier
+    own, world = config.settings[carrier], world_of(config, carrier)
+    learner = learner_of(
+        spec,
+        world,
+        own.config,
+        own.base,
+        num_envs=config.envs_of(carrier),
+        evaluations=config.evaluations,
+        replay=config.replay_capacity,
+        warmup=config.warmup_of(carrier),
+        facts=own.schedule,
+        episodes=config.episodes,
+        random=0 if config.warm_start else None,
+        plasticity=config.plasticity,
+        counterfactual=config.counterfactual,
+    )
+    return Share(config, learner, rows_of(config, carrier), blocks_of(counts_of(config), config.block)[carrier])
+
+
+def check(config: StudyConfig) -> dict[str, Share]:
+    """Every carrier of a study, built and checked.
+
+    Raises:
+      ValueError: something that the study's options name does not exist, does not fit together, or is out of range.
+    """
+    _check_swept(config)
+    shares = {carrier: share_of(config, carrier) for carrier in config.carriers}
+    for share in shares.values():
+        for pattern in config.patterns:
+            share.learner.world.check_pattern(pattern)
+        _check_names(share.rows)
+        for row in share.rows:
+            _check_row(share, row)
+    return shares
+
+
+def _check_swept(config: StudyConfig) -> None:
+    """Refuse an axis of a sweep that no method of the study reads."""
+    reads = set().union(*(method.reads - method.values.keys() for method in config.methods))
+    for name in config.sweep:
+        if name not in reads:
+            known = f"read are: {', '.join(sorted(reads))}"
+            raise ValueError(f"--sweep varies '{name}', which nothing in the study reads{hint(name, reads)} {known}")
+
+
+def _check_names(rows: Sequence[Row]) -> None:
+    """Refuse two rows that tables could not tell apart."""
+    first: dict[str, Row] = {}
+    for row in rows:
+        other = first.setdefault(row.name, row)
+        if other is not row:
+            raise ValueError(
+                f"'{other.rule}' and '{row.rule}' are both called '{row.name}' in tables; "
+                "declare another label for one of them"
+            )
+
+
+def _check_row(share: Share, row: Row) -> None:
+    """Refuse a method that the carrier cannot train, or whose numbers are out of range."""
+    carrier, method = share.learner.spec, row.method
+    used = [each for each in (share.schedule(method), share.signal(method)) if each is not None]
+    for name in used[0].factory.options:
+        if name in carrier.hyper._fields:
+            raise ValueError(
+                f"option '{name}' of schedule '{used[0].factory.name}' has the name of a setting of carrier "
+                f"'{carrier.name}'; give the parameter of its factory another one"
+            )
+    for each in row.adapted:
+        carrier.check_lever(each.factory.name, each.factory.lever, f"carrier '{carrier.name}'")
+    for field, reader in required_signals(used).items():
+        if field in carrier.absent:
+            raise ValueError(f"{reader} cannot be used with carrier '{carrier.name}': {carrier.absent[field]}")
+    carrier.check(carrier.hyper()._replace(**{**share.config.settings[carrier.name].hyper, **method.hyper}))
+    proxy = share.proxy(method).at("update")
+    if source_of("proxy", proxy.factory) is not None:
+        schedules.verify_proxy(proxy)
+    for schedule in used:
+        schedule.factory.check(schedule.options)
+        if source_of("schedule", schedule.factory) is not None:
+            schedules.verify(schedule.factory, schedule.options, share.proxy(method).at(schedule.factory.source))
+
+
+def runs_of(share: Share, records: Records) -> Any:
+    """Every run of a share that is trained, as data stacked along a leading axis.
+
+    Args:
+      records: of the study's controls.
+    """
+    world = share.learner.world
+    length = max((len(record.weight) for record in records.values()), default=1)
+    draw = jit(world.drift, static_argnums=0)
+    seeds = {seed: seed if share.config.drift_seed is None else share.config.drift_seed for seed in share.config.seeds}
+    drawn: dict[tuple[str, int], Any] = {}
+    runs = []
+    for row, pattern, seed in share.keys[share.trained.start : share.trained.stop]:
+        at = (pattern, seeds[seed])
+        if at not in drawn:
+            drawn[at] = jax.device_get(draw(pattern, np.uint32(at[1])))
+        runs.append(share.run(row.method, seed, drawn[at], records.get((row.name, pattern, seed)), length))
+    return stack(runs)
+
+
+def merged(config: StudyConfig) -> list[str]:
+    """A sentence for every method that is trained under the name of another one, because both are equal."""
+    lines = []
+    for carrier in config.carriers:
+        first: dict[Any, str] = {}
+        for row in (row for method in config.methods_of(carrier) for row in _rows_of(config, method)):
+            other = first.setdefault(_identity(config, row), row.name)
+            if other != row.name:
+                lines.append(f"{row.name} is equal to {other} and trains once, under that name")
+    return lines
+
+
+def small_windows(config: StudyConfig) -> list[str]:
+    """A sentence for every share of `recent` that is smaller than the smallest window of its carrier's replay."""
+    lines = []
+    for share in (share_of(config, carrier) for carrier in config.carriers):
+        supply = share.learner.supply
+        for each in (each for row in share.rows for each in row.method.adaptations if each.factory.name == "recent"):
+            wanted = each.filled().given["share"]
+            if wanted * supply.capacity < supply.floor:
+                lines.append(
+                    f"recent: share {wanted:g} of {supply.capacity:g} transitions is {supply.floor:g} "
+                    f"({100 * supply.floor / supply.capacity:.0f} %), its smallest window"
+                )
+    return list(dict.fromkeys(lines))
