@@ -118,7 +118,11 @@ def check_options(kind: str, name: str, ranges: Mapping[str, Range], options: Ma
     concrete = {option: value for option, value in options.items() if not isinstance(value, Tracer)}
     for option, value in concrete.items():
         allowed = ranges.get(option, NUMBER)
-        if not allowed.allows(value):
+        try:
+            fits = allowed.allows(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"option '{option}' of {kind} '{name}' takes a number; got {value!r}") from None
+        if not fits:
             raise ValueError(f"option '{option}' of {kind} '{name}' must be {allowed}; got {_text(value)}")
     if {"lambda_min", "lambda_max"} <= concrete.keys():
         low, high = concrete["lambda_min"], concrete["lambda_max"]
@@ -154,4 +158,4 @@ def first_line(make: Callable[..., Any]) -> str:
 
 def _text(value: Any) -> str:
     x = np.asarray(value)
-    return f"{float(x):g}" if x.ndim == 0 else str(x)
+    return f"{float(x):g}" if x.ndim == 0 and x.dtype != object else str(value)

@@ -104,8 +104,6 @@ def make_train(
         warmup=random,
     )  # fmt: skip
     sizes, facts = learner.sizes, learner.facts
-    if sizes.warmup >= total:
-        raise ValueError(f"warmup must leave steps to learn in; got {sizes.warmup * num} of {steps} steps")
     given = [adaptations] if isinstance(adaptations, str | Adaptation | AdaptationFactory) else adaptations
     named = [lookup("adaptation", ADAPTATIONS, part) if isinstance(part, str) else part for part in given]
     chosen = [part if isinstance(part, Adaptation) else part() for part in named]
@@ -225,6 +223,9 @@ def learner_of(
         floor = min(max(agent.config.batch_size, 4 * LoopConfig.newest), replay)
         supply = Supply(min(warmup + num_envs, replay), num_envs, replay, floor)
         updates = world.total - sizes.warmup
+        if updates < 1:
+            steps = world.total * num_envs
+            raise ValueError(f"warmup must leave steps to learn in; got {sizes.warmup * num_envs} of {steps} steps")
     if updates >= 2**31:
         raise ValueError(f"a run counts its gradient steps to 2^31 - 1; {world.total} vector steps make {updates}")
     size, weight = float(world.action_size), spec.weight if base is None else base

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import tyro
 
 from experiments.cli.errors import DIVERGED, DONE, INTERRUPTED, WRONG, Output, Refusal, refusing, say
-from experiments.session.study import SECONDS, Folder, Names, Study, Text, Whole, in_words
 from experiments.study.devices import start_jax
+from experiments.study.options import SECONDS, Folder, Names, StudyOptions, Text, Whole, in_words
 
 _LONGEST_WAIT = 86_400.0  # seconds between checkpoints
 
@@ -68,7 +68,7 @@ class Run:
     """Train a sweep: every carrier under every schedule, pattern and seed, then write the report."""
 
     methods: Methods = dataclasses.field(default_factory=Methods)
-    study: Study = dataclasses.field(default_factory=Study)
+    study: StudyOptions = dataclasses.field(default_factory=StudyOptions)
     runtime: Runtime = dataclasses.field(default_factory=Runtime)
 
 
@@ -82,7 +82,7 @@ def execute(options: Run, argv: list[str] | None = None) -> int:
         options, runtime = with_named(options, argv), options.runtime
         # JAX starts once, and modules that a text names may use it.
         start_jax(runtime.devices, runtime.compiled, runtime.out if runtime.resume else None)
-        alone = options.runtime.resume and (options.methods, options.study) == (Methods(), Study())
+        alone = options.runtime.resume and (options.methods, options.study) == (Methods(), StudyOptions())
         study = None if alone else study_of(options)
     return train(study, options.runtime)
 
@@ -98,25 +98,26 @@ def with_named(options: Any, argv: list[str] | None) -> Any:
     if options.methods.study == "default" or argv is None:
         return options
     named, command = STUDIES[options.methods.study], type(options)
-    study = Study(patterns=named.patterns, seeds=named.seeds, preset=named.preset)
+    study = StudyOptions(patterns=named.patterns, seeds=named.seeds, preset=named.preset)
     default = command(methods=Methods(carriers=named.carriers, schedules=named.schedules), study=study)
     return tyro.cli(command, prog=f"aesjax {command.__name__.lower()}", args=argv, default=default)
 
 
-def study_of(options: Any) -> Study:
+def study_of(options: Any) -> StudyOptions:
     """The study that was typed, with its methods as objects."""
     from experiments.study.text import parse_methods
 
     typed = options.methods
     if typed.config is not None:
-        if (dataclasses.replace(typed, config=None), options.study) != (Methods(), Study()):
+        if (dataclasses.replace(typed, config=None), options.study) != (Methods(), StudyOptions()):
             raise ValueError(f"--config {typed.config} is the complete study; leave out the other options of the study")
-        return Study.from_file(typed.config)
-    methods = parse_methods(typed.carriers or "sac", typed.schedules or "baseline,aes,aes_r")
+        return StudyOptions.from_file(typed.config)
+    carriers = "sac" if typed.carriers is None else typed.carriers
+    methods = parse_methods(carriers, "baseline,aes,aes_r" if typed.schedules is None else typed.schedules)
     return dataclasses.replace(options.study, methods=methods)
 
 
-def train(study: Study | None, runtime: Runtime) -> int:
+def train(study: StudyOptions | None, runtime: Runtime) -> int:
     """Train a study and report it; the exit code.
 
     Args:
@@ -199,12 +200,12 @@ def train(study: Study | None, runtime: Runtime) -> int:
     return DIVERGED if outcome.diverged else DONE
 
 
-def _new_folder(study: Study | None) -> Path:
-    task = str(Study().task if study is None else study.task)
+def _new_folder(study: StudyOptions | None) -> Path:
+    task = str(StudyOptions().task if study is None else study.task)
     return Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{task.replace(':', '-').replace('/', '-')}"
 
 
-def _command(study: Study | None) -> str:
+def _command(study: StudyOptions | None) -> str:
     """The command that makes the same results, for the manifest; empty where no command does."""
     try:
         return "" if study is None else study.command("DIR")
@@ -212,7 +213,7 @@ def _command(study: Study | None) -> str:
         return ""
 
 
-def _again(study: Study | None, runtime: Runtime, out: Path) -> str:
+def _again(study: StudyOptions | None, runtime: Runtime, out: Path) -> str:
     """The command that continues a study; without options of the ``study`` where the folder holds them."""
     words = shlex.split(_command(study).removesuffix(" --out DIR")) or ["aesjax", "run"]
     plain = vars(Runtime(out, resume=True))

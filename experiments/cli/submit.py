@@ -12,8 +12,8 @@ import tyro
 
 from experiments.cli.errors import DONE, INTERRUPTED, WRONG, refusing, say
 from experiments.cli.run import Methods, Run, Runtime, study_of, with_named
-from experiments.session.study import Study, in_words
 from experiments.study.devices import start_jax
+from experiments.study.options import StudyOptions, in_words
 
 if TYPE_CHECKING:
     from experiments.study.slurm import StudyPlan
@@ -69,7 +69,7 @@ class Submit:
 
     own: Cluster = field(default_factory=Cluster)
     methods: Methods = field(default_factory=Methods)
-    study: Study = field(default_factory=Study)
+    study: StudyOptions = field(default_factory=StudyOptions)
     runtime: Runtime = field(default_factory=Runtime)
 
 
@@ -91,7 +91,7 @@ def execute(options: Submit, argv: list[str] | None = None) -> int:
             os.environ[PYTHON] = str(runtime.sim_python.absolute())
         start_jax(None, runtime.compiled)
         out = runtime.out.expanduser().absolute()
-        typed = None if (options.methods, options.study) == (Methods(), Study()) else _study(options)
+        typed = None if (options.methods, options.study) == (Methods(), StudyOptions()) else _study(options)
         study = typed or _study(options)
         plan = _resumed(out, own, typed) if runtime.resume else _planned(out, own, study, runtime)
         left = [n for n, _, state, *_ in slurm.statuses(plan) if state not in ("done", "running", "queued")]
@@ -112,14 +112,14 @@ def execute(options: Submit, argv: list[str] | None = None) -> int:
     return DONE
 
 
-def _study(options: Submit) -> Study:
+def _study(options: Submit) -> StudyOptions:
     """The study that was typed; its folders are absolute, because parts begin in another one."""
     study = study_of(options)
     paths = {name: Path(path).absolute() for name in ("controls_from", "start") if (path := getattr(study, name))}
     return dataclasses.replace(study, **paths)
 
 
-def _planned(out: Path, own: Cluster, study: Study, runtime: Runtime) -> "StudyPlan":
+def _planned(out: Path, own: Cluster, study: StudyOptions, runtime: Runtime) -> "StudyPlan":
     from experiments.study import lock, slurm, store
     from experiments.study.program import counts_of
 
@@ -138,7 +138,7 @@ def _planned(out: Path, own: Cluster, study: Study, runtime: Runtime) -> "StudyP
     return slurm.StudyPlan(out, config.to_json(), runs, own.parts, words, runtime.report, not config.objects, cluster)
 
 
-def _resumed(out: Path, own: Cluster, typed: Study | None) -> "StudyPlan":
+def _resumed(out: Path, own: Cluster, typed: StudyOptions | None) -> "StudyPlan":
     """The plan in the folder with the options of the cluster that are given now."""
     from experiments.study import slurm, store
 

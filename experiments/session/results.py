@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aesjax.registry import Registry
+from agents import CARRIERS
 from experiments.measure.comparisons import PAIRED, comparable, outcome_of, paired
 from experiments.measure.patterns import STEADY
 from experiments.measure.runs import run_metrics
@@ -21,9 +22,10 @@ from experiments.study import store
 from experiments.study.config import StudyConfig
 from experiments.study.folder import check_same, open_study
 from experiments.study.method import Method
-from experiments.study.program import rows_of
+from experiments.study.program import label_of, rows_of
 from experiments.study.results import Results as Files
 from experiments.study.results import open_results
+from experiments.study.text import parse_method_with_carrier
 
 if TYPE_CHECKING:
     import polars as pl
@@ -116,12 +118,11 @@ class Results:
         If the study has no such setting, the name is the first one in table order; several of them cause a warning.
         """
         known = self.methods
+        if isinstance(method, str) and method.partition("+")[0] in CARRIERS:
+            method = parse_method_with_carrier(method)
         if isinstance(method, Method):
             rows = rows_of(self.config, method.carrier.name) if method.carrier.name in self.config.carriers else []
-            names = [row.name for row in rows if row.method == method]
-            if not names:
-                raise ValueError(f"the study has no {method}; methods: {', '.join(known)}")
-            return names[0]
+            method = next((row.name for row in rows if row.method == method), label_of(method))
         settings = [name for name in known if name.startswith(f"{method}[")]
         if method in known or not settings:
             return Registry("method of this study", **{name: name for name in known})[method]
@@ -145,9 +146,9 @@ class Results:
         NaN and the outcome is null, as for nAUC without SAC's runs on the pattern steady.
 
         Args:
-          method, opponent: a `Method`, or its name: "SAC+AES[kappa=0.1]", or "SAC+AES" without its setting: the setting
-            with the method's own values, and if a sweep has left that out, the first one. A warning then names all
-            settings.
+          method, opponent: a `Method`, a text such as "sac+aes", or the name in tables: "SAC+AES[kappa=0.1]", or
+            "SAC+AES" without its setting: the setting with the method's own values, and if a sweep has left that out,
+            the first one. A warning then names all settings.
           metric: "nauc", "drop_ratio", "recovery", "return", or a name of `docs/metrics.md`.
           patterns: by default all.
 

@@ -66,7 +66,7 @@ def _method_json(method: Method) -> dict[str, Any]:
     if method.signal is not None:
         data["signal"] = _schedule_json(method.signal)
     if method.control is not None:
-        data["control"] = {**method.control._asdict(), "of": _method_json(method.control.of)}
+        data["control"] = {**vars(method.control), "of": _method_json(method.control.of)}
     data |= {name: value for name in ("label", "source") if (value := getattr(method, name)) is not None}
     data |= {"coupling": True} if method.coupling else {}
     return data | ({"hyper": dict(method.hyper)} if method.hyper else {})
@@ -204,7 +204,7 @@ def _named(where: str, read: Callable[[Any], Any], data: Any) -> Any:
 def _method(data: Any) -> Method:
     control = None
     if "control" in data:
-        name, of, blocks = (data["control"][field] for field in Control._fields)
+        name, of, blocks = (data["control"][field] for field in ("name", "of", "blocks"))
         control = Control(name, _method(of), blocks)
     return Method(
         _entry("carrier", data["carrier"]),

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from envs.patterns import Pattern
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, Preset
 from experiments.study.codec import Least, Most, decode, encode, objects_of
-from experiments.study.method import SOURCES, Method
+from experiments.study.method import SOURCES, Method, single
 from experiments.study.plugins import find, source_of
 from experiments.study.sources import record_of, warm_start_of
 from experiments.study.text import LARGEST_SEED, parse_names, parse_objects, parse_seeds, parse_sweep
@@ -177,6 +177,7 @@ def configured(study: Any) -> StudyConfig:
         sizes = dataclasses.replace(sizes, evaluations=_count("evaluations", study.evaluations))
     if study.episodes is not None:
         sizes = dataclasses.replace(sizes, episodes=_count("episodes", study.episodes))
+    proxy = find("proxy", study.proxy)
     if study.source not in (None, *SOURCES):
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{study.source}'")
     if study.observe not in (None, "drift"):
@@ -194,7 +195,6 @@ def configured(study: Any) -> StudyConfig:
     outside = {name: source_of("pattern", pattern) for name, pattern in own_patterns.items()} | {task: source}
     if taken := [name for name, pattern in patterns.items() if envs.PATTERNS.get(name, pattern) != pattern]:
         raise ValueError(f"another pattern is called '{taken[0]}'; give yours another name")
-    start = None if study.start is None else getattr(study.start, "directory", study.start)  # a `Results`
     return StudyConfig(
         task=task,
         preset=study.preset,
@@ -207,14 +207,14 @@ def configured(study: Any) -> StudyConfig:
         segments=sizes.segments,
         replay_capacity=replay,
         warmup=warmup,
-        proxy=find("proxy", study.proxy),
-        source=study.source,
+        proxy=DriftProxy(proxy.factory, single("option 'q'", proxy.q), None),
+        source=study.source or proxy.source,
         drift_seed=drift_seed,
         sweep=sweep,
         settings=settings,
         options=dict(built.options),
         controls=record_of(methods, _path(study.controls_from)),
-        warm_start=warm_start_of(_path(start), tuple(carriers)),
+        warm_start=warm_start_of(_path(study.start), tuple(carriers)),
         observe=study.observe,
         plasticity=study.plasticity,
         counterfactual=study.counterfactual,
@@ -226,7 +226,8 @@ def configured(study: Any) -> StudyConfig:
 
 
 def _path(place: Any) -> Path | None:
-    return None if place is None else Path(place)
+    """A folder, given as a path or as a `Results`."""
+    return None if place is None else Path(getattr(place, "directory", place)).expanduser()
 
 
 def _count(name: str, value: Any, least: int | None = 1) -> int:
@@ -237,9 +238,10 @@ def _count(name: str, value: Any, least: int | None = 1) -> int:
 
 def _block(given: Any) -> tuple[int, ...]:
     """``1:40`` of `--block`, the first and the last of the runs to train."""
-    if given in (None, ()):
+    if given is None or given == ():
         return ()
-    first, colon, last = given.partition(":") if isinstance(given, str) else (str(given[0]), ":", str(given[1]))
+    text = given if isinstance(given, str) else ":".join(map(str, given)) if isinstance(given, Iterable) else str(given)
+    first, colon, last = text.partition(":")
     if not colon or not first.isdecimal() or not last.isdecimal() or not 1 <= int(first) <= int(last):
         raise ValueError(f"--block must look like 1:40, the first and the last run; got '{given}'")
     return int(first), int(last)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationFactory, driver_of
-from aesjax.registry import unknown
+from aesjax.adaptations import ADAPTATIONS, CONTROLS, Adaptation, AdaptationFactory, driver_of
+from aesjax.registry import lookup, unknown
 from aesjax.schedules import SCHEDULES, DriftProxy, Schedule, fixed
 from agents import CarrierSpec
 from experiments.study.plugins import find
@@ -18,12 +18,31 @@ COUPLING = "coupling"
 BLOCKS = 20  # of time, in which a control permutes a record
 
 
-class Control(NamedTuple):
-    """The record of another method's runs, played."""
+@dataclass(frozen=True)
+class Control:
+    """The record of another method's runs, played.
 
-    name: str  # registered
+    Args:
+      name: of `aesjax.adaptations.CONTROLS`.
+      of: the method; no control.
+      blocks: of time, which the control "permuted" puts into random order.
+
+    Raises:
+      ValueError, UnknownNameError: an unknown control, no method, or no whole number of blocks of at least 2.
+    """
+
+    name: str
     of: "Method"
     blocks: int = BLOCKS
+
+    def __post_init__(self) -> None:
+        lookup("control", CONTROLS, self.name)
+        if not isinstance(self.of, Method) or self.of.control is not None:
+            raise ValueError(f"control '{self.name}' needs the method it is made of, a Method; got {self.of!r}")
+        if not isinstance(self.blocks, int) or self.blocks < 2:
+            raise ValueError(
+                f"option 'blocks' of control '{self.name}' is a whole number, at least 2; got {self.blocks!r}"
+            )
 
 
 @dataclass(frozen=True)
@@ -86,8 +105,10 @@ class Method:
         if source not in (None, *SOURCES):
             raise ValueError(f"source must be one of {', '.join(SOURCES)}; got '{source}'")
         label = self.label
-        if label is not None and (not label.strip() or set(label) & set(":,+=[]")):
-            raise ValueError(f"a label is text without any of : , + = [ ]; got '{label}'")
+        if label is not None and (not isinstance(label, str) or not label.strip() or set(label) & set(":,+=[]")):
+            raise ValueError(f"a label is text without any of : , + = [ ]; got {label!r}")
+        if self.coupling not in (False, True):
+            raise ValueError(f"coupling is true or false; got {self.coupling!r}")
         signal = None if self.signal is None else find("schedule", self.signal)
         if signal is not None and signal.proxy is not None:
             raise ValueError(f"{signal} names a proxy; its signal reads the method's, Method(..., proxy=...)")
@@ -102,11 +123,20 @@ class Method:
             "proxy": proxy and DriftProxy(proxy.factory, single("option 'q'", proxy.q), None),
             "source": source,
             "signal": signal and Schedule(signal.factory, _numbers(signal)),
+            "coupling": bool(self.coupling),
             "hyper": {name: single(f"'{name}'", value) for name, value in self.hyper.items()},
         }
+        if self.control is not None:
+            played = self.control.name
+            given = (schedule, fields["adaptations"], proxy, source, signal, label, self.coupling)
+            if any(given):
+                raise ValueError(f"control '{played}' plays a record and takes nothing but a carrier and `hyper`")
+            if self.control.of.carrier != carrier:
+                raise ValueError(f"control '{played}' plays a record of its own carrier, '{carrier.name}'")
         for name, value in fields.items():
             object.__setattr__(self, name, value)
-        _ = self.driver  # checked
+        if self.driver == driver_of(self.in_force, self.adaptations):  # checked, and written in one way alone
+            object.__setattr__(self, "signal", None)
 
     def __repr__(self) -> str:
         parts: list[Any] = [self.carrier.name, self.control or self.schedule or BASELINE, *self.adaptations]
@@ -180,22 +210,6 @@ class Method:
             signal=signal,
             hyper=hyper,
         )
-
-
-def methods_of(given: Any, made: Any) -> tuple[Method, ...]:
-    """Methods from objects and texts, each once; ``made`` turns a text into one."""
-    parts = [given] if isinstance(given, Method | str) else list(given)
-    methods: list[Method] = []
-    for part in parts:
-        method = made(part) if isinstance(part, str) else part
-        if not isinstance(method, Method):
-            raise ValueError(f"a method is a Method or a string such as 'sac+aes'; got {type(part).__name__}")
-        if method in methods:
-            raise ValueError(f"the methods name something twice: {part}")
-        methods.append(method)
-    if not methods:
-        raise ValueError("a study needs at least one method")
-    return tuple(methods)
 
 
 def single(what: str, value: Any) -> float:

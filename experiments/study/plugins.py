@@ -82,7 +82,9 @@ def find(kind: str, given: Any) -> Any:
     if isinstance(given, str):
         if given in registered or (kind == "task" and given.startswith(envs.BRIDGE)):
             return partial(envs.make, given) if kind == "task" else adopt(registered[given])
-        points = _entry_points(group)
+        points, (known, colon, options) = _entry_points(group), given.partition(":")
+        if colon and known in registered:
+            raise ValueError(f"{kind} '{given}' is a name with options; write {known}({options.replace(':', ', ')})")
         if given not in points and ":" not in given:
             text = unknown(kind, (*registered, *points), given)
             raise UnknownNameError(f"{text}; one of your own is typed as module:name")

@@ -23,7 +23,7 @@ from experiments.study.config import StudyConfig
 from experiments.study.method import BLOCKS, Method
 from experiments.study.plugins import source_of
 from experiments.study.sweep import stack
-from experiments.study.text import text_of
+from experiments.study.text import number, text_of
 
 #: Records that controls play, by row, pattern and seed.
 Records = Mapping[tuple[str, str, int], Played]
@@ -219,22 +219,49 @@ def rows_of(config: StudyConfig, carrier: str) -> list[Row]:
 
 
 def _identity(config: StudyConfig, row: Row) -> Any:
-    """Equal for rows that train equal runs."""
-    method, driver = row.method, row.method.driver
-    used = [each.factory for each in (method.in_force, driver) if each is not None]
-    proxy = (method.proxy or config.proxy).factory if any(factory.uses_proxy for factory in used) else None
-    return *used, *(each.factory for each in method.adaptations), proxy, method.control, row.variant
+    """Equal for rows that train equal runs: all that they consist of, whatever was given by name."""
+    method, carrier = row.method, row.method.carrier
+
+    def resolved(schedule: Schedule) -> Any:
+        signature = schedule.factory.signature
+        names = (*signature.required, *signature.defaults)
+        options = ((name, schedule.given.get(name, _default(config, method, name))) for name in names)
+        return schedule.factory, _reads(config, method, schedule), *options
+
+    hyper = {**carrier.hyper()._asdict(), **config.settings[carrier.name].hyper, **method.hyper}
+    return (
+        *(resolved(schedule) for schedule in (method.in_force, method.driver) if schedule is not None),
+        *((each.factory, *sorted(each.filled().given.items())) for each in method.adaptations),
+        *sorted(hyper.items()),
+        method.coupling,
+        method.control,
+    )
+
+
+def _reads(config: StudyConfig, method: Method, schedule: Schedule) -> Any:
+    """Proxy, its level if it has one, and its place; None of a schedule that reads none."""
+    if not schedule.factory.uses_proxy:
+        return None
+    proxy = method.proxy or config.proxy
+    place = method.source or config.source or schedule.factory.source
+    return proxy.factory, place, proxy.q if "q" in proxy.factory.takes else None
+
+
+def _open(config: StudyConfig, method: Method) -> set[str]:
+    """The numbers of a method that a sweep may vary."""
+    proxy = (method.proxy or config.proxy).factory
+    return method.reads - method.values.keys() - (set() if "q" in proxy.takes else {"q"})
 
 
 def _rows_of(config: StudyConfig, method: Method) -> Iterator[Row]:
     """Every setting of one method."""
-    open_ = method.reads - method.values.keys()
+    open_ = _open(config, method)
     axes = [[(name, value) for value in config.sweep[name]] for name in config.sweep if name in open_]
     for combination in itertools.product(*axes):
         values = dict(combination)
         varied = method.varied(values, config.proxy) if values else method
-        given = {name: value for name, value in {**method.values, **values}.items()}
-        suffix = [f"{n}={v:g}" for n, v in given.items() if v != _default(config, method, n)]
+        given = {**method.values, **values}
+        suffix = [f"{n}={number(v)}" for n, v in given.items() if v != _default(config, method, n)]
         suffix += ["coupling=1"] if method.coupling else []
         driver, plain = method.driver, driver_of(method.in_force, method.adaptations)
         if driver is not None and plain is not None and driver.factory is not plain.factory:
@@ -243,7 +270,7 @@ def _rows_of(config: StudyConfig, method: Method) -> Iterator[Row]:
             proxy = method.proxy and method.proxy.factory
             suffix += [f"proxy={proxy.name}"] if proxy not in (None, config.proxy.factory) else []
             suffix += [f"source={method.source}"] if method.source not in (None, config.source) else []
-        variant, label = ",".join(suffix), _label(method)
+        variant, label = ",".join(suffix), label_of(method)
         yield Row(f"{label}[{variant}]" if variant else label, _rule(method), variant, varied)
 
 
@@ -253,10 +280,11 @@ def _rule(method: Method) -> str:
     return "+".join((method.in_force.factory.name, *(each.factory.name for each in method.adaptations)))
 
 
-def _label(method: Method) -> str:
+def label_of(method: Method) -> str:
+    """Name of a method in tables, without its settings."""
     own = method.carrier.label
     if method.control is not None:
-        name, of, blocks = method.control
+        name, of, blocks = method.control.name, method.control.of, method.control.blocks
         return f"{own}+{name}{'' if blocks == BLOCKS else f'[blocks={blocks}]'}({text_of(of)})"
     if method.schedule is not None or method.label is not None:
         own += f"+{method.in_force.factory.label if method.label is None else method.label}"
@@ -276,7 +304,7 @@ def _default(config: StudyConfig, method: Method, name: str) -> float | None:
     if name in own.schedule:
         return own.schedule[name]
     if name == "q":
-        return 0.9
+        return float(config.proxy.q)
     read = [each.factory.signature.defaults for each in (method.in_force, method.driver) if each is not None]
     return next((known[name] for known in read if name in known), None)
 
@@ -351,7 +379,7 @@ def check(config: StudyConfig) -> dict[str, Share]:
 
 def _check_swept(config: StudyConfig) -> None:
     """Refuse an axis of a sweep that no method of the study reads."""
-    reads = set().union(*(method.reads - method.values.keys() for method in config.methods))
+    reads = set().union(*(_open(config, method) for method in config.methods))
     for name in config.sweep:
         if name not in reads:
             known = f"read are: {', '.join(sorted(reads))}"

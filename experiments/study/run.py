@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aesjax.types import STREAM, Program
+from aesjax.types import Program
 from experiments.study import checkpoint
+from experiments.study.curves import frame_of
 from experiments.study.sweep import Batches, Executables, take
 
 if TYPE_CHECKING:
@@ -79,39 +80,9 @@ def sweep(
                 state, metrics = executables.chunk(state, data, jnp.int32((number - 1) * plan.interval))
             step = number * plan.interval
             metrics = executables.evaluate(state, data, jnp.int32(step)) | metrics
-            rows = _frame(names, jax.device_get(metrics), step * plan.num_envs)
+            rows = frame_of(names, jax.device_get(metrics), step * plan.num_envs)
             yield Evaluated(batch, number, names, state, rows, number == plan.evaluations)
         state, at = None, -1
-
-
-def ordered(frames: Sequence["pl.DataFrame"], labels: Sequence[Mapping[str, Any]]) -> "pl.DataFrame":
-    """All rows of a sweep, ordered by run and step."""
-    import polars as pl
-
-    names = list(labels[0])
-    order = pl.DataFrame({**{n: [label[n] for label in labels] for n in names}, "_run": range(len(labels))})
-    rows = pl.concat(frames, how="diagonal")
-    return rows.join(order, on=names, how="left").sort("_run", "step").drop("_run")
-
-
-def _frame(labels: Sequence[Mapping[str, Any]], metrics: Mapping[str, np.ndarray], step: int) -> "pl.DataFrame":
-    """One evaluation as rows: the labels of each run, the step in environment steps, every metric."""
-    import polars as pl
-
-    count = len(labels)
-    columns: dict[str, Any] = {name: [label[name] for label in labels] for name in labels[0]}
-    columns["step"] = np.full(count, step, np.int64)
-    for name, value in metrics.items():
-        value = np.asarray(value)[:count]
-        if name.startswith(STREAM):
-            columns[name] = pl.Series(values=np.ascontiguousarray(value, np.float32))
-            continue
-        value = value.astype(np.int64) if np.issubdtype(value.dtype, np.integer) else value.astype(np.float64)
-        if value.ndim == 1:
-            columns[name] = value
-        else:
-            columns |= {f"{name}_{i}": value[:, i] for i in range(value.shape[1])}
-    return pl.DataFrame(columns)
 
 
 def load(

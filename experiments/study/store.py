@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from aesjax.compiling import safe_options
-from aesjax.types import STREAM
 
 if TYPE_CHECKING:
     import polars as pl
@@ -168,22 +167,6 @@ def bytes_of(rows: "pl.DataFrame") -> bytes:
     return data.getvalue()
 
 
-def split_streams(rows: "pl.DataFrame") -> tuple["pl.DataFrame", "pl.DataFrame"]:
-    """The curves without the streams, and the streams: one row per run, each stream a list over the whole run.
-
-    A stream holds NaN where there was no update; its name loses the prefix.
-    """
-    import polars as pl
-
-    names = [name for name in rows.columns if name.startswith(STREAM)]
-    labels = rows.columns[: rows.columns.index("step")]
-    whole = [
-        pl.col(name).drop_nulls().arr.to_list().explode().alias(name.removeprefix(STREAM))  # in the order of rows
-        for name in names
-    ]
-    return rows.drop(names), rows.group_by(labels, maintain_order=True).agg(whole)
-
-
 def sha256(path: Path) -> str:
     """The SHA-256 of a file."""
     with open(path, "rb") as file:
@@ -239,15 +222,20 @@ def _commit() -> str | None:
 
 
 def differing_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """``name: old -> new`` for every field in which two configurations differ."""
-    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    return [f"{name}: {shortened(old.get(name))} -> {shortened(new.get(name))}" for name in names]
+    """``name: old -> new`` for every field in which two configurations differ; of methods those that differ."""
+    lines = []
+    for name in (name for name in {**old, **new} if old.get(name) != new.get(name)):
+        ours, theirs = old.get(name), new.get(name)
+        if name == "methods" and isinstance(ours, list) and isinstance(theirs, list):
+            ours, theirs = [x for x in ours if x not in theirs], [x for x in theirs if x not in ours]
+        lines.append(f"{name}: {shortened(ours, 150)} -> {shortened(theirs, 150)}")
+    return lines
 
 
-def shortened(value: Any) -> str:
+def shortened(value: Any, most: int = 60) -> str:
     """A value as JSON, cut where it is long."""
     try:
         text = json.dumps(value)
     except (TypeError, ValueError, RecursionError):
         text = repr(type(value))
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= most else text[: most - 3] + "..."

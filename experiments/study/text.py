@@ -11,10 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, SupportsIndex
 
+import numpy as np
+
 from aesjax.adaptations import ADAPTATIONS, CONTROLS, driver_of
 from aesjax.schedules import SCHEDULES
 from agents import CarrierSpec
-from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, methods_of, single
+from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, single
 from experiments.study.plugins import KINDS, find, name_of
 
 LARGEST_SEED = 2**32 - 1
@@ -81,7 +83,7 @@ def text_of(method: Method) -> str:
     if method.hyper:
         raise ValueError(f"no text gives carrier '{method.carrier.name}' other {', '.join(method.hyper)}; use Python")
     if method.control is not None:
-        name, of, blocks = method.control
+        name, of, blocks = method.control.name, method.control.of, method.control.blocks
         return f"{name}{'' if blocks == BLOCKS else f':blocks={blocks}'}:of={text_of(of)}"
     words = [BASELINE if method.schedule is None else name_of("schedule", method.schedule.factory)]
     words += [] if method.proxy is None else [f"proxy={name_of('proxy', method.proxy.factory)}"]
@@ -137,7 +139,18 @@ def parse_method_with_carrier(text: str) -> Method:
 
 def parse_objects(given: Any) -> tuple[Method, ...]:
     """Methods, given as objects or as texts with carriers, each once."""
-    return methods_of(given, parse_method_with_carrier)
+    parts = [given] if isinstance(given, Method | str) or not isinstance(given, Iterable) else list(given)
+    methods: list[Method] = []
+    for part in parts:
+        method = parse_method_with_carrier(part) if isinstance(part, str) else part
+        if not isinstance(method, Method):
+            raise ValueError(f"a method is a Method or a string such as 'sac+aes'; got {type(part).__name__}")
+        if method in methods:
+            raise ValueError(f"the methods name something twice: {part}")
+        methods.append(method)
+    if not methods:
+        raise ValueError("a study needs at least one method")
+    return tuple(methods)
 
 
 def parse_names(kind: str, option: str, given: Any) -> dict[str, Any]:
@@ -172,7 +185,7 @@ def parse_seeds(seeds: str | SupportsIndex | Iterable[SupportsIndex]) -> tuple[i
     """
     if isinstance(seeds, str):
         text = seeds
-    elif isinstance(seeds, SupportsIndex):
+    elif isinstance(seeds, int | np.integer):
         if operator.index(seeds) < 1:
             raise ValueError(f"seeds must be at least 1, how many there are; got {seeds}")
         text = f"1:{operator.index(seeds)}"
@@ -258,10 +271,8 @@ def _control(text: str, carrier: str | CarrierSpec) -> Method:
     for option in options:
         if option not in allowed:
             raise ValueError(f"control '{name}' has no option '{option}'; allowed: {', '.join(allowed)}")
-    blocks = single(f"option 'blocks' of control '{name}'", options.get("blocks", BLOCKS))
-    if blocks < 2 or blocks % 1:
-        raise ValueError(f"option 'blocks' of control '{name}' is a whole number, at least 2; got {blocks:g}")
-    return Method(carrier, control=Control(name, parse_method(of, carrier), int(blocks)))
+    blocks: Any = single(f"option 'blocks' of control '{name}'", options.get("blocks", BLOCKS))
+    return Method(carrier, control=Control(name, parse_method(of, carrier), blocks if blocks % 1 else int(blocks)))
 
 
 def _split(text: str, registered: Collection[str]) -> tuple[str, list[str]]:

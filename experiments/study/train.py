@@ -1,7 +1,6 @@
 """Trains a study in the folder that is its own and writes curves, streams and manifest."""
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,29 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import envs
-from agents.common import REASONS
 from envs.patterns import Pattern
 from experiments.study import checkpoint, store
 from experiments.study.checkpoint import CheckpointError
 from experiments.study.config import StudyConfig
+from experiments.study.curves import arranged, ordered, split_streams, statuses_of
 from experiments.study.folder import Claim
 from experiments.study.prepare import Prepared, prepare
 from experiments.study.program import small_windows
 from experiments.study.progress import Progress
 from experiments.study.references import floor_of, optimum_of
 from experiments.study.results import open_results, write_manifest
-from experiments.study.run import Evaluated, Plan, load, ordered, sweep
+from experiments.study.run import Evaluated, Plan, load, sweep
 from experiments.study.snapshots import save_agents, save_snapshot, snapshots_at
 from experiments.study.stop import StopFlag
 from experiments.study.sweep import compile_program
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-# The columns every reader of curves expects, in this order; logged quantities follow.
-LEADING = ("family", "task", "method", "carrier", "schedule", "variant", "pattern", "seed", "step")
-LEADING += ("return_mean", "return_std", "n_episodes", "drift_value")
 
 
 class Interrupted(Exception):
@@ -135,7 +129,8 @@ def _train(
             carrier, batches, start = each.share.carrier, each.batches, time.monotonic()
             if each.warm is not None:
                 begun[carrier] = each.warm.agents
-            rows = ordered(_train_share(study, each, checkpoint_seconds, quiet, on_rows, stop), each.share.labels)
+            trained = _train_share(study, each, checkpoint_seconds, quiet, on_rows, stop)
+            rows = ordered(trained, each.share.labels)
             parts[carrier] = {
                 "runs": len(each.share.labels),
                 "updates": each.share.learner.updates,
@@ -144,18 +139,15 @@ def _train(
                 "batch_size": batches.width,
                 "seconds": round(time.monotonic() - start, 2),
             }
-            rows, recorded = store.split_streams(rows)
+            rows, recorded = split_streams(rows)
             frames.append(rows)
             recordings.append(recorded)
-            statuses += _statuses(rows, config.envs_of(carrier))
+            statuses += statuses_of(rows, config.envs_of(carrier))
     outcome = _outcome(directory, statuses)
     rows = pl.concat(frames, how="diagonal")
     study.owner.check()
     store.write_rows(directory / store.STREAMS, pl.concat(recordings, how="diagonal"))
-    curves = rows.drop("diverged_at", "reason").with_columns(n_episodes=pl.lit(config.episodes))
-    first = [*LEADING, *(name for name in curves.columns if name.startswith("drift_") and name not in LEADING)]
-    curves = curves.select(*first, pl.exclude(first))
-    store.write_rows(outcome.curves, curves)
+    store.write_rows(outcome.curves, arranged(rows, config.episodes))
     write_manifest(
         directory,
         store.environment()
@@ -256,33 +248,3 @@ def _inert(config: StudyConfig) -> dict[str, list[str]]:
 def _facts(pattern: Pattern) -> dict[str, Any]:
     """Facts of a pattern for metrics and report, which do not know its name."""
     return {"jumps": pattern.jumps, "recovery": pattern.jumps and pattern.holds, "summary": pattern.summary}
-
-
-def _statuses(rows: "pl.DataFrame", num_envs: int) -> list[dict[str, Any]]:
-    """One entry per run: finished, or diverged with the environment step and the reason."""
-    import polars as pl
-
-    identity = ["task", "method", "pattern", "seed"]
-    if "simulation_faults" not in rows.columns:  # a task without a simulator
-        rows = rows.with_columns(simulation_faults=pl.lit(None, pl.Float64))
-    table = rows.group_by(identity, maintain_order=True).agg(
-        pl.col("simulation_faults").fill_nan(None).max(),
-        pl.col("diverged_at").max(),
-        pl.col("reason").max(),
-        pl.col("step").filter(~pl.col("return_mean").is_finite()).min().alias("bad_return"),
-    )
-    statuses = []
-    for entry in table.to_dicts():
-        status: dict[str, Any] = {name: entry[name] for name in identity}
-        at, reason, bad = entry["diverged_at"], entry["reason"], entry["bad_return"]
-        if at is not None and not math.isnan(at) and at >= 0:
-            why = ", ".join(text for bit, text in enumerate(REASONS) if int(reason) >> bit & 1)
-            status |= {"status": "diverged", "diverged_at": int(at) * num_envs, "reason": why}
-        elif bad is not None:
-            status |= {"status": "diverged", "diverged_at": bad, "reason": "evaluation return not finite"}
-        else:
-            status |= {"status": "finished"}
-        if entry["simulation_faults"]:
-            status["simulation_faults"] = int(entry["simulation_faults"])
-        statuses.append(status)
-    return statuses

@@ -12,10 +12,10 @@ from agents import CARRIERS
 from envs.mujoco import TASKS
 from experiments.presets import PRESETS
 from experiments.study.config import config_from_json
+from experiments.study.curves import ordered, statuses_of
 from experiments.study.program import check, runs_of, share_of
-from experiments.study.run import Plan, load, ordered, sweep
+from experiments.study.run import Plan, load, sweep
 from experiments.study.sweep import Batches, compile_program
-from experiments.study.train import _statuses
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
@@ -125,7 +125,7 @@ def test_a_stopped_study_resumes_to_the_same_numbers_and_logs_what_drifts(tmp_pa
 def test_simulations_given_up_stand_in_the_manifest():
     runs = {"task": "hopper", "method": "SAC", "pattern": "steady", "seed": [1, 1, 2, 2], "step": [0, 8, 0, 8]}
     logged = {"simulation_faults": [None, 0.0, None, 3.0], "diverged_at": -1.0, "reason": 0, "return_mean": 1.0}
-    statuses = _statuses(pl.DataFrame(runs | logged), 2)
+    statuses = statuses_of(pl.DataFrame(runs | logged), 2)
     assert [(s["seed"], s["status"], s.get("simulation_faults")) for s in statuses] == [
         (1, "finished", None),
         (2, "finished", 3),

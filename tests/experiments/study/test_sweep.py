@@ -11,8 +11,9 @@ import pytest
 
 from aesjax.types import Program
 from experiments.study import checkpoint
+from experiments.study.curves import ordered
 from experiments.study.progress import Progress
-from experiments.study.run import Plan, load, ordered, sweep
+from experiments.study.run import Plan, load, sweep
 from experiments.study.sweep import Batches, compile_program, plan_batches, stack
 
 # A run is a number; its state counts up by it; an interval is three steps.

@@ -1,0 +1,340 @@
+"""The options of a study, each declared once for Python, the shell and TOML files.
+
+Nothing here imports JAX before a study is used, so that `aesjax --help` answers immediately.
+"""
+
+import dataclasses
+import json
+import shlex
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex
+
+import tyro
+
+if TYPE_CHECKING:
+    from experiments.study.config import StudyConfig
+
+
+def _typed(kind: Callable[[str], Any], metavar: str, name: str | None = None) -> tuple[Any, ...]:
+    """Marks of an option whose type in Python is wider than the text at the shell."""
+
+    def read(words: list[str]) -> Any:
+        return kind(words[0])
+
+    spec = tyro.constructors.PrimitiveConstructorSpec(1, metavar, read, lambda value: True, lambda value: [str(value)])
+    return spec, tyro.conf.arg(name=name, help_behavior_hint=_hint)
+
+
+def _hint(default: str) -> str:
+    return "" if "None" in default else f"(default: {default})"
+
+
+def _number(whole: bool) -> Callable[[str], int | float]:
+    """How a number is read: 100000, 100_000 or 1e5; a whole one if ``whole``."""
+
+    def read(text: str) -> int | float:
+        try:
+            value = int(text) if whole and not set(text) & set(".eE") else float(text)
+            if not whole or int(value) == value:
+                return int(value) if whole else value
+        except (ValueError, OverflowError):
+            pass
+        raise ValueError(f"it must be a {'whole ' if whole else ''}number; got '{text}'")
+
+    return read
+
+
+SECONDS = _typed(_number(False), "S")
+Text = Annotated[Any, *_typed(str, "NAME")]
+Names = Annotated[Any, *_typed(str, "NAMES")]
+Whole = Annotated[int | None, *_typed(_number(True), "N")]
+Folder = Annotated[Any, *_typed(Path, "DIR")]
+if TYPE_CHECKING:
+    Axes = Mapping[str, Sequence[float]] | Sequence[str]
+else:
+    Axes = tyro.conf.UseAppendAction[tuple[str, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyOptions:
+    """A study: methods, drift patterns and seeds on one task.
+
+    >>> StudyOptions("toy", ["sac", "sac+aes"], patterns="abrupt", seeds=2).command()
+    'aesjax run --schedules baseline,aes --patterns abrupt --seeds 1:2'
+    """
+
+    task: Text = "toy"
+    """Task; see `aesjax list tasks`. bridge:NAME is one of an installed Isaac Gym or Isaac Lab. In Python also an
+    `envs.Task`, or a gymnax or Brax environment."""
+    methods: tyro.conf.Suppress[Any] = ("sac", "sac+aes", "sac+aes_r")
+    """`Method`s, or texts such as "sac", "sac+aes" and "ppo+aes_c+refresh:threshold=3"; --carriers and --schedules at
+    the shell."""
+    patterns: Names = "all"
+    """Drift patterns, comma-separated, or all: the paper's five. In Python also a list of names or patterns."""
+    seeds: Annotated[Any, *_typed(str, "SEEDS")] = "1:5"
+    """Training seeds: 1:5 (both ends included), 1,2,7, or a mix. In Python also whole numbers; one number n means 1 to
+    n."""
+    preset: Text = "quick"
+    """Sizes: quick (minutes) or paper; mujoco-warm for --warm-start."""
+    steps: Whole = None
+    """Environment steps of a run; by default the preset's."""
+    num_envs: Whole = None
+    """Parallel environments of a run; by default the preset's."""
+    evaluations: Whole = None
+    """Evaluations of a run, evenly spaced, besides the one before it; by default the preset's."""
+    episodes: Whole = None
+    """Episodes of an evaluation; by default the preset's."""
+    sweep: Axes = ()
+    """Hyper-parameter axis NAME=V1,V2,...; may be given several times. All values train in one program. In Python also
+    a mapping."""
+    proxy: Text = "td_quantile"
+    """Drift proxy of the schedules that use one."""
+    source: Text = None
+    """Transitions that the proxy reads: update (the update batch) or fresh (the newest); by default each schedule's
+    own."""
+    drift_seed: Whole = None
+    """One drift sample for all seeds; by default each training seed has its own."""
+    engine: Text = None
+    """Physics of a MuJoCo or Isaac task: mujoco (C), mjx, warp, or auto (C on a CPU, Warp on CUDA, else MJX)."""
+    observation: Text = None
+    """Observation of ant and humanoid: v5, or v4 without contact forces in ant and with all rows in humanoid; of
+    isaac_allegro_hand: full_state, full or full_no_vel."""
+    variant: Text = None
+    """Constants of an Isaac task: gym, those of Isaac Gym, or omni, those of its successor."""
+    channels: Names = None
+    """Drifting parameters, comma-separated, each perhaps with a range (body_mass=0.5:1.5). MuJoCo: body_mass,
+    joint_friction (the default both), geom_friction, leg_gain, direction, target_velocity, or hard, the first, second
+    and fourth with wide ranges; Isaac: gravity, joint_damping (the default both)."""
+    observe: Annotated[Any, *_typed(str, "drift")] = None
+    """drift: policy and critics also observe the true values of the drifting parameters, each scaled to -1 to 1 over
+    its range. A reference, neither a method nor an upper bound."""
+    timeout: Annotated[float | None, *SECONDS] = None
+    """Seconds for a step of a bridged task's simulator; 120 by default."""
+    controls_from: Folder = None
+    """Folder of the finished study whose runs the controls among --schedules play."""
+    start: Annotated[Any, *_typed(Path, "DIR", "warm-start")] = None
+    """Begin with trained agents: the folder of a finished study on the pattern steady, or of exported agents. Seed by
+    seed where there are as many."""
+    layer_norm: bool = False
+    """Normalise the hidden layers of every carrier's critic; weight decay is an axis, --sweep weight_decay=0,1e-2."""
+    plasticity: bool = False
+    """Log at every evaluation dormant units, effective rank, norms of weights and gradients."""
+    counterfactual: bool = False
+    """Evaluate every policy also under drift values that are not in force: nominal, those before the last change and
+    after the next, and both ends of the range (columns return_nominal, return_previous, ...)."""
+    block: Annotated[Any, *_typed(str, "FIRST:LAST")] = None
+    """Train only these runs of the study, counted from 1 in the order of its tables, into --out. `aesjax submit` has
+    all blocks trained and `aesjax join` makes one study of them."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in _KINDS and value is not None and (wanted := _misfit(field.name, value)):
+                raise ValueError(f"{field.name} must be {wanted}; got {value!r}")
+            if isinstance(value, Iterable) and not isinstance(value, str | Mapping | tuple) and field.name in _LISTS:
+                object.__setattr__(self, field.name, tuple(value))  # a generator or an array is read once
+
+    @property
+    def config(self) -> "StudyConfig":
+        """The complete configuration, as `config.json` holds it.
+
+        Raises:
+          ValueError, UnknownNameError: the study cannot be trained; one sentence that says why.
+        """
+        from experiments.study.config import configured
+        from experiments.study.program import check
+
+        config = configured(self)
+        check(config)
+        return config
+
+    def command(self, out: str | Path | None = None) -> str:
+        """The command line of the same study.
+
+        Raises:
+          ValueError: its methods differ between carriers, which the command line cannot say; `to_toml` can. Or it uses
+            an object that no text names.
+        """
+        given: dict[str, Any] = {}
+        for name, value in self.texts().items():
+            given |= by_carrier(value) if name == "methods" else {name: value}
+        return shlex.join(["aesjax", "run", *in_words(given | ({} if out is None else {"out": out}))])
+
+    def to_toml(self) -> str:
+        """The study as the text of a TOML file, for `Study.from_file` and ``aesjax run --config``.
+
+        Raises:
+          ValueError: it uses an object that no text names.
+        """
+        # A string or list of strings in JSON is one in TOML.
+        return "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in self.texts().items())
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """The study in a TOML or JSON file, of the options that differ from their defaults.
+
+        Raises:
+          ValueError: it cannot be read, or names something that is no option.
+        """
+        from aesjax.registry import hint
+        from experiments.study import store
+
+        path = Path(path).expanduser()
+        data = store.read_bytes(path).removeprefix(b"\xef\xbb\xbf")  # a byte-order mark
+        try:
+            given = store.json_from(path, data) if path.suffix == ".json" else tomllib.loads(data.decode())
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ValueError(f"{path} cannot be read as TOML: {error}") from None
+        known = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(given, dict):
+            raise ValueError(f"{path}: it is no table; options: {', '.join(sorted(known))}")
+        for name in sorted(set(given) - known):
+            near = f"; did you mean '{_AT_SHELL[name]}'?" if name in _AT_SHELL else hint(name, known)
+            raise ValueError(f"{path}: '{name}' is no option of a study{near} options: {', '.join(sorted(known))}")
+        for name, value in given.items():
+            if wanted := _misfit(name, value):
+                raise ValueError(f"{path}: '{name}' must be {wanted}; got {store.shortened(value)}")
+        return cls(**given)
+
+    def texts(self) -> dict[str, Any]:
+        """The options that differ from their defaults, as a TOML file holds them.
+
+        Raises:
+          ValueError: it uses an object that no text names.
+        """
+        from experiments.study.config import configured
+        from experiments.study.plugins import name_of
+        from experiments.study.text import number, seeds_text, text_of
+
+        config = configured(self)
+        made: dict[str, Callable[[Any], Any]] = {
+            "task": lambda task: config.task,
+            "methods": lambda _: [f"{name_of('carrier', m.carrier)}+{text_of(m)}" for m in config.methods],
+            "patterns": lambda _: _joined(_pattern_names(config)),
+            "seeds": lambda _: seeds_text(config.seeds),
+            "sweep": lambda _: [f"{name}={','.join(map(number, axis))}" for name, axis in config.sweep.items()],
+            "proxy": lambda _: _proxy_text(config),
+            "channels": _joined,
+            "start": lambda start: str(getattr(start, "directory", start)),
+            "controls_from": str,
+            "block": lambda block: block if isinstance(block, str) else ":".join(map(str, block)),
+        }
+        texts: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            text = isinstance(value, str) and field.name != "methods"  # one method is a list of one
+            if value not in (field.default, None) and not text and field.name in made:
+                value = made[field.name](value)
+            if value not in (field.default, [], None):
+                texts[field.name] = value
+        if config.source is not None:
+            texts["source"] = config.source
+        if not isinstance(self.task, str):
+            texts |= {name: value for name, value in _task_texts(config).items() if name not in texts}
+        return texts
+
+
+def _proxy_text(config: "StudyConfig") -> str:
+    from experiments.study.plugins import name_of
+
+    if config.proxy.q != 0.9:
+        raise ValueError(
+            f"no text gives the proxy of a study the level {config.proxy.q}; give it to the methods, aes(q=...)"
+        )
+    return name_of("proxy", config.proxy.factory)
+
+
+def _task_texts(config: "StudyConfig") -> dict[str, Any]:
+    """Options of a registered task that was given as an object."""
+    import envs
+
+    if config.task not in envs.TASKS:
+        from experiments.study.plugins import name_of
+
+        name_of("task", config.built)
+        return {}
+    plain = StudyOptions(config.task).config.options
+    options = {name: value for name, value in config.options.items() if plain.get(name) != value}
+    return {name: _joined(value) if isinstance(value, list | tuple) else value for name, value in options.items()}
+
+
+def _pattern_names(config: "StudyConfig") -> list[str]:
+    from experiments.study.plugins import name_of
+
+    return [name_of("pattern", config.patterns_known[name]) for name in config.patterns]
+
+
+def _joined(value: str | Iterable[str]) -> str:
+    return value if isinstance(value, str) else ",".join(value)
+
+
+def flag(name: str) -> str:
+    """The word of an option at the shell, without hyphens before it."""
+    return {"start": "warm-start"}.get(name, name.replace("_", "-"))
+
+
+def in_words(given: Mapping[str, Any]) -> list[str]:
+    """The words of a command line that stand for options by name; an option with a sequence is given several times.
+
+    >>> in_words({"steps": 4000, "report": False, "sweep": ["kappa=0.1,1"]})
+    ['--steps', '4000', '--no-report', '--sweep', 'kappa=0.1,1']
+    """
+    words = []
+    for name, value in given.items():
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{flag(name)}")
+        else:
+            each = value if isinstance(value, list | tuple) else [value]
+            words += [word for item in each for word in (f"--{flag(name)}", str(item))]
+    return words
+
+
+def by_carrier(texts: Sequence[str]) -> dict[str, str]:
+    """Methods as --carriers and --schedules."""
+    schedules: dict[str, list[str]] = {}
+    for text in texts:
+        carrier, _, schedule = text.partition("+")
+        schedules.setdefault(carrier, []).append(schedule or "baseline")
+    first = next(iter(schedules.values()))
+    if any(own != first for own in schedules.values()):
+        raise ValueError("methods that differ between carriers need a file: to_toml, and aesjax run --config")
+    carriers = {} if list(schedules) == ["sac"] else {"carriers": ",".join(schedules)}
+    return {**carriers, "schedules": ",".join(first)}
+
+
+_AT_SHELL = {"carriers": "methods", "schedules": "methods", "warm_start": "start", "warm-start": "start"}
+_LISTS = {"methods": str, "patterns": str, "channels": str, "sweep": str, "seeds": int}
+_KINDS: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(("steps", "num_envs", "evaluations", "episodes", "drift_seed"), (int, "a whole number")),
+    **dict.fromkeys(("layer_norm", "plasticity", "counterfactual"), (bool, "true or false")),
+    "timeout": (float, "a number"),
+}
+
+
+def _misfit(name: str, value: Any) -> str:
+    """The kind that an option of a file must have, as text; empty where its value has it."""
+    kind, text = _KINDS.get(name, (str, "text"))
+    if _is(kind, value):
+        return ""
+    if name not in _LISTS:
+        return text
+    if isinstance(value, list) and all(_is(_LISTS[name], item) for item in value):
+        return ""
+    if name == "seeds":
+        return "" if _is(int, value) else "text, a whole number or a list of them"
+    if name == "sweep":
+        table = isinstance(value, dict) and all(
+            isinstance(axis, list) and all(_is(float, item) for item in axis) for axis in value.values()
+        )
+        return "" if table else 'a list such as ["kappa=0.1,1"], or a table of lists of numbers'
+    return "text or a list of texts"
+
+
+def _is(kind: type, value: Any) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int:  # of any library
+        return isinstance(value, SupportsIndex) and not isinstance(value, bool)
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
