@@ -3,14 +3,20 @@
 Each carrier has its baseline, AES as published, AES with three smaller kappas, four constants, `aes_r`, and the two
 controls of the published AES. SAC, SQL and MEow take one gradient step per environment step on the toy task, the small
 mechanics and MuJoCo; on Isaac they take one per vector step, as the authors' code does.
+
+python -m experiments.paper.grid record DIR ...      # adds finished studies to the record
+python -m experiments.paper.grid tables              # prints its tables
+python -m experiments.paper.grid figure docs/kappa.png
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from aesjax.adaptations import burst, recent, refresh, reset, utd
 from aesjax.schedules import aes, aes_c, aes_r, fixed
+from experiments.paper import grid_tables
 from experiments.presets import presets_of
 from experiments.session.study import Study
 from experiments.study.method import Control, Method
@@ -109,3 +115,26 @@ def controls(cell: Cell, folder: Path) -> Cell:
     published = [method for method in cell.study.methods if method == Method(method.carrier, aes())]
     rows = [Method(method.carrier, control=Control(kind, method)) for method in published for kind in _CONTROLS]
     return Cell(f"{cell.name}-controls", replace(cell.study, methods=rows, controls_from=folder))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Add studies to the record, print its tables, or draw its figure."""
+    import tyro
+
+    def record(folders: tyro.conf.Positional[tuple[Path, ...]], out: Path = grid_tables.RECORD) -> None:
+        """Add finished studies to the record."""
+        grid_tables.record(folders, out)
+
+    def tables(record: Path = grid_tables.RECORD) -> None:
+        """Print the tables of the record as Markdown."""
+        print(grid_tables.tables(grid_tables.read(record).runs))
+
+    def figure(path: tyro.conf.Positional[Path], record: Path = grid_tables.RECORD) -> None:
+        """Draw return against mean weight."""
+        grid_tables.figure(grid_tables.read(record).runs, path)
+
+    tyro.extras.subcommand_cli_from_dict({"record": record, "tables": tables, "figure": figure}, args=arguments)
+
+
+if __name__ == "__main__":
+    main()
