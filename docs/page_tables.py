@@ -17,6 +17,7 @@ from scipy import stats
 
 from experiments.measure import holm, paired_differences
 from experiments.measure.stats import paired_t_p
+from experiments.paper import grid_tables
 from experiments.paper import small_tasks as small
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -653,6 +654,12 @@ def bounds() -> str:
         marks = [span + "*" * (p < 0.05) for span, (_, p) in zip(spans, cells, strict=True)]
         body.append([f"`{name}`{comma}{rest}", *marks])
     return rows(["true drift observed minus the best constant", "no drift", *carrier.patterns[1:]], body)
+
+
+@table
+def the_grid() -> str:
+    """Methods with equal tuning on every task and carrier of the grid."""
+    return grid_tables.tables(grid_tables.read().runs)
 
 
 @table

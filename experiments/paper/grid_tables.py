@@ -54,7 +54,7 @@ def record(folders: Sequence[Path], out: Path = RECORD) -> None:
         if "controls" in config:  # the folder's name, without its place
             config["controls"] = config["controls"] | {"from": Path(config["controls"]["from"]).name}
         unfinished = [run for run in manifest["runs"] if run["status"] != "finished"]
-        about = {name: manifest[name] for name in _ABOUT}
+        about = {name: manifest.get(name) for name in _ABOUT}
         studies[folder.name] = {"config": config, **about, "unfinished": unfinished}
         rows = results.rows(store.CURVES).with_columns(study=pl.lit(folder.name))
         frames.append(rows.select(name for name in (*_LABELS, *_LOGS) if name in rows.columns))
@@ -257,9 +257,12 @@ def _tables_of(setting: Setting) -> str:
     means = dict(level.group_by("pattern").agg(pl.col("mean_return").mean()).iter_rows())
     body = [["mean return of the constant", *(f"{means[pattern]:.1f}" for pattern in setting.patterns)]]
     body += _rows(setting, setting.tuned, setting.methods)
+    published = runs.filter(method=setting.methods[PUBLISHED])
+    clipped = f"at its upper clip in {published['saturation_max'].mean():.0%} of the updates."
     fixed = (
         f"read: mean return of published `aes` minus each row's, ± half of the 95 % t interval, paired by seed. "
-        f"{common} All ten seeds; nothing was chosen. "
+        f"{common} Mean weight of `aes`: {weights[published['method'][0]]:.2g}; {clipped} "
+        f"All ten seeds; nothing was chosen. "
         f"Holm family: the {len(setting.published)} contrasts of this table."
     )
     rest = _rows(setting, setting.published, dict.fromkeys(each.row for each in setting.published))
