@@ -39,7 +39,7 @@ _RUN = ("carrier", "method", "schedule", "variant", "pattern", "seed")
 
 
 def record(folders: Sequence[Path], out: Path = RECORD) -> None:
-    """Add finished studies to the record in ``out``; a study of the same name is replaced.
+    """Add finished studies to the record in ``out`` and score all of its runs; a study of the same name is replaced.
 
     Raises:
       ValueError: a folder holds no finished study, or files that do not match their checksums.
@@ -150,12 +150,12 @@ BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO = (
 
 def settings(runs: pl.DataFrame) -> Iterator[Setting]:
     """Every setting whose runs have seeds for choice and report."""
-    for place, own in runs.group_by(_SETTING, maintain_order=True):
+    for (task, steps, carrier, *_), own in runs.group_by(_SETTING, maintain_order=True):
         if set(REPORTING) <= set(own["seed"]):
-            yield _setting(place, own)
+            yield _setting(task, steps, carrier, own)
 
 
-def _setting(place: tuple, runs: pl.DataFrame) -> Setting:
+def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame) -> Setting:
     first = runs.filter(pl.col("seed").is_in(list(CHOOSING))).group_by("method", "schedule", "variant")
     # A method with a run that diverged is not chosen.
     means = first.agg(pl.col("mean_return").mean().fill_nan(-np.inf), pl.col("mean_entropy_weight").mean())
@@ -179,7 +179,7 @@ def _setting(place: tuple, runs: pl.DataFrame) -> Setting:
     tuned = _contrasts(runs, {row: (m, constant) for row, m in others.items()}, REPORTING, margin)
     pairs = {row: (methods[PUBLISHED], methods[row]) for row in (BASELINE, LEVEL, TIMING) if row in methods}
     published = _contrasts(runs, pairs, (*CHOOSING, *REPORTING), margin)
-    return Setting(*place, runs, methods, constant, margin, tuned, published)
+    return Setting(task, steps, carrier, runs, methods, constant, margin, tuned, published)
 
 
 def _contrasts(
@@ -238,7 +238,7 @@ def _overview(found: Sequence[Setting]) -> str:
 
 def _tables_of(setting: Setting) -> str:
     runs, title = setting.runs, f"`{setting.task}`, {setting.methods[BASELINE]}"
-    updates = runs["gradient_steps"].median() / setting.steps
+    updates = np.median(runs["gradient_steps"].to_numpy()) / setting.steps
     common = f"{setting.steps:,} steps, {updates:.2g} gradient steps per environment step."
     weights = dict(runs.group_by("method").agg(pl.col("mean_entropy_weight").mean()).iter_rows())
     own = runs.filter(method=setting.methods[TUNED])
@@ -258,7 +258,7 @@ def _tables_of(setting: Setting) -> str:
     body = [["mean return of the constant", *(f"{means[pattern]:.1f}" for pattern in setting.patterns)]]
     body += _rows(setting, setting.tuned, setting.methods)
     published = runs.filter(method=setting.methods[PUBLISHED])
-    clipped = f"at its upper clip in {published['saturation_max'].mean():.0%} of the updates."
+    clipped = f"at its upper clip in {100 * published['saturation_max'].to_numpy().mean():.0f} % of the updates."
     fixed = (
         f"read: mean return of published `aes` minus each row's, ± half of the 95 % t interval, paired by seed. "
         f"{common} Mean weight of `aes`: {weights[published['method'][0]]:.2g}; {clipped} "
