@@ -15,7 +15,7 @@ from experiments.measure import stats
 from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, WORSE, outcome_of
 from experiments.measure.patterns import STEADY
 from experiments.measure.runs import run_metrics
-from experiments.measure.study import load_study
+from experiments.measure.study import RunKey, load_study
 from experiments.report.draw import canvas_to_files
 from experiments.report.looks import PALETTE, REFERENCE_INK
 from experiments.study import store
@@ -96,9 +96,9 @@ def scores(curves: pl.DataFrame, studies: Mapping[str, Any]) -> pl.DataFrame:
         }
         own = curves.filter(pl.col("study").is_in(names))
         study = load_study(own, of[0]["config"], manifest)
-        for name, *run in own.select("study", *_RUN).unique(maintain_order=True).iter_rows():
+        for name, family, *run in own.select("study", "family", *_RUN).unique(maintain_order=True).iter_rows():
             carrier, method, _, _, pattern, seed = run
-            key = next(k for k in study.runs if k[1:] == (task, method, pattern, seed))
+            key = RunKey(family, task, method, pattern, seed)
             found = run_metrics(study, key)
             updates = found["gradient_steps"].value if "gradient_steps" in found else float("nan")
             updates = studies[name]["parts"][carrier]["updates"] if np.isnan(updates) else int(updates)
