@@ -26,7 +26,7 @@ class Table:
 
     name: tyro.conf.Positional[str]
     """Name of the table; `aesjax list` describes them: toy, mujoco, isaac, recovery, ablation, quantile, ema, clip,
-    fixed_grid, controls, responses, proxies."""
+    fixed_grid, controls, responses."""
     out: Path
     """Folder for the studies and the table. A finished study in it is not trained again, so that tables of equal
     runs can share a folder."""

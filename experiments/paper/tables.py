@@ -4,7 +4,6 @@ from aesjax.registry import Registry
 from experiments.paper.ablations import appendix
 from experiments.paper.constants import CONTROLS, FIXED_GRID, RESPONSES
 from experiments.paper.main_tables import family, recovery
-from experiments.paper.proxies import PROXIES
 from experiments.paper.studies import PaperTable
 
 TABLES: Registry[PaperTable] = Registry(
@@ -20,5 +19,4 @@ TABLES: Registry[PaperTable] = Registry(
     fixed_grid=FIXED_GRID,
     controls=CONTROLS,
     responses=RESPONSES,
-    proxies=PROXIES,
 )

@@ -43,11 +43,6 @@ def _levers(off_policy: bool) -> str:
     return f"baseline,fixed,{signals},{data},{both},fixed+rate,{clocks}," + _constants("0.02", "0.1", "0.2", "0.5")
 
 
-def _proxies(*rules: str) -> str:
-    names = ("td_quantile", "td_mean", "value_loss", "critic_drift")
-    return "baseline," + ",".join(f"{rule}:proxy={name}" for name in names for rule in rules)
-
-
 _NO_CLIP = "lambda_min=0:lambda_max=inf"
 
 # The baseline stands first in each: its steady runs are what returns are normalised by.
@@ -84,16 +79,6 @@ STUDIES: Registry[NamedStudy] = Registry(
         "the same for PPO, which keeps no data to choose from",
         seeds="1:10",
         preset="paper",
-    ),
-    # Two schedules for each: one reads the update batch, the other the newest transitions; every run records both.
-    proxies=NamedStudy(
-        "sac,sql,meow",
-        _proxies("aes", "aes_r"),
-        "every drift proxy recorded; with `--carriers ppo` see proxies_ppo",
-        "steady,abrupt",
-    ),
-    proxies_ppo=NamedStudy(
-        "ppo", _proxies("aes"), "the same for PPO, whose update batch is its newest data", "steady,abrupt"
     ),
     sensitivity_q=NamedStudy(
         _EVERY, "baseline," + _axis("q", "0.5", "0.7", "0.8", "0.9", "0.95"), "the paper's table over the quantile"

@@ -52,10 +52,6 @@ STUDIES: dict[str, tuple[tuple[str, ...], dict[str, dict]]] = {
     "ema": (("--tasks", "toy", "--seeds", "1:2"), {"sensitivity_beta/toy": {"seeds": (1, 2)}}),
     "fixed_grid": ((), {"fixed_grid/toy": {"patterns": ("steady", "abrupt", "linear", "periodic", "mixed")}}),
     "responses": (("--carriers", "sac,ppo"), {"responses/toy": {"carriers": ("sac",)}, "responses_ppo/toy": {}}),
-    "proxies": (
-        (),
-        {"proxies/toy": {"patterns": ("steady", "abrupt")}, "proxies_ppo/toy": {"carriers": ("ppo",)}},
-    ),
 }
 
 
@@ -156,7 +152,6 @@ def out(tmp_path_factory):
         ("toy", *TABLES["toy"]),
         ("recovery", *TABLES["recovery"]),
         ("controls", "controls.md", "permuted"),
-        ("proxies", "proxy_study.md", "critic_drift/fresh"),
     ],
 )
 def test_a_table_is_trained_and_printed(name, place, expected, out):
