@@ -93,9 +93,9 @@ class Stepper:
             fields |= scaled_fields(self.compiled, factor, getattr(params, name))
         return fields
 
-    def scaled(self, params: Any) -> Any:
-        """MJX's model under the drift in force."""
-        model, fields = jax.tree.map(jnp.asarray, self._model), self.scaled_fields(params)
+    def scaled(self, fields: dict[str, Array]) -> Any:
+        """MJX's model with ``fields`` replaced."""
+        model = jax.tree.map(jnp.asarray, self._model)
         return model.tree_replace(fields) if fields else model
 
     def _data(self, **fields: Array) -> Any:
@@ -115,32 +115,40 @@ class Stepper:
     ) -> tuple[Physics, Drive, Array, Array]:
         """One control step: its physics, its last drive, the solver's next starting point (nv,), and ``full``.
 
-        ``full``: () bool, the engine had no room for a contact or constraint; never here.
+        ``full``: () bool, the engine had no room for a contact or constraint.
         """
-        task, m = self.task, self.scaled(params)
-        d = self._data(qpos=qpos, qvel=qvel, qacc_warmstart=warmstart)
-        drive = control(Physics(qpos=qpos, qvel=qvel))
-        if lasting(task):
-            d = self._integrated(m, d.replace(**applied(drive)), task.substeps)
-        else:
+        task, once, fields = self.task, lasting(self.task), self.scaled_fields(params)
 
-            def substep(index: Array, carry: tuple[Any, Drive]) -> tuple[Any, Drive]:
-                d = carry[0]
-                drive = control(Physics(qpos=d.qpos, qvel=d.qvel))
-                d = self._integrated(m, d.replace(**applied(drive)), 1)
-                return d.replace(qvel=task.settle(jnp, d.qpos, d.qvel)), drive
+        def substep(_: Any, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+            qpos, qvel, warmstart, full, _, _ = carry
+            drive = control(Physics(qpos=qpos, qvel=qvel))
+            state = qpos, qvel, warmstart, applied(drive), fields
+            qpos, qvel, warmstart, more, seen = self.run(task.substeps if once else 1, state)
+            return qpos, task.settle(jnp, qpos, qvel), warmstart, full | more, seen, drive
 
-            d, drive = jax.lax.fori_loop(0, task.substeps, substep, (d, drive))
+        blank = self._data()
+        seen = {} if task.fresh else {name: field_of(blank, name) for name in task.fields}
+        carry = qpos, qvel, warmstart, jnp.bool_(False), seen, control(Physics(qpos=qpos, qvel=qvel))
+        carry = substep(0, carry) if once else jax.lax.fori_loop(0, task.substeps, substep, carry)
+        qpos, qvel, warmstart, full, seen, drive = carry
         if task.fresh:
-            d = self.renewed(m, d)
-        if any(name in FORCES for name in task.fields):
-            d = self.mjx.smooth.rne_postconstraint(m, d)
-        fields = {name: field_of(d, name) for name in task.fields}
-        return Physics(qpos=d.qpos, qvel=d.qvel, **fields), drive, d.qacc_warmstart, jnp.bool_(False)
+            m = self.scaled(fields)
+            d = self.mjx.forward.fwd_velocity(m, self._placed(m, self._data(qpos=qpos, qvel=qvel)))
+            seen = {name: field_of(d, name) for name in task.fields}
+        return Physics(qpos=qpos, qvel=qvel, **seen), drive, warmstart, full
 
-    def renewed(self, m: Any, d: Any) -> Any:
-        """``d`` with the fields that follow from its positions and velocities."""
-        return self.mjx.forward.fwd_velocity(m, self._placed(m, d))
+    def run(self, substeps: int, state: tuple[Any, ...]) -> tuple[Any, ...]:
+        """``substeps`` of MuJoCo's: positions, velocities, the solver's next start, ``full`` and the task's fields.
+
+        ``state``: positions, velocities, the solver's start, applied forces, fields of the model.
+        """
+        qpos, qvel, warmstart, forces, fields = state
+        m = self.scaled(fields)
+        d = self._integrated(m, self._data(qpos=qpos, qvel=qvel, qacc_warmstart=warmstart, **forces), substeps)
+        if any(name in FORCES for name in self.task.fields):
+            d = self.mjx.smooth.rne_postconstraint(m, d)
+        seen = {} if self.task.fresh else {name: field_of(d, name) for name in self.task.fields}
+        return d.qpos, d.qvel, d.qacc_warmstart, jnp.bool_(False), seen
 
     def _integrated(self, m: Any, d: Any, substeps: int) -> Any:
         """``substeps`` of MuJoCo's under what drives ``d``."""
