@@ -20,45 +20,23 @@ _LOWEST = 0.5  # m
 
 
 class Constants(NamedTuple):
-    """Differences between Isaac Gym and its successor."""
+    """Constants of Isaac Gym; its successor has others."""
 
-    near: float  # the reward for being near is 1 / (1 + near d^2)
-    up_weight: float  # of 1 / (1 + tilt (1 - up)^2)
-    tilt: float
-    spin: float  # likewise for the yaw rate, rad/s, with weight 1
-    farthest: float  # m from the target
-    targets: float  # m, targets are as far from the origin in x and y
-    start_low: tuple[float, float, float]  # m from the usual start
-    start_high: tuple[float, float, float]
-    steering: float  # share of the thrust that an action of 1 turns sideways, before the bound
-    scalar_last: bool  # order of the observed quaternion
+    near: float = 1.0  # the reward for being near is 1 / (1 + near d^2)
+    up_weight: float = 5.0  # of 1 / (1 + tilt (1 - up)^2)
+    tilt: float = 1.0
+    spin: float = 1.0  # likewise for the yaw rate, rad/s, with weight 1
+    farthest: float = 8.0  # m from the target
+    targets: float = 5.0  # m, targets are as far from the origin in x and y
+    start_low: tuple[float, float, float] = (-1.5, -1.5, -0.2)  # m from the usual start
+    start_high: tuple[float, float, float] = (1.5, 1.5, 1.5)
+    steering: float = 1.0  # share of the thrust that an action of 1 turns sideways, before the bound
+    scalar_last: bool = True  # order of the observed quaternion
     rotational_drag: float = 0.0  # N m s/rad, a damping for `joint_damping` to scale
 
 
-_GYM = Constants(
-    near=1.0,
-    up_weight=5.0,
-    tilt=1.0,
-    spin=1.0,
-    farthest=8.0,
-    targets=5.0,
-    start_low=(-1.5, -1.5, -0.2),
-    start_high=(1.5, 1.5, 1.5),
-    steering=1.0,
-    scalar_last=True,
-)
-_OMNI = Constants(
-    near=2.5,
-    up_weight=1.0,
-    tilt=30.0,
-    spin=10.0,
-    farthest=20.0,
-    targets=1.0,
-    start_low=(-0.5, -0.5, -0.5),
-    start_high=(0.5, 0.5, 0.5),
-    steering=_LATERAL,
-    scalar_last=False,
-)
+_OMNI = {"near": 2.5, "up_weight": 1.0, "tilt": 30.0, "spin": 10.0, "farthest": 20.0, "targets": 1.0}
+_OMNI |= {"start_low": (-0.5,) * 3, "start_high": (0.5,) * 3, "steering": _LATERAL, "scalar_last": False}
 
 
 class Ingenuity(IsaacTask):
@@ -76,7 +54,7 @@ class Ingenuity(IsaacTask):
     xml = "ingenuity.xml"
     description = "Ingenuity (Isaac Gym): a copter on Mars flies to changing targets"
     name = "isaac_ingenuity"
-    constants: Mapping[str, Constants] = {"gym": _GYM, "omni": _OMNI}
+    constants: Mapping[str, Constants] = {"gym": Constants(), "omni": Constants(**_OMNI)}
     obs_size, action_size, substeps, length, resets_first = 13, 6, 2, 2000, True
     lowest_draw = 0.0
     own = MappingProxyType({"rotational_drag": None})

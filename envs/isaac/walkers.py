@@ -17,19 +17,19 @@ _UP_WEIGHT, _HEADING_WEIGHT, _ENERGY_COST = 0.1, 0.5, 0.05
 
 
 class Constants(NamedTuple):
-    """The numbers of a task in one of its variants."""
+    """The numbers of a task in one of its variants; by default those of Isaac Gym's Ant."""
 
-    height: float  # m, of the torso at the start
-    lowest: float  # m, of the torso; below it the episode ends
-    death: float  # reward of the step that ends so
-    alive: float  # reward for a step
-    action_cost: float
-    angular_scale: float  # of the observed angular velocity
-    velocity_scale: float  # of the observed joint velocities
-    force_scale: float  # of all observed forces
-    wrapped: bool  # observed angles lie in (-pi, pi], not as the reference's Euler angles fall
-    joint_forces: bool  # whether motors' and passive forces of the joints are observed
-    limit_cost: float  # of a joint at its limit
+    height: float = 0.44  # m, of the torso at the start
+    lowest: float = 0.31  # m, of the torso; below it the episode ends
+    death: float = -2.0  # reward of the step that ends so
+    alive: float = 0.5  # reward for a step
+    action_cost: float = 0.005
+    angular_scale: float = 1.0  # of the observed angular velocity
+    velocity_scale: float = 0.2  # of the observed joint velocities
+    force_scale: float = 0.1  # of all observed forces
+    wrapped: bool = False  # observed angles lie in (-pi, pi], not as the reference's Euler angles fall
+    joint_forces: bool = False  # whether motors' and passive forces of the joints are observed
+    limit_cost: float = 0.1  # of a joint at its limit
     timestep: float = 0.0083  # s
     power: float = 1.0  # torque at full action, as a share of the motors' gears
     foot_force: str = "cfrc_ext"  # the floor's push; "cfrc_int", what the joint does, as the successor reads it
@@ -160,20 +160,7 @@ class Walker(IsaacTask):
         return xp.concatenate(parts, axis=-1)
 
 
-_ANT = Constants(
-    height=0.44,
-    lowest=0.31,
-    death=-2.0,
-    alive=0.5,
-    action_cost=0.005,
-    angular_scale=1.0,
-    velocity_scale=0.2,
-    force_scale=0.1,
-    wrapped=False,
-    joint_forces=False,
-    limit_cost=0.1,
-)
-_ANT_OMNI = {"timestep": 1 / 120, "height": 0.5, "power": 0.5, "wrapped": True, "foot_force": "cfrc_int"}
+_OMNI = {"timestep": 1 / 120, "height": 0.5, "power": 0.5, "wrapped": True, "foot_force": "cfrc_int", "limit_cost": 1.0}
 
 
 class Ant(Walker):
@@ -186,7 +173,7 @@ class Ant(Walker):
     xml = "ant.xml"
     name = "isaac_ant"
     description = "Ant (Isaac Gym): four legs run to a far target"
-    constants: Mapping[str, Constants] = {"gym": _ANT, "omni": _ANT._replace(limit_cost=1.0, **_ANT_OMNI)}
+    constants: Mapping[str, Constants] = {"gym": Constants(), "omni": Constants(**_OMNI)}
     feet = ("front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot")
 
     def limit_cost(self, xp: ModuleType, share: Any) -> Any:

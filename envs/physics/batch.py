@@ -15,8 +15,6 @@ import numpy as np
 from envs.physics.fields import physics_library, scaled_fields
 from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, check, expect, lasting
 
-_APPLIED = Drive._fields  # all of them are part of a state row
-
 
 class Transition64(NamedTuple):
     """A control step of n copies in double precision; `bad` ones carry no meaning but that."""
@@ -48,7 +46,7 @@ class _Simulations:
         self.now = Physics(qpos=self.batch.bind("qpos"), qvel=self.batch.bind("qvel"))
         bound = {name: _shaped(name, self.batch.bind(name)) for name in task.fields if name not in self.forces}
         self.views = vars(self.now) | bound
-        self.applied = {name: self.batch.bind(name) for name in _APPLIED}
+        self.applied = {name: self.batch.bind(name) for name in Drive._fields}  # parts of a state row
         self.contacts = self.batch.bind("ncon")
         self.velocity_stage = mujoco.mjtStage.mjSTAGE_VEL
         first, last = mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADCTRL
@@ -73,13 +71,14 @@ class _Simulations:
         """Advance all by one control step; returns the last drive and which ones (n,) MuJoCo reported as bad."""
         task, bad = self.task, np.zeros(rows.shape[0], bool)
         self.state[:] = rows
-        if lasting(task):
-            drive = self._apply(control(self.now))
-            self._call(bad, self.batch.step, nstep=task.substeps)
-        else:
-            for _ in range(task.substeps):
-                drive = self._apply(control(self.now))
-                self._call(bad, self.batch.step, nstep=1)
+        once = lasting(task)
+        for _ in range(1 if once else task.substeps):
+            drive = control(self.now)
+            for name, value in zip(Drive._fields, drive, strict=True):
+                if value is not None:
+                    self.applied[name][:] = value
+            self._call(bad, self.batch.step, nstep=task.substeps if once else 1)
+            if not once:
                 self.now.qvel[:] = task.settle(np, self.now.qpos, self.now.qvel)
         if task.fresh:
             self._call(bad, self.batch.forward, stage=self.velocity_stage)
@@ -87,15 +86,7 @@ class _Simulations:
             # MuJoCo puts a simulation that blew up back to its start and goes on; that is not a step anybody took.
             bad |= self.alarms.any(axis=1)
             self.alarms[:] = 0
-        if not np.isfinite(self.state).all():
-            bad |= ~np.isfinite(self.state).all(axis=1)
-        return drive, bad
-
-    def _apply(self, drive: Drive) -> Drive:
-        for name, value in zip(_APPLIED, drive, strict=True):
-            if value is not None:
-                self.applied[name][:] = value
-        return drive
+        return drive, bad | ~np.isfinite(self.state).all(axis=1)
 
     def _call(self, bad: np.ndarray, function: Callable[..., Any], **options: Any) -> None:
         try:
@@ -126,11 +117,9 @@ def _computes_forces(model: Any) -> bool:
     Not so under Runge and Kutta's scheme: sensors belong to its first stage, all else that a step leaves to its last.
     """
     mujoco = physics_library()
-    if model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
-        return False
-    made_of_them = ("ACCELEROMETER", "FORCE", "TORQUE", "FRAMELINACC", "FRAMEANGACC")
-    kinds = [getattr(mujoco.mjtSensor, f"mjSENS_{name}") for name in made_of_them]
-    return bool(np.isin(model.sensor_type, kinds).any())
+    names = ("ACCELEROMETER", "FORCE", "TORQUE", "FRAMELINACC", "FRAMEANGACC")
+    kinds = [getattr(mujoco.mjtSensor, f"mjSENS_{name}") for name in names]
+    return model.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4 and bool(np.isin(model.sensor_type, kinds).any())
 
 
 def _shaped(name: str, values: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ Integrators, contacts and the solver's tolerance are those of the compiled model
   PGS after one control step, closer than CG (6e-5).
 * A line search makes at most 10 steps, not 50: under ``vmap`` all of them are computed always. 8 already give the very
   numbers of 50 on HalfCheetah, in half the time; 10 leave Humanoid's differences from the C engine as they are.
-* MJX regularises with ``body_invweight0`` and ``dof_invweight0`` (see `envs.physics.derived`), and scales its tolerance
+* MJX regularises with ``body_invweight0`` and ``dof_invweight0`` (see `Derived`), and scales its tolerance
   by the mass matrix in force; it reads no other derived constant.
 """
 
@@ -23,8 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from envs.physics.derived import Derived
-from envs.physics.fields import physics_library, scaled_fields
+from envs.physics.fields import Factor, nominal, physics_library, scaled_fields
 from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, lasting
 
 Array = jax.Array
@@ -50,6 +49,51 @@ def as_mjx_needs() -> Iterator[None]:
     """MJX broadcasts between ranks, and GPUs multiply float32 matrices with 10 bits by default."""
     with jax.numpy_rank_promotion("allow"), jax.default_matmul_precision("highest"):
         yield
+
+
+#: Derived constants that an MJX step reads: the regularisation of contacts and of joint limits.
+DERIVED = ("body_invweight0", "dof_invweight0")
+
+
+class Derived:
+    """The constants `DERIVED` as functions of one factor, such as that on all masses.
+
+    Each is ``nominal + t q(t)`` with ``t = log(factor) / log(LIMIT)`` and a Chebyshev series ``q``, so that a factor of
+    1 gives the nominal value exactly. Beyond ``[1 / LIMIT, LIMIT]`` they stay at the edge's values.
+    """
+
+    LIMIT = 4.0
+    NODES = 14  # even, so that no node is at t = 0
+
+    def __init__(self, compiled: Any, factor: Factor) -> None:
+        mujoco = physics_library()
+        t = np.polynomial.chebyshev.chebpts1(self.NODES)
+        self.nominal = {name: np.array(getattr(compiled, name)) for name in DERIVED}
+        at_nodes = {name: np.empty((self.NODES, value.size)) for name, value in self.nominal.items()}
+        scaled = copy.deepcopy(compiled)
+        data = mujoco.MjData(scaled)
+        for i, value in enumerate(self.LIMIT**t):
+            for field, values in scaled_fields(compiled, factor, np.float64(value)).items():
+                nominal(scaled, field)[:] = values
+            mujoco.mj_setConst(scaled, data)
+            for name, values in at_nodes.items():
+                values[i] = (getattr(scaled, name) - self.nominal[name]).ravel() / t[i]
+        self.series = {
+            name: np.polynomial.chebyshev.chebfit(t, values, self.NODES - 1).astype(np.float32)
+            for name, values in at_nodes.items()
+        }
+
+    def __call__(self, factor: Array) -> dict[str, Array]:
+        """Field name -> values under a factor ()."""
+        t = jnp.clip(jnp.log(factor) / np.float32(np.log(self.LIMIT)), -1.0, 1.0)
+        fields = {}
+        for name, series in self.series.items():
+            last = beyond = jnp.zeros(series.shape[1], jnp.float32)
+            for coefficients in series[:0:-1]:  # Clenshaw's recurrence
+                last, beyond = coefficients + 2.0 * t * last - beyond, last
+            q = series[0] + t * last - beyond
+            fields[name] = self.nominal[name].astype(np.float32) + t * q.reshape(self.nominal[name].shape)
+        return fields
 
 
 class Stepper:
