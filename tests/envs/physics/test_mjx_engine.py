@@ -16,8 +16,7 @@ from envs.mujoco import TASKS, model
 from envs.mujoco.locomotion import MujocoParams
 from envs.physics.fields import FACTORS as ALL_FACTORS
 from envs.physics.fields import scaled_fields
-from envs.physics.mjx_engine import MjxState
-from envs.physics.mjx_stepper import DERIVED, Derived
+from envs.physics.mjx_engine import DERIVED, Derived, MjxState
 from tests.envs.physics.common import FACTORS, engine_of
 from tests.envs.physics.common import params_of as params64
 

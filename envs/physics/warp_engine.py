@@ -15,7 +15,7 @@ import numpy as np
 
 from envs.physics.fields import physics_library
 from envs.physics.host import for_batches
-from envs.physics.mjx_stepper import Stepper, field_of
+from envs.physics.mjx_engine import MjxEnv, field_of
 from envs.physics.protocol import FORCES, PhysicsTask
 
 Array = jax.Array
@@ -49,8 +49,8 @@ def measured_sizes(model: Any) -> Sizes:
     return Sizes(2 * contacts + 16, 2 * rows + 16)
 
 
-class WarpStepper(Stepper):
-    """Control steps of ``task`` on MuJoCo Warp, without its meaning; poses at rest are `Stepper`'s.
+class WarpEnv(MjxEnv):
+    """`MjxEnv` with the physics of a step on MuJoCo Warp; poses at rest are still MJX's.
 
     Args:
       sizes: room for contacts and constraints per world; by default measured.
@@ -87,15 +87,15 @@ class WarpStepper(Stepper):
             self._subtree[parents[body]] += self._subtree[body]
 
     def scaled_fields(self, params: Any) -> dict[str, Array]:
-        """`Stepper.scaled_fields`, and the mass of each body with all below it, which Warp reads."""
+        """`MjxEnv.scaled_fields`, and the mass of each body with all below it, which Warp reads."""
         fields = super().scaled_fields(params)
         if "body_mass" in fields:
             fields["body_subtreemass"] = jnp.asarray(self._subtree) @ fields["body_mass"]
         return fields
 
-    def run(self, substeps: int, state: tuple[Any, ...]) -> tuple[Any, ...]:
-        """`Stepper.run`, of all copies in one call."""
-        out = for_batches(partial(self._worlds, substeps))(jax.tree.map(lambda x: x[None], state))
+    def run(self, substeps: int, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """`MjxEnv.run`, of all copies in one call."""
+        out = for_batches(partial(self._worlds, substeps))(jax.tree.map(lambda x: x[None], inputs))
         return jax.tree.map(lambda x: x[0], out)
 
     def _worlds(self, substeps: int, inputs: Any) -> Any:
