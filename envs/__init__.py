@@ -104,8 +104,6 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
     known = {p.name for p in parameters if p.kind is not Parameter.VAR_KEYWORD}
     if not {*options} <= known and known == {p.name for p in parameters}:  # a builder with ``**options`` checks its own
         raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
-    if missing := [p.name for p in parameters if p.name in known and p.default is p.empty and p.name not in options]:
-        raise ValueError(f"task '{name}': every option needs a default, which '{missing[0]}' of its builder has not")
     built = entry(**options)
     if not isinstance(built, Task):
         raise ValueError(f"task '{name}': its builder returned {type(built).__name__}, not a Task")

@@ -234,11 +234,6 @@ class Drifting:
         object.__setattr__(self, "world", world)
         object.__setattr__(self, "drift", world.drift(self.pattern, self.drift_seed))
 
-    @property
-    def realisation(self) -> Realisation:
-        """The numbers drawn for this run."""
-        return self.drift.realisation
-
     def params_at(self, step: Array | int) -> Any:
         """The task's parameters in force at vector step ``step``."""
         return self.world.params_at(self.drift, step)

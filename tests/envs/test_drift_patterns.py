@@ -254,8 +254,9 @@ def test_a_task_is_one_or_builds_one(monkeypatch):
     assert adopt_task("mine", toy) is toy
     with pytest.raises(ValueError, match="must be a Task or a function that builds one; got str"):
         adopt_task("mine", "toy")
-    monkeypatch.setitem(envs.TASKS, "mine", adopt_task("mine", lambda: toy))
-    assert envs.make("mine") is toy
+    for entry in (toy, lambda: toy, "envs.toy.multigoal:TASK", adopt_task("mine", lambda: toy)):
+        monkeypatch.setitem(envs.TASKS, "mine", entry)
+        assert envs.make("mine") is toy
     monkeypatch.setitem(envs.TASKS, "wrong", adopt_task("wrong", lambda: 3))
     with pytest.raises(ValueError, match="task 'wrong': its builder returned int, not a Task"):
         envs.make("wrong")

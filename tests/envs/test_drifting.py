@@ -55,7 +55,7 @@ def test_drift_reaches_the_reward_in_the_very_step_of_the_change():
     key_reset, key = jax.random.split(jax.random.key(4))
     state = jax.jit(env.reset)(key_reset)[1]._replace(clock=jnp.int32(20))
     obs, _, reward, *_ = jax.jit(env.step)(key, state, jnp.zeros((1, 2)))
-    goals = TOY.params.goals + np.asarray(env.realisation.levels[1])
+    goals = TOY.params.goals + np.asarray(env.drift.realisation.levels[1])
     bumps = TOY.params.weights * np.exp(-np.sum((np.asarray(obs[0]) - goals) ** 2, axis=1) / 0.08)
     np.testing.assert_allclose(reward[0], bumps.max(), rtol=1e-5)
 
@@ -80,14 +80,10 @@ def test_arrays_of_a_wrong_shape_are_refused_when_traced():
     for shape in ((2,), (N, 3), (N + 1, 2)):
         with pytest.raises(AssertionError, match=r"action of task 'toy': \(num_envs, actuators\)"):
             jax.eval_shape(env.step, jax.random.key(0), state, jax.ShapeDtypeStruct(shape, np.float32))
-    world = env.world
-    with pytest.raises(AssertionError, match=r"steps of World.path: \(n,\) vector steps"):
-        world.path(env.drift, jnp.int32(3))
     with pytest.raises(AssertionError, match="drift values of task 'toy'"):
-        world.params_of(jnp.zeros(3))
-    other = envs.Drifting(envs.make("pendulum"), "abrupt", total_steps=STEPS)
+        env.world.params_of(jnp.zeros(3))
     with pytest.raises(AssertionError, match="a realisation is drawn for one task's channels"):
-        world.truth(other.drift, 0)
+        env.world.truth(World(envs.make("pendulum"), STEPS).drift("abrupt", 0), 0)
 
 
 def observed(world):
