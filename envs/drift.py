@@ -5,7 +5,7 @@ Steps are *vector steps*: all parallel copies of a run's environment share one c
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import chex
@@ -162,21 +162,10 @@ def truth(
     step = jnp.asarray(step, jnp.int32)
     now, segment = _at(channels, pattern, realisation, step, total, patterns)
     before, segment_before = _at(channels, pattern, realisation, step - 1, total, patterns)
-    spans = _per_coordinate(channels, lambda channel: channel.high - channel.low)
+    spans = per_coordinate(channels, lambda channel: channel.high - channel.low)
     jumps = jnp.asarray([entry.jumps for entry in patterns.values()])[pattern]
     change = jnp.sqrt(jnp.sum(((now - before) / spans) ** 2))
     return DriftTruth(now, change, jumps & (segment != segment_before))
-
-
-def displacement(channels: Channels, values: Array) -> Array:
-    """Distance from nominal, one number () for plots: Euclidean norm of (values - nominal) / half range.
-
-    A single scalar channel whose nominal is the middle of its range gives 1 at either bound; a planar channel
-    gives its distance from nominal in radii (the toy goals after one relocation: 1).
-    """
-    nominal = _per_coordinate(channels, lambda channel: channel.nominal)
-    half = _per_coordinate(channels, lambda channel: (channel.high - channel.low) / 2.0)
-    return jnp.sqrt(jnp.sum(((values - nominal) / half) ** 2))
 
 
 def normalised(channels: Channels, values: Array) -> Array:
@@ -184,11 +173,12 @@ def normalised(channels: Channels, values: Array) -> Array:
 
     The coordinates of a planar channel reach -1 and 1 at its radius, beyond which `mixed` may go.
     """
-    low = _per_coordinate(channels, lambda channel: channel.low)
-    high = _per_coordinate(channels, lambda channel: channel.high)
+    low = per_coordinate(channels, lambda channel: channel.low)
+    high = per_coordinate(channels, lambda channel: channel.high)
     return 2.0 * (values - low) / (high - low) - 1.0
 
 
-def _per_coordinate(channels: Channels, of) -> np.ndarray:
+def per_coordinate(channels: Channels, of: Callable[[Channel], float]) -> np.ndarray:
+    """A number ``of`` each channel, for each of its coordinates: (D,) float32."""
     parts = [np.full(channel.size, of(channel), np.float32) for channel in channels]
     return np.concatenate([np.zeros(0, np.float32), *parts])

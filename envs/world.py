@@ -11,7 +11,7 @@ import numpy as np
 
 from aesjax.registry import lookup
 from envs.core import Mask, Step, Task, step_with_keys
-from envs.drift import DriftData, DriftTruth, Realisation, change_points, displacement, draw, normalised, truth
+from envs.drift import DriftData, DriftTruth, Realisation, change_points, draw, normalised, per_coordinate, truth
 from envs.patterns import PATTERNS, Pattern, pattern_index
 
 Array = jax.Array
@@ -126,8 +126,14 @@ class World:
         return {"nominal": nominal, "previous": previous, "next": following, "low": ends("low"), "high": ends("high")}
 
     def displacement(self, values: Array) -> Array:
-        """Distance () of drift values (D,) from nominal in half ranges."""
-        return displacement(self.task.channels, values)
+        """Distance () of drift values (D,) from nominal, for plots: Euclidean norm in half ranges of the channels.
+
+        A planar channel gives its distance from nominal in radii (the toy goals after one relocation: 1).
+        """
+        channels = self.task.channels
+        nominal = per_coordinate(channels, lambda channel: channel.nominal)
+        half = per_coordinate(channels, lambda channel: (channel.high - channel.low) / 2.0)
+        return jnp.sqrt(jnp.sum(((values - nominal) / half) ** 2))
 
     def params_of(self, values: Array) -> Any:
         """The task's parameters under drift values (D,)."""

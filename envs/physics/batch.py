@@ -144,20 +144,12 @@ class Engine:
         self.spec = int(mujoco.mjtState.mjSTATE_INTEGRATION) & ~int(mujoco.mjtState.mjSTATE_USER)
         self.default = np.empty(mujoco.mj_stateSize(compiled, self.spec))
         mujoco.mj_getState(compiled, data, self.default, self.spec)
-        self.positions, self.velocities = self.columns("qpos"), self.columns("qvel")
+        nq, nv = compiled.nq, compiled.nv  # behind the time, which is the first number of a row
+        self.positions, self.velocities = slice(1, 1 + nq), slice(1 + nq, 1 + nq + nv)
         self.row_size = self.default.size + task.memory_size
         self._free: dict[int, list[_Simulations]] = {}
         self._scratch = [data]
         self._lock = threading.Lock()
-
-    def columns(self, name: str) -> slice:
-        """Where a field of ``MjData`` stands in a state row."""
-        mujoco = physics_library()
-        probe, row = mujoco.MjData(self.model), np.empty_like(self.default)
-        getattr(probe, name)[:] = np.nan
-        mujoco.mj_getState(self.model, probe, row, self.spec)
-        at = np.flatnonzero(np.isnan(row))
-        return slice(at[0], at[-1] + 1)
 
     def params(self, columns: Sequence[np.ndarray] | np.ndarray) -> Any:
         """The task's parameters of columns (P, n), in the order of their names."""
@@ -181,10 +173,6 @@ class Engine:
             with self._lock:
                 self._free[n].append(sims)
 
-    def row(self, state: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        """Rows (n, R) from MuJoCo's states (n, R - M), as ``spec`` says, and memories (n, M)."""
-        return np.concatenate([state, memory], axis=1)
-
     def start(self, noise: np.ndarray, params: Any) -> tuple[np.ndarray, np.ndarray]:
         """Observations (n, S) and rows (n, R) of new episodes from ``noise`` (n, K)."""
         task, n = self.task, noise.shape[0]
@@ -194,7 +182,7 @@ class Engine:
         physics = Physics(qpos=qpos, qvel=qvel, **self._at_rest(qpos, qvel))
         obs, memory = task.opening(np, physics, memory, params)
         expect(task, "opening", (n,), obs, memory)
-        return obs, self.row(rows, memory)
+        return obs, np.concatenate([rows, memory], axis=1)
 
     def _at_rest(self, qpos: np.ndarray, qvel: np.ndarray) -> dict[str, np.ndarray]:
         """Quantities that follow from positions and velocities."""
@@ -225,5 +213,6 @@ class Engine:
             drive, bad = sims.step(rows[:, :size], lambda now: task.control(np, now, memory, action, params))
             obs, reward, terminated, after = task.outcome(np, sims.physics(), memory, action, drive, params)
             expect(task, "outcome", (n,), obs, after)
+            rows = np.concatenate([sims.state, after], axis=1)
             # Copies: a task may hand out what the next call overwrites.
-            return Transition64(np.array(obs), np.array(reward), np.array(terminated), self.row(sims.state, after), bad)
+            return Transition64(np.array(obs), np.array(reward), np.array(terminated), rows, bad)

@@ -61,8 +61,11 @@ def random_states(engine, rng, steps=10):
 
 def state_of(engine, rows):
     """Rows of the C engine as states of MJX."""
-    columns = [engine.columns(name) for name in ("qpos", "qvel", "qacc_warmstart")]
-    parts = [jnp.asarray(rows[:, at], jnp.float32) for at in columns]
+    data, names, states = mujoco.MjData(engine.model), ("qpos", "qvel", "qacc_warmstart"), []
+    for row in rows:
+        mujoco.mj_setState(engine.model, data, row[:-1], engine.spec)
+        states.append([getattr(data, name).astype(np.float32) for name in names])
+    parts = [jnp.stack(column) for column in zip(*states, strict=True)]
     obs, zero = jnp.zeros((len(rows), engine.task.obs_size), jnp.float32), jnp.zeros(len(rows), jnp.int32)
     return MjxState(*parts, jnp.asarray(rows[:, -1:], jnp.float32), obs, zero, zero)
 
