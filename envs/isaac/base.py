@@ -58,11 +58,9 @@ class IsaacTask(PhysicsTask):
     def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
         for option, value in own.items():
             allowed = self.own[option]
-            if allowed is None and not (isinstance(value, int | float) and 0 <= value < float("inf")):
-                raise ValueError(f"{option} of {self.name} must be a number from 0 on; got {value}")
-            if allowed is not None and value not in allowed:
-                choices = ", ".join(map(str, allowed))
-                raise ValueError(f"{option} of {self.name} must be one of {choices}; got '{value}'")
+            if value not in allowed if allowed else value < 0:
+                wanted = f"one of {', '.join(map(str, allowed))}" if allowed else "a number from 0 on"
+                raise ValueError(f"{option} of {self.name} must be {wanted}; got '{value}'")
         self.variant, self.table = variant, self.constants[variant]._replace(**own)
         self.model = copy.copy(load(self.xml))
         self.model.opt.timestep = getattr(self.table, "timestep", self.model.opt.timestep)

@@ -92,7 +92,7 @@ class ClassicParams(NamedTuple):
     goal_radius: Any = np.float32(1.0)  # () distance that counts as arrival
 
 
-class ClassicMultiGoal:
+class ClassicMultiGoal(MultiGoal):
     """The landscape of soft Q-learning, to compare with its figures: ``p' = clip(p + a, -7, 7)``, observed as it is.
 
     Haarnoja et al. 2017, "Reinforcement Learning with Deep Energy-Based Policies", section 5.1 and its example.
@@ -102,11 +102,6 @@ class ClassicMultiGoal:
 
     def __init__(self, time_limit: int):
         self.spec = EnvSpec(obs_size=2, action_size=2, time_limit=time_limit)
-
-    def reset(self, key: Array, params: ClassicParams) -> tuple[Array, PointState]:
-        """Start at ``N(0, start_std^2 I)``."""
-        position = params.start_std * jax.random.normal(key, (2,), jnp.float32)
-        return position, PointState(position, jnp.zeros((), jnp.int32))
 
     def step(self, key: Array, state: PointState, action: Array, params: ClassicParams) -> Step:
         """One move without noise."""

@@ -50,16 +50,6 @@ def test_every_step_runs_under_the_drift_of_its_clock(pattern):
     np.testing.assert_allclose(info["drift"].values, expected, atol=1e-6)
 
 
-def test_drift_reaches_the_reward_in_the_very_step_of_the_change():
-    env = envs.Drifting(TOY, "abrupt", total_steps=100)
-    key_reset, key = jax.random.split(jax.random.key(4))
-    state = jax.jit(env.reset)(key_reset)[1]._replace(clock=jnp.int32(20))
-    obs, _, reward, *_ = jax.jit(env.step)(key, state, jnp.zeros((1, 2)))
-    goals = TOY.params.goals + np.asarray(env.drift.realisation.levels[1])
-    bumps = TOY.params.weights * np.exp(-np.sum((np.asarray(obs[0]) - goals) ** 2, axis=1) / 0.08)
-    np.testing.assert_allclose(reward[0], bumps.max(), rtol=1e-5)
-
-
 def test_a_task_without_channels_is_steady_and_nothing_else():
     still = TOY._replace(channels=(), apply_drift=lambda params, values: params)
     env, plain = (envs.Drifting(task, "steady", total_steps=N * STEPS, num_envs=N) for task in (still, TOY))

@@ -72,7 +72,7 @@ REFUSED = [
     ("ant", {"channels": ()}, "channels needs one or more different names of gravity, joint_damping"),
     ("ant", {"channels": ("body_mass",)}, "unknown drift channel of isaac_ant 'body_mass'"),
     ("ant", {"arm_gravity": True}, "'isaac_ant' has the options engine, variant, channels, time_limit; got"),
-    ("ingenuity", {"rotational_drag": -1}, "rotational_drag of isaac_ingenuity must be a number from 0 on; got -1"),
+    ("ingenuity", {"rotational_drag": -1}, "rotational_drag of isaac_ingenuity must be a number from 0 on; got '-1'"),
     ("ant", {"engine": "physx"}, "engine must be one of auto, mujoco, mjx, warp; got 'physx'"),
 ]
 
