@@ -114,7 +114,7 @@ class AllegroHand(IsaacTask):
         reward = xp.where(reached, reward + 250.0, reward)
         count = memory[..., -1] + reached
         after = xp.concatenate([memory[..., :-1], count[..., None]], axis=-1)
-        return Outcome(self.observe(xp, physics, memory, action), reward, distance >= _FALL, after)
+        return Outcome(self.observe(xp, physics, memory, action, goal), reward, distance >= _FALL, after)
 
     def goal(self, xp: ModuleType, memory: Any) -> Any:
         """(..., 4) the orientation to reach now."""
@@ -137,9 +137,10 @@ class AllegroHand(IsaacTask):
             for i in cubes
         ]
 
-    def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any) -> Any:
+    def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, goal: Any = None) -> Any:
         """The parts of the layout."""
-        goal, layout, qpos, qvel = self.goal(xp, memory), self.table.observation, physics.qpos, physics.qvel
+        goal = self.goal(xp, memory) if goal is None else goal
+        layout, qpos, qvel = self.table.observation, physics.qpos, physics.qvel
         q, moves = qpos[..., 19:], layout != "full_no_vel"
         shown = partial(frames.to_xyzw, xp) if self.table.scalar_last else xp.asarray
         parts = [frames.unscale(qpos[..., :16], self.low, self.high)]

@@ -99,8 +99,8 @@ class FrankaCabinet(IsaacTask):
         """Reward for reaching, holding and pulling; an open drawer ends the episode."""
         grasp = self.grasp(xp, physics)
         reward = self.reward(xp, grasp, physics.qpos, xp.clip(action, -1.0, 1.0))
-        terminated = physics.qpos[..., 0] > OPEN
-        return Outcome(self.observe(xp, physics, memory, action), reward, terminated, self._target(xp, memory, action))
+        obs, opened = self.observe(xp, physics, memory, action, grasp), physics.qpos[..., 0] > OPEN
+        return Outcome(obs, reward, opened, self._target(xp, memory, action))
 
     def grasp(self, xp: ModuleType, physics: Physics) -> Grasp:
         """The frames that observation and reward are about."""
@@ -143,9 +143,9 @@ class FrankaCabinet(IsaacTask):
     def _target(self, xp: ModuleType, memory: Any, action: Any) -> Any:
         return xp.clip(memory + self.table.dt * _SPEED * xp.clip(action, -1.0, 1.0), self.low, self.high)
 
-    def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any) -> Any:
+    def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, grasp: Grasp | None = None) -> Any:
         """Joints, the way from hand to handle, and the drawer."""
-        qpos, qvel, grasp = physics.qpos, physics.qvel, self.grasp(xp, physics)
+        qpos, qvel, grasp = physics.qpos, physics.qvel, grasp or self.grasp(xp, physics)
         joints = frames.unscale(qpos[..., 1:], self.low, self.high)
         parts = [joints, 0.1 * qvel[..., 1:], grasp.drawer - grasp.hand, qpos[..., :1], qvel[..., :1]]
         return xp.clip(xp.concatenate(parts, axis=-1), -5.0, 5.0)

@@ -108,7 +108,7 @@ class Ingenuity(IsaacTask):
         reward = near + near * (table.up_weight * upright + still)
         lost = (xp.sqrt(squared) > table.farthest) | (physics.qpos[..., 2] < _LOWEST)
         after = xp.concatenate([memory[..., :-1], memory[..., -1:] + 1.0], axis=-1)
-        return Outcome(self.observe(xp, physics, memory, action), reward, lost, after)
+        return Outcome(self.observe(xp, physics, memory, action, target), reward, lost, after)
 
     def target(self, xp: ModuleType, memory: Any) -> Any:
         """(..., 3) the target of the step that begins with ``memory``, metres."""
@@ -132,9 +132,10 @@ class Ingenuity(IsaacTask):
             force, torque = force + thrust, torque + frames.cross(xp, arm, thrust)
         return force, torque
 
-    def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any) -> Any:
+    def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, target: Any = None) -> Any:
         """Way to the target of ``memory``, posture and velocities."""
-        way, q = self.target(xp, memory) - physics.qpos[..., :3], physics.qpos[..., 3:7]
+        target = self.target(xp, memory) if target is None else target
+        way, q = target - physics.qpos[..., :3], physics.qpos[..., 3:7]
         linear, angular = frames.velocities(xp, q, physics.qvel, self._com)
         turned = frames.to_xyzw(xp, q) if self.table.scalar_last else q
         return xp.clip(xp.concatenate([way / 3.0, turned, linear / 2.0, angular / np.pi], axis=-1), -5.0, 5.0)
