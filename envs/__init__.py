@@ -12,9 +12,9 @@ from typing import Any
 
 from aesjax.registry import UnknownNameError, lookup
 from envs.core import Channel, Env, EnvSpec, Task, autoreset_step
-from envs.drift import DriftTruth, Realisation, draw, drifted_params, truth
-from envs.drifting import Drifting, DriftState
+from envs.drift import DriftTruth, Realisation, draw, truth
 from envs.patterns import PATTERNS, pattern_index
+from envs.world import Drifting, DriftState
 
 __all__ = [
     "ORACLES",
@@ -31,7 +31,6 @@ __all__ = [
     "UnknownNameError",
     "autoreset_step",
     "draw",
-    "drifted_params",
     "make",
     "optimal_return",
     "pattern_index",
@@ -42,10 +41,10 @@ __all__ = [
 # a physics engine without `import envs` needing it. Read at every `make`, so entries may be added at any time.
 TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "toy": "envs.toy.multigoal:TASK",
-    "toy_multigoal_classic": "envs.toy.classic:build",
-    "pendulum": "envs.toy.pendulum:TASK",
-    "reacher": "envs.toy.reacher:TASK",
-    "cartpole_swingup": "envs.toy.cartpole:TASK",
+    "toy_multigoal_classic": "envs.toy.multigoal:build_classic",
+    "pendulum": "envs.toy.mechanics:PENDULUM",
+    "reacher": "envs.toy.mechanics:REACHER",
+    "cartpole_swingup": "envs.toy.mechanics:CARTPOLE",
     "hopper": "envs.mujoco:hopper",
     "halfcheetah": "envs.mujoco:halfcheetah",
     "walker2d": "envs.mujoco:walker2d",
@@ -97,20 +96,15 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
     Raises:
       ValueError: an option that the task does not have, or a function that builds something else.
     """
-    if not isinstance(entry, Task):
-        parameters = signature(entry).parameters
-        known = set(parameters) - {"name"}
-        judges = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
-        if not set(options) <= known and not judges:
-            raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
-        many = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        wanted = [n for n, p in parameters.items() if p.default is Parameter.empty and p.kind not in many]
-        if missing := [n for n in wanted if n not in options]:
-            raise ValueError(f"task '{name}': its builder wants '{missing[0]}', and every option needs a default")
-        built = entry(**options)
-        if not isinstance(built, Task):
-            raise ValueError(f"task '{name}': its builder returned {type(built).__name__}, not a Task")
-        return built
-    if options:
-        raise ValueError(f"task '{name}' has no options; got {', '.join(options)}")
-    return entry
+    if isinstance(entry, Task):
+        if options:
+            raise ValueError(f"task '{name}' has no options; got {', '.join(options)}")
+        return entry
+    parameters = signature(entry).parameters.values()
+    known = {p.name for p in parameters if p.kind is not Parameter.VAR_KEYWORD}
+    if not {*options} <= known and known == {p.name for p in parameters}:  # a builder with ``**options`` checks its own
+        raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
+    built = entry(**options)
+    if not isinstance(built, Task):
+        raise ValueError(f"task '{name}': its builder returned {type(built).__name__}, not a Task")
+    return built

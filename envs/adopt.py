@@ -9,22 +9,15 @@ from typing import Any, cast
 import jax
 import jax.numpy as jnp
 
-from envs.core import Channel, EnvSpec, Task
+from envs.core import Channel, Task
 from envs.patterns import Leg, Pattern
 
 _LONGEST = 300  # characters of an error that is quoted
-_CHANNELS = (Channel("scalar", 0.0, 2.0, 1.0), Channel("planar", -1.0, 1.0, 0.0, size=2, kind="planar"))
 
 
 def adopt_task(name: str, plugin: Any) -> Task | Callable[..., Task]:
-    """``plugin`` itself, if it is a `Task` or a function that builds one.
-
-    Raises:
-      ValueError: it is neither, or its environment has no `spec`.
-    """
+    """``plugin`` itself, a `Task` or a function that builds one; ValueError: it is neither."""
     if isinstance(plugin, Task):
-        if not isinstance(getattr(plugin.env, "spec", None), EnvSpec):
-            raise ValueError(f"the environment of task '{name}' needs `spec`, an EnvSpec with its sizes and time limit")
         return plugin
     if not callable(plugin):
         raise ValueError(f"task '{name}' must be a Task or a function that builds one; got {type(plugin).__name__}")
@@ -56,16 +49,13 @@ def adopt_pattern(name: str, plugin: Any) -> Pattern:
     pattern = plugin if isinstance(plugin, Pattern) else Pattern(plugin, jumps=False)
     if not callable(pattern.value) or inspect.isclass(pattern.value):
         raise ValueError(f"pattern '{name}' must be a Pattern or a function; got {type(plugin).__name__}")
-    for channel in _CHANNELS:
-        numbers = jnp.zeros(channel.size)
-        with trying(f"pattern '{name}' does not work on a {channel.kind} channel"):
-            value = jax.eval_shape(
-                lambda c=channel, n=numbers: pattern.value(c, Leg(jnp.int32(0), jnp.float32(0), n, n, n, 5))
-            )
-        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-        if shape != (channel.size,) or dtype != jnp.float32:
-            raise ValueError(
-                f"pattern '{name}' must return ({channel.size},) float32 for a {channel.kind} channel; "
-                f"got {shape} {dtype}"
-            )
+    for kind, size in (("scalar", 1), ("planar", 2)):
+        channel, drawn = Channel(kind, -1.0, 1.0, 0.0, size, kind), jnp.zeros(size)
+        leg = Leg(jnp.int32(0), jnp.float32(0), drawn, drawn, drawn, 5)
+        with trying(f"pattern '{name}' does not work on a {kind} channel"):
+            value = jax.eval_shape(lambda leg=leg, channel=channel: pattern.value(channel, leg))
+        found = getattr(value, "shape", None), getattr(value, "dtype", None)
+        if found != ((size,), jnp.float32):
+            wanted = f"must return ({size},) float32 for a {kind} channel"
+            raise ValueError(f"pattern '{name}' {wanted}; got {found[0]} {found[1]}")
     return pattern

@@ -139,9 +139,6 @@ class Task(NamedTuple):
     apply_drift: Callable[[Any, Array], Any]  # (params, values (D,)) -> params; replaces, never accumulates
     negative_returns: bool  # returns below zero are normal, so ratios of areas mean nothing
     description: str
-    #: (params_before, params_after, gamma) -> () exact ``b_t = Delta^r + gamma * V_max * Delta^P`` (AES
-    #: paper, Eq. bt-def), reward units; ``None`` where nobody can compute it. Never shown to a learner.
-    drift_surrogate: Callable[[Any, Any, Any], Array] | None = None
     #: complete options of the task's builder; ``envs.make(name, **options)`` builds the same task again
     options: Mapping[str, Any] = MappingProxyType({})
     #: names of channels that change nothing in this task; drifting them is allowed, and said in tables

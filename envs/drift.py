@@ -5,7 +5,7 @@ Steps are *vector steps*: all parallel copies of a run's environment share one c
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import chex
@@ -26,6 +26,13 @@ class Realisation(NamedTuple):
 
     levels: Array  # (segments + 1, D) float32, s_k or P_k per coordinate; row 0 is nominal
     directions: Array  # (D,) float32, unit vector of a planar channel's ramp; 0 for scalars
+
+
+class DriftData(NamedTuple):
+    """Which drift a run sees; stack runs along a leading axis."""
+
+    pattern: Array  # () int32, index into the patterns of its world
+    realisation: Realisation
 
 
 class DriftTruth(NamedTuple):
@@ -55,8 +62,7 @@ def clock(step: Array | int, total: Array | int, segments: int = 5) -> tuple[Arr
 
     Args:
       step: () int32, vector steps done.
-      total: () int, vector steps of the whole run, a multiple of ``segments`` (checked where it is a host
-      number). segments: number of segments.
+      total: () int, vector steps of the run, a multiple of ``segments`` (checked unless it is traced).
 
     Returns:
       ``segment`` () int32 in [0, segments) and ``phase`` () float32 in [0, 1). From ``step = total`` on, the
@@ -115,27 +121,18 @@ def _relocate(point: Array, uniform: Array) -> tuple[Array, Array]:
     return point, point
 
 
-def values(
-    channels: Channels,
-    pattern: Array | int,
-    realisation: Realisation,
-    segment: Array,
-    phase: Array,
-    patterns: Patterns = PATTERNS,
-) -> Array:
-    """Drift values (D,) float32 in task units at one place of one run.
-
-    ``pattern`` is a () int32 index into ``patterns`` and may be traced: runs with different patterns can be
-    stacked.
-    """
+def _at(
+    channels: Channels, pattern: Array | int, realisation: Realisation, step: Any, total: Any, patterns: Patterns
+) -> tuple[Array, Array]:
+    """Drift values (D,) float32 in task units at one step of one run, and its segment ()."""
     size = sum(channel.size for channel in channels)
     chex.assert_shape(realisation.levels, (None, size), custom_message="a realisation is drawn for one task's channels")
     segments = realisation.levels.shape[0] - 1
-    segment = jnp.asarray(segment, jnp.int32)
+    segment, phase = clock(step, total, segments)
     start, end = realisation.levels[segment], realisation.levels[segment + 1]
     stops = np.cumsum([channel.size for channel in channels])
 
-    def evaluate(entry):
+    def evaluate(entry: Pattern) -> Array:
         parts = [jnp.zeros(0)]
         for channel, stop in zip(channels, stops, strict=True):
             at = slice(stop - channel.size, stop)
@@ -144,15 +141,7 @@ def values(
         return jnp.concatenate(parts)
 
     branches = [lambda entry=entry: evaluate(entry) for entry in patterns.values()]
-    return jax.lax.switch(jnp.asarray(pattern, jnp.int32), branches)
-
-
-def _values_at(channels, pattern, realisation, step, total, segments, patterns=PATTERNS):
-    drawn_for = realisation.levels.shape[0] - 1
-    if drawn_for != segments:
-        raise ValueError(f"segments = {segments}, but the realisation was drawn for {drawn_for}")
-    segment, phase = clock(step, total, segments)
-    return values(channels, pattern, realisation, segment, phase, patterns), segment
+    return jax.lax.switch(jnp.asarray(pattern, jnp.int32), branches), segment
 
 
 def truth(
@@ -161,34 +150,22 @@ def truth(
     realisation: Realisation,
     step: Array | int,
     total: Array | int,
-    segments: int = 5,
     patterns: Patterns = PATTERNS,
 ) -> DriftTruth:
-    """Drift at ``step``, and its change since the step before.
+    """Drift at ``step`` of ``total``, and its change since the step before.
 
-    ``change`` is the Euclidean norm over coordinates of (value now - value one step before) / (high - low), 0
-    at step 0. It is a difference of float32 values: a gradual drift slower than 1e-5 of the range per step is
-    reported to about 1 %. ``is_change_point`` is true at step ``k * total / segments``, ``1 <= k <
-    segments``, and only for patterns that jump there.
+    ``pattern``, a () int32 index into ``patterns``, may be traced. ``change`` is the Euclidean norm over coordinates of
+    (value now - value one step before) / (high - low), 0 at step 0. It is a difference of float32 values: a gradual
+    drift slower than 1e-5 of the range per step is reported to about 1 %. ``is_change_point`` is true at the first step
+    of every segment but the first, for patterns that jump there.
     """
     step = jnp.asarray(step, jnp.int32)
-    now, segment = _values_at(channels, pattern, realisation, step, total, segments, patterns)
-    before, segment_before = _values_at(channels, pattern, realisation, step - 1, total, segments, patterns)
-    spans = _per_coordinate(channels, lambda channel: channel.high - channel.low)
+    now, segment = _at(channels, pattern, realisation, step, total, patterns)
+    before, segment_before = _at(channels, pattern, realisation, step - 1, total, patterns)
+    spans = per_coordinate(channels, lambda channel: channel.high - channel.low)
     jumps = jnp.asarray([entry.jumps for entry in patterns.values()])[pattern]
     change = jnp.sqrt(jnp.sum(((now - before) / spans) ** 2))
     return DriftTruth(now, change, jumps & (segment != segment_before))
-
-
-def displacement(channels: Channels, values: Array) -> Array:
-    """Distance from nominal, one number () for plots: Euclidean norm of (values - nominal) / half range.
-
-    A single scalar channel whose nominal is the middle of its range gives 1 at either bound; a planar channel
-    gives its distance from nominal in radii (the toy goals after one relocation: 1).
-    """
-    nominal = _per_coordinate(channels, lambda channel: channel.nominal)
-    half = _per_coordinate(channels, lambda channel: (channel.high - channel.low) / 2.0)
-    return jnp.sqrt(jnp.sum(((values - nominal) / half) ** 2))
 
 
 def normalised(channels: Channels, values: Array) -> Array:
@@ -196,24 +173,12 @@ def normalised(channels: Channels, values: Array) -> Array:
 
     The coordinates of a planar channel reach -1 and 1 at its radius, beyond which `mixed` may go.
     """
-    low = _per_coordinate(channels, lambda channel: channel.low)
-    high = _per_coordinate(channels, lambda channel: channel.high)
+    low = per_coordinate(channels, lambda channel: channel.low)
+    high = per_coordinate(channels, lambda channel: channel.high)
     return 2.0 * (values - low) / (high - low) - 1.0
 
 
-def _per_coordinate(channels: Channels, of) -> np.ndarray:
+def per_coordinate(channels: Channels, of: Callable[[Channel], float]) -> np.ndarray:
+    """A number ``of`` each channel, for each of its coordinates: (D,) float32."""
     parts = [np.full(channel.size, of(channel), np.float32) for channel in channels]
     return np.concatenate([np.zeros(0, np.float32), *parts])
-
-
-def drifted_params(
-    task: Task,
-    pattern: Array | int,
-    realisation: Realisation,
-    step: Array | int,
-    total: Array | int,
-    segments: int = 5,
-) -> Any:
-    """The task's parameters in force at ``step`` of one run; ``vmap`` it over runs."""
-    drifted, _ = _values_at(task.channels, pattern, realisation, step, total, segments)
-    return task.apply_drift(task.params, drifted)

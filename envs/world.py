@@ -1,4 +1,4 @@
-"""A drifting task as the training loop takes it: N copies at once, drift as data, whole stretches of drift at once."""
+"""A drifting task: `World` for training loops, with drift as data, and `Drifting` for loops of one's own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,17 +11,10 @@ import numpy as np
 
 from aesjax.registry import lookup
 from envs.core import Mask, Step, Task, step_with_keys
-from envs.drift import DriftTruth, Realisation, change_points, displacement, draw, normalised, truth
-from envs.patterns import PATTERNS, Pattern
+from envs.drift import DriftData, DriftTruth, Realisation, change_points, draw, normalised, per_coordinate, truth
+from envs.patterns import PATTERNS, Pattern, pattern_index
 
 Array = jax.Array
-
-
-class DriftData(NamedTuple):
-    """Which drift a run sees; stack runs along a leading axis."""
-
-    pattern: Array  # () int32, index into the patterns of its world
-    realisation: Realisation
 
 
 class Revealed(NamedTuple):
@@ -61,13 +54,13 @@ class World:
 
     @property
     def obs_size(self) -> int:
-        """S."""
+        """S, observed numbers."""
         drift = sum(channel.size for channel in self.task.channels) if self.observe else 0
         return self.task.env.spec.obs_size + drift
 
     @property
     def action_size(self) -> int:
-        """A."""
+        """A, actuators."""
         return self.task.env.spec.action_size
 
     @property
@@ -104,47 +97,43 @@ class World:
 
     def truth(self, drift: DriftData, step: Array | int) -> DriftTruth:
         """Drift at vector step ``step`` (); never for a learner."""
-        clock = (step, self.total, self.segments)
-        return truth(self.task.channels, drift.pattern, drift.realisation, *clock, patterns=self.patterns)
+        return truth(self.task.channels, *drift, step, self.total, self.patterns)
 
     def path(self, drift: DriftData, steps: Array) -> tuple[Array, Array]:
         """Drift values (n, D) in force at vector steps (n,) and the size (n,) of each one's change, in ranges."""
         chex.assert_rank(steps, 1, custom_message="steps of World.path: (n,) vector steps")
-
-        def at(step: Array) -> tuple[Array, Array]:
-            now = self.truth(drift, step)
-            return now.values, now.change
-
-        return jax.vmap(at)(steps)
+        now = jax.vmap(lambda step: self.truth(drift, step))(steps)
+        return now.values, now.change
 
     def elsewhere(self, drift: DriftData, step: Array) -> dict[str, Array]:
         """Drift values (D,) that are not in force at vector step ``step`` (), by name.
 
-        ``nominal``; ``previous``, those that the segment before ended with (in the first segment: nominal); ``next``,
-        those that the coming one begins with (in the last: the run's end); ``low`` and ``high``, every channel at an
-        end of its range (a planar one at the ends of its first axis).
+        ``nominal``; ``previous``, the last of the segment before (in the first segment: nominal); ``next``, the first
+        of the coming one (in the last: the run's end); ``low`` and ``high``, every channel at an end of its range (a
+        planar one at the ends of its first axis).
         """
         length = self.total // self.segments
         segment = jnp.minimum(step // length, self.segments - 1)
-        beside = jnp.stack([segment * length - 1, (segment + 1) * length])
-        (previous, following), _ = self.path(drift, beside)
+        (previous, following), _ = self.path(drift, jnp.stack([segment * length - 1, (segment + 1) * length]))
 
         def ends(name: str) -> Array:
-            parts = []
-            for channel in self.task.channels:
-                end = np.broadcast_to(getattr(channel, name), (channel.size,)).astype(np.float32).copy()
-                if channel.kind == "planar":
-                    end[1:] = channel.nominal
-                parts.append(end)
-            return jnp.concatenate(parts)
+            both = [(c, i) for c in self.task.channels for i in range(c.size)]
+            ends = [c.nominal if i and c.kind == "planar" else getattr(c, name) for c, i in both]
+            return jnp.asarray(ends, jnp.float32)
 
         nominal = ends("nominal")
         previous = jnp.where(segment > 0, previous, nominal)
         return {"nominal": nominal, "previous": previous, "next": following, "low": ends("low"), "high": ends("high")}
 
     def displacement(self, values: Array) -> Array:
-        """Distance () of drift values (D,) from nominal in half ranges."""
-        return displacement(self.task.channels, values)
+        """Distance () of drift values (D,) from nominal, for plots: Euclidean norm in half ranges of the channels.
+
+        A planar channel gives its distance from nominal in radii (the toy goals after one relocation: 1).
+        """
+        channels = self.task.channels
+        nominal = per_coordinate(channels, lambda channel: channel.nominal)
+        half = per_coordinate(channels, lambda channel: (channel.high - channel.low) / 2.0)
+        return jnp.sqrt(jnp.sum(((values - nominal) / half) ** 2))
 
     def params_of(self, values: Array) -> Any:
         """The task's parameters under drift values (D,)."""
@@ -215,3 +204,67 @@ class World:
         """
         *rest, info = self.advance(key, state, action, params)
         return *rest, info["final_observation"]
+
+
+class DriftState(NamedTuple):
+    """Auto-reset replaces ``env``; nothing but a step advances ``clock``."""
+
+    env: Any  # the task's own state, leading axis N
+    clock: Array  # () int32, vector steps since the run began
+
+
+@dataclass(frozen=True)
+class Drifting:
+    """``num_envs`` copies of a task under one drift, as pure ``reset`` and ``step``.
+
+    >>> import envs, jax
+    >>> env = Drifting(envs.make("toy"), "abrupt", total_steps=1000)
+    >>> obs, state = env.reset(jax.random.key(0))
+    >>> obs, state, reward, *_ = env.step(jax.random.key(1), state, jax.numpy.zeros((1, 2)))
+    """
+
+    task: Task
+    pattern: str  # a name of PATTERNS
+    total_steps: int  # horizon in environment steps, summed over copies; a multiple of num_envs * segments
+    drift_seed: int = 0
+    segments: int = 5
+    num_envs: int = 1  # N
+    world: World = field(init=False, repr=False, compare=False)
+    drift: DriftData = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        pattern_index(self.pattern)
+        if self.num_envs < 1 or self.total_steps % self.num_envs:
+            raise ValueError(f"total_steps must be a multiple of num_envs = {self.num_envs}; got {self.total_steps}")
+        world = World(self.task, self.total_steps // self.num_envs, self.segments)
+        object.__setattr__(self, "world", world)
+        object.__setattr__(self, "drift", world.drift(self.pattern, self.drift_seed))
+
+    def params_at(self, step: Array | int) -> Any:
+        """The task's parameters in force at vector step ``step``."""
+        return self.world.params_at(self.drift, step)
+
+    def truth_at(self, step: Array | int) -> DriftTruth:
+        """Drift at vector step ``step``; never for a learner."""
+        return self.world.truth(self.drift, step)
+
+    def reset(self, key: Array) -> tuple[Array, DriftState]:
+        """Observations (N, S) and the state at the beginning of the run."""
+        obs, state = self.world.reset(key, self.num_envs, self.params_at(0))
+        return obs, DriftState(state, jnp.zeros((), jnp.int32))
+
+    def step(self, key: Array, state: DriftState, action: Array) -> Step:
+        """The six values of ``autoreset_step`` with a leading axis N, for ``action`` (N, A) in [-1, 1].
+
+        ``info["drift"]`` is the ``DriftTruth`` in force during this step, without an axis N.
+        """
+        chex.assert_shape(
+            action,
+            (self.num_envs, self.world.action_size),
+            custom_message=f"action of task '{self.task.name}': (num_envs, actuators)",
+        )
+        now = self.truth_at(state.clock)
+        *rest, info = self.world.advance(key, state.env, action, self.world.params_of(now.values))
+        obs, env_state, reward, terminated, truncated = rest
+        next_state = DriftState(env_state, state.clock + 1)
+        return obs, next_state, reward, terminated, truncated, info | {"drift": now}

@@ -23,7 +23,6 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "patterns",
         "adopt drift",
         "world",
-        "drifting",
         "physics toy",
         "isaac mujoco",
         "__init__",

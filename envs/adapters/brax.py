@@ -23,7 +23,7 @@ from brax.envs.wrappers.training import (
 
 from aesjax.registry import lookup
 from envs.core import Channel, EnvSpec, Step, Task, check_unmasked, sound
-from envs.drifting import Drifting
+from envs.world import Drifting
 
 Array = jax.Array
 

@@ -21,7 +21,7 @@ CHANNELS = {"gravity": Range(0.8, 1.2), "joint_damping": Range(0.7, 1.3, least=0
 #: Registered name -> module and class, imported on first use.
 TASKS: dict[str, str] = {
     "isaac_ingenuity": "envs.isaac.ingenuity:Ingenuity",
-    "isaac_ant": "envs.isaac.ant:Ant",
+    "isaac_ant": "envs.isaac.walkers:Ant",
     "isaac_humanoid": "envs.isaac.humanoid:Humanoid",
     "isaac_allegro_hand": "envs.isaac.allegro_hand:AllegroHand",
     "isaac_anymal": "envs.isaac.anymal:Anymal",
@@ -44,11 +44,9 @@ def build(
       variant: ``gym`` or ``omni``, the constants of Isaac Gym or of its successor; the hand has ``gym_faithful``, too.
       channels: what drifts, of `CHANNELS`, each perhaps with a range of its own, ``gravity=0.5:1.5``.
       time_limit: steps of an episode; by default the reference's.
-      own: options of this task alone, by default as the variant has them. ``isaac_ant`` and ``isaac_humanoid``:
-        ``foot_sensor``, see `envs.isaac.locomotion.FOOT_SENSORS`. ``isaac_ingenuity``: ``rotational_drag``, N m s/rad,
-        makes `joint_damping` live; ``retarget_safe``, no target out of reach of the one before. ``isaac_anymal``:
-        ``true_gravity_obs``, the downward direction as a sensor would see it. ``isaac_allegro_hand``: ``observation``,
-        ``full_state``, ``full`` or ``full_no_vel``. ``isaac_franka_cabinet``: ``arm_gravity`` makes `gravity` live.
+      own: options of this task alone, by default as the variant has them. ``isaac_ingenuity``: ``rotational_drag``,
+        N m s/rad, makes `joint_damping` live. ``isaac_allegro_hand``: ``observation``, ``full_state``, ``full`` or
+        ``full_no_vel``. ``isaac_franka_cabinet``: ``arm_gravity`` makes `gravity` live.
 
     Raises:
       ValueError, KeyError: an option that does not exist.
@@ -84,8 +82,6 @@ def _build(name: str, engine: str, variant: str, channels: tuple[str, ...], time
     )
 
 
-def __getattr__(name: str) -> Any:
-    """Builders by registered name, for the registry of `envs`: ``envs.isaac:isaac_ant``."""
-    if name in TASKS:
-        return partial(build, name)
-    raise AttributeError(name)
+isaac_ingenuity, isaac_ant, isaac_humanoid, isaac_allegro_hand, isaac_anymal, isaac_franka_cabinet = (
+    partial(build, name) for name in TASKS
+)

@@ -11,10 +11,9 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from envs.isaac import drives, frames
+from envs.isaac import frames
 from envs.isaac.base import IsaacParams, IsaacTask
 from envs.physics import Drive, Marker, Outcome, Physics, Start
 
@@ -27,7 +26,6 @@ _SHOWN = CUBE + np.array([-0.11, 0.07, 0.14])  # where pictures show the goal
 _SPEED = 6.283  # largest of the joints, rad/s
 _TOLERANCE = 0.1  # angle to the goal that counts as success, rad
 _FALL = 0.24  # distance from the goal's place at which the cube counts as dropped, metres
-_CLIP = 5.0  # of observations
 SIZES = {"full_state": 88, "full": 72, "full_no_vel": 50}
 
 
@@ -77,16 +75,13 @@ class AllegroHand(IsaacTask):
     action_size, substeps, length, resets_first = 16, 4, 600, True
     memory_size = 2 * GOALS + 1  # the goals as pairs of turns, and how many have been reached
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
-        super().__init__(variant, time_limit, **own)
-        self.model = drives.timed(self.model, self.table.timestep)
+    draws = 21 + 2 * GOALS  # the cube's place and turns, joints, goals
+
+    def prepare(self) -> None:
+        """Sizes, ranges and the servos' speed limit."""
         self.obs_size = SIZES[self.table.observation]
         self.low, self.high = self.model.jnt_range[:16].T
-        self.reach = drives.lead(self.model, _SPEED)
-
-    def noise(self, key: Any) -> Any:
-        """(21 + 2 GOALS,) uniform on [-1, 1]: cube's place and turns, joints, goals."""
-        return jax.random.uniform(key, (21 + 2 * GOALS,), minval=-1.0)
+        self.limit_speeds(_SPEED)
 
     def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
         """At rest: a pose of the library, or the reference's law."""
@@ -101,15 +96,10 @@ class AllegroHand(IsaacTask):
         memory = xp.concatenate([noise[..., 21:], xp.zeros((*lead, 1), noise.dtype)], axis=-1)
         return Start(qpos, xp.zeros((*lead, 22), noise.dtype), memory)
 
-    def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: IsaacParams) -> tuple[Any, Any]:
-        """The first observation, with an action of zeros."""
-        goal = self.goal(xp, memory)
-        return self._observe(xp, physics, goal, xp.zeros_like(physics.qpos[..., :16])), memory
-
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
         """Servos that pursue the joint angles the action names."""
         target = frames.scale(xp.clip(action, -1.0, 1.0), self.low, self.high)
-        return Drive(drives.follow(xp, physics.qpos[..., :16], target, self.reach, params.joint_damping))
+        return Drive(self.pursue(xp, physics.qpos[..., :16], target, params))
 
     def outcome(
         self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: IsaacParams
@@ -123,8 +113,8 @@ class AllegroHand(IsaacTask):
         reward = -10.0 * distance + 1.0 / (angle + 0.1) - 0.0002 * xp.sum(action**2, axis=-1)
         reward = xp.where(reached, reward + 250.0, reward)
         count = memory[..., -1] + reached
-        memory = xp.concatenate([memory[..., :-1], count[..., None]], axis=-1)
-        return Outcome(self._observe(xp, physics, goal, action), reward, distance >= _FALL, memory)
+        after = xp.concatenate([memory[..., :-1], count[..., None]], axis=-1)
+        return Outcome(self.observe(xp, physics, memory, action, goal), reward, distance >= _FALL, after)
 
     def goal(self, xp: ModuleType, memory: Any) -> Any:
         """(..., 4) the orientation to reach now."""
@@ -147,7 +137,9 @@ class AllegroHand(IsaacTask):
             for i in cubes
         ]
 
-    def _observe(self, xp: ModuleType, physics: Physics, goal: Any, action: Any) -> Any:
+    def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, goal: Any = None) -> Any:
+        """The parts of the layout."""
+        goal = self.goal(xp, memory) if goal is None else goal
         layout, qpos, qvel = self.table.observation, physics.qpos, physics.qvel
         q, moves = qpos[..., 19:], layout != "full_no_vel"
         shown = partial(frames.to_xyzw, xp) if self.table.scalar_last else xp.asarray
@@ -162,4 +154,4 @@ class AllegroHand(IsaacTask):
         place = xp.broadcast_to(np.asarray(GOAL, qpos.dtype), (*qpos.shape[:-1], 3))
         between = frames.multiply(xp, q, frames.conjugate(xp, goal))
         parts += [place, shown(goal), shown(between), action]
-        return xp.clip(xp.concatenate(parts, axis=-1), -_CLIP, _CLIP)
+        return xp.clip(xp.concatenate(parts, axis=-1), -5.0, 5.0)

@@ -5,13 +5,12 @@ their shapes; the reference asks its contact forces for the same.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from envs.isaac import drives, frames
+from envs.isaac import frames
 from envs.isaac.base import IsaacParams, IsaacTask
 from envs.physics import Drive, Outcome, Physics, Start
 from envs.physics.fields import physics_library
@@ -22,7 +21,6 @@ HIPS = slice(0, 12, 3)  # the HAA joints
 _COMMANDS = np.array([2.0, 1.0, 1.0])  # largest v_x, v_y (m/s) and yaw rate (rad/s)
 _HEIGHT = 0.62  # of the base at reset, metres
 _TRACKING = 0.25  # width of the tracking rewards, (m/s)^2 and (rad/s)^2
-_CLIP = 5.0  # of observations
 
 
 class AnymalTable(NamedTuple):
@@ -45,14 +43,13 @@ class AnymalTable(NamedTuple):
     fall: float | None = None  # height of the base below which it has fallen, metres; None: a touch of the ground
     fall_reward: float | None = None  # instead of all others on a fall
     by_level: bool = False  # observed and acted on: all HAA, then all HFE, then all KFE, not leg by leg
-    true_gravity_obs: bool = False  # observe the downward direction in the base's frame, not turned forward
 
 
 class Anymal(IsaacTask):
     """Observation (48,), clipped to +-5: velocities and the command in the base's frame, joints, and the action.
 
     Its 6:9 is the downward direction turned *forward* by the base's orientation, as the reference has it; the gravity
-    that a sensor would see is turned backward (option ``true_gravity_obs``).
+    that a sensor would see is turned backward.
     """
 
     name = "isaac_anymal"
@@ -64,28 +61,26 @@ class Anymal(IsaacTask):
             vertical=-0.03, acceleration=-0.0003, rate=-0.006, hips=-0.06, fall=0.51, fall_reward=-1.0, by_level=True
         ),
     }
-    own = MappingProxyType({"true_gravity_obs": (False, True)})
     table: AnymalTable
     obs_size, action_size = 48, 12
     fields = ("actuator_force", "geom_xpos", "geom_xmat")
     held = True
+    draws = 27  # command, joint angles, joint velocities
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
-        super().__init__(variant, time_limit, **own)
-        table = self.table
-        self.model = drives.tuned(drives.timed(self.model, table.timestep), table.kp, table.kd, table.effort)
+    def prepare(self) -> None:
+        """Servos, sizes and orders of the variant."""
+        table, model = self.table, self.model
+        model.actuator_gainprm[:, 0] = table.kp
+        model.actuator_biasprm[:, 1], model.actuator_biasprm[:, 2] = -table.kp, -table.kd
+        model.actuator_forcerange[:] = -table.effort, table.effort
         self.substeps, self.dt = table.substeps, table.timestep * table.substeps
         # The command (3); where an action is judged by what was before: target, action and joint velocity (12 each).
         self.memory_size = 39 if table.incremental else 3
         self.negative_returns = table.fall_reward is not None
-        self.com = self.model.body_ipos[1]
-        self.low, self.high = self.model.jnt_range[1:].T
+        self.com = model.body_ipos[1]
+        self.low, self.high = model.jnt_range[1:].T
         self.order = np.arange(12).reshape(4, 3).ravel("F" if table.by_level else "C")  # of the model's joints
-        self.guarded, self._extents = _shapes(self.model)
-
-    def noise(self, key: Any) -> Any:
-        """(27,) uniform on [-1, 1]: command, joint angles, joint velocities."""
-        return jax.random.uniform(key, (27,), minval=-1.0)
+        self.guarded, self._extents = _shapes(model)
 
     def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
         """Level, at rest, above the ground; joints near the stance."""
@@ -99,10 +94,6 @@ class Anymal(IsaacTask):
             memory += [q, xp.zeros((*lead, 24), noise.dtype)]
         return Start(qpos, qvel, xp.concatenate(memory, axis=-1))
 
-    def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: IsaacParams) -> tuple[Any, Any]:
-        """The first observation, with an action of zeros."""
-        return self._observe(xp, physics, memory, xp.zeros_like(physics.qpos[..., 7:])), memory
-
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
         """Targets of the servos, rad."""
         return Drive(self._target(xp, memory, xp.clip(action, -1.0, 1.0)[..., np.argsort(self.order)]))
@@ -112,7 +103,7 @@ class Anymal(IsaacTask):
     ) -> Outcome:
         """Reward for following the command, end of the episode on a fall."""
         table, action = self.table, xp.clip(action, -1.0, 1.0)
-        obs = self._observe(xp, physics, memory, action)
+        obs = self.observe(xp, physics, memory, action)
         reward = self._reward(xp, physics, memory, action)
         fallen = self.lowest(xp, physics) < 0.0 if table.fall is None else physics.qpos[..., 2] < table.fall
         if table.fall_reward is not None:
@@ -144,20 +135,20 @@ class Anymal(IsaacTask):
         q = physics.qpos[..., 3:7]
         return tuple(frames.rotate_back(xp, q, v) for v in frames.velocities(xp, q, physics.qvel, self.com))
 
-    def _observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any) -> Any:
+    def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any) -> Any:
+        """In the variant's order of joints."""
         linear, angular = self._velocities(xp, physics)
-        turned = frames.rotate_back if self.table.true_gravity_obs else frames.rotate
         down = xp.broadcast_to(np.array([0.0, 0.0, -1.0], linear.dtype), linear.shape)
         parts = [
             2.0 * linear,
             0.25 * angular,
-            turned(xp, physics.qpos[..., 3:7], down),
+            frames.rotate(xp, physics.qpos[..., 3:7], down),
             memory[..., :3] * np.array([2.0, 2.0, 0.25]),
             (physics.qpos[..., 7:] - DEFAULT)[..., self.order],
             0.05 * physics.qvel[..., 6:][..., self.order],
             action,
         ]
-        return xp.clip(xp.concatenate(parts, axis=-1), -_CLIP, _CLIP)
+        return xp.clip(xp.concatenate(parts, axis=-1), -5.0, 5.0)
 
     def _reward(self, xp: ModuleType, physics: Physics, memory: Any, action: Any) -> Any:
         table, (linear, angular) = self.table, self._velocities(xp, physics)

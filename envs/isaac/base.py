@@ -1,14 +1,16 @@
-"""Parts shared by the six tasks: model files, two drifting parameters, tables of a variant and options."""
+"""Parts shared by the six tasks: model files, two drifting parameters, tables of a variant and options, servos."""
 
+import copy
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from envs.physics import FACTORS, PhysicsTask
+from envs.physics import FACTORS, Physics, PhysicsTask
 from envs.physics.fields import Factor, physics_library
 
 
@@ -30,6 +32,11 @@ class IsaacTask(PhysicsTask):
 
     An episode ends where the reference's counter reaches its length minus one. It is 0 at the first observation, or 1
     where the reference resets before the physics: `resets_first`, and always in ``omni``.
+
+    Args:
+      variant: a key of ``constants``.
+      time_limit: steps of an episode; by default the reference's.
+      own: fields of the variant's table that `own` allows to set.
     """
 
     xml: str
@@ -38,9 +45,12 @@ class IsaacTask(PhysicsTask):
     length: int  # steps, the reference's maxEpisodeLength, where the table of the variant has none
     resets_first: bool = False  # whether Isaac Gym resets the task before it moves
     inert: tuple[str, ...] = ()  # channels of `IsaacParams` that change nothing in this task
-    constants: Mapping[str, NamedTuple]  # variant -> its table
-    #: Fields of the table that an option of the same name may set -> what it may be; None: any number from 0 on.
+    constants: Mapping[str, NamedTuple]  # variant -> its table; a ``timestep`` there replaces the model's
+    #: Fields of the table that an option of the same name may set -> its values; None: any number from 0 on.
     own: Mapping[str, tuple[Any, ...] | None] = MappingProxyType({})
+    draws: int  # K, uniform random numbers of a start
+    lowest_draw: float = -1.0  # they are below 1
+    reach: np.ndarray  # (nu,) how far servos with a speed limit let a target lead its joint, see `pursue`
 
     params = IsaacParams()
     scales: Mapping[str, Factor] = {name: FACTORS[name] for name in IsaacParams._fields}
@@ -48,12 +58,44 @@ class IsaacTask(PhysicsTask):
     def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
         for option, value in own.items():
             allowed = self.own[option]
-            if allowed is None and not (isinstance(value, int | float) and 0 <= value < float("inf")):
-                raise ValueError(f"{option} of {self.name} must be a number from 0 on; got {value}")
-            if allowed is not None and value not in allowed:
-                choices = ", ".join(map(str, allowed))
-                raise ValueError(f"{option} of {self.name} must be one of {choices}; got '{value}'")
-        self.model = load(self.xml)
+            if value not in allowed if allowed else value < 0:
+                wanted = f"one of {', '.join(map(str, allowed))}" if allowed else "a number from 0 on"
+                raise ValueError(f"{option} of {self.name} must be {wanted}; got '{value}'")
         self.variant, self.table = variant, self.constants[variant]._replace(**own)
+        self.model = copy.copy(load(self.xml))
+        self.model.opt.timestep = getattr(self.table, "timestep", self.model.opt.timestep)
         length = getattr(self.table, "length", None) or self.length
         self.time_limit = length - 1 - (self.resets_first or variant == "omni") if time_limit is None else time_limit
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Set the attributes that depend on model and table."""
+
+    def noise(self, key: Any) -> Any:
+        """(K,) uniform on [-1, 1), or from `lowest_draw` on."""
+        return jax.random.uniform(key, (self.draws,), minval=self.lowest_draw)
+
+    def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any) -> Any:
+        """Observation (..., S), with the action (..., A) that led there and the memory from before it."""
+        raise NotImplementedError
+
+    def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: IsaacParams) -> tuple[Any, Any]:
+        """The first observation, with an action of zeros."""
+        still = xp.zeros((*physics.qpos.shape[:-1], self.action_size), physics.qpos.dtype)
+        return self.observe(xp, physics, memory, still), memory
+
+    def limit_speeds(self, speed: Any) -> None:
+        """Let targets lead their joints by what gives speeds (nu,) of at most ``speed``, under the model's own gains.
+
+        A servo's force is ``kp (target - q) - kd qd``, as of PhysX's position drive, which also caps the speed of a
+        joint. A target that leads by ``speed kd / kp`` gives a free joint that speed.
+        """
+        self.reach = -self.model.actuator_biasprm[:, 2] * speed / self.model.actuator_gainprm[:, 0]
+
+    def pursue(self, xp: ModuleType, position: Any, target: Any, params: IsaacParams) -> Any:
+        """Controls (..., nu) of servos at ``position`` (..., nu) that pursue ``target`` at a limited speed.
+
+        The damping in force is part of the lead, so that a drift of the damping does not drift the cap.
+        """
+        reach = xp.asarray(params.joint_damping)[..., None] * self.reach
+        return position + xp.clip(target - position, -reach, reach)

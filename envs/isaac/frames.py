@@ -68,14 +68,12 @@ def spin_limited(xp: ModuleType, qvel: Any, most: float) -> Any:
     return xp.concatenate([qvel[..., :3], xp.where(speed > most, limited, angular), qvel[..., 6:]], axis=-1)
 
 
-def euler(xp: ModuleType, q: Any) -> tuple[Any, Any, Any]:
-    """Roll, pitch and yaw (...,), reduced to [0, 2 pi)."""
+def roll_and_yaw(xp: ModuleType, q: Any) -> tuple[Any, Any]:
+    """Euler angles (...,) of ``q`` (..., 4), reduced to [0, 2 pi)."""
     w, x, y, z = (q[..., i] for i in range(4))
     roll = xp.arctan2(2.0 * (w * x + y * z), w * w - x * x - y * y + z * z)
-    pitch = xp.arcsin(xp.clip(2.0 * (w * y - z * x), -1.0, 1.0))
     yaw = xp.arctan2(2.0 * (w * z + x * y), w * w + x * x - y * y - z * z)
-    full = 2.0 * np.pi
-    return roll % full, pitch % full, yaw % full
+    return roll % (2.0 * np.pi), yaw % (2.0 * np.pi)
 
 
 def wrap(xp: ModuleType, angle: Any) -> Any:

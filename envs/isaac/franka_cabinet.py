@@ -1,26 +1,23 @@
 """A Franka arm opens a drawer: Isaac Gym's ``FrankaCabinet``, without the loose props in the drawer.
 
 The arm feels no gravity and the drawer slides level, so a drift of gravity changes nothing without ``arm_gravity``.
-PhysX's contacts and drives
-have no exact counterpart. A pinch carries thanks to pads of 1 cm, an armature of 0.1 on the arm's joints, stiff
-contacts, and fingers that press with 40 N (the reference's 200 N would drive the pads 1 cm into the handle).
+PhysX's contacts and drives have no exact counterpart. A pinch carries thanks to pads of 1 cm, an armature of 0.1 on the
+arm's joints, stiff contacts, and fingers that press with 40 N (the reference's 200 N would drive them into the handle).
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from envs.isaac import drives, frames
+from envs.isaac import frames
 from envs.isaac.base import IsaacParams, IsaacTask
 from envs.physics import Drive, Outcome, Physics, Start
 
 #: Arm and fingers at reset, rad and metres.
 DEFAULT = np.array([1.157, -1.066, -0.155, -2.239, -1.841, 1.003, 0.469, 0.035, 0.035])
 OPEN = 0.39  # of the drawer, metres: success
-_CLIP = 5.0  # of observations
 _SPREAD = 0.125  # of the joints at reset, rad and metres
 _SPEED = 7.5 * np.array([1.0] * 7 + [0.1] * 2)  # of the targets under an action of 1, rad/s and m/s
 #: Largest speeds of the joints. The fingers' 0.2 m/s of the reference would cap their force at 20 N: five times that.
@@ -73,20 +70,17 @@ class FrankaCabinet(IsaacTask):
     fields = start_fields = ("xpos", "xquat")
     fresh = True  # the observation is of poses, and of the joints they belong to
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
-        super().__init__(variant, time_limit, **own)
-        self.model = drives.timed(self.model, self.table.timestep)
+    draws = 9
+
+    def prepare(self) -> None:
+        """Ranges, the servos' speed limit, and the bodies that matter."""
         self.low, self.high = self.model.jnt_range[1:].T
-        self.reach = drives.lead(self.model, _FASTEST)
+        self.limit_speeds(_FASTEST)
         self.inert = () if self.table.arm_gravity else ("gravity",)
         if self.table.arm_gravity:
-            self.model.body_gravcomp[:] = 0.0  # of a copy
+            self.model.body_gravcomp[:] = 0.0
         bodies = ("link7", "drawer_top", "leftfinger", "rightfinger")
         self.link7, self.drawer, self.left, self.right = (self.model.body(name).id for name in bodies)
-
-    def noise(self, key: Any) -> Any:
-        """(9,) uniform on [-1, 1]."""
-        return jax.random.uniform(key, (9,), minval=-1.0)
 
     def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
         """A shut drawer; the arm about its default pose, at rest."""
@@ -94,14 +88,10 @@ class FrankaCabinet(IsaacTask):
         qpos = xp.concatenate([xp.zeros_like(q[..., :1]), q], axis=-1)
         return Start(qpos, xp.zeros_like(qpos), q)
 
-    def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: IsaacParams) -> tuple[Any, Any]:
-        """The first observation."""
-        return self._observe(xp, physics, self.grasp(xp, physics)), memory
-
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
         """Servos that pursue targets which the action moves."""
         target = self._target(xp, memory, action)
-        return Drive(drives.follow(xp, physics.qpos[..., 1:], target, self.reach, params.joint_damping))
+        return Drive(self.pursue(xp, physics.qpos[..., 1:], target, params))
 
     def outcome(
         self, xp: ModuleType, physics: Physics, memory: Any, action: Any, drive: Drive, params: IsaacParams
@@ -109,8 +99,8 @@ class FrankaCabinet(IsaacTask):
         """Reward for reaching, holding and pulling; an open drawer ends the episode."""
         grasp = self.grasp(xp, physics)
         reward = self.reward(xp, grasp, physics.qpos, xp.clip(action, -1.0, 1.0))
-        terminated = physics.qpos[..., 0] > OPEN
-        return Outcome(self._observe(xp, physics, grasp), reward, terminated, self._target(xp, memory, action))
+        obs, opened = self.observe(xp, physics, memory, action, grasp), physics.qpos[..., 0] > OPEN
+        return Outcome(obs, reward, opened, self._target(xp, memory, action))
 
     def grasp(self, xp: ModuleType, physics: Physics) -> Grasp:
         """The frames that observation and reward are about."""
@@ -153,8 +143,9 @@ class FrankaCabinet(IsaacTask):
     def _target(self, xp: ModuleType, memory: Any, action: Any) -> Any:
         return xp.clip(memory + self.table.dt * _SPEED * xp.clip(action, -1.0, 1.0), self.low, self.high)
 
-    def _observe(self, xp: ModuleType, physics: Physics, grasp: Grasp) -> Any:
-        qpos, qvel = physics.qpos, physics.qvel
+    def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, grasp: Grasp | None = None) -> Any:
+        """Joints, the way from hand to handle, and the drawer."""
+        qpos, qvel, grasp = physics.qpos, physics.qvel, grasp or self.grasp(xp, physics)
         joints = frames.unscale(qpos[..., 1:], self.low, self.high)
         parts = [joints, 0.1 * qvel[..., 1:], grasp.drawer - grasp.hand, qpos[..., :1], qvel[..., :1]]
-        return xp.clip(xp.concatenate(parts, axis=-1), -_CLIP, _CLIP)
+        return xp.clip(xp.concatenate(parts, axis=-1), -5.0, 5.0)

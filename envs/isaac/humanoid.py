@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from envs.isaac import frames
-from envs.isaac.locomotion import Constants, Walker
+from envs.isaac.walkers import Constants, Walker
 
 NEAR_LIMIT = 0.98  # the cost of a joint grows from 0 there to `Constants.limit_cost` at its limit
 _SPIN = 100.0  # rad/s, the torso's largest angular velocity
@@ -30,13 +30,13 @@ _BY_LEVEL = (0, 1, 15, 16, 18, 19, 2, 17, 20, 3, 5, 4, 9, 11, 10, 6, 12, 7, 8, 1
 
 
 class Humanoid(Walker):
-    """A torso with head, waist, legs and arms; see `envs.isaac.locomotion.Walker`.
+    """A torso with head, waist, legs and arms; see `envs.isaac.walkers.Walker`.
 
     Action (21,): abdomen z, y, x; hip x, z, y, knee, ankle y, x of the right leg and of the left; two axes of the
     shoulder and the elbow of the right arm and of the left; 22.5 N m (ankles) to 135 N m (hip y) at most. Observation
     (108,), (87,) without the forces in the joints in ``omni``, which also has another order of joints and feet.
 
-    An episode starts from the first of `draws` joint positions in which no legs overlap, or else from the pose without
+    An episode starts from the first of `poses` in which no legs overlap, or else from the pose without
     noise. In a quarter of the reference's starts they do; PhysX parts them slowly, MuJoCo would throw them apart.
     """
 
@@ -45,13 +45,14 @@ class Humanoid(Walker):
     description = "Humanoid (Isaac Gym): a body of 21 joints walks upright to a far target"
     constants: Mapping[str, Constants] = {
         "gym": _GYM,
-        "omni": _GYM._replace(timestep=1 / 120, foot_sensor="joint", joint_forces=False, order=_BY_LEVEL),
+        "omni": _GYM._replace(timestep=1 / 120, foot_force="cfrc_int", joint_forces=False, order=_BY_LEVEL),
     }
-    draws = 8
+    poses = 8
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
-        self.feet = ("right_foot", "left_foot") if variant == "gym" else ("left_foot", "right_foot")
-        super().__init__(variant, time_limit, **own)
+    def prepare(self) -> None:
+        """The legs' capsules, for `gap`."""
+        self.feet = ("right_foot", "left_foot") if self.variant == "gym" else ("left_foot", "right_foot")
+        super().prepare()
         model = self.model
         self._pairs = np.stack([model.pair_geom1, model.pair_geom2])  # (2, P) geometries of the legs, all capsules
         turns, along = model.geom_quat[self._pairs], np.broadcast_to([0.0, 0.0, 1.0], (*self._pairs.shape, 3))

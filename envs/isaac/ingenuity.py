@@ -17,51 +17,26 @@ _SPIN = 4.0 * np.pi  # rad/s, the largest angular velocity
 _PERIOD = 500  # control steps between targets
 _START = np.array([0.0, 0.0, 1.0])  # m
 _LOWEST = 0.5  # m
-_OBSERVED = 5.0  # bound of every observed number
-DRAWS, MARGIN = 4, 0.5  # of a safe target, and by how much it is nearer than the farthest, metres
 
 
 class Constants(NamedTuple):
-    """Differences between Isaac Gym and its successor."""
+    """Constants of Isaac Gym; its successor has others."""
 
-    near: float  # the reward for being near is 1 / (1 + near d^2)
-    up_weight: float  # of 1 / (1 + tilt (1 - up)^2)
-    tilt: float
-    spin: float  # likewise for the yaw rate, rad/s, with weight 1
-    farthest: float  # m from the target
-    targets: float  # m, targets are as far from the origin in x and y
-    start_low: tuple[float, float, float]  # m from the usual start
-    start_high: tuple[float, float, float]
-    steering: float  # share of the thrust that an action of 1 turns sideways, before the bound
-    scalar_last: bool  # order of the observed quaternion
+    near: float = 1.0  # the reward for being near is 1 / (1 + near d^2)
+    up_weight: float = 5.0  # of 1 / (1 + tilt (1 - up)^2)
+    tilt: float = 1.0
+    spin: float = 1.0  # likewise for the yaw rate, rad/s, with weight 1
+    farthest: float = 8.0  # m from the target
+    targets: float = 5.0  # m, targets are as far from the origin in x and y
+    start_low: tuple[float, float, float] = (-1.5, -1.5, -0.2)  # m from the usual start
+    start_high: tuple[float, float, float] = (1.5, 1.5, 1.5)
+    steering: float = 1.0  # share of the thrust that an action of 1 turns sideways, before the bound
+    scalar_last: bool = True  # order of the observed quaternion
     rotational_drag: float = 0.0  # N m s/rad, a damping for `joint_damping` to scale
-    retarget_safe: bool = False  # draw targets again that are out of reach of the one before
 
 
-_GYM = Constants(
-    near=1.0,
-    up_weight=5.0,
-    tilt=1.0,
-    spin=1.0,
-    farthest=8.0,
-    targets=5.0,
-    start_low=(-1.5, -1.5, -0.2),
-    start_high=(1.5, 1.5, 1.5),
-    steering=1.0,
-    scalar_last=True,
-)
-_OMNI = Constants(
-    near=2.5,
-    up_weight=1.0,
-    tilt=30.0,
-    spin=10.0,
-    farthest=20.0,
-    targets=1.0,
-    start_low=(-0.5, -0.5, -0.5),
-    start_high=(0.5, 0.5, 0.5),
-    steering=_LATERAL,
-    scalar_last=False,
-)
+_OMNI = {"near": 2.5, "up_weight": 1.0, "tilt": 30.0, "spin": 10.0, "farthest": 20.0, "targets": 1.0}
+_OMNI |= {"start_low": (-0.5,) * 3, "start_high": (0.5,) * 3, "steering": _LATERAL, "scalar_last": False}
 
 
 class Ingenuity(IsaacTask):
@@ -71,32 +46,27 @@ class Ingenuity(IsaacTask):
     clipped at +-5: way to the target / 3, quaternion, linear velocity / 2, angular velocity / pi, world axes.
 
     The target changes with step 500, 1000 and 1500, first in the observation after that step. It may change to where
-    the copter is too far off, and then the episode ends: 15 % of all changes. With ``retarget_safe`` that does not
-    happen to a copter near its target. The rotors' visible spin has no effect, the joints of the reference have neither
-    range nor damping, and nothing is left that `joint_damping` could change, unless there is ``rotational_drag``.
+    the copter is too far off, and then the episode ends: 15 % of all changes. The rotors' visible spin has no effect,
+    the joints of the reference have neither range nor damping, and nothing is left that `joint_damping` could change,
+    unless there is ``rotational_drag``.
     """
 
     xml = "ingenuity.xml"
     description = "Ingenuity (Isaac Gym): a copter on Mars flies to changing targets"
     name = "isaac_ingenuity"
-    constants: Mapping[str, Constants] = {"gym": _GYM, "omni": _OMNI}
+    constants: Mapping[str, Constants] = {"gym": Constants(), "omni": Constants(**_OMNI)}
     obs_size, action_size, substeps, length, resets_first = 13, 6, 2, 2000, True
-    own = MappingProxyType({"rotational_drag": None, "retarget_safe": (False, True)})
+    lowest_draw = 0.0
+    own = MappingProxyType({"rotational_drag": None})
     table: Constants
 
-    def __init__(self, variant: str = "gym", time_limit: int | None = None, **own: Any) -> None:
-        super().__init__(variant, time_limit, **own)
+    def prepare(self) -> None:
+        """Targets of an episode, and whether a channel is inert."""
         self.inert = () if self.table.rotational_drag else ("joint_damping",)
-        self._draws = DRAWS if self.table.retarget_safe else 1
         self._targets = self.time_limit // _PERIOD + 1
         self.memory_size = 3 * self._targets + 1  # all targets of an episode, then the reference's counter
+        self.draws = 3 + 3 * self._targets  # of the start and of each target
         self._com = self.model.body_ipos[1].copy()
-
-    def noise(self, key: Any) -> Any:
-        """(3 + 3 D T,) uniform on [0, 1), for the start and D draws of each of T targets."""
-        import jax
-
-        return jax.random.uniform(key, (3 + 3 * self._draws * self._targets,))
 
     def start(self, xp: ModuleType, noise: Any, params: IsaacParams) -> Start:
         """At rest and upright near (0, 0, 1), and all targets of the episode."""
@@ -104,16 +74,12 @@ class Ingenuity(IsaacTask):
         low, high = (_START + np.array(bound) for bound in (table.start_low, table.start_high))
         where = low + (high - low) * noise[..., :3]
         upright = xp.broadcast_to(np.array([1.0, 0.0, 0.0, 0.0], noise.dtype), (*lead, 4))
-        draws = xp.reshape(noise[..., 3:], (*lead, self._targets, self._draws, 3))
-        flat, height = table.targets * (2.0 * draws[..., :2] - 1.0), 1.0 + draws[..., 2:]
-        targets = self._reachable(xp, where, xp.concatenate([flat, height], axis=-1))
+        drawn = xp.reshape(noise[..., 3:], (*lead, self._targets, 3))
+        flat, height = table.targets * (2.0 * drawn[..., :2] - 1.0), 1.0 + drawn[..., 2:]
+        targets = xp.concatenate([flat, height], axis=-1)
         memory = xp.concatenate([xp.reshape(targets, (*lead, -1)), xp.ones((*lead, 1), noise.dtype)], axis=-1)
         qpos = xp.concatenate([where, upright], axis=-1)
         return Start(qpos, xp.zeros((*lead, 6), noise.dtype), memory)
-
-    def opening(self, xp: ModuleType, physics: Physics, memory: Any, params: IsaacParams) -> tuple[Any, Any]:
-        """The first observation, with the first target."""
-        return self._observe(xp, physics, self.target(xp, memory)), memory
 
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: IsaacParams) -> Drive:
         """The rotors' thrust, turned with the body in every sub-step."""
@@ -142,7 +108,7 @@ class Ingenuity(IsaacTask):
         reward = near + near * (table.up_weight * upright + still)
         lost = (xp.sqrt(squared) > table.farthest) | (physics.qpos[..., 2] < _LOWEST)
         after = xp.concatenate([memory[..., :-1], memory[..., -1:] + 1.0], axis=-1)
-        return Outcome(self._observe(xp, physics, target), reward, lost, after)
+        return Outcome(self.observe(xp, physics, memory, action, target), reward, lost, after)
 
     def target(self, xp: ModuleType, memory: Any) -> Any:
         """(..., 3) the target of the step that begins with ``memory``, metres."""
@@ -155,23 +121,6 @@ class Ingenuity(IsaacTask):
         """The target."""
         return [Marker("sphere", [0.08, 0.0, 0.0], self.target(np, memory), np.eye(3), [0.1, 0.75, 0.45])]
 
-    def _reachable(self, xp: ModuleType, start: Any, draws: Any) -> Any:
-        """(..., T, 3) of ``draws`` (..., T, D, 3) the first within reach of the target before, or else on the way."""
-        if not self.table.retarget_safe:
-            return draws[..., 0, :]
-        chosen, before, reach = [], start, self.table.farthest - MARGIN
-        for at in range(self._targets):
-            ways = draws[..., at, :, :] - before[..., None, :]
-            far = xp.sqrt(xp.sum(ways**2, axis=-1))
-            first = xp.argmax(far < reach, axis=-1)[..., None]  # 0 where none is
-            way, far = (
-                xp.take_along_axis(ways, first[..., None], axis=-2)[..., 0, :],
-                xp.take_along_axis(far, first, -1),
-            )
-            before = before + way * xp.minimum(reach / far, 1.0)
-            chosen.append(before)
-        return xp.stack(chosen, axis=-2)
-
     def _wrench(self, xp: ModuleType, action: Any) -> tuple[Any, Any]:
         """Force and torque about the centre of mass (..., 3) in the body's frame."""
         force = torque = xp.zeros_like(action[..., :3])
@@ -183,9 +132,10 @@ class Ingenuity(IsaacTask):
             force, torque = force + thrust, torque + frames.cross(xp, arm, thrust)
         return force, torque
 
-    def _observe(self, xp: ModuleType, physics: Physics, target: Any) -> Any:
-        position, q = physics.qpos[..., :3], physics.qpos[..., 3:7]
+    def observe(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, target: Any = None) -> Any:
+        """Way to the target of ``memory``, posture and velocities."""
+        target = self.target(xp, memory) if target is None else target
+        way, q = target - physics.qpos[..., :3], physics.qpos[..., 3:7]
         linear, angular = frames.velocities(xp, q, physics.qvel, self._com)
         turned = frames.to_xyzw(xp, q) if self.table.scalar_last else q
-        parts = [(target - position) / 3.0, turned, linear / 2.0, angular / np.pi]
-        return xp.clip(xp.concatenate(parts, axis=-1), -_OBSERVED, _OBSERVED)
+        return xp.clip(xp.concatenate([way / 3.0, turned, linear / 2.0, angular / np.pi], axis=-1), -5.0, 5.0)

@@ -57,10 +57,6 @@ class LocomotionTask(PhysicsTask):
         nothing = Physics(qpos=np.zeros(model.nq), qvel=np.zeros(model.nv), **known)
         self.obs_size = self._observe(np, nothing).shape[-1]
         self.action_size = model.nu
-        # By precision: what an engine computes in is decided here, not by NumPy.
-        kinds = [np.dtype(kind) for kind in (np.float32, np.float64)]
-        self._ranges = {kind: model.actuator_ctrlrange.T.astype(kind) for kind in kinds}
-        self._masses = {kind: model.body_mass.astype(kind) for kind in kinds}
         self._duration = model.opt.timestep * table.frame_skip
         self.params = MujocoParams(target_velocity=np.float32(table.target_speed[2]))
         self.scales = {name: FACTORS[name] for name in MujocoParams._fields if name in FACTORS}
@@ -97,7 +93,7 @@ class LocomotionTask(PhysicsTask):
 
     def control(self, xp: ModuleType, physics: Physics, memory: Any, action: Any, params: MujocoParams) -> Drive:
         """Motors over their whole range."""
-        low, high = self._ranges[action.dtype]
+        low, high = self.model.actuator_ctrlrange.T.astype(action.dtype)
         return Drive(0.5 * (high + low) + 0.5 * (high - low) * xp.clip(action, -1.0, 1.0))
 
     def outcome(
@@ -133,7 +129,7 @@ class LocomotionTask(PhysicsTask):
         if self.table.anchor == "torso":
             return physics.xpos[..., 1, :1]
         # Masses are nominal: their centre does not depend on a common factor.
-        mass = self._masses[physics.qpos.dtype]
+        mass = self.model.body_mass.astype(physics.qpos.dtype)
         return xp.sum(physics.xipos[..., 0] * (mass / mass.sum()), axis=-1)[..., None]
 
     def _forces(self, xp: ModuleType, physics: Physics) -> Any:

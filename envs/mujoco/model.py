@@ -31,12 +31,8 @@ def total_mass_accepted() -> Iterator[None]:
     """
     mujoco = physics_library()
     before = mujoco.get_mju_user_warning()
-
-    def other(text: str) -> None:
-        if "settotalmass" not in text:
-            before(text) if before is not None else warnings.warn(f"MuJoCo: {text}", RuntimeWarning, stacklevel=2)
-
-    mujoco.set_mju_user_warning(other)
+    others = before or (lambda text: warnings.warn(f"MuJoCo: {text}", RuntimeWarning, stacklevel=2))
+    mujoco.set_mju_user_warning(lambda text: None if "settotalmass" in text else others(text))
     try:
         yield
     finally:

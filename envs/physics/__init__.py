@@ -60,12 +60,11 @@ def build(task: PhysicsTask, engine: str = "auto") -> Any:
       ValueError, KeyError: an unknown engine, or a task that contradicts itself (`envs.physics.protocol.check`).
       ModuleNotFoundError: MuJoCo, or for ``warp`` Warp, is not installed; the text says what to install.
     """
-    if (name := engine_name(engine)) != "mujoco":
-        from envs.physics.mjx_engine import MjxEnv
-        from envs.physics.mjx_stepper import Stepper
-        from envs.physics.warp_stepper import WarpStepper
-
-        return MjxEnv(task, WarpStepper if name == "warp" else Stepper)
-    from envs.physics.c_engine import CEnv
-
-    return CEnv(task)
+    name = engine_name(engine)
+    if name == "mjx":
+        from envs.physics.mjx_engine import MjxEnv as Engine
+    elif name == "warp":
+        from envs.physics.warp_engine import WarpEnv as Engine
+    else:
+        from envs.physics.c_engine import CEnv as Engine
+    return Engine(task)

@@ -15,8 +15,6 @@ import numpy as np
 from envs.physics.fields import physics_library, scaled_fields
 from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, check, expect, lasting
 
-_APPLIED = Drive._fields  # all of them are part of a state row
-
 
 class Transition64(NamedTuple):
     """A control step of n copies in double precision; `bad` ones carry no meaning but that."""
@@ -48,7 +46,7 @@ class _Simulations:
         self.now = Physics(qpos=self.batch.bind("qpos"), qvel=self.batch.bind("qvel"))
         bound = {name: _shaped(name, self.batch.bind(name)) for name in task.fields if name not in self.forces}
         self.views = vars(self.now) | bound
-        self.applied = {name: self.batch.bind(name) for name in _APPLIED}
+        self.applied = {name: self.batch.bind(name) for name in Drive._fields}  # parts of a state row
         self.contacts = self.batch.bind("ncon")
         self.velocity_stage = mujoco.mjtStage.mjSTAGE_VEL
         first, last = mujoco.mjtWarning.mjWARN_BADQPOS, mujoco.mjtWarning.mjWARN_BADCTRL
@@ -73,13 +71,14 @@ class _Simulations:
         """Advance all by one control step; returns the last drive and which ones (n,) MuJoCo reported as bad."""
         task, bad = self.task, np.zeros(rows.shape[0], bool)
         self.state[:] = rows
-        if lasting(task):
-            drive = self._apply(control(self.now))
-            self._call(bad, self.batch.step, nstep=task.substeps)
-        else:
-            for _ in range(task.substeps):
-                drive = self._apply(control(self.now))
-                self._call(bad, self.batch.step, nstep=1)
+        once = lasting(task)
+        for _ in range(1 if once else task.substeps):
+            drive = control(self.now)
+            for name, value in zip(Drive._fields, drive, strict=True):
+                if value is not None:
+                    self.applied[name][:] = value
+            self._call(bad, self.batch.step, nstep=task.substeps if once else 1)
+            if not once:
                 self.now.qvel[:] = task.settle(np, self.now.qpos, self.now.qvel)
         if task.fresh:
             self._call(bad, self.batch.forward, stage=self.velocity_stage)
@@ -87,15 +86,7 @@ class _Simulations:
             # MuJoCo puts a simulation that blew up back to its start and goes on; that is not a step anybody took.
             bad |= self.alarms.any(axis=1)
             self.alarms[:] = 0
-        if not np.isfinite(self.state).all():
-            bad |= ~np.isfinite(self.state).all(axis=1)
-        return drive, bad
-
-    def _apply(self, drive: Drive) -> Drive:
-        for name, value in zip(_APPLIED, drive, strict=True):
-            if value is not None:
-                self.applied[name][:] = value
-        return drive
+        return drive, bad | ~np.isfinite(self.state).all(axis=1)
 
     def _call(self, bad: np.ndarray, function: Callable[..., Any], **options: Any) -> None:
         try:
@@ -126,11 +117,9 @@ def _computes_forces(model: Any) -> bool:
     Not so under Runge and Kutta's scheme: sensors belong to its first stage, all else that a step leaves to its last.
     """
     mujoco = physics_library()
-    if model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
-        return False
-    made_of_them = ("ACCELEROMETER", "FORCE", "TORQUE", "FRAMELINACC", "FRAMEANGACC")
-    kinds = [getattr(mujoco.mjtSensor, f"mjSENS_{name}") for name in made_of_them]
-    return bool(np.isin(model.sensor_type, kinds).any())
+    names = ("ACCELEROMETER", "FORCE", "TORQUE", "FRAMELINACC", "FRAMEANGACC")
+    kinds = [getattr(mujoco.mjtSensor, f"mjSENS_{name}") for name in names]
+    return model.opt.integrator != mujoco.mjtIntegrator.mjINT_RK4 and bool(np.isin(model.sensor_type, kinds).any())
 
 
 def _shaped(name: str, values: np.ndarray) -> np.ndarray:
@@ -155,20 +144,12 @@ class Engine:
         self.spec = int(mujoco.mjtState.mjSTATE_INTEGRATION) & ~int(mujoco.mjtState.mjSTATE_USER)
         self.default = np.empty(mujoco.mj_stateSize(compiled, self.spec))
         mujoco.mj_getState(compiled, data, self.default, self.spec)
-        self.positions, self.velocities = self.columns("qpos"), self.columns("qvel")
+        nq, nv = compiled.nq, compiled.nv  # behind the time, which is the first number of a row
+        self.positions, self.velocities = slice(1, 1 + nq), slice(1 + nq, 1 + nq + nv)
         self.row_size = self.default.size + task.memory_size
         self._free: dict[int, list[_Simulations]] = {}
         self._scratch = [data]
         self._lock = threading.Lock()
-
-    def columns(self, name: str) -> slice:
-        """Where a field of ``MjData`` stands in a state row."""
-        mujoco = physics_library()
-        probe, row = mujoco.MjData(self.model), np.empty_like(self.default)
-        getattr(probe, name)[:] = np.nan
-        mujoco.mj_getState(self.model, probe, row, self.spec)
-        at = np.flatnonzero(np.isnan(row))
-        return slice(at[0], at[-1] + 1)
 
     def params(self, columns: Sequence[np.ndarray] | np.ndarray) -> Any:
         """The task's parameters of columns (P, n), in the order of their names."""
@@ -192,10 +173,6 @@ class Engine:
             with self._lock:
                 self._free[n].append(sims)
 
-    def row(self, state: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        """Rows (n, R) from MuJoCo's states (n, R - M), as ``spec`` says, and memories (n, M)."""
-        return np.concatenate([state, memory], axis=1)
-
     def start(self, noise: np.ndarray, params: Any) -> tuple[np.ndarray, np.ndarray]:
         """Observations (n, S) and rows (n, R) of new episodes from ``noise`` (n, K)."""
         task, n = self.task, noise.shape[0]
@@ -205,7 +182,7 @@ class Engine:
         physics = Physics(qpos=qpos, qvel=qvel, **self._at_rest(qpos, qvel))
         obs, memory = task.opening(np, physics, memory, params)
         expect(task, "opening", (n,), obs, memory)
-        return obs, self.row(rows, memory)
+        return obs, np.concatenate([rows, memory], axis=1)
 
     def _at_rest(self, qpos: np.ndarray, qvel: np.ndarray) -> dict[str, np.ndarray]:
         """Quantities that follow from positions and velocities."""
@@ -236,5 +213,6 @@ class Engine:
             drive, bad = sims.step(rows[:, :size], lambda now: task.control(np, now, memory, action, params))
             obs, reward, terminated, after = task.outcome(np, sims.physics(), memory, action, drive, params)
             expect(task, "outcome", (n,), obs, after)
+            rows = np.concatenate([sims.state, after], axis=1)
             # Copies: a task may hand out what the next call overwrites.
-            return Transition64(np.array(obs), np.array(reward), np.array(terminated), self.row(sims.state, after), bad)
+            return Transition64(np.array(obs), np.array(reward), np.array(terminated), rows, bad)

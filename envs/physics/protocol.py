@@ -151,32 +151,24 @@ def check(task: PhysicsTask) -> None:
     """Refuse a task that contradicts itself or its model, before anything is compiled.
 
     Raises:
-      UnknownNameError: (a ``KeyError``) a scaled parameter, a model field or a data field that does not exist.
-      ValueError: sizes that cannot be, two factors on one field, fields that an engine cannot give.
+      UnknownNameError: (a ``KeyError``) a scaled parameter or a data field that does not exist.
+      ValueError: two factors on one field, forces of a ``fresh`` state. AttributeError: a model field does not exist.
     """
-    data = physics_library().MjData
-    for name in ("obs_size", "action_size", "time_limit", "substeps"):
-        if getattr(task, name) < 1:
-            raise ValueError(f"task '{task.name}': {name} must be at least 1; got {getattr(task, name)}")
-    if task.memory_size < 0:
-        raise ValueError(f"task '{task.name}': memory_size must not be negative; got {task.memory_size}")
-    if task.model.npluginstate:
-        raise ValueError(f"task '{task.name}': the state of plugins is not carried from step to step")
+    known = dict.fromkeys(dir(physics_library().MjData))
+    for what, names, there in (
+        ("parameter", task.scales, task.params._asdict()),
+        ("data field", task.fields, known),
+        ("data field at the start", task.start_fields, dict.fromkeys(AT_START)),
+    ):
+        for name in names:
+            lookup(f"{what} of task {task.name}", there, name)
     owners: dict[str, str] = {}
     for parameter, factor in task.scales.items():
-        lookup(f"parameter of task {task.name}", task.params._asdict(), parameter)
         for field in factor.fields:
-            holder, last = (task.model.opt, field.name[4:]) if field.name[:4] == "opt." else (task.model, field.name)
-            lookup(f"field of the model of task {task.name}", dict.fromkeys(dir(holder)), last)
             nominal(task.model, field.name)
-            if field.name in owners:
-                both = f"{owners[field.name]} and {parameter}"
+            if (other := owners.setdefault(field.name, parameter)) != parameter:
+                both = f"{other} and {parameter}"
                 raise ValueError(f"task '{task.name}': the parameters {both} both scale {field.name}; one may")
-            owners[field.name] = parameter
-    for name in task.fields:
-        lookup(f"data field of task {task.name}", dict.fromkeys(dir(data)), name)
-    for name in task.start_fields:
-        lookup(f"data field at the start of task {task.name}", dict.fromkeys(AT_START), name)
     stale = [name for name in task.fields if name in FORCES]
     if task.fresh and stale:
         raise ValueError(f"task '{task.name}': {', '.join(stale)} belong to the last sub-step; fresh must be False")

@@ -20,15 +20,8 @@ _NODES = 201  # per axis; cell 0.01, so off-grid goals cost less than 0.05 % of 
 _CELL = 2.0 / (_NODES - 1)
 _NOISE_CELLS = 2  # the noise rule uses nodes at -2, 0, +2 cells: good for a standard deviation of up to 0.02
 _HORIZON = MultiGoal.spec.time_limit
+_REACH = 10  # cells moved by a full action
 _LINE = np.linspace(-1.0, 1.0, _NODES, dtype=np.float32)
-
-
-def _reach(params: MultiGoalParams) -> int:
-    """Cells moved by a full action."""
-    cells = float(params.step_size) / _CELL
-    if round(cells) < 1 or abs(cells - round(cells)) > 1e-3:
-        raise ValueError(f"the oracle needs step_size to be a multiple of {_CELL:g}; got {float(params.step_size):g}")
-    return round(cells)
 
 
 def _shifts(table: Array, reach: int, axis: int) -> list[Array]:
@@ -39,7 +32,7 @@ def _shifts(table: Array, reach: int, axis: int) -> list[Array]:
     return [jax.lax.slice_in_dim(padded, k, k + _NODES, axis=axis) for k in range(2 * reach + 1)]
 
 
-def _backup(value: Array, reward: Array, params: MultiGoalParams, reach: int) -> Array:
+def _backup(value: Array, reward: Array, params: MultiGoalParams) -> Array:
     """Values one step earlier, (201, 201)."""
     worth = reward + value
     side = params.process_noise**2 / (2.0 * (_NOISE_CELLS * _CELL) ** 2)
@@ -47,9 +40,9 @@ def _backup(value: Array, reward: Array, params: MultiGoalParams, reach: int) ->
         low, *_, high = _shifts(worth, _NOISE_CELLS, axis)
         worth = (1.0 - 2.0 * side) * worth + side * (low + high)
     for axis in (0, 1):
-        moved = _shifts(worth, reach, axis)
-        costs = [params.control_cost * ((k - reach) / reach) ** 2 for k in range(2 * reach + 1)]
-        worth = moved[reach]
+        moved = _shifts(worth, _REACH, axis)
+        costs = [params.control_cost * ((k - _REACH) / _REACH) ** 2 for k in range(2 * _REACH + 1)]
+        worth = moved[_REACH]
         for table, cost in zip(moved, costs, strict=True):
             worth = jnp.maximum(worth, table - cost)
     return worth
@@ -60,12 +53,12 @@ def _reward_table(params: MultiGoalParams) -> Array:
     return at(jnp.asarray(_LINE), jnp.asarray(_LINE))
 
 
-def optimal_return(offsets: Array, params: MultiGoalParams = PARAMS) -> Array:
+def optimal_return(offsets: Array) -> Array:
     """Optimal expected return (M,) of an episode, with goals shifted by ``offsets`` (M, 2)."""
-    return jit(_optimal_return, static_argnums=2)(jnp.asarray(offsets, jnp.float32), params, _reach(params))
+    return jit(_optimal_return)(jnp.asarray(offsets, jnp.float32), PARAMS)
 
 
-def _optimal_return(offsets: Array, params: MultiGoalParams, reach: int) -> Array:
+def _optimal_return(offsets: Array, params: MultiGoalParams) -> Array:
     density = jnp.exp(-(jnp.asarray(_LINE) ** 2) / (2.0 * params.start_std**2))
     density = density / jnp.sum(density)
 
@@ -73,7 +66,7 @@ def _optimal_return(offsets: Array, params: MultiGoalParams, reach: int) -> Arra
         shifted = params._replace(goal_offset=offset)
         reward = _reward_table(shifted)
         start = jnp.zeros((_NODES, _NODES), jnp.float32)
-        value = jax.lax.fori_loop(0, _HORIZON, lambda _, v: _backup(v, reward, shifted, reach), start)
+        value = jax.lax.fori_loop(0, _HORIZON, lambda _, v: _backup(v, reward, shifted), start)
         return density @ value @ density
 
     return jax.lax.map(one, offsets)

@@ -7,15 +7,9 @@ import numpy as np
 import pytest
 
 import envs
-from envs.drift import (
-    PATTERNS,
-    change_points,
-    displacement,
-    draw,
-    truth,
-    values,
-)
-from envs.patterns import pattern_index
+from envs.adopt import adopt_pattern, adopt_task
+from envs.drift import change_points, clock, draw, truth
+from envs.patterns import PATTERNS, Pattern, pattern_index
 from experiments.study.text import parse_names
 
 # The bounds of the MuJoCo tasks, and a planar channel between them so that the slices are tested too.
@@ -46,16 +40,12 @@ def program(name):
     def at(index, seed, step):
         return truth(task.channels, index, draw(task, seed), step, TOTAL)
 
-    def whole(index, seed):
-        last = values(task.channels, index, draw(task, seed), jnp.int32(4), jnp.float32(1.0))
-        return jax.vmap(lambda step: at(index, seed, step))(jnp.arange(TOTAL + 1)), last
-
-    return at, jax.jit(whole)
+    return jax.jit(lambda index, seed: jax.vmap(lambda step: at(index, seed, step))(jnp.arange(TOTAL + 1)))
 
 
 def path(task, pattern, seed=3):
     """DriftTruth at every step, leading axis ``TOTAL``."""
-    drift, _ = program(task.name)[1](pattern_index(pattern), seed)
+    drift = program(task.name)(pattern_index(pattern), seed)
     return jax.tree.map(lambda leaf: np.asarray(leaf)[:TOTAL], drift)
 
 
@@ -97,22 +87,9 @@ def test_a_pattern_stays_in_bounds_and_reports_its_changes(task, pattern):
     still = pattern == "sawtooth" and all(channel.kind == "planar" for channel in task.channels)
     assert (drift.change[expected[still:]] > 0.0).all()
 
-    whole, left_limit = program(task.name)[1](pattern_index(pattern), 3)
-    np.testing.assert_allclose(whole.values[TOTAL], left_limit, atol=1e-6)
+    whole = program(task.name)(pattern_index(pattern), 3)
     assert not whole.is_change_point[TOTAL]
     assert whole.change[TOTAL] <= 2.0 * np.pi / 40
-
-
-@ON_EVERY_KIND
-def test_patterns_that_jump_equal_steady_bit_for_bit_until_the_first_change_point(task):
-    first, steady = change_points(TOTAL)[0], path(task, "steady")
-    nominal = np.concatenate([np.full(c.size, c.nominal, np.float32) for c in task.channels])
-    np.testing.assert_array_equal(steady.values, np.broadcast_to(nominal, steady.values.shape))
-    assert (steady.change == 0.0).all()
-    for pattern in ("abrupt", "mixed", "sawtooth", "mixed_release"):
-        drifting = path(task, pattern).values
-        np.testing.assert_array_equal(drifting[:first], steady.values[:first])
-        assert (drifting[first : first + 2] != steady.values[first : first + 2]).any()
 
 
 @ON_EVERY_KIND
@@ -122,11 +99,6 @@ def test_realisation_depends_on_the_seed_and_the_name_only(task):
     jax.tree.map(np.testing.assert_array_equal, one, again)
     assert (one.levels[1:] != other.levels[1:]).all()
     assert (one.levels[1:] != renamed.levels[1:]).all()
-
-
-def test_a_realisation_for_another_number_of_segments_is_refused():
-    with pytest.raises(ValueError, match="drawn for 10"):
-        truth(SCALARS, 1, draw(BODY, 0, segments=10), 0, 100, segments=5)
 
 
 def test_adding_a_channel_leaves_the_draws_of_the_others_alone():
@@ -139,13 +111,6 @@ def test_abrupt_relocations_are_exactly_one_radius_long_and_stay_inside_the_disc
     np.testing.assert_array_equal(points[:, 0], 0.0)
     np.testing.assert_allclose(np.linalg.norm(np.diff(points, axis=1), axis=2), 0.5, atol=1e-6)
     assert np.linalg.norm(points, axis=2).max() <= 0.5 + 1e-6
-
-
-def test_abrupt_on_the_toy_reports_a_change_of_half_a_range_at_every_change_point():
-    drift = path(TASKS["toy"], "abrupt")
-    np.testing.assert_allclose(drift.change[change_points(TOTAL)], 0.5, atol=1e-6)
-    np.testing.assert_array_equal(drift.values[40:80], np.broadcast_to(drift.values[40], (40, 2)))
-    np.testing.assert_allclose(displacement(TASKS["toy"].channels, drift.values[40]), 1.0, atol=1e-6)
 
 
 def test_abrupt_scalars_are_uniform_between_their_bounds():
@@ -236,3 +201,62 @@ def test_patterns_of_the_release_stand_behind_those_of_the_text_which_are_all_th
     assert tuple(PATTERNS) == (*names, "sawtooth", "mixed_release")  # traced indices of stored programs
     assert tuple(parse_names("pattern", "--patterns", "all")) == names
     assert tuple(parse_names("pattern", "--patterns", "steady,sawtooth")) == ("steady", "sawtooth")
+
+
+@pytest.mark.parametrize(("total", "segments"), [(40, 4), (2_460, 5), (100_000, 10), (1_000_000, 5)])
+def test_the_clock_is_exact_and_right_continuous_at_every_change_point(total, segments):
+    length = total // segments
+    points = np.array(change_points(total, segments))
+    np.testing.assert_array_equal(points, np.arange(1, segments) * length)
+    at = jax.jit(jax.vmap(lambda step: clock(step, total, segments)))
+    segment, phase = at(points)
+    np.testing.assert_array_equal(segment, np.arange(1, segments))
+    np.testing.assert_array_equal(phase, 0.0)
+    segment, phase = at(points - 1)
+    np.testing.assert_array_equal(segment, np.arange(segments - 1))
+    np.testing.assert_allclose(phase, (length - 1) / length, rtol=1e-6)
+    assert (np.asarray(phase) < 1.0).all()
+
+
+@pytest.mark.parametrize(("total", "segments"), [(101, 5), (0, 5), (10, 0)])
+def test_a_horizon_that_does_not_divide_into_segments_is_refused(total, segments):
+    with pytest.raises(ValueError, match="multiple of segments"):
+        clock(0, total, segments)
+
+
+def test_every_pattern_would_be_adopted_and_has_a_summary_and_so_is_a_function():
+    def still(channel, leg):
+        """Stays."""
+        return jnp.full((channel.size,), channel.high, jnp.float32)
+
+    for name, pattern in PATTERNS.items():
+        assert adopt_pattern(name, pattern) is pattern
+        assert pattern.summary
+    assert adopt_pattern("mine", still) == Pattern(still, jumps=False)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "text"),
+    [
+        (3, "must be a Pattern or a function; got int"),
+        (lambda channel, leg: jnp.float32(0), r"must return \(1,\) float32 for a scalar channel; got \(\)"),
+        (lambda channel, leg: jnp.zeros(1), r"must return \(2,\) float32 for a planar channel; got \(1,\)"),
+        (lambda channel, leg: leg.nothing, "does not work on a scalar channel: .*nothing"),
+    ],
+)
+def test_a_plugin_that_is_no_pattern_is_refused(plugin, text):
+    with pytest.raises(ValueError, match=text):
+        adopt_pattern("mine", plugin)
+
+
+def test_a_task_is_one_or_builds_one(monkeypatch):
+    toy = envs.make("toy")
+    assert adopt_task("mine", toy) is toy
+    with pytest.raises(ValueError, match="must be a Task or a function that builds one; got str"):
+        adopt_task("mine", "toy")
+    for entry in (toy, lambda: toy, "envs.toy.multigoal:TASK", adopt_task("mine", lambda: toy)):
+        monkeypatch.setitem(envs.TASKS, "mine", entry)
+        assert envs.make("mine") is toy
+    monkeypatch.setitem(envs.TASKS, "wrong", adopt_task("wrong", lambda: 3))
+    with pytest.raises(ValueError, match="task 'wrong': its builder returned int, not a Task"):
+        envs.make("wrong")

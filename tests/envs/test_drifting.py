@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import envs
-from envs.drift import change_points, draw, drifted_params
+from envs.core import Channel
+from envs.drift import change_points
+from envs.world import World
 
 TOY = envs.make("toy")
 
@@ -32,12 +34,6 @@ def run(pattern):
     return jax.tree.map(np.asarray, jax.jit(whole)(jax.random.key(0)))
 
 
-@jax.jit
-def offsets_underneath(index):
-    at = functools.partial(drifted_params, TOY, index, draw(TOY, 5))
-    return jax.vmap(lambda step: at(step, STEPS).goal_offset)(jnp.arange(STEPS))
-
-
 def test_the_clock_survives_auto_reset():
     _, (_, _, truncated, info), clocks, _ = run("abrupt")
     assert truncated.sum() == N * 2  # two episodes of 50 steps in each copy
@@ -46,21 +42,12 @@ def test_the_clock_survives_auto_reset():
 
 
 @pytest.mark.parametrize("pattern", ["abrupt", "mixed"])
-def test_every_step_runs_under_the_parameters_of_the_functions_underneath(pattern):
+def test_every_step_runs_under_the_drift_of_its_clock(pattern):
     _, (_, _, _, info), _, offsets = run(pattern)
-    expected = offsets_underneath(envs.pattern_index(pattern))
+    world = World(TOY, STEPS)
+    expected, _ = world.path(world.drift(pattern, 5), jnp.arange(STEPS))
     np.testing.assert_allclose(offsets, expected, atol=1e-6)
     np.testing.assert_allclose(info["drift"].values, expected, atol=1e-6)
-
-
-def test_drift_reaches_the_reward_in_the_very_step_of_the_change():
-    env = envs.Drifting(TOY, "abrupt", total_steps=100)
-    key_reset, key = jax.random.split(jax.random.key(4))
-    state = jax.jit(env.reset)(key_reset)[1]._replace(clock=jnp.int32(20))
-    obs, _, reward, *_ = jax.jit(env.step)(key, state, jnp.zeros((1, 2)))
-    goals = TOY.params.goals + np.asarray(env.realisation.levels[1])
-    bumps = TOY.params.weights * np.exp(-np.sum((np.asarray(obs[0]) - goals) ** 2, axis=1) / 0.08)
-    np.testing.assert_allclose(reward[0], bumps.max(), rtol=1e-5)
 
 
 def test_a_task_without_channels_is_steady_and_nothing_else():
@@ -83,11 +70,56 @@ def test_arrays_of_a_wrong_shape_are_refused_when_traced():
     for shape in ((2,), (N, 3), (N + 1, 2)):
         with pytest.raises(AssertionError, match=r"action of task 'toy': \(num_envs, actuators\)"):
             jax.eval_shape(env.step, jax.random.key(0), state, jax.ShapeDtypeStruct(shape, np.float32))
-    world = env.world
-    with pytest.raises(AssertionError, match=r"steps of World.path: \(n,\) vector steps"):
-        world.path(env.drift, jnp.int32(3))
     with pytest.raises(AssertionError, match="drift values of task 'toy'"):
-        world.params_of(jnp.zeros(3))
-    other = envs.Drifting(envs.make("pendulum"), "abrupt", total_steps=STEPS)
+        env.world.params_of(jnp.zeros(3))
     with pytest.raises(AssertionError, match="a realisation is drawn for one task's channels"):
-        world.truth(other.drift, 0)
+        env.world.truth(World(envs.make("pendulum"), STEPS).drift("abrupt", 0), 0)
+
+
+def observed(world):
+    """Observations (10, N, S) that a policy acts on, and those (10, N, S) that its steps led to."""
+    drift = world.drift("abrupt", 3)
+    action = jnp.full((N, world.action_size), 0.1)
+
+    def step(carry, t):
+        obs, state = carry
+        params = world.params_at(drift, t)
+        seen = world.seen(obs, params)
+        obs, state, *_, final = world.step(jax.random.fold_in(jax.random.key(1), t), state, action, params)
+        return (obs, state), (seen, final)
+
+    begin = world.reset(jax.random.key(0), N, world.params_at(drift, 0))
+    return jax.lax.scan(step, begin, jnp.arange(10))[1]
+
+
+@pytest.mark.parametrize("name", ["toy", "hopper"])
+def test_observations_end_with_the_drift_in_force_from_its_change_on(name):
+    task = envs.make(name)
+    plain, world = World(task, 10), World(task, 10, observe="drift")
+    size, drifting = plain.obs_size, sum(channel.size for channel in task.channels)
+    assert world.obs_size == size + drifting
+    seen, final = map(np.asarray, jax.jit(lambda: observed(world))())
+    own, ends = map(np.asarray, jax.jit(lambda: observed(plain))())
+    np.testing.assert_allclose(seen[..., :size], own, atol=1e-6)
+    np.testing.assert_allclose(final[..., :size], ends, atol=1e-6)
+    values = np.asarray(plain.path(plain.drift("abrupt", 3), jnp.arange(10))[0])
+    low, high = (
+        np.concatenate([np.full(channel.size, getattr(channel, end)) for channel in task.channels])
+        for end in ("low", "high")
+    )
+    expected = 2 * (values - low) / (high - low) - 1
+    for rows in (seen, final):  # both sides of a transition are of the world in which it took place
+        np.testing.assert_allclose(rows[..., size:], np.repeat(expected[:, None], N, 1), atol=1e-5)
+    for at in change_points(10):
+        assert np.any(seen[at, :, size:] != seen[at - 1, :, size:])
+
+
+def test_what_cannot_be_observed_is_refused():
+    task = TOY
+    with pytest.raises(ValueError, match="the only thing to observe is drift; got 'goal'"):
+        World(task, 10, observe="goal")
+    for wrong in ({"low": 1.0}, {"nominal": 5.0}, {"low": 0.0, "high": 0.0, "nominal": 0.0}):
+        with pytest.raises(ValueError, match="needs low < high and its nominal value between them"):
+            World(task._replace(channels=(Channel("target", -0.8, 0.8, 0.0)._replace(**wrong),)), 10)
+    with pytest.raises(ValueError, match="task 'toy' has no drift channel, so there is no drift to observe"):
+        World(task._replace(channels=()), 10, observe="drift")

@@ -105,11 +105,3 @@ class TestEveryTask:
         back = task.apply_drift(once, nominal)
         plain, nothing = (rollout(task, p, 3) for p in (task.params, back))
         jax.tree.map(np.testing.assert_array_equal, plain, nothing)
-
-
-def test_a_task_may_be_registered_as_an_object_or_a_builder(monkeypatch):
-    toy = envs.make("toy")
-    monkeypatch.setitem(envs.TASKS, "object", toy)
-    monkeypatch.setattr("envs.toy.multigoal.build", lambda: toy, raising=False)
-    monkeypatch.setitem(envs.TASKS, "builder", "envs.toy.multigoal:build")
-    assert envs.make("object") is envs.make("builder") is toy

@@ -66,18 +66,10 @@ class Stepped:
     def qvel(self):
         return self.rows[:, self.engine.velocities]
 
-    @property
-    def memory(self):
-        return self.rows[:, self.engine.default.size :]
-
     def step(self, action):
         found = self.engine.step(self.rows, action, self.params)
         self.obs, self.rows = found.obs, found.rows
         return found
-
-    def along(self, actions):
-        """Positions (T, n, nq) under ``actions`` (T, n, A)."""
-        return np.array([(self.step(action), self.qpos.copy())[1] for action in actions])
 
 
 class Run(NamedTuple):

@@ -151,11 +151,8 @@ def test_which_batch_serves_a_call_changes_nothing():
     engine.step(first.rows, action, heavy)
     with engine._simulations(2, heavy):  # the only Batch there is is busy: another one is made
         again = engine.step(rows, action, light)
-    back = engine.step(rows, action, light)
-    for other in (again, back):
+    for other in (again, engine.step(rows, action, light), engine_of("halfcheetah").step(rows, action, light)):
         np.testing.assert_array_equal(first.rows, other.rows)
-    fresh = engine_of("halfcheetah").step(rows, action, light)
-    np.testing.assert_array_equal(first.rows, fresh.rows)
 
 
 def test_more_copies_than_jax_hands_over_in_one_piece():
@@ -178,18 +175,6 @@ def test_more_copies_than_jax_hands_over_in_one_piece():
     words = jax.random.key_data(jax.random.split(jax.random.key(0), 600))
     times = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))(words)
     np.testing.assert_array_equal(times, np.ones(600))
-
-
-def test_starts_have_gymnasiums_noise():
-    for name, velocity in (("hopper", 5e-3 / np.sqrt(3)), ("ant", 0.1)):
-        env = make(name).env
-        params = jax.tree.map(jnp.asarray, make(name).params)
-        _, state = jax.jit(jax.vmap(env.reset, (0, None)))(jax.random.split(jax.random.key(1), 400), params)
-        rows = np.ascontiguousarray(state.row).view(np.float64)
-        position = rows[:, env.engine.positions] - env.engine.model.qpos0
-        assert np.abs(position).max() <= env.task.table.reset_noise_scale * 1.0001
-        np.testing.assert_allclose(position.std(), env.task.table.reset_noise_scale / np.sqrt(3), rtol=0.05)
-        np.testing.assert_allclose(rows[:, env.engine.velocities].std(), velocity, rtol=0.05)
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,7 @@ class Box(PhysicsTask):
         self.model = mujoco.MjModel.from_xml_string(XML.format(integrator=integrator, sensor=SENSOR if sensor else ""))
         self.fields = (field,)
 
-    def noise(self, key):
-        raise NotImplementedError
+    noise = None
 
     def start(self, xp, noise, params):
         upright = np.broadcast_to([1.0, 0.1, 0.0, 0.0], (*noise.shape[:-1], 4))

@@ -14,10 +14,9 @@ import envs
 from envs.core import step_with_keys
 from envs.mujoco import TASKS, model
 from envs.mujoco.locomotion import MujocoParams
-from envs.physics.derived import DERIVED, Derived
 from envs.physics.fields import FACTORS as ALL_FACTORS
 from envs.physics.fields import scaled_fields
-from envs.physics.mjx_engine import MjxState
+from envs.physics.mjx_engine import DERIVED, Derived, MjxState
 from tests.envs.physics.common import FACTORS, engine_of
 from tests.envs.physics.common import params_of as params64
 
@@ -62,8 +61,11 @@ def random_states(engine, rng, steps=10):
 
 def state_of(engine, rows):
     """Rows of the C engine as states of MJX."""
-    columns = [engine.columns(name) for name in ("qpos", "qvel", "qacc_warmstart")]
-    parts = [jnp.asarray(rows[:, at], jnp.float32) for at in columns]
+    data, names, states = mujoco.MjData(engine.model), ("qpos", "qvel", "qacc_warmstart"), []
+    for row in rows:
+        mujoco.mj_setState(engine.model, data, row[:-1], engine.spec)
+        states.append([getattr(data, name).astype(np.float32) for name in names])
+    parts = [jnp.stack(column) for column in zip(*states, strict=True)]
     obs, zero = jnp.zeros((len(rows), engine.task.obs_size), jnp.float32), jnp.zeros(len(rows), jnp.int32)
     return MjxState(*parts, jnp.asarray(rows[:, -1:], jnp.float32), obs, zero, zero)
 

@@ -10,7 +10,6 @@ import pytest
 import envs
 from envs.isaac.allegro_hand import AllegroHand
 from envs.isaac.franka_cabinet import FrankaCabinet
-from envs.physics.mjx_engine import MjxEnv
 from tests.envs.isaac.common import mjx_run, random_actions, run
 
 N = 4
@@ -29,10 +28,10 @@ def warp():
 
 @pytest.mark.slow
 def test_contacts_without_room_are_faults(warp):
-    from envs.physics.warp_stepper import Sizes, WarpStepper
+    from envs.physics.warp_engine import Sizes, WarpEnv
 
     task = envs.make("hopper").env.task
-    env = MjxEnv(task, lambda task: WarpStepper(task, Sizes(contacts=1, rows=2)))
+    env = WarpEnv(task, Sizes(contacts=1, rows=2))
     _, state = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), N), task.params)
     step = jax.jit(jax.vmap(env.step, (None, 0, 0, None)))
     for _ in range(40):

@@ -6,7 +6,6 @@ What a task adds (observation, reward, forces of its own) stays a function of on
 """
 
 import copy
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,11 +15,10 @@ import numpy as np
 
 from envs.physics.fields import physics_library
 from envs.physics.host import for_batches
-from envs.physics.mjx_stepper import Stepper, applied, field_of
-from envs.physics.protocol import FORCES, Drive, Physics, PhysicsTask, lasting
+from envs.physics.mjx_engine import MjxEnv, field_of
+from envs.physics.protocol import FORCES, PhysicsTask
 
 Array = jax.Array
-
 
 #: Bits of Warp's overflow flags: constraint rows, their entries, pairs and contacts. Others concern the solver's steps.
 _NO_ROOM = 0b1111
@@ -51,8 +49,8 @@ def measured_sizes(model: Any) -> Sizes:
     return Sizes(2 * contacts + 16, 2 * rows + 16)
 
 
-class WarpStepper(Stepper):
-    """Control steps of ``task`` on MuJoCo Warp, without its meaning; poses at rest are `Stepper`'s.
+class WarpEnv(MjxEnv):
+    """`MjxEnv` with the physics of a step on MuJoCo Warp; poses at rest are still MJX's.
 
     Args:
       sizes: room for contacts and constraints per world; by default measured.
@@ -88,55 +86,37 @@ class WarpStepper(Stepper):
         for body in range(bodies - 1, 0, -1):
             self._subtree[parents[body]] += self._subtree[body]
 
-    def advance(
-        self, qpos: Array, qvel: Array, warmstart: Array, params: Any, control: Callable[[Physics], Drive]
-    ) -> tuple[Physics, Drive, Array, Array]:
-        """One control step: its physics, its last drive, the solver's next starting point (nv,), and ``full``.
-
-        ``full``: () bool, a buffer of Warp had no room for a contact or constraint.
-        """
-        task, fields, one = self.task, self.scaled_fields(params), lasting(self.task)
+    def scaled_fields(self, params: Any) -> dict[str, Array]:
+        """`MjxEnv.scaled_fields`, and the mass of each body with all below it, which Warp reads."""
+        fields = super().scaled_fields(params)
         if "body_mass" in fields:
             fields["body_subtreemass"] = jnp.asarray(self._subtree) @ fields["body_mass"]
-        step = for_batches(partial(self._advanced, task.substeps if one else 1))
+        return fields
 
-        def substep(index: Any, carry: Any) -> Any:
-            qpos, qvel, warmstart, full = carry[:4]
-            drive = control(Physics(qpos=qpos, qvel=qvel))
-            each = jax.tree.map(lambda x: x[None], (qpos, qvel, warmstart, applied(drive), fields))
-            qpos, qvel, warmstart, more, seen = jax.tree.map(lambda x: x[0], step(each))
-            return qpos, task.settle(jnp, qpos, qvel), warmstart, full | more, seen, drive
+    def run(self, substeps: int, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """`MjxEnv.run`, of all copies in one call."""
+        out = for_batches(partial(self._worlds, substeps))(jax.tree.map(lambda x: x[None], inputs))
+        return jax.tree.map(lambda x: x[0], out)
 
-        carry = substep(0, (qpos, qvel, warmstart, jnp.bool_(False)))
-        if not one:
-            carry = jax.lax.fori_loop(1, task.substeps, substep, carry)
-        qpos, qvel, warmstart, full, seen, drive = carry
-        if task.fresh:
-            d = self.renewed(self.scaled(params), self._data(qpos=qpos, qvel=qvel))
-            seen = {name: field_of(d, name) for name in task.fields}
-        return Physics(qpos=qpos, qvel=qvel, **seen), drive, warmstart, full
-
-    def _advanced(self, substeps: int, inputs: Any) -> Any:
-        """``substeps`` of MuJoCo's of n worlds under what drives them; every leaf has the leading axis n."""
+    def _worlds(self, substeps: int, inputs: Any) -> Any:
+        """``substeps`` of MuJoCo's of n worlds under the forces on them; every leaf has the leading axis n."""
         n = inputs[0].shape[0]
         sizes = {"naconmax": n * self.sizes.contacts, "njmax": self.sizes.rows}
         blank = jax.device_get(self.mjx.io.make_data(self._exact, impl="warp", **sizes))
         model = jax.tree.map(jnp.asarray, self._warp)
-        steps = self.mjx.forward.step
 
-        def worlds(inputs: Any) -> Any:
+        def world(inputs: Any) -> Any:
             qpos, qvel, warmstart, forces, fields = inputs
             d = jax.tree.map(jnp.asarray, blank)
             d = d.replace(qpos=qpos, qvel=qvel, qacc_warmstart=warmstart, **forces)
             m = model.tree_replace(fields) if fields else model
 
             def step(_: Any, carry: Any) -> Any:
-                d, full = carry
-                d = steps(m, d)
-                return d, full | (d._impl.overflow & _NO_ROOM != 0)
+                d = self.mjx.forward.step(m, carry[0])
+                return d, carry[1] | (d._impl.overflow & _NO_ROOM != 0)
 
             d, full = jax.lax.fori_loop(0, substeps, step, (d, jnp.bool_(False)))
-            seen = {name: field_of(d, name) for name in ([] if self.task.fresh else self.task.fields)}
+            seen = {} if self.task.fresh else {name: field_of(d, name) for name in self.task.fields}
             return d.qpos, d.qvel, d.qacc_warmstart, full, seen
 
-        return jax.vmap(worlds)(inputs)
+        return jax.vmap(world)(inputs)
