@@ -101,7 +101,7 @@ def together(
         values, memories = neutral._asdict(), []
         for each, memory in zip(adaptations, state.memory, strict=True):
             options = {k: jnp.asarray(v, jnp.float32) for k, v in each.given.items()}
-            turned, memory = each.factory.adjust(now, memory, **options)
+            turned, memory = each.factory.make(now, memory, **options)
             memories.append(memory)
             for lever, value in turned._asdict().items():
                 if value is not None:

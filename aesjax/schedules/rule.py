@@ -1,4 +1,4 @@
-"""The pieces every schedule is made of: the square-root rule, smoothing, running means, clipping and its logs."""
+"""The pieces every schedule is made of: smoothing, running means, clipping and its logs."""
 
 from typing import Any, NamedTuple
 
@@ -21,16 +21,6 @@ class Mean(NamedTuple):
 
     value: Array  # () float32
     lost: Array  # () float32, what rounding dropped from `value` so far (Kahan); keeps tiny late steps from vanishing
-
-
-def sqrt_rule(mean: Array, *, kappa: Array | float) -> Array:
-    """Entropy weight before clipping, ``kappa * sqrt(mean)``, () reward per nat: AES paper Eq. (aes_schedule).
-
-    Args:
-      mean: () running mean of the smoothed proxy, >= 0; units of the proxy (reward).
-      kappa: () sqrt(reward) per nat. Multiplying all rewards by c multiplies the weight by sqrt(c).
-    """
-    return float32(kappa) * jnp.sqrt(mean)
 
 
 def ema(previous: Array, value: Array, beta: Array | float, first: Array) -> Array:
@@ -76,22 +66,14 @@ def bounded_above_base(
     return bounded(base * ratio, 0.0, jnp.maximum(float32(high), base), proxy, smooth)
 
 
-def base_init(base: Array | float | EntropySchedule) -> tuple[Array, ScheduleState | None]:
-    """First weight of what a schedule modulates, a number or another schedule, and that one's state."""
-    if hasattr(base, "init"):
-        state = base.init()  # type: ignore
-        return state.weight, state
-    return float32(base), None
-
-
-def base_update(
-    base: Array | float | EntropySchedule, signals: Signals, state: Any
+def base_weight(
+    base: Array | float | EntropySchedule, signals: Signals | None = None, state: Any = None
 ) -> tuple[Array, ScheduleState | None]:
-    """The modulated weight after one update, and its state."""
-    if hasattr(base, "init"):
-        state = base.update(signals, state)  # type: ignore
-        return state.weight, state
-    return float32(base), None
+    """The weight that a schedule modulates, and its state: of a number, or of another schedule after ``signals``."""
+    if not hasattr(base, "init"):
+        return float32(base), None
+    state = base.init() if signals is None else base.update(signals, state)  # type: ignore
+    return state.weight, state
 
 
 def start(weight: Array | float, inner: Any = (), raw: Array | float | None = None) -> ScheduleState:

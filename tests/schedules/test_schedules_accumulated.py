@@ -92,15 +92,6 @@ def test_aes_equals_the_prefix_sum_formula_over_a_million_updates():
     np.testing.assert_allclose(weights(aes(value_loss(), **FREE), v), want, rtol=1e-5)
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.95, 0.99])
-def test_aes_clips_the_scaled_root_of_the_mean(beta):
-    v = np.random.default_rng(2).lognormal(-1, 2, 500)
-    want = np.clip(0.7 * np.sqrt(np.cumsum(smoothed(v, beta)) / np.arange(1, 501)), 0.3, 0.9)
-    ours = weights(aes(value_loss(), kappa=0.7, beta=beta, lambda_min=0.3, lambda_max=0.9), v)
-    np.testing.assert_allclose(ours, want, rtol=1e-5)
-    assert {np.float32(0.9).item()} < set(ours)
-
-
 def test_aes_starts_from_the_first_proxy_and_holds_the_static_weight_before_it():
     schedule = aes(value_loss(), base=0.2)
     state = schedule.init()
@@ -151,13 +142,6 @@ def test_discounting_keeps_both_bounds_of_its_theorem(window):
         assert np.all(relax <= bound * (1 + 1e-4) + 1e-4)
 
 
-def test_discounting_with_an_endless_window_is_prior_mass():
-    v = families(3000)["bursts"]
-    np.testing.assert_allclose(
-        weights(aes_d(value_loss(), 1e9, window=1.0, **FREE), v), weights(aes_prior(value_loss(), **FREE), v), rtol=1e-4
-    )
-
-
 def maximal(v):
     """Largest mean over all windows that end now, without and with the demand for unit mass (plus the prior)."""
     sums = np.r_[0.0, np.cumsum(v)]
@@ -179,10 +163,3 @@ def test_bank_of_windows_is_the_maximal_mean_up_to_its_factor():
     with_prior = weights(aes_m(value_loss(), levels=11, prior=1.0, beta=0.0, **FREE), v) ** 2
     assert np.all(with_prior <= np.maximum(qualified, plain) * (1 + 1e-4))
     assert np.all(with_prior >= weights(aes_prior(value_loss(), beta=0.0, **FREE), v) ** 2 * (1 - 1e-6))
-
-
-def test_windows_beyond_the_horizon_do_not_count():
-    v = np.r_[np.zeros(3000), np.full(200, 2.0), np.zeros(800)]
-    long, short = (weights(aes_m(value_loss(), updates=h, prior=1e-3, **FREE), v)[-1] for h in (np.inf, 64.0))
-    np.testing.assert_allclose(short, weights(aes_prior(value_loss(), prior=1e-3, **FREE), v)[-1], rtol=1e-5)
-    assert long > 1.2 * short
