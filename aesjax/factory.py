@@ -99,7 +99,8 @@ class Factory:
             if option not in options.defaults and option not in options.required:
                 raise ValueError(f"{cls.kind} '{own}' declares a range of '{option}', but has no such option")
             if not isinstance(entry, Range):
-                bounds[option] = Range(*map(float, entry), infinite=bool(np.isposinf(entry[1])))
+                low, high = map(float, entry)
+                bounds[option] = Range(low, high, infinite=high == np.inf)
         if traits.get("label", "") is None:
             traits["label"] = own.rpartition(":")[2]
         return cls(own, make, options, bounds, **traits)

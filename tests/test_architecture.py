@@ -80,15 +80,3 @@ assert not changed, changed
 unused = {"distrax", "tensorflow_probability"} & set(sys.modules)
 assert not unused, unused
 """)
-
-
-def test_both_kinds_of_registry_word_their_errors_alike():
-    import envs
-    from agents import CARRIERS
-
-    with pytest.raises(KeyError) as ours:
-        CARRIERS["saac"]
-    with pytest.raises(KeyError) as theirs:
-        envs.make("tooy")
-    assert str(ours.value) == "unknown carrier 'saac'; did you mean 'sac'? registered: " + ", ".join(sorted(CARRIERS))
-    assert str(theirs.value).startswith("unknown task 'tooy'; did you mean 'toy'? registered: ")

@@ -1,6 +1,7 @@
 """Pages: links and anchors lead somewhere, code compiles and imports what exists, commands have the options shown."""
 
 import ast
+import doctest
 import re
 import shlex
 import subprocess
@@ -62,6 +63,12 @@ def test_python_blocks_compile_and_import_what_exists(page):
 def test_examples_of_the_reference_run(page):
     for at, block in enumerate(blocks(page, "python")):
         exec(compile(block, f"{page.name}, block {at}", "exec"), {})
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "aesjax").rglob("[a-z]*.py")), ids=named)
+def test_examples_in_docstrings_run(path):
+    module = import_module(str(path.relative_to(ROOT).with_suffix("")).replace("/", "."))
+    assert doctest.testmod(module).failed == 0
 
 
 def shown():

@@ -30,10 +30,7 @@ def ema(previous: Array, value: Array, beta: Array | float, first: Array) -> Arr
 
 
 def running_mean(mean: Mean, value: Array, count: Array) -> Mean:
-    """``Mean`` after the ``count``-th value (() int32, >= 1), AES paper Eq. (proxy_accum) divided by t.
-
-    Deviation: the mean is carried instead of the sum, which would lose late proxies in float32.
-    """
+    """``Mean`` after the ``count``-th value (() int32, >= 1), AES paper Eq. (proxy_accum) divided by t."""
     step = (value - mean.value) / count.astype(jnp.float32) - mean.lost
     total = mean.value + step
     return Mean(total, (total - mean.value) - step)
@@ -50,10 +47,7 @@ def discounted_count(count: Array, window: Array) -> Array:
 def bounded(
     raw: Array, low: Array | float, high: Array | float, proxy: Array, smooth: Array
 ) -> tuple[Array, ScheduleLogs]:
-    """The clipped weight, () reward per nat, and the logs that say whether a bound was active.
-
-    ``low = 0`` and ``high = inf`` is the paper's ablation without clipping.
-    """
+    """The clipped weight, () reward per nat, and its logs; ``low = 0`` and ``high = inf`` do not clip."""
     low, high = float32(low), float32(high)
     logs = ScheduleLogs(proxy, smooth, raw, at_min=float32(raw < low), at_max=float32(raw > high))
     return jnp.minimum(jnp.maximum(raw, low), high), logs
@@ -90,11 +84,7 @@ def held(ok: Array, new: ScheduleState, old: ScheduleState) -> ScheduleState:
 
 
 def read_signal(reader: str, signals: Signals, field: str) -> Array:
-    """The field as float32, checked when traced.
-
-    Raises:
-      ValueError: the carrier does not report the field, or reports it in another rank.
-    """
+    """The field as float32; ValueError when traced if the carrier does not report it, or in another rank."""
     value, rank = getattr(signals, field), int(field in VECTORS)
     shape = "(B,)" if rank else "()"
     if value is None:

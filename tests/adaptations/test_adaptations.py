@@ -1,7 +1,5 @@
 """The contract of every registered adaptation, and what each of them does at an alarm, in the calm and by the clock."""
 
-import doctest
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +13,6 @@ from aesjax.adaptations import (
     Now,
     Supply,
     as_adaptation,
-    assemble,
     driver_of,
     ere,
     rate,
@@ -289,7 +286,3 @@ def test_a_rule_and_its_decorator_become_a_factory():
         as_adaptation(lever="pace")
     with pytest.raises(ValueError, match="parameter 'depth' of its factory has no default"):
         as_adaptation(lever="rate")(lambda now, memory, *, depth: None)
-
-
-def test_the_example_in_the_documentation_runs():
-    assert doctest.testmod(assemble).failed == 0

@@ -3,7 +3,6 @@
 import math
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
@@ -12,22 +11,14 @@ from scipy.signal import lfilter
 
 from aesjax.schedules import aes, aes_d, aes_m, aes_prior, linear, value_loss
 from aesjax.types import Signals
+from tests.programs import played
 
 FREE = {"lambda_min": 0.0, "lambda_max": np.inf}  # the ablation without clipping
 
 
 def weights(schedule, proxies):
     """The weight after each proxy; (T,) or (streams, T) in, the same out, float64."""
-
-    def step(state, v):
-        state = schedule.update(Signals(value_loss=v), state)
-        return state, state.weight
-
-    def run(stream):
-        return jax.lax.scan(step, schedule.init(), stream)[1]
-
-    proxies = jnp.asarray(proxies, jnp.float32)
-    return np.asarray(jax.jit(run if proxies.ndim == 1 else jax.vmap(run))(proxies), np.float64)
+    return np.asarray(played(schedule, proxies)[1], np.float64)
 
 
 def smoothed(v, beta=0.95):
