@@ -92,7 +92,7 @@ def test_a_proxy_feeds_the_schedules_here(tmp_path):
     write(tmp_path, "fast_proxies.py")
     aesjax(tmp_path, PROXY[0])
     rows = pl.read_parquet(tmp_path / "runs" / "proxy" / "curves.parquet")
-    assert set(rows["method"]) == {f"SAC+{name}[proxy=fast_proxies:td_max]" for name in ("AES", "AES-R")}
+    assert set(rows["method"]) == {f"SAC+{name}[proxy=td_max]" for name in ("AES", "AES-R")}
     assert (rows.filter(pl.col("step") == 2000)["proxy"] > 0).all()
 
 
