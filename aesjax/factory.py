@@ -8,8 +8,9 @@ in this way alone.
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from numbers import Number
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from jax.core import Tracer
@@ -53,107 +54,127 @@ class Options(NamedTuple):
     others: frozenset[str]  # parameters that are no options: a proxy, and those named static
 
 
-def options_of(kind: str, name: str, make: Any, static: Iterable[str] = (), fillable: Iterable[str] = ()) -> Options:
-    """Read the options of a factory off its signature; ``fillable`` ones may lack a default, as a run fills them in.
+@dataclass(eq=False)
+class Factory:
+    """A registered function with its options; call it with options by name. Subclasses are one kind each."""
 
-    Raises:
-      ValueError: it is no function, or has a parameter that nothing can fill in.
-    """
-    if not callable(make):
-        raise ValueError(f"{kind} '{name}' must be a function that builds one; got {type(make).__name__}")
-    try:
-        parameters = list(inspect.signature(make).parameters.values())
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{kind} '{name}': its parameters cannot be read: {error}") from None
-    static, fillable = set(static), tuple(fillable)
-    defaults: dict[str, float] = {}
-    required, others = [], set()
-    for parameter in parameters:
-        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-            continue
-        default = parameter.default
-        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY and default is inspect.Parameter.empty:
-            raise ValueError(f"{kind} '{name}': parameter '{parameter.name}' cannot be given by name")
-        if parameter.name in static or parameter.name == "proxy":
-            others.add(parameter.name)
-        elif default is inspect.Parameter.empty:
-            if parameter.name not in fillable:
-                raise ValueError(
-                    f"{kind} '{name}': parameter '{parameter.name}' of its factory has no default; give it a number"
-                    + (f", or name one of those that a run fills in: {', '.join(fillable)}" if fillable else "")
-                )
-            required.append(parameter.name)
-        elif isinstance(default, int | float | np.floating) and not isinstance(default, bool):
-            defaults[parameter.name] = float(default)
-        else:
-            others.add(parameter.name)
-    return Options(defaults, tuple(required), frozenset(others))
+    kind: ClassVar[str]
+    known_ranges: ClassVar[Mapping[str, Range]] = {}  # of all factories of the kind
+    other_range: ClassVar[Range] = NUMBER  # of an option without one
+    static: ClassVar[tuple[str, ...]] = ("proxy",)  # parameters that are no options
+    fillable: ClassVar[tuple[str, ...]] = ()  # options that need no default, because a run fills them in
 
+    name: str
+    make: Callable[..., Any] = field(repr=False)
+    signature: Options = field(repr=False)
+    ranges: Mapping[str, Range] = field(repr=False)
 
-def ranges_of(kind: str, name: str, given: Mapping[str, Any] | None, options: Options) -> dict[str, Range]:
-    """Ranges by option; a pair of numbers stands for a range with both ends.
+    def __post_init__(self) -> None:
+        functools.update_wrapper(self, self.make, updated=())  # type: ignore  # for `help` and notebooks
 
-    Raises:
-      ValueError: a range of something that is no option, or from high to low.
-    """
-    ranges = {}
-    for option, entry in (given or {}).items():
-        if option not in options.defaults and option not in options.required:
-            raise ValueError(f"{kind} '{name}' declares a range of '{option}', which is no option of its factory")
-        if not isinstance(entry, Range):
-            low, high = entry
-            if not low <= high:
-                raise ValueError(f"{kind} '{name}': the range of '{option}' must go from low to high; got {entry}")
-            entry = Range(float(low), float(high), infinite=bool(np.isposinf(high)))
-        ranges[option] = entry
-    return ranges
+    @classmethod
+    def of(
+        cls,
+        make: Any,
+        name: str | None = None,
+        ranges: Mapping[str, Any] | None = None,
+        static: Iterable[str] = (),
+        **traits: Any,
+    ) -> Self:
+        """The factory of a function.
 
+        Args:
+          name: by default the function's.
+          ranges: allowed values of options; a pair of numbers stands for both ends, included.
+          static: parameters that are structure, and no options.
+          traits: further fields of the class; a label of None is the name.
 
-def check_options(kind: str, name: str, ranges: Mapping[str, Range], options: Mapping[str, Any]) -> None:
-    """Refuse concrete values outside their range; traced values are not read.
+        Raises:
+          ValueError: it is no function, has a parameter that nothing can fill in, or a range belongs to no option.
+        """
+        own = str(name or getattr(make, "__name__", type(make).__name__))
+        options = _options_of(f"{cls.kind} '{own}'", make, {*cls.static, *static}, cls.fillable)
+        bounds = dict(ranges or {})
+        for option, entry in bounds.items():
+            if option not in options.defaults and option not in options.required:
+                raise ValueError(f"{cls.kind} '{own}' declares a range of '{option}', but has no such option")
+            if not isinstance(entry, Range):
+                low, high = map(float, entry)
+                bounds[option] = Range(low, high, infinite=high == np.inf)
+        if traits.get("label", "") is None:
+            traits["label"] = own.rpartition(":")[2]
+        return cls(own, make, options, bounds, **traits)
 
-    Raises:
-      ValueError: naming the option, its value and what is allowed.
-    """
-    concrete = {option: value for option, value in options.items() if not isinstance(value, Tracer)}
-    for option, value in concrete.items():
-        allowed = ranges.get(option, NUMBER)
-        try:
-            fits = allowed.allows(value)
-        except (TypeError, ValueError):
-            raise ValueError(f"option '{option}' of {kind} '{name}' takes a number; got {value!r}") from None
-        if not fits:
-            raise ValueError(f"option '{option}' of {kind} '{name}' must be {allowed}; got {_text(value)}")
-    if {"lambda_min", "lambda_max"} <= concrete.keys():
-        low, high = concrete["lambda_min"], concrete["lambda_max"]
-        if not np.all(np.asarray(low) <= np.asarray(high)):
+    @property
+    def summary(self) -> str:
+        """One line for listings: the first one of the function's docstring."""
+        return (inspect.getdoc(self.make) or "").partition("\n")[0].removesuffix(".")
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Refuse concrete values outside their range; traced values are not read.
+
+        Raises:
+          ValueError: naming the option, its value and what is allowed.
+        """
+        ranges = {**self.known_ranges, **self.ranges}
+        concrete = {option: value for option, value in options.items() if not isinstance(value, Tracer)}
+        for option, value in concrete.items():
+            allowed, where = ranges.get(option, self.other_range), f"option '{option}' of {self.kind} '{self.name}'"
+            try:
+                fits = allowed.allows(value)
+            except (TypeError, ValueError):
+                raise ValueError(f"{where} takes a number; got {value!r}") from None
+            if not fits:
+                raise ValueError(f"{where} must be {allowed}; got {_text(value)}")
+        low, high = (concrete.get(bound) for bound in ("lambda_min", "lambda_max"))
+        if low is not None and high is not None and not np.all(np.asarray(low) <= np.asarray(high)):
             raise ValueError(
-                f"option 'lambda_min' of {kind} '{name}' must not exceed lambda_max ({_text(high)}); got {_text(low)}"
+                f"option 'lambda_min' of {self.kind} '{self.name}' must not exceed lambda_max ({_text(high)}); "
+                f"got {_text(low)}"
             )
 
 
-def equal(first: Any, second: Any) -> bool:
-    """Whether two values are equal; numbers and arrays are compared by all of their elements, as float32."""
+class Made:
+    """An object that a factory made: equal to another one of equal fields, numbers compared as float32."""
+
+    factory: Factory
+
+    def __eq__(self, other: Any) -> bool:
+        return type(self) is type(other) and _equal(vars(self), vars(other))
+
+    def __hash__(self) -> int:
+        return hash(self.factory)
+
+
+def _equal(first: Any, second: Any) -> bool:
     if isinstance(first, Mapping) and isinstance(second, Mapping):
-        return first.keys() == second.keys() and all(equal(first[name], second[name]) for name in first)
-    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
-        return len(first) == len(second) and all(map(equal, first, second))
+        return first.keys() == second.keys() and all(_equal(first[name], second[name]) for name in first)
     if all(isinstance(value, Number) or hasattr(value, "shape") for value in (first, second)):
         return np.array_equal(np.asarray(first, np.float32), np.asarray(second, np.float32))
     return bool(first == second)
 
 
-def resemble(factory: Any, make: Callable[..., Any]) -> None:
-    """Give a frozen factory the name, documentation and signature of its function, for `help` and notebooks."""
-    for name in functools.WRAPPER_ASSIGNMENTS:
-        if hasattr(make, name):
-            object.__setattr__(factory, name, getattr(make, name))
-    object.__setattr__(factory, "__wrapped__", make)
-
-
-def first_line(make: Callable[..., Any]) -> str:
-    """The first line of a factory's docstring, for listings."""
-    return (inspect.getdoc(make) or "").partition("\n")[0]
+def _options_of(where: str, make: Any, static: set[str], fillable: tuple[str, ...]) -> Options:
+    if not callable(make):
+        raise ValueError(f"{where} must be a function that builds one; got {type(make).__name__}")
+    defaults: dict[str, float] = {}
+    required, others = [], set()
+    for parameter in inspect.signature(make).parameters.values():
+        name, default = parameter.name, parameter.default
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if default is parameter.empty and name not in static:
+            if name not in fillable:
+                raise ValueError(
+                    f"{where}: parameter '{name}' of its factory has no default; give it a number"
+                    + (f", or name one of those that a run fills in: {', '.join(fillable)}" if fillable else "")
+                )
+            required.append(name)
+        elif name not in static and isinstance(default, int | float | np.floating) and not isinstance(default, bool):
+            defaults[name] = float(default)
+        else:
+            others.add(name)
+    return Options(defaults, tuple(required), frozenset(others))
 
 
 def _text(value: Any) -> str:

@@ -1,8 +1,8 @@
 """Named collections whose look-up error contains the requested name, the known names and the nearest of them."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -42,27 +42,12 @@ def lookup(kind: str, entries: Mapping[str, T], name: str) -> T:
     raise UnknownNameError(unknown(kind, entries, name))
 
 
-class Registry(MutableMapping[str, T], Generic[T]):
-    """An ordered mapping from names to entries: literal, and added to by nothing but plug-ins."""
+class Registry(dict[str, T]):
+    """A dictionary of entries by name whose look-up error is an `UnknownNameError`."""
 
     def __init__(self, kind: str, **entries: T):
+        super().__init__(entries)
         self.kind = kind
-        self._entries = entries
 
-    def __getitem__(self, name: str) -> T:
-        return lookup(self.kind, self._entries, name)
-
-    def __setitem__(self, name: str, entry: T) -> None:
-        if name in self._entries:
-            raise ValueError(f"{self.kind} '{name}' is registered already")
-        self._entries[name] = entry
-
-    def __delitem__(self, name: str) -> None:
-        self[name]
-        del self._entries[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
+    def __missing__(self, name: str) -> NoReturn:
+        raise UnknownNameError(unknown(self.kind, self, name))

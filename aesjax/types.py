@@ -1,4 +1,4 @@
-"""The words that schedules, learners and the laboratory exchange: signals, weights, and programs of one run."""
+"""Shared data types: signals, weights, and programs of one run."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -53,10 +53,9 @@ class EntropySchedule(NamedTuple):
     """A pair of pure functions, in the manner of an optax transformation.
 
     ``state = init()`` holds ``lambda_0``. ``state = update(signals, state)`` turns the signals of the step that
-    ran under ``state.weight`` into the weight of the *next* step (a lag of one, AES paper Appendix C; no schedule
-    sees the future). Both are safe under ``jit``, ``vmap`` and ``scan``, and hyper-parameters may be traced.
-    ``measure(signals)`` puts what the schedule will compute from the signals into ``signals.measured``; a loop that
-    feeds the same long signal to many updates calls it once before them.
+    ran under ``state.weight`` into the weight of the *next* step (a lag of one, AES paper Appendix C). Both are safe
+    under ``jit``, ``vmap`` and ``scan``. ``measure(signals)`` fills ``signals.measured``, so that a loop which feeds
+    one long signal to many updates computes it once.
     """
 
     init: Callable[[], ScheduleState]
@@ -106,8 +105,7 @@ Proxy = Callable[[Signals], Array]
 class Program(NamedTuple):
     """One run as pure functions. ``run`` is data that never changes, ``state`` is all that does.
 
-    ``step`` is the number of steps done, () int32, and the same for all stacked runs; it comes from the host, which
-    counts chunks, so nothing overflows on the device before 2^31 vector steps.
+    ``step`` () int32 is the number of vector steps done, from the host and equal for all stacked runs.
     """
 
     init: Callable[[Any], Any]  # run -> state

@@ -209,5 +209,5 @@ class Meow(Carrier):
             # Fresh actions of the policy just updated; dead code unless the schedule reads it.
             log_prob=jax.lax.stop_gradient(self.sample(params, batch.obs, noise)[1]),
         )
-        metrics = {"critic_loss": loss, "actor_loss": jnp.zeros(()), "grad_norm": optax.tree.norm(grads)}
+        metrics = {"critic_loss": loss, "actor_loss": jnp.zeros(())}
         return UpdateOut(MeowState(params, new_target, opt), signals, metrics)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, cast
 
+import chex
 import jax
 import jax.numpy as jnp
 import optax
@@ -13,9 +14,8 @@ import optax
 from aesjax.types import Array, Signals
 from agents.common import masks
 from agents.common.carrier import Network, OnPolicyCarrier, Rollout, UpdateOut
-from agents.common.gae import advantages, td_errors
+from agents.common.masks import Moments, denormalise, empty, merge, normalise
 from agents.common.networks import ACTIVATIONS, ActorCritic
-from agents.common.normalize import Moments, denormalise, empty, merge, normalise
 from agents.common.optim import descend
 from agents.common.spec import check_sizes
 
@@ -90,6 +90,30 @@ class Rows(NamedTuple):
     target: Array  # (B,) in the value network's units
     reward: Array  # (B,) in standard deviations of the rollout's advantages, which the bonus is weighed against
     weight: Array | None = None  # (B,) 1 where the row counts, else 0; None: all do
+
+
+def td_errors(reward: Array, terminated: Array, value: Array, next_value: Array, gamma: Array | float) -> Array:
+    """``delta_t = r_t + gamma (1 - term_t) V(s'_t) - V(s_t)``, all (T, N); ``next_value`` before any auto-reset."""
+    chex.assert_rank(reward, 2)
+    chex.assert_equal_shape([reward, terminated, value, next_value])  # (T,) and (T, N) would broadcast unnoticed
+    return reward + gamma * (1.0 - terminated) * next_value - value
+
+
+def advantages(delta: Array, terminated: Array, truncated: Array, decay: Array | float) -> Array:
+    """``A_t = delta_t + decay (1 - term_t)(1 - trunc_t) A_{t+1}``, (T, N), with ``decay = gamma * lambda``.
+
+    Schulman et al. 2016. A truncated step has its bootstrap in delta already and cuts the trace; a terminated one has
+    neither.
+    """
+    chex.assert_equal_shape([delta, terminated, truncated])
+    keep = decay * (1.0 - terminated) * (1.0 - truncated)
+
+    def step(after: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        delta, keep = now
+        here = delta + keep * after
+        return here, here
+
+    return jax.lax.scan(step, jnp.zeros(delta.shape[1:]), (delta, keep), reverse=True)[1]
 
 
 def clipped_loss(ratio: Array, advantage: Array, clip: Array | float, weight: Array | None = None) -> Array:
@@ -236,7 +260,6 @@ class Ppo(OnPolicyCarrier):
             reward=masks.compact(batch.reward, None if weight is None else weight > 0),
         )
         metrics = {"critic_loss": critic, "actor_loss": actor, "kl": kl, "clip_fraction": outside}
-        metrics["grad_norm"] = optax.tree.norm(grads)
         return UpdateOut(state._replace(params=params, opt=opt), jax.lax.stop_gradient(signals), metrics)
 
     def end_epoch(self, state: PpoState, metrics: dict[str, Array], hyper: PpoHyper) -> PpoState:

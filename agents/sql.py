@@ -50,15 +50,11 @@ class SqlConfig:
     updated_particles: int = 16  # Ku: those that the sampler moves
     layer_norm: bool = False  # in the critics' hidden layers, before the activation
     schedule_sampler: bool = True  # off: the sampler keeps `SqlHyper.reference_weight`
-    evaluation: str = "argmax"  # or "zero": the sampler's output for zero noise
 
     def __post_init__(self) -> None:
         check_sizes(
             self, counts=("batch_size", "value_samples", "fixed_particles", "updated_particles"), widths=("hidden",)
         )
-        if self.evaluation not in ("argmax", "zero"):
-            # The mean of a multi-modal sampler is an action that none of its modes takes.
-            raise ValueError(f"SqlConfig.evaluation must be one of argmax, zero; got '{self.evaluation}'")
 
 
 def soft_value(q: Array, *, temperature: Array | float, action_size: int) -> Array:
@@ -158,12 +154,11 @@ class Sql(Carrier):
         return self.particles(state.actor, obs, jax.random.normal(key, (obs.shape[0], 1, self.action_size)))[:, 0]
 
     def act_deterministic(self, state: Networks, obs: Array) -> Array:
-        """The best of a fixed set of sampler outputs by the smaller critic, or the output for zero noise."""
+        """The best of a fixed set of sampler outputs by the smaller critic."""
         # Part of the evaluation policy, not of a run: equal for every run and every evaluation.
         bank = np.random.default_rng(0).standard_normal((_EVALUATION_SAMPLES + 1, self.action_size)).astype(np.float32)
         bank[0] = 0.0
-        noise = bank if self.config.evaluation == "argmax" else bank[:1]
-        action = self.particles(state.actor, obs, jnp.broadcast_to(noise[None], (obs.shape[0], *noise.shape)))
+        action = self.particles(state.actor, obs, jnp.broadcast_to(bank[None], (obs.shape[0], *bank.shape)))
         best = jnp.argmax(jnp.min(self.values(state.critic, obs, action), 0), -1)
         return jnp.take_along_axis(action, best[:, None, None], 1)[:, 0]
 
@@ -206,7 +201,6 @@ class Sql(Carrier):
 
         (loss, error), grads = jax.value_and_grad(critic_loss_fn, has_aux=True)(state.critic)
         critic, critic_opt = descend(state.critic, grads, state.critic_opt, hyper.critic_learning_rate, decay=decay)
-        grad_norm = optax.tree.norm(grads)
 
         # One draw for both sets of particles.
         both = (batch.obs.shape[0], config.fixed_particles + config.updated_particles, self.action_size)
@@ -234,5 +228,5 @@ class Sql(Carrier):
         critic_drift = optax.tree.norm(jax.tree.map(jnp.subtract, critic, state.critic))
         signals = Signals(td_error=error.reshape(-1) / scale, value_loss=value_loss, critic_drift=critic_drift)
         # The Stein norm, nats per action unit, says how far the sampler is from its law; its surrogate loss does not.
-        metrics = {"critic_loss": value_loss, "actor_loss": stein_norm, "grad_norm": grad_norm}
+        metrics = {"critic_loss": value_loss, "actor_loss": stein_norm}
         return UpdateOut(new, signals, metrics)

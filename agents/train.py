@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 import envs
 from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationFactory, Supply, driver_of
-from aesjax.registry import hint, lookup
+from aesjax.registry import hint
 from aesjax.schedules import SCHEDULES, DriftProxy, Schedule, as_schedule
 from aesjax.types import STREAM, Array, Program
 from agents.carriers import CARRIERS
@@ -49,14 +49,14 @@ def make_train(
     (``return_mean``, ``entropy_weight``, ``proxy``, ...) to arrays (evaluations + 1,), NaN where a column has no value
     at step 0; ``step`` counts environment steps. A study with equal settings has equal curves.
 
-    ``seed`` is a whole number below 2^32, or a PRNG key, typed or raw, whose last word of data is the seed:
-    ``jax.random.key(3)`` trains the run of seed 3. Under ``jit`` a negative seed cannot be refused; its curves are NaN.
+    ``seed`` is a whole number below 2^32, or a PRNG key whose last word of data is the seed:
+    ``jax.random.key(3)`` trains the run of seed 3.
 
     Args:
       task: a registered name, an `envs.Task`, a gymnax environment or a Brax environment.
       carrier: a registered name, or a carrier of your own.
       pattern: drift pattern; the drift sample is that of the seed.
-      steps: environment steps, over all parallel environments: a multiple of ``num_envs * evaluations`` below 2^32.
+      steps: environment steps, over all parallel environments: a multiple of ``num_envs * evaluations`` below 2^31.
       evaluations: after the one at step 0.
       episodes: per evaluation.
       segments: between changes of the drift.
@@ -76,7 +76,7 @@ def make_train(
     >>> curves["return_mean"].shape
     (11,)
     """
-    spec = carrier if isinstance(carrier, CarrierSpec) else lookup("carrier", CARRIERS, carrier)
+    spec = carrier if isinstance(carrier, CarrierSpec) else CARRIERS[carrier]
     config, hyper = _settings(spec, settings)
     num = whole("num_envs", (8 if "rollout" in config else 4) if num_envs is None else num_envs)
     steps, evaluations = whole("steps", steps), whole("evaluations", evaluations)
@@ -86,8 +86,8 @@ def make_train(
     if steps % (num * evaluations):
         wanted = f"a positive multiple of {num} environments times {evaluations} evaluations"
         raise ValueError(f"steps must be {wanted}; got {steps}")
-    if steps >= 2**32:  # JAX has no longer integers by default
-        raise ValueError(f"column 'step' of make_train counts to 2^32 - 1, a study further; got steps={steps}")
+    if steps >= 2**31:  # JAX has no longer integers by default
+        raise ValueError(f"column 'step' of make_train counts to 2^31 - 1, a study further; got steps={steps}")
     total = steps // num
     if "rollout" in config:
         fit_rollout(config, total // evaluations, num)
@@ -103,25 +103,22 @@ def make_train(
         spec, world, config, base, num_envs=num, evaluations=evaluations, episodes=episodes, replay=replay,
         warmup=random,
     )  # fmt: skip
-    sizes, facts = learner.sizes, learner.facts
+    sizes, facts, program = learner.sizes, learner.facts, learner.program()
     given = [adaptations] if isinstance(adaptations, str | Adaptation | AdaptationFactory) else adaptations
-    named = [lookup("adaptation", ADAPTATIONS, part) if isinstance(part, str) else part for part in given]
+    named = [ADAPTATIONS[part] if isinstance(part, str) else part for part in given]
     chosen = [part if isinstance(part, Adaptation) else part() for part in named]
     for each in chosen:
         spec.check_lever(each.factory.name, each.factory.lever, spec.label)
-    program = learner.program()
 
     def train(seed: Any, schedule: Any = None) -> tuple[Any, dict[str, Array]]:
         """Train one run; returns its final state and its curves."""
-        seed = _seed_of(seed)
-        own: Any = SCHEDULES[spec.baseline] if schedule is None else schedule
-        factory: Any = own
-        own = as_schedule(factory)() if callable(own) else own
+        seed, own = _seed_of(seed), SCHEDULES[spec.baseline] if schedule is None else schedule
+        own = as_schedule(own)() if callable(own) else own
         if not isinstance(own, Schedule):
             raise ValueError(f"a schedule is an object such as aes(kappa=0.3); got {type(own).__name__}")
         driver = driver_of(own, chosen)
         run = Run(
-            seed=seed.astype(jnp.uint32),
+            seed=seed,
             drift=world.drift(pattern, seed),
             schedules=[jax.tree.map(jnp.asarray, own.filled(facts))],
             hyper=jax.tree.map(jnp.float32, hyper),
@@ -137,29 +134,25 @@ def make_train(
         state = program.init(run)
         first = program.evaluate(state, run, jnp.int32(0))
         state, later = jax.lax.scan(interval, state, jnp.arange(evaluations, dtype=jnp.int32))
-        counted = np.arange(evaluations + 1) * (steps // evaluations)
-        curves = {"step": jnp.asarray(counted, jnp.uint32 if steps >= 2**31 else jnp.int32)}
+        curves = {"step": jnp.arange(evaluations + 1) * (steps // evaluations)}
         for name, values in later.items():
             if not name.startswith(STREAM):
                 before = first[name] if name in first else jnp.full(values.shape[1:], jnp.nan)
-                curve = jnp.concatenate([before[None].astype(values.dtype), values])
-                curves[name] = jnp.where(seed >= 0, curve, jnp.nan) if curve.dtype == jnp.float32 else curve
+                curves[name] = jnp.concatenate([before[None].astype(values.dtype), values])
         return state, curves
 
     return train
 
 
 def _seed_of(given: Any) -> Array:
-    """The seed () in a whole number or a PRNG key, of an integer type; ValueError for anything else."""
+    """The seed () in a whole number or a PRNG key; ValueError for anything else."""
     if isinstance(given, jax.Array) and jnp.issubdtype(given.dtype, jax.dtypes.prng_key):
-        given = jax.random.key_data(given)
+        given = jax.random.key_data(given)[..., -1]
     value = given if isinstance(given, jax.Array) else np.asarray(given)
-    if value.ndim == 1 and value.dtype == np.uint32:  # a raw key
-        value = value[-1]
     known = not isinstance(value, Tracer)
     if value.ndim or value.dtype.kind not in "iu" or (known and not 0 <= int(value) < 2**32):
         raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1} or one PRNG key; got {given!r}")
-    return jnp.asarray(value, jnp.uint32 if known else None)
+    return jnp.asarray(value, jnp.uint32)
 
 
 class Learner(NamedTuple):
@@ -202,12 +195,10 @@ def learner_of(
     facts: Mapping[str, float] = MappingProxyType({}),
     **loop: Any,
 ) -> Learner:
-    """A carrier with the sizes of its runs.
+    """A carrier with the sizes of its runs; ``replay`` and ``warmup`` are those of `sizes_of`.
 
     Args:
-      config: static structure of the carrier.
       base: the carrier's own entropy weight, reward per nat; None: the default.
-      replay, warmup: transitions and environment steps, as of `sizes_of`; an on-policy carrier has neither.
       facts: further numbers that schedules request by name.
       loop: further fields of `LoopConfig`.
 
@@ -217,7 +208,7 @@ def learner_of(
     agent = spec.make(world.obs_size, world.action_size, spec.config(**config))
     sizes = LoopConfig(num_envs, world.total // evaluations, newest=_in_envs(LoopConfig.newest, num_envs), **loop)
     if isinstance(agent, OnPolicyCarrier):
-        supply, updates = Supply(), world.total // agent.rollout * agent.epochs * agent.minibatches
+        supply, updates = Supply(), world.total // agent.config.rollout * agent.config.epochs * agent.config.minibatches
     else:
         sizes = dataclasses.replace(sizes, warmup=warmup // num_envs, capacity=replay)
         floor = min(max(agent.config.batch_size, 4 * LoopConfig.newest), replay)
@@ -256,11 +247,7 @@ def _in_envs(count: int, num_envs: int) -> int:
 
 
 def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Static structure, complete, and traced floats of a carrier.
-
-    Raises:
-      ValueError: naming a setting that it does not have, and the nearest one.
-    """
+    """Static structure, complete, and traced floats of a carrier; ValueError for a setting that it does not have."""
     fields = {field.name: field.default for field in dataclasses.fields(spec.config)}
     known = (*fields, *spec.hyper._fields)
     for name in settings:
@@ -285,11 +272,7 @@ def fit_rollout(config: dict[str, Any], interval: int, num_envs: int) -> None:
 
 
 def as_task(task: Any) -> envs.Task:
-    """A task from a registered name, a task, or a gymnax or Brax environment.
-
-    Raises:
-      ValueError, UnknownNameError: it is none of them.
-    """
+    """A task from a registered name, a task, or a gymnax or Brax environment; ValueError for anything else."""
     if isinstance(task, envs.Task):
         return task
     if isinstance(task, str):

@@ -21,8 +21,6 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 import jax
 import pytest
 
-from tests.compile_times import CompileTimes
-
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -30,7 +28,7 @@ jax.config.update("jax_debug_key_reuse", True)
 
 LARGEST_CACHE = 2**31  # bytes of compiled programs; a larger folder is emptied before a run
 
-#: Given out first, the longest of them first, so that no worker ends the run alone. See `--compile-times`.
+#: Given out first, the longest of them first, so that no worker ends the run alone.
 LONGEST = (
     "experiments/session/test_python_page.py",
     "experiments/study/test_bridge_study.py",
@@ -65,16 +63,10 @@ LONGEST = (
 )
 
 
-def pytest_addoption(parser):
-    parser.addoption("--compile-times", action="store_true", help="what each file costs, and how much is compiling")
-
-
 def pytest_configure(config):
     share_compilations(config)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # in the background of a script; tests' processes inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if config.getoption("compile_times"):
-        config.pluginmanager.register(CompileTimes())
 
 
 def share_compilations(config):
@@ -126,12 +118,11 @@ def as_registered():
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
 
-    others = [(registry, dict(registry)) for registry in (envs.TASKS, envs.PATTERNS)]
+    registries = (SCHEDULES, ADAPTATIONS, PROXIES, CARRIERS, envs.TASKS, envs.PATTERNS)
+    saved = [(registry, dict(registry)) for registry in registries]
     with pytest.MonkeyPatch.context() as patch:
-        for registry in (SCHEDULES, ADAPTATIONS, PROXIES, CARRIERS):
-            patch.setattr(registry, "_entries", dict(registry._entries))
         patch.setattr(sys, "path", list(sys.path))
         yield
-    for registry, before in others:
+    for registry, before in saved:
         registry.clear()
         registry.update(before)

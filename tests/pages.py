@@ -31,21 +31,6 @@ def without_code(text: str) -> str:
     return re.sub(r"`[^`\n]*`", "", FENCE.sub("", text))
 
 
-def sentences(text: str) -> list[str]:
-    """Sentences of a page's paragraphs and lists, without code, tables and headings; inline code is one word."""
-    out = []
-    for paragraph in re.split(r"\n\s*\n", re.sub(r"<!--.*?-->", "", FENCE.sub("", text), flags=re.DOTALL)):
-        lines = [
-            line for line in paragraph.splitlines() if line.strip() and not line.startswith(("|", "#", "![", "    "))
-        ]
-        for item in re.split(r"^\s*(?:[*-]|\d+\.)\s+", "\n".join(lines), flags=re.MULTILINE):
-            plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "CODE", " ".join(item.split())))
-            out += [
-                part for part in re.split(r"(?<=[.!?:])\s+(?=[A-Z0-9\[(])", re.sub(r"[*_]", "", plain)) if part.strip()
-            ]
-    return out
-
-
 def links(page: Path) -> list[str]:
     """Targets of links and pictures."""
     return re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text()))

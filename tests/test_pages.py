@@ -1,6 +1,7 @@
 """Pages: links and anchors lead somewhere, code compiles and imports what exists, commands have the options shown."""
 
 import ast
+import doctest
 import re
 import shlex
 import subprocess
@@ -44,11 +45,6 @@ def test_tables_are_those_of_the_records_and_registries(page):
     assert tables.filled(text) == text, "python docs/page_tables.py makes them again"
 
 
-def test_a_contrast_has_one_p_value_because_it_is_in_one_table():
-    pairs = [(row.record, row.first, row.second) for family in tables.FAMILIES.values() for row in family.rows]
-    assert len(pairs) == len(set(pairs))
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what Brax imports
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=named)
 def test_python_blocks_compile_and_import_what_exists(page):
@@ -67,6 +63,12 @@ def test_python_blocks_compile_and_import_what_exists(page):
 def test_examples_of_the_reference_run(page):
     for at, block in enumerate(blocks(page, "python")):
         exec(compile(block, f"{page.name}, block {at}", "exec"), {})
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "aesjax").rglob("[a-z]*.py")), ids=named)
+def test_examples_in_docstrings_run(path):
+    module = import_module(str(path.relative_to(ROOT).with_suffix("")).replace("/", "."))
+    assert doctest.testmod(module).failed == 0
 
 
 def shown():
@@ -103,13 +105,6 @@ def test_commands_have_the_options_shown_and_scripts_exist(options):
             assert find_spec(words[2]), (page, words)
 
 
-def test_a_broken_link_and_a_broken_anchor_would_be_seen(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("# Some *title*: `x_1`\n\n[a](b.md) `[c](d.md)`\n\n```\n[e](f.md)\n```\n")
-    assert links(page) == ["b.md"]
-    assert anchors(page) == {"some-title-x_1"}
-
-
 def test_the_version_is_the_same_wherever_it_stands():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     citation = (ROOT / "CITATION.cff").read_text()
@@ -121,22 +116,6 @@ def test_the_version_is_the_same_wherever_it_stands():
     assert paper in citation
     assert paper in " ".join((ROOT / "README.md").read_text().split())
     assert "Apache License" in (ROOT / "LICENSE").read_text()
-
-
-def test_every_folder_of_a_package_is_described():
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    for package in OURS:
-        for folder in (ROOT / package).iterdir():
-            if folder.is_dir() and not folder.name.startswith(("_", ".")):
-                assert f"`{folder.name}`" in text or f"`{package}/{folder.name}`" in text, folder
-
-
-def test_documentation_is_built_with_what_the_project_declares():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["docs"]
-    pinned = (ROOT / "requirements-docs.lock").read_text().lower().splitlines()
-    for extra in extras:
-        name = re.match(r"[\w-]+", extra)[0]
-        assert any(re.fullmatch(rf"{name.replace('-', '[-_]')}==[\w.]+", line) for line in pinned), name
 
 
 def dead(site):

@@ -27,8 +27,8 @@ _JOIN: dict[str, Callable[[Array, Array], Array]] = {
 def driver_of(schedule: Schedule, adaptations: Sequence[Adaptation], given: Schedule | None = None) -> Schedule | None:
     """The schedule whose ratio drives the adaptations beside ``schedule``; None where none of them reads a ratio.
 
-    It is ``given``, else the schedule itself if its weight is its base times a ratio, else `aes_r`. Options of equal
-    names that it does not set are those of ``schedule``.
+    It is ``given``, else the schedule itself if it is relative, else `aes_r`; options that it does not set are those
+    of ``schedule``.
 
     Raises:
       ValueError: ``given`` is a schedule without a ratio, or no adaptation reads one.
@@ -58,8 +58,7 @@ def together(
 ) -> DriftAdaptation:
     """Several adaptations as one; each acts where its ``on`` is above 0. All numbers may be traced.
 
-    The ratio is the weight of a relative schedule over the base 1 without clip: scale-free, and equal to the ratio of
-    that schedule itself. Its proxy is taken from ``Signals.measured`` where it was computed already.
+    The ratio is the weight of a relative schedule over the base 1 without clip.
 
     Args:
       adaptations: with complete options, all that some run of the program has.
@@ -67,7 +66,7 @@ def together(
       driver: () int32, the one of ``signals`` in force.
       updates: () planned number of updates.
       supply: static sizes of the run's replay.
-      played: values of a record; where it is on they replace those of ``adaptations``.
+      played: values of a record, which replace those of ``adaptations``.
 
     >>> from aesjax.adaptations import window
     >>> facts = {"base": 1.0, "updates": 1e4}
@@ -101,7 +100,7 @@ def together(
         values, memories = neutral._asdict(), []
         for each, memory in zip(adaptations, state.memory, strict=True):
             options = {k: jnp.asarray(v, jnp.float32) for k, v in each.given.items()}
-            turned, memory = each.factory.adjust(now, memory, **options)
+            turned, memory = each.factory.make(now, memory, **options)
             memories.append(memory)
             for lever, value in turned._asdict().items():
                 if value is not None:

@@ -2,12 +2,9 @@
 
 from aesjax.schedules import calibration
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
-from aesjax.schedules.basic import auto, fixed, linear
+from aesjax.schedules.basic import auto, auto_floor, budget, fixed, linear
 from aesjax.schedules.change import aes_c
-from aesjax.schedules.combine import switch
 from aesjax.schedules.controls import constant_at_mean, overridden, permuted, playback
-from aesjax.schedules.cost import budget
-from aesjax.schedules.floor import auto_floor
 from aesjax.schedules.fresh import fresh_residuals
 from aesjax.schedules.order import quantile
 from aesjax.schedules.proxies import (
@@ -21,7 +18,7 @@ from aesjax.schedules.proxies import (
     td_quantile,
     value_loss,
 )
-from aesjax.schedules.registered import SCHEDULES, required_signals, together
+from aesjax.schedules.registered import SCHEDULES, required_signals, switch, together
 from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
 from aesjax.schedules.schedule import AnySchedule, Schedule, ScheduleFactory, as_schedule, verify, verify_proxy
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.factory import NOT_NEGATIVE, POSITIVE, Range
-from aesjax.schedules.rule import Mean, bounded, discounted_count, ema, float32, held, running_mean, sqrt_rule, start
+from aesjax.schedules.rule import Mean, bounded, discounted_count, ema, float32, held, running_mean, start
 from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
@@ -22,7 +22,7 @@ _PRIOR = {**_RULE, "prior": NOT_NEGATIVE}
 _Level = Callable[[Any, Array, Array], tuple[Any, Array]]  # (memory, smoothed proxy, t) -> (memory, drift level)
 
 
-@as_schedule(label="AES", summary="the paper: root of the running mean of the proxy", ranges=_RULE)
+@as_schedule(label="AES", ranges=_RULE)
 def aes(
     proxy: Proxy,
     *,
@@ -32,11 +32,11 @@ def aes(
     lambda_max: Array | float = 1.0,
     base: Array | float = 0.2,
 ) -> EntropySchedule:
-    r"""The paper's schedule, ``clip(kappa * sqrt(A_t / t))`` with ``A_t`` the sum of the smoothed proxy.
+    """The paper: root of the running mean of the proxy.
 
-    AES paper Eq. (ema), (proxy_accum) and (aes_schedule), Appendix C. Deviations: none in value; the mean is carried
-    instead of the sum, and a non-finite proxy keeps the whole state. All defaults are the paper's for SAC, SQL and
-    MEow; for PPO ``lambda_max`` is 0.1.
+    ``clip(kappa * sqrt(A_t / t))`` with ``A_t`` the sum of the smoothed proxy. AES paper Eq. (ema), (proxy_accum) and
+    (aes_schedule), Appendix C. Deviations: none in value; the mean is carried instead of the sum, and a non-finite
+    proxy keeps the whole state. All defaults are the paper's for SAC, SQL and MEow; for PPO ``lambda_max`` is 0.1.
 
     The authors' code (github.com/WtxwNs/AES) begins at ``lambda_min``, here ``base=1e-4``, and uses a weight one update
     earlier, in the update of its errors: at most 0.16 % from update 500 on, on recorded proxies.
@@ -57,7 +57,7 @@ def aes(
     return _schedule(proxy, _empty_mean(), _averaged(None), kappa, beta, lambda_min, lambda_max, base)
 
 
-@as_schedule(label="AES-P", summary="AES with prior mass, which its regret bound needs", ranges=_PRIOR)
+@as_schedule(label="AES-P", ranges=_PRIOR)
 def aes_prior(
     proxy: Proxy,
     *,
@@ -68,17 +68,16 @@ def aes_prior(
     lambda_max: Array | float = 1.0,
     base: Array | float = 0.2,
 ) -> EntropySchedule:
-    """`aes` with prior mass, ``kappa * sqrt((prior + A_t) / t)``: the smallest repair that has a regret bound.
+    """AES with prior mass, which its regret bound needs.
 
-    Replaces AES paper Theorem 3.4, whose weight is zero before the first drift. ``prior`` is in units of the proxy;
-    zero gives `aes`. Other arguments as there.
+    ``kappa * sqrt((prior + A_t) / t)``. Replaces AES paper Theorem 3.4, whose weight is zero before the first drift.
+    ``prior`` is in units of the proxy; zero gives `aes`. Other arguments as there.
     """
     return _schedule(proxy, _empty_mean(), _averaged(float32(prior)), kappa, beta, lambda_min, lambda_max, base)
 
 
 @as_schedule(
     label="AES-D",
-    summary="AES that forgets old drift",
     ranges={**_PRIOR, "window": Range(0.0, 1.0, "in (0, 1], a share of the updates", open_low=True)},
 )
 def aes_d(
@@ -93,10 +92,11 @@ def aes_d(
     lambda_max: Array | float = 1.0,
     base: Array | float = 0.2,
 ) -> EntropySchedule:
-    """Discounted `aes_prior`, ``kappa * sqrt((prior + num_t) / den_t)``: old drift is forgotten.
+    """AES that forgets old drift.
 
-    ``num_t = rho num + v``, ``den_t = rho den + 1`` with ``rho = 1 - 1/L`` and ``L = window * updates``. Not in the
-    paper. As the window grows it becomes `aes_prior`; the weight never falls below ``kappa * sqrt(prior / L)``.
+    Discounted `aes_prior`, ``kappa * sqrt((prior + num_t) / den_t)``: ``num_t = rho num + v``, ``den_t = rho den + 1``
+    with ``rho = 1 - 1/L`` and ``L = window * updates``. Not in the paper. As the window grows it becomes `aes_prior`;
+    the weight never falls below ``kappa * sqrt(prior / L)``.
 
     Args:
       updates: () planned number of updates.
@@ -124,7 +124,6 @@ class _BankMemory(NamedTuple):
 
 @as_schedule(
     label="AES-M",
-    summary="AES restarted at the best past time",
     ranges={**_PRIOR, "updates": POSITIVE._replace(infinite=True)},
     static=("levels", "hold"),
 )
@@ -141,13 +140,14 @@ def aes_m(
     lambda_max: Array | float = 1.0,
     base: Array | float = 0.2,
 ) -> EntropySchedule:
-    """Restart-free `aes`, ``kappa * sqrt(max over windows of the mean)``: jumps at a spike, then relaxes.
+    """AES restarted at the best past time.
 
-    The larger of `aes_prior`'s mean and of the discounted means over windows ``2**j`` whose mass is at least
-    ``prior``, so it is never below `aes_prior`. Not in the paper. Without prior it is at least 1/(2e) of the exact
-    maximum over all windows (Theorem M). With it, a window that has just been filled loses its place as soon as its
-    discounted mass fades below ``prior``, and no regret bound is known. ``hold`` mends both: windows count from
-    ``prior/e`` on and ``1/level`` rises by at most ``e/prior`` per update (docs/proofs/schedules.md#held-bank).
+    ``kappa * sqrt(max over windows of the mean)``: jumps at a spike, then relaxes. The larger of `aes_prior`'s mean and
+    of the discounted means over windows ``2**j`` whose mass is at least ``prior``, so it is never below `aes_prior`.
+    Not in the paper. Without prior it is at least 1/(2e) of the exact maximum over all windows (Theorem M). With it, a
+    window that has just been filled loses its place as soon as its discounted mass fades below ``prior``, and no regret
+    bound is known. ``hold`` mends both: windows count from ``prior/e`` on and ``1/level`` rises by at most ``e/prior``
+    per update (docs/proofs/schedules.md#held-bank).
 
     Args:
       levels: static number of windows; 20 covers 5e5 updates.
@@ -196,7 +196,7 @@ def _schedule(proxy: Proxy, empty: Any, level: _Level, kappa, beta, lambda_min, 
         count = state.count + 1
         smooth = ema(state.inner.smooth, v, beta, first=state.count == 0)
         past, mean = level(state.inner.past, smooth, count)
-        weight, logs = bounded(sqrt_rule(mean, kappa=kappa), lambda_min, lambda_max, v, smooth)
+        weight, logs = bounded(float32(kappa) * jnp.sqrt(mean), lambda_min, lambda_max, v, smooth)
         return held(jnp.isfinite(v), ScheduleState(weight, count, _AesMemory(smooth, past), logs), state)
 
     return EntropySchedule(init, update)

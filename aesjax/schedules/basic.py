@@ -1,19 +1,30 @@
-"""Schedules that need no accumulated drift: a constant, SAC's temperature tuning, and the paper's linear heuristic."""
+"""Schedules that accumulate no drift: a constant, SAC's tuning, the paper's linear heuristic, and a reward budget."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 import optax
 
-from aesjax.factory import NOT_NEGATIVE, POSITIVE
+from aesjax.factory import NOT_NEGATIVE, POSITIVE, POSITIVE_SHARE
 from aesjax.schedules.rule import bounded, float32, held, read_signal, start
 from aesjax.schedules.schedule import as_schedule
-from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
+from aesjax.types import Array, EntropySchedule, Proxy, ScheduleLogs, ScheduleState, Signals
+
+_TINY = float(np.finfo(np.float32).tiny)
+_COST = POSITIVE_SHARE._replace(text="in (0, 1], a share of the reward")
+_LEVEL = 0.9  # of the running quantile of `budget`
+# The quantile's logarithm moves by min(_LARGEST_STEP, _GAIN / t) at most per update, from the share _MEMORY of the
+# updates on no slower.
+_GAIN, _LARGEST_STEP, _MEMORY = 4.0, 0.5, 0.25
+_LEAST_FLOOR = 1e-12  # reward per nat; a floor of zero has no logarithm
 
 
-@as_schedule(summary="the carrier's constant weight")
+@as_schedule
 def fixed(base: Array | float) -> EntropySchedule:
-    """A constant weight, () reward per nat, bit for bit; no clip.
+    """The carrier's constant weight.
+
+    () reward per nat, without a clip.
 
     >>> print(fixed(0.2).init().weight)
     0.2
@@ -33,22 +44,18 @@ class _AutoMemory(NamedTuple):
     adam: optax.OptState
 
 
-@as_schedule(
-    summary="SAC's tuning towards a target entropy",
-    needs=("log_prob",),
-    ranges={"auto_learning_rate": POSITIVE, "auto_initial": POSITIVE},
-)
+@as_schedule(needs=("log_prob",), ranges={"auto_learning_rate": POSITIVE, "auto_initial": POSITIVE})
 def auto(
     target_entropy: Array | float,
     *,
     auto_learning_rate: Array | float = 1e-3,
     auto_initial: Array | float = 1.0,
 ) -> EntropySchedule:
-    """SAC's automatic temperature as a schedule for every carrier that reports ``log_prob``.
+    """SAC's tuning towards a target entropy.
 
-    Minimises ``-exp(log_alpha) * mean(log_prob + target_entropy)`` by Adam (eps 1e-8); weight ``exp(log_alpha)``,
-    () reward per nat, no clip. Deviation from the reference: one temperature step per update of the schedule, and a
-    non-finite ``log_prob`` keeps the state.
+    A schedule for every carrier that reports ``log_prob``. Minimises ``-exp(log_alpha) * mean(log_prob +
+    target_entropy)`` by Adam (eps 1e-8); weight ``exp(log_alpha)``, () reward per nat, no clip. Deviation from the
+    reference: one temperature step per update of the schedule, and a non-finite ``log_prob`` keeps the state.
 
     Args:
       target_entropy: () nats; the usual choice is minus the number of action dimensions.
@@ -81,7 +88,7 @@ def auto(
     return EntropySchedule(init, update)
 
 
-@as_schedule(summary="paper's heuristic: base + slope * proxy", ranges={"slope": NOT_NEGATIVE})
+@as_schedule(ranges={"slope": NOT_NEGATIVE})
 def linear(
     proxy: Proxy,
     *,
@@ -90,9 +97,10 @@ def linear(
     lambda_min: Array | float = 1e-4,
     lambda_max: Array | float = 1.0,
 ) -> EntropySchedule:
-    """The paper's reactive heuristic, ``clip(base + slope * v)`` of the raw proxy, () reward per nat.
+    """The paper's heuristic: base + slope * proxy.
 
-    AES paper Eq. (heuristic-linear). Deviation: none; the paper gives no value for ``slope`` (its k), 0.1 is ours.
+    ``clip(base + slope * v)`` of the raw proxy, () reward per nat. AES paper Eq. (heuristic-linear). Deviation: none;
+    the paper gives no value for ``slope`` (its k), 0.1 is ours.
 
     Args:
       proxy: drift proxy; a non-finite value keeps the state.
@@ -109,5 +117,116 @@ def linear(
         v = proxy(signals)
         weight, logs = bounded(base + slope * v, lambda_min, lambda_max, v, v)
         return held(jnp.isfinite(v), ScheduleState(weight, state.count + 1, (), logs), state)
+
+    return EntropySchedule(init, update)
+
+
+class _BudgetMemory(NamedTuple):
+    """Memory of `budget`."""
+
+    unit: Array  # () float32, the first reward that is not zero; 0 before it
+    log_scale: Array  # () float32, running quantile of log(|reward| / unit)
+
+
+@as_schedule(needs=("reward",), ranges={"cost": _COST})
+def budget(
+    action_size: Array | float,
+    updates: Array | float,
+    *,
+    cost: Array | float = 0.1,
+    base: Array | float = 0.2,
+) -> EntropySchedule:
+    """The cost of exploring is a share of the reward: no weight to tune.
+
+    The weight is ``2 cost / A * scale``, with the running 0.9-quantile of absolute rewards as scale. Not in the paper.
+    Where Q is quadratic about its best action, the policy ``exp(Q / lam)`` gives away ``lam / 2`` of value per action
+    dimension and step (equipartition). Multiplying all rewards by c multiplies the weight by c. Rewards with a large
+    constant part make the weight too large. It is no drift detector.
+
+    Args:
+      action_size: () A, action dimensions.
+      updates: () planned number of updates.
+      cost: () share of the reward, at most 1.
+      base: () reward per nat, the weight before the first reward that is not zero.
+
+    >>> schedule = budget(action_size=2, updates=100, cost=0.1)
+    >>> print(schedule.update(Signals(reward=jnp.full(4, -3.0)), schedule.init()).weight)
+    0.3
+    """
+    factor = 2.0 * float32(cost) / float32(action_size)
+    longest = jnp.maximum(_MEMORY * float32(updates), 1.0)
+
+    def init() -> ScheduleState:
+        return start(base, _BudgetMemory(float32(0.0), float32(0.0)))
+
+    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
+        old = state.inner
+        reward = jnp.abs(read_signal("schedule 'budget'", signals, "reward"))
+        first = jnp.max(reward)
+        unknown = old.unit == 0.0
+        unit = jnp.where(unknown, first, old.unit)
+        # Steps are counted from that reward on: what was zero before said nothing.
+        count = state.count + jnp.where(unknown & (first == 0.0), 0, 1)
+        logs = jnp.log(jnp.maximum(reward / jnp.maximum(unit, _TINY), _TINY))
+        step = jnp.minimum(_LARGEST_STEP, _GAIN / jnp.minimum(jnp.maximum(count, 1).astype(jnp.float32), longest))
+        above = jnp.mean(float32(logs > old.log_scale))
+        log_scale = jnp.where(unknown, 0.0, old.log_scale + step * (above - (1.0 - _LEVEL)))
+        scale = unit * jnp.exp(log_scale)
+        weight = jnp.where(unit > 0.0, factor * scale, state.weight)
+        shown = ScheduleLogs(jnp.mean(reward), scale, weight, float32(0.0), float32(0.0))
+        return held(jnp.isfinite(first), ScheduleState(weight, count, _BudgetMemory(unit, log_scale), shown), state)
+
+    return EntropySchedule(init, update)
+
+
+class _FloorMemory(NamedTuple):
+    """Memory of `auto_floor`."""
+
+    log_alpha: Array  # () float32
+    adam: optax.OptState
+    floor: ScheduleState  # of `budget`
+
+
+@as_schedule(
+    label="auto-F",
+    needs=("log_prob", "reward"),
+    ranges={"cost": _COST, "auto_learning_rate": POSITIVE},
+)
+def auto_floor(
+    action_size: Array | float,
+    updates: Array | float,
+    target_entropy: Array | float,
+    *,
+    cost: Array | float = 0.1,
+    base: Array | float = 0.2,
+    auto_learning_rate: Array | float = 1e-3,
+) -> EntropySchedule:
+    """`auto` over `budget`: never below it.
+
+    Not in the paper. The first weight is that of `budget`; arguments as there. Tuning alone may let the weight fall to
+    nothing, from where an exponential takes long to return. Here the tuned logarithm itself is lifted to the floor.
+    """
+    floor = budget.make(action_size, updates, cost=cost, base=base)
+    adam, target_entropy = optax.adam(float32(auto_learning_rate), eps=1e-8), float32(target_entropy)
+
+    def init() -> ScheduleState:
+        below = floor.init()
+        log_alpha = jnp.log(jnp.maximum(below.weight, _LEAST_FLOOR))
+        return start(below.weight, _FloorMemory(log_alpha, adam.init(log_alpha), below))
+
+    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
+        old = state.inner
+        below = floor.update(signals, old.floor)
+        lowest = jnp.maximum(below.weight, _LEAST_FLOOR)
+        gap = jnp.mean(read_signal("schedule 'auto_floor'", signals, "log_prob")) + target_entropy
+        # Before the first update there may have been no scale yet: the tuning starts from the first floor there is.
+        before: Any = jnp.where(state.count == 0, jnp.log(lowest), old.log_alpha)
+        change, opt_state = adam.update(-jnp.exp(before) * gap, old.adam)
+        tuned = before + change
+        log_alpha = jnp.maximum(tuned, jnp.log(lowest))
+        weight = jnp.maximum(jnp.exp(log_alpha), below.weight)  # to the bit where the floor holds
+        logs = below.logs._replace(weight_raw=jnp.exp(tuned), at_min=float32(tuned < log_alpha))
+        new = ScheduleState(weight, state.count + 1, _FloorMemory(log_alpha, opt_state, below), logs)
+        return held(jnp.isfinite(gap) & jnp.isfinite(below.weight), new, state)
 
     return EntropySchedule(init, update)

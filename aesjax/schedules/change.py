@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.factory import AT_LEAST_1, NOT_NEGATIVE, POSITIVE
-from aesjax.schedules.rule import base_init, base_update, bounded_above_base, float32, start
+from aesjax.schedules.rule import base_weight, bounded_above_base, float32, start
 from aesjax.schedules.schedule import as_schedule
 from aesjax.types import Array, EntropySchedule, Proxy, ScheduleState, Signals
 
@@ -46,10 +46,9 @@ class ChangeMemory(NamedTuple):
 
 
 def compensator(levels: int) -> np.ndarray:
-    r"""Charge on the evidence per block, nats: ``log E exp(z/2)`` for the mean z of ``2**j`` standard exponentials.
+    """Charge on the evidence per block, nats: ``log E exp(z/2)`` for the mean z of ``2**j`` standard exponentials.
 
-    The logarithm of a proxy with a power-law tail is exponential, whatever the power, and the mean of more of them is
-    closer to Gaussian: ``psi_j = n (-x - log(1 - x))`` with ``n = 2**j``, ``x = 1/(2 sqrt(n))``; .193 to .125.
+    ``psi_j = n (-x - log(1 - x))`` with ``n = 2**j``, ``x = 1/(2 sqrt(n))``; .193 to .125.
     """
     n = 2.0 ** np.arange(levels)
     x = _BET / np.sqrt(n)
@@ -58,7 +57,6 @@ def compensator(levels: int) -> np.ndarray:
 
 @as_schedule(
     label="AES-C",
-    summary="base weight raised at a change, with few false alarms",
     source="fresh",
     ranges={"threshold": POSITIVE, "gain": NOT_NEGATIVE, "r_max": AT_LEAST_1, "e_max": NOT_NEGATIVE},
     relative=True,
@@ -74,11 +72,12 @@ def aes_c(
     e_max: Array | float = 8.0,
     lambda_max: Array | float = 1.0,
 ) -> EntropySchedule:
-    r"""The base weight, raised by the proxy's excess over its location once a CUSUM in the log domain says "changed".
+    """Base weight raised at a change, with few false alarms.
 
-    An observation is a finite, positive proxy that differs from the last one: zeros say nothing, and on-policy carriers
-    show one rollout's proxy to many updates. On blocks of ``2**j`` observations, j = 0 ... 7, with b the mean of the
-    log proxy in a block::
+    The proxy's excess over its location counts while a CUSUM of the log proxy is above its threshold. An observation is
+    a finite, positive proxy that differs from the last one: zeros say nothing, and on-policy carriers show one
+    rollout's proxy to many updates. On blocks of ``2**j`` observations, j = 0 ... 7, with b the mean of the log proxy
+    in a block::
 
         z    = clip((b - m) / s, -10, 10)
         S    = clip(S + z/2 - psi_j, 0, threshold + 6)            # after 96 blocks; psi_j: `compensator`
@@ -89,25 +88,16 @@ def aes_c(
         E    = max_j [S_j >= threshold] clip(exp(u_j) - 1, 0, e_max)
         lam  = base * min(sqrt(1 + gain E), r_max)
 
-    m moves at a quarter of eta while a change is being weighed, ``threshold/4 < S < threshold``. An alarm freezes m and
-    V of every level at their values before the change, so that neither the jump nor the relearning enters them. They
-    learn again, m from its next block on, once the level has settled: three successive pairs of neighbouring blocks of
-    32 observations differ by at most 3 s, or 512 observations have passed. Then S and u return to zero, the weight
-    returns to the base, and a level is tested again after 8 blocks. s is the standard deviation of a *sum* of blocks (a
-    long-run variance), so that correlated neighbours are not counted as independent evidence; second differences keep
-    slopes out of it.
+    m moves at a quarter of eta while ``threshold/4 < S < threshold``. An alarm freezes m and V of every level until
+    three successive pairs of neighbouring blocks of 32 observations differ by at most 3 s, or 512 observations have
+    passed. Then S and u return to zero, the weight returns to the base, and a level is tested again after 8 blocks.
 
-    False alarms. Write ``X = z/2 - psi``. Where block means are independent, m and s their mean and standard deviation,
-    and their moment generating function at 1/2 at most that of standardised exponentials (log-normal, gamma, folded
-    normal; power laws are the extreme case), ``E exp(X) <= 1``. Then an excursion of S is a supermartingale, and alarms
-    per update have at most the rate ``sum_j 2^-j E[exp(X_j); X_j > 0] exp(-threshold)``: 1.1 exp(-threshold) for those
-    families, 2 exp(-threshold) for any (Lorden 1971 for CUSUM; Shin, Ramdas and Rinaldo 2023 for e-detectors). The
-    bound excludes errors of m and s and correlation beyond 32 blocks. The default threshold was therefore chosen on
-    synthetic correlated streams; ``docs/schedules.md`` has the measured rates.
+    False alarms. Where block means are independent and no heavier than standardised exponentials, S is a
+    supermartingale, and alarms per update have at most the rate 1.1 exp(-threshold) (Lorden 1971; Shin, Ramdas and
+    Rinaldo 2023). The default threshold was chosen on correlated streams; ``docs/schedules.md`` has measured rates.
 
-    Scale-free: multiplying rewards by c leaves ``weight / base``. The weight is the base bit for bit while no alarm
-    stands. One-sided: a falling proxy never raises the weight. Blind in its first 96 observations, and
-    between an alarm and the end of the relearning (at most 512 observations).
+    Multiplying rewards by c leaves ``weight / base``. A falling proxy never raises the weight. No change is found in
+    the first 96 observations, nor between an alarm and the end of the relearning.
 
     Args:
       proxy, base, gain, r_max, e_max, lambda_max: as in `aes_r`.
@@ -128,7 +118,7 @@ def aes_c(
     price = float32(compensator(LEVELS))
 
     def init() -> ScheduleState:
-        weight, base_state = base_init(base)
+        weight, base_state = base_weight(base)
         zero, wide, narrow = (jnp.zeros(shape, jnp.float32) for shape in ((), measured, LEVELS))
         none, before = jnp.int32(0), jnp.stack([wide, wide])
         return start(
@@ -189,7 +179,7 @@ def aes_c(
         )
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
-        lam0, base_state = base_update(base, signals, state.inner.base)
+        lam0, base_state = base_weight(base, signals, state.inner.base)
         old = state.inner._replace(base=None)
         v = proxy(signals)
         finite = jnp.isfinite(v)

@@ -24,11 +24,7 @@ def constant_at_mean(weights: Array) -> EntropySchedule:
 def permuted(weights: Array, key: Array, *, blocks: int = 20) -> EntropySchedule:
     """The recorded (T,) weights with blocks of time in random order: same distribution, wrong timing.
 
-    Args:
-      weights: (T,) reward per nat.
-      key: typed PRNG key of the order.
-      blocks: static number of blocks, their lengths differ by at most one; weights inside a block keep their order,
-        so the control is as smooth as the run it came from.
+    Weights inside a block keep their order. The static number of ``blocks`` is at most T.
     """
     weights = _recorded("permuted", weights)
     return playback(weights[block_order(key, weights.shape[0], blocks)])
@@ -44,12 +40,7 @@ def block_order(key: Array, length: int, blocks: int) -> Array:
 
 
 def overridden(schedule: EntropySchedule, weights: Array, stride: Array, on: Array) -> EntropySchedule:
-    """``schedule``, or where ``on`` the recorded weights in its place: what is played differs between stacked runs.
-
-    Args:
-      weights: (T,) reward per nat, each in force for ``stride`` updates.
-      stride: () int32; on: () float32, above 0 where they are played.
-    """
+    """``schedule``, or where () ``on`` > 0 the recorded weights (T,), each in force for () ``stride`` updates."""
 
     def shown(state: ScheduleState) -> ScheduleState:
         played = weights[jnp.minimum(state.count // stride, weights.shape[0] - 1)]

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 
 from aesjax.types import Array
 
@@ -20,9 +19,8 @@ class FreshState(NamedTuple):
     def td_error(self) -> Array:
         """The residuals as `Signals.fresh_td_error` takes them, (C * W,) float32; reward.
 
-        A ring that is not full repeats what has arrived: of m residuals each occurs W / m times, rounded up or down.
-        Where m divides W, means and inverse-CDF quantiles are those of the m residuals; elsewhere some of them count
-        once more than others. An empty ring is all 0, which `aes_r` and `aes_c` take for no observation.
+        A ring that is not full repeats its m residuals, each W / m times, rounded up or down. An empty ring is all 0,
+        which is no observation to `aes_r` and `aes_c`.
         """
         size = self.rows.shape[-1]
         return self.rows[:, jnp.arange(size) % jnp.maximum(self.filled, 1)].reshape(-1)
@@ -38,28 +36,22 @@ class FreshResiduals(NamedTuple):
 def fresh_residuals(size: int, critics: int = 1) -> FreshResiduals:
     """A ring of the residuals of the newest transitions, for `aes_r`, `aes_c` and every proxy with source "fresh".
 
-    ``state = update(state, td_error)`` writes the residuals of the n transitions that have just arrived over the oldest
-    ones. ``td_error`` has shape (n,) or (critics, n), with 1 <= n <= size, in reward; n may differ between calls. Take
-    the residuals at their arrival, before a gradient step has seen the transitions: a change of the environment shows
-    there first. ``state.td_error`` is what goes into `Signals.fresh_td_error`.
+    ``state = update(state, td_error)`` writes the residuals of the n <= size transitions that have just arrived over
+    the oldest ones, (n,) or (critics, n) reward, before a gradient step has used them. ``state.td_error`` is the value
+    of `Signals.fresh_td_error`.
 
     Args:
       size: static number of transitions; 128 in this package's agents.
-      critics: static number of residuals per transition, 2 for twin critics. With more than one, ``td_error`` must have
-        shape (critics, n).
+      critics: static number of residuals per transition, 2 for twin critics.
 
     Raises:
-      ValueError: ``size`` or ``critics`` is no whole number of at least 1; from ``update``, another shape of
-        ``td_error``.
+      ValueError: from ``update``, another shape of ``td_error``.
 
     >>> ring = fresh_residuals(4)
     >>> state = ring.update(ring.init(), jnp.array([1.0, -2.0]))
     >>> print(state.td_error)
     [ 1. -2.  1. -2.]
     """
-    for name, value in (("size", size), ("critics", critics)):
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"fresh_residuals: {name} must be a whole number of at least 1; got {value!r}")
 
     def init() -> FreshState:
         return FreshState(jnp.zeros((critics, size), jnp.float32), jnp.int32(0), jnp.int32(0))
@@ -67,8 +59,7 @@ def fresh_residuals(size: int, critics: int = 1) -> FreshResiduals:
     def update(state: FreshState, td_error: Array) -> FreshState:
         new = jnp.asarray(td_error, jnp.float32)
         number = new.shape[-1] if new.ndim else 0
-        shapes = [(critics, number), *[(number,)] * (critics == 1)]
-        if new.shape not in shapes or not 1 <= number <= size:
+        if new.shape not in [(critics, number), *[(number,)] * (critics == 1)] or not 1 <= number <= size:
             allowed = "(n,) or (1, n)" if critics == 1 else f"({critics}, n)"
             raise ValueError(
                 f"fresh_residuals: td_error must have shape {allowed} with n from 1 to {size}; got {new.shape}"

@@ -21,10 +21,6 @@ _LARGEST_N = 2**24
 def quantile(x: Array, q: Array | float) -> Array:
     """The ``q``-quantile with linear interpolation; ``jnp.quantile(x, q)`` to float32 rounding, without its sort.
 
-    The proxy of the AES paper, Eq. (proxy_offpolicy) and (proxy_onpolicy), Appendix C "Drift Proxy Construction".
-    Deviation: where ``jnp.quantile`` may step over an infinity, this returns NaN, so that one test of the result
-    covers every element of ``x``.
-
     Args:
       x: (N,) float32; 1 <= N < 2**24.
       q: () float32 in [0, 1], may be traced; clipped to that range.

@@ -1,7 +1,8 @@
 """Drift proxies: one step's signals in, one non-negative magnitude out, on the update batch or on the newest data."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -9,32 +10,34 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from aesjax.factory import SHARE, check_options, equal, first_line, options_of, resemble
+from aesjax.factory import SHARE, Factory, Made
 from aesjax.registry import Registry
 from aesjax.schedules.order import quantile
 from aesjax.schedules.rule import read_signal
 from aesjax.types import Array, Proxy, Signals
 
-SOURCES = ("update", "fresh")
 _RESIDUALS = MappingProxyType({"update": "td_error", "fresh": "fresh_td_error"})
 _LOSSES = MappingProxyType({"update": "value_loss", "fresh": "fresh_td_error"})
 _CRITIC_CHANGES = MappingProxyType({"update": "critic_drift", "fresh": "fresh_critic_drift"})
 _MODEL = MappingProxyType({"update": "model_error", "fresh": "model_error"})
 
 
-@dataclass(frozen=True, eq=False)
-class ProxyFactory:
+@dataclass(eq=False)
+class ProxyFactory(Factory):
     """A registered proxy: call it for a `DriftProxy`, ``td_quantile(q=0.8, source="fresh")``."""
 
-    name: str
-    make: Callable[..., Proxy] = field(repr=False)  # of those of `q` and `source` that it takes
+    kind = "proxy"
+    known_ranges = MappingProxyType({"q": SHARE})
+    static = ("source",)
+    fillable = ("q",)
+
     fields: Mapping[str, str]  # source -> the one field of `Signals` that it reads there
     label: str  # in tables
-    summary: str = field(repr=False)  # one line for listings
-    takes: frozenset[str]  # "q", "source"
 
-    def __post_init__(self) -> None:
-        resemble(self, self.make)
+    @property
+    def takes(self) -> set[str]:
+        """Which of ``q`` and ``source`` its function takes."""
+        return {"q", "source"} & {*self.signature.defaults, *self.signature.required, *self.signature.others}
 
     def __call__(self, q: Array | float = 0.9, source: str | None = None) -> "DriftProxy":
         """The proxy at quantile level ``q``, which others than `td_quantile` ignore.
@@ -44,19 +47,21 @@ class ProxyFactory:
         """
         if source is not None and source not in self.fields:
             raise ValueError(f"proxy '{self.name}' has no source '{source}'; sources: {', '.join(self.fields)}")
-        check_options("proxy", self.name, {"q": SHARE}, {"q": q})
+        self.check({"q": q})
         return DriftProxy(self, q, source)
 
 
-@jax.tree_util.register_pytree_node_class
-class DriftProxy:
+@partial(jax.tree_util.register_dataclass, data_fields=["q"], meta_fields=["factory", "source"])
+@dataclass(eq=False, repr=False)
+class DriftProxy(Made):
     """A proxy: maps `Signals` to a drift magnitude, () float32 >= 0. A pytree, whose leaf is ``q``.
 
     Without a source it has that of the schedule it is given to, and on its own reads the update batch.
     """
 
-    def __init__(self, factory: ProxyFactory, q: Array | float, source: str | None):
-        self.factory, self.q, self.source = factory, q, source
+    factory: ProxyFactory
+    q: Array | float
+    source: str | None
 
     def at(self, source: str) -> "DriftProxy":
         """This proxy, with ``source`` if it has none."""
@@ -82,26 +87,9 @@ class DriftProxy:
         given = {"q": self.q, "source": self.place}
         return self.factory.make(**{name: given[name] for name in self.factory.takes})(signals)
 
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, DriftProxy) and equal(
-            (self.factory, self.source, self.q), (other.factory, other.source, other.q)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.factory, self.source))
-
     def __repr__(self) -> str:
         source = "" if self.source is None else f", source='{self.source}'"
         return f"{self.factory.name}(q={self.q}{source})"
-
-    def tree_flatten(self) -> tuple[Any, Any]:
-        """The quantile level as a leaf; see `jax.tree_util`."""
-        return (self.q,), (self.factory, self.source)
-
-    @classmethod
-    def tree_unflatten(cls, structure: Any, leaves: Any) -> "DriftProxy":
-        """The inverse of `tree_flatten`."""
-        return cls(structure[0], leaves[0], structure[1])
 
 
 def as_proxy(
@@ -110,57 +98,34 @@ def as_proxy(
     *,
     name: str | None = None,
     label: str | None = None,
-    summary: str | None = None,
     fields: Mapping[str, str] = _RESIDUALS,
 ) -> Any:
     """Turn a function that returns a proxy into a proxy's factory; also a decorator.
 
-    The function may take ``q``, the quantile level, and ``source``, "update" or "fresh".
+    The function may take ``q``, the quantile level, and ``source``, "update" or "fresh". The first line of its
+    docstring is its summary in listings.
 
     Args:
       name: by default the function's.
       label: name in tables; by default the name.
-      summary: one line for `aesjax list`; by default the first line of the docstring.
       fields: source -> the one field of `Signals` that it reads there.
 
     Raises:
-      ValueError: a source or field that does not exist, or another parameter without a default.
+      ValueError: another parameter without a default.
     """
     if isinstance(make, ProxyFactory):
         return make
 
-    def factory(made: Any) -> ProxyFactory:
-        own = name or getattr(made, "__name__", type(made).__name__)
-        check_reads("proxy", own, fields.values(), fields)
-        options = options_of("proxy", own, made, ("source",), ("q",))
-        takes = {"q", "source"} & {*options.defaults, *options.required, *options.others}
-        texts = label or own.rpartition(":")[2], summary or first_line(made)
-        return ProxyFactory(own, made, MappingProxyType(dict(fields)), *texts, frozenset(takes))
-
+    factory = partial(ProxyFactory.of, name=name, label=label, fields=MappingProxyType(dict(fields)))
     return factory if make is None else factory(make)
 
 
-def check_reads(kind: str, name: str, fields: Iterable[str], sources: Iterable[str]) -> None:
-    """Refuse fields of `Signals` and sources that do not exist.
-
-    Raises:
-      ValueError: naming the one, and those that there are.
-    """
-    known = [field for field in Signals._fields if field != "measured"]
-    for read in fields:
-        if read not in known:
-            raise ValueError(f"{kind} '{name}': Signals has no field '{read}'; fields: {', '.join(known)}")
-    for source in sources:
-        if source not in SOURCES:
-            raise ValueError(f"{kind} '{name}': unknown source '{source}'; sources: {', '.join(SOURCES)}")
-
-
-@as_proxy(label="TD quantile", summary="q-quantile of |TD error| (paper default, q = 0.9)")
+@as_proxy(label="TD quantile")
 def td_quantile(q: Array | float, source: str) -> Proxy:
-    """Upper quantile of the absolute temporal-difference errors, () reward.
+    """q-quantile of |TD error| (paper default, q = 0.9).
 
-    AES paper Eq. (proxy_offpolicy) and (proxy_onpolicy). With twin critics the residuals of both form one set.
-    Deviation: ``source="fresh"`` reads the newest transitions, on which a change of the environment shows at once;
+    () reward. AES paper Eq. (proxy_offpolicy) and (proxy_onpolicy). With twin critics the residuals of both form one
+    set. Deviation: ``source="fresh"`` reads the newest transitions, on which a change of the environment shows at once;
     a replay batch shows it only as the buffer refills.
 
     Args:
@@ -177,16 +142,19 @@ def td_quantile(q: Array | float, source: str) -> Proxy:
     return lambda signals: quantile(jnp.abs(_read("td_quantile", signals, field)), q)
 
 
-@as_proxy(label="TD mean", summary="mean of |TD error|")
+@as_proxy(label="TD mean")
 def td_mean(source: str) -> Proxy:
-    """Mean absolute temporal-difference error, () reward; the paper's ablation "TD mean"."""
+    """Mean of |TD error|.
+
+    () reward; the paper's ablation "TD mean".
+    """
     field = _RESIDUALS[source]
     return lambda signals: jnp.mean(jnp.abs(_read("td_mean", signals, field)))
 
 
-@as_proxy(label="Value loss", summary="critic loss, reward squared", fields=_LOSSES)
+@as_proxy(label="Value loss", fields=_LOSSES)
 def value_loss(source: str) -> Proxy:
-    """Critic loss, () reward squared; the paper's ablation "value loss".
+    """Critic loss, reward squared; the paper's ablation "value loss".
 
     ``source="fresh"`` is the mean squared residual of the newest transitions. Carriers weigh and sum their critics'
     losses differently, so the two sources differ by a constant factor.
@@ -197,9 +165,9 @@ def value_loss(source: str) -> Proxy:
     return lambda signals: _read("value_loss", signals, field)
 
 
-@as_proxy(label="Critic drift", summary="size of the critic's own change", fields=_CRITIC_CHANGES)
+@as_proxy(label="Critic drift", fields=_CRITIC_CHANGES)
 def critic_drift(source: str) -> Proxy:
-    """Size of the critic's change in this step; the paper's ablation "critic drift".
+    """Size of the critic's own change; the paper's ablation "critic drift".
 
     ``source="update"`` is the norm of the parameter change, () parameter units; "fresh" is the mean change of the
     critic's values on the newest transitions, () reward.
@@ -208,12 +176,12 @@ def critic_drift(source: str) -> Proxy:
     return lambda signals: _read("critic_drift", signals, field)
 
 
-@as_proxy(label="Dynamics", summary="error of a model of reward and dynamics on the newest transitions", fields=_MODEL)
+@as_proxy(label="Dynamics", fields=_MODEL)
 def dynamics() -> Proxy:
-    """One-step prediction error of a small model of reward and dynamics, () variances of the target.
+    """Error of a model of reward and dynamics on the newest transitions.
 
-    Not in the paper. The model is trained beside the agent, one gradient step an update; both sources are its error on
-    the newest transitions. TD errors move little when a body changes; a prediction of the next step is wrong at once.
+    () variances of the target. Not in the paper. The model is trained beside the agent, one gradient step an update.
+    TD errors move little when a body changes; a prediction of the next step is wrong immediately.
     """
     return lambda signals: _read("dynamics", signals, "model_error")
 

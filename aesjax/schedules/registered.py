@@ -1,16 +1,16 @@
-"""The registered schedules, and `together`: several of them as one schedule whose kind is data."""
+"""The registered schedules, and several of them as one schedule whose kind is data, for runs of one program."""
 
+import functools
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from aesjax.registry import Registry
 from aesjax.schedules.accumulated import aes, aes_d, aes_m, aes_prior
-from aesjax.schedules.basic import auto, fixed, linear
+from aesjax.schedules.basic import auto, auto_floor, budget, fixed, linear
 from aesjax.schedules.change import aes_c
-from aesjax.schedules.combine import switch
-from aesjax.schedules.cost import budget
-from aesjax.schedules.floor import auto_floor
 from aesjax.schedules.proxies import DriftProxy
 from aesjax.schedules.relative import aes_r, aes_r_auto, oracle
 from aesjax.schedules.schedule import Schedule, ScheduleFactory
@@ -23,28 +23,63 @@ _ALL = (
 SCHEDULES: Registry[ScheduleFactory] = Registry("schedule", **{factory.name: factory for factory in _ALL})
 
 
+def switch(schedules: Sequence[EntropySchedule], index: Array | int) -> EntropySchedule:
+    """The schedule at ``index``, () int32, which may be traced and mapped over; equal to that schedule alone.
+
+    All members advance at every step, so every signal that any of them reads must be reported. The index is part of
+    the run: changing it half-way hands over a weight, but no member's logs.
+
+    Each member must compute its weight from its inner memory, its counter and the signals, because the weight and logs
+    of its state are those of the selected one.
+
+    >>> print(switch((fixed(0.1), fixed(0.5)), jnp.int32(1)).init().weight)
+    0.5
+    """
+    if not schedules:
+        raise ValueError("switch needs at least one schedule; got none.")
+    if not isinstance(index, Tracer) and not 0 <= int(index) < len(schedules):
+        raise ValueError(f"switch: index must lie in [0, {len(schedules) - 1}]; got {int(index)}.")
+    index = jnp.asarray(index, jnp.int32)
+
+    def select(states: tuple[ScheduleState, ...]) -> ScheduleState:
+        shown = [(state.weight, state.count, state.logs) for state in states]
+        # Selects fuse with the arithmetic before them; a gather from a stack would be an array of its own.
+        weight, count, logs = functools.reduce(
+            lambda best, i: jax.tree.map(lambda a, b: jnp.where(index == i, b, a), best, shown[i]),
+            range(1, len(shown)),
+            shown[0],
+        )
+        inner = tuple((state.count, state.inner) for state in states)
+        return ScheduleState(weight, count, inner, logs)
+
+    def init() -> ScheduleState:
+        return select(tuple(s.init() for s in schedules))
+
+    def update(signals: Signals, state: ScheduleState) -> ScheduleState:
+        states = tuple(
+            schedule.update(signals, ScheduleState(state.weight, count, inner, state.logs))
+            for schedule, (count, inner) in zip(schedules, state.inner, strict=True)
+        )
+        return select(states)
+
+    return EntropySchedule(init, update)
+
+
 def together(
     schedules: Sequence[Schedule], index: Array | int = 0, record: Sequence[DriftProxy] = ()
 ) -> EntropySchedule:
     """One of several schedules, of which ``index`` is in force; ``index`` and all options may be traced.
 
-    A proxy that several schedules read at one place is computed once, at the quantile level of the schedule in force:
-    order statistics are nearly all of a schedule's cost and XLA does not merge equal ones. ``measure`` of the result
-    computes every proxy whose signal is present and ``update`` the others, so that a loop which feeds one rollout to
-    many updates need not repeat them.
+    A proxy that several schedules read at one place is computed once, at the quantile level of the schedule in force.
+    ``measure`` of the result computes every proxy whose signal is present, and ``update`` the others.
 
     Args:
       schedules: one or more.
       record: further proxies to measure at that level, such as ``td_quantile(source="fresh")``.
 
-    Raises:
-      ValueError: no schedule.
-
     >>> print(together([fixed(0.1), fixed(0.3)], 1).init().weight)
     0.3
     """
-    if not schedules:
-        raise ValueError("together needs at least one schedule")
     read = [schedule.reads for schedule in schedules]
     q, *levels = [each.proxy.q if isinstance(each.proxy, DriftProxy) else 0.9 for each in schedules]
     for number, level in enumerate(levels, 1):

@@ -9,8 +9,7 @@ import numpy as np
 from aesjax.factory import AT_LEAST_1, NOT_NEGATIVE, POSITIVE, Range
 from aesjax.schedules.basic import auto
 from aesjax.schedules.rule import (
-    base_init,
-    base_update,
+    base_weight,
     bounded_above_base,
     discounted_count,
     ema,
@@ -41,7 +40,6 @@ class _RelativeMemory(NamedTuple):
 
 @as_schedule(
     label="AES-R",
-    summary="base weight raised by the proxy's excess over its running median",
     source="fresh",
     ranges=_RATIO,
     relative=True,
@@ -57,7 +55,7 @@ def aes_r(
     e_max: Array | float = 8.0,
     lambda_max: Array | float = 1.0,
 ) -> EntropySchedule:
-    r"""The base weight, raised while the proxy exceeds its own running median.
+    """Base weight raised by the proxy's excess over its running median.
 
     With s the EMA of the proxy (decay ``1 - 1/clip(updates/500, 2, 20)``) and B its running median, the excess
     ``e = clip(s/B/(1+margin) - 1, 0, e_max)`` is averaged over dyadic windows, the shortest of ``max(8, updates/1000)``
@@ -65,11 +63,9 @@ def aes_r(
     all rewards by c leaves ``weight / base`` as it is; without excess the weight is exactly the base. One-sided: it
     cannot lower a base that is too large.
 
-    Not in the paper. Two deviations from the derivation. The clip never moves the base itself, so only ``lambda_max``
-    acts, on the raised part: with a base outside the bounds the literal clip would change a stationary run. A proxy
-    that is zero or not finite has no logarithm and says nothing: EMA and median stay as they are, and the update counts
-    as one without excess, so that an outage neither keeps a raised weight up nor looks like a change when it ends.
-    Promises with proofs: docs/proofs/relative.md.
+    Not in the paper. The clip never moves the base itself, so only ``lambda_max`` acts, on the raised part. At a proxy
+    that is zero or not finite, EMA and median stay as they are, and the update counts as one without excess.
+    Proofs: docs/proofs/relative.md.
 
     Args:
       proxy: drift proxy, () >= 0; on the newest transitions it answers fastest.
@@ -93,13 +89,13 @@ def aes_r(
     admitted = (windows <= _LONGEST_WINDOW * updates) | (jnp.arange(_WINDOWS) == 0)
 
     def init() -> ScheduleState:
-        weight, base_state = base_init(base)
+        weight, base_state = base_weight(base)
         zero = float32(0.0)
         return start(weight, _RelativeMemory(zero, zero, zero, jnp.zeros(_WINDOWS, jnp.float32), base_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
         old = state.inner
-        lam0, base_state = base_update(base, signals, old.base)
+        lam0, base_state = base_weight(base, signals, old.base)
         v = proxy(signals)
         unstarted = state.count == 0
         finite = jnp.isfinite(v)
@@ -141,7 +137,6 @@ class _OracleMemory(NamedTuple):
 
 @as_schedule(
     label="auto+AES-R",
-    summary="AES-R over the auto-tuned weight",
     needs=("log_prob",),
     source="fresh",
     ranges={**_RATIO, "auto_learning_rate": POSITIVE, "auto_initial": POSITIVE},
@@ -159,14 +154,13 @@ def aes_r_auto(
     e_max: Array | float = 8.0,
     lambda_max: Array | float = 1.0,
 ) -> EntropySchedule:
-    """`aes_r` over the weight of `auto`; arguments as there."""
+    """AES-R over the auto-tuned weight; arguments of `aes_r` and `auto`."""
     base = auto.make(target_entropy, auto_learning_rate=auto_learning_rate, auto_initial=auto_initial)
     ratio = {"gain": gain, "r_max": r_max, "margin": margin, "e_max": e_max}
     return aes_r.make(proxy, base, updates, lambda_max=lambda_max, **ratio)
 
 
 @as_schedule(
-    summary="reference: reads the true drift",
     needs=("true_drift",),
     ranges={
         "oracle_gain": NOT_NEGATIVE,
@@ -184,7 +178,7 @@ def oracle(
     oracle_memory: Array | float = 0.02,
     lambda_max: Array | float = 1.0,
 ) -> EntropySchedule:
-    """A reference, not a method: the base weight raised by the true drift of the environment.
+    """Reference: reads the true drift.
 
     ``E = rho * E + d`` with ``rho = 1 - 1/(oracle_memory * updates)`` and d the size of this step's change as a
     share of the channel's range; weight ``base * min(sqrt(1 + oracle_gain * E), r_max)``, () reward per nat, clipped as
@@ -194,11 +188,11 @@ def oracle(
     keep = 1.0 - 1.0 / jnp.maximum(float32(oracle_memory) * float32(updates), 1.0)
 
     def init() -> ScheduleState:
-        weight, base_state = base_init(base)
+        weight, base_state = base_weight(base)
         return start(weight, _OracleMemory(float32(0.0), base_state))
 
     def update(signals: Signals, state: ScheduleState) -> ScheduleState:
-        lam0, base_state = base_update(base, signals, state.inner.base)
+        lam0, base_state = base_weight(base, signals, state.inner.base)
         drift = read_signal("schedule 'oracle'", signals, "true_drift")
         drift = jnp.where(jnp.isfinite(drift), drift, 0.0)
         level = keep * state.inner.level + drift

@@ -1,4 +1,4 @@
-"""The pieces every schedule is made of: the square-root rule, smoothing, running means, clipping and its logs."""
+"""The pieces every schedule is made of: smoothing, running means, clipping and its logs."""
 
 from typing import Any, NamedTuple
 
@@ -23,16 +23,6 @@ class Mean(NamedTuple):
     lost: Array  # () float32, what rounding dropped from `value` so far (Kahan); keeps tiny late steps from vanishing
 
 
-def sqrt_rule(mean: Array, *, kappa: Array | float) -> Array:
-    """Entropy weight before clipping, ``kappa * sqrt(mean)``, () reward per nat: AES paper Eq. (aes_schedule).
-
-    Args:
-      mean: () running mean of the smoothed proxy, >= 0; units of the proxy (reward).
-      kappa: () sqrt(reward) per nat. Multiplying all rewards by c multiplies the weight by sqrt(c).
-    """
-    return float32(kappa) * jnp.sqrt(mean)
-
-
 def ema(previous: Array, value: Array, beta: Array | float, first: Array) -> Array:
     """Exponential moving average, AES paper Eq. (ema); it starts at the first value, so EMA_1 = v_1."""
     beta = float32(beta)
@@ -40,10 +30,7 @@ def ema(previous: Array, value: Array, beta: Array | float, first: Array) -> Arr
 
 
 def running_mean(mean: Mean, value: Array, count: Array) -> Mean:
-    """``Mean`` after the ``count``-th value (() int32, >= 1), AES paper Eq. (proxy_accum) divided by t.
-
-    Deviation: the mean is carried instead of the sum, which would lose late proxies in float32.
-    """
+    """``Mean`` after the ``count``-th value (() int32, >= 1), AES paper Eq. (proxy_accum) divided by t."""
     step = (value - mean.value) / count.astype(jnp.float32) - mean.lost
     total = mean.value + step
     return Mean(total, (total - mean.value) - step)
@@ -60,10 +47,7 @@ def discounted_count(count: Array, window: Array) -> Array:
 def bounded(
     raw: Array, low: Array | float, high: Array | float, proxy: Array, smooth: Array
 ) -> tuple[Array, ScheduleLogs]:
-    """The clipped weight, () reward per nat, and the logs that say whether a bound was active.
-
-    ``low = 0`` and ``high = inf`` is the paper's ablation without clipping.
-    """
+    """The clipped weight, () reward per nat, and its logs; ``low = 0`` and ``high = inf`` do not clip."""
     low, high = float32(low), float32(high)
     logs = ScheduleLogs(proxy, smooth, raw, at_min=float32(raw < low), at_max=float32(raw > high))
     return jnp.minimum(jnp.maximum(raw, low), high), logs
@@ -76,22 +60,14 @@ def bounded_above_base(
     return bounded(base * ratio, 0.0, jnp.maximum(float32(high), base), proxy, smooth)
 
 
-def base_init(base: Array | float | EntropySchedule) -> tuple[Array, ScheduleState | None]:
-    """First weight of what a schedule modulates, a number or another schedule, and that one's state."""
-    if hasattr(base, "init"):
-        state = base.init()  # type: ignore
-        return state.weight, state
-    return float32(base), None
-
-
-def base_update(
-    base: Array | float | EntropySchedule, signals: Signals, state: Any
+def base_weight(
+    base: Array | float | EntropySchedule, signals: Signals | None = None, state: Any = None
 ) -> tuple[Array, ScheduleState | None]:
-    """The modulated weight after one update, and its state."""
-    if hasattr(base, "init"):
-        state = base.update(signals, state)  # type: ignore
-        return state.weight, state
-    return float32(base), None
+    """The weight that a schedule modulates, and its state: of a number, or of another schedule after ``signals``."""
+    if not hasattr(base, "init"):
+        return float32(base), None
+    state = base.init() if signals is None else base.update(signals, state)  # type: ignore
+    return state.weight, state
 
 
 def start(weight: Array | float, inner: Any = (), raw: Array | float | None = None) -> ScheduleState:
@@ -108,11 +84,7 @@ def held(ok: Array, new: ScheduleState, old: ScheduleState) -> ScheduleState:
 
 
 def read_signal(reader: str, signals: Signals, field: str) -> Array:
-    """The field as float32, checked when traced.
-
-    Raises:
-      ValueError: the carrier does not report the field, or reports it in another rank.
-    """
+    """The field as float32; ValueError when traced if the carrier does not report it, or in another rank."""
     value, rank = getattr(signals, field), int(field in VECTORS)
     shape = "(B,)" if rank else "()"
     if value is None:

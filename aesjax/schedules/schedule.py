@@ -1,9 +1,12 @@
 """Schedules as objects: a registered factory, and a schedule that remembers how it was made."""
 
 import traceback
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from textwrap import shorten
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -11,46 +14,45 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.compiling import jit
-from aesjax.factory import SHARE, Options, Range, check_options, equal, first_line, options_of, ranges_of, resemble
+from aesjax.factory import AT_LEAST_1, FINITE, NOT_NEGATIVE, SHARE, Factory, Made, Range
 from aesjax.registry import unknown
-from aesjax.schedules.proxies import DriftProxy, check_reads, td_quantile
+from aesjax.schedules.proxies import DriftProxy, td_quantile
 from aesjax.schedules.rule import VECTORS, start
 from aesjax.types import EntropySchedule, Proxy, ScheduleState, Signals
 
-#: Numbers of a run that a schedule may ask for by naming a parameter so; a carrier or its preset knows them.
-FACTS = ("base", "lambda_min", "lambda_max", "target_entropy", "action_size", "updates")
-#: Range and meaning of a run's numbers, for every schedule.
-_RANGES = {
-    "base": Range(0.0, text="finite and at least 0"),
-    "lambda_min": Range(0.0, text="finite and at least 0"),
-    "lambda_max": Range(0.0, text="positive (inf: no clip)", open_low=True, infinite=True),
-    "target_entropy": Range(text="finite"),
-    "action_size": Range(1.0, text="finite and at least 1"),
-    "updates": Range(1.0, text="finite and at least 1"),
-    "q": SHARE,
-}
 _CLIP = {"lambda_min": 1e-4, "lambda_max": 1.0}  # the paper's, where neither a schedule nor its run has another one
 _TRIALS = (1.0, 1.0, 10.0, 1.0)  # errors for which any schedule must give a weight
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
-@dataclass(frozen=True, eq=False)
-class ScheduleFactory:
+@dataclass(eq=False)
+class ScheduleFactory(Factory):
     """A registered schedule: call it for a `Schedule`, with options by name, ``aes(kappa=0.3)``."""
 
-    name: str
-    make: Callable[..., EntropySchedule] = field(repr=False)
+    kind = "schedule"
+    #: Numbers of a run that a schedule may request by naming a parameter so; a carrier or its preset has them.
+    fillable = ("base", "lambda_min", "lambda_max", "target_entropy", "action_size", "updates")
+    known_ranges = MappingProxyType(
+        {
+            "base": NOT_NEGATIVE,
+            "lambda_min": NOT_NEGATIVE,
+            "lambda_max": Range(0.0, text="positive (inf: no clip)", open_low=True, infinite=True),
+            "target_entropy": FINITE,
+            "action_size": AT_LEAST_1,
+            "updates": AT_LEAST_1,
+            "q": SHARE,
+        }
+    )
+
     label: str  # in tables, as in "SAC+LABEL"
-    summary: str = field(repr=False)  # one line for listings
     needs: frozenset[str]  # fields of `Signals` that it reads besides those of its proxy
     source: str  # its proxy's, unless another is given
     relative: bool  # its weight is ``base`` times a ratio >= 1, which may then adjust other quantities, too
-    signature: Options = field(repr=False)
-    ranges: Mapping[str, Range] = field(repr=False)
-    uses_proxy: bool
 
-    def __post_init__(self) -> None:
-        resemble(self, self.make)
+    @property
+    def uses_proxy(self) -> bool:
+        """Whether its function takes a drift proxy."""
+        return "proxy" in self.signature.others
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -59,18 +61,16 @@ class ScheduleFactory:
         return (*own.required, *own.defaults, *(("q",) if self.uses_proxy else ()))
 
     def __call__(self, *positional: Any, **given: Any) -> "Schedule":
-        """A schedule with these arguments; what is not given a study fills in, or else has its default.
+        """A schedule with these arguments; a study fills in the others, or they have their defaults.
 
         Raises:
           ValueError, TypeError: an unknown or repeated argument, or a value outside its range.
         """
         names = [*(("proxy",) if self.uses_proxy else ()), *self.signature.required, *self.signature.defaults]
-        if len(positional) > len(names):
-            raise TypeError(f"schedule '{self.name}' takes at most {len(names)} arguments; got {len(positional)}")
-        for name, value in zip(names, positional, strict=False):
-            if name in given:
-                raise TypeError(f"schedule '{self.name}' got '{name}' twice")
-            given[name] = value
+        by_place = dict(zip(names, positional, strict=False))
+        if len(positional) > len(names) or by_place.keys() & given:
+            raise TypeError(f"schedule '{self.name}' takes each of {', '.join(names)} once; got {positional}, {given}")
+        given = by_place | given
         known = {*self.options, *self.signature.others}
         for name in given:
             if name not in known:
@@ -84,14 +84,8 @@ class ScheduleFactory:
         return Schedule(self, given, proxy)
 
     def check(self, options: Mapping[str, Any]) -> None:
-        """Refuse concrete values that are not allowed; other schedules and traced values are not read.
-
-        Raises:
-          ValueError: naming the option, its value and what is allowed.
-        """
-        own = {name: options[name] for name in options if name in self.options}
-        numbers = {name: value for name, value in own.items() if not isinstance(value, AnySchedule)}
-        check_options("schedule", self.name, {**_RANGES, **self.ranges}, numbers)
+        """Refuse concrete values that are not allowed; other schedules and traced values are not read."""
+        super().check({o: x for o, x in options.items() if o in self.options and not isinstance(x, AnySchedule)})
 
     def filled(self, run: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """All options but ``q``: those ``given``, else the numbers of the ``run``, else the defaults.
@@ -108,24 +102,16 @@ class ScheduleFactory:
             raise ValueError(f"schedule '{self.name}' needs a value of {' and '.join(missing)}: {self.name}({example})")
         return values
 
-    def for_run(self, **facts: Any) -> "Schedule":
-        """A schedule with those of a run's numbers that it takes (`FACTS`), whichever it is."""
-        own = {name: value for name, value in facts.items() if name in self.options}
-        self.check(own)
-        return Schedule(self, own)
-
-    def build(self, options: Mapping[str, Any], proxy: Proxy | None, **static: Any) -> EntropySchedule:
-        """The pair of functions under complete options."""
-        return self.make(**options, **static, **({"proxy": proxy} if self.uses_proxy else {}))
-
 
 @jax.tree_util.register_pytree_node_class
-class Schedule:
+class Schedule(Made):
     """An entropy schedule: ``init`` and ``update`` as `EntropySchedule` has them, and the arguments it was made with.
 
     A pytree whose leaves are the given numbers: it may be an argument of a compiled function, and numbers may be
-    traced, swept and mapped over. In a study the run fills in what was not given; on its own it has its defaults.
+    traced, swept and mapped over. In a study the run fills in the others; on its own it has its defaults.
     """
+
+    factory: ScheduleFactory
 
     def __init__(self, factory: ScheduleFactory, given: Mapping[str, Any], proxy: Proxy | None = None):
         self.factory, self.given, self.proxy = factory, dict(given), proxy
@@ -152,9 +138,9 @@ class Schedule:
         """The same schedule with all of its options: the given ones, else the numbers of a run, else the defaults.
 
         Args:
-          facts: the run's numbers by name, `FACTS` among them.
+          facts: the run's numbers by name.
           proxy: read where the schedule names none. A schedule that reads none stores it, because its quantile level
-            is that of the proxies which `together` measures beside it.
+            is that of the proxies which `together` measures.
 
         Raises:
           ValueError: an option has no value.
@@ -165,11 +151,12 @@ class Schedule:
 
     def built(self, proxy: Proxy | None) -> EntropySchedule:
         """The pure functions with ``proxy`` in place of its own."""
-        return self.factory.build(self.factory.filled({}, self.options), proxy, **self.static)
+        read = {"proxy": proxy} if self.factory.uses_proxy else {}
+        return self.factory.make(**self.factory.filled({}, self.options), **self.static, **read)
 
     @property
     def pair(self) -> EntropySchedule:
-        """The pure functions, made anew: inside a trace they hold that trace's constants, so they are not stored."""
+        """The pure functions, not stored: inside a trace they hold that trace's constants."""
         return self.built(self.reads)
 
     def init(self) -> ScheduleState:
@@ -181,16 +168,8 @@ class Schedule:
         return self.pair.update(signals, state)
 
     def measure(self, signals: Signals) -> Signals:
-        """``signals`` with what the schedule will compute of them."""
+        """``signals`` with the values that the schedule will compute of them."""
         return self.pair.measure(signals)
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Schedule) and equal(
-            (self.factory, self.given, self.proxy), (other.factory, other.given, other.proxy)
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.factory)
 
     def __repr__(self) -> str:
         proxy = [] if self.proxy is None else [repr(self.proxy)]
@@ -218,7 +197,6 @@ def as_schedule(
     *,
     name: str | None = None,
     label: str | None = None,
-    summary: str | None = None,
     needs: Collection[str] = (),
     source: str = "update",
     ranges: Mapping[str, Any] | None = None,
@@ -227,13 +205,13 @@ def as_schedule(
 ) -> Any:
     """Turn a function that returns an `EntropySchedule` into a schedule's factory; also a decorator.
 
-    Of the function's parameters ``proxy`` is the drift proxy, those named in `FACTS` are numbers of the run, and every
-    other one with a number as default is an option.
+    Of the function's parameters ``proxy`` is the drift proxy. ``base``, ``lambda_min``, ``lambda_max``,
+    ``target_entropy``, ``action_size`` and ``updates`` are numbers of the run. Every other one with a number as default
+    is an option. The first line of the docstring is the summary in listings.
 
     Args:
       name: by default the function's.
       label: name in tables, as in "SAC+LABEL"; by default the name.
-      summary: one line for `aesjax list`; by default the first line of the docstring.
       needs: fields of `Signals` that it reads besides its proxy's, such as ``("log_prob",)``. Carriers that cannot
         report one are refused before training.
       source: of its proxy, "update" (the update batch) or "fresh" (the newest transitions).
@@ -242,7 +220,7 @@ def as_schedule(
       static: parameters that are structure, and no options.
 
     Raises:
-      ValueError: a field, source or range that does not exist, or a parameter that nothing can fill in.
+      ValueError: a range of something that is no option, or a parameter that nothing can fill in.
 
     >>> @as_schedule(label="CALM", ranges={"decay": (0.0, 1.0)})
     ... def calm(proxy, *, base, decay=0.99): ...
@@ -252,23 +230,8 @@ def as_schedule(
     if isinstance(make, ScheduleFactory):
         return make
 
-    def factory(made: Any) -> ScheduleFactory:
-        own = str(name or getattr(made, "__name__", type(made).__name__))
-        signature = options_of("schedule", own, made, static, FACTS)
-        check_reads("schedule", own, needs, [source])
-        return ScheduleFactory(
-            name=own,
-            make=made,
-            label=label or own.rpartition(":")[2],
-            summary=summary or first_line(made),
-            needs=frozenset(needs),
-            source=source,
-            relative=relative,
-            signature=signature,
-            ranges=ranges_of("schedule", own, ranges, signature),
-            uses_proxy="proxy" in signature.others,
-        )
-
+    traits = {"label": label, "needs": frozenset(needs), "source": source, "relative": relative}
+    factory = partial(ScheduleFactory.of, name=name, ranges=ranges, static=static, **traits)
     return factory if make is None else factory(make)
 
 
@@ -282,55 +245,34 @@ def verify(factory: ScheduleFactory, options: Mapping[str, Any], proxy: DriftPro
       ValueError: it cannot be built, reads a signal that it does not declare, its update returns another structure,
         shape or type than its init, or errors of ordinary size lead to a weight that is none; one sentence.
     """
-    name, fields = factory.name, set(factory.needs)
-    if factory.uses_proxy:
-        fields.add(proxy.field)
-    read = ", ".join(sorted(fields)) or "no signal"
+    fields = {*factory.needs, *([proxy.field] if factory.uses_proxy else [])}
 
-    def signals(size: Any) -> Signals:
-        values: dict[str, Any] = {field: jnp.full(8 if field in VECTORS else (), size) for field in fields}
-        return Signals(**values)
-
-    def run() -> tuple[Any, Any]:
-        built = factory.build(options, proxy)
+    def states(sizes: jax.Array) -> ScheduleState:
+        built = Schedule(factory, options).built(proxy)
         if not isinstance(built, AnySchedule):
             raise TypeError(f"its factory returned {type(built).__name__}, not an EntropySchedule")
-        state = built.init()
-        return state, built.update(signals(1.0), state)
-
-    def weights() -> jax.Array:
-        built = factory.build(options, proxy)
 
         def step(state: ScheduleState, size: jax.Array) -> tuple[ScheduleState, ScheduleState]:
-            state = built.update(signals(size), state)
+            values: dict[str, Any] = {field: jnp.full(8 if field in VECTORS else (), size) for field in fields}
+            state = built.update(Signals(**values), state)
             return state, state
 
-        return jax.lax.scan(step, built.init(), jnp.array(_TRIALS))[1].weight
+        first = built.init()
+        if not isinstance(first, ScheduleState) or first.weight.shape != ():
+            raise TypeError(f"init must return a ScheduleState with a scalar weight; got {first}")
+        return jax.lax.scan(step, first, sizes)[1]
 
     try:
-        before, after = jax.eval_shape(run)
+        weights = np.asarray(jit(lambda sizes: states(sizes).weight)(jnp.array(_TRIALS)))
     except (Exception, SystemExit) as error:  # whatever a stranger's code raises
+        read = ", ".join(sorted(fields)) or "no signal"
         raise ValueError(
-            f"schedule '{name}' (it declares that it reads {read}) does not work: {_raised(error)}"
+            f"schedule '{factory.name}' (it declares that it reads {read}) does not work: {_raised(error)}"
         ) from None
-    if not isinstance(before, ScheduleState) or not isinstance(after, ScheduleState):
-        raise ValueError(f"schedule '{name}': init and update must return a ScheduleState")
-    if before.weight.shape != ():
-        raise ValueError(f"schedule '{name}': its weight must be a scalar; got shape {before.weight.shape}")
-    shapes = [
-        {jax.tree_util.keystr(path): (leaf.shape, str(leaf.dtype)) for path, leaf in jax.tree.leaves_with_path(state)}
-        for state in (before, after)
-    ]
-    for at in {**shapes[0], **shapes[1]}:
-        if shapes[0].get(at) != shapes[1].get(at):
-            raise ValueError(
-                f"schedule '{name}': state{at} is {shapes[0].get(at, 'absent')} after init and "
-                f"{shapes[1].get(at, 'absent')} after update; a scan needs both alike"
-            )
-    for at, weight in enumerate(np.asarray(jit(weights)())):
+    for at, weight in enumerate(weights):
         if not (np.isfinite(weight) and weight >= 0.0):
             raise ValueError(
-                f"schedule '{name}': its weight after update {at + 1}, of errors between {min(_TRIALS):g} and "
+                f"schedule '{factory.name}': its weight after update {at + 1}, of errors between {min(_TRIALS):g} and "
                 f"{max(_TRIALS):g}, is {weight:g}; a weight is finite and 0 or more"
             )
 
@@ -350,9 +292,9 @@ def verify_proxy(proxy: DriftProxy) -> None:
 
 def _raised(error: BaseException) -> str:
     """An error of a stranger's code in one line, and where."""
-    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    text = shorten(str(error), 400) or type(error).__name__
     if isinstance(error, jax.errors.TracerBoolConversionError):
-        text += " Python's if, and, or cannot read a traced value; use jnp.where and &."
+        text = "Python's if, and, or cannot read a traced value; use jnp.where and &."
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith((_PACKAGE, "<"))]
     return f"{text} ({Path(theirs[-1].filename).name}, line {theirs[-1].lineno})" if theirs else text

@@ -19,10 +19,9 @@ from agents.common.plasticity import recycled, refreshed
 
 
 class Coupling(NamedTuple):
-    """The paper's coupling ``eta_t = c lambda_t`` for deep carriers, where it has no definition of its own.
+    """The paper's coupling ``eta_t = c lambda_t``, which has no definition for deep carriers.
 
-    Our reading: every learning rate of the carrier is multiplied by ``lambda_t / mean_{s<=t} lambda_s``, so that its
-    average stays what the carrier's settings say. Scaling the rate is scaling the optimiser's update.
+    Here every learning rate is multiplied by ``lambda_t / mean_{s<=t} lambda_s``, so its average stays as set.
     """
 
     mean: Mean
@@ -40,11 +39,7 @@ def levers_of(state: Any) -> Levers:
 
 
 def check(state: Any, carrier: Carrier | OnPolicyCarrier) -> None:
-    """Refuse adaptations that the carrier cannot follow.
-
-    Raises:
-      ValueError: a refresh of a carrier without `networks`, or several gradient steps without a replay.
-    """
+    """Raise a ValueError for a refresh of a carrier without `networks` or several gradient steps without a replay."""
     levers = levers_of(state)
     if levers.refresh is not None and not carrier.networks:
         raise ValueError(f"a refresh of parameters needs a carrier with `networks`; {type(carrier).__name__} has none")
@@ -74,8 +69,7 @@ def _scaled(hyper: Any, factor: Array) -> Any:
 def repeated(gradient_step: Callable[..., Any], state: Any, run: Any, keys: Array, step: Array) -> Any:
     """``gradient_step`` as often as the adaptations choose, at most `MOST_UPDATES` times, each on its own batch.
 
-    Signals and metrics are those of the last one, so that a schedule's clock counts vector steps. Under `vmap` the loop
-    ends at the largest count of the runs; a run that is done stays as it is. The first step needs no such selection.
+    Signals and metrics are those of the last one. Under `vmap` the loop ends at the largest count of the runs.
     """
     if levers_of(state).updates is None:
         return gradient_step(state, run, keys, step)
@@ -123,9 +117,7 @@ def refresh(
 ) -> tuple[Any, dict[str, Array]]:
     """The state after a refresh of parameters that is due, and how many there were.
 
-    Args:
-      init: key -> an agent just initialised.
-      look: key -> observations (B, S) and actions (B, A) on which units are asleep or not.
+    ``init`` maps a key to a new agent, ``look`` to the observations and actions on which dormant units are found.
     """
     levers = levers_of(state)
     if levers.refresh is None:

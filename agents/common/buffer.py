@@ -51,11 +51,7 @@ def unpack(rows: Array, obs_size: int, action_size: int) -> Transition:
 
 
 def add(replay: Replay, batch: Transition, step: Array, stored: Array | None = None) -> Replay:
-    """Write the N transitions of vector step ``step`` over the oldest ones; N must divide the capacity.
-
-    Args:
-      stored: (N,) bool, those to write; None: all. Given always or never.
-    """
+    """Write those of the N transitions of a vector step that are ``stored`` (N,) over the oldest ones; None: all."""
     if replay.ring is not None and stored is not None:
         ring, rows = masks.write(replay.ring, replay.rows, pack(batch), stored)
         return Replay(rows, ring)
@@ -68,10 +64,9 @@ def add(replay: Replay, batch: Transition, step: Array, stored: Array | None = N
 def sample(
     replay: Replay, key: Array, batch_size: int, step: Array, num_envs: int, newest: Array | None = None
 ) -> Array:
-    """``batch_size`` packed rows, uniform with replacement over what is stored after vector step ``step``.
+    """``batch_size`` packed rows, uniform with replacement over the transitions stored after vector step ``step``.
 
-    Args:
-      newest: () float32 >= 1, draw from so many newest transitions only; inf draws the very rows that None gives.
+    With () ``newest`` >= 1 only over so many newest ones; inf draws the rows that None draws.
     """
     capacity = replay.rows.shape[0]
     filled = jnp.minimum(step + 1, capacity // num_envs) * num_envs

@@ -36,7 +36,7 @@ class UpdateOut(NamedTuple):
 
     state: Any
     signals: Signals
-    # () float32 each; always `critic_loss` and `actor_loss` (0 without an actor); `grad_norm` beside `networks`
+    # () float32 each; always `critic_loss` and `actor_loss` (0 without an actor)
     metrics: dict[str, Array]
 
 
@@ -58,7 +58,7 @@ class Network(NamedTuple):
 
 @dataclass(frozen=True)
 class Algorithm(ABC):
-    """The part that off-policy and on-policy algorithms share. The entropy weight is an argument wherever it is used.
+    """Base of off-policy and on-policy algorithms; the entropy weight is an argument wherever it is used.
 
     Residuals, values and entropy weights are in raw reward units, whatever scale a carrier trains in.
     S = observation size, A = action size, N = environments, B = update batch.
@@ -116,25 +116,9 @@ class Carrier(Algorithm):
 class OnPolicyCarrier(Algorithm):
     """An on-policy algorithm: complete rollouts, several epochs of minibatches, one gradient step per minibatch.
 
-    Its config has fields `rollout` (T), `epochs` and `minibatches`. `prepare` turns a rollout into a data set whose
-    leaves have the leading axis T * N; `update` gets rows of it. Masks (N,) bool exclude parallel environments from
-    statistics; None: all count.
+    Its config has fields `rollout` (T), `epochs` and `minibatches`. `prepare` turns a rollout into rows with a leading
+    axis T * N, of which `update` gets some. Masks (N,) bool exclude environments from statistics; None: all count.
     """
-
-    @property
-    def rollout(self) -> int:
-        """Vector steps of a rollout, T."""
-        return self.config.rollout
-
-    @property
-    def epochs(self) -> int:
-        """Passes over each rollout."""
-        return self.config.epochs
-
-    @property
-    def minibatches(self) -> int:
-        """Minibatches of an epoch."""
-        return self.config.minibatches
 
     @abstractmethod
     def init(self, key: Array, num_envs: int) -> Any:

@@ -1,8 +1,4 @@
-"""A model of reward and dynamics that is trained beside the agent; its error on new transitions is a drift signal.
-
-A value function averages over what a body does, so its TD errors move little when the body changes. A prediction of
-the next step is wrong at once.
-"""
+"""A model of reward and dynamics that is trained beside the agent; its error on new transitions is a drift signal."""
 
 from typing import Any, NamedTuple, cast
 
@@ -102,5 +98,5 @@ class Model(NamedTuple):
 
 
 def make(obs_size: int, action_size: int, window: int) -> Model:
-    """A model for observations of size S and actions of size A; its error is averaged over ``window`` transitions."""
+    """A model for observations of size S and actions of size A; its error is a mean over ``window`` transitions."""
     return Model(MLP(_HIDDEN, obs_size + 1), obs_size + action_size, window)

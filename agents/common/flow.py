@@ -136,9 +136,8 @@ class ConditionalFlow(nn.Module):
 def dropout_masks(key: Array, rate: float, rows: int, hidden: Sequence[int]) -> _Masks:
     """Independent masks for two halves of a batch, (2, rows, width) per coupling and hidden layer.
 
-    A call of JAX's generator per mask would cost more than the networks. Here the key seeds a counter hashed by a
-    32-bit finaliser (lowbias32), each word of which serves one unit of both halves with 16 bits. Integer operations
-    alone, so a stacked run draws what it draws by itself.
+    The key seeds a counter hashed by lowbias32, each word of which serves one unit of both halves with 16 bits: a call
+    of JAX's generator per mask would cost more than the networks.
     """
     seed = jax.random.bits(key, (2,), jnp.uint32)
     threshold = jnp.uint32(round(rate * 2**16))

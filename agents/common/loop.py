@@ -25,8 +25,7 @@ REASONS = ("critic loss not finite", "actor loss not finite", "entropy weight ne
 class LoopConfig:
     """Static structure of a run; all counts in vector steps (one action in each of ``num_envs`` environments).
 
-    An on-policy carrier collects complete rollouts, so ``interval`` is a multiple of its rollout length. It needs no
-    warm-up, capacity or window of newest transitions: its update batch is the newest data.
+    On-policy ``interval`` is a multiple of the rollout length, and warm-up, capacity and newest are unused.
     """
 
     num_envs: int
@@ -37,7 +36,6 @@ class LoopConfig:
     newest: int = 128  # newest transitions whose residuals a proxy with source "fresh" reads
     random: int | None = None  # vector steps with uniform random actions; None: all of the warm-up
     counterfactual: bool = False  # evaluate under drift values that are not in force, too
-    plasticity: bool = False  # measure networks before every evaluation
 
     stream_samples: ClassVar[int] = 250  # at most so many samples of the measured proxies per training interval
 
@@ -54,9 +52,7 @@ class Run(NamedTuple):
     schedules: Sequence[Schedule]  # all of the program, with complete options
     hyper: Any  # the carrier's traced floats
     kind: Any = 0  # () int32, which of the schedules is in force
-    coupling: Any = (
-        None  # () float32; 1: learning rates follow the entropy weight, `adapting.Coupling`; None: in no run
-    )
+    coupling: Any = None  # () float32; 1: learning rates follow the entropy weight; None: in no run
     adaptations: Sequence[Adaptation] = ()  # all of the program, with complete options
     signals: Sequence[Schedule] = ()  # schedules whose ratios drive adaptations, with complete options
     driver: Any = 0  # () int32, which of the signals drives those of this run
@@ -103,21 +99,14 @@ class RunState(NamedTuple):
 
 
 def step_keys(key: Array, steps: Array, count: int) -> Array:
-    """``count`` keys for every step (n,), as raw words (n, count, 2).
-
-    As words, because JAX's key-reuse check takes scanning over typed keys under vmap for reuse.
-    """
+    """``count`` keys for every step (n,), as raw words (n, count, 2): JAX's key-reuse check refuses typed ones here."""
     return jax.vmap(lambda step: jax.random.key_data(jax.random.split(jax.random.fold_in(key, step), count)))(steps)
 
 
 def finished_episodes(
     total: Array, reward: Array, done: Array, valid: Array | None = None
 ) -> tuple[Array, dict[str, Array]]:
-    """Returns (N,) of the episodes under way after a step, and count and sum of those that ended with it.
-
-    Args:
-      valid: (N,) bool, the environments whose step counts; None: all.
-    """
+    """Returns (N,) of the episodes under way after a step, and count and sum of those that ended with it."""
     reward, done = kept(valid, (reward, done))
     total = total + reward
     sums = {"finished": jnp.sum(done), "finished_return": jnp.sum(done * total)}
@@ -125,9 +114,9 @@ def finished_episodes(
 
 
 def in_parts(part: Callable[..., Any], length: int) -> Callable[..., Any]:
-    """A `part` of ``length`` vector steps, done again and again over inputs with a leading axis of steps.
+    """A `part` of ``length`` vector steps, repeated over inputs with a leading axis of steps.
 
-    Its outputs are joined; of the rest it reports, refreshes are counted and the latest of all other values is kept.
+    Its outputs are joined, its refreshes summed, and of its other values the latest is kept.
     """
 
     def parts(state: Any, run: Run, key: Array, *inputs: Any) -> Any:
@@ -168,18 +157,8 @@ class Loop:
     supply: Supply = field(default_factory=Supply)  # transitions from which a run draws its batches
     record: tuple[DriftProxy, ...] = ()  # proxies to measure besides those that schedules read
 
-    def __post_init__(self) -> None:
-        if self.config.plasticity and not self.carrier.networks:
-            name = type(self.carrier).__name__
-            raise ValueError(f"measures of plasticity need a carrier with `networks`; {name} has none")
-
     def begin(self, run: Run, init: Callable[[Array], Any], window: int) -> RunState:
-        """A run before its first step.
-
-        Args:
-          init: key -> agent.
-          window: transitions over which a model of the dynamics averages its error.
-        """
+        """A run before its first step; ``init`` maps a key to an agent, ``window`` is that of `model`."""
         key, model = jax.random.key(run.seed), self.model(run, window)
         values, _ = self.world.path(run.drift, jnp.zeros(1, jnp.int32))
         obs, env = self.world.reset(stream(key, "reset"), self.config.num_envs, self.world.params_of(values[0]))
@@ -212,7 +191,7 @@ class Loop:
         return together(run.adaptations, run.signals, run.driver, run.updates, self.supply, run.played)
 
     def model(self, run: Run, window: int) -> dynamics.Model | None:
-        """The model of reward and dynamics; None where no schedule reads its error."""
+        """The model of the dynamics, its error a mean over ``window`` transitions; None: no schedule reads it."""
         sizes = (self.world.obs_size, self.world.action_size)
         return dynamics.make(*sizes, window) if "model_error" in run.needs else None
 
@@ -229,7 +208,6 @@ class Loop:
         schedule = self.schedule_of(run).update(signals, state.schedule)
         logs = {"critic_loss": out.metrics["critic_loss"]}
         logs |= {name: getattr(schedule.logs, name) for name in ("proxy", "at_min", "at_max")}
-        logs |= {"grad_norm": out.metrics["grad_norm"]} if self.config.plasticity else {}
         logs |= {name: out.metrics[name] for name in ("gradient_steps",) if name in out.metrics}
         health = examine(state.health, out, schedule.weight, step)
         logs |= adapting.in_force(state)
@@ -240,13 +218,7 @@ class Loop:
     def metrics(
         self, state: RunState, sums: Mapping[str, Array], updates: Array, streams: Mapping[str, Array]
     ) -> dict[str, Array]:
-        """Metrics of a training interval: means over its updates, the schedule's final state and the strided streams.
-
-        Args:
-          sums: () each, over the updates of the interval; with ``finished`` and ``finished_return``.
-          updates: (), how many.
-          streams: (K,) each, one value per update, NaN where there was none.
-        """
+        """Metrics of a training interval from () ``sums`` over its ``updates``, and the strided streams (K,)."""
         sums = dict(sums)
         finished, finished_return = sums.pop("finished"), sums.pop("finished_return")
         logs = state.schedule.logs

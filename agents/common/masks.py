@@ -1,6 +1,6 @@
-"""Rows that do not count: a simulator that resets by itself gives some that no learner may see.
+"""Statistics and rings of rows of which some do not count, from simulators that reset without being asked.
 
-Every function takes a mask that is None where all rows count, as in our own tasks, and is then the plain one.
+Every function takes a mask that is None where all rows count, as in the tasks of this package.
 """
 
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ def mean(x: Array, weight: Array | None = None) -> Array:
 
 
 def std(x: Array, weight: Array | None = None) -> Array:
-    """Sample standard deviation (), likewise."""
+    """Sample standard deviation () of the rows that count."""
     if weight is None:
         return jnp.std(x, ddof=1)
     squares = jnp.sum(weight * (x - mean(x, weight)) ** 2)
@@ -71,3 +71,50 @@ def compact(rows: Array, counts: Array | None) -> Array:
         return rows
     ring, packed = write(start(), rows, rows, counts)
     return spread(packed, ring.filled)
+
+
+class Moments(NamedTuple):
+    """Mean and variance of everything merged so far.
+
+    In float32 a count stops growing at 2^24: from there on the newest value has that fixed weight.
+    """
+
+    count: Array  # () float32
+    mean: Array  # (...,) float32
+    var: Array  # (...,) float32
+
+
+def empty(shape: tuple[int, ...] = ()) -> Moments:
+    """Mean 0 and variance 1 with next to no weight."""
+    return Moments(jnp.float32(1e-4), jnp.zeros(shape), jnp.ones(shape))
+
+
+def merge(moments: Moments, values: Array, valid: Array | None = None) -> Moments:
+    """The moments after a batch of values (B, ...), by the parallel formula of Chan et al. (1979).
+
+    Args:
+      valid: (B,) bool, which of them count; None: all.
+    """
+    if valid is None:
+        size, mean, var = values.shape[0], jnp.mean(values, 0), jnp.var(values, 0)
+    else:
+        values, size = kept(valid, values), jnp.sum(valid.astype(jnp.float32))
+        count = jnp.maximum(size, 1.0)
+        mean = jnp.sum(values, 0) / count
+        var = jnp.sum(kept(valid, (values - mean[None]) ** 2), 0) / count
+    total = moments.count + size
+    delta = mean - moments.mean
+    spread = moments.var * moments.count + var * size + delta**2 * (moments.count * size / total)
+    return Moments(total, moments.mean + delta * (size / total), spread / total)
+
+
+def normalise(moments: Moments, values: Array, clip: float) -> Array:
+    """``(x - mean) / sqrt(var + 1e-8)`` within +-clip, for values (..., *shape)."""
+    shape = (1,) * (values.ndim - moments.mean.ndim) + moments.mean.shape
+    centred = values - moments.mean.reshape(shape)
+    return jnp.clip(centred / jnp.sqrt(moments.var.reshape(shape) + 1e-8), -clip, clip)
+
+
+def denormalise(moments: Moments, values: Array) -> Array:
+    """Inverse of `normalise` within its clip, for moments of a scalar."""
+    return values * jnp.sqrt(moments.var + 1e-8) + moments.mean

@@ -26,8 +26,7 @@ def uniform_bias(fan_in: int) -> Callable[..., Array]:
 def orthogonal(gain: float = 1.0) -> Callable[..., Array]:
     """Initialiser of orthogonal kernels (Saxe et al. 2014): orthonormal columns, or rows where there are fewer.
 
-    By Gram-Schmidt, done twice for float32, whose positive diagonal makes the law uniform. Not by LAPACK's QR, as
-    flax has it: inside `shard_map` over several CPU devices that waits for threads which its neighbours hold, for ever.
+    By Gram-Schmidt, twice for float32. flax's LAPACK QR deadlocks inside `shard_map` over several CPU devices.
     """
 
     def init(key: Array, shape: Sequence[int], dtype=jnp.float32) -> Array:
@@ -93,13 +92,11 @@ class Gaussian(NamedTuple):
     def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
         """Reparameterised action in (-1, 1) and its log-density in normalised action units, (..., A) and (...,).
 
-        The density is formed from the pre-tanh sample; inverting tanh in float32 is infinite for |u| > 9.
-        ``noise`` (..., A) is standard normal: drawn by the caller, so that one call of the generator serves all
-        samples of an update. The log-Jacobian is the exact ``2 (log 2 - u - softplus(-2u))``.
+        ``noise`` (..., A) is standard normal. The density is formed from the pre-tanh sample, as inverting tanh in
+        float32 is infinite for |u| > 9; the log-Jacobian is the exact ``2 (log 2 - u - softplus(-2u))``.
         """
         u = self.mean + jnp.exp(self.log_std) * noise
         action = jnp.tanh(u)
-        # As distrax's Tanh has it, which takes longer to import than all else that a start needs.
         log_det = 2 * (jnp.log(2) - u - jax.nn.softplus(-2 * u))
         normal = -0.5 * noise**2 - self.log_std - 0.5 * jnp.log(2 * jnp.pi)
         return action, jnp.sum(normal - log_det, -1)

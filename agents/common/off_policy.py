@@ -1,8 +1,7 @@
 """The off-policy run: act, step, store, learn, schedule.
 
-Everything a run needs is in its state. The step counter comes from the host and is common to all vmapped runs, so that
-insertions stay slices and conditions stay branches. Drift and keys depend on the step alone: they are computed for a
-complete training interval, outside the scan.
+The step counter comes from the host and is common to all vmapped runs, so that insertions stay slices and conditions
+stay branches. Drift and keys depend on the step alone: they are computed for a training interval, outside the scan.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 
 from aesjax.seeding import stream
 from aesjax.types import Array, Signals
-from agents.common import adapting, buffer, loop, masks, plasticity
+from agents.common import adapting, buffer, loop, masks
 from agents.common.carrier import Carrier, Transition, UpdateOut
 from agents.common.loop import Loop, Run, RunState
 
@@ -32,20 +31,15 @@ class Arrived(NamedTuple):
 class OffPolicy(Loop):
     """One run of SAC, SQL or MEow as pure functions of one run, which `vmap` stacks.
 
-    Order inside vector step t: act, environment step, store, residuals of the newest transitions, one gradient
-    step with ``lambda_{t-1}`` (or several, `adapting.repeated`), then the schedule turns the last one's signals into
-    ``lambda_t``, and the adaptations turn them into the levers of step t + 1. A refresh that is due waits for the end
-    of a block of at most `_BLOCK` steps: under `vmap` drawing fresh networks cannot hide behind a condition.
+    In vector step t the gradient steps use ``lambda_{t-1}``; from the signals of the last one the schedule computes
+    ``lambda_t`` and the adaptations the levers of step t + 1. A refresh that is due waits for the end of a block of at
+    most `_BLOCK` steps, because under `vmap` fresh networks are drawn whether they are used or not.
     """
 
     carrier: Carrier
 
     def init(self, run: Run) -> RunState:
-        """A run before its first step.
-
-        Raises:
-          ValueError: a schedule reads the newest transitions, and their window does not fit the environments.
-        """
+        """A run before its first step; ValueError if the window of newest transitions does not fit the environments."""
         num, newest, waiting = self.config.num_envs, self.config.newest, self.config.warmup * self.config.num_envs
         tracked = bool(TRACKED & run.needs.keys())
         if tracked and newest % num:
@@ -75,9 +69,6 @@ class OffPolicy(Loop):
             state, (logs, measured, learned), more = loop.in_parts(self.block, length)(state, run, key, *inputs)
         else:
             state, (logs, measured, learned), more = self.block(state, run, key, *inputs)
-        if self.config.plasticity:
-            rows = self.sample(state, stream(key, "plasticity"), steps[-1])
-            more |= plasticity.measures(self.carrier.networks, state.agent, rows.obs, rows.action)
         streams = {name: jnp.where(learned > 0, value, jnp.nan) for name, value in measured.items()}
         metrics = self.metrics(state, jax.tree.map(jnp.sum, logs), jnp.sum(learned), streams)
         # The carrier's estimate, once per interval, as some carriers pay dearly for it.

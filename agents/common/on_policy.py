@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from aesjax.seeding import stream
 from aesjax.types import Array, Signals
-from agents.common import adapting, dynamics, loop, masks, plasticity
+from agents.common import adapting, dynamics, loop, masks
 from agents.common.carrier import OnPolicyCarrier, Rollout
 from agents.common.loop import Loop, Run, RunState
 
@@ -37,16 +37,14 @@ def minibatches(key: Array, size: int, epochs: int, count: int) -> Array:
 class OnPolicy(Loop):
     """One run of PPO as pure functions of one run, which `vmap` stacks.
 
-    Order: T vector steps with the current policy, residuals of the complete rollout and from them the proxy, then
-    epochs x minibatches gradient steps, each with ``lambda_{t-1}`` and followed by one tick of the schedule and of the
-    adaptations. A refresh that is due waits for the end of the rollout's last epoch.
+    T vector steps, residuals and proxy of the rollout, then epochs x minibatches gradient steps, each followed by one
+    update of schedule and adaptations. A refresh that is due waits for the end of the rollout's last epoch.
     """
 
     carrier: OnPolicyCarrier
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        interval, length, count = self.config.interval, self.carrier.rollout, self.carrier.minibatches
+        interval, length, count = self.config.interval, self.carrier.config.rollout, self.carrier.config.minibatches
         if interval % length:
             raise ValueError(f"{interval} vector steps between evaluations must be a multiple of the rollout {length}")
         if self.rows % count:
@@ -55,7 +53,7 @@ class OnPolicy(Loop):
     @property
     def rows(self) -> int:
         """Transitions of a rollout."""
-        return self.config.num_envs * self.carrier.rollout
+        return self.config.num_envs * self.carrier.config.rollout
 
     def init(self, run: Run) -> RunState:
         """A run before its first step."""
@@ -67,12 +65,11 @@ class OnPolicy(Loop):
 
     def train(self, state: RunState, run: Run, step: Array) -> tuple[RunState, dict[str, Array]]:
         """One training interval from vector step ``step`` on, and its metrics."""
-        steps = step + jnp.arange(self.config.interval, dtype=jnp.int32)
+        config, steps = self.carrier.config, step + jnp.arange(self.config.interval, dtype=jnp.int32)
         key = stream(jax.random.key(run.seed), "train")
         inputs = (steps, loop.step_keys(key, steps, 2), *self.world.path(run.drift, steps))
-        state, (logs, measured), more = loop.in_parts(self.rollout, self.carrier.rollout)(state, run, key, *inputs)
-        ticks = self.carrier.epochs * self.carrier.minibatches
-        updates = jnp.float32(ticks * (self.config.interval // self.carrier.rollout))
+        state, (logs, measured), more = loop.in_parts(self.rollout, config.rollout)(state, run, key, *inputs)
+        updates = jnp.float32(config.epochs * config.minibatches * (self.config.interval // config.rollout))
         metrics = self.metrics(state, jax.tree.map(jnp.sum, logs), updates, measured)
         key_entropy = stream(jax.random.fold_in(key, steps[-1]), "entropy")
         entropy = self.carrier.entropy(state.agent, state.obs, key_entropy)
@@ -87,8 +84,6 @@ class OnPolicy(Loop):
         seen = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), (rollout.obs, rollout.action))
         last = jax.random.fold_in(key, steps[-1])
         state, more = adapting.refresh(state, self.carrier, self.new_agent, last, lambda key: seen)
-        if self.config.plasticity:
-            more |= plasticity.measures(self.carrier.networks, state.agent, *seen)
         return state, (jax.tree.map(jnp.sum, finished) | logs, measured), more
 
     def step(self, state: RunState, run: Run, words: Array, values: Array) -> Any:
@@ -114,9 +109,9 @@ class OnPolicy(Loop):
 
     def learn(self, state: RunState, run: Run, key: Array, step: Array, rollout: Rollout, drift_change: Array) -> Any:
         """All epochs on one rollout: after every minibatch's gradient step the schedule and the adaptations."""
-        schedule, carrier = self.schedule_of(run), self.carrier
+        schedule, carrier, config = self.schedule_of(run), self.carrier, self.carrier.config
         key_order = stream(jax.random.fold_in(key, step), "minibatches")
-        order = minibatches(key_order, self.rows, carrier.epochs, carrier.minibatches)
+        order = minibatches(key_order, self.rows, config.epochs, config.minibatches)
         model = self.model(run, self.rows)
         if model is not None:
             state = state._replace(model=modelled(model, state.model, rollout, order))
@@ -129,7 +124,7 @@ class OnPolicy(Loop):
         known = {"td_error": residuals, "fresh_td_error": residuals, "model_error": error}
         known["measured"] = schedule.measure(Signals(**known)).measured
         # Spread over the ticks of the rollout in which it happened.
-        known["true_drift"] = drift_change / (carrier.epochs * carrier.minibatches)
+        known["true_drift"] = drift_change / (config.epochs * config.minibatches)
 
         def minibatch(state: RunState, index: Array) -> Any:
             state, out = self.update(state, run, jax.tree.map(lambda x: x[index], rows))

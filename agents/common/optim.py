@@ -37,13 +37,12 @@ def descend(
     eps: float = 1e-8,
     decay: Array | float = 0.0,
 ) -> tuple[Any, Any]:
-    """One step of Adam down the gradient: new parameters and optimiser state, that of `optax.scale_by_adam`.
+    """One step of Adam down the gradient: new parameters and the state of `optax.scale_by_adam`.
 
     Args:
-      learning_rate: () may be traced, so that runs of one program may differ in it.
-      max_norm: () largest global norm of the gradient, PyTorch's rule ``g * min(1, max_norm / (norm + 1e-6))``;
-        None: no clipping.
-      decay: () share of the parameters taken off per unit of learning rate, beside Adam's step (AdamW).
+      learning_rate: () may be traced.
+      max_norm: () gradients become ``g * min(1, max_norm / (norm + 1e-6))``, PyTorch's rule; None: no clipping.
+      decay: () share of the parameters subtracted per unit of learning rate (AdamW).
     """
     if max_norm is not None:
         scale = jnp.minimum(1.0, max_norm / (optax.tree.norm(grads) + 1e-6))

@@ -1,7 +1,4 @@
-"""Networks of a carrier between gradient steps: partial resets, recycled units, and measures of plasticity.
-
-All of it works on `Carrier.networks` and the carrier's state; the carriers contain none of it.
-"""
+"""Networks of a carrier between gradient steps: partial resets, recycled units, and measures of plasticity."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -20,12 +17,9 @@ DORMANT = 0.025  # of a layer's mean activity: Sokar et al. 2023
 
 
 def refreshed(networks: Sequence[Network], state: Any, fresh: Any, critic: Any, actor: Any) -> Any:
-    """Move parameters towards those of a fresh state, ``p + step (p_fresh - p)``: shrink-and-perturb.
+    """Shrink-and-perturb, ``p + step (p_fresh - p)``, with () steps of the critic (and target) and of the actor.
 
     An optimiser whose parameters moved starts again. Other fields, such as running statistics, stay.
-
-    Args:
-      critic, actor: () steps in [0, 1] of the critic's parameters, targets included, and of the actor's.
     """
     by, moved = {"critic": critic, "actor": actor}, {}
     for each in networks:
@@ -43,12 +37,10 @@ def recycled(
 ) -> Any:
     """Give units asleep on a batch fresh incoming weights and outgoing weights of zero (ReDo, Sokar et al. 2023).
 
-    Adam's moments of these weights are zeroed. Hidden layers are ``Dense_0``, ``Dense_1``, ... of each part. The last
-    layer of a shared trunk stays, because several heads read it. Deviations from the reference: the bias is fresh like
-    the kernel, and the target network follows by itself.
+    Adam's moments of these weights are zeroed. The last layer of a shared trunk stays, because several heads read it.
+    Deviations: the bias is fresh like the kernel, and the target network follows its online network.
 
     Args:
-      obs, action: (B, S) and (B, A).
       threshold: () largest mean absolute activity of such a unit, as a share of its layer's mean; 0: recycle nothing.
     """
     changed = {}

@@ -39,14 +39,7 @@ class CarrierSpec(NamedTuple):
 
 
 def check_hyper(hyper: Any) -> None:
-    """Refuse concrete values that make no sense; a huge learning rate is allowed, its run then diverges and says so.
-
-    Args:
-      hyper: NamedTuple of floats; those named in `_SHARES` must lie in [0, 1], all others be positive and finite.
-
-    Raises:
-      ValueError: naming the field, its value and what is allowed.
-    """
+    """Raise a ValueError unless fields of `_SHARES` lie in [0, 1] and all others are positive and finite."""
     for name, value in hyper._asdict().items():
         field, value = f"{type(hyper).__name__}.{name}", float(value)
         if name in _SHARES:
@@ -57,11 +50,7 @@ def check_hyper(hyper: Any) -> None:
 
 
 def whole(name: str, value: Any, least: int | None = 1) -> int:
-    """``value``, of any integer type, as an int of at least ``least``, if that is given; ValueError otherwise.
-
-    >>> whole("steps", 800)
-    800
-    """
+    """``value``, of any integer type, as an int of at least ``least``, if that is given; ValueError otherwise."""
     if not isinstance(value, SupportsIndex) or (least is not None and operator.index(value) < least):
         bound = "" if least is None else f", at least {least}"
         raise ValueError(f"{name} must be a whole number{bound}; got {value!r}")
@@ -69,11 +58,7 @@ def whole(name: str, value: Any, least: int | None = 1) -> int:
 
 
 def check_sizes(config: Any, *, counts: tuple[str, ...], widths: tuple[str, ...]) -> None:
-    """Refuse a config whose ``counts`` are not positive or whose ``widths`` do not name positive layer sizes.
-
-    Raises:
-      ValueError: naming the field, its value and what is allowed.
-    """
+    """Raise a ValueError unless the ``counts`` of a config are positive and its ``widths`` name positive sizes."""
     for name in counts:
         if getattr(config, name) < 1:
             raise ValueError(f"{type(config).__name__}.{name} must be at least 1; got {getattr(config, name)}")

@@ -16,12 +16,9 @@ def squared_distances(x: Array, z: Array) -> Array:
 
 
 def bandwidth(distances: Array, count: int, floor: float) -> Array:
-    """``max(median / log(count + 1), floor)``, () squared action units, no gradient.
+    """``max(median / log(count + 1), floor)`` of ``distances`` (Kf, Ku), () squared action units, no gradient.
 
-    Args:
-      distances: (Kf, Ku) of `squared_distances`; the median of an even number is the mean of the two in the middle.
-      count: number of fixed particles; the reference passes the batch size, a slip.
-      floor: so that particles at one place do not divide by zero.
+    ``count`` is the number of fixed particles; the reference passes the batch size, an error.
     """
     # The radix select: XLA's sort on a CPU takes ten times as long.
     median = quantile(distances.reshape(-1), 0.5)

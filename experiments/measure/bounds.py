@@ -5,14 +5,10 @@ import re
 
 from experiments.measure.stats import Interval
 
-_SHARES = re.compile(
-    r".*_fraction|(robust_)?recovered@\d+|saturation(_min|_max)?|mean_window_share|mean_(critic|actor)_dormant|poi(_paired)?:.*"
-)
+_SHARES = re.compile(r".*_fraction|(robust_)?recovered@\d+|saturation(_min|_max)?|mean_window_share|poi(_paired)?:.*")
 #: Of all changes together.
 _SUMS = ("recovery", "recovery_robust", "recovery_vs_steady", "recovery_null", "recovery_robust_null")
-_POSITIVE = re.compile(
-    r"deficit_area|mean_entropy_weight|refreshes|gradient_steps|mean_rate_factor|mean_\w+_(rank|norm)|mean_grad_norm"
-)
+_POSITIVE = re.compile(r"deficit_area|mean_entropy_weight|refreshes|gradient_steps|mean_rate_factor")
 
 
 def possible(metric: str, segments: int) -> tuple[float, float]:

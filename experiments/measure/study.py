@@ -19,8 +19,6 @@ LOGGED = ("train_return", "entropy_weight", "at_min", "at_max")
 #: Columns that only some studies have; their means over time are metrics of those.
 OPTIONAL = (
     *("response_ratio", "window_share", "rate_factor"),
-    *(f"{network}_{what}" for network in ("critic", "actor") for what in ("dormant", "rank", "norm")),
-    "grad_norm",
     *(f"return_{where}" for where in ("nominal", "previous", "next", "low", "high")),
 )
 SUMMED = ("refreshes", "gradient_steps")  # likewise; their sums are

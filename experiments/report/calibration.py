@@ -123,8 +123,9 @@ class _Clock(NamedTuple):
 def _clock(config: StudyConfig, carrier: str) -> _Clock:
     total, chunk = config.vector_steps(carrier), config.interval(carrier)
     world = World(config.build_task(), total, config.segments)
-    agent = share_of(config, carrier).learner.agent
-    length, ticks = (agent.rollout, agent.epochs * agent.minibatches) if isinstance(agent, OnPolicyCarrier) else (1, 1)
+    agent, length, ticks = share_of(config, carrier).learner.agent, 1, 1
+    if isinstance(agent, OnPolicyCarrier):
+        length, ticks = agent.config.rollout, agent.config.epochs * agent.config.minibatches
 
     @jit
     def path(pattern: jax.Array, seed: jax.Array) -> jax.Array:  # the seed is data, so that all runs share one program

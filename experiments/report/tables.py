@@ -146,19 +146,6 @@ _PLAIN: dict[str, tuple[str, str, list[tuple[str, str, int | None, int]]]] = {
             ("gradient_steps", "gradient steps", 0, 1),
         ],
     ),
-    "networks": (
-        "Plasticity of the networks",
-        "Means over training: share of dormant units, effective rank of the last hidden layer, norm of the weights, "
-        "norm of the critic's gradient.",
-        [
-            *(
-                (f"mean_{network}_{what}", f"{network}: {what}", places, 1)
-                for network in ("critic", "actor")
-                for what, places in (("dormant", 3), ("rank", 1), ("norm", 1))
-            ),
-            ("mean_grad_norm", "gradient", 2, 1),
-        ],
-    ),
     "elsewhere": (
         "Returns under drift that is not in force",
         "Mean over training of the same policies' returns under the values in force, the nominal ones, those before "

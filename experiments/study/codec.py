@@ -256,8 +256,9 @@ def _stand_in(kind: str, name: str, traits: Mapping[str, Any], signature: Option
         return CarrierSpec(make=absent, config=absent, hyper=hyper, check=absent, **traits)  # type: ignore[arg-type]
     if kind == "proxy":
         fields = {"update": "td_error", "fresh": "fresh_td_error"}
-        return ProxyFactory(name, absent, fields, summary="", takes=frozenset(), **traits)
-    common: dict[str, Any] = {"summary": "", "signature": signature, "ranges": {}, **traits}
+        return ProxyFactory(name, absent, signature, {}, fields, **traits)
     if kind == "adaptation":
-        return AdaptationFactory(name, absent, tuple, **common)
-    return ScheduleFactory(name, absent, needs=frozenset(), source="update", **common)
+        return AdaptationFactory(name, absent, signature, {}, tuple, **traits)
+    traits = dict(traits)
+    signature = signature._replace(others=frozenset(["proxy"] * traits.pop("uses_proxy")))
+    return ScheduleFactory(name, absent, signature, {}, needs=frozenset(), source="update", **traits)

@@ -63,7 +63,6 @@ class StudyConfig:
     #: of trained agents to begin with: their folder, the SHA-256 of what lists them, and whether with their replays
     warm_start: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     observe: str | None = None  # "drift": its true values are part of the observations: a reference, no method
-    plasticity: bool = False  # measure networks before every evaluation
     counterfactual: bool = False  # evaluate under drift values that are not in force, too
     block: tuple[Count, ...] = ()  # first and last run, from 1, of a study that is trained in parts; (): all
     #: objects that the person brings, and JSON does not hold
@@ -216,7 +215,6 @@ def configured(study: Any) -> StudyConfig:
         controls=record_of(methods, _path(study.controls_from)),
         warm_start=warm_start_of(_path(study.start), tuple(carriers)),
         observe=study.observe,
-        plasticity=study.plasticity,
         counterfactual=study.counterfactual,
         block=_block(study.block),
         outside={name: source for name, source in outside.items() if source is not None},

@@ -119,8 +119,6 @@ class StudyOptions:
     seed where there are as many."""
     layer_norm: bool = False
     """Normalise the hidden layers of every carrier's critic; weight decay is an axis, --sweep weight_decay=0,1e-2."""
-    plasticity: bool = False
-    """Log at every evaluation dormant units, effective rank, norms of weights and gradients."""
     counterfactual: bool = False
     """Evaluate every policy also under drift values that are not in force: nominal, those before the last change and
     after the next, and both ends of the range (columns return_nominal, return_previous, ...)."""
@@ -308,7 +306,7 @@ _AT_SHELL = {"carriers": "methods", "schedules": "methods", "warm_start": "start
 _LISTS = {"methods": str, "patterns": str, "channels": str, "sweep": str, "seeds": int}
 _KINDS: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(("steps", "num_envs", "evaluations", "episodes", "drift_seed"), (int, "a whole number")),
-    **dict.fromkeys(("layer_norm", "plasticity", "counterfactual"), (bool, "true or false")),
+    **dict.fromkeys(("layer_norm", "counterfactual"), (bool, "true or false")),
     "timeout": (float, "a number"),
 }
 

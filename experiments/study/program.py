@@ -354,7 +354,6 @@ def share_of(config: StudyConfig, carrier: str) -> Share:
         facts=own.schedule,
         episodes=config.episodes,
         random=0 if config.warm_start else None,
-        plasticity=config.plasticity,
         counterfactual=config.counterfactual,
     )
     return Share(config, learner, rows_of(config, carrier), blocks_of(counts_of(config), config.block)[carrier])

@@ -10,10 +10,8 @@ import pytest
 
 @dataclass(frozen=True)
 class Bandit:
-    """Reward ``-curvature (a - centre)^2`` of one step; the optimum is N(centre, lam / (2 curvature))."""
+    """A world of one step with the reward ``-5 (a - 0.3)^2``; the optimum is N(0.3, lam / 10)."""
 
-    curvature: float = 5.0
-    centre: float = 0.3
     name: str = "bandit"
     obs_size: int = 1
     action_size: int = 1
@@ -45,7 +43,7 @@ class Bandit:
 
     def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any):
         obs = jnp.zeros((action.shape[0], 1))
-        reward = -self.curvature * (action[:, 0] - self.centre) ** 2
+        reward = -5.0 * (action[:, 0] - 0.3) ** 2
         done = jnp.ones(action.shape[0], bool)
         return obs, (), reward, done, ~done, obs
 

@@ -12,7 +12,7 @@ from aesjax.adaptations import ADAPTATIONS, Adaptation, Supply
 from aesjax.schedules import PROXIES, aes, aes_r, fixed, oracle, required_signals
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, make_program
-from agents.common.plasticity import refreshed
+from agents.common.plasticity import measures, refreshed
 from agents.common.spec import check_hyper
 from envs import make
 from envs.world import World
@@ -92,7 +92,6 @@ def test_parameter_counts_are_the_references(name, size, counts):
 REFUSED = [
     ("sac", {"batch_size": 0}, "SacConfig.batch_size must be at least 1; got 0"),
     ("sql", {"fixed_particles": -1}, "SqlConfig.fixed_particles must be at least 1; got -1"),
-    ("sql", {"evaluation": "mean"}, "SqlConfig.evaluation must be one of argmax, zero; got 'mean'"),
     ("sql", {"tau": np.nan}, r"SqlHyper.tau must lie in \[0, 1\]; got nan"),
     ("meow", {"shift_hidden": (8, 0)}, r"shift_hidden must name at least one positive width; got \(8, 0\)"),
     ("meow", {"log_sigma_min": 2.0, "log_sigma_max": 1.0}, "log_sigma_min must be below"),
@@ -137,7 +136,7 @@ def trained(request):
     carrier = small(name, world.obs_size, world.action_size)
     schedules, usable = schedules_of(name), adaptations_of(name)
     supply = Supply() if isinstance(carrier, OnPolicyCarrier) else Supply(36, 4, 200, 16)
-    loop = make_program(world, carrier, LoopConfig(4, 40, 8, 200, newest=32, plasticity=True), supply)
+    loop = make_program(world, carrier, LoopConfig(4, 40, 8, 200, newest=32), supply)
     facts = {"base": 0.1, "updates": 100.0}
     short = {"redo": {"dormant": 1.0, "cycle": 8.0}}  # within these few updates, units below their layer's mean
 
@@ -243,26 +242,18 @@ def test_a_refresh_moves_parameters_and_targets_and_restarts_what_optimised_them
 
 
 def test_networks_are_measured(trained):
-    name, _, _, states, logs, _ = trained
-    networks = ("critic",) if name == "meow" else ("critic", "actor")
-    for network in networks:
-        dormant, rank, norm = (np.asarray(logs[f"{network}_{what}"]) for what in ("dormant", "rank", "norm"))
-        assert np.all((dormant >= 0) & (dormant < 1))
-        assert np.all((rank >= 1) & (rank <= 8))  # of eight units
-        assert np.all(np.isfinite(norm) & (norm > 0.1))
-    assert np.all(np.isfinite(logs["grad_norm"]) & (np.asarray(logs["grad_norm"]) > 0))
-    params = states[1].agent.params["params"]["value"] if name == "ppo" else None
-    if params is not None:
-        squares = sum(np.sum(np.square(np.asarray(leaf)[0])) for leaf in jax.tree.leaves(params))
-        np.testing.assert_allclose(logs["critic_norm"][0], np.sqrt(squares), rtol=1e-5)
-
-
-def test_entropy_is_reported_and_finite(trained):
-    name, _, _, _, logs, _ = trained
-    entropy = np.asarray(logs["policy_entropy"])
-    assert np.all(np.isfinite(entropy)), name
-    # A policy on [-1, 1]^2 has at most log 4 nats; PPO's is that of its samples before they are clipped to the box.
-    assert np.all(entropy < (3.5 if name == "ppo" else np.log(4) + 0.35))
+    name, carrier, _, states, _, _ = trained
+    agent = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), states[1].agent)
+    batch = make_batch()
+    found = quick(functools.partial(measures, carrier.networks))(agent, batch.obs[:, :2], batch.action[:, :2])
+    for network in ("critic",) if name == "meow" else ("critic", "actor"):
+        dormant, rank, norm = (found[f"{network}_{what}"] for what in ("dormant", "rank", "norm"))
+        assert 0 <= dormant < 1
+        assert 1 <= rank <= 8  # of eight units
+        assert norm > 0.1
+    if name == "ppo":
+        squares = sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(agent.params["params"]["value"]))
+        np.testing.assert_allclose(found["critic_norm"], np.sqrt(squares), rtol=1e-5)
 
 
 def test_deterministic_actions_lie_in_the_box_and_do_not_vary(trained):

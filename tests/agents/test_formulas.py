@@ -120,20 +120,6 @@ def test_log_prob_is_the_numerical_change_of_variables():
         np.testing.assert_allclose(np.asarray(log_prob)[near], expected[near], atol=tolerance)
 
 
-def test_log_std_stays_inside_its_range_and_initial_weights_follow_the_reference_law():
-    actor = GaussianActor((256, 256), A)
-    params = quick(actor.init)(jax.random.key(0), jnp.zeros((1, S)))
-    for leaf in params["params"]["Dense_1"].values():
-        assert float(jnp.max(jnp.abs(leaf))) <= 1 / 16 + 1e-6
-        np.testing.assert_allclose(float(jnp.std(leaf)), 1 / 16 / np.sqrt(3), rtol=0.1)
-    loud, obs = jax.tree.map(lambda x: 1e3 * x, params), 100.0 * jax.random.normal(jax.random.key(1), (256, S))
-    log_std = np.asarray(quick(lambda params: actor.apply(params, obs).log_std)(loud))
-    assert -5.0 <= log_std.min() < log_std.max() - 6.0
-    assert log_std.max() <= 2.0
-    kernel = jax.tree.leaves(quick(carrier_of("sac").init)(jax.random.key(3)).critic)[1]
-    assert not np.array_equal(kernel[0], kernel[1])  # the critics start different
-
-
 def test_a_delayed_actor_rests_on_odd_steps_and_moves_twice_on_even_ones():
     for at, counts in ((4, (2, 1)), (5, (0, 1))):
         after = step("sac", make_batch(), 0.2, at=at, actor_delay=2).state
@@ -199,13 +185,10 @@ def test_outputs_of_sql_do_not_depend_on_the_reward_scale():
 def test_sql_evaluation_takes_the_best_sampler_output_by_the_smaller_critic():
     loud = state_of("sql")._replace(actor=jax.tree.map(lambda x: 2.0 * x, state_of("sql").actor))
     obs, carrier = make_batch().obs, carrier_of("sql")
-    best, zero = (quick(c.act_deterministic)(loud, obs) for c in (carrier, carrier_of("sql", evaluation="zero")))
-    np.testing.assert_allclose(zero, carrier.particles(loud.actor, obs, jnp.zeros((B, 1, A)))[:, 0], atol=1e-5)
+    best, zero = quick(carrier.act_deterministic)(loud, obs), carrier.particles(loud.actor, obs, jnp.zeros((B, 1, A)))
     # Of one pool of samples the 33 candidates hold a far better one than a single output does.
     pool = quick(carrier.act)(loud, jnp.repeat(obs, 400, 0), jax.random.key(0)).reshape(B, 400, A)
-    q, q_best, q_zero = (
-        np.asarray(carrier.values(loud.critic, obs, x)).min(0) for x in (pool, best[:, None], zero[:, None])
-    )
+    q, q_best, q_zero = (np.asarray(carrier.values(loud.critic, obs, x)).min(0) for x in (pool, best[:, None], zero))
     assert np.all(q_best >= q_zero - 1e-6)
     assert np.mean(q <= q_best) > 0.93  # 33 independent draws: 33 / 34 = 0.97 on average
 

@@ -15,6 +15,7 @@ import pytest
 from agents import CARRIERS, OnPolicyCarrier, sql
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Rollout, Transition
+from tests.agents.conftest import Bandit
 from tests.agents.small import small
 from tests.programs import chosen, floats
 from tests.quick import quick
@@ -33,39 +34,23 @@ CASES = [
 
 
 @dataclass(frozen=True)
-class Probes:
+class Probes(Bandit):
     """The drift data of a run is the number of its probe; actions do nothing."""
 
     name: str = "probes"
     obs_size: int = 2
-    action_size: int = 1
     time_limit: int = 2
 
     def path(self, drift: Any, steps: jax.Array):
         return jnp.broadcast_to(drift.astype(jnp.float32), (steps.shape[0], 1)), jnp.zeros(steps.shape[0])
 
-    def displacement(self, values: jax.Array):
-        return jnp.sum(values)
-
     def params_of(self, values: jax.Array):
         return values[0]
-
-    def seen(self, obs: jax.Array, params: Any):
-        return obs
 
     def reset(self, key: jax.Array, num: int, params: Any):
         sign = jnp.where(params == TOLD, jax.random.rademacher(key, (num,), jnp.float32), 0.0)
         obs = jnp.stack([jnp.zeros(num), sign], -1)
         return obs, obs
-
-    def faults(self, state):
-        return None
-
-    def mask(self, state):
-        return None
-
-    def for_evaluation(self):
-        return self
 
     def step(self, key: jax.Array, state: Any, action: jax.Array, params: Any):
         phase, sign = state[:, 0], state[:, 1]

@@ -11,9 +11,9 @@ from aesjax import schedules
 from agents import ppo
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Rollout
-from agents.common.gae import advantages, td_errors
-from agents.common.normalize import denormalise, empty, merge, normalise
+from agents.common.masks import denormalise, empty, merge, normalise
 from agents.common.on_policy import minibatches
+from agents.ppo import advantages, td_errors
 from tests.programs import chosen, floats
 from tests.quick import quick
 
@@ -93,13 +93,6 @@ def test_truncation_bootstraps_and_cuts_the_trace_while_termination_does_neither
         np.testing.assert_allclose(advantages(delta, term, trunc, 0.5)[0, 0], 1.0)
 
 
-def test_a_time_limit_bootstraps_and_termination_does_not(carrier, state):
-    cut, ended = (rollout_of(carrier, state, **{name: 1.0}) for name in ("truncated", "terminated"))
-    (_, _, a), (_, rows, b) = (quick(carrier.prepare)(state, r, HYPER) for r in (cut, ended))
-    assert not np.allclose(a, b)
-    np.testing.assert_allclose(b, ended.reward.reshape(-1) - rows.value, atol=1e-6)
-
-
 # --- the entropy weight and the losses
 
 
@@ -165,15 +158,6 @@ def test_residuals_are_those_of_the_rollout_in_its_order(carrier, state, prepare
     after = quick(carrier.prepare)(state, rollout._replace(obs=rollout.next_obs), floats(HYPER))[1].value
     np.testing.assert_allclose(residuals, rollout.reward.reshape(-1) + 0.9 * after - rows.value, atol=1e-6)
     np.testing.assert_allclose(rows.target, rows.advantage + rows.value, atol=1e-6)
-
-
-def test_initial_kernels_are_orthogonal_with_their_gains(state):
-    params = state.params["params"]
-    first = np.asarray(params["policy"]["Dense_1"]["kernel"])
-    np.testing.assert_allclose(first.T @ first, 2 * np.eye(8), atol=1e-5)
-    head = np.asarray(params["policy"]["Dense_2"]["kernel"])
-    np.testing.assert_allclose(head.T @ head, 1e-4 * np.eye(A), atol=1e-8)
-    assert all(np.all(layer["bias"] == 0) for layer in params["value"].values())
 
 
 # --- normalisation

@@ -37,34 +37,21 @@ def test_a_key_is_the_seed_in_its_last_word_and_anything_else_is_refused():
     train = make_train(
         "toy", "ppo", steps=80, evaluations=2, episodes=1, rollout=5, minibatches=1, epochs=1, hidden=(4,)
     )
-    run, raw = quick(lambda seed: train(seed)[1]), jax.random.PRNGKey(3)
-    by_raw, seeded = run(raw), run(3)
-    assert jax.tree.all(jax.tree.map(np.array_equal, jax.random.key_data(jax.random.key(3)), raw))
-    for name, curve in by_raw.items():  # two programs share numbers up to rounding
+    run = quick(lambda seed: train(seed)[1])
+    by_key, seeded = run(jax.random.key(3)), run(3)
+    for name, curve in by_key.items():  # two programs share numbers up to rounding
         np.testing.assert_allclose(curve, seeded[name], rtol=1e-4, atol=1e-6, err_msg=name)
-    for kind in (jax.random.key, jax.random.PRNGKey):
-        assert jax.eval_shape(jax.vmap(train), jax.random.split(kind(0), 3))[1]["return_mean"].shape == (3, 3)
-    for wrong in (-1, 1.5, True, 2**32, None, "1", jnp.arange(3), jax.random.split(jax.random.key(0))):
+    keys = jax.random.split(jax.random.key(0), 3)
+    assert jax.eval_shape(jax.vmap(train), keys)[1]["return_mean"].shape == (3, 3)
+    for wrong in (-1, 1.5, 2**32, None, keys):
         with pytest.raises(ValueError, match="seed must be a whole number from 0"):
             train(wrong)
-    with pytest.raises(ValueError, match="seed must be a whole number from 0"):
-        run(1.5)
-    assert np.isnan(run(-1)["return_mean"]).all()  # a number under `jit` is not known
-
-
-@pytest.mark.parametrize(("steps", "num_envs"), [(4_000_000_000, 4000), (2**32 - 2**20, 4)])
-def test_environment_steps_are_counted_exactly(steps, num_envs):
-    settings = {"evaluations": 8, "segments": 4, "rollout": 16, "minibatches": 1, "epochs": 1, "hidden": (4, 4)}
-    train = make_train("toy", "ppo", steps=steps, num_envs=num_envs, **settings)
-    counted = jax.jit(lambda: train(0)[1]["step"])()  # compiled without the training
-    assert counted.tolist() == [steps // 8 * i for i in range(9)]
 
 
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"steps": 5 * 10**9, "num_envs": 1000, "evaluations": 5}, "counts to 2\\^32 - 1"),
-        ({"steps": 5 * 2**29, "num_envs": 1, "evaluations": 5}, "below 2\\^31"),
+        ({"steps": 5 * 10**9, "num_envs": 1000, "evaluations": 5}, "counts to 2\\^31 - 1"),
         ({"steps": 2**30, "num_envs": 2, "segments": 4, "evaluations": 8, "rollout": 8}, "gradient steps to 2"),
     ],
 )

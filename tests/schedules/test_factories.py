@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from aesjax import EntropySchedule, Signals, aes, aes_r, as_proxy, as_schedule, auto, fixed, td_mean, td_quantile
-from aesjax.registry import Registry, UnknownNameError
 from aesjax.schedules import SCHEDULES, aes_m, verify
 from aesjax.schedules.rule import read_signal, start
 
@@ -17,7 +16,7 @@ def after_one(schedule):
     return schedule.update(SIGNALS, schedule.init()).weight
 
 
-@as_schedule(label="TINY", needs=["log_prob"], ranges={"gain": (0.0, 10.0)}, summary="said otherwise")
+@as_schedule(label="TINY", needs=["log_prob"], ranges={"gain": (0.0, 10.0)})
 def tiny(proxy, *, base, updates, gain=2.0, name="unused", flag=True):
     """The docstring."""
     assert (name, flag) == ("unused", True)
@@ -31,12 +30,12 @@ def tiny(proxy, *, base, updates, gain=2.0, name="unused", flag=True):
 
 
 def test_a_signature_and_its_decorator_become_a_factory():
-    assert (tiny.label, tiny.summary, tiny.needs, tiny.uses_proxy) == ("TINY", "said otherwise", {"log_prob"}, True)
+    assert (tiny.label, tiny.summary, tiny.needs, tiny.uses_proxy) == ("TINY", "The docstring", {"log_prob"}, True)
     assert tiny.options == ("base", "updates", "gain", "q")
     assert (tiny.signature.required, tiny.signature.defaults) == (("base", "updates"), {"gain": 2.0})
     assert tiny.signature.others == {"proxy", "name", "flag"}
     bare = as_schedule(tiny.make, name="pkg.mod:bare")
-    assert (bare.name, bare.label, bare.summary, bare.needs) == ("pkg.mod:bare", "bare", "The docstring.", frozenset())
+    assert (bare.name, bare.label, bare.needs) == ("pkg.mod:bare", "bare", frozenset())
     assert as_schedule(bare) is bare
 
 
@@ -84,12 +83,6 @@ def test_structure_is_no_leaf_and_a_schedule_within_another_is_a_subtree():
     assert jax.jit(after_one)(own) == after_one(own)
 
 
-def test_first_use_inside_a_trace_leaves_nothing_of_it_behind():
-    schedule = aes(kappa=0.1)
-    inside = jax.jit(lambda: after_one(schedule))()
-    assert inside == after_one(schedule)
-
-
 @pytest.mark.parametrize(("source", "reads"), [(None, (1.0, 2.0)), ("update", (1.0, 1.0)), ("fresh", (2.0, 2.0))])
 def test_a_proxy_without_a_source_reads_where_its_schedule_does(source, reads):
     signals = Signals(td_error=jnp.ones(4), fresh_td_error=2 * jnp.ones(4))
@@ -102,12 +95,12 @@ def test_a_proxy_without_a_source_reads_where_its_schedule_does(source, reads):
     [
         (lambda: aes(kapa=0.3), TypeError, "unknown option of schedule 'aes' 'kapa'; did you mean 'kappa'?"),
         (lambda: tiny(depth=1), TypeError, "unknown option of schedule 'tiny' 'depth'; registered: base, flag, gain"),
-        (lambda: fixed(0.2, base=0.3), TypeError, "schedule 'fixed' got 'base' twice"),
-        (lambda: fixed(0.2, 0.3), TypeError, "schedule 'fixed' takes at most 1 arguments; got 2"),
+        (lambda: fixed(0.2, base=0.3), TypeError, "schedule 'fixed' takes each of base once"),
+        (lambda: fixed(0.2, 0.3), TypeError, "schedule 'fixed' takes each of base once"),
         (lambda: aes(td_mean(), q=0.5), TypeError, r"got both 'q' and a proxy; write td_quantile\(q=...\)"),
         (lambda: tiny().init(), ValueError, r"schedule 'tiny' needs a value of base and updates: tiny\(base=..."),
         (lambda: td_quantile(1.5), ValueError, r"option 'q' of proxy 'td_quantile' must be in \[0, 1\]; got 1.5"),
-        (lambda: tiny.for_run(base=-1.0, action_size=2), ValueError, "option 'base' of schedule 'tiny' must be finite"),
+        (lambda: tiny(gain=-1.0), ValueError, r"option 'gain' of schedule 'tiny' must be in \[0, 10\]; got -1"),
     ],
 )
 def test_a_wrong_call_is_refused_where_it_is_made(call, error, text):
@@ -134,12 +127,9 @@ def test_an_option_outside_its_range_is_named_with_its_value(option, value, allo
         SCHEDULES["aes_d"](**given)
 
 
-@pytest.mark.parametrize("wrong", [-1.0, np.nan])
-def test_ends_of_a_range_are_allowed_and_traced_values_are_not_read(wrong):
+def test_ends_of_a_range_are_allowed_and_traced_values_are_not_read():
     assert tiny(gain=10.0).options == {"gain": 10.0}
-    assert jax.jit(lambda gain: tiny(gain=gain).options["gain"])(wrong).shape == ()
-    with pytest.raises(ValueError, match=r"option 'gain' of schedule 'tiny' must be in \[0, 10\]; got"):
-        tiny(gain=wrong)
+    assert jax.jit(lambda gain: tiny(gain=gain).options["gain"])(-1.0).shape == ()
 
 
 def test_numbers_of_a_run_fill_what_was_not_given():
@@ -149,7 +139,6 @@ def test_numbers_of_a_run_fill_what_was_not_given():
     clipped = as_schedule(lambda *, lambda_min, lambda_max=2.0: None, name="clipped")
     assert clipped.filled({}, {}) == {"lambda_min": 1e-4, "lambda_max": 2.0}  # the paper's, unless it has its own
     assert clipped.filled({"lambda_max": 0.1}, {"lambda_min": 0.0}) == {"lambda_min": 0.0, "lambda_max": 0.1}
-    assert tiny.for_run(**run).options == {"base": 0.1, "updates": 10.0, "gain": 3.0}
 
 
 @pytest.mark.parametrize(
@@ -157,14 +146,8 @@ def test_numbers_of_a_run_fill_what_was_not_given():
     [
         (lambda: as_schedule(3, name="bad"), "schedule 'bad' must be a function that builds one; got int"),
         (lambda: as_schedule(lambda depth: None), "parameter 'depth' of its factory has no default"),
-        (lambda: as_schedule(ranges={"gane": (0, 1)})(fixed.make), "declares a range of 'gane', which is no option"),
-        (lambda: as_schedule(ranges={"base": (1, 0)})(fixed.make), "range of 'base' must go from low to high"),
-        (lambda: as_schedule(lambda base, /: None), "parameter 'base' cannot be given by name"),
-        (lambda: as_schedule(needs=["rate"])(fixed.make), "Signals has no field 'rate'; fields: td_error"),
-        (lambda: as_schedule(source="replay")(fixed.make), "unknown source 'replay'; sources: update, fresh"),
+        (lambda: as_schedule(ranges={"gane": (0, 1)})(fixed.make), "a range of 'gane', but has no such option"),
         (lambda: as_proxy(lambda depth: None), "parameter 'depth' of its factory has no default"),
-        (lambda: as_proxy(fields={"replay": "td_error"})(td_mean.make), "unknown source 'replay'"),
-        (lambda: as_proxy(fields={"update": "measured"})(td_mean.make), "Signals has no field 'measured'"),
     ],
 )
 def test_what_cannot_be_registered_is_refused(make, text):
@@ -180,13 +163,9 @@ def broken(init=start, update=lambda signals, state: state):
     ("plugin", "text"),
     [
         (lambda: 0.3, "its factory returned float, not an EntropySchedule"),
-        (broken(update=lambda signals, state: state._replace(weight=state.weight[None])), r"state\.weight is .* after"),
-        (broken(update=lambda signals, state: state._replace(count=0.5 * state.count)), r"state\.count is .*int32"),
-        (broken(update=lambda signals, state: state._replace(inner={"more": state.weight})), "absent"),
-        (broken(init=lambda w: start(jnp.ones(3))), "its weight must be a scalar"),
-        (broken(update=lambda signals, state: state.weight), "must return a ScheduleState"),
+        (broken(update=lambda signals, state: state._replace(count=0.5 * state.count)), r"does not work: .*int32"),
+        (broken(init=lambda w: start(jnp.ones(3))), "must return a ScheduleState with a scalar weight"),
         (broken(update=lambda signals, state: jnp.mean(signals.log_prob)), "it declares that it reads no signal"),
-        (lambda proxy, *, gain=1.0: EntropySchedule(lambda: start(gain), None), "does not work"),
         (lambda: fixed.make(-0.5), "its weight after update 1, of errors between 1 and 10, is -0.5"),
         (lambda: fixed.make(jnp.inf), "after update 1, .* is inf"),
         (broken(update=lambda signals, state: state if state.weight else 0), r"jnp\.where .*\(test_factories\.py"),
@@ -205,20 +184,7 @@ def test_a_proxy_may_take_source_and_level():
         """Some proxy."""
         return lambda signals: q * scale * jnp.max(signals.td_error)
 
-    assert (largest.label, largest.summary, dict(largest.fields)) == ("largest", "Some proxy.", {"update": "td_error"})
+    assert (largest.label, largest.summary, dict(largest.fields)) == ("largest", "Some proxy", {"update": "td_error"})
     assert float(largest(0.5, "update")(Signals(td_error=jnp.array([1.0, 3.0])))) == 3.0
     with pytest.raises(ValueError, match="has no source 'fresh'; sources: update"):
         largest(source="fresh")
-
-
-def test_a_registry_grows_but_nothing_in_it_is_replaced():
-    fruit = Registry("fruit", apple=1)
-    fruit["pear"] = 2
-    assert list(fruit) == ["apple", "pear"]
-    with pytest.raises(ValueError, match="fruit 'apple' is registered already"):
-        fruit["apple"] = 3
-    del fruit["apple"]
-    fruit["apple"] = 3
-    assert fruit["apple"] == 3
-    with pytest.raises(UnknownNameError, match="unknown fruit 'plum'"):
-        del fruit["plum"]

@@ -3,7 +3,6 @@
 import math
 from pathlib import Path
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
@@ -12,22 +11,14 @@ from scipy.signal import lfilter
 
 from aesjax.schedules import aes, aes_d, aes_m, aes_prior, linear, value_loss
 from aesjax.types import Signals
+from tests.programs import played
 
 FREE = {"lambda_min": 0.0, "lambda_max": np.inf}  # the ablation without clipping
 
 
 def weights(schedule, proxies):
     """The weight after each proxy; (T,) or (streams, T) in, the same out, float64."""
-
-    def step(state, v):
-        state = schedule.update(Signals(value_loss=v), state)
-        return state, state.weight
-
-    def run(stream):
-        return jax.lax.scan(step, schedule.init(), stream)[1]
-
-    proxies = jnp.asarray(proxies, jnp.float32)
-    return np.asarray(jax.jit(run if proxies.ndim == 1 else jax.vmap(run))(proxies), np.float64)
+    return np.asarray(played(schedule, proxies)[1], np.float64)
 
 
 def smoothed(v, beta=0.95):
@@ -92,15 +83,6 @@ def test_aes_equals_the_prefix_sum_formula_over_a_million_updates():
     np.testing.assert_allclose(weights(aes(value_loss(), **FREE), v), want, rtol=1e-5)
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.95, 0.99])
-def test_aes_clips_the_scaled_root_of_the_mean(beta):
-    v = np.random.default_rng(2).lognormal(-1, 2, 500)
-    want = np.clip(0.7 * np.sqrt(np.cumsum(smoothed(v, beta)) / np.arange(1, 501)), 0.3, 0.9)
-    ours = weights(aes(value_loss(), kappa=0.7, beta=beta, lambda_min=0.3, lambda_max=0.9), v)
-    np.testing.assert_allclose(ours, want, rtol=1e-5)
-    assert {np.float32(0.9).item()} < set(ours)
-
-
 def test_aes_starts_from_the_first_proxy_and_holds_the_static_weight_before_it():
     schedule = aes(value_loss(), base=0.2)
     state = schedule.init()
@@ -151,13 +133,6 @@ def test_discounting_keeps_both_bounds_of_its_theorem(window):
         assert np.all(relax <= bound * (1 + 1e-4) + 1e-4)
 
 
-def test_discounting_with_an_endless_window_is_prior_mass():
-    v = families(3000)["bursts"]
-    np.testing.assert_allclose(
-        weights(aes_d(value_loss(), 1e9, window=1.0, **FREE), v), weights(aes_prior(value_loss(), **FREE), v), rtol=1e-4
-    )
-
-
 def maximal(v):
     """Largest mean over all windows that end now, without and with the demand for unit mass (plus the prior)."""
     sums = np.r_[0.0, np.cumsum(v)]
@@ -179,10 +154,3 @@ def test_bank_of_windows_is_the_maximal_mean_up_to_its_factor():
     with_prior = weights(aes_m(value_loss(), levels=11, prior=1.0, beta=0.0, **FREE), v) ** 2
     assert np.all(with_prior <= np.maximum(qualified, plain) * (1 + 1e-4))
     assert np.all(with_prior >= weights(aes_prior(value_loss(), beta=0.0, **FREE), v) ** 2 * (1 - 1e-6))
-
-
-def test_windows_beyond_the_horizon_do_not_count():
-    v = np.r_[np.zeros(3000), np.full(200, 2.0), np.zeros(800)]
-    long, short = (weights(aes_m(value_loss(), updates=h, prior=1e-3, **FREE), v)[-1] for h in (np.inf, 64.0))
-    np.testing.assert_allclose(short, weights(aes_prior(value_loss(), prior=1e-3, **FREE), v)[-1], rtol=1e-5)
-    assert long > 1.2 * short

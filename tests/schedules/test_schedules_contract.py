@@ -232,13 +232,6 @@ def test_playback_repeats_the_record_and_then_holds_it():
     assert constant_at_mean(jnp.array([0.1, 0.2, 0.6])).init().weight == np.float32(0.3)
 
 
-def test_controls_refuse_records_they_cannot_play():
-    with pytest.raises(ValueError, match=r"playback needs recorded weights of shape \(T,\), T >= 1; got \(2, 3\)"):
-        playback(jnp.zeros((2, 3)))
-    with pytest.raises(ValueError, match=r"blocks must lie in \[1, 3\].*got 20"):
-        permuted(jnp.ones(3), jax.random.key(0))
-
-
 # --- switch and build -----------------------------------------------------------------------------------------------
 
 
@@ -282,19 +275,6 @@ def test_proxies_schedules_and_adaptations_are_compared_by_value(one, others):
     assert all(other != one and one != other for other in others)
 
 
-def test_options_mapped_over_give_each_run_its_own_numbers():
-    bounds = [(0.9, 0.95, 1.0, 1e-4, 1.0), (0.5, 0.0, 0.3, 0.05, 0.1), (1.0, 0.5, 2.0, 0.0, np.inf)]
-    rows = [dict(zip(("q", "beta", "kappa", "lambda_min", "lambda_max"), row, strict=True)) for row in bounds]
-    signals = stream()
-    stacked = jax.tree.map(lambda *xs: jnp.asarray(xs, jnp.float32), *rows)
-    weights = jax.jit(jax.vmap(lambda numbers: run(built("aes", **numbers), signals)[1]))(stacked)
-    for row, numbers in zip(weights, rows, strict=True):
-        np.testing.assert_allclose(row, run(aes(**numbers), signals)[1], rtol=2e-6)
-    assert np.ptp(weights, axis=0).max() > 0.1
-
-
 def test_unknown_names_say_what_was_meant():
     with pytest.raises(UnknownNameError, match="unknown schedule 'aes-r'; did you mean 'aes_r'"):
         SCHEDULES["aes-r"]
-    with pytest.raises(ValueError, match="at least one schedule"):
-        together(())

@@ -7,6 +7,7 @@ import pytest
 
 from aesjax.schedules import aes_c, aes_r, auto, value_loss
 from aesjax.types import Signals
+from tests.programs import played
 
 LOSS = value_loss(source="update")
 BOTH = pytest.mark.parametrize("rule", [aes_r, aes_c])
@@ -14,15 +15,7 @@ BOTH = pytest.mark.parametrize("rule", [aes_r, aes_c])
 
 def run(schedule, streams):
     """Final states and weights (N, T) of streams (N, T)."""
-
-    def one(stream):
-        def step(state, v):
-            state = schedule.update(Signals(value_loss=v), state)
-            return state, state.weight
-
-        return jax.lax.scan(step, schedule.init(), stream)
-
-    return jax.jit(jax.vmap(one))(jnp.asarray(np.atleast_2d(streams), jnp.float32))
+    return played(schedule, np.atleast_2d(streams))
 
 
 def doubled(length=3000):

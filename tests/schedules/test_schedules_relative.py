@@ -7,6 +7,7 @@ import pytest
 
 from aesjax.schedules import aes_r, oracle, value_loss
 from aesjax.types import Signals
+from tests.programs import played
 
 LOSS = value_loss(source="update")
 CHANGES = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -14,17 +15,8 @@ CHANGES = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 def ratios(proxies, base=0.05, updates=None, **options):
     """weight / base after each proxy; (T,) or (streams, T) in, the same out."""
-    proxies = jnp.asarray(proxies, jnp.float32)
-    schedule = aes_r(LOSS, base, updates or proxies.shape[-1], lambda_max=np.inf, **options)
-
-    def run(stream):
-        def step(state, v):
-            state = schedule.update(Signals(value_loss=v), state)
-            return state, state.weight
-
-        return jax.lax.scan(step, schedule.init(), stream)[1]
-
-    return np.asarray(jax.jit(run if proxies.ndim == 1 else jax.vmap(run))(proxies), np.float64) / np.float32(base)
+    schedule = aes_r(LOSS, base, updates or np.shape(proxies)[-1], lambda_max=np.inf, **options)
+    return np.asarray(played(schedule, proxies)[1], np.float64) / np.float32(base)
 
 
 def trace(length, noise, changes=CHANGES, seed=0):

@@ -15,13 +15,6 @@ def transitions(values):
     return Transition(wide, values[:, None], 10 * values, 0 * values, wide + 0.5)
 
 
-def test_pack_and_unpack_are_inverse():
-    batch = transitions([1.0, 2.0, 3.0])
-    back = buffer.unpack(buffer.pack(batch), 2, 1)
-    for a, b in zip(batch, back, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_the_oldest_transitions_are_overwritten_first():
     ring = buffer.init(6, 2, 1)
     for step in range(5):

@@ -11,7 +11,6 @@ from aesjax.types import Signals
 from agents import sac
 from agents.common import LoopConfig, Run, buffer, make_program
 from agents.common.carrier import UpdateOut
-from agents.common.episodes import episode_returns
 from agents.common.loop import REASONS, Health, examine
 from envs import make
 from envs.world import World
@@ -81,13 +80,6 @@ def test_one_gradient_step_and_one_schedule_tick_per_vector_step(trained):
     assert counts == [(0, 0), (12, 12), (32, 32), (52, 52)]
 
 
-def test_warm_up_is_uniform(trained):
-    actions = np.asarray(buffer.unpack(trained[2][1].replay.rows[:32], 2, 2).action)
-    assert np.abs(actions.mean()) < 0.25
-    assert np.abs(actions).max() > 0.9
-    np.testing.assert_allclose(actions.std(), 3**-0.5, rtol=0.2)
-
-
 def test_several_gradient_steps_are_as_many_updates_each_on_its_own_batch(toy):
     loop = loop_of(toy, interval=1, hidden=(4, 4))
     several = [utd(updates=count).filled() for count in (1.0, 4.0, 2.5)]
@@ -117,15 +109,6 @@ def test_stored_successors_are_true_ones_across_a_time_limit(trained):
     assert np.all(np.abs(starts[50]).max(-1) < 0.3)  # a fresh start after the limit
 
 
-def test_the_fresh_window_holds_the_residuals_of_the_newest_transitions(trained):
-    _, _, states, _ = trained
-    window = np.asarray(states[3].newest)
-    assert window.shape == (2, 32)
-    assert np.all(window != 0.0)
-    before, after = np.asarray(states[2].newest), window  # 20 steps of 4 overwrite a window of 32 completely
-    assert not np.any(before == after)
-
-
 def test_evaluation_changes_nothing_and_repeats_itself(trained):
     loop, run, states, _ = trained
     evaluate = quick(loop.evaluate)
@@ -149,14 +132,6 @@ def test_the_same_policy_is_evaluated_under_drift_that_is_not_in_force(toy, trai
     np.testing.assert_array_equal(values[2]["previous"], now[1])
     np.testing.assert_array_equal(values[3]["next"], now[3])  # nothing follows the end
     np.testing.assert_array_equal(values[0]["previous"], values[0]["nominal"])
-
-
-def test_returns_stop_counting_where_an_episode_ends(bandit):
-    def policy(obs, key):
-        return jnp.full((obs.shape[0], 1), 0.3 + 0.1)
-
-    returns = episode_returns(bandit, policy, (), jax.random.key(0), 3)
-    np.testing.assert_allclose(returns, -5.0 * 0.01, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

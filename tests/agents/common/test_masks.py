@@ -12,7 +12,7 @@ import pytest
 
 from agents import CARRIERS, OnPolicyCarrier
 from agents.common import LoopConfig, Run, buffer, make_program, masks
-from agents.common.normalize import empty, merge
+from agents.common.masks import empty, merge
 from envs import make
 from envs.bridge.phantom import Phantom
 from envs.world import World

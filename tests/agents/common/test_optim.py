@@ -1,13 +1,12 @@
 """One optimiser step with weight decay, and what a refresh does to parameters and optimiser."""
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
 from agents.common.networks import TwinCritic
-from agents.common.optim import descend, polyak, restarted
+from agents.common.optim import descend
 
 
 def test_weight_decay_takes_its_share_of_the_parameters_beside_adams_step():
@@ -17,15 +16,6 @@ def test_weight_decay_takes_its_share_of_the_parameters_beside_adams_step():
     decayed, _ = descend(params, grads, opt, 0.1, decay=0.2)
     np.testing.assert_allclose(decayed["w"], plain["w"] - 0.1 * 0.2 * params["w"], rtol=1e-6)
     np.testing.assert_allclose(plain["w"], params["w"] - 0.1, rtol=1e-6)  # Adam's first step is its rate
-
-
-def test_an_optimiser_starts_anew_only_where_parameters_moved():
-    params = {"w": jnp.ones(3)}
-    fresh = optax.scale_by_adam().init(params)
-    _, used = descend(params, {"w": jnp.full(3, 0.5)}, fresh, 0.1)
-    chex.assert_trees_all_equal(restarted(used, fresh, jnp.float32(0.3)), fresh)
-    chex.assert_trees_all_equal(restarted(used, fresh, jnp.float32(0.0)), used)
-    np.testing.assert_allclose(polyak({"w": 1.0}, {"w": 3.0}, 0.25)["w"], 1.5)
 
 
 def test_a_layer_norm_makes_values_blind_to_the_scale_of_a_hidden_layer():

@@ -2,16 +2,15 @@
 
 from typing import Any, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
 from agents.common.carrier import Network
-from agents.common.networks import MLP, TwinCritic
+from agents.common.networks import MLP
 from agents.common.optim import descend
-from agents.common.plasticity import dormant_share, effective_rank, hidden, recycled
+from agents.common.plasticity import dormant_share, effective_rank, recycled
 from tests.quick import quick
 
 THRESHOLD = 0.025
@@ -79,19 +78,3 @@ def test_a_dormant_unit_begins_anew_and_the_network_computes_what_it_did():
     assert np.all(first[:, 3] == 0.0)
     assert np.all(first[:, kept] != 0.0)
     assert moments.count == state.opt.count
-
-
-def test_units_that_are_awake_stay_to_the_bit():
-    net, action = TwinCritic((8, 8)), X[:, :1]
-    state, fresh = trained(net, X, action)
-    networks = [Network(net, "critic", lambda obs, action: (obs, action))]
-    step = quick(lambda threshold: recycled(networks, state, fresh, X, action, threshold))
-    means = [jnp.mean(jnp.abs(layer), -2) for layer in jax.tree.leaves(hidden(net, state.params, X, action))]
-    least = min(float(jnp.min(mean / jnp.mean(mean, -1, keepdims=True))) for mean in means)
-    assert least > 0.0
-    for threshold in (0.0, 0.5 * least):
-        chex.assert_trees_all_equal(step(threshold), state)
-    changed = step(10.0)  # all are less active than that
-    kernel, other = (each.params["params"]["VmapMLP_0"]["Dense_0"]["kernel"] for each in (changed, fresh))
-    np.testing.assert_array_equal(kernel, other)
-    assert np.all(changed.params["params"]["VmapMLP_0"]["Dense_2"]["kernel"] == 0.0)

@@ -18,7 +18,7 @@ STUDIES = [
     "--study ablation --seeds 3,1,7:9",
     "--carriers all --schedules aes:proxy=td_mean:lambda_max=inf,fixed+reset:every=0.2:strength=0.5 --drift-seed 4",
     "--schedules aes_r --sweep gain=0.1,1e-7,4 --sweep weight_decay=0,1e-2 --patterns steady --source fresh",
-    "--proxy td_mean --plasticity --counterfactual --layer-norm --block 3:40",
+    "--proxy td_mean --counterfactual --layer-norm --block 3:40",
     "--task hopper --preset mujoco-warm --observe drift --channels hard --carriers sac,ppo --steps 204800",
     "--task ant --preset mujoco-quick --engine mjx --observation v4 --channels body_mass=0.5:1.25,direction",
     "--task isaac_allegro_hand --preset isaac-quick --carriers ppo --variant omni --observation full_no_vel",

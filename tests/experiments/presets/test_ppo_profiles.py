@@ -15,7 +15,7 @@ def test_settings_make_a_carrier_whose_minibatches_divide_its_rollout(name, task
     own = profile(name, task)
     carrier = ppo.Ppo(11, 3, ppo.PpoConfig(**own.config))
     check_hyper(ppo.PpoHyper(**own.hyper))
-    assert carrier.rollout * own.num_envs % carrier.minibatches == 0
+    assert carrier.config.rollout * own.num_envs % carrier.config.minibatches == 0
     state = jax.eval_shape(lambda: carrier.init(jax.random.key(0), own.num_envs))
     assert state.discounted.shape == (own.num_envs,)
 

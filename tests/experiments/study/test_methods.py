@@ -261,12 +261,12 @@ def test_a_share_of_recent_below_the_smallest_window_is_named_with_the_share_tha
 
 
 def test_measurements_are_part_of_the_configuration_and_the_command_only_where_they_are_requested():
-    given = {"layer_norm": True, "plasticity": True, "counterfactual": True, "observe": "drift"}
+    given = {"layer_norm": True, "counterfactual": True, "observe": "drift"}
     plain, full = config_of("sac,ppo"), config_of("sac,ppo", **given)
-    assert not {"plasticity", "counterfactual", "controls", "observe", "block"} & set(plain.to_json())
+    assert not {"counterfactual", "controls", "observe", "block"} & set(plain.to_json())
     assert all(own.config["layer_norm"] for own in full.settings.values())
     assert config_from_json(full.to_json()) == full
-    words = "--observe drift --layer-norm --plasticity --counterfactual"
+    words = "--observe drift --layer-norm --counterfactual"
     assert Study(methods="sac", **given).command() == f"aesjax run --schedules baseline {words}"
 
 

@@ -235,7 +235,7 @@ def missing(): return lambda signals: jnp.nan
         ("--patterns", "far", "'goal_offset' must stay between -0.5 and 0.5; got 1.5 to 1.5"),
         ("--patterns", "lost", "got nan to nan"),
         ("--patterns", "leaving", "does not work on a scalar channel: SystemExit: gone"),
-        ("--proxy", "vector", "as a weight': state.weight"),
+        ("--proxy", "vector", "as a weight'"),
         ("--proxy", "negative", "after update 1, of errors between 1 and 10, is -1"),
         ("--proxy", "missing", "is nan"),
         ("--proxy", "leaving", "gone"),
@@ -272,7 +272,7 @@ def test_installed_packages_offer_names(outside, tmp_path, capsys):
         plugins.find("schedule", "halve")
     assert main(["list"]) == 0
     said = capsys.readouterr().out
-    assert f"half        A share of the base. [{outside}:half]" in said
+    assert f"half        A share of the base [{outside}:half]" in said
     assert "lost        (schedule 'lost' cannot be used: unknown attribute" in said
     assert f"line                   the toy by another name [{outside}:line]" in said
 
