@@ -49,7 +49,7 @@ def make_train(
     (``return_mean``, ``entropy_weight``, ``proxy``, ...) to arrays (evaluations + 1,), NaN where a column has no value
     at step 0; ``step`` counts environment steps. A study with equal settings has equal curves.
 
-    ``seed`` is a whole number below 2^32, or a PRNG key whose last word of data is the seed:
+    ``seed`` is a whole number below 2^32, or a PRNG key, typed or raw, whose last word of data is the seed:
     ``jax.random.key(3)`` trains the run of seed 3.
 
     Args:
@@ -147,8 +147,9 @@ def make_train(
 def _seed_of(given: Any) -> Array:
     """The seed () in a whole number or a PRNG key; ValueError for anything else."""
     if isinstance(given, jax.Array) and jnp.issubdtype(given.dtype, jax.dtypes.prng_key):
-        given = jax.random.key_data(given)[..., -1]
+        given = jax.random.key_data(given)
     value = given if isinstance(given, jax.Array) else np.asarray(given)
+    value = value[-1] if value.ndim == 1 and value.dtype == np.uint32 else value  # a key's data
     known = not isinstance(value, Tracer)
     if value.ndim or value.dtype.kind not in "iu" or (known and not 0 <= int(value) < 2**32):
         raise ValueError(f"seed must be a whole number from 0 to {2**32 - 1} or one PRNG key; got {given!r}")

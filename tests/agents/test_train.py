@@ -39,6 +39,7 @@ def test_a_key_is_the_seed_in_its_last_word_and_anything_else_is_refused():
     )
     run = quick(lambda seed: train(seed)[1])
     by_key, seeded = run(jax.random.key(3)), run(3)
+    assert jax.tree.all(jax.tree.map(np.array_equal, run(jax.random.PRNGKey(3)), seeded))
     for name, curve in by_key.items():  # two programs share numbers up to rounding
         np.testing.assert_allclose(curve, seeded[name], rtol=1e-4, atol=1e-6, err_msg=name)
     keys = jax.random.split(jax.random.key(0), 3)
