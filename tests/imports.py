@@ -31,8 +31,9 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "adapters bridge",
     ),
     "experiments": (
-        "measure presets",
+        "presets",
         "study",
+        "measure",
         "report theory",
         "session",
         "paper bench",

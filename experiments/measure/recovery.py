@@ -102,8 +102,7 @@ def _timed(
 ) -> Recovery:
     """Times to the first crossing of each change's threshold that the median of ``k`` evaluations confirms.
 
-    Args:
-      thresholds: per change one return, or one for every evaluation of its window.
+    ``thresholds``: per change one return, or one for every evaluation of its window.
     """
     duration, recovered = ends - changes, np.zeros(len(changes), bool)
     for i, own in enumerate(thresholds):

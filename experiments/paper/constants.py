@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from experiments.measure.patterns import STEADY
+from experiments.measure.study import STEADY
 from experiments.paper.evidence import CARRIERS, PATTERNS, gather
 from experiments.paper.measured import NOTHING, Side, atoms, expected, missing
 from experiments.paper.printing import look_of, show

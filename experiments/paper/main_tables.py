@@ -1,6 +1,6 @@
 """The paper's main table of one family, and its table of recovery times."""
 
-from experiments.measure.patterns import STEADY
+from experiments.measure.study import STEADY
 from experiments.paper.evidence import CARRIERS, PATTERNS, TASKS, gather, of
 from experiments.paper.measured import Side, atoms, expected, missing
 from experiments.paper.printing import look_of, show

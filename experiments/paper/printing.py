@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markdown import Markdown
 
-from experiments.measure.opponents import asides_of, constants_of
+from experiments.measure.comparisons import asides_of, constants_of
 from experiments.measure.study import load_study
 from experiments.measure.summary import summarise
 from experiments.report.cells import Lookup, Table

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from experiments.measure.patterns import STEADY
+from experiments.measure.study import STEADY
 from experiments.measure.tables import round_half_up
 
 if TYPE_CHECKING:

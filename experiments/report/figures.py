@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.measure.curves import nan_mean
-from experiments.measure.patterns import STEADY
-from experiments.measure.study import RecordedStudy, carrier_of
+from experiments.measure.study import STEADY, RecordedStudy, carrier_of
 from experiments.report.cells import number, spaced
 from experiments.report.looks import Look, looks
 from experiments.report.plots import Axis, Line, Panel, Plot, Row, file_stem, spans_decades, time_axis

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.measure.patterns import STEADY, describe
-from experiments.measure.study import OFF_GRID, RecordedStudy
+from experiments.measure.study import OFF_GRID, STEADY, RecordedStudy, describe
 from experiments.report.cells import Lookup, number, spaced
 from experiments.study.config import OBSERVED
 
@@ -133,7 +132,7 @@ def limits(study: RecordedStudy, manifest: Mapping[str, Any]) -> list[str]:
     if STEADY not in study.patterns:
         lines.append("Steady was not run: nAUC, DropRatio and the null values of recovery are missing.")
     known = describe(manifest)
-    if unknown := [name for name in study.patterns if name not in known]:
+    if unknown := [name for name in study.patterns if name not in (STEADY, *known)]:
         lines.append(
             f"The manifest does not describe {', '.join(unknown)}: shown as gradual drift, without times of recovery."
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.measure.curves import change_steps
-from experiments.measure.patterns import STEADY, PatternFacts
+from experiments.measure.study import STEADY, PatternFacts
 from experiments.report.looks import Look
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.measure.opponents import asides_of, constants_of
+from experiments.measure.comparisons import asides_of, constants_of
 from experiments.measure.study import RecordedStudy, load_study
 from experiments.measure.summary import summarise
 from experiments.report import overview

@@ -10,12 +10,10 @@ import numpy as np
 
 from aesjax.registry import Registry
 from agents import CARRIERS
-from experiments.measure.comparisons import PAIRED, comparable, outcome_of, paired
-from experiments.measure.patterns import STEADY
+from experiments.measure.comparisons import PAIRED, comparable, draw_interval, outcome_of, paired, scopes
 from experiments.measure.runs import run_metrics
-from experiments.measure.scopes import draw_interval, scopes
 from experiments.measure.stats import holm
-from experiments.measure.study import RecordedStudy, load_study
+from experiments.measure.study import STEADY, RecordedStudy, load_study
 from experiments.measure.summary import summarise
 from experiments.session.policy import Policy
 from experiments.study import store
@@ -273,7 +271,7 @@ class Results:
     @cached_property
     def verdicts(self) -> list[str]:
         """One sentence per method and opponent: better, worse or not significant, per pattern, after Holm."""
-        from experiments.measure.opponents import asides_of
+        from experiments.measure.comparisons import asides_of
         from experiments.report.cells import Lookup
         from experiments.report.verdicts import verdicts
 

@@ -10,7 +10,7 @@ from experiments.report.cells import Lookup
 from experiments.report.figures import plots_of
 from experiments.report.overview import facts, limits
 from experiments.report.tables import build_tables
-from tests.experiments.measure.synthetic import MADE_UP, config, make_curves, manifest
+from tests.experiments.measure.synthetic import BUILT_IN, MADE_UP, config, make_curves, manifest
 
 METHODS = ("SAC", "SAC+AES")
 RUN = ("ramp", "steady", "square", "mixed")
@@ -22,7 +22,7 @@ FEW = 60
 def reported():
     """Contents of the report of a study with patterns of its own."""
     curves = make_curves(METHODS, RUN, [1, 2], every=5_000)
-    return report_of(curves, manifest(curves) | {"patterns": MADE_UP})
+    return report_of(curves, manifest(curves) | {"patterns": MADE_UP | BUILT_IN})
 
 
 def report_of(curves, info):

@@ -1,7 +1,6 @@
 """The tables of a report mark and round as they say."""
 
 from experiments.measure import summarise
-from experiments.measure.patterns import describe
 from experiments.report.cells import Lookup
 from experiments.report.tables import build_tables, hindsight_table
 from tests.experiments.measure.synthetic import config, make_curves, manifest
@@ -14,7 +13,7 @@ def test_marks_follow_the_direction_of_the_metric():
     """Of methods that suffer less and less."""
     curves = make_curves(("SAC+AES", "SAC", "SAC+AES-R"), ("steady", "abrupt"), range(1, 6), every=2_000, gain=0.2)
     frame = summarise(curves, config(), manifest(curves), replicates=FEW)
-    paired = next(t for t in build_tables(Lookup(frame, describe({}))) if t.key == "paired")
+    paired = next(t for t in build_tables(Lookup(frame, ())) if t.key == "paired")
     marks = {title: {str(row[0]): str(row[3])[0] for row in rows} for title, rows in paired.groups}
     wanted = {"SAC+AES": "▼", "SAC+AES-R": "▲"}
     assert marks["toy · floor-corrected nAUC (higher is better) · abrupt"] == wanted
@@ -26,7 +25,7 @@ def test_channels_that_drift_in_vain_are_marked_wherever_the_drift_of_their_task
     frame = summarise(curves, config(), manifest(curves), replicates=FEW)
 
     def shown(inert):
-        return {table.key: table for table in build_tables(Lookup(frame, describe({}), inert))}
+        return {table.key: table for table in build_tables(Lookup(frame, (), inert))}
 
     for key in ("main", "weights", "paper"):
         table = shown({"toy": ["joint_damping"]})[key]
@@ -39,7 +38,7 @@ def test_channels_that_drift_in_vain_are_marked_wherever_the_drift_of_their_task
 def test_the_best_constant_in_hindsight_stands_beside_the_best_of_the_rest():
     methods = ("SAC", "SAC+fixed", "SAC+AES", "SAC+fixed[base=0.2]", "SAC+AES-R")  # later ones suffer less
     curves = make_curves(methods, ("abrupt",), range(1, 4))
-    look = Lookup(summarise(curves, config(), manifest(curves), replicates=FEW), describe({}))
+    look = Lookup(summarise(curves, config(), manifest(curves), replicates=FEW), ())
     (_, rows), *more = hindsight_table(look, methods[1::2]).groups
     assert not more
     assert [str(cell) for cell in rows[0]][:3] == ["SAC", "2", "SAC+fixed[base=0.2]"]

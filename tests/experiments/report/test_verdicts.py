@@ -4,15 +4,13 @@ import numpy as np
 import polars as pl
 
 from experiments.measure import summarise
-from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, WORSE, outcome_of
-from experiments.measure.opponents import asides_of
-from experiments.measure.patterns import describe
+from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, WORSE, asides_of, outcome_of
 from experiments.measure.study import load_study
 from experiments.report.cells import Lookup
 from experiments.report.compare import paired_table
 from experiments.report.verdicts import verdicts
 from experiments.session.results import Results
-from tests.experiments.measure.synthetic import config, make_curves, manifest, with_controls
+from tests.experiments.measure.synthetic import config, controlled, make_curves, manifest, with_controls
 from tests.experiments.report.pages import save
 
 FEW = 100
@@ -20,7 +18,7 @@ FEW = 100
 
 def look_of(curves):
     frame = summarise(curves, config(), manifest(curves), replicates=FEW)
-    return Lookup(frame, describe({}))
+    return Lookup(frame, ())
 
 
 def shifted(curves, method, by, pattern="abrupt"):
@@ -73,7 +71,7 @@ def test_a_difference_that_the_correction_takes_away_is_not_significant():
 
 def test_controls_are_opponents_and_no_methods():
     curves, frame = with_controls()
-    found = verdicts(Lookup(frame, describe({}), asides=asides_of(load_study(curves, config(), manifest(curves)))))
+    found = verdicts(Lookup(frame, (), asides=asides_of(load_study(curves, controlled(), {}))))
     assert {v.method for v in found} == {"SAC", "SAC+AES-R", "SAC+AES-R+window[window.power=1]"}
     against = {v.against for v in found if v.method == "SAC+AES-R"}
     assert against == {"SAC", "best constant", "constant at mean"}
