@@ -16,7 +16,7 @@ from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, WORSE, outc
 from experiments.measure.runs import run_metrics
 from experiments.measure.study import STEADY, RunKey, load_study
 from experiments.report.draw import canvas_to_files
-from experiments.report.looks import PALETTE, REFERENCE_INK
+from experiments.report.plots import PALETTE, REFERENCE_INK
 from experiments.study import store
 from experiments.study.results import open_results
 

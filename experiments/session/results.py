@@ -191,7 +191,7 @@ class Results:
         Raises:
           UnknownNameError: the study has no such column, pattern or method.
         """
-        from experiments.report.sketch import sketch
+        from experiments.report.draw import sketch
 
         study, curves = self._recorded, self.curves
         present = list(dict.fromkeys(curves["pattern"]))
@@ -271,13 +271,10 @@ class Results:
     @cached_property
     def verdicts(self) -> list[str]:
         """One sentence per method and opponent: better, worse or not significant, per pattern, after Holm."""
-        from experiments.measure.comparisons import asides_of
         from experiments.report.cells import Lookup
         from experiments.report.verdicts import verdicts
 
-        study = self._recorded
-        look = Lookup(self.metrics, study.patterns, self.manifest.get("inert"), asides_of(study))
-        return [verdict.sentence for verdict in verdicts(look)]
+        return [verdict.sentence for verdict in verdicts(Lookup(self.metrics, self._recorded))]
 
     def __repr__(self) -> str:
         config, runs = self._files.config, len(self.manifest.get("runs", ()))
