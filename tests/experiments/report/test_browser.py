@@ -183,28 +183,6 @@ def test_a_filter_picks_lines_and_the_tooltip_names_the_nearest_eight(opened, cr
     assert len(page.evaluate(lines)) == 14
 
 
-def test_one_cursor_and_one_zoom_hold_for_all_figures_of_a_pattern(opened):
-    page = opened()
-    scroll_through(page)
-    other = page.locator("#signals_toy_abrupt .panel").last
-    before = other.locator("canvas").screenshot()
-    over = page.locator("#curves_toy_abrupt .u-over").first
-    over.scroll_into_view_if_needed()
-    box = over.bounding_box()
-    page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + 40)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 40, steps=3)
-    page.mouse.up()
-    page.wait_for_timeout(100)
-    assert other.locator("canvas").screenshot() != before
-    other.locator(".u-over").hover(position={"x": 2, "y": 20})
-    assert re.search(r"environment steps: 2\dk", page.inner_text(".tip"))
-    shown = "document.querySelector('#curves_toy_abrupt .u-cursor-x').style.transform"
-    first = page.evaluate(shown)
-    other.locator(".u-over").hover(position={"x": 90, "y": 20})
-    assert page.evaluate(shown) != first
-
-
 def test_printed_tables_fit_the_page_and_are_not_folded(opened, crowded):
     paper = {"width": 718, "height": 1000}  # A4 with margins of a centimetre
     page = opened(paper, crowded)

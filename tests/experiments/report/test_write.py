@@ -122,25 +122,6 @@ def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
     assert sorted(p.name for p in small.iterdir()) == names
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("config.json", None, "holds no study"),
-        ("manifest.json", None, "is not finished"),
-        ("manifest.json", b"\xff\xfe", "cannot be read as JSON"),
-        ("curves.parquet", b"PAR1 and then nothing", "was changed or damaged"),
-    ],
-)
-def test_missing_and_broken_files_are_named_in_one_sentence(small, name, content, says):
-    if content is None:
-        (small / name).unlink()
-    else:
-        (small / name).write_bytes(content)
-    with pytest.raises(ValueError, match=says):
-        write_report(small, replicates=FEW)
-    assert not (small / "report").exists()
-
-
 def test_text_from_the_data_is_escaped_in_page_and_tables(tmp_path):
     method, reason = "SAC+AES[<script>=1]", "</li><script>alert('\"')</script>"
     curves = make_curves(("SAC", method), ("abrupt",), [1, 2], every=5_000)
