@@ -137,8 +137,7 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
 
     Args:
       curves: one row per evaluation.
-      config: ``steps`` (of all tasks or by task), ``segments``, ``evaluations`` after the one at step 0, ``methods``
-        (by which constants and controls are recognised).
+      config: ``steps`` (of all tasks or by task), ``segments``, ``methods`` (their definitions).
       manifest: ``runs`` (with ``status``), ``floors`` (task to return of the random policy) and ``patterns``.
 
     Raises:
@@ -160,19 +159,16 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
     runs: dict[RunKey, RecordedRun] = {}
     columns = (*LOGGED, *OPTIONAL, *SUMMED, "return_mean")
     parts = curves.partition_by(list(RunKey._fields), as_dict=True, maintain_order=True)
-    for name, rows in parts.items():
-        key, rows = RunKey(*name), rows.sort("step")
+    for key, rows in ((RunKey(*name), rows.sort("step")) for name, rows in parts.items()):
         steps = rows["step"].to_numpy().astype(np.float64)
         logs = {c: rows[c].cast(float).fill_null(NAN).to_numpy() for c in columns if c in rows.columns}
-        returns = rows["return_mean"].cast(float).fill_null(NAN).to_numpy()
-        curve, problem = _curve(key, steps, returns, _horizon(config, key.task), status.get(key, ""))
+        curve, problem = _curve(key, steps, logs["return_mean"], _horizon(config, key.task), status.get(key, ""))
         runs[key] = RecordedRun(key, curve, problem, steps, logs)
-    for key, state in status.items():
-        if key not in runs:
-            problem = "diverged" if state == "diverged" else "missing"
-            runs[key] = RecordedRun(key, None, problem, np.zeros(0), {})
+    for key in [key for key in status if key not in runs]:
+        problem = "diverged" if status[key] == "diverged" else "missing"
+        runs[key] = RecordedRun(key, None, problem, np.zeros(0), {})
     tasks = {k.task for k in runs}
-    grids = {task: _grid(config, task, runs) for task in tasks}
+    grids = {task: _grid(task, runs) for task in tasks}
     for key, run in runs.items():
         if run.curve is not None and not np.array_equal(run.steps, grids[key.task]):
             runs[key] = replace(run, curve=None, problem=OFF_GRID)
@@ -208,15 +204,10 @@ def _rules(curves: "pl.DataFrame") -> dict[str, tuple[str, str]]:
     return {method: (rule or "", variant or "") for method, rule, variant in rules.iter_rows()}
 
 
-def _grid(config: Mapping[str, Any], task: str, runs: Mapping[RunKey, RecordedRun]) -> np.ndarray:
-    """(m,) evaluation steps of a task: the configuration's where any run has them, else those that most runs have,
-    the finer of two that equally many have."""
-    found = Counter(tuple(run.steps) for key, run in runs.items() if key.task == task and run.curve is not None)
-    count = config.get("evaluations")
-    planned = tuple(np.arange(count + 1) * _horizon(config, task) / count) if isinstance(count, int) and count else ()
-    if planned in found:
-        return np.array(planned)
-    return np.array(max(found, key=lambda steps: (found[steps], len(steps)), default=()))
+def _grid(task: str, runs: Mapping[RunKey, RecordedRun]) -> np.ndarray:
+    """(m,) evaluation steps that most runs of a task have, the finer of two that equally many have."""
+    counts = Counter(tuple(run.steps) for key, run in runs.items() if key.task == task and run.curve is not None)
+    return np.array(max(counts, key=lambda steps: (counts[steps], len(steps)), default=()))
 
 
 def _curve(key, steps, returns, horizon, status) -> tuple[Curve | None, str]:

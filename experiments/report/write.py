@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 _MEANINGS = {
     "floor-corrected nAUC": " (the area under the learning curve above the random policy, 1 is SAC without drift)"
 }
-#: Fields of the configuration that are shown, and their names where these are not the fields' own.
-_CONFIGURED = ("preset", "steps", "segments", "evaluations", "episodes", "replay_capacity", "warmup")
-_CONFIGURED += ("proxy", "source", "drift_seed")
-_NAMES = {"episodes": "episodes per evaluation", "proxy": "drift proxy", "source": "proxy source"}
-_NAMES |= {"warmup": "warm-up steps"}
 
 
 def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
@@ -169,20 +164,12 @@ def facts_of(study: RecordedStudy, config: Mapping[str, Any], manifest: Mapping[
     lines += [("seeds", f"{ranges} ({len(seeds)})"), ("methods", ", ".join(study.methods()))]
     lines += [("observations", f"with {OBSERVED}")] if config.get("observe") else []
     lines += [("smallest window", line) for line in manifest.get("small_windows", [])]
-    for key in _CONFIGURED:
-        if isinstance(value := config.get(key), int | float | str):
-            lines.append(
-                (_NAMES.get(key, key.replace("_", " ")), spaced(value) if isinstance(value, int) else str(value))
-            )
+    for key, value in config.items():
+        if key not in ("task", "format", "observe") and isinstance(value, int | float | str) and value is not True:
+            lines.append((key.replace("_", " "), spaced(value) if isinstance(value, int) else str(value)))
     if warm:
         replay = "with" if warm.get("replay") else "without"
         lines.append(("runs begin with trained agents", f"{replay} their replays; SHA-256 {str(warm['sha256'])[:12]}"))
-    settings = config.get("settings") or {}
-    lines += [(f"warm-up steps of {name}", spaced(own["warmup"])) for name, own in settings.items() if "warmup" in own]
-    copies = {name: own["num_envs"] for name, own in settings.items() if own.get("num_envs")}
-    if copies:
-        alike = ", ".join(f"{name} {count}" for name, count in copies.items())
-        lines.append(("parallel environments", str(*set(copies.values())) if len(set(copies.values())) == 1 else alike))
     options = config.get("options") or {}
     lines += [(name, ", ".join(v) if isinstance(v, list | tuple) else str(v)) for name, v in options.items()]
     floors = [f"{number(b)} ({t})" if len(study.floors) > 1 else number(b) for t, b in study.floors.items()]
