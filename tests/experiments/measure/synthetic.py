@@ -45,31 +45,21 @@ def make_curves(methods, patterns=PATTERNS, seeds=range(1, 6), *, task="toy", fa
                 hurt = {"steady": 0.0, "linear": 0.5, "ramp": 0.5}.get(pattern, 1.0) * fall * (u >= 0.2)
                 returns = level * (1 - hurt) + rng.normal(0, 0.4, len(u)) + rng.normal(0, 0.5)
                 weight = 0.2 * (1 + (rank > 0) * np.exp(-8 * ((5 * u - 0.06) % 1)) * (pattern != "steady"))
-                columns = {
-                    "family": family,
-                    "task": task,
-                    "method": method,
-                    "carrier": method.split("+")[0].lower(),
-                    "schedule": "aes" if "+" in method else "baseline",
-                    "variant": "",
+                labels = {"family": family, "task": task, "method": method, "carrier": method.split("+")[0].lower()}
+                labels |= {"schedule": "aes" if "+" in method else "baseline", "variant": ""}
+                columns = labels | {
                     "pattern": pattern,
                     "seed": seed,
                     "step": steps,
                     "return_mean": returns,
-                    "return_std": 1.0,
-                    "n_episodes": 10,
                     "drift_value": np.abs(drift),
                     "drift_0": drift,
                     "drift_1": -drift,
                     "entropy_weight": weight,
-                    "weight_raw": weight,
-                    "proxy": np.abs(rng.normal(0.3, 0.1, len(u))) + weight,
                     "proxy_smooth": 0.3 + weight,
-                    "policy_entropy": 0.5,
                     "at_min": np.where(steps > 0, 0.1 * (rank > 0), np.nan),
                     "at_max": np.where(steps > 0, 0.0, np.nan),
                     "train_return": returns - 2,
-                    "critic_loss": 0.1,
                 }
                 frames.append(pl.DataFrame(columns))
     return pl.concat(frames)

@@ -10,7 +10,6 @@ import pytest
 
 from experiments.measure import summarise
 from experiments.measure.comparisons import asides_of, best_of, constants_of, opponents_of
-from experiments.measure.stats import bounds_of
 from experiments.measure.study import STEADY, PatternFacts, describe, load_study
 from tests.experiments.measure.synthetic import (
     BUILT_IN,
@@ -130,13 +129,6 @@ def test_negative_returns_are_flagged_in_literal_rows_only(two, frame):
     assert one(negative, "nauc_family_safe")["value"] == pytest.approx(one(frame, "nauc_family_safe")["value"])
 
 
-def test_a_missing_run_has_no_mean_of_what_only_some_studies_log():
-    curves = make_curves(METHODS[:2], ("steady",), [1, 2], every=5_000).with_columns(window_share=pl.lit(0.5))
-    cut = curves.filter(~((pl.col("method") == "SAC+AES") & (pl.col("seed") == 2)))
-    row = one(summarise(cut, config(), manifest(curves), replicates=50), "mean_window_share", pattern="steady")
-    assert (row["value"], row["n_valid"], row["n_total"], row["reason"]) == (0.5, 1, 2, "missing")
-
-
 def test_one_seed_has_values_but_no_claims():
     curves = make_curves(METHODS[:2], ("steady", "abrupt"), [1])
     frame = summarise(curves, config(), manifest(curves), replicates=FEW)
@@ -198,18 +190,6 @@ def test_intervals_are_cut_at_the_bounds_of_a_metric():
     assert one(frame, "recovery_robust")["high"] == 0.8  # the stretched interval would end beyond
 
 
-def test_bounds_of_metrics_by_name():
-    bounds = {
-        "iqm:recovery_robust": (0.0, 0.8),
-        "paired_iqm:recovery": (-0.8, 0.8),
-        "robust_recovered@3": (0.0, 1.0),
-        "deficit_area": (0.0, np.inf),
-        "paired:deficit_area": (-np.inf, np.inf),
-    }
-    for name, wanted in bounds.items():
-        assert bounds_of(name, 5) == pytest.approx(wanted), name
-
-
 def test_steady_comes_first_then_the_manifests_order_then_what_it_does_not_describe():
     entries = {"mixed": MADE_UP["square"]} | MADE_UP | {STEADY: MADE_UP["ramp"]}
     known = describe({"patterns": entries})
@@ -218,16 +198,6 @@ def test_steady_comes_first_then_the_manifests_order_then_what_it_does_not_descr
     run = describe({"patterns": entries}, ["other", "ramp", "mixed", "steady"])
     assert list(run) == ["steady", "mixed", "ramp", "other"]
     assert run["other"] == PatternFacts(jumps=False, recovery=False)
-
-
-def test_recovery_is_measured_where_the_manifest_says_so():
-    curves = make_curves(("SAC", "SAC+AES"), ("ramp", "square", "abrupt", "steady"), [1, 2])
-    info = manifest(curves) | {"patterns": MADE_UP | BUILT_IN}
-    assert list(load_study(curves, config(), info).patterns) == ["steady", "square", "ramp", "abrupt"]
-    frame = summarise(curves, config(), info, replicates=50)
-    rows = frame.filter(level="method", metric="recovery_robust", method="SAC", task="toy").to_dicts()
-    assert {row["pattern"] for row in rows if math.isfinite(row["value"])} == {"square", "abrupt"}
-    assert {row["reason"] for row in rows if row["pattern"] in ("ramp", "steady")} == {"only_abrupt"}
 
 
 @pytest.fixture

@@ -181,15 +181,3 @@ def test_a_filter_picks_lines_and_the_tooltip_names_the_nearest_eight(opened, cr
     page.fill("#filter", "")
     page.get_by_role("button", name="all", exact=True).click()
     assert len(page.evaluate(lines)) == 14
-
-
-def test_printed_tables_fit_the_page_and_are_not_folded(opened, crowded):
-    paper = {"width": 718, "height": 1000}  # A4 with margins of a centimetre
-    page = opened(paper, crowded)
-    page.emulate_media(media="print")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("#table-recovery").bounding_box()["width"] <= paper["width"]
-    assert overflow(page) == 0
-    assert page.locator("#facts", has_text="aesjax run").is_visible()
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert not page.locator("#table-recovery").is_visible()
