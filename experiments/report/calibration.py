@@ -14,8 +14,8 @@ from agents import OnPolicyCarrier
 from envs import pattern_index
 from envs.drift import draw
 from envs.world import DriftData, World
-from experiments.report.cells import NONE, Cell, Table
-from experiments.report.page import render_table
+from experiments.report.cells import NONE
+from experiments.report.page import escaped
 from experiments.study import store
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 NUMBERS, TEXT = "calibration.json", "calibration.md"
-_HEAD = ["pattern", "runs", "dominated", "slack"]
 _MEANING = """\
 Every run is compared with a calibration on the runs of all other seeds.
 
@@ -35,8 +34,9 @@ Every run is compared with a calibration on the runs of all other seeds.
 - dominated: accumulated drift <= rho times accumulated proxy after every sample of the run. Promised for
   {share:g} % of fresh runs of the same method, schedule, task and mix of patterns, if runs are independent; runs of one
   seed share their draws. Nothing is promised for a single pattern.
-- slack: accumulated bound over accumulated drift at the end, median of the runs that drift. Regret grows with its root.
-  Stationary stretches set the bound, so it can hold on most runs and be loose where the environment jumps."""
+- rho: drift in ranges per update and unit of the proxy.
+- slack: accumulated bound over accumulated drift at the end, median of the runs that drift. Regret grows with its
+  root."""
 
 
 def run(directory: Path, delta: float, out: Path) -> str:
@@ -166,22 +166,21 @@ def _calibrated(traces: Sequence[Trace], delta: float) -> dict[str, Any]:
 
 def _text(record: Mapping[str, Any]) -> str:
     """The record as Markdown: the conclusion, the table, the meaning of its columns."""
-    promised, conclusions = 100.0 * (1.0 - record["delta"]), []
-    table = Table("calibration", "In numbers", "Dominated: runs on which the other seeds' factor holds.", _HEAD)
+    promised, held = 100.0 * (1.0 - record["delta"]), []
+    rows = ["| method | proxy | pattern | runs | dominated | slack | rho |", "|---|---|---|---:|---:|---:|---:|"]
     for name, result in record["methods"].items():
         every, rho = result["groups"]["all"], result["rho"]
-        held = f"on {every['dominated']} of {every['bounded_runs']} runs (promised {promised:g} %)"
-        few = f"cannot be judged: of {record['runs_needed']} runs besides those of the judged seed there are "
-        conclusions.append(f"{name} {held if every['bounded_runs'] else few + str(result['calibration_runs'])}")
-        factor = NONE if rho is None else f"{rho:.4g}"
-        table.notes.append(f"{name}: rho = {factor} ranges per update and unit of the proxy.")
-        rows = []
+        text = f"on {every['dominated']} of {every['bounded_runs']} runs (promised {promised:g} %)"
+        if not every["bounded_runs"]:
+            text = f"cannot be judged: of {record['runs_needed']} runs besides those of the judged seed there are "
+            text += str(result["calibration_runs"])
+        held.append(f"{name} {text}")
         for pattern, group in result["groups"].items():
             bounded, slack = group["bounded_runs"], group["slack"]
-            held = f"{group['dominated']}/{bounded}" if bounded else NONE
-            cells = [pattern, str(group["runs"]), held, NONE if slack is None else f"{slack:.3g}"]
-            rows.append([Cell(text) for text in cells])
-        table.groups.append((f"{name}, proxy {result['proxy']}", rows))
+            cells = [escaped(name), result["proxy"], pattern, str(group["runs"])]
+            cells += [f"{group['dominated']}/{bounded}" if bounded else NONE]
+            cells += [NONE if number is None else f"{number:.3g}" for number in (slack, rho)]
+            rows.append(f"| {' | '.join(cells)} |")
     parts = [f"# Calibration of drift proxies: {record['task']}", *record["notes"]]
-    parts += [f"Conclusion: the bound on drift held for {'; '.join(conclusions)}.", render_table(table).strip()]
+    parts += [f"Conclusion: the bound on drift held for {'; '.join(held)}.", "\n".join(rows)]
     return "\n\n".join([*parts, _MEANING.format(share=promised)])
