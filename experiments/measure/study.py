@@ -83,7 +83,6 @@ class RecordedStudy:
     patterns: dict[str, PatternFacts]  # those that were run, in the order in which a report shows them
     definitions: "dict[str, Method]"  # method -> its complete definition; labels are for printing
     rules: dict[str, tuple[str, str]]  # method -> rule ("aes_r+window") and its variant; empty if unknown
-    grids: dict[str, np.ndarray]  # task -> (m,) evaluation steps that its valid runs have in common
 
     def changes(self, task: str) -> np.ndarray:
         """(K,) environment steps at which the drift of ``task`` enters its next segment."""
@@ -181,7 +180,6 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
         describe(manifest, (k.pattern for k in runs)),
         _definitions(config),
         _rules(curves),
-        grids,
     )
 
 

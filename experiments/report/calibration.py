@@ -94,12 +94,12 @@ def _key(method: str, read: Any, recorded: Sequence[str]) -> str:
 
 
 class Trace(NamedTuple):
-    """One run from its first update on: the observed proxy and the true drift, in channel ranges."""
+    """One run from its first update on."""
 
     pattern: str
     seed: int
     signal: np.ndarray  # (n,) proxy summed over the updates of a recorded sample
-    drift: np.ndarray  # (n,) path length of the environment during the sample
+    drift: np.ndarray  # (n,) path length of the environment during the sample, in channel ranges
 
 
 def _traces(config: StudyConfig, agent: Any, rows: "pl.DataFrame", key: str) -> list[Trace]:
@@ -155,13 +155,7 @@ def _calibrated(traces: Sequence[Trace], delta: float) -> dict[str, Any]:
             "slack": float(np.median(slack)) if slack else None,
         }
     rho = float(cal.run_level_scale(ratios, delta))
-    return {
-        "runs": len(traces),
-        "seeds": len(rest),
-        "calibration_runs": min(map(len, rest.values())),
-        "rho": rho if np.isfinite(rho) else None,
-        "groups": groups,
-    }
+    return {"rho": rho if np.isfinite(rho) else None, "others": min(map(len, rest.values())), "groups": groups}
 
 
 def _text(record: Mapping[str, Any]) -> str:
@@ -170,11 +164,11 @@ def _text(record: Mapping[str, Any]) -> str:
     rows = ["| method | proxy | pattern | runs | dominated | slack | rho |", "|---|---|---|---:|---:|---:|---:|"]
     for name, result in record["methods"].items():
         every, rho = result["groups"]["all"], result["rho"]
-        text = f"on {every['dominated']} of {every['bounded_runs']} runs (promised {promised:g} %)"
-        if not every["bounded_runs"]:
-            text = f"cannot be judged: of {record['runs_needed']} runs besides those of the judged seed there are "
-            text += str(result["calibration_runs"])
-        held.append(f"{name} {text}")
+        few = (
+            f"{name} cannot be judged: it needs {record['runs_needed']} runs of other seeds and has {result['others']}"
+        )
+        text = f"{name} on {every['dominated']} of {every['bounded_runs']} runs (promised {promised:g} %)"
+        held.append(text if every["bounded_runs"] else few)
         for pattern, group in result["groups"].items():
             bounded, slack = group["bounded_runs"], group["slack"]
             cells = [escaped(name), result["proxy"], pattern, str(group["runs"])]

@@ -8,9 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from experiments.measure.study import OFF_GRID, STEADY, RecordedStudy, carrier_of, load_study
+from experiments.measure.study import STEADY, RecordedStudy, carrier_of, load_study
 from experiments.measure.summary import summarise
 from experiments.report.cells import Lookup, number, spaced
 from experiments.report.draw import draw
@@ -32,6 +30,8 @@ if TYPE_CHECKING:
 _MEANINGS = {
     "floor-corrected nAUC": " (the area under the learning curve above the random policy, 1 is SAC without drift)"
 }
+
+_PROBLEMS = {"off_grid": "lacks evaluations of the other runs"}
 
 
 def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
@@ -174,16 +174,8 @@ def facts_of(study: RecordedStudy, config: Mapping[str, Any], manifest: Mapping[
     lines += [(name, ", ".join(v) if isinstance(v, list | tuple) else str(v)) for name, v in options.items()]
     floors = [f"{number(b)} ({t})" if len(study.floors) > 1 else number(b) for t, b in study.floors.items()]
     lines.append(("floor (random policy)", ", ".join(floors) or "not measured"))
-    count, precision = manifest.get("num_devices"), manifest.get("matmul_precision")
-    device = f"{f'{count} × ' if count else ''}{manifest.get('device', 'not recorded')}"
-    lines.append(("device", device + (f", matmul precision {precision}" if precision else "")))
-    if (seconds := manifest.get("wall_seconds")) is not None:
-        unit, size = next(
-            pair for pair in (("h", 3600), ("min", 60), ("s", 1)) if seconds >= 1.5 * pair[1] or pair[1] == 1
-        )
-        lines.append(("wall time", f"{number(seconds / size, 0 if unit == 's' else 1)} {unit}"))
-    lines += [("commit", manifest["commit"][:12])] if manifest.get("commit") else []
-    return lines + ([("command", manifest["command"])] if manifest.get("command") else [])
+    machine = ("device", "num_devices", "matmul_precision", "wall_seconds", "commit", "command")
+    return lines + [(name.replace("_", " "), str(manifest[name])) for name in machine if manifest.get(name)]
 
 
 def status_of(study: RecordedStudy, manifest: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -191,14 +183,8 @@ def status_of(study: RecordedStudy, manifest: Mapping[str, Any]) -> tuple[str, l
     recorded = {(r.get("task"), r.get("method"), r.get("pattern"), r.get("seed")): r for r in manifest.get("runs", ())}
     lines = []
     for key, run in ((key, run) for key, run in study.runs.items() if run.problem):
-        entry, grid = recorded.get(key[1:], {}), study.grids[key.task]
-        text = f"{key.method}, {key.task}, {key.pattern}, seed {key.seed}: "
-        if run.problem == OFF_GRID:
-            missing, more = len(np.setdiff1d(grid, run.steps)), len(np.setdiff1d(run.steps, grid))
-            text += f"misses {missing} of {len(grid)} evaluations"
-            text += f" and has {more} at other steps" if more else ""
-        else:
-            text += run.problem
+        entry = recorded.get(key[1:], {})
+        text = f"{key.method}, {key.task}, {key.pattern}, seed {key.seed}: {_PROBLEMS.get(run.problem, run.problem)}"
         if run.problem == "diverged" and entry.get("diverged_at") is not None:
             text += f" at step {spaced(entry['diverged_at'])}"
         elif run.problem == "incomplete" and len(run.steps):
