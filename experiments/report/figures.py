@@ -194,7 +194,7 @@ def _signals(part: _Part) -> Plot:
         for row, name in enumerate(shown, 1):
             lines = [x for m in methods if (x := line_of(m, read(part.rows, m, name), banded=False)) is not None]
             if name == "proxy_smooth":
-                lines = [x for x in lines if np.any(np.nan_to_num(x.y))]
+                lines = [x for x in lines if x.y is not None and np.any(np.nan_to_num(x.y))]
             panels.append(Panel(row, column, tuple(lines)))
     text = (
         "Drift and the response to it",
