@@ -30,8 +30,9 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "adapters bridge",
     ),
     "experiments": (
-        "measure presets",
+        "presets",
         "study",
+        "measure",
         "report theory",
         "session",
         "paper bench",

@@ -3,10 +3,9 @@
 AES paper, appendix "Calibrating an Observable Drift Proxy". All of it is NumPy on the host, in double precision: it
 runs once, on recorded runs, before a schedule is deployed.
 
-Two guarantees are offered, and they say different things. `split_conformal` bounds one drift at a time, for a fresh
-pair exchangeable with those it was fitted on: it says nothing about all rounds together, nor about the rare rounds in
-which the environment does change. `run_level_scale` bounds the accumulated drift of a whole fresh run at every round
-at once, which is what the regret of the schedules needs; its unit is the run.
+`split_conformal` bounds one drift at a time, for a fresh pair exchangeable with those it was fitted on, and not all
+rounds together. `run_level_scale` bounds the accumulated drift of a complete fresh run at every round, which the regret
+of the schedules needs; its unit is the run.
 """
 
 import math
@@ -14,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-_ROUNDING = 1e-12  # relative; a bound that equals the drift but for rounding counts as one
 _INDEX_ROUNDING = 1e-9  # (n + 1)(1 - delta) is often a whole number but for rounding, as 10 * 0.9
 
 
@@ -50,8 +48,7 @@ def isotonic_fit(signal: np.ndarray, drift: np.ndarray) -> Isotonic:
 def predict(fit: Isotonic, signal: np.ndarray) -> np.ndarray:
     """(M,) float64: the fitted function at signals (M,).
 
-    Between two fitted signals least squares leaves the function open. Here it is a step: the level of the largest
-    fitted signal that is not above the query.
+    Between two fitted signals, where least squares leaves it open, the function has the level of the lower one.
     """
     return fit.level[np.maximum(np.searchsorted(fit.signal, signal, side="right") - 1, 0)]
 
@@ -84,9 +81,8 @@ def split_conformal(
     """A bound that a fresh drift keeps with probability at least ``1 - delta``: fitted on one half, shifted on another.
 
     AES paper Eq. (conformal-upper), with the split that its Lemma (conformal-upper) needs. For n exchangeable pairs in
-    the second half, without ties, the probability is ``index / (n + 1)``. Fewer than ``1/delta - 1`` pairs give an
-    infinite margin. With equal halves it is the paper's literal recipe, Eq. (calib-monotone), which fails: the fit has
-    seen its own residuals and not the fresh one, so a small set is fitted almost exactly.
+    the second half, without ties, the probability is ``index / (n + 1)``; fewer than ``1/delta - 1`` pairs give an
+    infinite margin. With equal halves it is the paper's literal recipe, Eq. (calib-monotone), which fails.
 
     Args:
       fit_signal, fit_drift: (M,) pairs for the fit.
@@ -125,9 +121,8 @@ def run_level_scale(ratios: np.ndarray, delta: float) -> np.ndarray:
     """(...,): the factor rho at which ``rho * signal`` bounds a fresh run's accumulated drift in every round.
 
     The `conformal_quantile` of the `run_ratios` (..., n) of n runs. The bound holds with probability at least
-    ``1 - delta`` for a run exchangeable with them: trained with the very schedule that the others were trained with.
-    It bounds the accumulated drift, not every round's (docs/proofs/calibration.md). Fewer than ``1/delta - 1`` runs
-    give inf; the bound is then infinite in every round, also where the signal is 0 and the product has no value.
+    ``1 - delta`` for a run exchangeable with them, trained with the same schedule (docs/proofs/calibration.md). Fewer
+    than ``1/delta - 1`` runs give inf; the bound is then infinite in every round.
     """
     return conformal_quantile(ratios, delta)
 
@@ -140,15 +135,6 @@ def runs_needed(delta: float) -> int:
     """
     _check_delta(delta)
     return max(1, math.ceil(1.0 / delta - 1.0 - _INDEX_ROUNDING))
-
-
-def coverage(drift: np.ndarray, bound: np.ndarray, where: np.ndarray | None = None) -> np.ndarray:
-    """(...,): share of the rounds (..., T) with ``where`` whose drift keeps the bound; NaN if there is none."""
-    drift, bound = np.broadcast_arrays(np.asarray(drift, np.float64), np.asarray(bound, np.float64))
-    kept = drift <= bound + _ROUNDING * np.abs(drift)
-    where = np.ones(kept.shape, bool) if where is None else np.asarray(where, bool)
-    count = np.sum(where, axis=-1)
-    return np.where(count > 0, np.sum(kept & where, axis=-1) / np.maximum(count, 1), np.nan)
 
 
 def slack(drift: np.ndarray, bound: np.ndarray) -> np.ndarray:

@@ -1,17 +1,20 @@
-"""Paired comparisons of methods at equal seeds, Holm's correction over them, and their outcomes in words."""
+"""Paired comparisons of methods at equal seeds: opponents, Holm's correction, outcomes in words."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments.measure import stats
-from experiments.measure.bounds import bounded
-from experiments.measure.curves import Metric
-from experiments.measure.opponents import Opponents
-from experiments.measure.patterns import STEADY
-from experiments.measure.scopes import NAN, Cells, Scope, inside, matrix, numbers
-from experiments.measure.study import RecordedStudy, RunKey, baseline_of
+from experiments.measure.curves import Metric, mean_return
+from experiments.measure.study import NAN, STEADY, RecordedStudy, RunKey, baseline_of
+
+#: Metric -> run -> its value.
+Cells = dict[str, dict[RunKey, Metric]]
+#: One number per run (higher is better): method -> pattern -> seed -> score.
+Scores = Mapping[str, Mapping[str, Mapping[int, float]]]
+#: Kind of opponent -> (task, pattern) -> method.
+Opponents = dict[str, dict[tuple[str, str], str]]
 
 _LOWER = ("drop_run", "drop_run_safe", "loss_rate", "recovery", "recovery_robust", "recovery_vs_steady", "deficit_area")
 LOWER_IS_BETTER = frozenset(_LOWER)
@@ -19,6 +22,7 @@ PAIRED = ("mean_return", "later_return", "final_return", "nauc_task", "nauc_task
 VERSUS = ("mean_return", "later_return", "nauc_task_safe")  # compared with constants and controls, too
 #: Not compared without drift: the first are zero by definition there, and nothing changes that the last could follow.
 _UNDER_DRIFT = ("drop_run", "drop_run_safe", "loss_rate", "later_return")
+BEST_CONSTANT, CONSTANT = "best_constant", "constant"
 
 #: Of a comparison: the method is better or worse at a Holm-adjusted p-value below 5 % with at least `ENOUGH` pairs.
 OUTCOMES = BETTER, WORSE, NOT_SIGNIFICANT = "better", "worse", "not significant"
@@ -31,6 +35,47 @@ def outcome_of(difference: float, p: float, metric: str, pairs: int) -> str:
     if not p < _LEVEL or pairs < ENOUGH:
         return NOT_SIGNIFICANT
     return BETTER if (difference < 0) == (metric in LOWER_IS_BETTER) else WORSE
+
+
+class Scope(NamedTuple):
+    """Scope of an aggregate: one task, or all tasks of a family (``task`` is None)."""
+
+    family: str
+    task: str | None
+    tasks: tuple[str, ...]
+
+    def keys(self, study: RecordedStudy, method: str, pattern: str) -> list[RunKey]:
+        """The runs that are aggregated."""
+        return [
+            k for k in study.runs if k.family == self.family and k.task in self.tasks and k[2:4] == (method, pattern)
+        ]
+
+
+def scopes(study: RecordedStudy) -> Iterator[Scope]:
+    """Every family, after its tasks where it has several."""
+    for family in dict.fromkeys(k.family for k in study.runs):
+        tasks = study.tasks(family)
+        if len(tasks) > 1:
+            yield from (Scope(family, task, (task,)) for task in tasks)
+        yield Scope(family, None, tuple(tasks))
+
+
+def matrix(
+    study: RecordedStudy, column: Mapping[RunKey, Metric], scope: Scope, method: str | Mapping[str, str], pattern: str
+) -> np.ndarray:
+    """(M, n) values, one column per seed of the study; NaN where a run is missing or has no value.
+
+    Args:
+      method: one, or the one of every task.
+    """
+    names = {task: method if isinstance(method, str) else method.get(task, "") for task in scope.tasks}
+    keys = [[RunKey(scope.family, t, name, pattern, seed) for seed in study.seeds()] for t, name in names.items()]
+    return np.array([[column.get(key, Metric(NAN)).value for key in row] for row in keys], np.float64)
+
+
+def draw_interval(arrays: Sequence[np.ndarray], statistic: Callable, *, seed: int, replicates: int) -> stats.Interval:
+    """Bootstrap with a fresh generator, so that an interval does not depend on which others the study has."""
+    return stats.bootstrap_interval(np.random.default_rng(seed), arrays, statistic, replicates=replicates)
 
 
 class Paired(NamedTuple):
@@ -67,14 +112,14 @@ def paired(
 
     Args:
       opponent: one method, or the one of every task.
-      draw: interval of a statistic of arrays, `experiments.measure.scopes.draw_interval` with seed and replicates.
+      draw: interval of a statistic of arrays, `draw_interval` with seed and replicates.
     """
     ours, theirs = (matrix(study, column, scope, of, pattern) for of in (method, opponent))
     d = stats.paired_differences(ours, theirs)
     by_t = len(scope.tasks) == 1 and int(np.sum(np.isfinite(d))) < stats.SMALL
     interval = stats.t_interval(d) if by_t else draw([d], stats.mean)
     by_seed = np.where(np.all(np.isfinite(d), axis=0), np.mean(d, axis=0), np.nan)
-    interval = bounded(interval, f"paired:{metric}", study.segments)
+    interval = stats.bounded(interval, f"paired:{metric}", study.segments)
     return Paired(ours, theirs, interval, stats.paired_t_p(by_seed), by_t)
 
 
@@ -87,31 +132,26 @@ def comparisons(
     study: RecordedStudy, cells: Cells, scope: Scope, method: str, pattern: str, opponents: Opponents, draw: Callable
 ) -> Iterator[tuple]:
     """Rows of the tidy frame without Holm's correction; ``X:vs=KIND`` where it is not the baseline."""
-    baseline = baseline_of(method, study.methods())
-    asked: list[tuple[str, Any, tuple[str, ...]]] = [] if baseline is None else [("", baseline, PAIRED)]
+    baseline, keys = baseline_of(method, study.methods()), scope.keys(study, method, pattern)
+    requested: list[tuple[str, Any, tuple[str, ...]]] = [] if baseline is None else [("", baseline, PAIRED)]
     for kind, cell in opponents.items():
-        asked.append((f":vs={kind}", {task: cell.get((task, pattern), "") for task in scope.tasks}, VERSUS))
-    total = sum(inside(k, scope, method, pattern) for k in study.runs)
-    for suffix, opponent, metrics in asked:
-        for name in metrics:
-            if not comparable(name, pattern):
-                continue
+        requested.append((f":vs={kind}", {task: cell.get((task, pattern), "") for task in scope.tasks}, VERSUS))
+    for suffix, opponent, metrics in requested:
+        names = opponent if isinstance(opponent, str) else " / ".join(dict.fromkeys(filter(None, opponent.values())))
+        for name in (metric for metric in metrics if comparable(metric, pattern)):
             pair = paired(study, cells[name], scope, method, opponent, pattern, name, draw)
             if pair.pairs:
-                reason = "" if pair.pairs == total else "unpaired_runs_left_out"
+                reason = "" if pair.pairs == len(keys) else "unpaired_runs_left_out"
             elif suffix:
                 continue
             else:
-                reasons = {m.reason for k, m in cells[name].items() if inside(k, scope, method, pattern) and m.reason}
+                reasons = {m.reason for key in keys if (m := cells[name].get(key)) and m.reason}
                 reason = ", ".join(sorted(reasons)) or "no_common_seed"
-            names = (
-                opponent if isinstance(opponent, str) else " / ".join(dict.fromkeys(filter(None, opponent.values())))
-            )
             flag = f"baseline={names}" + (";lower_is_better" if name in LOWER_IS_BETTER else "")
             for kind, interval in _statistics(pair, name, study.segments, draw, brief=bool(suffix)).items():
                 note = flag + (";t_interval" if kind == "paired" and pair.by_t else "")
                 head = ("method", scope.family, scope.task, method, pattern, None, f"{kind}:{name}{suffix}")
-                yield (*head, *numbers(interval), pair.pairs, total, reason, note)
+                yield (*head, *stats.numbers(interval), pair.pairs, len(keys), reason, note)
 
 
 def _statistics(pair: Paired, metric: str, segments: int, draw: Callable, *, brief: bool) -> dict[str, stats.Interval]:
@@ -120,14 +160,12 @@ def _statistics(pair: Paired, metric: str, segments: int, draw: Callable, *, bri
     if brief:
         return results
     sign = -1.0 if metric in LOWER_IS_BETTER else 1.0
-    improved = stats.Interval(NAN, NAN, NAN)
-    if pair.pairs:
-        rng = np.random.default_rng(draw.keywords["seed"])
-        improved = stats.probability_of_improvement_interval(rng, sign * pair.ours, sign * pair.theirs)
-    share = stats.paired_probability_of_improvement(sign * pair.difference)
-    others = {"paired_iqm": draw([pair.difference], stats.iqm), "poi": improved}
-    others["poi_paired"] = stats.Interval(share, NAN, NAN)
-    return results | {kind: bounded(value, f"{kind}:{metric}", segments) for kind, value in others.items()}
+    iqm = stats.bounded(draw([pair.difference], stats.iqm), f"paired_iqm:{metric}", segments)
+    shares = {
+        "poi": stats.probability_of_improvement(sign * pair.ours, sign * pair.theirs),
+        "poi_paired": stats.paired_probability_of_improvement(sign * pair.difference),
+    }
+    return results | {"paired_iqm": iqm} | {kind: stats.Interval(share, NAN, NAN) for kind, share in shares.items()}
 
 
 def with_holm(rows: list[tuple], asides: Collection[str] = ()) -> list[tuple]:
@@ -137,7 +175,7 @@ def with_holm(rows: list[tuple], asides: Collection[str] = ()) -> list[tuple]:
     Args:
       rows: of `comparisons`.
       asides: methods that others are compared with. They are adjusted apart, so that a control that joins a study
-        takes nothing away from what is asked of its methods.
+        changes no p-value of its methods.
     """
     groups: dict[tuple, list[tuple]] = {}
     for row in rows:
@@ -148,3 +186,68 @@ def with_holm(rows: list[tuple], asides: Collection[str] = ()) -> list[tuple]:
         for row, p in zip(group, stats.holm([r[7] for r in group]), strict=True):
             adjusted.append((*row[:6], name.replace("p:", "p_holm:", 1), float(p), *row[8:]))
     return rows + adjusted
+
+
+def constants_of(study: RecordedStudy) -> list[str]:
+    """Methods with a constant entropy weight that adjust nothing else."""
+    from aesjax.schedules import SCHEDULES
+
+    constant, definitions = SCHEDULES["fixed"], study.definitions.items()
+    plain = [(name, method) for name, method in definitions if method.control is None and not method.adaptations]
+    return [name for name, method in plain if method.in_force.factory is constant and name in study.methods()]
+
+
+def asides_of(study: RecordedStudy) -> set[str]:
+    """Methods that others are compared with: constants and controls."""
+    return {*constants_of(study), *(name for name, method in study.definitions.items() if method.control is not None)}
+
+
+def _is_baseline(method: Any) -> bool:
+    return method.schedule is None and not method.adaptations and method.control is None
+
+
+def best_of(scores: Scores, methods: Sequence[str], pattern: str) -> str | None:
+    """The method with the highest mean score under ``pattern``; None where none has any.
+
+    By the seeds that all of them have, if there are any; on the runs that it is then compared on, so it looks a little
+    better than it is: a hard opponent.
+    """
+    present = {m: runs for m in methods if (runs := scores.get(m, {}).get(pattern))}
+    common = set.intersection(*map(set, present.values())) if present else set()
+    means = {m: float(np.mean([runs[seed] for seed in sorted(common or runs)])) for m, runs in present.items()}
+    return max(means, key=means.__getitem__, default=None)
+
+
+def scores_of(study: RecordedStudy, task: str) -> Scores:
+    """Mean return over training of every valid run on a task: method -> pattern -> seed -> score."""
+    scores: dict[str, dict[str, dict[int, float]]] = {}
+    for key, run in study.runs.items():
+        if key.task == task and run.curve is not None and np.isfinite(value := mean_return(run.curve)):
+            scores.setdefault(key.method, {}).setdefault(key.pattern, {})[key.seed] = value
+    return scores
+
+
+def opponents_of(study: RecordedStudy, method: str) -> Opponents:
+    """The opponents of a method besides its baseline; nothing for a constant or a control.
+
+    The best constant in hindsight is the carrier's with the highest mean return on the task under the pattern, of at
+    least two; a single constant is an opponent as it is. A control belongs to the method that its definition names.
+    """
+    definition = study.definitions.get(method)
+    if definition is None or method in asides_of(study):
+        return {}
+    mine = {name: each for name, each in study.definitions.items() if each.carrier == definition.carrier}
+    constants = [name for name in constants_of(study) if name in mine]
+    cells = dict.fromkeys((key.task, key.pattern) for key in study.runs)
+    chosen: Opponents = {}
+    if len(constants) > 1:
+        scores = {task: scores_of(study, task) for task in dict.fromkeys(task for task, _ in cells)}
+        best = {cell: best_of(scores[cell[0]], constants, cell[1]) for cell in cells}
+        chosen[BEST_CONSTANT] = {cell: name for cell, name in best.items() if name is not None}
+    # A carrier is compared with its only constant once: the constant against its baseline.
+    elif constants and not any(map(_is_baseline, (definition, mine[constants[0]]))):
+        chosen[CONSTANT] = dict.fromkeys(cells, constants[0])
+    for name, other in mine.items():
+        if other.control is not None and other.control.of == definition:
+            chosen[other.control.name] = dict.fromkeys(cells, name)
+    return {kind: cell for kind, cell in chosen.items() if cell}

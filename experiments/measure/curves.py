@@ -23,8 +23,7 @@ class Metric(NamedTuple):
 class Curve:
     """Evaluation returns of one run on its grid of environment steps.
 
-    Steps increase strictly inside [0, horizon]. A non-finite return marks the run as diverged: every metric
-    of it is then NaN. A diverged run may end early, any other run that does is refused.
+    A non-finite return marks the run as diverged: its metrics are NaN, and it may end early.
 
     Raises:
       ValueError: shapes differ, no evaluation, steps not increasing or outside [0, horizon].
@@ -39,9 +38,7 @@ class Curve:
     def __post_init__(self):
         steps, returns = np.asarray(self.steps, np.float64), np.asarray(self.returns, np.float64)
         if steps.ndim != 1 or steps.shape != returns.shape or not steps.size:
-            raise ValueError(
-                f"a curve needs steps and returns of one equal shape (m,); got {steps.shape}, {returns.shape}"
-            )
+            raise ValueError(f"steps and returns must have an equal shape (m,); got {steps.shape}, {returns.shape}")
         if not (np.isfinite(self.horizon) and self.horizon > 0):
             raise ValueError(f"the horizon of a curve must be positive; got {self.horizon}")
         if not np.all(np.isfinite(steps)) or np.any(np.diff(steps) <= 0):
@@ -53,10 +50,8 @@ class Curve:
         object.__setattr__(self, "returns", returns)
         object.__setattr__(self, "diverged", not bool(np.all(np.isfinite(returns))))
         if self.horizon - steps[-1] > gap * (1 + 1e-9) and not self.diverged:
-            raise IncompleteRunError(
-                f"the last evaluation is at step {steps[-1]:g} of {self.horizon:g}, "
-                f"more than one interval ({gap:g}) early"
-            )
+            text = f"the last evaluation is at step {steps[-1]:g} of {self.horizon:g}, more than one interval"
+            raise IncompleteRunError(f"{text} ({gap:g}) early")
 
 
 def auc(curve: Curve) -> float:

@@ -1,4 +1,4 @@
-"""Every metric of a single run, by name."""
+"""Every metric of a single run, by name, and the measures of its logged entropy weight."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,105 +7,139 @@ import numpy as np
 
 from experiments.measure import metrics
 from experiments.measure.curves import Metric, auc, final_return, later_return, mean_return, nan_mean
-from experiments.measure.patterns import STEADY
 from experiments.measure.recovery import companions, null_recovery, recovery, recovery_robust, recovery_vs_steady
-from experiments.measure.study import OPTIONAL, REFERENCE, SUMMED, RecordedRun, RecordedStudy, RunKey
-from experiments.measure.weights import time_mean, weight_metrics
+from experiments.measure.study import NAN, OPTIONAL, REFERENCE, STEADY, SUMMED, RecordedRun, RecordedStudy, RunKey
 
-NAN = float("nan")
+_REACTION = 0.02  # share of the horizon within which a weight should have risen
+_ENOUGH = 2  # evaluations within it, at least
 
 
 def run_metrics(study: RecordedStudy, key: RunKey) -> dict[str, Metric]:
-    """Every metric of one run by name; a metric without a value carries its reason."""
-    run = study.runs[key]
-    own_steady = study.runs.get(key._replace(pattern=STEADY))
-    floor = study.floors.get(key.task)
+    """Every metric of one run by name; a metric without a value contains its reason."""
+    run, changes = study.runs[key], study.changes(key.task)
+    steady, floor = study.runs.get(key._replace(pattern=STEADY)), study.floors.get(key.task)
     sac = [r for k, r in study.runs.items() if k[:4] == (key.family, key.task, REFERENCE, STEADY)]
-    sac_means = np.array([mean_return(r.curve) if r.curve else NAN for r in sac])
-    out = _levels(run, own_steady, sac_means, floor)
-    changes = study.changes(key.task)
+    out = _levels(run, steady, np.array([mean_return(r.curve) if r.curve else NAN for r in sac]), floor)
     out["later_return"] = Metric(later_return(run.curve, changes) if run.curve else NAN)
-    out |= _recoveries(run, own_steady, floor, changes, study.patterns[key.pattern].recovery)
-    out |= weight_metrics(run.steps, run.logs, changes, study.horizons[key.task])
-    out["mean_train_return"] = time_mean(run.steps, run.logs.get("train_return", np.full(len(run.steps), NAN)))
-    out |= {f"mean_{name}": time_mean(run.steps, run.logs[name]) for name in OPTIONAL if name in run.logs}
-    if "mean_return_nominal" in out:  # averaged as those are, which `mean_return` is not
-        out["mean_return_in_force"] = time_mean(run.steps, run.logs["return_mean"])
+    out |= _recoveries(run, steady, floor, changes, study.patterns[key.pattern].recovery)
+    none = np.full(len(run.steps), NAN)
+    low, high = (saturation(run.steps, run.logs.get(name, none)) for name in ("at_min", "at_max"))
+    both = low if low.reason and high.reason else Metric(float(np.nansum([low.value, high.value])))
+    out |= {"saturation": both, "saturation_min": low, "saturation_max": high}
+    weight = run.logs.get("entropy_weight", none)
+    out["responsiveness"] = responsiveness(run.steps, weight, changes, study.horizons[key.task])
+    means = {"mean_entropy_weight": weight, "mean_train_return": run.logs.get("train_return", none)}
+    means |= {f"mean_{name}": run.logs[name] for name in OPTIONAL if name in run.logs}
+    if "mean_return_nominal" in means:  # averaged as those are, which `mean_return` is not
+        means["mean_return_in_force"] = run.logs["return_mean"]
+    out |= {name: _valued(float(nan_mean(values)), "not_logged") for name, values in means.items()}
     out |= {name: Metric(float(np.nansum(run.logs[name]))) for name in SUMMED if name in run.logs}
-    if run.problem:  # a broken run has no metric at all, whatever could still be computed from its rows
-        out = {name: Metric(NAN, run.problem) for name in out}
-    return out
+    # A broken run has no metric, whatever could still be computed from its rows.
+    return {name: Metric(NAN, run.problem) for name in out} if run.problem else out
+
+
+def _valued(value: float, reason: str) -> Metric:
+    return Metric(value, "" if np.isfinite(value) else reason)
 
 
 def _levels(run: RecordedRun, steady: RecordedRun | None, sac: np.ndarray, floor: float | None) -> dict[str, Metric]:
-    names = {"auc": auc, "mean_return": mean_return, "final_return": final_return}
-    out = {name: Metric(level(run.curve) if run.curve else NAN) for name, level in names.items()}
-    own = out["mean_return"].value
+    levels = {"auc": auc, "mean_return": mean_return, "final_return": final_return}
+    out = {name: Metric(level(run.curve) if run.curve else NAN) for name, level in levels.items()}
+    own, no_steady = out["mean_return"].value, _without(steady)
     no_sac = "" if np.any(np.isfinite(sac)) else "no_steady_sac_runs"
-    base = mean_return(steady.curve) if steady and steady.curve else NAN
-    no_steady = _without(steady)
-    reference = sac if np.any(np.isfinite(sac)) else np.array([base])
-    for suffix, floors, no_floor in (
-        ("", None, ""),
-        ("_safe", np.array([NAN if floor is None else floor]), "no_floor" if floor is None else ""),
-    ):
-        nauc = partial(metrics.nauc_task, floors=floors)
-        drop = partial(metrics.drop_run, floors=floors, reference=reference[None])
-        out[f"nauc_task{suffix}"] = _ratio(nauc, own, sac, floors, no_sac or no_floor)
-        out[f"drop_run{suffix}"] = _ratio(drop, own, np.array([base]), floors, no_steady or no_floor)
-    out["loss_rate"] = Metric(base - own, no_steady)
+    base = np.array([mean_return(steady.curve) if steady and steady.curve else NAN])
+    reference = base if no_sac else sac
+    for suffix, floors in (("", None), ("_safe", np.array([NAN if floor is None else floor]))):
+        no_floor = "no_floor" if suffix and floor is None else ""
+        drop = partial(metrics.drop_run, reference=reference[None])
+        out[f"nauc_task{suffix}"] = _ratio(metrics.nauc_task, own, sac, floors, no_sac or no_floor)
+        out[f"drop_run{suffix}"] = _ratio(drop, own, base, floors, no_steady or no_floor)
+    out["loss_rate"] = Metric(float(base[0]) - own, no_steady)
     return out
 
 
 def _without(steady: RecordedRun | None) -> str:
-    """Why what compares with the method's own Steady run has no value; empty where that run is valid."""
+    """Reason for which comparisons with the method's own Steady run have no value; empty where that run is valid."""
     if steady is None:
         return "no_steady_run"
     return f"steady_run_{steady.problem}" if steady.problem else ""
 
 
-def _ratio(ratio: Callable, own: float, below: np.ndarray, floors: np.ndarray | None, why: str) -> Metric:
-    """A ratio of one run's mean return and those (n,) of its normaliser; ``why`` it cannot be formed, if so."""
-    if why:
-        return Metric(NAN, why)
+def _ratio(ratio: Callable, own: float, below: np.ndarray, floors: np.ndarray | None, reason: str) -> Metric:
+    """A ratio of one run's mean return and those (n,) of its normaliser; ``reason``: it cannot be formed."""
+    if reason:
+        return Metric(NAN, reason)
     runs = np.array([[own]]), below[None]
-    value = float(ratio(*runs).ravel()[0])
+    value = float(ratio(*runs, floors=floors).ravel()[0])
     negative = floors is None and any(np.any(np.nan_to_num(x) < 0.0) for x in runs)
     return Metric(value, metrics.reason_of(value, *runs, floors), bool(negative))
 
 
 def _recoveries(
     run: RecordedRun, steady: RecordedRun | None, floor: float | None, changes: np.ndarray, applies: bool
-) -> dict:
-    names = ["recovery", "recovered_fraction", "recovery_null", "recovery_null_formula"]
-    robust = [f"recovery_robust{of}" for of in ("", "_fraction", "_null")]
-    robust += ["n_not_applicable", "immediate_drop", "deficit_area", "no_drop_fraction"]
+) -> dict[str, Metric]:
+    def each(name: str) -> list[str]:
+        return [f"{name}@{i}" for i in range(1, len(changes) + 1)]
+
+    raw = ["recovery", "recovered_fraction", "recovery_null", "recovery_null_formula", *each("recovered")]
+    robust = ["recovery_robust", "recovery_robust_fraction", "recovery_robust_null", "n_not_applicable"]
+    robust += ["immediate_drop", "deficit_area", "no_drop_fraction", *each("robust_recovered"), *each("level")]
     versus = ["recovery_vs_steady", "recovery_vs_steady_fraction"]
-    count = range(1, len(changes) + 1)
-    names += [f"recovered@{i}" for i in count]
-    robust += [f"robust_recovered@{i}" for i in count] + [f"level@{i}" for i in count]
     if not applies or run.curve is None or not len(changes):
-        return dict.fromkeys(names + robust + versus, Metric(NAN, "only_abrupt"))
-    curve, other = run.curve, steady.curve if steady else None
-    literal = recovery(curve, changes)
-    values = [literal.total, literal.recovered_fraction]
-    values += [recovery(other, changes).total if other else NAN, null_recovery(curve, changes)]
-    out = _named(names, [*values, *literal.recovered.astype(float)], _without(steady))
+        return dict.fromkeys(raw + robust + versus, Metric(NAN, "only_abrupt"))
+    curve, other, no_steady = run.curve, steady.curve if steady else None, _without(steady)
+    r = recovery(curve, changes)
+    null = recovery(other, changes).total if other else NAN
+    values = [r.total, r.recovered_fraction, null, null_recovery(curve, changes), *r.recovered]
+    out = _named(raw, values, no_steady)
     if floor is None:
         return out | dict.fromkeys(robust + versus, Metric(NAN, "no_floor"))
     r, extra = recovery_robust(curve, changes, floor), companions(curve, changes, floor)
     null = recovery_robust(other, changes, floor).total if other else NAN
     values = [r.total, r.recovered_fraction, null, r.n_not_applicable]
     values += [float(nan_mean(x)) for x in (extra.immediate_drop, extra.deficit_area, extra.no_drop)]
-    values += [*np.where(r.applicable, r.recovered, NAN), *r.level]
-    out |= _named(robust, values, "level_not_above_floor")
+    out |= _named(robust, [*values, *np.where(r.applicable, r.recovered, NAN), *r.level], "level_not_above_floor")
     if other is None:
-        out["recovery_robust_null"] = Metric(NAN, _without(steady))
-        return out | dict.fromkeys(versus, Metric(NAN, _without(steady)))
+        return out | dict.fromkeys(["recovery_robust_null", *versus], Metric(NAN, no_steady))
     v = recovery_vs_steady(curve, other, changes, floor)
     return out | _named(versus, [v.total, v.recovered_fraction], "steady_not_above_floor")
 
 
 def _named(names: Sequence[str], values: Sequence[float], reason: str) -> dict[str, Metric]:
-    pairs = zip(names, values, strict=True)
-    return {n: Metric(float(v), "" if np.isfinite(v) else reason) for n, v in pairs}
+    return {name: _valued(float(value), reason) for name, value in zip(names, values, strict=True)}
+
+
+def saturation(steps: np.ndarray, at_clip: np.ndarray) -> Metric:
+    """Share of a run's updates at a clip, from the fractions logged since the previous evaluation.
+
+    Args:
+      steps: (m,) evaluation steps; an interval counts in proportion to its length.
+      at_clip: (m,) fraction of the updates since the previous evaluation; NaN where there was none.
+    """
+    length, share = np.diff(np.asarray(steps, np.float64), prepend=0.0), np.asarray(at_clip, np.float64)
+    logged = np.isfinite(share) & (length > 0)
+    if not np.any(logged):
+        return Metric(NAN, "not_logged")
+    return Metric(float(np.sum(share[logged] * length[logged]) / np.sum(length[logged])))
+
+
+def responsiveness(
+    steps: np.ndarray, weight: np.ndarray, changes: Sequence[float] | np.ndarray, horizon: float
+) -> Metric:
+    """Relative rise of the entropy weight (m,) within 2 % of the horizon after a change, mean over changes (K,).
+
+    Per change c: the largest weight at an evaluation in (c, c + 0.02 T], over the weight at the last
+    evaluation at or before c, minus 1. An evaluation at c reports the weight from before. A change with fewer than two
+    evaluations in that window is left out.
+    """
+    steps, weight = np.asarray(steps, np.float64), np.asarray(weight, np.float64)
+    logged = np.isfinite(weight)
+    if not np.any(logged):
+        return Metric(NAN, "not_logged")
+    rises = []
+    for change in np.asarray(changes, np.float64):
+        before = weight[(steps <= change) & logged]
+        window = (steps > change) & (steps <= change + _REACTION * horizon * (1 + 1e-9)) & logged
+        if before.size and np.sum(window) >= _ENOUGH and before[-1] > 0:
+            rises.append(np.max(weight[window]) / before[-1] - 1.0)
+    return Metric(float(np.mean(rises))) if rises else Metric(NAN, "too_few_evaluations_after_a_change")

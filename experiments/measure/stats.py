@@ -4,6 +4,8 @@ Scores are arrays (M tasks, n seeds); the seed is the replication unit, NaN a mi
 Statistics accept leading axes, so that one call evaluates all bootstrap replicates.
 """
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -14,6 +16,10 @@ from experiments.measure.curves import nan_mean
 SMALL = 10  # below this many seeds the percentile interval is stretched
 _LEVEL = 0.95  # of intervals
 _MAX_UNDEFINED = 0.05  # share of undefined replicates beyond which there is no interval
+#: Metrics that are shares, sums over all changes as shares of the horizon, and other numbers that are not negative.
+_SHARES = re.compile(r".*_fraction|(robust_)?recovered@\d+|saturation(_min|_max)?|mean_window_share")
+_SUMS = ("recovery", "recovery_robust", "recovery_vs_steady", "recovery_null", "recovery_robust_null")
+_POSITIVE = re.compile(r"deficit_area|mean_entropy_weight|refreshes|gradient_steps|mean_rate_factor")
 
 
 class Interval(NamedTuple):
@@ -50,14 +56,6 @@ def draw_resamples(rng: np.random.Generator, sizes: Sequence[int], replicates: i
         if size:
             index[:, m, :size] = rng.integers(size, size=(replicates, size))
     return index
-
-
-def _compact(arrays: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:
-    """Move the seeds that any array has to the front, task by task; also returns how many there are."""
-    stack = np.stack([np.asarray(a, np.float64) for a in arrays])
-    present = np.any(np.isfinite(stack), axis=0)
-    order = np.argsort(~present, axis=-1, kind="stable")
-    return [np.take_along_axis(a, order, axis=-1) for a in stack], np.sum(present, axis=-1).tolist()
 
 
 def bootstrap(arrays: Sequence[np.ndarray], statistic: Callable[..., np.ndarray], index: np.ndarray) -> np.ndarray:
@@ -99,7 +97,10 @@ def bootstrap_interval(
     replicates: int = 10_000,
 ) -> Interval:
     """Stratified bootstrap interval of ``statistic(*arrays)``; equal generator states, equal intervals."""
-    arrays, sizes = _compact(arrays)
+    stack = np.stack([np.asarray(a, np.float64) for a in arrays])
+    present = np.any(np.isfinite(stack), axis=0)  # seeds that any array has; they come first, task by task
+    order, sizes = np.argsort(~present, axis=-1, kind="stable"), np.sum(present, axis=-1).tolist()
+    arrays = [np.take_along_axis(a, order, axis=-1) for a in stack]
     kept = [size for size in sizes if size]
     value = float(statistic(*arrays))
     if not kept or not np.isfinite(value):
@@ -145,42 +146,20 @@ def paired_t_p(differences: np.ndarray) -> float:
     return float(2.0 * stdtr(d.size - 1, -abs(float(np.mean(d))) / error))
 
 
-def _wins(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(M, n, n): 1 where x beats y, 1/2 at a tie, 0 else; NaN where either is missing."""
-    a, b = np.asarray(x, np.float64)[..., :, None], np.asarray(y, np.float64)[..., None, :]
-    score = np.where(a > b, 1.0, np.where(a == b, 0.5, 0.0))
-    return np.where(np.isfinite(a) & np.isfinite(b), score, np.nan)
-
-
 def probability_of_improvement(x: np.ndarray, y: np.ndarray) -> float:
     """Mean over tasks of ``P(x > y) + P(x = y) / 2`` over all pairs of seeds; x, y of shape (M, n)."""
-    wins = _wins(x, y)
-    return float(nan_mean(nan_mean(wins.reshape(len(wins), -1), axis=-1)))
+    a, b = np.asarray(x, np.float64)[:, :, None], np.asarray(y, np.float64)[:, None, :]
+    return float(np.mean(known)) if (known := [v for v in map(_share_above, a - b) if np.isfinite(v)]) else float("nan")
 
 
 def paired_probability_of_improvement(differences: np.ndarray) -> float:
     """Share of (task, seed) cells with a positive difference, ties counting one half."""
+    return _share_above(differences)
+
+
+def _share_above(differences: np.ndarray) -> float:
     d = _units(differences)
     return float(nan_mean(np.where(d > 0, 1.0, np.where(d == 0, 0.5, 0.0))))
-
-
-def probability_of_improvement_interval(
-    rng: np.random.Generator, x: np.ndarray, y: np.ndarray, *, replicates: int = 10_000
-) -> Interval:
-    """The same with its interval; both methods are resampled independently within each task."""
-    tasks = []
-    for a, b in zip(np.asarray(x, np.float64), np.asarray(y, np.float64), strict=True):
-        a, b = a[np.isfinite(a)], b[np.isfinite(b)]
-        if not a.size or not b.size:
-            continue
-        # A replicate is a pair of multiplicity vectors, so its value is the bilinear form of the win matrix.
-        times_a = rng.multinomial(a.size, np.full(a.size, 1 / a.size), size=replicates)
-        times_b = rng.multinomial(b.size, np.full(b.size, 1 / b.size), size=replicates)
-        tasks.append(np.sum((times_a @ _wins(a, b)) * times_b, axis=-1) / (a.size * b.size))
-    value = probability_of_improvement(x, y)
-    if not tasks:
-        return Interval(value, float("nan"), float("nan"))
-    return percentile_interval(value, np.mean(tasks, axis=0), 1)
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
@@ -191,3 +170,38 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     scaled = p[order] * np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(scaled)) if len(order) else scaled
     return adjusted
+
+
+def bounds_of(metric: str, segments: int) -> tuple[float, float]:
+    """The least and the largest value of an aggregate by its name, infinite where nothing is known.
+
+    >>> bounds_of("recovery", 5), bounds_of("paired:recovery", 5)
+    ((0.0, 0.8), (-0.8, 0.8))
+
+    Args:
+      metric: as in the tidy frame, ``iqm:``, ``paired:`` and ``paired_iqm:`` included.
+      segments: of the horizon, of equal length; the drift changes between them.
+    """
+    kind, _, name = metric.rpartition(":")
+    if kind.startswith("paired"):
+        low, high = bounds_of(name, segments)
+        return (-high, high) if low == 0.0 else (low, high)
+    if name in _SUMS:
+        return 0.0, (segments - 1) / segments
+    if name == "n_not_applicable":
+        return 0.0, float(segments - 1)
+    if _SHARES.fullmatch(name):
+        return 0.0, 1.0
+    return (0.0 if _POSITIVE.fullmatch(name) else -math.inf), math.inf
+
+
+def bounded(interval: Interval, metric: str, segments: int) -> Interval:
+    """The interval cut at the bounds of its metric; its value stays."""
+    low, high = bounds_of(metric, segments)
+    return Interval(interval.value, *(min(max(end, low), high) if math.isfinite(end) else end for end in interval[1:]))
+
+
+def numbers(interval: Interval) -> tuple[float, float | None, float | None]:
+    """Value and ends as the tidy frame holds them: None for an end that is missing."""
+    low, high = (end if np.isfinite(end) else None for end in interval[1:])
+    return interval.value, low, high

@@ -2,19 +2,21 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from experiments.measure.curves import Curve, IncompleteRunError, change_steps
-from experiments.measure.patterns import PatternFacts, describe_runs
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from experiments.study.method import Method
 
+STEADY = "steady"  # the pattern without drift, the reference of nAUC and DropRatio
+REFERENCE = "SAC"  # the paper's normaliser: SAC with automatic temperature
 LOGGED = ("train_return", "entropy_weight", "at_min", "at_max")
 #: Columns that only some studies have; their means over time are metrics of those.
 OPTIONAL = (
@@ -23,8 +25,28 @@ OPTIONAL = (
 )
 SUMMED = ("refreshes", "gradient_steps")  # likewise; their sums are
 OFF_GRID = "off_grid"  # the problem of a run without the evaluations that the task's other runs have
-REFERENCE = "SAC"  # the paper's normaliser: SAC with automatic temperature
 NAN = float("nan")
+
+
+class PatternFacts(NamedTuple):
+    """Facts of a drift pattern on every task; of an unknown one, those of a gradual drift."""
+
+    jumps: bool = False  # its value jumps at the change points
+    recovery: bool = False  # and is constant in between, so that the time to recover from a jump is defined
+    summary: str = ""  # one line for the reader of a report
+
+
+def describe(manifest: Mapping[str, Any], run: Iterable[str] | None = None) -> dict[str, PatternFacts]:
+    """Facts of drift patterns: steady, then the manifest's in its order, then those that it does not describe.
+
+    Args:
+      manifest: ``patterns``: name -> the fields of `PatternFacts`.
+      run: names of the patterns that were run; None: the described ones.
+    """
+    known = {name: PatternFacts(**entry) for name, entry in (manifest.get("patterns") or {}).items()}
+    names = dict.fromkeys(known if run is None else run)
+    order = [name for name in (STEADY, *known, *names) if name in names]
+    return {name: known.get(name, PatternFacts()) for name in order}
 
 
 class RunKey(NamedTuple):
@@ -57,8 +79,8 @@ class RecordedStudy:
     floors: dict[str, float]  # task -> mean return of the random policy; absent if not measured
     segments: int
     patterns: dict[str, PatternFacts]  # those that were run, in the order in which a report shows them
+    definitions: "dict[str, Method]"  # method -> its complete definition; labels are for printing
     rules: dict[str, tuple[str, str]]  # method -> rule ("aes_r+window") and its variant; empty if unknown
-    grids: dict[str, np.ndarray]  # task -> (m,) evaluation steps that its valid runs have in common
 
     def changes(self, task: str) -> np.ndarray:
         """(K,) environment steps at which the drift of ``task`` enters its next segment."""
@@ -111,12 +133,13 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
     whose evaluations are not those of the task's grid (`_grid`) are "off_grid".
 
     Args:
-      curves: one row per evaluation; ``schedule`` and ``variant`` tell constants and controls.
-      config: ``steps`` (of all tasks or by task), ``segments``, ``evaluations`` after the one at step 0.
+      curves: one row per evaluation.
+      config: ``steps`` (of all tasks or by task), ``segments``, ``methods`` (their definitions).
       manifest: ``runs`` (with ``status``), ``floors`` (task to return of the random policy) and ``patterns``.
 
     Raises:
-      ValueError: a required column or config field is missing, a run is stored twice, or a pattern is badly described.
+      ValueError: a required column or config field is missing, a run is stored twice, or the configuration is not one
+        of a study.
     """
     needed = ("family", "task", "method", "pattern", "seed", "step", "return_mean")
     absent = [c for c in needed if c not in curves.columns]
@@ -133,26 +156,41 @@ def load_study(curves: "pl.DataFrame", config: Mapping[str, Any], manifest: Mapp
     runs: dict[RunKey, RecordedRun] = {}
     columns = (*LOGGED, *OPTIONAL, *SUMMED, "return_mean")
     parts = curves.partition_by(list(RunKey._fields), as_dict=True, maintain_order=True)
-    for name, rows in parts.items():
-        key, rows = RunKey(*name), rows.sort("step")
+    for key, rows in ((RunKey(*name), rows.sort("step")) for name, rows in parts.items()):
         steps = rows["step"].to_numpy().astype(np.float64)
         logs = {c: rows[c].cast(float).fill_null(NAN).to_numpy() for c in columns if c in rows.columns}
-        returns = rows["return_mean"].cast(float).fill_null(NAN).to_numpy()
-        curve, problem = _curve(key, steps, returns, _horizon(config, key.task), status.get(key, ""))
+        curve, problem = _curve(key, steps, logs["return_mean"], _horizon(config, key.task), status.get(key, ""))
         runs[key] = RecordedRun(key, curve, problem, steps, logs)
-    for key, state in status.items():
-        if key not in runs:
-            problem = "diverged" if state == "diverged" else "missing"
-            runs[key] = RecordedRun(key, None, problem, np.zeros(0), {})
+    for key in [key for key in status if key not in runs]:
+        problem = "diverged" if status[key] == "diverged" else "missing"
+        runs[key] = RecordedRun(key, None, problem, np.zeros(0), {})
     tasks = {k.task for k in runs}
-    grids = {task: _grid(config, task, runs) for task in tasks}
+    grids = {task: _grid(task, runs) for task in tasks}
     for key, run in runs.items():
         if run.curve is not None and not np.array_equal(run.steps, grids[key.task]):
             runs[key] = replace(run, curve=None, problem=OFF_GRID)
     floors = {t: float(b) for t, b in manifest.get("floors", {}).items() if b is not None and np.isfinite(b)}
-    patterns = describe_runs(manifest, (k.pattern for k in runs))
-    horizons = {t: _horizon(config, t) for t in tasks}
-    return RecordedStudy(runs, horizons, floors, int(config.get("segments", 5)), patterns, _rules(curves), grids)
+    return RecordedStudy(
+        runs,
+        {task: _horizon(config, task) for task in tasks},
+        floors,
+        int(config.get("segments", 5)),
+        describe(manifest, (k.pattern for k in runs)),
+        _definitions(config),
+        _rules(curves),
+    )
+
+
+def _definitions(config: Mapping[str, Any]) -> "dict[str, Method]":
+    """Method -> definition, of one configuration or of several merged ones; an excerpt without methods has none."""
+    from experiments.study.config import config_from_json
+    from experiments.study.program import rows_of
+
+    found: dict[str, Method] = {}
+    for each in (config_from_json(own) for own in config.get("merged", [config]) if "methods" in own):
+        for row in (row for carrier in each.carriers for row in rows_of(each, carrier)):
+            found.setdefault(row.name, row.method)
+    return found
 
 
 def _rules(curves: "pl.DataFrame") -> dict[str, tuple[str, str]]:
@@ -162,15 +200,10 @@ def _rules(curves: "pl.DataFrame") -> dict[str, tuple[str, str]]:
     return {method: (rule or "", variant or "") for method, rule, variant in rules.iter_rows()}
 
 
-def _grid(config: Mapping[str, Any], task: str, runs: Mapping[RunKey, RecordedRun]) -> np.ndarray:
-    """(m,) evaluation steps of a task: the configuration's where any run has them, else those that most runs have,
-    the finer of two that equally many have."""
-    found = Counter(tuple(run.steps) for key, run in runs.items() if key.task == task and run.curve is not None)
-    count = config.get("evaluations")
-    planned = tuple(np.arange(count + 1) * _horizon(config, task) / count) if isinstance(count, int) and count else ()
-    if planned in found:
-        return np.array(planned)
-    return np.array(max(found, key=lambda steps: (found[steps], len(steps)), default=()))
+def _grid(task: str, runs: Mapping[RunKey, RecordedRun]) -> np.ndarray:
+    """(m,) evaluation steps that most runs of a task have, the finer of two that equally many have."""
+    counts = Counter(tuple(run.steps) for key, run in runs.items() if key.task == task and run.curve is not None)
+    return np.array(max(counts, key=lambda steps: (counts[steps], len(steps)), default=()))
 
 
 def _curve(key, steps, returns, horizon, status) -> tuple[Curve | None, str]:

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.measure import metrics, stats
-from experiments.measure.bounds import bounded
-from experiments.measure.comparisons import PAIRED, comparisons, with_holm
+from experiments.measure.comparisons import (
+    PAIRED,
+    Cells,
+    Scope,
+    asides_of,
+    comparisons,
+    draw_interval,
+    matrix,
+    opponents_of,
+    scopes,
+    with_holm,
+)
 from experiments.measure.curves import Metric, nan_mean
-from experiments.measure.opponents import asides_of, opponents_of
-from experiments.measure.patterns import STEADY
 from experiments.measure.runs import run_metrics
-from experiments.measure.scopes import NAN, Cells, Scope, draw_interval, inside, matrix, numbers, scopes
-from experiments.measure.study import REFERENCE, RecordedStudy, RunKey, load_study
+from experiments.measure.study import NAN, REFERENCE, STEADY, RecordedStudy, RunKey, load_study
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +34,6 @@ _COLUMNS = {
     **dict.fromkeys(("n_valid", "n_total"), int),
     **dict.fromkeys(("reason", "flag"), str),
 }
-_WITH_IQM = frozenset(PAIRED)
 
 
 def summarise(
@@ -73,23 +79,17 @@ def summarise(
     compared: list[tuple] = []
     opponents = {method: opponents_of(study, method) for method in study.methods()}
     for scope in scopes(study):
-        for method in study.methods():
-            for pattern in dict.fromkeys(k.pattern for k in study.runs):
-                if not any(inside(k, scope, method, pattern) for k in study.runs):
-                    continue
+        for method, pattern in dict.fromkeys(k[2:4] for k in study.runs if k.family == scope.family):
+            if scope.keys(study, method, pattern):
                 rows += _aggregates(study, cells, scope, method, pattern, draw)
                 compared += comparisons(study, cells, scope, method, pattern, opponents[method], draw)
     for family in dict.fromkeys(k.family for k in study.runs):
-        whole = ("method", family, None)
         if len(tasks := study.tasks(family)) == 1:  # the family's aggregates are the task's
-            rows += [_at(tasks[0], r) for r in rows if r[:3] == whole and "_family" not in r[6]]
-            compared += [_at(tasks[0], r) for r in compared if r[:3] == whole]
+            for each in (rows, compared):
+                own = [r for r in each if r[:3] == ("method", family, None) and "_family" not in r[6]]
+                each += [(*r[:2], tasks[0], *r[3:]) for r in own]
     rows += with_holm(compared, asides_of(study))
     return pl.DataFrame(rows, schema=_COLUMNS, orient="row")
-
-
-def _at(task: str, row: tuple) -> tuple:
-    return (*row[:2], task, *row[3:])
 
 
 def _flag(name: str, metric: Metric) -> str:
@@ -99,73 +99,50 @@ def _flag(name: str, metric: Metric) -> str:
 def _aggregates(
     study: RecordedStudy, cells: Cells, scope: Scope, method: str, pattern: str, draw: Callable
 ) -> Iterator[tuple]:
-    values = partial(matrix, study, scope=scope)
-    present = [k for k in study.runs if inside(k, scope, method, pattern)]
+    values, present = partial(matrix, study, scope=scope), scope.keys(study, method, pattern)
 
-    def row(name, interval, column, lost=()):
+    def row(name: str, interval: stats.Interval, column: Mapping[RunKey, Metric]) -> tuple:
         mine = [column.get(k) or Metric(NAN, study.runs[k].problem) for k in present]  # a missing run has no logs
         valid = sum(np.isfinite(m.value) for m in mine) if np.isfinite(interval.value) else 0
-        why = ", ".join(sorted({m.reason for m in mine if m.reason}))
-        flags = ["literal_unsafe"] if any(_flag(name, m) for m in mine) else []
-        head = ("method", scope.family, scope.task, method, pattern, None, name)
-        ends = numbers(bounded(interval, name, study.segments))
-        return (*head, *ends, valid, len(mine), why, ";".join([*flags, *lost]))
+        reasons = ", ".join(sorted({m.reason for m in mine if m.reason}))
+        flag = "literal_unsafe" if any(_flag(name, m) for m in mine) else ""
+        ends = stats.numbers(stats.bounded(interval, name, study.segments))
+        return ("method", scope.family, scope.task, method, pattern, None, name, *ends, valid, len(mine), reasons, flag)
 
     means = cells["mean_return"]
     sac = values(means, method=REFERENCE, pattern=STEADY)
     own, steady = values(means, method=method, pattern=pattern), values(means, method=method, pattern=STEADY)
     floors = np.array([study.floors.get(t, NAN) for t in scope.tasks])
-    no_sac, no_steady = (_lost(study, scope, *of) for of in (("normaliser", REFERENCE), ("steady", method)))
     for name, column in cells.items():
         x = values(column, method=method, pattern=pattern)
-        for prefix, statistic in (("", stats.mean), ("iqm:", stats.iqm)):
-            if prefix and name not in _WITH_IQM:
-                continue
+        for prefix, statistic in (("", stats.mean), *((("iqm:", stats.iqm),) if name in PAIRED else ())):
             if name.startswith("nauc_task"):  # the normaliser is resampled with the runs
-                b = floors if name.endswith("_safe") else None
-                ratio = partial(_of_nauc, statistic=statistic, floors=b)
+                ratio = partial(_of_nauc, statistic=statistic, floors=floors if name.endswith("_safe") else None)
                 interval = draw([own, sac], ratio) if np.any(np.isfinite(x)) else stats.Interval(NAN, NAN, NAN)
             else:
                 interval = draw([x], statistic)
-            yield row(prefix + name, interval, column, no_sac if name.startswith("nauc") else ())
+            yield row(prefix + name, interval, column)
     reference = sac if np.any(np.isfinite(sac)) else steady
     for suffix, b in (("", None), ("_safe", floors)):
-        # A ratio of means rests on all valid runs, those without a Steady run of their own seed, too.
-        nauc, drop = cells[f"nauc_task{suffix}"], _of_means(cells[f"drop_run{suffix}"], means)
-        ratios = {
-            "drop_task": ([own, steady, reference], partial(_of_drop_task, floors=b), drop, no_steady),
-            "drop_nauc_task": ([own, steady, sac], partial(_of_nauc_drop, floors=b), drop, [*no_sac, *no_steady]),
-        }
+        # A ratio of means rests on all valid runs, also those without a Steady run of their own seed; reasons and
+        # flags are those of the runs' own ratios.
+        drop = {key: each._replace(value=means[key].value) for key, each in cells[f"drop_run{suffix}"].items()}
+        drops = [own, steady, reference]
+        yield row(f"drop_task{suffix}", draw(drops, partial(_of_drop, metrics.drop_task, floors=b)), drop)
+        yield row(f"drop_nauc_task{suffix}", draw([own, steady, sac], partial(_of_nauc_drop, floors=b)), drop)
         if scope.task is None:
-            family = partial(metrics.nauc_family, floors=b)
-            ratios["nauc_family"] = ([own, sac], family, nauc, no_sac)
-            ratios["drop_family"] = ([own, steady, reference], partial(_of_drop_family, floors=b), drop, no_steady)
-        for name, (arrays, statistic, column, lost) in ratios.items():
-            yield row(name + suffix, draw(arrays, statistic), column, lost)
-
-
-def _lost(study: RecordedStudy, scope: Scope, name: str, method: str) -> list[str]:
-    """``NAME=VALID/TOTAL`` of a method's Steady runs where not all are valid: what divides by them rests on fewer."""
-    runs = [run for key, run in study.runs.items() if inside(key, scope, method, STEADY)]
-    valid = sum(run.curve is not None for run in runs)
-    return [f"{name}={valid}/{len(runs)}"] if valid < len(runs) else []
-
-
-def _of_means(drops: Mapping[RunKey, Metric], means: Mapping[RunKey, Metric]) -> dict[RunKey, Metric]:
-    """Valid where the run is; reasons and flags are those of the runs' own ratios."""
-    return {key: drop._replace(value=means[key].value) for key, drop in drops.items()}
+            nauc = draw([own, sac], partial(metrics.nauc_family, floors=b))
+            yield row(f"nauc_family{suffix}", nauc, cells[f"nauc_task{suffix}"])
+            yield row(f"drop_family{suffix}", draw(drops, partial(_of_drop, metrics.drop_family, floors=b)), drop)
 
 
 def _of_nauc(own, sac, *, statistic, floors):
     return statistic(metrics.nauc_task(own, sac, floors))
 
 
-def _of_drop_task(own, steady, reference, *, floors):
-    return nan_mean(metrics.drop_task(own, steady, floors, reference), axis=-1)
-
-
-def _of_drop_family(own, steady, reference, *, floors):
-    return metrics.drop_family(own, steady, floors, reference)
+def _of_drop(drop, own, steady, reference, *, floors):
+    value = drop(own, steady, floors, reference)
+    return nan_mean(value, axis=-1) if drop is metrics.drop_task else value
 
 
 def _of_nauc_drop(own, steady, sac, *, floors):

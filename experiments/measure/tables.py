@@ -47,17 +47,13 @@ def paper_table(name: str) -> list[dict[str, Any]]:
     ]
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
 def _family(name: str) -> str:
-    plain = _plain(name)
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return "isaac" if plain.startswith("isaac") else plain
 
 
 def _task(name: str) -> str:
-    plain = _plain(name)
+    plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return "2dmultigoal" if plain in ("toy", "multigoal", "toymultigoal") else plain
 
 

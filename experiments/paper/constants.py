@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from experiments.measure.patterns import STEADY
+from experiments.measure.study import STEADY
 from experiments.paper.evidence import CARRIERS, PATTERNS, gather
 from experiments.paper.measured import NOTHING, Side, atoms, expected, missing
 from experiments.paper.printing import look_of, show
@@ -16,8 +16,7 @@ from experiments.paper.studies import (
     named_studies,
     split_studies,
 )
-from experiments.report.compare import paired_table
-from experiments.report.tables import hindsight_table, main_table
+from experiments.report.tables import hindsight_table, paired_table, table_of
 from experiments.study.method import Control, Method
 from experiments.study.text import parse_method
 
@@ -27,15 +26,15 @@ _KINDS = ("constant_at_mean", "permuted")
 
 
 def _show_grid(made: Made) -> None:
-    look, constants = look_of(made.folders)
+    look = look_of(made.folders)
     places = expected((STEADY, *PATTERNS), CARRIERS, {part.study.task for part in made.parts})
     lacking = missing(places, atoms(gather(made.folders), Side(hindsight=True), NOTHING, "mean_return", places))
-    show(made.options.out, "fixed_grid", "Constant weights", [hindsight_table(look, constants)], lacking, made.folders)
+    show(made.options.out, "fixed_grid", "Constant weights", [hindsight_table(look)], lacking, made.folders)
 
 
 def _show_controls(made: Made) -> None:
-    look, _ = look_of(made.folders)
-    tables = [paired_table(look), main_table(look)]
+    look = look_of(made.folders)
+    tables = [paired_table(look), table_of(look, "main")]
     show(made.options.out, made.name, "Schedules compared with their controls", tables, "", made.folders)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aesjax.schedules import SCHEDULES
+from experiments.measure.comparisons import Scores, best_of, constants_of, scores_of
 from experiments.measure.curves import Metric
-from experiments.measure.opponents import Scores, best_of, constants_of, scores_of
 from experiments.measure.runs import run_metrics
 from experiments.measure.study import RecordedStudy, RunKey, carrier_of, load_study
 from experiments.study import store
@@ -252,7 +252,8 @@ def _group(parts: Sequence[_Part]) -> Group:
     manifest = dict(first.manifest) | {"runs": [run for run in runs.values() if run]}
     manifest["patterns"] = _joined(part.manifest.get("patterns") or {} for part in parts)
     try:
-        study = load_study(pl.concat(frames, how="diagonal_relaxed"), first.config, manifest)
+        config = {**first.config, "merged": [part.config for part in parts]}
+        study = load_study(pl.concat(frames, how="diagonal_relaxed"), config, manifest)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{first.folder}: config, manifest and curves do not fit together ({error!r})") from error
     settings = _joined(part.config.get("settings", {}) for part in parts)

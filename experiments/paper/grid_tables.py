@@ -13,11 +13,10 @@ import polars as pl
 
 from experiments.measure import stats
 from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, WORSE, outcome_of
-from experiments.measure.patterns import STEADY
 from experiments.measure.runs import run_metrics
-from experiments.measure.study import RunKey, load_study
+from experiments.measure.study import STEADY, RunKey, load_study
 from experiments.report.draw import canvas_to_files
-from experiments.report.looks import PALETTE, REFERENCE_INK
+from experiments.report.plots import PALETTE, REFERENCE_INK
 from experiments.study import store
 from experiments.study.results import open_results
 

@@ -1,12 +1,11 @@
 """The paper's main table of one family, and its table of recovery times."""
 
-from experiments.measure.patterns import STEADY
+from experiments.measure.study import STEADY
 from experiments.paper.evidence import CARRIERS, PATTERNS, TASKS, gather, of
 from experiments.paper.measured import Side, atoms, expected, missing
 from experiments.paper.printing import look_of, show
 from experiments.paper.studies import Made, PaperTable, main_studies
-from experiments.report.compare import recovery_table
-from experiments.report.tables import main_table, paper_table
+from experiments.report.tables import table_of
 
 
 def family(name: str) -> PaperTable:
@@ -26,10 +25,10 @@ def _table(name: str, families: tuple[str, ...]) -> PaperTable:
     title = "Recovery after abrupt changes" if times else f"nAUC and DropRatio: {families[0]}"
 
     def shown(made: Made) -> None:
-        look, _ = look_of(made.folders)
+        look = look_of(made.folders)
         places = expected(patterns, CARRIERS, [task for family in families for task in TASKS[family]])
         lacking = missing(places, atoms(gather(made.folders), Side((of("aes"),)), Side((of(""),)), metric, places))
-        tables = [recovery_table(look)] if times else [paper_table(look), main_table(look)]
+        tables = [table_of(look, key) for key in (("recovery",) if times else ("paper", "main"))]
         show(made.options.out, name, title, tables, lacking, made.folders)
 
     only = f"{STEADY},abrupt" if times else None

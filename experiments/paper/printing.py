@@ -6,7 +6,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.markdown import Markdown
 
-from experiments.measure.opponents import asides_of, constants_of
 from experiments.measure.study import load_study
 from experiments.measure.summary import summarise
 from experiments.report.cells import Lookup, Table
@@ -17,8 +16,8 @@ from experiments.study import store
 _REPLICATES = 2_000  # of the bootstrap; the reports of the studies have more
 
 
-def look_of(folders: Sequence[Path]) -> tuple[Lookup, list[str]]:
-    """All studies together, and their methods with a constant weight.
+def look_of(folders: Sequence[Path]) -> Lookup:
+    """All studies together.
 
     Raises:
       ValueError: they cannot be read, or do not fit together.
@@ -26,7 +25,7 @@ def look_of(folders: Sequence[Path]) -> tuple[Lookup, list[str]]:
     config, manifest, curves = join_studies(folders)
     study = load_study(curves, config, manifest)
     frame = summarise(curves, config, manifest, replicates=_REPLICATES)
-    return Lookup(frame, study.patterns, manifest.get("inert"), asides_of(study)), constants_of(study)
+    return Lookup(frame, study)
 
 
 def show(out: Path, name: str, title: str, tables: Sequence[Table], lacking: str, folders: Sequence[Path]) -> None:

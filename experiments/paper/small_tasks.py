@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from experiments.measure import stats
+from experiments.measure.comparisons import best_of
 from experiments.measure.curves import Curve, final_return, mean_return
-from experiments.measure.opponents import best_of
 from experiments.study import store
 from experiments.study.results import open_results
 

@@ -1,11 +1,16 @@
-"""Draws a `Plot` as PNG and SVG."""
+"""Draws a `Plot` as PNG and SVG, and one column of a study's curves for a notebook."""
 
 import base64
 import io
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.report.looks import DASHES, Look, kind_of
-from experiments.report.plots import Axis, Panel, Plot
+from experiments.measure.study import RecordedStudy
+from experiments.report.figures import read
+from experiments.report.plots import DASHES, Axis, Look, Panel, Plot, kind_of, looks, time_axis
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Picture(NamedTuple):
@@ -28,30 +33,18 @@ def draw(plot: Plot, dpi: int = 140) -> Picture:
 
     matplotlib.use("Agg")
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.lines import Line2D
 
-    columns = max(1, len(plot.columns))
+    columns, heights, legend = max(1, len(plot.columns)), [row.height for row in plot.rows], _legend(plot)
     width = {1: 9.6, 2: 11.0}.get(columns, 3.4 * columns + 0.6)
-    legend = _legend(plot)
     across = max(1, min(len(legend), int(width / (0.6 + 0.075 * max(map(len, legend), default=1)))))
     below = 0.75 + 0.18 * (-(-len(legend) // across) - 1) if legend else 0.55
-    height = sum(row.height for row in plot.rows) + 0.3 + below
+    height = sum(heights) + 0.3 + below
     canvas = Canvas(figsize=(width, height))  # fixed margins: a layout engine takes half of the drawing time
-    axes = canvas.subplots(
-        len(plot.rows),
-        columns,
-        sharex=True,
-        sharey="row",
-        squeeze=False,
-        height_ratios=[row.height for row in plot.rows],
-    )
-    canvas.subplots_adjust(
-        left=0.75 / width,
-        right=1 - 0.15 / width,
-        bottom=below / height,
-        top=1 - 0.3 / height,
-        wspace=0.08,
-        hspace=0.12,
-    )
+    shape = len(plot.rows), columns
+    axes = canvas.subplots(*shape, sharex=True, sharey="row", squeeze=False, height_ratios=heights)
+    sides = {"left": 0.75 / width, "right": 1 - 0.15 / width, "bottom": below / height, "top": 1 - 0.3 / height}
+    canvas.subplots_adjust(**sides, wspace=0.08, hspace=0.12)
     for panel in plot.panels:
         _panel(axes[panel.row, panel.column], panel, plot)
     for axis, title in zip(axes[0], plot.columns, strict=False):
@@ -61,11 +54,9 @@ def draw(plot: Plot, dpi: int = 140) -> Picture:
     for axis in axes[-1]:
         axis.set_xlabel(plot.axis.label, fontsize=8)
     if legend:
-        from matplotlib.lines import Line2D
-
         handles = [Line2D([], [], **stroke(look, 2.0)) for look in legend.values()]
-        canvas.legend(handles, list(legend), loc="lower center", ncols=across, fontsize=8, frameon=False,
-                      handlelength=3.0)  # fmt: skip
+        style = {"loc": "lower center", "ncols": across, "fontsize": 8, "frameon": False, "handlelength": 3.0}
+        canvas.legend(handles, list(legend), **style)
     return canvas_to_files(canvas, dpi)
 
 
@@ -103,7 +94,6 @@ def _legend(plot: Plot) -> dict[str, Look]:
 
 
 def _panel(axis, panel: Panel, plot: Plot) -> None:
-    row = plot.rows[panel.row]
     dress(axis, plot.axis)
     for line in panel.lines:
         look = plot.looks[line.name]
@@ -117,7 +107,7 @@ def _panel(axis, panel: Panel, plot: Plot) -> None:
         if look.strong and line.low is not None and line.high is not None:
             axis.fill_between(line.x, line.low, line.high, color=look.colour, alpha=0.13, lw=0)
         axis.plot(line.x, line.y, **stroke(look), alpha=1.0 if look.strong else 0.5)
-    if row.log:  # plain numbers at 1, 2 and 5 of each decade
+    if plot.rows[panel.row].log:  # plain numbers at 1, 2 and 5 of each decade
         from matplotlib.ticker import LogLocator, NullFormatter
 
         axis.set_yscale("log")
@@ -128,16 +118,33 @@ def _panel(axis, panel: Panel, plot: Plot) -> None:
 
 def dress(axis, shared: Axis) -> None:
     """Change points (dashed: the drift jumps, dotted: it does not), grid, and the horizontal axis."""
-    style = {"ls": "--", "alpha": 0.7} if shared.jumps else {"ls": ":", "alpha": 0.6}
     for change in shared.marks:
-        axis.axvline(change, color="#444444", lw=0.9, zorder=1.5, **style)
+        axis.axvline(change, color="#444444", lw=0.9, zorder=1.5, ls="--" if shared.jumps else ":", alpha=0.7)
     axis.set_xlim(shared.low, shared.high)
     axis.grid(True, color="#e6e6e6", lw=0.6)
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(labelsize=8)
     axis.locator_params(axis="x", nbins=5, prune="upper")  # a label at T would touch the next panel's 0
-    if shared.form == "steps":
-        axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g}M" if shared.high > 2e6 else f"{x / 1e3:g}k")
-    else:
-        axis.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g}")
+    axis.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g}M" if shared.high > 2e6 else f"{x / 1e3:g}k")
+
+
+def sketch(study: RecordedStudy, rows: "pl.DataFrame", column: str, pattern: str, methods: Sequence[str]) -> Any:
+    """A matplotlib Figure of one column of the curves of one pattern: mean over seeds and its range by method."""
+    from matplotlib.figure import Figure
+
+    task, look = rows["task"][0], looks(study.methods())
+    axis = time_axis(study, task, pattern)
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    canvas = figure.subplots()
+    dress(canvas, axis)
+    for method in methods:
+        steps, values, *_ = read(rows, method, column)
+        if len(values):
+            canvas.plot(steps, values.mean(0), label=method, **stroke(look[method]))
+            canvas.fill_between(steps, values.min(0), values.max(0), color=look[method].colour, alpha=0.15, lw=0)
+    canvas.set_xlabel(axis.label)
+    canvas.set_ylabel(column.replace("_", " "))
+    canvas.set_title(f"{task}, {pattern}, {len(rows['seed'].unique())} seeds: mean and range", fontsize=10, loc="left")
+    figure.legend(loc="outside lower center", ncols=min(len(methods), 4), fontsize=8, frameon=False)
+    return figure

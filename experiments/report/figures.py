@@ -1,5 +1,4 @@
-"""The plots of a study, per task and pattern: learning curves, the drift with the weight and proxy that respond to it,
-and all of them around a change."""
+"""The plots of a study, per task and pattern: learning curves, and the drift with the weight and proxy that respond."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -7,12 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.measure.curves import nan_mean
-from experiments.measure.patterns import STEADY
+from experiments.measure.stats import draw_resamples
 from experiments.measure.study import RecordedStudy, carrier_of
 from experiments.report.cells import number, spaced
-from experiments.report.looks import Look, looks
-from experiments.report.plots import Axis, Line, Panel, Plot, Row, file_stem, spans_decades, time_axis
-from experiments.report.series import Series, band, line_of, read, thinned
+from experiments.report.plots import Line, Look, Panel, Plot, Row, looks, time_axis
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,13 +18,69 @@ if TYPE_CHECKING:
 _OPTIMUM, _DRIFT = "optimum", "drift"
 _SIGNALS = (("entropy_weight", "entropy weight"), ("proxy_smooth", "drift proxy"))
 _PROBLEMS = {"diverged": "diverged", "incomplete": "stopped early", "missing": "is missing"}
-_BEFORE = 0.35  # of a segment that is shown before its change
-_LEVEL = 5  # evaluations before a change that give the level, as in robust recovery
-_RESPONSES = (  # column, label, how it is compared with its level before a change
-    ("return_mean", "return − before", "difference"),
-    ("entropy_weight", "weight / before", "ratio"),
-    ("proxy_smooth", "proxy / before", "ratio"),
-)
+_REPLICATES = 500
+POINTS = 240  # of a line at most; a panel is some 400 pixels wide
+
+
+class Series(NamedTuple):
+    """One column of the runs of one task, pattern and method.
+
+    Seeds that diverged or stopped early have no part in means, as in all of the report, unless there are no others.
+    """
+
+    steps: np.ndarray  # (m,) environment steps of all evaluations
+    values: np.ndarray  # (n, m), NaN where a seed has no finite value
+    seeds: np.ndarray  # (n,) numbers
+    valid: np.ndarray  # (n,) bool, the seeds that evaluated to the end
+
+    @property
+    def by_seed(self) -> dict[int, np.ndarray]:
+        """(m,) each, of the seeds that have a value."""
+        return {int(s): v for s, v in zip(self.seeds, self.values, strict=True) if np.any(np.isfinite(v))}
+
+    @property
+    def counted(self) -> np.ndarray:
+        """(k, m) values of the seeds that means are over."""
+        return self.values[self.valid] if np.any(self.valid) else self.values
+
+
+def read(rows: "pl.DataFrame", method: str, column: str) -> Series:
+    """A column of ``rows`` (one task and pattern) for one method; NaN everywhere if it was not logged."""
+    part = rows.filter(method=method)
+    steps, seeds = (np.unique(part[name].to_numpy()) for name in ("step", "seed"))
+    at = np.searchsorted(seeds, part["seed"].to_numpy()), np.searchsorted(steps, part["step"].to_numpy())
+
+    def table(name: str) -> np.ndarray:
+        values = np.full((len(seeds), len(steps)), np.nan)
+        if name in part.columns:
+            values[at] = part[name].cast(float).fill_null(np.nan).to_numpy()
+        return np.where(np.isfinite(values), values, np.nan)
+
+    valid = np.all(np.isfinite(table("return_mean")), axis=-1)
+    return Series(steps.astype(np.float64), table(column), seeds, valid)
+
+
+def line_of(method: str, series: Series, *, banded: bool = True) -> Line | None:
+    """The mean of a series with its pointwise bootstrap band and every seed; None if it has no value."""
+    values = series.counted
+    if not np.any(np.isfinite(series.values)):
+        return None
+    if not banded or len(values) < 2:
+        return thinned(Line(method, series.steps, nan_mean(values, axis=0), seeds=series.by_seed))
+    index = draw_resamples(np.random.default_rng(0), [len(values)], _REPLICATES)[:, 0]
+    counts = np.stack([np.sum(index == s, axis=-1) for s in range(len(values))], axis=-1)
+    low, high = np.percentile(counts @ values / len(values), [2.5, 97.5], axis=0)
+    return thinned(Line(method, series.steps, np.mean(values, axis=0), low, high, series.by_seed))
+
+
+def thinned(line: Line, points: int = POINTS) -> Line:
+    """Every k-th point of a line that has more than ``points``, and always the last."""
+    every = -(-len(line.x) // points)
+    if every <= 1:
+        return line
+    keep = np.unique(np.append(np.arange(0, len(line.x), every), len(line.x) - 1))
+    cut = {part: values[keep] for part in ("x", "y", "low", "high") if (values := getattr(line, part)) is not None}
+    return line._replace(**cut, seeds={seed: values[keep] for seed, values in line.seeds.items()})
 
 
 class _Part(NamedTuple):
@@ -38,12 +91,6 @@ class _Part(NamedTuple):
     task: str
     pattern: str
     looks: Mapping[str, Look]  # of every method
-    missing: tuple[str, ...]  # runs that count in no mean, one phrase per method
-
-    @property
-    def horizon(self) -> float:
-        """T, environment steps."""
-        return self.study.horizons[self.task]
 
     @property
     def carriers(self) -> dict[str, list[str]]:
@@ -54,43 +101,35 @@ class _Part(NamedTuple):
         return groups
 
     @property
-    def channels(self) -> list[str]:
-        """Columns of the drifting parameters."""
-        return [name for name in self.rows.columns if name.startswith("drift_") and name[6:].isdigit()]
-
-    def values(self, column: str) -> np.ndarray:
-        """All values of a column; empty if there is none."""
-        rows = self.rows
-        return rows[column].cast(float).fill_null(np.nan).to_numpy() if column in rows.columns else np.zeros(0)
-
-    @property
-    def time(self) -> Axis:
-        """The axis of training."""
-        return time_axis(self.horizon, self.study.segments, self.pattern, self.study.patterns[self.pattern])
+    def missing(self) -> tuple[str, ...]:
+        """Runs that count in no mean, one phrase per method."""
+        total: dict[str, int] = {}
+        found: dict[str, list[str]] = {}
+        for key, run in self.study.runs.items():
+            if (key.task, key.pattern) == (self.task, self.pattern):
+                total[key.method] = total.get(key.method, 0) + 1
+                if run.problem:
+                    at = f" at step {spaced(int(run.steps[-1]))}" if len(run.steps) else ""
+                    problem = f"seed {key.seed} {_PROBLEMS.get(run.problem, run.problem)}{at}"
+                    found.setdefault(key.method, []).append(problem)
+        return tuple(f"{m}: {total[m] - len(w)} of {total[m]} runs count; {', '.join(w)}" for m, w in found.items())
 
     def plot(
-        self, kind: str, words: tuple[str, str, str], axis: Axis, rows: Sequence[Row], panels: Sequence[Panel],
+        self, kind: str, text: tuple[str, str, str], rows: Sequence[Row], panels: Sequence[Panel],
         others: Mapping[str, Look],
     ) -> Plot:  # fmt: skip
         """A plot with a column per carrier.
 
         Args:
-          words: title, caption, description.
+          text: title, caption, description.
           others: looks of the lines that are no method's.
         """
         names = dict.fromkeys(line.name for panel in panels for line in panel.lines)
+        shown = {name: self.looks.get(name) or others[name] for name in names}
+        axis = time_axis(self.study, self.task, self.pattern)
+        columns = tuple(self.carriers)
         return Plot(
-            file_stem(kind, self.task, self.pattern),
-            kind,
-            self.task,
-            self.pattern,
-            *words,
-            axis,
-            tuple(rows),
-            tuple(self.carriers),
-            tuple(panels),
-            {name: self.looks.get(name) or others[name] for name in names},
-            self.missing,
+            kind, self.task, self.pattern, *text, axis, tuple(rows), columns, tuple(panels), shown, self.missing
         )
 
 
@@ -106,167 +145,77 @@ def plots_of(
     look, plots = looks(study.methods(), strong), []
     for task in dict.fromkeys(key.task for key in study.runs):
         rows = curves.filter(task=task)
-        seen = set(rows["pattern"])
-        for pattern in (name for name in study.patterns if name in seen):
-            missing = _missing(study, task, pattern)
-            part = _Part(study, rows.filter(pattern=pattern), task, pattern, look, missing)
+        for pattern in (name for name in study.patterns if name in set(rows["pattern"])):
+            part = _Part(study, rows.filter(pattern=pattern), task, pattern, look)
             optimum = (manifest.get("oracle") or {}).get(task, {}).get(pattern, {})
             plots += [_curves(part, {int(seed): np.array(values) for seed, values in optimum.items()}), _signals(part)]
-            if pattern != STEADY and (plot := _changes(part)) is not None:
-                plots.append(plot)
     return plots
 
 
-def _missing(study: RecordedStudy, task: str, pattern: str) -> tuple[str, ...]:
-    found: dict[str, list[str]] = {}
-    for key, run in study.runs.items():
-        if (key.task, key.pattern) == (task, pattern) and run.problem:
-            problem = _PROBLEMS.get(run.problem, run.problem)
-            if len(run.steps):
-                problem += f" at step {spaced(int(run.steps[-1]))}"
-            found.setdefault(key.method, []).append(f"seed {key.seed} {problem}")
-    total = {m: sum(k[1:4] == (task, m, pattern) for k in study.runs) for m in found}
-    return tuple(f"{m}: {total[m] - len(w)} of {total[m]} runs count; {', '.join(w)}" for m, w in found.items())
-
-
 def _curves(part: _Part, optimum: Mapping[int, np.ndarray]) -> Plot:
-    panels, ends = [], []
+    panels, ends, horizon = [], [], part.study.horizons[part.task]
     for column, methods in enumerate(part.carriers.values()):
         lines = [line for m in methods if (line := line_of(m, read(part.rows, m, "return_mean"))) is not None]
-        panels.append(Panel(0, column, (*_best(part, optimum), *lines)))
-    for line in (line for panel in panels for line in panel.lines):
-        if line.y is not None:  # where it ends: the mean of its last tenth
-            late = line.y[line.x >= 0.9 * part.horizon]
-            late = late[np.isfinite(late)]
-            ends.append(f"{line.name} {number(float(np.mean(late)), 1) if late.size else 'has no value there'}")
+        panels.append(Panel(0, column, (*_best(part, horizon, optimum), *lines)))
+    for line in (line for panel in panels for line in panel.lines if line.y is not None):
+        late = line.y[(line.x >= 0.9 * horizon) & np.isfinite(line.y)]
+        ends.append(f"{line.name} {number(float(np.mean(late)), 1) if late.size else 'has no value there'}")
     caption = "Evaluation return, mean over seeds with a 95 % bootstrap band"
     caption += "; dotted grey: the optimum, averaged over the same seeds" if optimum else ""
     alt = f"Evaluation return under {part.pattern} drift on {part.task}, mean over seeds. "
     alt += f"Over the last tenth of training: {', '.join(ends)}."
-    others = {_OPTIMUM: Look(-2, 2, 1.2)}
-    return part.plot("curves", ("Return", caption, alt), part.time, [Row("return", 3.2)], panels, others)
+    return part.plot("curves", ("Return", caption, alt), [Row("return", 3.2)], panels, {_OPTIMUM: Look(-2, 2, 1.2)})
 
 
-def _best(part: _Part, optimum: Mapping[int, np.ndarray]) -> list[Line]:
+def _best(part: _Part, horizon: float, optimum: Mapping[int, np.ndarray]) -> list[Line]:
     """The optimum as a line, over the seeds of the part; evenly spaced values of a seed span all of training."""
     own = {seed: values for seed, values in optimum.items() if seed in set(part.rows["seed"])}
     if not own:
         return []
-    x = np.linspace(0.0, part.horizon, max(map(len, own.values())))
-    seeds = {seed: np.interp(x, np.linspace(0.0, part.horizon, len(v)), v) for seed, v in own.items()}
+    x = np.linspace(0.0, horizon, max(map(len, own.values())))
+    seeds = {seed: np.interp(x, np.linspace(0.0, horizon, len(v)), v) for seed, v in own.items()}
     return [thinned(Line(_OPTIMUM, x, np.mean(list(seeds.values()), axis=0), seeds=seeds))]
 
 
 def _signals(part: _Part) -> Plot:
-    titles = {name: f"channel {int(name[6:]) + 1}" for name in part.channels} or {"drift_value": _DRIFT}
-    values = {column: part.values(column) for column, _ in _SIGNALS}
-    # A method without a proxy logs zeros, and before the first update nothing.
-    logged = {c: np.any(np.isfinite(v) & ((v != 0) | (c == "entropy_weight"))) for c, v in values.items()}
-    shown = [(column, label) for column, label in _SIGNALS if logged[column]]
-    rows = [Row("true drift", 1.1), *(Row(label, log=spans_decades(values[column])) for column, label in shown)]
+    columns = part.rows.columns
+    channels = [name for name in columns if name.startswith("drift_") and name[6:].isdigit()]
+    titles = {name: f"channel {int(name[6:]) + 1}" for name in channels} or {"drift_value": _DRIFT}
+    rows, shown = [Row("true drift", 1.1)], []
+    for column, label in _SIGNALS:
+        values = part.rows[column].cast(float).fill_null(np.nan).to_numpy() if column in columns else np.zeros(0)
+        # A method without a proxy logs zeros, and before the first update nothing.
+        if np.any(np.isfinite(values) & ((values != 0) | (column == "entropy_weight"))):
+            rows.append(Row(label, log=spans_decades(values)))
+            shown.append(column)
     panels = []
     for column, methods in enumerate(part.carriers.values()):
         panels.append(Panel(0, column, tuple(_drifts(part, methods, titles))))
-        for row, (name, _) in enumerate(shown, 1):
+        for row, name in enumerate(shown, 1):
             lines = [x for m in methods if (x := line_of(m, read(part.rows, m, name), banded=False)) is not None]
             if name == "proxy_smooth":
-                lines = [x for x in lines if x.y is None or np.any(np.nan_to_num(x.y))]
+                lines = [x for x in lines if x.y is not None and np.any(np.nan_to_num(x.y))]
             panels.append(Panel(row, column, tuple(lines)))
-    words = (
-        "Drift and what answers it",
+    text = (
+        "Drift and the response to it",
         "True drift in the task's own units (a line per channel and seed), entropy weight and smoothed proxy, means "
         "over seeds",
         f"True drift, entropy weight and drift proxy under {part.pattern} drift on {part.task}, by method.",
     )
-    strokes = {title: Look(-2, i % 5, 1.0) for i, title in enumerate(titles.values())}
-    return part.plot("signals", words, part.time, rows, panels, strokes)
+    return part.plot("signals", text, rows, panels, {t: Look(-2, i % 5, 1.0) for i, t in enumerate(titles.values())})
 
 
 def _drifts(part: _Part, methods: Sequence[str], titles: Mapping[str, str]) -> list[Line]:
     """A line per channel; all methods of a seed face the same drift, so the one with most seeds shows it."""
     method = max(methods, key=lambda m: part.rows.filter(method=m)["seed"].n_unique())
     channels = {title: read(part.rows, method, column) for column, title in titles.items()}
-    seeds = {title: series.by_seed for title, series in channels.items()}
-    return [thinned(Line(t, series.steps, None, seeds=seeds[t])) for t, series in channels.items() if seeds[t]]
+    return [thinned(Line(t, s.steps, None, seeds=s.by_seed)) for t, s in channels.items() if s.by_seed]
 
 
-def _changes(part: _Part) -> Plot | None:
-    """Return, entropy weight, proxy and drift averaged over all changes; None if no evaluation lies around a change."""
-    horizon, changes = part.horizon, part.study.changes(part.task)
-    steps = np.unique(part.rows["step"].to_numpy()).astype(np.float64)
-    if len(changes) == 0 or len(steps) < 3:
-        return None
-    segment, every = horizon / part.study.segments, float(np.median(np.diff(steps)))
-    offsets = np.arange(-np.floor(_BEFORE * segment / every), np.ceil(segment / every)) * every
-    if len(offsets) < 2:
-        return None
-    panels, rows = [], []
-    for name, label, how in _RESPONSES:
-        found = [
-            [x for m in methods if (x := _adaptation(m, read(part.rows, m, name), changes, offsets, how, horizon))]
-            for methods in part.carriers.values()
-        ]
-        if any(found):
-            panels += [Panel(len(rows), column, tuple(lines)) for column, lines in enumerate(found)]
-            rows.append(Row(label, 1.9 if how == "difference" else 1.5))
-    if not rows:
-        return None
-    for column, methods in enumerate(part.carriers.values()):
-        panels.append(Panel(len(rows), column, tuple(_moved(part, methods[0], changes, offsets))))
-    shown, jumps = offsets / horizon, part.study.patterns[part.pattern].jumps
-    axis = Axis("time since the change, % of training", shown[0], shown[-1], "percent", np.zeros(1), jumps)
-    text = (
-        "Around a change",
-        f"All {len(changes)} changes on top of each other, mean over changes and seeds, 95 % band: the return "
-        f"above the mean of the {_LEVEL} evaluations before the change, weight and proxy as multiples of theirs, "
-        "and how far the drift has moved",
-        f"Return, entropy weight, proxy and drift around a change of {part.pattern} drift on {part.task}, by method.",
-    )
-    return part.plot("events", text, axis, [*rows, Row("drift − before", 1.1)], panels, {_DRIFT: Look(-2)})
-
-
-def aligned(steps: np.ndarray, values: np.ndarray, changes: np.ndarray, offsets: np.ndarray, how: str) -> np.ndarray:
-    """(n, k): mean over the changes (K,) of values (n, m), NaN where a run has none, at offsets (k,) from the change.
-
-    Args:
-      how: "difference" from, or "ratio" to, the mean of the last `_LEVEL` evaluations before the change.
-    """
-    found = np.full((len(changes), len(values), len(offsets)), np.nan)
-    for i, change in enumerate(changes):
-        past = np.flatnonzero(steps < change)[-_LEVEL:]
-        level = nan_mean(values[:, past], axis=-1)[:, None]
-        for n, run in enumerate(values):
-            there = np.isfinite(run)
-            if np.any(there):
-                found[i, n] = np.interp(change + offsets, steps[there], run[there], left=np.nan, right=np.nan)
-        if how == "ratio":
-            found[i] /= np.where(level > 0, level, np.nan)
-        else:
-            found[i] -= level
-    return nan_mean(found, axis=0)
-
-
-def _adaptation(method: str, series: Series, changes, offsets, how: str, horizon: float) -> Line | None:
-    counted = series.counted
-    values = aligned(series.steps, counted.values, changes, offsets, how)
-    if not np.any(np.isfinite(values)):
-        return None
-    mean, low, high = band(values) if len(values) > 1 else (nan_mean(values, axis=0), None, None)
-    return Line(method, offsets / horizon, mean, low, high, dict(zip(map(int, counted.seeds), values, strict=True)))
-
-
-def _moved(part: _Part, method: str, changes: np.ndarray, offsets: np.ndarray) -> list[Line]:
-    """How far the drift is from where it was just before the change, in task units over all channels."""
-    series = [read(part.rows, method, name) for name in part.channels]
-    if not series:
-        return []
-    paths, steps = np.stack([s.values for s in series], axis=-1), series[0].steps  # (n, m, D)
-    moved = np.full((len(changes), len(paths), len(offsets)), np.nan)
-    for i, change in enumerate(changes):
-        before = np.searchsorted(steps, change, side="left") - 1
-        if before >= 0:
-            at = np.clip(np.searchsorted(steps, change + offsets + 1e-6, side="right") - 1, 0, len(steps) - 1)
-            moved[i] = np.linalg.norm(paths[:, at] - paths[:, [before]], axis=-1)
-    own = series[0]._replace(values=nan_mean(moved, axis=0))
-    line = Line(_DRIFT, offsets / part.horizon, nan_mean(own.values, axis=0), seeds=own.by_seed)
-    return [line] if line.seeds else []
+def spans_decades(values: np.ndarray, factor: float = 20.0) -> bool:
+    """Whether positive values cover more than ``factor``, so that a log axis shows more."""
+    values = values[np.isfinite(values) & (values > 0)]
+    if values.size < 2:
+        return False
+    low, high = np.percentile(values, [1, 99])
+    return bool(high > factor * low)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.measure.patterns import PatternFacts, describe
+from experiments.measure.study import PatternFacts, describe
 from experiments.study import store
 from experiments.study.results import open_results, write_manifest
 

@@ -3,24 +3,25 @@
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, NamedTuple
 
 import jinja2
+import numpy as np
 from markupsafe import Markup, escape
 
 from experiments.report.cells import Table
 from experiments.report.draw import Picture
 from experiments.report.forest import Forest
-from experiments.report.looks import BASELINE, DASHES, MANY, PALETTE, PALETTE_DARK, REFERENCE_INK, Look
-from experiments.report.markdown import escaped
-from experiments.report.payload import payload
-from experiments.report.plots import Plot
-from experiments.report.verdicts import METRIC_NAMES, SIGNS, Verdict
+from experiments.report.plots import BASELINE, DASHES, MANY, PALETTE, PALETTE_DARK, REFERENCE_INK, Line, Look, Plot
+from experiments.report.verdicts import SIGNS, Verdict
 
 _TABLES = ("main", "recovery", "paired", "weights", "returns", "paper")  # to which the page's head links
+_DIGITS = 4  # significant ones of a live chart, which is some 300 pixels high
+#: Characters that start a column, code, emphasis, a tag or a link in Markdown.
+_SPECIAL = re.compile(r"[\\|`*<]|(?<=\])\(")
 
 
 class Figure(NamedTuple):
@@ -49,14 +50,14 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that a page shows; what is empty is left out. All words are plain text, which the template escapes."""
+    """All content of a page; what is empty is left out. All of it is plain text, which the template escapes."""
 
     title: str
     subtitle: str = ""  # what was run, in a line
     status: str = ""  # how many runs are valid
     problems: Sequence[str] = ()  # one line per run that is not
     conclusion: str = ""  # the answer in a sentence
-    asked: str = ""  # what the answers are about
+    asked: str = ""  # the question of the answers
     answers: Sequence[Answer] = ()
     others: Sequence[str] = ()  # verdicts in further metrics, as sentences
     forests: Sequence[Forest] = ()  # the first is open, the others (against further opponents) fold out
@@ -77,16 +78,11 @@ class Page:
     def sections(self) -> list[tuple[str, str]]:
         """(anchor, name) of the sections that the page has."""
         tables = {table.key for table in self.tables}
-        there = {"answer": "Answer"} if self.answers or self.forests or self.conclusion else {}
-        there |= {"figures": "Curves"} if self.groups else {}
-        there |= {key: key.capitalize() for key in _TABLES if key in tables}
+        names = {"answer": "Answer"} if self.answers or self.forests or self.conclusion else {}
+        names |= {"figures": "Curves"} if self.groups else {}
+        names |= {key: key.capitalize() for key in _TABLES if key in tables}
         ends = {"facts": "The study", "limits": "Limits", "settings": "Settings"}
-        return [*there.items(), *((key, name) for key, name in ends.items() if getattr(self, key))]
-
-    @property
-    def plots(self) -> list[Plot]:
-        """The plots of all groups."""
-        return [figure.plot for group in self.groups for figure in group.figures]
+        return [*names.items(), *((key, name) for key, name in ends.items() if getattr(self, key))]
 
 
 @functools.cache
@@ -100,9 +96,17 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["plain"] = escaped
-    environment.filters["parted"] = _parted
+    environment.filters |= {"plain": escaped, "parted": _parted}
     return environment
+
+
+def escaped(value: Any) -> str:
+    r"""A value as Markdown shows it: one line, every special character behind a backslash.
+
+    >>> escaped("SAC+permuted[blocks=40](aes_r|x)")
+    'SAC+permuted[blocks=40]\\(aes_r\\|x)'
+    """
+    return _SPECIAL.sub(r"\\\g<0>", " ".join(str(value).split()))
 
 
 def _parted(name: str) -> Markup:
@@ -114,46 +118,17 @@ def _asset(name: str) -> str:
     return resources.files("experiments.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def answers_of(verdicts: Sequence[Verdict], looks: Mapping[str, Look]) -> tuple[list[Answer], list[str], str]:
-    """Verdicts sorted for the page.
-
-    Returns:
-      The answers in the main metric by method, the sentences in all other metrics, and the main metric as printed.
-    """
-    if not verdicts:
-        return [], [], ""
-    main = verdicts[0].metric
-    lines: dict[str, list[Verdict]] = {}
-    for verdict in verdicts:
-        if verdict.metric == main:
-            lines.setdefault(verdict.method, []).append(verdict)
-    found = [Answer(method, looks[method], tuple(own)) for method, own in lines.items()]
-    if len(found) >= MANY:
-        found.sort(key=lambda answer: not any(v.significant for v in answer.lines))
-    return found, [v.sentence for v in verdicts if v.metric != main], METRIC_NAMES.get(main, main)
-
-
 def render_html(page: Page) -> str:
     """The page; everything it shows is inside it."""
-    live = {}
+    uplot, live = "", {}
     if page.groups:
         licence = f"/*\n{_asset('uPlot.LICENSE')}*/\n"
-        live = {"data": payload(page.plots), "uplot": licence + _asset("uPlot.iife.min.js")}
+        plots = [figure.plot for group in page.groups for figure in group.figures]
+        live = {"data": payload(plots), "uplot": licence + _asset("uPlot.iife.min.js")}
+        uplot = _asset("uPlot.min.css")
     inks = {"base": BASELINE, "reference": REFERENCE_INK, "light": PALETTE, "dark": PALETTE_DARK}
-    return (
-        _templates()
-        .get_template("page.html")
-        .render(
-            page=page,
-            many=len(page.looks) >= MANY,
-            inks=inks,
-            dashes=DASHES,
-            signs=SIGNS,
-            script=_asset("page.js"),
-            uplot_css=_asset("uPlot.min.css") if page.groups else "",
-            **live,
-        )
-    )
+    style = {"many": len(page.looks) >= MANY, "inks": inks, "dashes": DASHES, "signs": SIGNS, "uplot_css": uplot}
+    return _templates().get_template("page.html").render(page=page, script=_asset("page.js"), **style, **live)
 
 
 def render_markdown(page: Page) -> str:
@@ -166,20 +141,40 @@ def render_table(table: Table) -> str:
     return _templates().get_template("table.md").render(table=table)
 
 
-def groups_of(figures: Sequence[Figure], summaries: Mapping[str, str]) -> Iterator[Group]:
-    """The figures of each task and pattern under their heading."""
-    several = len({figure.plot.task for figure in figures}) > 1
-    shown: dict[tuple[str, str], list[Figure]] = {}
-    captions: set[str] = set()
-    for figure in figures:
-        own = figure._replace(explained=figure.plot.caption not in captions)
-        captions.add(figure.plot.caption)
-        shown.setdefault((figure.plot.task, figure.plot.pattern), []).append(own)
-    for (task, pattern), own in shown.items():
-        yield Group(f"{task} · {pattern}" if several else pattern, summaries.get(pattern, ""), tuple(own))
+def payload(plots: Sequence[Plot]) -> str:
+    """The data that `assets/page.js` reads: a plot per name; lines refer to looks and to horizontal grids by index.
+
+    No value can end the script element or start another one.
+    """
+    data = {"plots": {plot.name: _chart(plot) for plot in plots}}
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def settings_text(config: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
-    """Configuration and environment as indented JSON, without the list of runs and the optimum over time."""
-    shown = {"config": dict(config), "manifest": {k: v for k, v in manifest.items() if k not in ("runs", "oracle")}}
-    return json.dumps(shown, indent=1, default=str)
+def _chart(plot: Plot) -> dict[str, Any]:
+    grids: dict[bytes, np.ndarray] = {}
+
+    def line_of(line: Line) -> dict[str, Any]:
+        """Absent parts are left out."""
+        x = np.asarray(line.x, np.float64)
+        grids.setdefault(x.tobytes(), x)
+        parts = {"y": line.y, "low": line.low, "high": line.high}
+        found: dict[str, Any] = {"name": line.name, "x": list(grids).index(x.tobytes())}
+        found |= {key: _numbers(values) for key, values in parts.items() if values is not None}
+        return found | ({"seeds": {str(seed): _numbers(y) for seed, y in line.seeds.items()}} if line.seeds else {})
+
+    panels = [{"row": p.row, "column": p.column, "lines": [line_of(line) for line in p.lines]} for p in plot.panels]
+    return {
+        "x": plot.axis._asdict() | {"marks": _numbers(plot.axis.marks, 9)},
+        "rows": [row._asdict() for row in plot.rows],
+        "columns": plot.columns,
+        "looks": {name: look._asdict() | {"dash": DASHES[look.dash]} for name, look in plot.looks.items()},
+        "grids": [_numbers(x, 7) for x in grids.values()],
+        "panels": panels,
+    }
+
+
+def _numbers(values: np.ndarray, digits: int = _DIGITS) -> list[float | None]:
+    """Rounded; integers without a point, null for values that are not finite."""
+    rounded = [float(f"{value:.{digits}g}") for value in np.asarray(values, np.float64).tolist()]
+    return [None if not np.isfinite(value) else int(value) if value == int(value) else value for value in rounded]

@@ -1,27 +1,75 @@
-"""Content of a figure, from which both the static pictures and the page's live charts are drawn."""
+"""Content and style of a figure, from which both the still pictures and the page's live charts are drawn."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.measure.curves import change_steps
-from experiments.measure.patterns import STEADY, PatternFacts
-from experiments.report.looks import Look
+from experiments.measure.study import STEADY, RecordedStudy, carrier_of
+
+# After Okabe and Ito: a contrast of 3:1 with white, and no two alike to a deuteranope. Baselines are black.
+PALETTE = "#0072B2 #D55E00 #009E73 #CC79A7 #A29636 #1E90FF #8C6D1F #4020D0 #B03060 #5B7F3A".split()
+#: The same hues, light enough for a dark page.
+PALETTE_DARK = "#4DA6E0 #FF8B3D #3CCBA0 #E7A5C8 #F5BE48 #9AD4F7 #C9A95A #8470FF #E2789F #9DC277".split()
+BASELINE = "#222222"
+REFERENCE_INK = "#666666"  # of the optimum and the drift, which are no methods
+#: Lengths of strokes and gaps in line widths; the first is solid. Grey print tells methods apart by them alone.
+DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (2, 1.5), (7, 2, 1.5, 2), (4, 1.5, 1.5, 1.5, 1.5, 1.5))
+MANY = 10  # methods from which a report folds what is not significant and emphasises few lines
+
+
+class Look(NamedTuple):
+    """The style of one line, on paper, on the page and in the dark."""
+
+    ink: int  # index into `PALETTE`; -1 is `BASELINE`, -2 `REFERENCE_INK`
+    dash: int = 0  # index into `DASHES`
+    width: float = 1.6  # points
+    strong: bool = True  # whether it has its band and full ink among `MANY` lines
+
+    @property
+    def colour(self) -> str:
+        """``#rrggbb`` on white."""
+        return {-1: BASELINE, -2: REFERENCE_INK}.get(self.ink) or PALETTE[self.ink]
+
+
+def kind_of(method: str) -> str:
+    """A method's label after the carrier: ``+AES[kappa=0.3]``; empty for a baseline."""
+    return method[len(carrier_of(method)) :]
+
+
+def looks(methods: Sequence[str], strong: Collection[str] = ()) -> dict[str, Look]:
+    """A style per method, by what follows the carrier, so that AES looks the same on SAC and on PPO.
+
+    Of `MANY` methods and more only baselines and those in ``strong`` are emphasised.
+
+    >>> looks(["SAC", "SAC+AES", "PPO+AES"])["SAC+AES"] == looks(["SAC", "SAC+AES", "PPO+AES"])["PPO+AES"]
+    True
+    """
+    kinds = list(dict.fromkeys(kind_of(m) for m in methods if kind_of(m)))
+    inks, strokes = len(PALETTE), len(DASHES) - 1
+    # After a full round of colours the strokes move on by one, so that no two of the first forty look the same.
+    chosen = {kind: Look(i % inks, 1 + (i + i // inks) % strokes) for i, kind in enumerate(kinds)}
+    few = len(methods) < MANY
+    return {m: chosen.get(kind_of(m), Look(-1))._replace(strong=few or m in strong or not kind_of(m)) for m in methods}
 
 
 class Axis(NamedTuple):
-    """The horizontal axis that all panels of a plot share."""
+    """The horizontal axis of environment steps that all panels of a plot share."""
 
-    label: str
     low: float
     high: float
-    form: str  # "steps": thousands or millions; "percent": the values are shares
-    marks: np.ndarray = np.zeros(0)  # (K,) where changes are
-    jumps: bool = False  # whether the drift jumps there
-    segments: bool = False  # whether the marks divide the axis into parts worth a closer look
+    marks: np.ndarray  # (K,) where changes are
+    jumps: bool  # whether the drift jumps there
+    label: str = "environment steps"
+
+
+def time_axis(study: RecordedStudy, task: str, pattern: str) -> Axis:
+    """The axis of training with the changes of a pattern."""
+    changes = study.changes(task)
+    marks = changes[:0] if pattern == STEADY else changes
+    return Axis(0.0, study.horizons[task], marks, study.patterns[pattern].jumps)
 
 
 class Row(NamedTuple):
@@ -37,7 +85,7 @@ class Line(NamedTuple):
 
     name: str  # in the plot's looks
     x: np.ndarray  # (m,), increasing
-    y: np.ndarray | None  # (m,) mean over seeds; None: there is none, the seeds are shown
+    y: np.ndarray | None  # (m,) mean over seeds; None: only the seeds are shown
     low: np.ndarray | None = None  # (m,) of its band
     high: np.ndarray | None = None
     seeds: Mapping[int, np.ndarray] = {}  # (m,) each; NaN where a seed has nothing
@@ -53,39 +101,27 @@ class Panel(NamedTuple):
 
 @dataclass(frozen=True)
 class Plot:
-    """One figure: a grid of panels with its words."""
+    """One figure: a grid of panels with its text."""
 
-    name: str  # of its files, without suffix
-    kind: str  # "curves", "signals", "events", ...
+    kind: str  # "curves" or "signals"
     task: str
     pattern: str
     title: str
     caption: str  # how to read it
-    alt: str  # what it shows, with numbers, for who cannot see it
+    alt: str  # its content, with numbers, for readers who cannot see it
     axis: Axis
     rows: tuple[Row, ...]
     columns: tuple[str, ...]  # titles
     panels: tuple[Panel, ...]
     looks: Mapping[str, Look]
-    warnings: tuple[str, ...] = field(default=())  # what is missing in it, in words that stand beside it
+    warnings: tuple[str, ...] = ()  # runs that are missing in it
 
-
-def time_axis(horizon: float, segments: int, pattern: str, facts: PatternFacts) -> Axis:
-    """Environment steps of training with the changes of a pattern."""
-    changes = change_steps(horizon, segments)
-    marks = changes[:0] if pattern == STEADY else changes
-    return Axis("environment steps", 0.0, horizon, "steps", marks, facts.jumps, segments=True)
+    @property
+    def name(self) -> str:
+        """The name of its files, without suffix."""
+        return file_stem(self.kind, self.task, self.pattern)
 
 
 def file_stem(*parts: str) -> str:
     """A file name without suffix from names that may hold anything."""
     return re.sub(r"[^A-Za-z0-9_.+=-]", "_", "_".join(part for part in parts if part))
-
-
-def spans_decades(values: np.ndarray, factor: float = 20.0) -> bool:
-    """Whether positive values cover more than ``factor``, so that a log axis shows more."""
-    values = values[np.isfinite(values) & (values > 0)]
-    if values.size < 2:
-        return False
-    low, high = np.percentile(values, [1, 99])
-    return bool(high > factor * low)

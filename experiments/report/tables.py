@@ -1,93 +1,221 @@
-"""The tables of a report, each with one sentence on how to read it."""
+"""The tables of a report: each is a description of its columns, with one sentence on how to read it."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
-from experiments.measure.study import baseline_of, carrier_of
-from experiments.measure.tables import paper_nauc_drop
-from experiments.report.cells import DAGGER, NONE, Cell, Lookup, Table, by_pattern, cell, counted, reasons, shortened
-from experiments.report.compare import changes_table, paired_table, recovery_table
+from experiments.measure.comparisons import LOWER_IS_BETTER, NOT_SIGNIFICANT
+from experiments.measure.study import carrier_of
+from experiments.measure.tables import paper_nauc_drop, paper_recovery, round_half_up
+from experiments.report.cells import DAGGER, NONE, Cell, Lookup, Table, cell, counted, number
+from experiments.report.plots import MANY
+from experiments.report.verdicts import METRIC_NAMES, SIGNS, Compared, compared, was_compared
 
 
-def main_table(look: Lookup) -> Table:
-    """Floor-corrected nAUC, floor-corrected DropRatio and robust recovery with their intervals."""
-    several = any(len(tasks) > 1 for tasks in look.tasks.values())
-    table = Table(
-        "main",
+class Column(NamedTuple):
+    """One column: metrics of the tidy frame, of which the first with a value is printed."""
+
+    head: str
+    metrics: Sequence[str]
+    places: int = 2
+    factor: float = 1
+    show: str = "interval"  # or "value", "muted", "runs" (valid of all), "left out", "paper" (the printed number)
+
+
+class Spec(NamedTuple):
+    """Description of a table with a group per scope and pattern and a row per method."""
+
+    title: str
+    reading: str
+    columns: Sequence[Column]
+    where: str = "mean_return"  # metric that a pattern needs a value of to be shown
+    notes: Sequence[str] = ()
+    empty: str = ""  # shown instead of a table without rows; "": such a table is left out
+    families: bool = False  # rows of families alone, not of their tasks
+
+
+_RUNS = Column("runs", ["mean_return"], show="runs")
+_ELSEWHERE = ("in_force", "nominal", "previous", "next", "low", "high")
+
+TABLES: dict[str, Spec] = {
+    "main": Spec(
         "Main results: floor-corrected nAUC, DropRatio, robust recovery",
         "nAUC: area above the random policy as a share of SAC's without drift on the same task, mean over tasks and "
         "seeds (higher is better, 1.00 is SAC on Steady). DropRatio: share of the method's own Steady area that drift "
         "costs (lower is better). Recovery: time to regain 95 % of the level after abrupt changes, summed, in % of "
         "training (lower is better). Brackets: 95 % intervals over seeds; n=: runs behind a value if not all count.",
         [
-            *(
-                "method",
-                "runs",
-                "nAUC (floor-corrected, per task)",
-                *(["nAUC (floor-corrected, family)"] if several else []),
-            ),
-            *("DropRatio (floor-corrected, per task)", "recovery % (robust)", "recovered"),
+            _RUNS,
+            Column("nAUC (floor-corrected, per task)", ["nauc_task_safe"]),
+            Column("nAUC (floor-corrected, family)", ["nauc_family_safe"]),
+            Column("DropRatio (floor-corrected, per task)", ["drop_nauc_task_safe", "drop_task_safe"]),
+            Column("recovery % (robust)", ["recovery_robust"], 1, 100),
+            Column("recovered", ["recovery_robust_fraction"], 0, 100, "muted"),
         ],
-    )
-    if several:
-        table.notes.append(
+        notes=[
             "Per task, every task weighs the same; the family's nAUC is a ratio of sums, in which a task with large "
-            "returns weighs more. The two can disagree on which method is better."
-        )
-
-    def row(get, *_):
-        drop = get("drop_nauc_task_safe")
-        if drop is None or not math.isfinite(drop["value"]):
-            drop = get("drop_task_safe")
-        family = [cell(get("nauc_family_safe"))] if several else []
-        values = [cell(get("nauc_task_safe")), *family, cell(drop), cell(get("recovery_robust"), 1, 100)]
-        share = cell(get("recovery_robust_fraction"), 0, 100, interval=False)
-        if share.text != NONE:
-            share = replace(share, text=f"{share.text} %")
-        return [counted(get("mean_return")), *values, share]
-
-    table = by_pattern(look, table, row)
-    table.notes += reasons(look, ("nauc_task_safe", "drop_run_safe", "drop_task_safe", "recovery_robust"))
-    table.notes += shortened(look)
-    return table
-
-
-def paper_table(look: Lookup) -> Table:
-    """Raw nAUC and DropRatio in the paper's format, the paper's number beside ours where there is one."""
-    table = Table(
-        "paper",
+            "returns weighs more."
+        ],
+    ),
+    "recovery": Spec(
+        "Recovery after changes",
+        "Times are sums over the changes in % of training; a change that was not recovered from counts its complete "
+        "window, so read every time together with the share recovered; the null column is the same measure on the "
+        "method's Steady runs, where nothing changed, and only an excess over it is recovery; n/a counts the changes "
+        "before which nothing had been learned, which the robust columns leave out.",
+        [
+            _RUNS,
+            Column("raw %", ["recovery"], 1, 100),
+            Column("paper %", ["recovery"], show="paper"),
+            Column("recovered", ["recovered_fraction"], 0, 100, "muted"),
+            Column("null %", ["recovery_null"], 1, 100, "muted"),
+            Column("robust %", ["recovery_robust"], 1, 100),
+            Column("recovered", ["recovery_robust_fraction"], 0, 100, "muted"),
+            Column("n/a", ["n_not_applicable"], show="left out"),
+            Column("null %", ["recovery_robust_null"], 1, 100, "muted"),
+            Column("vs own steady %", ["recovery_vs_steady"], 1, 100),
+            Column("immediate drop", ["immediate_drop"], show="value"),
+            Column("deficit area", ["deficit_area"], 3),
+            Column("did not hurt %", ["no_drop_fraction"], 0, 100, "muted"),
+        ],
+        where="recovery",
+        notes=["Recovered is the % of changes. Test on the deficit area: it needs no crossing."],
+        empty="No valid run of a pattern that jumps and is constant in between: no recovery to measure.",
+    ),
+    "weights": Spec(
+        "Entropy weight: saturation and responsiveness",
+        "Saturation is the share of updates at a clip (a saturated schedule is a constant); responsiveness is the rise "
+        "of the weight within 2 % of training after a change, relative to before (0: no reaction, and the Steady rows "
+        "show it where nothing changes).",
+        [
+            Column("mean weight", ["mean_entropy_weight"], 4),
+            Column("saturation %", ["saturation"], 1, 100),
+            Column("at minimum %", ["saturation_min"], 1, 100),
+            Column("at maximum %", ["saturation_max"], 1, 100),
+            Column("responsiveness %", ["responsiveness"], 1, 100),
+        ],
+    ),
+    "adaptations": Spec(
+        "Adaptations beside the entropy weight",
+        "Means over training of adaptations: the drift ratio (1: stationary), the share of the stored transitions "
+        "that batches are drawn from, the factor of the learning rates; how often parameters were refreshed, and "
+        "gradient steps per run.",
+        [
+            Column("ratio", ["mean_response_ratio"], 3),
+            Column("window", ["mean_window_share"], 3),
+            Column("refreshes", ["refreshes"], 1),
+            Column("rate factor", ["mean_rate_factor"], 3),
+            Column("gradient steps", ["gradient_steps"], 0),
+        ],
+    ),
+    "elsewhere": Spec(
+        "Returns under drift that is not in force",
+        "Mean over training of the same policies' returns under the values in force, the nominal ones, those before "
+        "the last change (forgetting), those after the next (transfer), and the ends of the range.",
+        [Column(where.replace("_", " "), [f"mean_return_{where}"]) for where in _ELSEWHERE],
+    ),
+    "returns": Spec(
+        "Returns",
+        "Undiscounted return of the deterministic policy, over the last tenth of training, over all of it, and after "
+        "the first change, without the time in which the undrifted task was learned; and the return of the stochastic "
+        "policy while training, which can move the other way when the weight rises.",
+        [
+            _RUNS,
+            Column("final return", ["final_return"]),
+            Column("mean return", ["mean_return"]),
+            Column("after the first change", ["later_return"]),
+            Column("mean training return", ["mean_train_return"]),
+        ],
+    ),
+    "paper": Spec(
         "Paper parity: raw nAUC and DropRatio",
         "Raw ratios of areas with one normaliser per family, rounded half-up as the paper prints them; the paper's "
-        f"own number stands beside ours where family, method and pattern match, and {DAGGER} marks a ratio that "
+        f"own number is beside ours where family, method and pattern match, and {DAGGER} marks a ratio that "
         "contains a negative area and must not be read.",
-        ["method", "nAUC", "paper", "DropRatio", "paper"],
-    )
+        [
+            Column("nAUC", ["nauc_family"]),
+            Column("paper", ["nauc_family"], show="paper"),
+            Column("DropRatio", ["drop_family"]),
+            Column("paper", ["drop_family"], show="paper"),
+        ],
+        notes=["The paper states neither horizon nor spread over seeds; compare directions, not digits."],
+        families=True,
+    ),
+}
+_SIZES = {"toy": 1, "mujoco": 5, "isaac": 6}  # tasks of the paper's families
+#: Reasons for which a metric has no value, in words.
+_REASONS = {
+    "no_steady_sac_runs": "nAUC needs SAC on Steady, which this study does not contain.",
+    "no_steady_run": "DropRatio and its companions need the method's own Steady runs, which are missing.",
+    "steady_run": "A run whose own Steady run is broken has no DropRatio and none of its companions.",
+    "no_floor": "Floor-corrected and robust values need the random policy's return, which the manifest lacks.",
+    "normaliser_not_above_floor": "A dash where SAC on Steady (or the method's own Steady run) is not above the random "
+    "policy: such a ratio has no meaning.",
+    "level_not_above_floor": "A dash where nothing had been learned before a change.",
+    "not_logged": "A dash where the weight was not logged.",
+    "too_few_evaluations_after_a_change": "Fewer than two evaluations fall within 2 % of the horizon after a change, "
+    "so responsiveness cannot be measured.",
+}
 
-    def row(get, scope, method, pattern):
-        nauc, drop = paper_nauc_drop(scope[0], method, pattern) or (NONE, NONE)
-        ours, lost = (cell(get(f"{name}_family")) for name in ("nauc", "drop"))
-        return [ours, Cell(str(nauc), kind="paper"), lost, Cell(str(drop), kind="paper")]
 
-    table = by_pattern(look, table, row, tasks=False)
-    sizes = {"toy": 1, "mujoco": 5, "isaac": 6}
-    for family, tasks in look.tasks.items():
-        whole = sizes.get(family.lower().split()[0] if family else "", 0)
-        if whole > len(tasks):
-            table.notes.append(
-                f"The paper's {family} numbers average {whole} tasks, ours {len(tasks)}: not the same quantity."
-            )
-    table.notes.append("The paper states neither horizon nor spread over seeds; compare directions, not digits.")
+def table_of(look: Lookup, key: str) -> Table:
+    """One of `TABLES`, of the columns that the study has."""
+    spec, known = TABLES[key], {metric for *_, metric in look.cells}
+    several = any(len(tasks) > 1 for tasks in look.tasks.values())
+    columns = [column for column in spec.columns if known.intersection(column.metrics)]
+    if not several:  # a family's ratio is its task's
+        columns = [column for column in columns if column.metrics != ["nauc_family_safe"]]
+    valued = {p for (_, _, _, p, m), r in look.cells.items() if m == spec.where and math.isfinite(r["value"])}
+    patterns = look.patterns if spec.where == "mean_return" else [p for p in look.patterns if p in valued]
+    table = Table(key, spec.title, spec.reading, ["method", *(column.head for column in columns)])
+    for scope in look.scopes():
+        for pattern in patterns if scope[1] is None or not spec.families else ():
+            methods = [m for m in look.methods if look.get(scope, m, pattern, "mean_return") is not None]
+            rows = [[Cell(m), *(_shown(look, scope, m, pattern, column) for column in columns)] for m in methods]
+            if rows and columns:
+                table.groups.append((f"{scope[2]} · {pattern}", rows))
+    if not table.rows:
+        return replace(table, notes=[spec.empty] if spec.empty else [])
+    table.notes += spec.notes if key != "main" or several else ()
+    if key == "paper":
+        sizes = [(f, _SIZES.get(f.lower().split()[0] if f else "", 0), len(tasks)) for f, tasks in look.tasks.items()]
+        text = "The paper's {} numbers average {} tasks, ours {}: not the same quantity."
+        table.notes += [text.format(*size) for size in sizes if size[1] > size[2]]
+    wanted = {metric for column in columns for metric in column.metrics}
+    missing = {
+        "steady_run" if reason.startswith("steady_run_") else reason
+        for (*_, metric), row in look.cells.items()
+        if metric in wanted and row["n_valid"] < row["n_total"]
+        for reason in row["reason"].split(", ")
+    }
+    table.notes += [text for reason, text in _REASONS.items() if reason in missing]
     return table
 
 
-def hindsight_table(look: Lookup, constants: Collection[str]) -> Table:
-    """Of every carrier's constant weights the best under every pattern, and the best of its other methods beside it.
+def _shown(look: Lookup, scope: tuple, method: str, pattern: str, column: Column) -> Cell:
+    rows = [look.get(scope, method, pattern, metric) for metric in column.metrics]
+    row = next((row for row in rows if row and math.isfinite(row["value"])), rows[0])
+    if column.show == "runs":
+        return counted(row)
+    if column.show == "paper":
+        nauc, drop = paper_nauc_drop(scope[0], method, pattern) or (None, None)
+        time = paper_recovery(scope[0], scope[1], method, pattern)
+        time = None if time is None else round_half_up(time, 1)
+        printed = {"nauc_family": nauc, "drop_family": drop, "recovery": time}[column.metrics[0]]
+        return Cell(NONE if printed is None else str(printed), kind="paper")
+    if column.show == "left out":  # changes of all valid runs together
+        if row is None or not math.isfinite(row["value"]):
+            return Cell(NONE, kind="muted")
+        changes = sum(metric.startswith("recovered@") for metric in {key[4] for key in look.cells})
+        count, total = round(row["value"] * row["n_valid"]), changes * row["n_valid"]
+        return Cell(f"{count}/{total}", kind="worse" if count else "muted")
+    shown = cell(row, column.places, column.factor, interval=column.show == "interval")
+    return replace(shown, kind="muted") if column.show == "muted" else shown
 
-    Args:
-      constants: methods whose entropy weight is a constant and which turn nothing else.
-    """
+
+def hindsight_table(look: Lookup) -> Table:
+    """Of every carrier's constant weights the best under every pattern, and the best of its other methods beside it."""
     table = Table(
         "hindsight",
         "The best constant weight in hindsight",
@@ -96,117 +224,82 @@ def hindsight_table(look: Lookup, constants: Collection[str]) -> Table:
         "it looks a little better than it is.",
         ["carrier", "constants", "best constant", "mean return", "best other method", "mean return"],
     )
-    carriers = dict.fromkeys(map(carrier_of, look.methods))
     for scope in look.scopes():
         for pattern in look.patterns:
             rows = []
-            for carrier in carriers:
-                found: dict[bool, list[tuple[str, dict]]] = {True: [], False: []}
-                for method in look.methods:
-                    result = look.get(scope, method, pattern, "mean_return")
-                    if carrier_of(method) == carrier and result is not None and math.isfinite(result["value"]):
-                        found[method in constants].append((method, result))
-                if len(found[True]) > 1:
-                    cells = [Cell(carrier), Cell(str(len(found[True])), kind="muted")]
-                    for group in (found[True], found[False]):
-                        name, result = max(group, key=lambda pair: pair[1]["value"], default=(NONE, None))
-                        cells += [Cell(name), cell(result)]
-                    rows.append(cells)
+            for carrier in dict.fromkeys(map(carrier_of, look.methods)):
+                own = {m: look.get(scope, m, pattern, "mean_return") for m in look.methods if carrier_of(m) == carrier}
+                valued = {m: row for m, row in own.items() if row and math.isfinite(row["value"])}
+                constants = [m for m in valued if m in look.constants]
+                if len(constants) > 1:
+                    rows.append([Cell(carrier), Cell(str(len(constants)), kind="muted")])
+                    for group in (constants, [m for m in valued if m not in constants]):
+                        name = max(group, key=lambda m: valued[m]["value"], default=NONE)
+                        rows[-1] += [Cell(name), cell(valued.get(name))]
             if rows:
                 table.groups.append((f"{scope[2]} · {pattern}", rows))
     return table
 
 
-_RUNS = ("mean_return", "runs", None, 1)
-#: Tables of metrics as they are: key -> title, reading, (metric, head, decimals, factor) of those that the study has.
-_PLAIN: dict[str, tuple[str, str, list[tuple[str, str, int | None, int]]]] = {
-    "weights": (
-        "Entropy weight: saturation and responsiveness",
-        "Saturation is the share of updates at a clip (a saturated schedule is a constant); responsiveness is the rise "
-        "of the weight within 2 % of training after a change, relative to before (0 means it did not react, and the "
-        "Steady rows show what it is when there is nothing to react to).",
+def paired_table(look: Lookup) -> Table:
+    """Differences at equal seeds with the baseline, constants and controls."""
+    table = Table(
+        "paired",
+        "Paired differences at equal seeds",
+        "Method minus opponent at equal seed: the carrier's baseline, and where the study has them constants and the "
+        "method's own controls; a difference of at least five pairs that is below 5 % after Holm's correction is "
+        "marked ▲ if the method is better and ▼ if it is worse (for DropRatio, recovery and deficit area lower is "
+        "better, so ▲ is beside a negative difference); P is the probability that the method is better.",
         [
-            ("mean_entropy_weight", "mean weight", 3, 1),
-            ("saturation", "saturation %", 1, 100),
-            ("saturation_min", "at minimum %", 1, 100),
-            ("saturation_max", "at maximum %", 1, 100),
-            ("responsiveness", "responsiveness %", 1, 100),
+            "method",
+            "opponent",
+            "pairs",
+            "mean difference",
+            "IQM difference",
+            "P(better)",
+            "P(better), paired",
+            "p (Holm)",
         ],
-    ),
-    "levers": (
-        "Levers beside the entropy weight",
-        "Means over training of adaptations: the drift ratio (1: calm), the share of the stored transitions "
-        "that batches are drawn from, the factor of the learning rates; how often parameters were "
-        "refreshed, and gradient steps per run.",
-        [
-            ("mean_response_ratio", "ratio", 3, 1),
-            ("mean_window_share", "window", 3, 1),
-            ("refreshes", "refreshes", 1, 1),
-            ("mean_rate_factor", "rate factor", 3, 1),
-            ("gradient_steps", "gradient steps", 0, 1),
+        notes=[
+            "On one task with fewer than 10 seeds the mean's interval is Student's t interval; the others are "
+            "stratified bootstrap intervals. Holm adjusts within one metric and kind of opponent over all methods and "
+            "patterns of the study, constants and controls by themselves."
         ],
-    ),
-    "elsewhere": (
-        "Returns under drift that is not in force",
-        "Mean over training of the same policies' returns under the values in force, the nominal ones, those before "
-        "the last change (what is forgotten), those after the next (what carries over), and the ends of the range.",
-        [
-            (f"mean_return_{where}", where.replace("_", " "), 2, 1)
-            for where in ("in_force", "nominal", "previous", "next", "low", "high")
-        ],
-    ),
-    "returns": (
-        "Returns",
-        "Undiscounted return of the deterministic policy, over the last tenth of training, over all of it, and over "
-        "what comes after the first change, leaving out how fast the undrifted task was learned; and the return of "
-        "the stochastic policy while training, which can move the other way when the weight rises.",
-        [
-            _RUNS,
-            ("final_return", "final return", 2, 1),
-            ("mean_return", "mean return", 2, 1),
-            ("later_return", "after the first change", 2, 1),
-            ("mean_train_return", "mean training return", 2, 1),
-        ],
-    ),
-}
+        labels=2,
+    )
+    wanted = ["nauc_task_safe", "later_return", "drop_run_safe", "recovery_robust", "deficit_area", "final_return"]
+    if not was_compared(look, "nauc_task_safe"):
+        wanted.insert(0, "mean_return")
+    for scope in look.scopes():
+        for metric in wanted:
+            side = "lower" if metric in LOWER_IS_BETTER else "higher"
+            for pattern in look.patterns:
+                pairs = [(m, kind) for m in look.methods for kind in ("", *look.opponents)]
+                both = [(m, kind, compared(look, scope, m, pattern, metric, kind)) for m, kind in pairs]
+                rows = [_paired_row(look, scope, m, metric, kind, c) for m, kind, c in both if c]
+                if rows:
+                    if len(look.methods) >= MANY:  # significant ones first
+                        rows.sort(key=lambda row: not row[3].kind)
+                    table.groups.append((f"{scope[2]} · {METRIC_NAMES[metric]} ({side} is better) · {pattern}", rows))
+    return table if table.rows else replace(table, notes=["No method shares a valid seed and pattern with a baseline."])
 
 
-def plain_tables(look: Lookup) -> list[Table]:
-    """The tables of `_PLAIN` that the study has values for."""
-    tables, known = [], {metric for *_, metric in look.cells}
-    for key, (title, reading, columns) in _PLAIN.items():
-        present = [column for column in columns if column[0] in known]
-        if present:
-            table = Table(key, title, reading, ["method", *(head for _, head, *_ in present)])
-
-            def row(get, *_, present=present):
-                return [_plain(metric, get(metric), places, scale) for metric, _, places, scale in present]
-
-            tables.append(by_pattern(look, table, row))
-    tables[0].notes += reasons(look, ("saturation", "responsiveness"))
-    return tables
+def _paired_row(look: Lookup, scope: tuple, method: str, metric: str, kind: str, c: Compared) -> list[Cell]:
+    places, suffix = 2 if metric.endswith("_return") else 3, f":vs={kind}" if kind else ""
+    iqm, poi, paired = (
+        cell(look.get(scope, method, c.pattern, f"{of}:{metric}{suffix}"), places if of == "paired_iqm" else 2)
+        for of in ("paired_iqm", "poi", "poi_paired")
+    )
+    mean = cell(c.row, places)
+    if c.outcome != NOT_SIGNIFICANT:
+        mean = Cell(f"{SIGNS[c.outcome]} {mean.text}", mean.interval, c.outcome)
+    opponent = f"{kind.replace('_', ' ')}: {c.opponent}" if kind == "best_constant" else c.opponent
+    p = Cell("< 0.001" if c.p < 0.001 else number(c.p, 3))
+    return [Cell(method), Cell(opponent), counted(c.row), mean, iqm, poi, Cell(paired.text), p]
 
 
-def _plain(metric: str, row: dict[str, Any] | None, places: int | None, scale: float) -> Cell:
-    if places is None:
-        return counted(row)
-    small = metric == "mean_entropy_weight" and row is not None and abs(row["value"]) < 0.1
-    return cell(row, 4 if small else places, scale)
-
-
-def build_tables(look: Lookup, constants: Collection[str] = ()) -> list[Table]:
-    """All tables of the report in order; one without any row says why, or is left out.
-
-    Args:
-      constants: as in `hindsight_table`.
-    """
-    recovery, changes, paired = recovery_table(look), changes_table(look), paired_table(look)
-    if not any(baseline_of(m, look.methods) for m in look.methods):
-        paired.notes = ["No method of this study has its carrier's baseline beside it, so there is nothing to pair."]
-    elif not paired.rows:
-        paired.notes = ["No method shares a valid seed and pattern with its baseline."]
-    if not recovery.rows:
-        recovery.notes = ["No valid run of a pattern that jumps and is constant in between: no recovery to measure."]
-    hindsight = hindsight_table(look, constants)
-    tables = [main_table(look), recovery, changes, paired, hindsight, *plain_tables(look), paper_table(look)]
-    return [table for table in tables if table.rows or table not in (changes, hindsight)]
+def build_tables(look: Lookup) -> list[Table]:
+    """All tables of the report in order, without those that have neither rows nor a reason for that."""
+    first, *others = (table_of(look, key) for key in TABLES)
+    tables = [first, others[0], paired_table(look), hindsight_table(look), *others[1:]]
+    return [table for table in tables if table.rows or table.notes]

@@ -17,12 +17,11 @@ METRIC_NAMES = {
     "final_return": "final return",
     "recovery": "raw recovery",
 }
-#: The first of these that the study has is what a verdict is about.
+#: The first of these that the study has is the metric of its verdicts.
 MAIN = ("nauc_task_safe", "mean_return")
 _LATER = "later_return"  # judged against every opponent, too
-#: Against the baseline these stand beside it.
+#: Judged against the baseline, besides.
 _BESIDE = (_LATER, "drop_run_safe", "recovery_robust", "deficit_area")
-
 SIGNS = {BETTER: "▲", WORSE: "▼", NOT_SIGNIFICANT: "○"}
 
 
@@ -34,29 +33,13 @@ class Compared(NamedTuple):
     p: float  # after Holm; NaN if there is none
     outcome: str  # one of `OUTCOMES`
     opponent: str  # the method
+    value: float  # mean difference
+    pairs: int  # of runs
+    runs: int  # of the method, paired or not
+    ends: tuple[float, float] | None  # 95 % interval of the mean difference; one pair has none
 
     @property
-    def value(self) -> float:
-        """Mean difference."""
-        return self.row["value"]
-
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        """95 % interval of the mean difference; one pair has none."""
-        return None if self.pairs < 2 or self.row["low"] is None else (self.row["low"], self.row["high"])
-
-    @property
-    def pairs(self) -> int:
-        """Pairs of runs."""
-        return self.row["n_valid"]
-
-    @property
-    def runs(self) -> int:
-        """Runs of the method, paired or not."""
-        return self.row["n_total"]
-
-    @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         """The comparison in one sentence."""
         interval = f", 95 % interval {number(self.ends[0], 3)} to {number(self.ends[1], 3)}" if self.ends else ""
         p = "not tested" if math.isnan(self.p) else "p < 0.001" if self.p < 0.001 else f"p = {number(self.p, 3)}"
@@ -97,10 +80,11 @@ def verdicts(look: Lookup) -> list[Verdict]:
     main = next((metric for metric in MAIN if was_compared(look, metric)), None)
     if main is None:
         return []
-    # Opponents of this kind are judged only where no other exists.
-    methods = [m for m in look.methods if m not in look.asides and _judged(look, m)] or look.methods
-    asked = [(m, k) for m in (main, *_BESIDE) for k in ("", *(look.opponents if m in (main, _LATER) else ()))]
-    found = (_verdict(look, method, metric, kind) for method in methods for metric, kind in asked)
+    judged = {key[2] for key in look.cells if key[4].startswith("paired:")}
+    # Constants and controls are judged only where the study has no other methods.
+    methods = [m for m in look.methods if m in judged and m not in look.asides] or look.methods
+    requested = [(m, k) for m in (main, *_BESIDE) for k in ("", *(look.opponents if m in (main, _LATER) else ()))]
+    found = (_verdict(look, method, metric, kind) for method in methods for metric, kind in requested)
     return [verdict for verdict in found if verdict is not None]
 
 
@@ -110,22 +94,16 @@ def compared(look: Lookup, scope: tuple, method: str, pattern: str, metric: str,
     row, adjusted = (look.get(scope, method, pattern, f"{of}:{metric}{suffix}") for of in ("paired", "p_holm"))
     if row is None or not math.isfinite(row["value"]):
         return None
-    p = adjusted["value"] if adjusted else math.nan
-    return Compared(pattern, row, p, outcome_of(row["value"], p, metric, row["n_valid"]), opponent_of(row))
-
-
-def opponent_of(row: dict[str, Any]) -> str:
-    """The method that a row of paired differences compares with."""
-    return next((part[9:] for part in row["flag"].split(";") if part.startswith("baseline=")), NONE)
+    p, value, pairs = adjusted["value"] if adjusted else math.nan, row["value"], row["n_valid"]
+    opponent = next((part[9:] for part in row["flag"].split(";") if part.startswith("baseline=")), NONE)
+    ends = None if pairs < 2 or row["low"] is None else (row["low"], row["high"])
+    outcome = outcome_of(value, p, metric, pairs)
+    return Compared(pattern, row, p, outcome, opponent, value, pairs, row["n_total"], ends)
 
 
 def was_compared(look: Lookup, metric: str) -> bool:
     """Whether any method has a difference with its baseline in a metric."""
     return any(m == f"paired:{metric}" and math.isfinite(r["value"]) for (*_, m), r in look.cells.items())
-
-
-def _judged(look: Lookup, method: str) -> bool:
-    return any(key[2] == method and key[4].startswith("paired:") for key in look.cells)
 
 
 def _verdict(look: Lookup, method: str, metric: str, kind: str) -> Verdict | None:

@@ -10,12 +10,10 @@ import numpy as np
 
 from aesjax.registry import Registry
 from agents import CARRIERS
-from experiments.measure.comparisons import PAIRED, comparable, outcome_of, paired
-from experiments.measure.patterns import STEADY
+from experiments.measure.comparisons import PAIRED, comparable, draw_interval, outcome_of, paired, scopes
 from experiments.measure.runs import run_metrics
-from experiments.measure.scopes import draw_interval, scopes
 from experiments.measure.stats import holm
-from experiments.measure.study import RecordedStudy, load_study
+from experiments.measure.study import STEADY, RecordedStudy, load_study
 from experiments.measure.summary import summarise
 from experiments.session.policy import Policy
 from experiments.study import store
@@ -193,7 +191,7 @@ class Results:
         Raises:
           UnknownNameError: the study has no such column, pattern or method.
         """
-        from experiments.report.sketch import sketch
+        from experiments.report.draw import sketch
 
         study, curves = self._recorded, self.curves
         present = list(dict.fromkeys(curves["pattern"]))
@@ -273,13 +271,10 @@ class Results:
     @cached_property
     def verdicts(self) -> list[str]:
         """One sentence per method and opponent: better, worse or not significant, per pattern, after Holm."""
-        from experiments.measure.opponents import asides_of
         from experiments.report.cells import Lookup
         from experiments.report.verdicts import verdicts
 
-        study = self._recorded
-        look = Lookup(self.metrics, study.patterns, self.manifest.get("inert"), asides_of(study))
-        return [verdict.sentence for verdict in verdicts(look)]
+        return [verdict.sentence for verdict in verdicts(Lookup(self.metrics, self._recorded))]
 
     def __repr__(self) -> str:
         config, runs = self._files.config, len(self.manifest.get("runs", ()))

@@ -11,7 +11,7 @@ import numpy as np
 from aesjax.compiling import jit
 from aesjax.seeding import stream
 from envs.render import Renderer
-from experiments.measure.patterns import STEADY
+from experiments.measure.study import STEADY
 from experiments.session.policy import END, Policy
 from experiments.session.results import Results
 from experiments.study import store

@@ -14,13 +14,12 @@ from aesjax.types import Program
 from agents.common import LoopConfig
 from envs.adopt import trying
 from envs.world import World
-from experiments.measure.patterns import STEADY
 from experiments.study.config import OBSERVED, StudyConfig
 from experiments.study.controls import records_of
 from experiments.study.program import Share, check, merged, runs_of, small_windows
 from experiments.study.references import floor_of
 from experiments.study.sweep import Batches, Device, cache_group, memory_budget, plan_batches, state_bytes
-from experiments.study.warm import Warm, warm_of
+from experiments.study.warm import STEADY, Warm, warm_of
 
 _MOST_RUNS = 200_000  # their labels and data alone take minutes to make
 _PLACES = 201  # of a run at which a pattern is tried

@@ -14,12 +14,12 @@ from aesjax import adaptations
 from aesjax.compiling import jit
 from aesjax.schedules import DriftProxy, together
 from aesjax.types import Levers, Signals
-from experiments.measure.patterns import STEADY
 from experiments.study import store
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.method import Method
 from experiments.study.program import Share, check
+from experiments.study.warm import STEADY
 
 if TYPE_CHECKING:
     import polars as pl

@@ -47,9 +47,9 @@ def main(study: TheoryStudy) -> int:
         return 2
     import jax
 
-    from experiments.theory import calibration_study, oco_study, softmdp_study
+    from experiments.theory import calibration_study, oco, softmdp_study
 
-    run = {"oco": oco_study.run, "softmdp": softmdp_study.run, "calibration": calibration_study.run}[study.name]
+    run = {"oco": oco.run, "softmdp": softmdp_study.run, "calibration": calibration_study.run}[study.name]
     with jax.enable_x64(True):
         rows = run(study.seeds)
     print(table(rows))

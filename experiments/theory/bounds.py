@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from aesjax.types import Array
-from experiments.theory.oco import path
-from experiments.theory.simplex import cross_entropy, half_range, kl, largest_cross_entropy, largest_log_range
+from experiments.theory.simplex import cross_entropy, half_range, kl, largest_cross_entropy, largest_log_range, path
 
 Scalar = Array | float
 
@@ -75,17 +74,11 @@ def sharp_constants(size: int, floor: Scalar, c: Scalar, spread: Scalar, lambda_
     return Constants(jnp.zeros(()), log_range / (2.0 * c), stability)
 
 
-def tradeoff_bound(constants: Constants, weights: Array, drift: Array) -> Array:
-    """() ``C0 + sum_{t>=2} (C1 xi_t / lam_t + C2 lam_t)``, AES paper Eq. (tradeoff-bound)."""
-    _, tracking, stability = constants
-    return constants.start + jnp.sum(tracking * drift[1:] / weights[1:] + stability * weights[1:])
-
-
 def self_consistent(size: int, floor: Scalar, c: Scalar, spread: Scalar) -> tuple[Array, Constants]:
     """() ``kappa = sqrt(C1/C2)`` where C2 itself depends on the largest weight ``sqrt(3) kappa``, and the constants.
 
-    The square root of (1 + A_t)/t is at most sqrt(3), as proxies are at most 2. By bisection between bounds that hold
-    for all constants: C2 grows with kappa, so ``sqrt(C1/C2(0))`` is too large and ``sqrt(C1/C2)`` at that too small.
+    The square root of (1 + A_t)/t is at most sqrt(3), as proxies are at most 2. By bisection: C2 grows with kappa, so
+    ``sqrt(C1/C2(0))`` is too large and ``sqrt(C1/C2)`` at that too small.
     """
 
     def constants(kappa: Scalar) -> Constants:
@@ -149,14 +142,13 @@ def clipped_bound(
     constants = sharp_constants(size, floor, c, spread, jnp.max(weights))
     penalty = largest_cross_entropy(floor) * (1.0 + jnp.log(float(weights.shape[0]))) / (2.0 * c * lambda_min)
     first = jnp.log(float(size)) / (c * weights[0]) + constants.stability * weights[0]
-    return first + tradeoff_bound(constants, weights, drift) + penalty
+    return first + jnp.sum(constants.tracking * drift[1:] / weights[1:] + constants.stability * weights[1:]) + penalty
 
 
 def constant_weight(size: int, c: Scalar, constants: Constants, drift: Array) -> Array:
     """() the constant weight that minimises its bound, ``sqrt((C1 A_T + log K / c) / (C2 T))``.
 
-    AES paper A.17 leaves out the first round's ``log K / c``, and its weight is 0 without drift. The bound at a weight
-    is ``(C1 A_T + log K / c)/lam + C2 T lam``; it is the paper's only complete guarantee.
+    AES paper A.17 leaves out the first round's ``log K / c``, and its weight is 0 without drift.
     """
     mass = constants.tracking * jnp.sum(drift) + jnp.log(float(size)) / c
     return jnp.sqrt(mass / (constants.stability * drift.shape[0]))

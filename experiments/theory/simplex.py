@@ -4,8 +4,11 @@ Points are arrays (..., K) whose last axis is the simplex; ``log_x`` is the loga
 zero. The truncated simplex is ``{x : x_i >= floor}`` with ``floor <= 1/K``; floor 0 is the full simplex.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import xlogy
 
 from aesjax.types import Array
@@ -34,6 +37,15 @@ def kl(u: Array, log_x: Array) -> Array:
     return jnp.sum(xlogy(u, u) - jnp.where(u > 0.0, u * log_x, 0.0) - u + jnp.exp(log_x), axis=-1)
 
 
+def path(comparator: Any) -> Any:
+    """(T, K) -> (T,): comparator drift ``xi_t = ||u_t - u_{t-1}||_1``, ``xi_1 = 0``; lies in [0, 2].
+
+    An array of NumPy stays one, in its precision.
+    """
+    xp = np if isinstance(comparator, np.ndarray) else jnp
+    return xp.sum(xp.abs(xp.diff(comparator, axis=0, prepend=comparator[:1])), axis=-1)
+
+
 def largest_log_range(size: int, floor: Array | float) -> Array:
     """() nats: ``L = log((1 - (K-1) floor) / floor)``, the largest range of ``log x`` on the truncated simplex."""
     floor = jnp.asarray(floor)
@@ -48,9 +60,8 @@ def largest_cross_entropy(floor: Array | float) -> Array:
 def project(log_y: Array, floor: Array | float) -> Array:
     """Exact KL projection onto the truncated simplex, in log space: ``argmin_x KL(x, y)``, the paper's mirror step.
 
-    The solution floors the smallest coordinates and scales the others by one factor. Which ones are floored is found
-    in passes: floor what falls short, scale the rest to the mass that is left, until nothing more falls short. A pass
-    floors for good, so there are fewer than K; in a descent there are rarely more than two, hence a loop.
+    The solution floors the smallest coordinates and scales the others by one factor; a pass floors those that fall
+    short, until none is left. There are fewer than K passes, in a descent rarely more than two.
 
     (..., K) -> (..., K), both logarithms; ``exp(log_y)`` need not sum to one, and floor () lies in [0, 1/K].
     """

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aesjax.types import Array
+from experiments.theory import simplex
 
 _STOP = 8.0  # ulps of the largest action value at which the solver has reached what rounding allows
 _MOST = 64  # evaluations; `Solution.residual` tells whether they were enough
@@ -73,9 +74,8 @@ def _policy_value(mdp: SoftMDP, log_policy: Array) -> Array:
 def solve(mdp: SoftMDP) -> Solution:
     """Soft-optimal values by soft policy iteration, which is Newton's method on the soft Bellman equation.
 
-    Each iteration evaluates the current policy by a linear solve and takes the softmax of its action values. It
-    improves monotonically from any start and converges quadratically; it stops where rounding stops it. The last
-    step is one application of the Bellman operator.
+    Each iteration evaluates the current policy by a linear solve and takes the softmax of its action values; it stops
+    where rounding stops it. The last step is one application of the Bellman operator.
     """
     _check(mdp)
     resolution = _STOP * jnp.finfo(mdp.reward.dtype).eps
@@ -145,6 +145,58 @@ def regret(mdp: SoftMDP, log_policy: Array, start: Array, solution: Solution | N
     """
     solution = solve(mdp) if solution is None else solution
     return expected(mdp, log_policy, start, surrogate_gap(mdp, solution, log_policy))
+
+
+def span(v: Array) -> Array:
+    """(..., A) -> (...): ``max v - min v``; constants added to v do not count."""
+    return 2.0 * simplex.half_range(v)
+
+
+def drift_budget(old: SoftMDP, new: SoftMDP, size: Array) -> Array:
+    """() ``b = Dr + gamma * size * DP``: bounds ``||T' q - T q||`` in sup norm; reward. AES paper A.7, A.20.
+
+    ``Dr`` is the largest change of a reward and ``DP`` that of a row of the kernel, in l1. Bounds ``||Q*' - Q*||`` when
+    divided by ``1 - gamma``. A.5 has the total variation in place of l1, which is too small. ``size`` () of the soft
+    values of q under the old MDP is ``max |V|`` in the paper; their `simplex.half_range` also holds.
+    """
+    rows = jnp.sum(jnp.abs(new.transition - old.transition), axis=-1)
+    return jnp.max(jnp.abs(new.reward - old.reward)) + new.discount * size * jnp.max(rows)
+
+
+def lag_one_bound(dq: Array, discount: Array, temperature: Array) -> Array:
+    """() bounds the regret of playing the last round's soft-optimal policy: ``max_s span(dQ*)^2 / (8 mu (1-gamma))``.
+
+    By Hoeffding's lemma; ``dq`` (S, A) is the change of Q*. Not in the paper. Quadratic in the drift, so that over
+    a fixed distance in T equal steps the sum falls as 1/T.
+    """
+    return jnp.max(span(dq)) ** 2 / (8.0 * temperature * (1.0 - discount))
+
+
+def mean_of(log_policy: Array, x: Array) -> Array:
+    """(S, A), (S, A) -> (S,): mean of x under the policy; actions never played do not count, even if infinite."""
+    pi = jnp.exp(log_policy)
+    return jnp.sum(jnp.where(pi > 0.0, pi * x, 0.0), axis=-1)
+
+
+def main_term(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> Array:
+    """() ``E_{d*}[Delta] / (1-gamma) = Jtilde(pi*) - Jtilde(pi)``; reward. AES paper A.8.
+
+    Weighted by the occupancy of ``pi*`` it neither equals nor bounds the gap of the returns, as `regret` does.
+    """
+    return expected(mdp, solution.log_policy, start, surrogate_gap(mdp, solution, log_policy))
+
+
+def biases(mdp: SoftMDP, solution: Solution, log_policy: Array, start: Array) -> tuple[Array, Array]:
+    """() and (): the substitution biases of A.8 and of A.9; reward.
+
+    ``E_{d*, pi}[Q* - Q^pi] / (1-gamma)`` >= 0 and ``E_{d*, pi*}[Q^pi - Q*] / (1-gamma)`` <= 0. `main_term` plus both is
+    ``J(pi*) - J(pi)``; neither bias does it alone.
+    """
+    difference, best = solution.q - evaluate(mdp, log_policy)[0], solution.log_policy
+    a8, a9 = (
+        expected(mdp, best, start, sign * mean_of(of, difference)) for of, sign in ((log_policy, 1.0), (best, -1.0))
+    )
+    return a8, a9
 
 
 def random_mdps(rng: np.random.Generator, count: int, states: int, actions: int) -> SoftMDP:

@@ -12,7 +12,7 @@ import numpy as np
 
 from aesjax.compiling import jit
 from aesjax.types import Array
-from experiments.theory import sensitivity, simplex, softmdp
+from experiments.theory import simplex, softmdp
 from experiments.theory.softmdp import SoftMDP
 
 Pairs = dict[str, tuple[Array, Array]]
@@ -34,16 +34,16 @@ def claims(old: SoftMDP, new: SoftMDP, q: Array, log_policy: Array, start: Array
     before, now, heated = softmdp.solve(old), softmdp.solve(new), softmdp.solve(hot)
     dq, value = now.q - before.q, softmdp.soft_value(q, mu)
     moved = jnp.sum(jnp.abs(jnp.exp(now.log_policy) - jnp.exp(before.log_policy)), axis=-1)
-    budget = sensitivity.drift_budget(old, new, jnp.max(jnp.abs(before.value)))
-    half = sensitivity.drift_budget(old, new, simplex.half_range(before.value))
+    budget = softmdp.drift_budget(old, new, jnp.max(jnp.abs(before.value)))
+    half = softmdp.drift_budget(old, new, simplex.half_range(before.value))
     scale = mu * (1.0 - gamma)  # of the comparator's drift; with mu 0.2 and gamma 0.99 vacuous beyond a budget of 0.004
     largest = jnp.max(jnp.abs(new.reward))
-    most = sensitivity.largest_q(largest, gamma, mu, actions)
+    most = (largest + gamma * mu * jnp.log(float(actions))) / (1.0 - gamma)
 
     pi, best = jnp.exp(log_policy), now.log_policy
     returns = [softmdp.soft_return(new, policy, start) for policy in (best, log_policy)]
-    gap, main = returns[0] - returns[1], sensitivity.main_term(new, now, log_policy, start)
-    a8, a9 = sensitivity.biases(new, now, log_policy, start)
+    gap, main = returns[0] - returns[1], softmdp.main_term(new, now, log_policy, start)
+    a8, a9 = softmdp.biases(new, now, log_policy, start)
     surrogate = [jnp.sum(-now.q * p, axis=-1) + mu * simplex.negative_entropy(p) for p in (pi, jnp.exp(best))]
     delta = softmdp.surrogate_gap(new, now, log_policy)
     d, d_best = (softmdp.occupancy(new, policy, start) for policy in (log_policy, best))
@@ -53,9 +53,16 @@ def claims(old: SoftMDP, new: SoftMDP, q: Array, log_policy: Array, start: Array
     distance = jnp.max(jnp.sum(jnp.abs(pi - jnp.exp(best)), axis=-1))
     estimate = jnp.sum(d_best[:, None] * pi * (q - now.q)) / (1.0 - gamma)
     occupied = jnp.sum((d_best - start) * delta) / (1.0 - gamma)  # with the start for the states that were visited
-    objective = [sensitivity.planning_objective(new, now, policy, start) for policy in (best, log_policy)]
+    # The paper's Jtilde: Q* is a discounted sum already, so it is about 1 / (1 - gamma) times the return.
+    soft = [softmdp.mean_of(policy, now.q - mu * policy) for policy in (best, log_policy)]
+    objective = [softmdp.expected(new, best, start, x) for x in soft]
+    q_of, value_of = softmdp.evaluate(new, best)
+    advantage = softmdp.mean_of(log_policy, q_of - mu * best - value_of[:, None])
+    difference = softmdp.expected(new, log_policy, start, advantage - mu * simplex.kl(pi, best))
     sup = [softmdp.bellman(mdp, of) for mdp, of in ((new, q), (old, q), (new, before.q))]
-    spans = jnp.minimum(sensitivity.span(now.q), sensitivity.span(heated.q))
+    spans = jnp.minimum(softmdp.span(now.q), softmdp.span(heated.q))
+    low = jnp.minimum(mu, heat)
+    own = gamma * jnp.log(float(actions)) / (2.0 * (1.0 - gamma) * low)  # proof: docs/proofs/soft_mdps.md#m19
     hotter = jnp.sum(jnp.abs(jnp.exp(best) - jnp.exp(heated.log_policy)), axis=-1)
 
     def norm(x: Array) -> Array:
@@ -64,17 +71,17 @@ def claims(old: SoftMDP, new: SoftMDP, q: Array, log_policy: Array, start: Array
     pairs = {
         "A.20 M1: contraction": (norm(sup[0] - now.q), gamma * norm(q - now.q)),
         "A.20 M1: fixed point": (norm(dq), norm(sup[2] - before.q) / (1.0 - gamma)),
-        "A.7 M2: drift of the operator": (norm(sup[0] - sup[1]), sensitivity.drift_budget(old, new, norm(value))),
+        "A.7 M2: drift of the operator": (norm(sup[0] - sup[1]), softmdp.drift_budget(old, new, norm(value))),
         "A.7 M2: drift of Q*": (norm(dq), budget / (1.0 - gamma)),
         "new M2: with the half-range of V*": (norm(dq), half / (1.0 - gamma)),
         "A.20 M4: size of Q*": (norm(now.q), most),
         "A.21 M5: drift of a softmax": (moved, jnp.max(jnp.abs(dq), axis=-1) / mu),
-        "new M5: tanh of the span": (moved, sensitivity.policy_drift_tanh(dq, mu)),
+        "new M5: tanh of the span": (moved, 2.0 * jnp.tanh(softmdp.span(dq) / (4.0 * mu))),
         "A.7 M6: drift of the comparator": (jnp.max(moved), budget / scale),
         "new M6: tanh": (jnp.max(moved), 2.0 * jnp.tanh(half / scale / 2.0)),
         "A.8 M7: flow of the occupancy": (d, flow),
         "A.8 M7: return by occupancy": (returns[1], by_occupancy),
-        "A.8 M8: performance difference": (-gap, sensitivity.performance_difference(new, log_policy, best, start)),
+        "A.8 M8: performance difference": (-gap, difference),
         "A.8 M9: Fenchel-Young": (delta, surrogate[0] - surrogate[1]),
         "new M10: regret on the policy": (gap, softmdp.regret(new, log_policy, start, now)),
         "A.8 M11: J(pi*) = Jtilde(pi*)": (returns[0], objective[0]),
@@ -89,11 +96,11 @@ def claims(old: SoftMDP, new: SoftMDP, q: Array, log_policy: Array, start: Array
         "A.9 M15: drift of the occupancy": (jnp.sum(jnp.abs(d - d_best)), gamma / (1.0 - gamma) * distance),
         "new M18: the last round's policy": (
             softmdp.regret(new, before.log_policy, start, now),
-            sensitivity.lag_one_bound(dq, gamma, mu),
+            softmdp.lag_one_bound(dq, gamma, mu),
         ),
-        "new M19: temperature alone": (hotter, sensitivity.temperature_drift_bound(mu, heat, spans, gamma, actions)),
+        "new M19: temperature alone": (hotter, jnp.abs(mu - heat) * (spans / (2.0 * mu * heat) + own)),
         "A.21 E18: least probability of pi*": (
-            jnp.exp(-sensitivity.span(now.q) / mu) / actions,
+            jnp.exp(-softmdp.span(now.q) / mu) / actions,
             jnp.min(jnp.exp(best), axis=-1),
         ),
     }

@@ -32,7 +32,6 @@
   };
   const position = (x, value) => {
     if (value === null) return "";
-    if (x.form === "percent") return short(100 * value);
     return x.high > 2e6 ? `${short(value / 1e6)}M` : `${short(value / 1e3)}k`;
   };
 
@@ -112,7 +111,7 @@
 
   const range = (plot) => {
     const x = plot.x;
-    if (state.zoom === "" || !x.segments) return [x.low, x.high];
+    if (state.zoom === "") return [x.low, x.high];
     const count = document.getElementById("zoom").options.length - 1;
     const size = (x.high - x.low) / count;
     return [x.low + state.zoom * size, x.low + (Number(state.zoom) + 1) * size];

@@ -1,11 +1,15 @@
 """A made-up study with known properties, in the schema of ``curves.parquet``."""
 
+import dataclasses
 from functools import cache
 
 import numpy as np
 import polars as pl
 
+from envs import PATTERNS as DRIFT
 from experiments.measure import summarise
+from experiments.study.method import Control, Method
+from tests.experiments.configs import config_of
 
 STEPS = 100_000
 PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
@@ -15,16 +19,15 @@ MADE_UP = {  # patterns that no table in the project knows, as a manifest descri
 }
 
 
-RULES = {  # of a study with constants and controls: method -> rule and variant
-    "SAC": ("auto", ""),
-    "SAC+fixed": ("fixed", ""),
-    "SAC+fixed[base=0.4]": ("fixed", "base=0.4"),
-    "SAC+constant_at_mean(aes_r)": ("constant_at_mean:of=aes_r", ""),
-    "SAC+permuted(aes_r+window:power=1)": ("permuted:of=aes_r+window:power=1", ""),
-    "SAC+AES-R": ("aes_r", ""),
-    "SAC+AES-R+window[window.power=1]": ("aes_r+window", "window.power=1"),
-    "PPO+AES-R": ("aes_r", ""),
+BUILT_IN = {  # as manifests describe the patterns of this repository
+    name: {"jumps": pattern.jumps, "recovery": pattern.holds, "summary": pattern.summary}
+    for name, pattern in DRIFT.items()
 }
+#: Methods of a study with constants and controls.
+CONTROLLED = (
+    *("SAC", "SAC+fixed", "SAC+fixed[base=0.4]", "SAC+AES-R", "SAC+AES-R+window[window.power=1]"),
+    *("SAC+constant_at_mean(aes_r)", "SAC+permuted(aes_r+window:power=1)", "PPO+AES-R"),
+)
 
 
 def make_curves(methods, patterns=PATTERNS, seeds=range(1, 6), *, task="toy", family="toy", every=1_000, gain=0.05):
@@ -42,31 +45,21 @@ def make_curves(methods, patterns=PATTERNS, seeds=range(1, 6), *, task="toy", fa
                 hurt = {"steady": 0.0, "linear": 0.5, "ramp": 0.5}.get(pattern, 1.0) * fall * (u >= 0.2)
                 returns = level * (1 - hurt) + rng.normal(0, 0.4, len(u)) + rng.normal(0, 0.5)
                 weight = 0.2 * (1 + (rank > 0) * np.exp(-8 * ((5 * u - 0.06) % 1)) * (pattern != "steady"))
-                columns = {
-                    "family": family,
-                    "task": task,
-                    "method": method,
-                    "carrier": method.split("+")[0].lower(),
-                    "schedule": "aes" if "+" in method else "baseline",
-                    "variant": "",
+                labels = {"family": family, "task": task, "method": method, "carrier": method.split("+")[0].lower()}
+                labels |= {"schedule": "aes" if "+" in method else "baseline", "variant": ""}
+                columns = labels | {
                     "pattern": pattern,
                     "seed": seed,
                     "step": steps,
                     "return_mean": returns,
-                    "return_std": 1.0,
-                    "n_episodes": 10,
                     "drift_value": np.abs(drift),
                     "drift_0": drift,
                     "drift_1": -drift,
                     "entropy_weight": weight,
-                    "weight_raw": weight,
-                    "proxy": np.abs(rng.normal(0.3, 0.1, len(u))) + weight,
                     "proxy_smooth": 0.3 + weight,
-                    "policy_entropy": 0.5,
                     "at_min": np.where(steps > 0, 0.1 * (rank > 0), np.nan),
                     "at_max": np.where(steps > 0, 0.0, np.nan),
                     "train_return": returns - 2,
-                    "critic_loss": 0.1,
                 }
                 frames.append(pl.DataFrame(columns))
     return pl.concat(frames)
@@ -111,14 +104,42 @@ def manifest(curves, floor=3.0, diverged=()):
         if (method, pattern, seed) in diverged:
             run |= {"status": "diverged", "diverged_at": 42_000, "reason": "critic loss is not finite"}
         runs.append(run)
-    return {"floors": {"toy": floor}, "runs": runs, "device": "cpu", "wall_seconds": 93.5}
+    return {"floors": {"toy": floor}, "runs": runs, "device": "cpu", "wall_seconds": 93.5, "patterns": BUILT_IN}
+
+
+def controlled():
+    """The configuration of a study of `CONTROLLED`."""
+    study = config_of(
+        "sac,ppo", "baseline,fixed,fixed:base=0.4,aes_r,aes_r+window:power=1", steps=STEPS, evaluations=50
+    )
+    *sac, own, windowed = study.methods_of("sac")
+    controls = (
+        Method("sac", control=Control(name, of)) for name, of in (("constant_at_mean", own), ("permuted", windowed))
+    )
+    ppo = study.methods_of("ppo")[3]
+    return dataclasses.replace(study, methods=(*sac, own, windowed, *controls, ppo)).to_json()
 
 
 @cache
 def with_controls():
-    """The curves of the methods of `RULES`, and their metrics."""
-    plain = make_curves(tuple(RULES), ("steady", "abrupt"), range(1, 5), every=2_000, gain=0.02)
-    rule, variant = ({m: values[i] for m, values in RULES.items()} for i in (0, 1))
-    names = pl.col("method")
-    curves = plain.with_columns(schedule=names.replace_strict(rule), variant=names.replace_strict(variant))
-    return curves, summarise(curves, config(), manifest(curves), replicates=100)
+    """The curves of the methods of `CONTROLLED`, and their metrics."""
+    curves = make_curves(CONTROLLED, ("steady", "abrupt"), range(1, 5), every=2_000, gain=0.02)
+    return curves, summarise(curves, controlled(), manifest(curves), replicates=100)
+
+
+def uneven():
+    """Two tasks, of one the returns are negative; a diverged, a short and a missing run: rows, config, manifest."""
+    five, two = ("SAC", "SAC+AES", "SAC+AES-R", "PPO", "PPO+AES"), ("SAC", "SAC+AES")
+    toy = make_curves(five, PATTERNS[:3], every=2_000, gain=0.1)
+    other = make_curves(two, ("steady", "abrupt", "mixed"), range(1, 5), task="b", every=2_000, gain=0.2)
+    curves = pl.concat([toy, other.with_columns(pl.col("return_mean") - 30)])
+    of = lambda method, seed: (pl.col("method") == method) & (pl.col("pattern") == "abrupt") & (pl.col("seed") == seed)  # noqa: E731
+    diverged, short = of("SAC+AES", 2) & (pl.col("task") == "toy"), of("SAC+AES-R", 3)
+    curves = curves.filter(~(diverged & (pl.col("step") > 42_000)) & ~(short & (pl.col("step") > 70_000)))
+    info = manifest(curves)
+    for run in info["runs"]:
+        if (run["task"], run["method"], run["pattern"], run["seed"]) == ("toy", "SAC+AES", "abrupt", 2):
+            run["status"] = "diverged"
+    info["runs"].append({"task": "toy", "method": "SAC", "pattern": "linear", "seed": 9, "status": ""})
+    info["floors"]["b"] = -28.0
+    return curves, config(steps={"toy": STEPS, "b": STEPS}), info

@@ -12,7 +12,7 @@ from experiments.measure.recovery import (
     recovery_robust,
     recovery_vs_steady,
 )
-from experiments.measure.weights import responsiveness, saturation
+from experiments.measure.runs import responsiveness, saturation
 
 T = 1_000_000
 STEPS = np.arange(0, T + 1, 10_000)

@@ -1,30 +1,56 @@
-"""The tidy frame of a study: what is in it, what is missing and why."""
+"""The tidy frame of a study: its numbers, what is missing and why, and who is compared with whom."""
+
+import json
+import math
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 from experiments.measure import summarise
-from tests.experiments.measure.synthetic import config, make_curves, manifest
+from experiments.measure.comparisons import asides_of, best_of, constants_of, opponents_of
+from experiments.measure.study import STEADY, PatternFacts, describe, load_study
+from tests.experiments.measure.synthetic import (
+    BUILT_IN,
+    MADE_UP,
+    STEPS,
+    config,
+    controlled,
+    make_curves,
+    manifest,
+    uneven,
+    with_controls,
+)
 
 METHODS = ("SAC", "SAC+AES", "SAC+AES-R")
+SOME = METHODS[:2]
 FEW = 400
+RECORDED = json.loads((Path(__file__).parent / "data" / "uneven.json").read_text())
+
+
+def run_of(method, pattern, seed):
+    return (pl.col("method") == method) & (pl.col("pattern") == pattern) & (pl.col("seed") == seed)
+
+
+def summary(curves, **changes):
+    return summarise(curves, config(**changes), manifest(curves), replicates=200)
 
 
 @pytest.fixture(scope="module")
-def curves():
+def three():
     return make_curves(METHODS)
 
 
 @pytest.fixture(scope="module")
-def frame(curves):
-    return summarise(curves, config(), manifest(curves), replicates=FEW)
+def frame(three):
+    return summarise(three, config(), manifest(three), replicates=FEW)
 
 
 @pytest.fixture(scope="module")
-def two(curves):
+def two(three):
     """The patterns that the tests of faults need."""
-    return curves.filter(pl.col("pattern").is_in(["steady", "abrupt"]))
+    return three.filter(pl.col("pattern").is_in(["steady", "abrupt"]))
 
 
 def one(frame, metric, method="SAC+AES", pattern="abrupt", level="method", **where):
@@ -34,6 +60,20 @@ def one(frame, metric, method="SAC+AES", pattern="abrupt", level="method", **whe
         rows = rows.filter(pl.col(column).is_null() if value is None else pl.col(column) == value)
     assert len(rows) == 1, (metric, method, pattern, rows)
     return rows.row(0, named=True)
+
+
+def test_recorded_values_and_intervals_of_every_metric():
+    """Computed by two implementations of docs/metrics.md, of which one is left."""
+    frame = summarise(*uneven(), replicates=200)
+    for label, level, task, method, pattern, seed in RECORDED["rows"]:
+        rows = frame.filter(level=level, method=method, pattern=pattern)
+        for column, value in (("task", task), ("seed", seed)):
+            rows = rows.filter(pl.col(column).is_null() if value is None else pl.col(column) == value)
+        for row in rows.iter_rows(named=True):
+            numbers = [math.nan if row[name] is None else row[name] for name in ("value", "low", "high")]
+            wanted = [math.nan if number is None else number for number in RECORDED[label][row["metric"]]]
+            assert numbers == pytest.approx(wanted, rel=1e-12, abs=1e-12, nan_ok=True), (label, row["metric"])
+        assert set(rows["metric"]) == set(RECORDED[label])
 
 
 def test_intervals_bracket_the_value_repeat_and_do_not_depend_on_other_patterns(two, frame):
@@ -72,7 +112,7 @@ def test_a_study_without_sac_or_steady_or_floor_says_so(two):
     assert np.isfinite(one(frame, "drop_family_safe")["value"])
     assert frame.filter(pl.col("metric").str.starts_with("paired:")).is_empty()
     drifting = two.filter(pl.col("pattern") == "abrupt")
-    frame = summarise(drifting, config(), {}, replicates=FEW)
+    frame = summarise(drifting, config(), {"patterns": BUILT_IN}, replicates=FEW)
     assert one(frame, "drop_run")["reason"] == "no_steady_run"
     assert one(frame, "nauc_task_safe")["reason"] == "no_steady_sac_runs"
     assert one(frame, "recovery_robust")["reason"] == "no_floor"
@@ -89,13 +129,6 @@ def test_negative_returns_are_flagged_in_literal_rows_only(two, frame):
     assert one(negative, "nauc_family_safe")["value"] == pytest.approx(one(frame, "nauc_family_safe")["value"])
 
 
-def test_a_missing_run_has_no_mean_of_what_only_some_studies_log():
-    curves = make_curves(METHODS[:2], ("steady",), [1, 2], every=5_000).with_columns(window_share=pl.lit(0.5))
-    cut = curves.filter(~((pl.col("method") == "SAC+AES") & (pl.col("seed") == 2)))
-    row = one(summarise(cut, config(), manifest(curves), replicates=50), "mean_window_share", pattern="steady")
-    assert (row["value"], row["n_valid"], row["n_total"], row["reason"]) == (0.5, 1, 2, "missing")
-
-
 def test_one_seed_has_values_but_no_claims():
     curves = make_curves(METHODS[:2], ("steady", "abrupt"), [1])
     frame = summarise(curves, config(), manifest(curves), replicates=FEW)
@@ -106,10 +139,115 @@ def test_one_seed_has_values_but_no_claims():
     assert np.isnan(one(frame, "p:nauc_task")["value"])
 
 
-def test_broken_input_is_refused_with_a_sentence(curves):
+def test_broken_input_is_refused_with_a_sentence(three):
     with pytest.raises(ValueError, match="lack the columns return_mean"):
-        summarise(curves.drop("return_mean"), config(), {})
+        summarise(three.drop("return_mean"), config(), {})
     with pytest.raises(ValueError, match="config lacks 'steps'"):
-        summarise(curves, {}, {})
+        summarise(three, {}, {})
     with pytest.raises(ValueError, match=r"SAC on toy, pattern steady, seed 1: .*stored twice"):
-        summarise(pl.concat([curves, curves]), config(), {})
+        summarise(pl.concat([three, three]), config(), {})
+
+
+def test_a_diverged_steady_seed_leaves_the_normaliser_and_the_losses_of_its_seed():
+    curves = make_curves(SOME, ("steady", "abrupt"), range(1, 6), every=1_000)
+    broken = run_of("SAC", "steady", 2)
+    bad = curves.with_columns(return_mean=pl.when(broken).then(float("nan")).otherwise("return_mean"))
+    frame = summary(bad)
+    assert one(frame, "nauc_task_safe")["n_valid"] == 5
+    assert one(frame, "nauc_task_safe")["value"] != one(summary(curves), "nauc_task_safe")["value"]
+    loss = one(frame, "loss_rate", method="SAC", level="run", task="toy", seed=2)
+    assert (loss["reason"], np.isnan(loss["value"])) == ("steady_run_diverged", True)
+    row = one(frame, "recovery_vs_steady", method="SAC")
+    assert (row["n_valid"], row["n_total"], row["reason"]) == (4, 5, "steady_run_diverged")
+    assert one(frame, "drop_task", method="SAC")["n_valid"] == 5  # its drifting runs are all there
+
+
+def test_a_run_without_every_second_evaluation_is_not_valid():
+    curves = make_curves(SOME, ("steady", "abrupt"), range(1, 4), every=1_000)
+    gappy = curves.filter(~(run_of("SAC+AES", "abrupt", 2) & (pl.col("step") % 2_000 != 0)))
+    frame = summary(gappy)
+    row = one(frame, "mean_return")
+    assert (row["n_valid"], row["n_total"], row["reason"]) == (2, 3, "off_grid")
+    runs = frame.filter(level="run", method="SAC+AES", pattern="abrupt", seed=2)
+    assert runs["value"].is_nan().all()
+
+
+def test_the_grid_is_that_of_most_runs():
+    curves = make_curves(SOME, ("abrupt",), range(1, 3), every=1_000)
+    thinned = curves.filter((pl.col("step") % 2_000 == 0) | run_of("SAC", "abrupt", 1))
+    loaded = load_study(thinned, config(), {})
+    assert [key.seed for key, run in loaded.runs.items() if run.problem == "off_grid"] == [1]
+
+
+def test_intervals_are_cut_at_the_bounds_of_a_metric():
+    curves = make_curves(SOME, ("steady", "abrupt"), range(1, 6), every=1_000)
+    # Seed 1 regains its level at once after every change, the others never.
+    jump = (pl.col("pattern") == "abrupt") & (pl.col("step") >= STEPS // 5)
+    fixed = pl.when(jump & (pl.col("seed") == 1)).then(60.0).when(jump).then(44.0 - 8.0 * (5 * pl.col("step") // STEPS))
+    frame = summary(curves.with_columns(return_mean=fixed.otherwise("return_mean")))
+    assert one(frame, "recovered_fraction")["low"] == 0.0
+    assert one(frame, "recovery_robust")["high"] == 0.8  # the stretched interval would end beyond
+
+
+def test_steady_comes_first_then_the_manifests_order_then_what_it_does_not_describe():
+    entries = {"mixed": MADE_UP["square"]} | MADE_UP | {STEADY: MADE_UP["ramp"]}
+    known = describe({"patterns": entries})
+    assert list(known) == ["steady", "mixed", "square", "ramp"]
+    assert known["mixed"] == PatternFacts(True, True, "up and down between two values")
+    run = describe({"patterns": entries}, ["other", "ramp", "mixed", "steady"])
+    assert list(run) == ["steady", "mixed", "ramp", "other"]
+    assert run["other"] == PatternFacts(jumps=False, recovery=False)
+
+
+@pytest.fixture
+def curves():
+    return with_controls()[0]
+
+
+def test_constants_and_controls_are_known_by_their_definition(curves):
+    study = load_study(curves, controlled(), manifest(curves))
+    assert constants_of(study) == ["SAC+fixed", "SAC+fixed[base=0.4]"]
+    controls = {"SAC+constant_at_mean(aes_r)", "SAC+permuted(aes_r+window:power=1)"}
+    assert asides_of(study) == {*constants_of(study), *controls}
+    assert asides_of(load_study(curves, config(), {})) == set()  # nothing defines its methods
+
+
+def test_a_method_meets_the_best_constant_of_its_carrier_and_its_own_controls(curves):
+    study = load_study(curves, controlled(), manifest(curves))
+    opponents = opponents_of(study, "SAC+AES-R")
+    assert set(opponents) == {"best_constant", "constant_at_mean"}
+    assert opponents["constant_at_mean"]["toy", "abrupt"] == "SAC+constant_at_mean(aes_r)"
+    assert opponents["best_constant"]["toy", "abrupt"] == "SAC+fixed[base=0.4]"  # suffers less than the other
+    other = opponents_of(study, "SAC+AES-R+window[window.power=1]")
+    assert other["permuted"]["toy", "steady"] == "SAC+permuted(aes_r+window:power=1)"
+    assert opponents_of(study, "PPO+AES-R") == {}  # of another carrier
+    assert opponents_of(study, "SAC+fixed") == {}
+
+
+def test_one_constant_is_no_choice_but_an_opponent(curves):
+    study = load_study(curves.filter(pl.col("method") != "SAC+fixed"), controlled(), {})
+    opponents = opponents_of(study, "SAC+AES-R")
+    assert set(opponents) == {"constant", "constant_at_mean"}
+    assert set(opponents["constant"].values()) == {"SAC+fixed[base=0.4]"}
+    assert opponents_of(study, "SAC") == {}  # the same pair stands as the constant against its baseline
+
+
+def test_the_frame_compares_with_them_and_corrects_each_kind_by_itself(curves):
+    _, frame = with_controls()
+    row = one(frame, "paired:nauc_task_safe:vs=best_constant", method="SAC+AES-R")
+    assert "baseline=SAC+fixed[base=0.4]" in row["flag"]
+    best = one(frame, "nauc_task_safe", method="SAC+fixed[base=0.4]")["value"]
+    assert row["value"] == pytest.approx(one(frame, "nauc_task_safe", method="SAC+AES-R")["value"] - best)
+    p = frame.filter(metric="p:nauc_task_safe:vs=best_constant", task="toy")
+    holm = frame.filter(metric="p_holm:nauc_task_safe:vs=best_constant", task="toy")
+    assert p.height == holm.height == 6  # three methods, two patterns
+    assert holm["value"].min() == pytest.approx(6 * p["value"].min())
+    assert frame.filter(method="SAC+fixed").filter(pl.col("metric").str.contains(":vs=")).is_empty()
+
+
+def test_the_best_is_chosen_by_the_seeds_that_all_have():
+    scores = {"few": {"abrupt": {1: 4.0, 2: 4.0}}, "more": {"abrupt": {1: 5.0, 2: 5.0, 3: -50.0}}}
+    assert best_of(scores, ["few", "more"], "abrupt") == "more"
+    apart = {"few": {"abrupt": {1: 4.0}}, "more": {"abrupt": {2: 3.0}}}  # no seed in common: each by its own
+    assert best_of(apart, ["few", "more"], "abrupt") == "few"
+    assert best_of(scores, ["nobody"], "abrupt") is None

@@ -13,7 +13,8 @@ from experiments.paper.evidence import BASELINE, CARRIERS, PATTERNS, TASKS, gath
 from experiments.paper.judge import NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, judge
 from experiments.paper.measured import Side, atoms, expected
 from experiments.report.page import render_html
-from tests.experiments.measure.synthetic import make_curves
+from tests.experiments.configs import config_of
+from tests.experiments.measure.synthetic import STEPS, make_curves
 from tests.experiments.report.pages import Page, configure, reseal, save
 
 AES, OWN = Side((of("aes"),)), Side((BASELINE,))
@@ -150,10 +151,9 @@ def test_the_best_constant_is_chosen_by_seeds_that_all_constants_have(tmp_path):
     few = few.with_columns(return_mean=pl.col("return_mean") + pl.col("method").replace_strict(constants))
     more = make_curves(["SAC+fixed[base=0.1]"], seeds=range(4, 9), patterns=("steady", "abrupt"))
     more = more.with_columns(return_mean=pl.col("return_mean") - 50.0)
-    both = pl.concat([few, more]).with_columns(
-        schedule=pl.lit("fixed"), variant=pl.col("method").str.extract(r"\[(.*)\]")
-    )
-    [group] = gather([save(tmp_path / "sac", both)]).groups
+    folder = save(tmp_path / "sac", pl.concat([few, more]))
+    configure(folder, **config_of("sac", "fixed:base=0.1,fixed:base=0.2", steps=STEPS, evaluations=100).to_json())
+    [group] = gather([folder]).groups
     assert group.best_constant("SAC", "abrupt") == "SAC+fixed[base=0.1]"
     assert group.best_constant("SAC", "linear") is None
 

@@ -80,7 +80,7 @@ def test_the_scale_is_the_order_statistic_of_the_runs_own_factors(copied, capsys
     found = calibrated(copied)["methods"][METHOD]
     factors = {(p, s): 0.0 if p == "steady" else factor(p, s) for p in PATTERNS for s in SEEDS}
     assert found["rho"] == pytest.approx(sorted(factors.values())[math.ceil(31 * 0.9) - 1], rel=1e-6)
-    assert (found["runs"], found["seeds"], found["calibration_runs"]) == (30, 10, 27)
+    assert (found["groups"]["all"]["runs"], found["others"]) == (30, 27)
     dominated = 0
     for run, own in factors.items():
         others = sorted(value for (_, seed), value in factors.items() if seed != run[1])
@@ -101,7 +101,7 @@ def test_too_few_runs_give_no_scale_and_say_so(made, tmp_path, capsys):
     own = found["methods"][METHOD]
     assert (found["runs_needed"], own["rho"], own["groups"]["all"]["bounded_runs"]) == (99, None, 0)
     text = capsys.readouterr().out
-    assert "cannot be judged: of 99 runs" in text
+    assert "cannot be judged: it needs 99 runs of other seeds and has 27" in text
     assert "30/30" not in text  # no bound, so none that is kept
     assert "inf" not in (out / "calibration.json").read_text()
 
@@ -111,7 +111,7 @@ def test_a_run_that_diverged_is_left_out_and_mentioned(copied):
     manifest["runs"][4]["status"] = "diverged"
     write_manifest(copied, manifest)
     record = calibration.calibrate(copied, 0.1)
-    assert record["methods"][METHOD]["runs"] == 29
+    assert record["methods"][METHOD]["groups"]["all"]["runs"] == 29
     assert record["notes"] == ["1 runs that diverged are left out"]
 
 

@@ -5,8 +5,7 @@ import polars as pl
 import pytest
 
 from experiments.measure.study import load_study
-from experiments.report.figures import aligned, plots_of
-from experiments.report.series import line_of, read
+from experiments.report.figures import line_of, plots_of, read
 from tests.experiments.measure.synthetic import config, make_curves, manifest
 
 
@@ -24,8 +23,8 @@ def test_a_diverged_seed_leaves_the_mean_curve_and_does_not_cut_it_short():
     curves = make_curves(("SAC",), ("abrupt",), [1, 2], every=5_000)
     cut = curves.filter((pl.col("seed") != 2) | (pl.col("step") < 40_000))
     series = read(cut, "SAC", "entropy_weight")
-    assert (len(series.steps), series.counted.values.shape) == (21, (1, 21))
-    assert np.all(np.isfinite(series.counted.values))
+    assert (len(series.steps), series.counted.shape) == (21, (1, 21))
+    assert np.all(np.isfinite(series.counted))
     line = line_of("SAC", series)
     assert line is not None
     assert set(line.seeds) == {1, 2}  # what there is of it can still be looked at
@@ -45,17 +44,6 @@ def test_the_drift_is_a_line_per_channel_and_seed_in_task_units(curves):
     rows = curves.filter(method="SAC", pattern="abrupt", seed=2).sort("step")
     np.testing.assert_allclose(drift.lines[0].seeds[2], rows["drift_0"].to_numpy())
     assert drift.lines[0].y is None
-
-
-def test_aligned_averages_over_the_changes_relative_to_the_level_before():
-    steps = np.arange(0.0, 101.0, 10.0)
-    run = np.array([[4, 4, 4, 2, 4, 4, 4, 1, 4, 4, 4]], float)
-    offsets = np.array([-10.0, 0.0, 10.0])
-    found = aligned(steps, run, np.array([30.0, 70.0]), offsets, "difference")
-    levels = [4.0, np.mean(run[0, 2:7])]  # of the five evaluations before
-    np.testing.assert_allclose(found, [[4 - np.mean(levels), 1.5 - np.mean(levels), 4 - np.mean(levels)]])
-    ratio = aligned(steps, run, np.array([30.0]), offsets, "ratio")
-    np.testing.assert_allclose(ratio, [[1.0, 0.5, 1.0]])
 
 
 def test_what_is_missing_stands_beside_the_figures():

@@ -1,50 +1,147 @@
-"""The tables of a report mark and round as they say."""
+"""The tables and verdicts of a report: marks, order of patterns, the best constant, fewer than five pairs."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import polars as pl
 
 from experiments.measure import summarise
-from experiments.measure.patterns import describe
+from experiments.measure.comparisons import BETTER, NOT_SIGNIFICANT, WORSE, outcome_of
+from experiments.measure.study import load_study
 from experiments.report.cells import Lookup
-from experiments.report.tables import build_tables, hindsight_table
-from tests.experiments.measure.synthetic import config, make_curves, manifest
+from experiments.report.figures import plots_of
+from experiments.report.tables import build_tables, hindsight_table, paired_table
+from experiments.report.verdicts import verdicts
+from experiments.report.write import facts_of, limits_of
+from experiments.session.results import Results
+from tests.experiments.measure.synthetic import (
+    BUILT_IN,
+    MADE_UP,
+    config,
+    controlled,
+    make_curves,
+    manifest,
+    with_controls,
+)
+from tests.experiments.report.pages import save
 
-SOME = ("SAC", "SAC+AES")
-FEW = 100
+METHODS = ("SAC", "SAC+AES")
+RUN = ("ramp", "steady", "square", "mixed")
+SHOWN = ["steady", "square", "ramp", "mixed"]  # steady, then the manifest's order
+
+
+def look_of(curves, info=None):
+    info = manifest(curves) if info is None else info
+    return Lookup(summarise(curves, config(), info, replicates=100), load_study(curves, config(), info))
+
+
+def shifted(curves, method, by, pattern="abrupt"):
+    """The returns of a method under a pattern moved by ``by`` with a little noise of its own."""
+    noise = np.random.default_rng(1).normal(0, 0.05, curves.height)
+    mine = (pl.col("method") == method) & (pl.col("pattern") == pattern)
+    return curves.with_columns(
+        return_mean=pl.when(mine).then(pl.col("return_mean") + by + pl.Series(noise)).otherwise("return_mean")
+    )
+
+
+def test_one_methods_wins_and_anothers_losses_are_two_lines():
+    curves = make_curves(("SAC", "SAC+AES", "SAC+AES-R"), ("steady", "abrupt"), range(1, 6), every=2_000, gain=0.0)
+    curves = shifted(shifted(curves, "SAC+AES", 3.0), "SAC+AES-R", -3.0)
+    found = verdicts(look_of(curves))
+    good, bad = [v for v in found if v.metric == "nauc_task_safe"]
+    assert (good.method, good.against, good.n) == ("SAC+AES", "SAC", 5)
+    assert good.patterns == {BETTER: ("abrupt",), WORSE: (), NOT_SIGNIFICANT: ("steady",)}
+    assert good.sentence == (
+        "SAC+AES against SAC, floor-corrected nAUC: better on abrupt; not significant on steady "
+        "(5 pairs of runs, after Holm)"
+    )
+    assert (bad.method, bad.patterns[WORSE]) == ("SAC+AES-R", ("abrupt",))
+    drops = [v.patterns for v in found if v.metric == "drop_run_safe"]  # lower is better; no judgement on steady
+    assert drops[0] == {BETTER: ("abrupt",), WORSE: (), NOT_SIGNIFICANT: ()}
+    assert drops[1] == {BETTER: (), WORSE: ("abrupt",), NOT_SIGNIFICANT: ()}
+
+
+def test_fewer_than_five_pairs_are_never_significant_in_verdicts_tables_and_comparisons(tmp_path):
+    for seeds, outcome, kind in ((range(1, 5), NOT_SIGNIFICANT, ""), (range(1, 6), BETTER, BETTER)):
+        curves = make_curves(("SAC", "SAC+AES"), ("abrupt",), seeds, every=2_000, gain=0.0)
+        curves = shifted(curves, "SAC+AES", 3.0)
+        look = look_of(curves)
+        (found,) = [v for v in verdicts(look) if v.metric == "mean_return"]
+        assert found.patterns[outcome] == ("abrupt",)
+        cells = [row[3] for title, rows in paired_table(look).groups if "mean return (" in title for row in rows]
+        assert [c.kind for c in cells] == [kind]
+        results = Results.open(save(tmp_path / str(len(seeds)), curves))
+        frame = results.compare("SAC+AES", "SAC", metric="return")
+        assert list(frame["outcome"]) == [outcome]
+        row = results.metrics.filter(metric="paired:mean_return", task="toy", method="SAC+AES")
+        assert frame.select("low", "high").row(0) == row.select("low", "high").row(0)
+
+
+def test_a_difference_that_the_correction_takes_away_is_not_significant():
+    assert outcome_of(1.0, 0.049, "mean_return", 5) == outcome_of(-1.0, 0.049, "drop_run", 5) == BETTER
+    assert outcome_of(-1.0, 0.049, "mean_return", 5) == WORSE
+    assert outcome_of(1.0, 0.05, "mean_return", 5) == outcome_of(1.0, np.nan, "mean_return", 5) == NOT_SIGNIFICANT
+
+
+def test_controls_are_opponents_and_no_methods():
+    curves, frame = with_controls()
+    look = Lookup(frame, load_study(curves, controlled(), manifest(curves)))
+    found = verdicts(look)
+    assert {v.method for v in found} == {"SAC", "SAC+AES-R", "SAC+AES-R+window[window.power=1]"}
+    against = {v.against for v in found if v.method == "SAC+AES-R"}
+    assert against == {"SAC", "best constant", "constant at mean"}
+    assert {v.against for v in found if v.method == "SAC"} == {"best constant"}
+    later = [v for v in found if v.metric == "later_return"]
+    assert {v.against for v in later} == {"SAC", "best constant", "constant at mean", "permuted"}
+    assert all(sum(v.patterns.values(), ()) == ("abrupt",) for v in later)  # nothing changes on steady
+    (_, rows), *_ = [group for group in hindsight_table(look).groups if "abrupt" in group[0]]
+    assert [str(cell) for cell in rows[0]][:3] == ["SAC", "2", "SAC+fixed[base=0.4]"]
+    assert str(rows[0][4]) == "SAC+permuted(aes_r+window:power=1)"  # the later one suffers least
+    assert float(rows[0][3].text) < float(rows[0][5].text)
 
 
 def test_marks_follow_the_direction_of_the_metric():
     """Of methods that suffer less and less."""
     curves = make_curves(("SAC+AES", "SAC", "SAC+AES-R"), ("steady", "abrupt"), range(1, 6), every=2_000, gain=0.2)
-    frame = summarise(curves, config(), manifest(curves), replicates=FEW)
-    paired = next(t for t in build_tables(Lookup(frame, describe({}))) if t.key == "paired")
-    marks = {title: {str(row[0]): str(row[3])[0] for row in rows} for title, rows in paired.groups}
+    groups = paired_table(look_of(curves)).groups
+    marks = {title: {str(row[0]): str(row[3])[0] for row in rows} for title, rows in groups}
     wanted = {"SAC+AES": "▼", "SAC+AES-R": "▲"}
     assert marks["toy · floor-corrected nAUC (higher is better) · abrupt"] == wanted
     assert marks["toy · floor-corrected DropRatio (lower is better) · abrupt"] == wanted
 
 
-def test_channels_that_drift_in_vain_are_marked_wherever_the_drift_of_their_task_is_shown():
-    curves = make_curves(SOME, ("steady", "abrupt"), [1, 2], every=5_000)
-    frame = summarise(curves, config(), manifest(curves), replicates=FEW)
-
-    def shown(inert):
-        return {table.key: table for table in build_tables(Lookup(frame, describe({}), inert))}
-
-    for key in ("main", "weights", "paper"):
-        table = shown({"toy": ["joint_damping"]})[key]
-        assert [title for title, _ in table.groups] == ["toy · steady", "toy · abrupt ‡"]
-        assert "‡ Drifts without changing anything: joint_damping in toy." in table.notes
-        other = shown({"another task": ["gravity"]})[key]
-        assert not any("‡" in text for text in (*other.notes, *(title for title, _ in other.groups)))
+def report_of(curves, info):
+    study, look = load_study(curves, config(), info), look_of(curves, info)
+    return SimpleNamespace(
+        tables={table.key: table for table in build_tables(look)},
+        plots=plots_of(study, curves, info),
+        facts=dict(facts_of(study, config(), info)),
+        limits=limits_of(study, info),
+    )
 
 
-def test_the_best_constant_in_hindsight_stands_beside_the_best_of_the_rest():
-    methods = ("SAC", "SAC+fixed", "SAC+AES", "SAC+fixed[base=0.2]", "SAC+AES-R")  # later ones suffer less
-    curves = make_curves(methods, ("abrupt",), range(1, 4))
-    look = Lookup(summarise(curves, config(), manifest(curves), replicates=FEW), describe({}))
-    (_, rows), *more = hindsight_table(look, methods[1::2]).groups
-    assert not more
-    assert [str(cell) for cell in rows[0]][:3] == ["SAC", "2", "SAC+fixed[base=0.2]"]
-    assert str(rows[0][4]) == "SAC+AES-R"
-    assert float(rows[0][3].text) < float(rows[0][5].text)
-    assert not hindsight_table(look, ["SAC+fixed"]).rows  # one constant is no choice
-    assert "hindsight" not in [table.key for table in build_tables(look)]
-    assert "hindsight" in [table.key for table in build_tables(look, methods[1::2])]
+def patterns_in(table):
+    return list(dict.fromkeys(title.split(" · ")[-1] for title, _ in table.groups))
+
+
+def test_every_table_has_its_rows_in_the_order_of_the_manifest():
+    curves = make_curves(METHODS, RUN, [1, 2], every=5_000)
+    found = report_of(curves, manifest(curves) | {"patterns": MADE_UP | BUILT_IN, "inert": {"toy": ["joint_damping"]}})
+    for key in ("main", "weights", "returns", "paper"):
+        assert patterns_in(found.tables[key]) == SHOWN, key
+    assert [plot.pattern for plot in found.plots if plot.kind == "curves"] == SHOWN
+    assert found.facts["patterns"] == ", ".join(SHOWN)
+    assert "In toy the drift of joint_damping changes nothing." in found.limits
+    assert patterns_in(found.tables["recovery"]) == ["square"]
+    method, _, raw, paper, *_ = (cell.text for cell in found.tables["recovery"].rows[0])
+    assert (method, float(raw) > 0, paper) == ("SAC", True, "–")
+    assert "hindsight" not in found.tables
+
+
+def test_a_pattern_that_nothing_describes_is_shown_last_and_the_report_says_so():
+    curves = make_curves(METHODS, ("square", "steady", "ramp"), [1, 2], every=5_000)
+    found = report_of(curves, manifest(curves) | {"patterns": {"ramp": MADE_UP["ramp"]}})
+    assert patterns_in(found.tables["main"]) == ["steady", "ramp", "square"]
+    assert any("does not describe square: shown as gradual drift" in text for text in found.limits)
+    assert found.tables["recovery"].groups == []
+    assert "no recovery to measure" in found.tables["recovery"].notes[0]

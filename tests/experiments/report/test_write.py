@@ -7,7 +7,7 @@ import re
 import polars as pl
 import pytest
 
-from experiments.report import folder, write_report
+from experiments.report import write, write_report
 from experiments.report.page import Page as PageOfReport
 from experiments.study.results import write_manifest
 from tests.experiments.measure.synthetic import make_curves, manifest
@@ -33,7 +33,7 @@ def test_the_page_is_one_well_formed_file_that_loads_nothing(troubled):
     assert "default-src 'none'" in text
     assert page.sources
     assert all(s.startswith("data:image/png;base64,") for s in page.sources)
-    assert len(page.sources) == 3 * len(PATTERNS) - 1  # no change to look at on steady
+    assert len(page.sources) == 2 * len(PATTERNS)
     anchors = {link[1:] for link in page.links if link.startswith("#")}
     assert anchors <= set(page.ids)
     files = {link for link in page.links if not link.startswith("#")}
@@ -45,7 +45,7 @@ def test_the_page_is_one_well_formed_file_that_loads_nothing(troubled):
 
 def test_every_table_is_there_in_the_page_and_in_markdown(troubled):
     page, markdown = Page(troubled.read_text()), (troubled.parent / "tables.md").read_text()
-    for key in ("main", "recovery", "changes", "paired", "weights", "returns", "paper"):
+    for key in ("main", "recovery", "paired", "weights", "returns", "paper"):
         assert f"table-{key}" in page.ids
     tables = [block for block in markdown.split("\n\n") if block.startswith("|")]
     for block in tables:
@@ -78,7 +78,6 @@ def test_the_folder_holds_the_frame_and_the_figures(troubled):
     assert {"nauc_family", "paired:nauc_task_safe", "saturation"} <= set(frame["metric"])
     names = sorted(p.name for p in troubled.parent.iterdir())
     stems = [f"{kind}_toy_{p}" for kind in ("curves", "signals") for p in PATTERNS]
-    stems += [f"events_toy_{p}" for p in PATTERNS if p != "steady"] + ["forest"]
     figures = [stem + suffix for stem in stems for suffix in (".png", ".svg")]
     assert names == sorted([*figures, "index.html", "metrics.parquet", "tables.md"])
     assert all((troubled.parent / f"{stem}.png").read_bytes().startswith(b"\x89PNG") for stem in stems)
@@ -115,31 +114,12 @@ def test_a_failure_leaves_the_old_report_alone(small, monkeypatch):
     def broken(_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(folder, "render_markdown", broken)
+    monkeypatch.setattr(write, "render_markdown", broken)
     with pytest.raises(OSError, match="disk full"):
-        folder.write_folder(small / "report", PageOfReport("new"), {}, {})
+        write.write_folder(small / "report", PageOfReport("new"), pl.DataFrame())
     assert (small / "report" / "index.html").read_text() == "old"
     names = ["config.json", "curves.parquet", "manifest.json", "report"]
     assert sorted(p.name for p in small.iterdir()) == names
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("config.json", None, "holds no study"),
-        ("manifest.json", None, "is not finished"),
-        ("manifest.json", b"\xff\xfe", "cannot be read as JSON"),
-        ("curves.parquet", b"PAR1 and then nothing", "was changed or damaged"),
-    ],
-)
-def test_missing_and_broken_files_are_named_in_one_sentence(small, name, content, says):
-    if content is None:
-        (small / name).unlink()
-    else:
-        (small / name).write_bytes(content)
-    with pytest.raises(ValueError, match=says):
-        write_report(small, replicates=FEW)
-    assert not (small / "report").exists()
 
 
 def test_text_from_the_data_is_escaped_in_page_and_tables(tmp_path):

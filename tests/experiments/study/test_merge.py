@@ -8,7 +8,7 @@ import pytest
 from experiments.cli import main
 from experiments.measure.study import load_study
 from experiments.report.merge import merge_studies
-from tests.experiments.measure.synthetic import MADE_UP, STEPS, make_curves
+from tests.experiments.measure.synthetic import BUILT_IN, MADE_UP, STEPS, make_curves
 from tests.experiments.report.pages import configure, save
 
 
@@ -76,18 +76,13 @@ def test_the_patterns_of_all_studies_are_described_in_the_order_of_first_mention
     folders = [
         study(tmp_path / "one", "hopper", ("steady", "square"), square),
         study(tmp_path / "two", "ant", ("steady", "ramp", "square"), ramp | other),
-        study(tmp_path / "old", "walker2d"),
+        study(tmp_path / "three", "walker2d"),
     ]
     manifest = json.loads((merge_studies(folders, tmp_path / "out") / "manifest.json").read_text())
-    assert list(manifest["patterns"].items()) == list(MADE_UP.items())
+    assert list(manifest["patterns"].items()) == list((MADE_UP | BUILT_IN).items())
     curves = pl.read_parquet(tmp_path / "out" / "curves.parquet")
     merged = load_study(curves, json.loads((tmp_path / "out" / "config.json").read_text()), manifest)
     assert [name for name, facts in merged.patterns.items() if facts.recovery] == ["square", "abrupt"]
-
-
-def test_studies_trained_before_patterns_were_described_merge_without_a_description(tmp_path):
-    folders = [study(tmp_path / task, task) for task in ("hopper", "ant")]
-    assert "patterns" not in json.loads((merge_studies(folders, tmp_path / "out") / "manifest.json").read_text())
 
 
 def test_patterns_of_one_name_that_are_not_the_same_are_refused(tmp_path):

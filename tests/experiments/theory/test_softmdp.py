@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.theory import sensitivity, simplex, softmdp, softmdp_study
+from experiments.theory import simplex, softmdp, softmdp_study
 from experiments.theory.softmdp import SoftMDP
 from tests.experiments.theory.generators import at_most
 
@@ -119,9 +119,9 @@ def test_m3_total_variation_in_place_of_l1_is_too_small_by_almost_two():
     moved = np.max(np.abs(solve(new).q - before.q)) * (1 - 0.9)
     largest, half = np.max(np.abs(before.value)), simplex.half_range(before.value)
     # The reward does not change, so half of the size is as good as half of the l1 distance.
-    np.testing.assert_allclose(moved / sensitivity.drift_budget(old, new, largest / 2), 1.998, atol=1e-3)
-    assert moved <= sensitivity.drift_budget(old, new, largest)
-    assert 0.998 < moved / sensitivity.drift_budget(old, new, half) <= 1.0
+    np.testing.assert_allclose(moved / softmdp.drift_budget(old, new, largest / 2), 1.998, atol=1e-3)
+    assert moved <= softmdp.drift_budget(old, new, largest)
+    assert 0.998 < moved / softmdp.drift_budget(old, new, half) <= 1.0
 
 
 def test_m12_m14_no_constant_bounds_the_gap_and_dividing_twice_breaks_the_decomposition():
@@ -134,10 +134,10 @@ def test_m12_m14_no_constant_bounds_the_gap_and_dividing_twice_breaks_the_decomp
         best = solve(mdp)
         gap = np.sum(start * best.value) - softmdp.soft_return(mdp, policy, start)
         np.testing.assert_allclose(regret(mdp, policy, start, best), gap, rtol=1e-9)
-        ratios.append(gap / sensitivity.main_term(mdp, best, policy, start))
+        ratios.append(gap / softmdp.main_term(mdp, best, policy, start))
         error = (softmdp.occupancy(mdp, best.log_policy, start) - used) @ softmdp.surrogate_gap(mdp, best, policy) / 0.1
         base = used @ softmdp.surrogate_gap(mdp, best, policy) / 0.1
-        base += sum(sensitivity.biases(mdp, best, policy, start))
+        base += sum(softmdp.biases(mdp, best, policy, start))
         np.testing.assert_allclose(base + error, gap, rtol=1e-9)
         assert base + error / 0.1 < gap - 1.0  # as A.6 reads with the error of A.8
     np.testing.assert_allclose(ratios, [36.9, 312, 3058], rtol=3e-3)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from aesjax.schedules import aes_prior
-from experiments.theory import oco, oco_study, simplex
+from experiments.theory import oco, simplex
 from experiments.theory.__main__ import TheoryStudy, main
 
 ARMS, ROUNDS, FLOOR, C = 4, 60, 1e-3, 4.0
@@ -29,12 +29,12 @@ def test_play_takes_the_steps_of_mirror_descent(entropy):
 
 
 def test_prior_mass_repairs_the_schedule_that_loses_to_a_constant(monkeypatch):
-    monkeypatch.setattr(oco_study, "SWITCHES", (0, 4))
-    monkeypatch.setattr(oco_study, "SCALES", 2.0 ** np.arange(-2, 7))
-    rows = oco_study.run(4, rounds=512)
-    assert set(rows) == {f"{name}, S={switches}" for name in oco_study.METHODS for switches in (0, 4)}
+    monkeypatch.setattr(oco, "SWITCHES", (0, 4))
+    monkeypatch.setattr(oco, "SCALES", 2.0 ** np.arange(-2, 7))
+    rows = oco.run(4, rounds=512)
+    assert set(rows) == {f"{name}, S={switches}" for name in oco.METHODS for switches in (0, 4)}
     for switches in (0, 4):
-        of = {name: rows[f"{name}, S={switches}"] for name in oco_study.METHODS}
+        of = {name: rows[f"{name}, S={switches}"] for name in oco.METHODS}
         assert of["aes_prior"]["theory"] < of["aes"]["theory"] < 1.01 * of["per-round oracle"]["theory"]
         assert of["constant"]["hindsight"] > of["aes_m"]["hindsight"]
         assert all(row["hindsight"] <= row["theory"] for row in of.values())
