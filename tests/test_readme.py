@@ -110,15 +110,6 @@ def test_a_schedule_of_ones_own_goes_from_the_page_to_a_comparison_with_its_cont
     assert len([name for name in methods if "permuted" in name or "constant_at_mean" in name]) == 2
 
 
-@pytest.mark.parametrize(
-    "study", re.findall(r"`((?:toy_table|ablation|sensitivity)\w*)`", (ROOT / "docs" / "carriers.md").read_text())
-)
-def test_every_study_that_the_pages_name_exists(study):
-    from experiments.presets.studies import STUDIES
-
-    assert study in STUDIES
-
-
 @pytest.mark.slow
 def test_the_stored_audit_is_that_of_the_stored_results(monkeypatch):
     monkeypatch.chdir(ROOT)

@@ -18,7 +18,7 @@ from experiments.paper.studies import Made, PaperTable, split_studies
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.study import store
 from experiments.study.config import StudyConfig, config_from_json
-from experiments.study.results import Results, open_results
+from experiments.study.store import Results, open_results
 
 if TYPE_CHECKING:
     import polars as pl

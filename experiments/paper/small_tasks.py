@@ -17,7 +17,7 @@ from experiments.measure import stats
 from experiments.measure.curves import Curve, final_return, mean_return
 from experiments.measure.opponents import best_of
 from experiments.study import store
-from experiments.study.results import open_results
+from experiments.study.store import open_results
 
 RUNS, PAGE = "runs.csv", "tables.md"
 PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from experiments.report.draw import Picture
 from experiments.report.page import Page, render_html, render_markdown
-from experiments.study import lock, store
+from experiments.study import folder, store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,7 +25,7 @@ def write_folder(
       frames: file name -> what is written as Parquet.
 
     Raises:
-      OwnedError: another process owns the study whose report it is.
+      ValueError: another process owns the study whose report it is.
       Unwritable: it cannot be written.
     """
     html, text = render_html(page), render_markdown(page)
@@ -33,8 +33,8 @@ def write_folder(
     partial, aside = (place.with_name(f".{place.name}-{kind}{os.getpid()}") for kind in ("", "old-"))
     with ExitStack() as stack:
         if (place.parent / store.MANIFEST).exists():
-            stack.enter_context(lock.Owner(place.parent))
-            lock.clean(place.parent)
+            stack.enter_context(folder.Owner(place.parent))
+            folder.clean(place.parent)
         stack.callback(shutil.rmtree, partial, ignore_errors=True)
         try:
             shutil.rmtree(partial, ignore_errors=True)

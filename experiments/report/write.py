@@ -18,7 +18,7 @@ from experiments.report.page import Figure, Page, answers_of, groups_of, setting
 from experiments.report.tables import build_tables
 from experiments.report.verdicts import verdicts
 from experiments.study import store
-from experiments.study.results import open_results
+from experiments.study.store import open_results
 
 if TYPE_CHECKING:
     import polars as pl

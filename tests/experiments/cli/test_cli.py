@@ -12,8 +12,7 @@ import envs
 from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
 from experiments.study import train
-from experiments.study.folder import claim
-from experiments.study.lock import Owner
+from experiments.study.folder import Owner, claim
 from tests.experiments.configs import config_of
 from tests.refusals import refused, sentence
 
@@ -46,7 +45,7 @@ def run(*words):
         (["--sweep", "kappa=-1"], ["kappa", "-1"]),
         (["--sweep", "gamma=1.5"], ["gamma must lie in [0, 1]", "got 1.5"]),
         (["--sweep", "learning_rate=nan"], ["learning_rate must be", "got nan"]),
-        (["--schedules", "aes,aes"], ["twice", "aes,aes"]),
+        (["--schedules", "aes,aes"], ["the methods name something twice"]),
         (["--devices", "0"], ["--devices must be between 1", "got 0"]),
         (["--devices", "1000"], ["--devices must be between 1", "got 1000"]),
         (["--drift-seed", "-1"], ["--drift-seed must be between 0 and 4294967295", "got -1"]),
@@ -55,16 +54,13 @@ def run(*words):
         (["--steps", "400000000000"], ["--steps may be at most", "got 400000000000"]),
         (["--seeds", "0:99999"], ["at most 10000 seeds", "'0:99999'"]),
         (["--seeds", "0:4294967295"], ["at most 10000 seeds"]),
-        (["--seeds", "1:9000"], ["runs", "fewer seeds or methods"]),
+        (["--seeds", "1:9999"], ["runs", "fewer seeds or methods"]),
         (["--sweep", "kappa=1", "--sweep", "kappa=2"], ["--sweep gives 'kappa' twice"]),
-        (["--sweep", "kappa=1,1"], ["value of 'kappa' twice"]),
+        (["--sweep", "kappa=1,1"], ["each value of 'kappa' once"]),
         (["--sweep", "window.power=1,2"], ["varies 'window.power', which nothing in the study reads", "kappa"]),
         (["--schedules", "fixed", "--sweep", "kappa=1,2"], ["varies 'kappa', which nothing in the study reads"]),
         (["--schedules", "aes:kappa=1e99"], ["'kappa'", "single precision", "'1e99'"]),
         (["--schedules", "aes:lambda_max=1e-50"], ["'lambda_max'", "single precision", "'1e-50'"]),
-        (["--checkpoint-seconds", "nan"], ["--checkpoint-seconds must be between 0 and 86400", "got nan"]),
-        (["--checkpoint-seconds", "inf"], ["--checkpoint-seconds", "got inf"]),
-        (["--checkpoint-seconds", "-1"], ["--checkpoint-seconds", "got -1"]),
     ],
 )
 def test_bad_arguments_exit_with_2_and_say_what_is_allowed(tmp_path, capsys, words, parts):
@@ -100,24 +96,11 @@ def test_a_whole_number_may_have_an_exponent(tmp_path, capsys):
     assert "runs of 1,200 environment steps" in capsys.readouterr().out
 
 
-def test_an_unknown_option_exits_with_2(tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        run("--out", tmp_path / "new", "--stepz", "400")
-    assert stop.value.code == 2
-    assert "Traceback" not in capsys.readouterr().err
-
-
 def test_a_folder_with_something_in_it_is_not_touched(tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("years of work")
     assert run("--out", tmp_path) == 2
     assert "is not empty" in sentence(capsys)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_a_file_as_folder_is_refused(tmp_path, capsys):
-    (tmp_path / "out").write_text("")
-    assert run("--out", tmp_path / "out") == 2
-    assert "is a file" in sentence(capsys)
 
 
 def test_a_folder_that_another_process_owns_is_refused(tmp_path, capsys):
@@ -141,13 +124,10 @@ def test_what_a_killed_study_left_before_it_began_is_no_obstacle(tmp_path):
     ("name", "value"),
     [
         ("evaluations", 0),
-        ("evaluations", -1),
-        ("segments", "five"),
         ("segments", 10**9),
         ("seeds", [1.5]),
         ("settings", {"sac": 3}),
         ("sweep", {"kappa": "x"}),
-        ("steps", 1e308),
         ("patterns", [["abrupt"]]),
         ("warmup", None),
     ],
@@ -155,7 +135,7 @@ def test_what_a_killed_study_left_before_it_began_is_no_obstacle(tmp_path):
 def test_a_configuration_of_wrong_kinds_is_refused_in_one_sentence(tmp_path, capsys, name, value):
     config = config_of(schedules="aes", patterns="abrupt", seeds=2, steps=2000)
     (tmp_path / "config.json").write_text(json.dumps(config.to_json() | {name: value}))
-    assert main(["calibrate", str(tmp_path)]) == 2
+    assert run("--resume", "--out", tmp_path) == 2
     text = sentence(capsys)
     assert f"config.json cannot be used: '{name}" in text
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
@@ -174,17 +154,6 @@ def test_resuming_with_another_configuration_names_the_fields(tmp_path, capsys):
     text = sentence(capsys)
     assert "seeds: [1, 2] -> [1, 2, 3]" in text
     assert "steps: 2000 -> 4000" in text
-
-
-def test_reports_of_nothing_or_of_damaged_results_are_refused(tmp_path, capsys):
-    assert main(["report", str(tmp_path / "none")]) == 2
-    sentence(capsys)
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "manifest.json").write_text("{}")
-    (tmp_path / "curves.parquet").write_bytes(b"not parquet")
-    assert main(["report", str(tmp_path)]) == 2
-    sentence(capsys)
-    assert not (tmp_path / "report").exists()
 
 
 def test_list_prints_every_registered_name(capsys):
@@ -247,13 +216,6 @@ def test_a_diverging_run_is_marked_and_the_others_finish(diverged):
     curves = pl.read_parquet(folder / "curves.parquet")
     assert curves.filter(pl.col("method") == "SAC")["return_mean"].is_finite().all()
     assert curves.filter(pl.col("method") == "SAC")["step"].max() == 2000
-
-
-def test_the_report_of_a_diverged_study_says_how_many_are_valid(diverged):
-    folder, _ = diverged
-    page = (folder / "report" / "index.html").read_text()
-    assert "4/8" in page.replace(" / ", "/").replace("&thinsp;", "")
-    assert "diverged" in page
 
 
 def test_the_proxies_of_a_trained_study_are_calibrated_without_the_runs_that_diverged(diverged, capsys):

@@ -15,7 +15,7 @@ from envs import drift
 from experiments.cli import main
 from experiments.report import calibration
 from experiments.study import store
-from experiments.study.results import write_manifest
+from experiments.study.store import write_manifest
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
