@@ -51,8 +51,6 @@ class Runtime:
     """Seconds between checkpoints."""
     devices: Whole = None
     """Devices to use; on a CPU one per core by default."""
-    compiled: bool = True
-    """Keep compiled programs for later studies of the same shape; `aesjax list programs` says where."""
     sim_python: Folder = None
     """The Python of an Isaac Gym or Isaac Lab installation, for a bridged task; by default AESJAX_ISAAC_PYTHON."""
 
@@ -72,7 +70,7 @@ def execute(options: Run) -> int:
     with refusing():
         runtime = options.runtime
         # JAX starts once, and modules that a text names may use it.
-        start_jax(runtime.devices, runtime.compiled, runtime.out if runtime.resume else None)
+        start_jax(runtime.devices, runtime.out if runtime.resume else None)
         alone = runtime.resume and (options.methods, options.study) == (Methods(), Study())
         study = None if alone else study_of(options)
     return train(study, runtime)
@@ -101,7 +99,7 @@ def train(study: Study | None, runtime: Runtime) -> int:
     from experiments.report.live import writers
     from experiments.study import store
     from experiments.study import train as training
-    from experiments.study.folder import begun, claim
+    from experiments.study.folder import begun, check_free, claim
     from experiments.study.forecast import forecast, lines_of
     from experiments.study.prepare import notes_of, prepare
 
@@ -115,10 +113,11 @@ def train(study: Study | None, runtime: Runtime) -> int:
             raise ValueError("--resume continues the study in --out; name its folder")
         task = str("toy" if study is None else study.task).replace(":", "-").replace("/", "-")
         out = (out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{task}").expanduser()
-        start_jax(runtime.devices, runtime.compiled, out if runtime.resume else None)
+        start_jax(runtime.devices, out if runtime.resume else None)
         config = begun(out) if study is None else study.config
         prepared = prepare(config)  # refusals come before a folder is claimed
         if runtime.dry_run:
+            check_free(out)
             print(*lines_of(config, forecast(config, prepared)), sep="\n")
             return DONE
         on_rows = stack.enter_context(writers(runtime.tensorboard, runtime.wandb))

@@ -88,7 +88,7 @@ def execute(options: Submit) -> int:
             raise ValueError("--out, the folder of the study, is needed")
         if runtime.sim_python is not None:
             os.environ[PYTHON] = str(runtime.sim_python.absolute())
-        start_jax(None, runtime.compiled)
+        start_jax(None)
         out = runtime.out.expanduser().absolute()
         typed = None if (options.methods, options.study) == (Methods(), Study()) else _study(options)
         study = typed or _study(options)

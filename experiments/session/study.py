@@ -182,7 +182,7 @@ class Study:
         from experiments.study.prepare import prepare
         from experiments.study.train import train
 
-        start_jax(devices, resumed=None if out is None else Path(out))
+        start_jax(devices, None if out is None else Path(out))
         place = Path(tempfile.mkdtemp(prefix="aesjax-")) if out is None else Path(out).expanduser()
         if not (place / store.MANIFEST).exists():
             config = self.config
@@ -241,7 +241,7 @@ class Study:
         path = Path(path).expanduser()
         data = store.read_bytes(path).removeprefix(b"\xef\xbb\xbf")  # a byte-order mark
         try:
-            given = store.json_from(path, data) if path.suffix == ".json" else tomllib.loads(data.decode())
+            given = store.read_json(path, data) if path.suffix == ".json" else tomllib.loads(data.decode())
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ValueError(f"{path} cannot be read as TOML: {error}") from None
         known = {field.name for field in dataclasses.fields(cls)}

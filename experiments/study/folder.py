@@ -125,7 +125,7 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
     Raises:
       ValueError: it is in use, holds something else or cannot be written; nothing in it is changed.
     """
-    (_check_begun if resume else _check_free)(directory)
+    (_check_begun if resume else check_free)(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -138,7 +138,7 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
             except ValueError as error:
                 raise ValueError(f"--resume: {error}") from None
         else:
-            _check_free(directory)  # another process may have been here meanwhile
+            check_free(directory)  # another process may have been here meanwhile
         clean(directory)
         if not resume:
             store.write_json(directory / store.CONFIG, config.to_json())
@@ -148,7 +148,7 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
     return Claim(config, directory, resume, owner)
 
 
-def _check_free(directory: Path) -> None:
+def check_free(directory: Path) -> None:
     """Raise ValueError unless the folder is new, empty or holds an unstarted study."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out {directory} is a file; give a folder")

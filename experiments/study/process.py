@@ -36,12 +36,11 @@ def cache_folder() -> Path:
     return Path(caches).expanduser() / "aesjax" / "compiled" / processor
 
 
-def start_jax(devices: int | None, compiled: bool = True, resumed: Path | None = None) -> None:
+def start_jax(devices: int | None, resumed: Path | None = None) -> None:
     """Set up JAX before it starts: the number of CPU devices and the cache of compiled programs.
 
     Args:
       devices: CPU devices; None: one per usable core.
-      compiled: keep compiled programs in `cache_folder`; `JAX_ENABLE_COMPILATION_CACHE=false` forbids it as well.
       resumed: folder of a study that continues on as many devices as it began with.
     """
     import jax
@@ -52,9 +51,7 @@ def start_jax(devices: int | None, compiled: bool = True, resumed: Path | None =
     most = max(8, 4 * cores)  # more than one per core is of use in a test of sharding only
     if devices is not None and not 1 <= devices <= most:
         raise ValueError(f"--devices must be between 1 and {most}; got {devices}")
-    if not compiled:
-        jax.config.update("jax_enable_compilation_cache", False)
-    elif "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder()))
         jax.config.update("jax_compilation_cache_max_size", LARGEST_CACHE)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start reads seventy small ones, too

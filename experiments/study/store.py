@@ -123,28 +123,20 @@ def read_bytes(path: Path) -> bytes:
         raise ValueError(f"{path} cannot be read: {reason(error)}") from None
 
 
-def read_json(path: Path) -> Any:
-    """The JSON in a file (ValueError where it is missing or no JSON)."""
-    return json_from(path, read_bytes(path))
-
-
-def json_from(path: Path, data: bytes) -> Any:
-    """The JSON in the bytes of ``path``, which is only named (ValueError where they are none)."""
+def read_json(path: Path, data: bytes | None = None) -> Any:
+    """The JSON in a file, or in its bytes ``data`` (ValueError where it is missing or no JSON)."""
+    data = read_bytes(path) if data is None else data
     try:
         return json.loads(data.decode())
     except ValueError as error:  # of the encoding, or of JSON
         raise ValueError(f"{path} cannot be read as JSON: {error}") from None
 
 
-def read_rows(path: Path) -> "pl.DataFrame":
-    """The rows of a Parquet file (ValueError where it is missing or no Parquet file)."""
-    return rows_from(path, read_bytes(path))
-
-
-def rows_from(path: Path, data: bytes) -> "pl.DataFrame":
-    """The rows in the bytes of the Parquet file ``path``, which is only named (ValueError where they are none)."""
+def read_rows(path: Path, data: bytes | None = None) -> "pl.DataFrame":
+    """The rows of a Parquet file, or of its bytes ``data`` (ValueError where it is missing or no Parquet file)."""
     import polars as pl
 
+    data = read_bytes(path) if data is None else data
     try:
         return pl.read_parquet(io.BytesIO(data))
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -249,24 +241,6 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def check_folder(directory: Path, folder: Path) -> None:
-    """Refuse, with a ValueError, result files in a folder of a study that are missing or do not match its manifest."""
-    if not (directory / MANIFEST).exists():  # training has not ended
-        return
-    recorded = read_manifest(directory)[FILES]
-    for name in (name for name in recorded if (directory / name).is_relative_to(folder)):
-        check_bytes(directory, name, recorded)
-
-
-def check_bytes(directory: Path, name: str, recorded: Mapping[str, str]) -> bytes:
-    """Return the bytes of a result file (ValueError where it is missing or does not match its checksum)."""
-    path = directory / name
-    data = read_bytes(path)
-    if recorded.get(name) != hashlib.sha256(data).hexdigest():
-        raise ValueError(f"{path} was changed or damaged: it does not match its checksum in {MANIFEST}")
-    return data
-
-
 class Results(NamedTuple):
     """A finished study."""
 
@@ -276,15 +250,27 @@ class Results(NamedTuple):
 
     def check(self, name: str) -> bytes:
         """Return the bytes of one of the result files (ValueError where it is missing, changed or damaged)."""
-        return check_bytes(self.directory, name, self.manifest[FILES])
+        path = self.directory / name
+        data = read_bytes(path)
+        if self.manifest[FILES].get(name) != hashlib.sha256(data).hexdigest():
+            raise ValueError(f"{path} was changed or damaged: it does not match its checksum in {MANIFEST}")
+        return data
 
     def rows(self, name: str) -> "pl.DataFrame":
         """`CURVES` or `STREAMS` (ValueError where it is missing, changed or damaged)."""
-        return rows_from(self.directory / name, self.check(name))
+        return read_rows(self.directory / name, self.check(name))
 
     def runs(self, status: str) -> set[Run]:
         """The runs with this status, ``finished`` or ``diverged``."""
         return {(r["method"], r["pattern"], r["seed"]) for r in self.manifest.get("runs", ()) if r["status"] == status}
+
+
+def check_folder(directory: Path, folder: Path) -> None:
+    """Refuse, with a ValueError, result files in a folder of a study that are missing or do not match its manifest."""
+    if (directory / MANIFEST).exists():  # training has ended
+        results = Results(directory, {}, read_manifest(directory))
+        for name in (name for name in results.manifest[FILES] if (directory / name).is_relative_to(folder)):
+            results.check(name)
 
 
 def open_results(directory: Path) -> Results:
@@ -295,4 +281,4 @@ def open_results(directory: Path) -> Results:
     if not (directory / MANIFEST).exists():
         raise ValueError(f"the study in {directory} is not finished: there is no {MANIFEST}; --resume its run")
     results = Results(directory, {}, read_manifest(directory))
-    return results._replace(config=json_from(config, results.check(CONFIG)))
+    return results._replace(config=read_json(config, results.check(CONFIG)))

@@ -238,7 +238,8 @@ def _control(text: str, carrier: str | CarrierSpec) -> Method:
     name, *rest = head.split(":")
     if not given or re.split(r"[:+]", of)[0] in CONTROLS:
         raise ValueError(f"control '{name}' needs the method it is made of, as in {name}:of=aes_r; got '{text}'")
-    options = _numbers(f"control '{name}'", _options(rest, text, "control"), {"blocks"} if name == "permuted" else ())
+    known = ("blocks", "of") if name == "permuted" else ("of",)
+    options = _numbers(f"control '{name}'", _options(rest, text, "control"), known)
     blocks: Any = options.get("blocks", BLOCKS)
     return Method(carrier, control=Control(name, parse_method(of, carrier), blocks if blocks % 1 else int(blocks)))
 

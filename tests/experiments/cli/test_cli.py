@@ -11,7 +11,6 @@ import pytest
 import envs
 from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
-from experiments.study import train
 from experiments.study.folder import Owner, claim
 from tests.experiments.configs import config_of
 from tests.refusals import refused, sentence
@@ -27,40 +26,27 @@ def run(*words):
         (["--task", "toi"], ["unknown task 'toi'", "did you mean 'toy'?"]),
         (["--carriers", "sak"], ["unknown carrier 'sak'", "did you mean 'sac'?"]),
         (["--schedules", "baseline,aess"], ["unknown schedule 'aess'", "did you mean 'aes'?", "aes_r"]),
-        (["--carriers", "SAC"], ["unknown carrier 'SAC'", "did you mean 'sac'?"]),
-        (["--patterns", "abrubt"], ["unknown pattern 'abrubt'", "did you mean 'abrupt'?"]),
         (["--preset", "qick"], ["unknown preset 'qick'", "did you mean 'quick'?"]),
-        (["--proxy", "td_quantil"], ["unknown proxy 'td_quantil'", "did you mean 'td_quantile'?"]),
         (["--source", "old"], ["--source", "update, fresh", "'old'"]),
         (["--steps", "-400"], ["--steps must be a positive multiple of 400", "got -400"]),
-        (["--steps", "0"], ["positive multiple of 400", "got 0"]),
         (["--steps", "1234"], ["multiple of 400", "got 1234", "nearest is 1200"]),
         (["--evaluations", "0"], ["--evaluations must be a whole number, at least 1", "got 0"]),
         (["--evaluations", "7"], ["environments times 35, a multiple of 7 evaluations", "nearest is 20020"]),
         (["--seeds", "one"], ["seeds must look like 1:5", "'one'"]),
-        (["--seeds", "5:1"], ["low to high", "'5:1'"]),
         (["--seeds", "1,1"], ["every seed may be given once", "'1,1'"]),
         (["--sweep", "kapa=1,2"], ["varies 'kapa', which nothing in the study reads; did you mean 'kappa'?"]),
         (["--sweep", "kappa=a"], ["NAME=VALUE,VALUE", "'kappa' takes a number; got 'a'"]),
-        (["--sweep", "kappa=-1"], ["kappa", "-1"]),
         (["--sweep", "gamma=1.5"], ["gamma must lie in [0, 1]", "got 1.5"]),
-        (["--sweep", "learning_rate=nan"], ["learning_rate must be", "got nan"]),
         (["--schedules", "aes,aes"], ["the methods name something twice"]),
         (["--devices", "0"], ["--devices must be between 1", "got 0"]),
-        (["--devices", "1000"], ["--devices must be between 1", "got 1000"]),
         (["--drift-seed", "-1"], ["--drift-seed must be between 0 and 4294967295", "got -1"]),
-        (["--drift-seed", "4294967296"], ["--drift-seed must be between 0", "got 4294967296"]),
         (["--steps", "4000000000"], ["MiB", "free"]),
         (["--steps", "400000000000"], ["--steps may be at most", "got 400000000000"]),
         (["--seeds", "0:99999"], ["at most 10000 seeds", "'0:99999'"]),
-        (["--seeds", "0:4294967295"], ["at most 10000 seeds"]),
         (["--seeds", "1:9999"], ["runs", "fewer seeds or methods"]),
         (["--sweep", "kappa=1", "--sweep", "kappa=2"], ["--sweep gives 'kappa' twice"]),
         (["--sweep", "kappa=1,1"], ["each value of 'kappa' once"]),
-        (["--sweep", "window.power=1,2"], ["varies 'window.power', which nothing in the study reads", "kappa"]),
-        (["--schedules", "fixed", "--sweep", "kappa=1,2"], ["varies 'kappa', which nothing in the study reads"]),
         (["--schedules", "aes:kappa=1e99"], ["'kappa'", "single precision", "'1e99'"]),
-        (["--schedules", "aes:lambda_max=1e-50"], ["'lambda_max'", "single precision", "'1e-50'"]),
     ],
 )
 def test_bad_arguments_exit_with_2_and_say_what_is_allowed(tmp_path, capsys, words, parts):
@@ -69,13 +55,6 @@ def test_bad_arguments_exit_with_2_and_say_what_is_allowed(tmp_path, capsys, wor
     for part in parts:
         assert part in text
     assert not (tmp_path / "new").exists()  # refused before anything is made
-
-
-def test_a_task_without_drift_is_steady(tmp_path, capsys, monkeypatch):
-    still = envs.make("toy")._replace(name="still", channels=(), apply_drift=lambda params, values: params)
-    monkeypatch.setitem(envs.TASKS, "still", still)
-    assert run("--out", tmp_path / "new", "--task", "still", "--patterns", "all") == 2
-    assert "task 'still' has no drift channel, so its pattern is steady; got 'abrupt'" in sentence(capsys)
 
 
 def test_an_unknown_command_exits_with_2_and_the_nearest_name(capsys):
@@ -112,11 +91,12 @@ def test_a_folder_that_another_process_owns_is_refused(tmp_path, capsys):
 
 def test_what_a_killed_study_left_before_it_began_is_no_obstacle(tmp_path):
     """Its configuration, half of another one and a lock that nobody holds."""
-    for name, text in (("config.json", "{}"), (".config.json.partial", "{"), (".lock", "{}")):
-        (tmp_path / name).write_text(text)
+    for name in ("config.json", ".config.json.partial", ".lock", "checkpoints/sac/partial-0001/state"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}")
     config = config_of("ppo", "fixed", steps=1600)
     claim(config, tmp_path, resume=False).owner.release()
-    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["config.json"]
     assert json.loads((tmp_path / "config.json").read_text()) == config.to_json()
 
 
@@ -157,7 +137,6 @@ def test_resuming_with_another_configuration_names_the_fields(tmp_path, capsys):
 
 
 def test_list_prints_every_registered_name(capsys):
-    import envs
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
 
@@ -170,28 +149,15 @@ def test_list_prints_every_registered_name(capsys):
     assert all(name in text for name in LAB_TASKS)
 
 
-@pytest.mark.parametrize("lines", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_reader_that_stops_early_ends_the_list_quietly(lines):
+def test_a_reader_that_stops_early_ends_the_list_quietly():
     command = [sys.executable, "-m", "experiments.cli", "list"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"}
     ) as process:
-        for _ in range(lines):
-            assert process.stdout.readline()
+        assert process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
-
-
-@pytest.mark.parametrize(("patterns", "lacks"), [("abrupt", True), ("steady,abrupt", False)])
-def test_a_study_without_steady_is_told_what_it_will_lack(tmp_path, capsys, monkeypatch, patterns, lacks):
-    def untrained(*_, **__):
-        raise train.Stopped("here")
-
-    monkeypatch.setattr(train, "train", untrained)
-    run("--out", tmp_path / "new", "--schedules", "baseline", "--patterns", patterns, "--seeds", "1", "--steps", "400")
-    message = "without the pattern steady there will be no nAUC and no DropRatio; --patterns may name it, too\n"
-    assert capsys.readouterr().out == message * lacks
 
 
 @pytest.fixture(scope="module")

@@ -166,16 +166,7 @@ def test_a_listing_on_a_full_disk_is_refused_in_one_sentence():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# --- two processes, one folder
-
-
-def test_of_two_processes_one_trains_and_the_other_is_refused(finished, tmp_path):
-    folder = tmp_path / "wanted"
-    ended = [finish(process) for process in [start(folder), start(folder)]]
-    assert sorted(code for code, _ in ended) == [0, 2]
-    refusal = max(err for _, err in ended)
-    assert "is in use by process" in refusal or "is not empty" in refusal
-    assert results(folder) == results(finished)
+# --- one folder
 
 
 def test_the_holder_of_a_lock_is_named_and_its_end_releases_it(tmp_path):
@@ -209,20 +200,10 @@ def test_a_folder_that_was_removed_is_not_written_into(tmp_path):
     assert (folder / LOCK).exists()  # it is another process's
 
 
-def test_only_leftovers_of_killed_processes_are_removed(tmp_path):
-    for name in ("checkpoints/sac/partial-0001/state", "agents/sac/000/partial-1", ".curves.parquet.partial", "notes"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert not folder.is_empty(tmp_path)
-    folder.clean(tmp_path)
-    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["notes"]
-
-
 # --- damaged and absurd files
 
 
-@pytest.mark.parametrize("name", ["config.json", "curves.parquet"])
-@pytest.mark.parametrize("damage", ["flipped", "truncated"])
+@pytest.mark.parametrize(("name", "damage"), [("config.json", "flipped"), ("curves.parquet", "truncated")])
 def test_a_damaged_file_is_named_by_its_readers(copied, capsys, name, damage):
     path = copied / name
     data = bytearray(path.read_bytes())
