@@ -132,7 +132,7 @@ def train(study: Study | None, runtime: Runtime) -> int:
         try:
             outcome = training.train(
                 claimed,
-                prepared,
+                prepared=prepared,
                 checkpoint_seconds=runtime.checkpoint_seconds,
                 command="" if study is None else study.command_or_none("DIR"),
                 quiet=runtime.quiet,

@@ -188,7 +188,7 @@ class Study:
             config = self.config
             prepared = prepare(config)
             claimed = claim(config, place, resume=(place / store.CONFIG).exists())
-            train(claimed, prepared, command=self.command_or_none("DIR"), quiet=quiet)
+            train(claimed, prepared=prepared, command=self.command_or_none("DIR"), quiet=quiet)
         return Results.open(place, self)
 
     def forecast(self, seconds: float = 10.0) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import types
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from aesjax.adaptations import Adaptation, AdaptationFactory
@@ -83,19 +83,6 @@ _TRAITS = {
     "adaptation": ("lever", "uses_signal", "units"),
     "proxy": ("label",),
 }
-
-
-def objects_of(methods: Iterable[Method], proxy: DriftProxy) -> list[str]:
-    """Names of the objects from outside this repository that methods consist of."""
-    names = [f"proxy '{proxy.factory.name}'"] if source_of("proxy", proxy.factory) is not None else []
-    for method in methods:
-        own = method if method.control is None else method.control.of
-        used: list[tuple[str, Any]] = [("carrier", own.carrier)]
-        used += [("adaptation", each.factory) for each in own.adaptations]
-        used += [("schedule", each.factory) for each in (own.schedule, own.signal) if each is not None]
-        used += [("proxy", own.proxy.factory)] if own.proxy is not None else []
-        names += [f"{kind} '{entry.name}'" for kind, entry in used if source_of(kind, entry) is not None]
-    return list(dict.fromkeys(names))
 
 
 def decode(wanted: Any, data: Any, where: str = "") -> Any:

@@ -16,7 +16,7 @@ from envs.patterns import Pattern
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, Preset
 from experiments.study import store
-from experiments.study.codec import Range, decode, encode, objects_of
+from experiments.study.codec import Range, decode, encode
 from experiments.study.method import SOURCES, Method, find, single, source_of
 from experiments.study.text import LARGEST_SEED, parse_names, parse_objects, parse_seeds, parse_sweep
 
@@ -124,7 +124,7 @@ class StudyConfig:
     @property
     def objects(self) -> list[str]:
         """Names of the objects from outside this repository, which `config.json` cannot bring back."""
-        return [*self.outside, *objects_of(self.methods, self.proxy)]
+        return list(sources_in(self.to_json()))
 
 
 def fingerprint_of(data: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ import polars as pl
 import envs
 from experiments.study import store
 from experiments.study.checkpoint import CheckpointError, save_agents, save_snapshot, snapshots_at
+from experiments.study.config import StudyConfig
 from experiments.study.folder import Claim
 from experiments.study.prepare import Prepared, floor_of, optimum_of, prepare, small_windows
 from experiments.study.process import StopFlag
@@ -53,8 +54,8 @@ class Outcome(NamedTuple):
 
 def train(
     study: Claim,
-    prepared: Sequence[Prepared] | None = None,
     *,
+    prepared: Sequence[Prepared] | None = None,
     checkpoint_seconds: float = 30.0,
     command: str = "",
     quiet: bool = False,
@@ -76,18 +77,36 @@ def train(
       Stopped: the simulator of a bridged task did.
       Unwritable: results cannot be written, or the folder is gone; what was checkpointed can be continued.
     """
+    config, directory = study.config, study.directory
     with study.owner:
-        if study.resume and (study.directory / store.MANIFEST).exists():
+        if study.resume and (directory / store.MANIFEST).exists():
             try:
-                results = store.open_results(study.directory)
+                results = store.open_results(directory)
                 results.check(store.CURVES)
             except ValueError as error:
                 raise Refused(f"--resume: {error}; remove its {store.MANIFEST} to train it again") from None
-            return _outcome(study.directory, results.manifest["runs"])
-        with _bridged(study.config.build_task()) as simulator:
-            prepared = prepare(study.config) if prepared is None else prepared
-            on_rows = on_rows or (lambda rows: None)
-            return _train(study, prepared, checkpoint_seconds, simulator, command, quiet, on_rows)
+            return _outcome(directory, results.manifest["runs"])
+        with _bridged(config.build_task()) as simulator:
+            prepared = prepare(config) if prepared is None else prepared
+            began, floor, trained = time.monotonic(), floor_of(config), {}
+            with StopFlag() as stop:
+                for each in prepared:
+                    trained[each.share.carrier] = _train_share(study, each, stop, checkpoint_seconds, quiet, on_rows)
+            statuses = [status for each in trained.values() for status in each.statuses]
+            study.owner.check()
+            streams = pl.concat([each.streams for each in trained.values()], how="diagonal")
+            curves = pl.concat([each.curves for each in trained.values()], how="diagonal")
+            store.write_rows(directory / store.STREAMS, streams)
+            store.write_rows(directory / store.CURVES, arranged(curves, config.episodes))
+            facts = {
+                "resumed": study.resume,
+                "wall_seconds": round(time.monotonic() - began, 2),
+                "parts": {carrier: each.facts for carrier, each in trained.items()},
+                "floors": {config.task: floor},
+                "runs": statuses,
+            }
+            store.write_manifest(directory, facts | _facts(config, prepared, simulator) | {"command": command})
+            return _outcome(directory, statuses)
 
 
 @contextmanager
@@ -113,45 +132,19 @@ def _bridged(task: envs.Task) -> Iterator[Any]:
         simulator.close()
 
 
-def _train(
-    study: Claim,
-    prepared: Sequence[Prepared],
-    checkpoint_seconds: float,
-    simulator: Any,
-    command: str,
-    quiet: bool,
-    on_rows: Callable[[pl.DataFrame], None],
-) -> Outcome:
-    config, directory, began = study.config, study.directory, time.monotonic()
-    curves, streams, statuses, parts = [], [], [], {}
-    floor = floor_of(config)
-    with StopFlag() as stop:
-        for each in prepared:
-            carrier, batches, start = each.share.carrier, each.batches, time.monotonic()
-            trained = _train_share(study, each, checkpoint_seconds, quiet, on_rows, stop)
-            rows, recorded = split_streams(ordered(trained, each.share.labels))
-            parts[carrier] = {
-                "runs": len(each.share.labels),
-                "updates": each.share.learner.updates,
-                "updates_per_stream_sample": each.share.learner.stride,
-                "batches": batches.count,
-                "batch_size": batches.width,
-                "seconds": round(time.monotonic() - start, 2),
-            }
-            curves.append(rows)
-            streams.append(recorded)
-            statuses += statuses_of(rows, config.envs_of(carrier))
-    outcome, task = _outcome(directory, statuses), config.build_task()
-    study.owner.check()
-    store.write_rows(directory / store.STREAMS, pl.concat(streams, how="diagonal"))
-    store.write_rows(outcome.curves, arranged(pl.concat(curves, how="diagonal"), config.episodes))
-    patterns = {name: config.patterns_known[name] for name in config.patterns}
+def _facts(config: StudyConfig, prepared: Sequence[Prepared], simulator: Any) -> dict[str, Any]:
+    """What a manifest says of a study besides its training."""
+    task, patterns = config.build_task(), {name: config.patterns_known[name] for name in config.patterns}
     begun = {each.share.carrier: each.warm.agents for each in prepared if each.warm is not None}
-    facts = {
-        "resumed": study.resume,
-        "wall_seconds": round(time.monotonic() - began, 2),
-        "parts": parts,
-        "floors": {config.task: floor},
+    some = {
+        "small_windows": small_windows(config),
+        "simulator": simulator and simulator.about,
+        # The environment of a stranger's task may have anything of this name.
+        "physics": type(task.env).__module__.startswith("envs.physics.") and task.env.about,
+        "warm_start": begun and {**config.warm_start, "agents": begun},
+    }
+    return {
+        **store.environment(),
         "oracle": {config.task: optimum_of(config)},
         "inert": {config.task: list(task.inert)} if task.inert else {},
         # For metrics and report, which do not know a pattern by its name.
@@ -159,29 +152,28 @@ def _train(
             name: {"jumps": known.jumps, "recovery": known.jumps and known.holds, "summary": known.summary}
             for name, known in patterns.items()
         },
-        "runs": statuses,
+        **{name: value for name, value in some.items() if value},
     }
-    some = {
-        "small_windows": small_windows(config),
-        "command": command,
-        "simulator": simulator and simulator.about,
-        "warm_start": begun and {**config.warm_start, "agents": begun},
-    }
-    facts |= {name: value for name, value in some.items() if value} | _physics(task.env)
-    store.write_manifest(directory, store.environment() | facts)
-    return outcome
+
+
+class _Trained(NamedTuple):
+    """One carrier's runs."""
+
+    curves: pl.DataFrame
+    streams: pl.DataFrame
+    statuses: list[dict[str, Any]]
+    facts: dict[str, Any]  # for the manifest
 
 
 def _train_share(
     study: Claim,
     prepared: Prepared,
+    stop: StopFlag,
     checkpoint_seconds: float,
     quiet: bool,
-    on_rows: Callable[[pl.DataFrame], None],
-    stop: StopFlag,
-) -> list[pl.DataFrame]:
-    """Train one carrier's runs; the rows of all of its evaluations."""
-    config, share, batches = study.config, prepared.share, prepared.batches
+    on_rows: Callable[[pl.DataFrame], None] | None,
+) -> _Trained:
+    config, share, batches, start = study.config, prepared.share, prepared.batches, time.monotonic()
     place, name = study.directory / store.CHECKPOINTS / share.carrier, config.fingerprint()
     plan = Plan(config.evaluations, config.interval(share.carrier), config.envs_of(share.carrier))
     executables = compile_program(prepared.program, prepared.devices, batches.group)
@@ -201,7 +193,8 @@ def _train_share(
         study.owner.check()
         frames.append(now.rows)
         shown.tick(now)
-        on_rows(now.rows)
+        if on_rows is not None:
+            on_rows(now.rows)
         if now.number in wanted:
             save_snapshot(study.directory, config, share.learner, now, shown.note)
         if now.last:  # before a checkpoint says that this batch is done
@@ -217,7 +210,16 @@ def _train_share(
             if stop.asked:
                 raise Interrupted(f"interrupted; {where}")
             written = time.monotonic()
-    return frames
+    rows, streams = split_streams(ordered(frames, share.labels))
+    facts = {
+        "runs": len(share.labels),
+        "updates": share.learner.updates,
+        "updates_per_stream_sample": share.learner.stride,
+        "batches": batches.count,
+        "batch_size": batches.width,
+        "seconds": round(time.monotonic() - start, 2),
+    }
+    return _Trained(rows, streams, statuses_of(rows, config.envs_of(share.carrier)), facts)
 
 
 def _outcome(directory: Path, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
@@ -227,11 +229,6 @@ def _outcome(directory: Path, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
         if s["status"] == "diverged"
     ]
     return Outcome(directory / store.CURVES, lines, sum(s.get("simulation_faults", 0) for s in statuses))
-
-
-def _physics(env: Any) -> dict[str, Any]:
-    """The engine of a physics environment; empty for other environments, whose `about` may be anything."""
-    return {"physics": env.about} if type(env).__module__.startswith("envs.physics.") else {}
 
 
 class Progress:
