@@ -136,11 +136,11 @@ def _facts(config: StudyConfig, prepared: Sequence[Prepared], simulator: Any) ->
     """What a manifest says of a study besides its training."""
     task, patterns = config.build_task(), {name: config.patterns_known[name] for name in config.patterns}
     begun = {each.share.carrier: each.warm.agents for each in prepared if each.warm is not None}
+    env: Any = task.env  # of a stranger's task `about` may be anything
     some = {
         "small_windows": small_windows(config),
         "simulator": simulator and simulator.about,
-        # The environment of a stranger's task may have anything of this name.
-        "physics": type(task.env).__module__.startswith("envs.physics.") and task.env.about,
+        "physics": type(env).__module__.startswith("envs.physics.") and env.about,
         "warm_start": begun and {**config.warm_start, "agents": begun},
     }
     return {
