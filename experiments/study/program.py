@@ -205,12 +205,15 @@ def rows_of(config: StudyConfig, carrier: str) -> list[Row]:
     A swept hyper-parameter multiplies the methods that read it and no others; the value that the preset has anyway
     carries no suffix, so a sweep that contains it contains the plain method.
     """
-    rows: dict[Any, Row] = {}
-    for method in config.methods_of(carrier):
-        for row in _rows_of(config, method):
-            # Equal methods under two names (`fixed` beside a baseline that is fixed) train once, under the first.
-            rows.setdefault(_identity(config, row), row)
-    return list(rows.values())
+    return [equal[0] for equal in _equal_rows(config, carrier)]
+
+
+def _equal_rows(config: StudyConfig, carrier: str) -> list[list[Row]]:
+    """Rows in table order; equal ones (`fixed` beside a baseline that is fixed) train once, under the first name."""
+    found: dict[Any, list[Row]] = {}
+    for row in (row for method in config.methods_of(carrier) for row in _rows_of(config, method)):
+        found.setdefault(_identity(config, row), []).append(row)
+    return list(found.values())
 
 
 def _identity(config: StudyConfig, row: Row) -> Any:
@@ -411,14 +414,13 @@ def runs_of(share: Share, records: Records) -> Any:
 
 def merged(config: StudyConfig) -> list[str]:
     """A sentence for every method that is trained under the name of another one, because both are equal."""
-    lines = []
-    for carrier in config.carriers:
-        first: dict[Any, str] = {}
-        for row in (row for method in config.methods_of(carrier) for row in _rows_of(config, method)):
-            other = first.setdefault(_identity(config, row), row.name)
-            if other != row.name:
-                lines.append(f"{row.name} is equal to {other} and trains once, under that name")
-    return lines
+    return [
+        f"{row.name} is equal to {first.name} and trains once, under that name"
+        for carrier in config.carriers
+        for first, *others in _equal_rows(config, carrier)
+        for row in others
+        if row.name != first.name
+    ]
 
 
 def small_windows(config: StudyConfig) -> list[str]:
