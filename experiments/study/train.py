@@ -15,7 +15,6 @@ import polars as pl
 import envs
 from experiments.study import store
 from experiments.study.checkpoint import CheckpointError, save_agents, save_snapshot, snapshots_at
-from experiments.study.config import StudyConfig
 from experiments.study.folder import Claim
 from experiments.study.prepare import Prepared, floor_of, optimum_of, prepare, small_windows
 from experiments.study.process import StopFlag
@@ -105,7 +104,8 @@ def train(
                 "floors": {config.task: floor},
                 "runs": statuses,
             }
-            store.write_manifest(directory, facts | _facts(config, prepared, simulator) | {"command": command})
+            facts |= {"command": command} if command else {}
+            store.write_manifest(directory, facts | _facts(study, prepared, simulator))
             return _outcome(directory, statuses)
 
 
@@ -132,9 +132,10 @@ def _bridged(task: envs.Task) -> Iterator[Any]:
         simulator.close()
 
 
-def _facts(config: StudyConfig, prepared: Sequence[Prepared], simulator: Any) -> dict[str, Any]:
+def _facts(study: Claim, prepared: Sequence[Prepared], simulator: Any) -> dict[str, Any]:
     """What a manifest says of a study besides its training."""
-    task, patterns = config.build_task(), {name: config.patterns_known[name] for name in config.patterns}
+    config, task = study.config, study.config.build_task()
+    patterns = {name: config.patterns_known[name] for name in config.patterns}
     begun = {each.share.carrier: each.warm.agents for each in prepared if each.warm is not None}
     env: Any = task.env  # of a stranger's task `about` may be anything
     some = {
