@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from aesjax.types import Program
 from experiments.study import store
-from experiments.study.sweep import cache_group, compile_program, memory_budget, plan_batches, stack, state_bytes
+from experiments.study.run import cache_group, compile_program, memory_budget, plan_batches, stack, state_bytes
 
 TARGET_SECONDS = 1.0
 Timer = Callable[[], float]  # does a fixed amount of work, returns its rate

@@ -6,7 +6,7 @@ import signal
 import sys
 
 from experiments.cli.errors import guard_streams
-from experiments.study.stop import SIGNALS, end_with_parent
+from experiments.study.process import SIGNALS, end_with_parent
 
 __all__ = ["entry", "main"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli.errors import DONE, refusing
-from experiments.study.devices import start_jax
+from experiments.study.process import start_jax
 
 if TYPE_CHECKING:
     from experiments.bench import timing

@@ -58,6 +58,4 @@ def command(argv: list[str] | None = None) -> int:
         say(f"unknown command '{typed[0]}'{hint(typed[0], _COMMANDS)} commands: {', '.join(_COMMANDS)}")
         return WRONG
     options = tyro.cli(_Command, prog="aesjax", args=argv, description="Drift-aware exploration in JAX.")
-    execute: Callable[..., int] = _EXECUTE[type(options)]
-    named = isinstance(options, run.Run | submit.Submit)  # which may name a study, and are read again then
-    return guarded(partial(execute, options, typed[1:]) if named else partial(execute, options))
+    return guarded(partial(_EXECUTE[type(options)], options))

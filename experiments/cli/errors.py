@@ -1,12 +1,11 @@
 """The one place where what goes wrong becomes a sentence and an exit code."""
 
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, TextIO
+from contextlib import contextmanager
 
 LONGEST = 1200  # characters of a refusal
 TRACEBACK = "AESJAX_TRACEBACK"  # variable of the environment; 1: show the traceback behind a sentence
@@ -30,52 +29,12 @@ def say(text: str) -> None:
     print(f"aesjax: {text}", file=sys.stderr, flush=True)
 
 
-class Output:
-    """A standard stream that never ends a study: if it cannot be written, the rest goes into ``place``.
-
-    Without a place, before a study has its folder, standard output that cannot be written ends the command.
-    """
-
-    place: Path | None = None  # a file in the folder of the study
-
-    def __init__(self, stream: TextIO):
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Write text and return its length."""
-        self._try(self._stream.write, text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush the stream."""
-        self._try(self._stream.flush)
-
-    def _try(self, act: Callable[..., Any], *arguments: Any) -> None:
-        try:
-            act(*arguments)
-        except OSError as error:
-            for place in filter(None, (Output.place, Path(os.devnull))):
-                with suppress(OSError):
-                    file = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o666)
-                    os.dup2(file, self._stream.fileno())
-                    os.close(file)
-                    self._stream.flush()  # the buffer still holds what could not be written
-                    break
-            if Output.place is None and self._stream is sys.__stdout__:
-                if isinstance(error, BrokenPipeError):
-                    raise
-                raise Refusal(f"the output cannot be written: {error.strerror}") from None
-
-
 def guard_streams() -> None:
-    """Give standard output and error an `Output` that prints any text in any locale."""
+    """Let standard output and error print any text in any locale, and into nothing where they are closed."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: SIM115 -- None where it was closed
         stream.reconfigure(errors="backslashreplace")
-        setattr(sys, name, Output(stream))
+        setattr(sys, name, stream)
 
 
 @contextmanager
@@ -93,13 +52,15 @@ def refusing() -> Iterator[None]:
         if type(error) is KeyError:
             raise
         raise Refusal(str(error)) from _shown(error)
-    except BrokenPipeError:  # nobody reads on, which is no mistake
-        raise
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename is not None and error.strerror else ""
-        raise Refusal(f"{place}{error.strerror or error}") from _shown(error)
-    except (ValueError, ModuleNotFoundError) as error:
-        raise Refusal(str(error)) from _shown(error)
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        if isinstance(error, BrokenPipeError):  # nobody reads on, which is no mistake
+            raise
+        text = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            text = f"{error.filename}: {text}"
+        elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            text = f"the output cannot be written: {text}"
+        raise Refusal(text) from _shown(error)
 
 
 def _shown(error: Exception) -> Exception | None:
@@ -114,12 +75,16 @@ def guarded(command: Callable[[], int]) -> int:
     try:
         code = command()
         sys.stdout.flush()
+        return code
     except Refusal as refusal:
         if refusal.__cause__ is not None:
             traceback.print_exception(refusal.__cause__)
         text, mark, lines = str(refusal).partition(_TRACEBACK)  # of a simulator's own code, which keeps its lines
         say(_one_line(text) + mark + lines)
         return WRONG
-    except BrokenPipeError:
-        return DONE
-    return code
+    except OSError as error:  # of standard output, which Python would write once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return DONE
+        say(f"the output cannot be written: {error.strerror or error}")
+        return WRONG

@@ -62,7 +62,7 @@ def _by_names(data: Mapping[str, Any]) -> dict[str, Any]:
 def _results(directory: Path, out: Path, streams: bool) -> Path:
     """Copy the result files of a finished study into ``out``, which must be new or empty."""
     from experiments.study import store
-    from experiments.study.results import open_results, write_manifest
+    from experiments.study.store import open_results, write_manifest
 
     store.check_new(out, "--out")
     results = open_results(directory)

@@ -8,10 +8,10 @@ from typing import Any
 import tyro
 
 from experiments.cli.errors import DONE, refusing
-from experiments.study.devices import LARGEST_CACHE, cache_folder
+from experiments.study.process import LARGEST_CACHE, cache_folder
 
 KINDS = (
-    *("tasks", "simulators", "carriers", "schedules", "adaptations", "controls", "proxies", "studies", "patterns"),
+    *("tasks", "simulators", "carriers", "schedules", "adaptations", "controls", "proxies", "patterns"),
     *("tables", "presets", "programs"),
 )
 KINDS_OF_OBJECTS = ("schedule", "adaptation", "proxy", "task", "pattern", "carrier")
@@ -21,7 +21,7 @@ _Names = dict[str, dict[str, str]]  # kind -> name -> one line about it
 @dataclass
 class List:
     """Print the names that may be typed, each with one line about it: tasks, simulators, carriers, schedules,
-    adaptations, controls, proxies, studies, patterns, tables, presets, and where compiled programs are stored."""
+    adaptations, controls, proxies, patterns, tables, presets, and where compiled programs are stored."""
 
     kind: tyro.conf.Positional[str | None] = None
     """One of the kinds above; by default all."""
@@ -56,7 +56,6 @@ def _collected() -> _Names:
     from agents import CARRIERS
     from experiments.paper.tables import TABLES
     from experiments.presets import PRESETS
-    from experiments.presets.studies import STUDIES
 
     sections = {
         "tasks": ("task", {name: _about(name) for name in envs.TASKS if not name.startswith(envs.BRIDGE)}),
@@ -66,7 +65,6 @@ def _collected() -> _Names:
         "adaptations": ("adaptation", {f"+{name}": text for name, text in _summaries(ADAPTATIONS).items()}),
         "controls": ("control", {f"{name}:of=...": text for name, text in _summaries(CONTROLS).items()}),
         "proxies": ("proxy", _summaries(PROXIES)),
-        "studies": ("study", _summaries(STUDIES)),
         "patterns": ("pattern", _summaries(envs.PATTERNS)),
         "tables": ("table", _summaries(TABLES)),
     }
@@ -109,7 +107,7 @@ def _summaries(registry: Mapping[str, Any]) -> dict[str, str]:
 
 def _offered(kind: str) -> dict[str, str]:
     """The names that installed packages offer, with their place or the reason why they cannot be used."""
-    from experiments.study.plugins import code_of, find, offered
+    from experiments.study.method import code_of, find, offered
 
     lines = {}
     for name in offered(kind):

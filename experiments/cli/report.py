@@ -26,7 +26,7 @@ def execute(options: Report) -> int:
     from experiments.report.live import write_tensorboard
     from experiments.report.merge import merge_studies
     from experiments.study import store
-    from experiments.study.results import open_results
+    from experiments.study.store import open_results
 
     with refusing():
         folders, out = options.directories, options.out

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from experiments.cli.errors import DONE, INTERRUPTED, WRONG, refusing, say
-from experiments.cli.run import Methods, Run, Runtime, study_of, with_named
-from experiments.study.devices import start_jax
-from experiments.study.options import StudyOptions, in_words
+from experiments.cli.run import Methods, Run, Runtime, study_of
+from experiments.session.study import Study, in_words
+from experiments.study.process import start_jax
 
 if TYPE_CHECKING:
     from experiments.study.slurm import StudyPlan
@@ -69,29 +69,28 @@ class Submit:
 
     own: Cluster = field(default_factory=Cluster)
     methods: Methods = field(default_factory=Methods)
-    study: StudyOptions = field(default_factory=StudyOptions)
+    study: Study = field(default_factory=Study)
     runtime: Runtime = field(default_factory=Runtime)
 
 
 _SET = ("array", "error", "ntasks", "open-mode", "output", "signal", "wrap")  # options of sbatch that are ours
 
 
-def execute(options: Submit, argv: list[str] | None = None) -> int:
-    """Write the plan and train its parts, or submit them; ``argv``: the words after `aesjax submit`."""
+def execute(options: Submit) -> int:
+    """Write the plan and train its parts, or submit them."""
     from envs.bridge.names import PYTHON
     from experiments.study import slurm
-    from experiments.study.lock import Owner
+    from experiments.study.folder import Owner
 
     with refusing():
-        options = with_named(options, argv)
         own, runtime = options.own, options.runtime
         if runtime.out is None:
             raise ValueError("--out, the folder of the study, is needed")
         if runtime.sim_python is not None:
             os.environ[PYTHON] = str(runtime.sim_python.absolute())
-        start_jax(None, runtime.compiled)
+        start_jax(None)
         out = runtime.out.expanduser().absolute()
-        typed = None if (options.methods, options.study) == (Methods(), StudyOptions()) else _study(options)
+        typed = None if (options.methods, options.study) == (Methods(), Study()) else _study(options)
         study = typed or _study(options)
         plan = _resumed(out, own, typed) if runtime.resume else _planned(out, own, study, runtime)
         left = [n for n, _, state, *_ in slurm.statuses(plan) if state not in ("done", "running", "queued")]
@@ -112,20 +111,20 @@ def execute(options: Submit, argv: list[str] | None = None) -> int:
     return DONE
 
 
-def _study(options: Submit) -> StudyOptions:
+def _study(options: Submit) -> Study:
     """The study that was typed; its folders are absolute, because parts begin in another one."""
     study = study_of(options)
     paths = {name: Path(path).absolute() for name in ("controls_from", "start") if (path := getattr(study, name))}
     return dataclasses.replace(study, **paths)
 
 
-def _planned(out: Path, own: Cluster, study: StudyOptions, runtime: Runtime) -> "StudyPlan":
-    from experiments.study import lock, slurm, store
+def _planned(out: Path, own: Cluster, study: Study, runtime: Runtime) -> "StudyPlan":
+    from experiments.study import folder, slurm, store
     from experiments.study.program import counts_of
 
     if own.cluster is None or own.parts is None:
         raise ValueError("give --cluster (slurm or local) and --parts, the number of parts")
-    if out.exists() and (not out.is_dir() or not lock.is_empty(out)):
+    if out.exists() and (not out.is_dir() or not folder.is_empty(out)):
         hint = "add --resume to go on with its parts, or " if (out / store.PLAN).exists() else ""
         raise ValueError(f"--out {out} is not an empty folder; {hint}choose another one")
     cluster, config = _cluster(own), study.config
@@ -138,7 +137,7 @@ def _planned(out: Path, own: Cluster, study: StudyOptions, runtime: Runtime) -> 
     return slurm.StudyPlan(out, config.to_json(), runs, own.parts, words, runtime.report, not config.objects, cluster)
 
 
-def _resumed(out: Path, own: Cluster, typed: StudyOptions | None) -> "StudyPlan":
+def _resumed(out: Path, own: Cluster, typed: Study | None) -> "StudyPlan":
     """The plan in the folder with the options of the cluster that are given now."""
     from experiments.study import slurm, store
 
@@ -188,8 +187,7 @@ def _here(out: Path, plan: "StudyPlan", numbers: list[int]) -> int:
     """Train parts on this machine; the exit code."""
     from envs.physics.host import usable_cores
     from experiments.study import slurm
-    from experiments.study.devices import visible_gpus
-    from experiments.study.stop import StopFlag
+    from experiments.study.process import StopFlag, visible_gpus
 
     places = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in visible_gpus()]
     places = places or [{}] * max(1, usable_cores() // plan.cluster.get("cpus", 1))

@@ -9,8 +9,8 @@ import tyro
 
 from experiments.cli.errors import DIVERGED, DONE, Refusal, refusing
 from experiments.cli.run import Runtime, train
-from experiments.study.devices import start_jax
-from experiments.study.options import StudyOptions, Text, Whole
+from experiments.session.study import Study, Text, Whole
+from experiments.study.process import start_jax
 
 if TYPE_CHECKING:
     from experiments.paper.studies import Options, Part
@@ -99,7 +99,7 @@ def _train(options: Table, sizes: "Options", parts: "Sequence[Part]") -> int:
     return worst
 
 
-def _check(folder: Path, study: StudyOptions) -> None:
+def _check(folder: Path, study: Study) -> None:
     """Refuse a finished study that is not, or does not contain, the one that was asked for."""
     from experiments.study import store
 

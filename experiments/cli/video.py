@@ -6,7 +6,7 @@ from pathlib import Path
 import tyro
 
 from experiments.cli.errors import DONE, refusing
-from experiments.study.devices import start_jax
+from experiments.study.process import start_jax
 
 
 @dataclass

@@ -14,7 +14,7 @@ from experiments.measure.curves import Metric
 from experiments.measure.runs import run_metrics
 from experiments.measure.study import RecordedStudy, RunKey, carrier_of, load_study
 from experiments.study import store
-from experiments.study.results import open_results
+from experiments.study.store import open_results
 
 if TYPE_CHECKING:
     import polars as pl

@@ -18,7 +18,7 @@ from experiments.measure.study import STEADY, RunKey, load_study
 from experiments.report.draw import canvas_to_files
 from experiments.report.plots import PALETTE, REFERENCE_INK
 from experiments.study import store
-from experiments.study.results import open_results
+from experiments.study.store import open_results
 
 RECORD = Path(__file__).resolve().parents[1] / "results" / "grid"
 STUDIES, RUNS = "grid.json", "runs.parquet"

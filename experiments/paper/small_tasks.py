@@ -17,7 +17,7 @@ from experiments.measure import stats
 from experiments.measure.comparisons import best_of
 from experiments.measure.curves import Curve, final_return, mean_return
 from experiments.study import store
-from experiments.study.results import open_results
+from experiments.study.store import open_results
 
 RUNS, PAGE = "runs.csv", "tables.md"
 PATTERNS = ("steady", "abrupt", "linear", "periodic", "mixed")
@@ -75,7 +75,7 @@ def scores_of_studies(folders: Sequence[Path]) -> pl.DataFrame:
     rows = []
     for folder in folders:
         results = open_results(folder)
-        curves = store.rows_from(folder / store.CURVES, results.check(store.CURVES))
+        curves = store.read_rows(folder / store.CURVES, results.check(store.CURVES))
         warm = ", trained" if results.config.get("warm_start") else ""  # another setting than with new agents
         for (task, method, *rest), part in curves.group_by(RUN, maintain_order=True):
             steps, returns = (part[name].to_numpy().astype(float) for name in ("step", "return_mean"))

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from experiments.paper.named import STUDIES
 from experiments.paper.sizes import Scale, preset_tasks, size_of
-from experiments.presets.studies import STUDIES
 from experiments.session.study import Study
 from experiments.study.text import parse_methods
 
@@ -75,7 +75,7 @@ def main_studies(options: Options, families: Sequence[str], patterns: str | None
 def named_studies(
     options: Options, name: str, families: Sequence[str] = ("toy",), carriers: str | None = None
 ) -> list[Part]:
-    """One of `aesjax list`'s studies on every task."""
+    """A named study on every task."""
     named, carriers = STUDIES[name], carriers or _carriers(options)
     own = {"patterns": named.patterns, "seeds": named.seeds, "preset": named.preset}
     return [
@@ -85,7 +85,7 @@ def named_studies(
 
 
 def split_studies(options: Options, replay: str, rest: str) -> list[Part]:
-    """One of `aesjax list`'s studies for carriers that keep data, one for those that do not, on every toy task."""
+    """A named study for carriers that keep data, one for those that do not, on every toy task."""
     parts = _split(options, (replay,), (rest,))
     return [each for carriers, study in parts for each in named_studies(options, study, carriers=carriers)]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.measure.study import PatternFacts, describe
 from experiments.study import store
-from experiments.study.results import open_results, write_manifest
+from experiments.study.store import open_results, write_manifest
 
 if TYPE_CHECKING:
     import polars as pl

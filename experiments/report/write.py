@@ -18,9 +18,9 @@ from experiments.report.page import Answer, Figure, Group, Page, render_html, re
 from experiments.report.plots import MANY, Look, looks
 from experiments.report.tables import build_tables
 from experiments.report.verdicts import METRIC_NAMES, Verdict, verdicts
-from experiments.study import lock, store
+from experiments.study import folder, store
 from experiments.study.config import OBSERVED
-from experiments.study.results import open_results
+from experiments.study.store import open_results
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,7 +45,7 @@ def write_report(directory: str | Path, *, replicates: int = 10_000) -> Path:
 
     Raises:
       ValueError: a file is missing or broken; one sentence that names it.
-      OwnedError, Unwritable: another process owns the study, or the folder cannot be written.
+      ValueError, Unwritable: another process owns the study, or the folder cannot be written.
     """
     results = open_results(Path(directory))
     curves = results.rows(store.CURVES)
@@ -60,8 +60,8 @@ def write_folder(place: Path, page: Page, frame: "pl.DataFrame") -> None:
     partial, aside = (place.with_name(f".{place.name}-{kind}{os.getpid()}") for kind in ("", "old-"))
     with ExitStack() as stack:
         if (place.parent / store.MANIFEST).exists():
-            stack.enter_context(lock.Owner(place.parent))
-            lock.clean(place.parent)
+            stack.enter_context(folder.Owner(place.parent))
+            folder.clean(place.parent)
         stack.callback(shutil.rmtree, partial, ignore_errors=True)
         try:
             shutil.rmtree(partial, ignore_errors=True)

@@ -20,9 +20,9 @@ from agents.common.spec import whole
 from agents.train import Learner
 from envs.drift import change_points
 from envs.world import World
+from experiments.study.checkpoint import Snapshot, evaluation_at, load_agent, load_snapshot
 from experiments.study.config import StudyConfig
 from experiments.study.program import rows_of, share_of
-from experiments.study.snapshots import Snapshot, evaluation_at, load_agent, load_snapshot
 
 END, NOMINAL = "end", "nominal"
 

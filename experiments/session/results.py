@@ -21,8 +21,8 @@ from experiments.study.config import StudyConfig
 from experiments.study.folder import check_same, open_study
 from experiments.study.method import Method
 from experiments.study.program import label_of, rows_of
-from experiments.study.results import Results as Files
-from experiments.study.results import open_results
+from experiments.study.store import Results as Files
+from experiments.study.store import open_results
 from experiments.study.text import parse_method_with_carrier
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Results:
     @cached_property
     def config(self) -> StudyConfig:
         """The complete configuration."""
-        return open_study(self.directory, ended=True).config if self._study is None else self._study.config
+        return open_study(self.directory).config if self._study is None else self._study.config
 
     @property
     def manifest(self) -> Mapping[str, Any]:

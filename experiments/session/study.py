@@ -1,32 +1,167 @@
-"""`Study`: the options of a study with everything that can be done with them in Python."""
+"""`Study`: the options of a study, declared once for Python, the shell and TOML files, and what can be done with them.
+
+Nothing here imports JAX before a study is used, so that `aesjax --help` answers immediately.
+"""
 
 import dataclasses
+import json
+import shlex
 import tempfile
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex
 
-from experiments.session.results import Results
-from experiments.study import store
-from experiments.study.devices import start_jax
-from experiments.study.folder import check_same, claim
-from experiments.study.forecast import forecast, lines_of
-from experiments.study.options import StudyOptions
-from experiments.study.prepare import prepare
-from experiments.study.results import open_results
-from experiments.study.train import train
+import tyro
+
+from experiments.study.process import start_jax
+
+if TYPE_CHECKING:
+    from experiments.session.results import Results
+    from experiments.study.config import StudyConfig
+
+
+def _typed(kind: Callable[[str], Any], metavar: str, name: str | None = None) -> tuple[Any, ...]:
+    """Marks of an option whose type in Python is wider than the text at the shell."""
+
+    def read(words: list[str]) -> Any:
+        return kind(words[0])
+
+    spec = tyro.constructors.PrimitiveConstructorSpec(1, metavar, read, lambda value: True, lambda value: [str(value)])
+    return spec, tyro.conf.arg(name=name, help_behavior_hint=_hint)
+
+
+def _hint(default: str) -> str:
+    return "" if "None" in default else f"(default: {default})"
+
+
+def _number(whole: bool) -> Callable[[str], int | float]:
+    """How a number is read: 100000, 100_000 or 1e5; a whole one if ``whole``."""
+
+    def read(text: str) -> int | float:
+        try:
+            value = int(text) if whole and not set(text) & set(".eE") else float(text)
+            if not whole or int(value) == value:
+                return int(value) if whole else value
+        except (ValueError, OverflowError):
+            pass
+        raise ValueError(f"it must be a {'whole ' if whole else ''}number; got '{text}'")
+
+    return read
+
+
+SECONDS = _typed(_number(False), "S")
+Text = Annotated[Any, *_typed(str, "NAME")]
+Names = Annotated[Any, *_typed(str, "NAMES")]
+Whole = Annotated[int | None, *_typed(_number(True), "N")]
+Folder = Annotated[Any, *_typed(Path, "DIR")]
+if TYPE_CHECKING:
+    Axes = Mapping[str, Sequence[float]] | Sequence[str]
+else:
+    Axes = tyro.conf.UseAppendAction[tuple[str, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Study(StudyOptions):
+class Study:
     """A study: methods, drift patterns and seeds on one task, trained as one compiled program.
 
-    Its fields are the options of `experiments.study.options.StudyOptions`. Nothing is trained or checked before `run`,
-    `forecast` or `config`.
+    Nothing is trained or checked before `run`, `forecast` or `config`.
 
     >>> Study("toy", ["sac", "sac+aes"], patterns="abrupt", seeds=2).command()
     'aesjax run --schedules baseline,aes --patterns abrupt --seeds 1:2'
     """
 
-    def run(self, out: str | Path | None = None, *, devices: int | None = None, quiet: bool = False) -> Results:
+    task: Text = "toy"
+    """Task; see `aesjax list tasks`. bridge:NAME is one of an installed Isaac Gym or Isaac Lab. In Python also an
+    `envs.Task`, or a gymnax or Brax environment."""
+    methods: tyro.conf.Suppress[Any] = ("sac", "sac+aes", "sac+aes_r")
+    """`Method`s, or texts such as "sac", "sac+aes" and "ppo+aes_c+refresh:threshold=3"; --carriers and --schedules at
+    the shell."""
+    patterns: Names = "all"
+    """Drift patterns, comma-separated, or all: the paper's five. In Python also a list of names or patterns."""
+    seeds: Annotated[Any, *_typed(str, "SEEDS")] = "1:5"
+    """Training seeds: 1:5 (both ends included), 1,2,7, or a mix. In Python also whole numbers; one number n means 1 to
+    n."""
+    preset: Text = "quick"
+    """Sizes: quick (minutes) or paper; mujoco-warm for --warm-start."""
+    steps: Whole = None
+    """Environment steps of a run; by default the preset's."""
+    num_envs: Whole = None
+    """Parallel environments of a run; by default the preset's."""
+    evaluations: Whole = None
+    """Evaluations of a run, evenly spaced, besides the one before it; by default the preset's."""
+    episodes: Whole = None
+    """Episodes of an evaluation; by default the preset's."""
+    sweep: Axes = ()
+    """Hyper-parameter axis NAME=V1,V2,...; may be given several times. All values train in one program. In Python also
+    a mapping."""
+    proxy: Text = "td_quantile"
+    """Drift proxy of the schedules that use one."""
+    source: Text = None
+    """Transitions that the proxy reads: update (the update batch) or fresh (the newest); by default each schedule's
+    own."""
+    drift_seed: Whole = None
+    """One drift sample for all seeds; by default each training seed has its own."""
+    engine: Text = None
+    """Physics of a MuJoCo or Isaac task: mujoco (C), mjx, warp, or auto (C on a CPU, Warp on CUDA, else MJX)."""
+    observation: Text = None
+    """Observation of ant and humanoid: v5, or v4 without contact forces in ant and with all rows in humanoid; of
+    isaac_allegro_hand: full_state, full or full_no_vel."""
+    variant: Text = None
+    """Constants of an Isaac task: gym, those of Isaac Gym, or omni, those of its successor."""
+    channels: Names = None
+    """Drifting parameters, comma-separated, each perhaps with a range (body_mass=0.5:1.5). MuJoCo: body_mass,
+    joint_friction (the default both), geom_friction, leg_gain, direction, target_velocity, or hard, the first, second
+    and fourth with wide ranges; Isaac: gravity, joint_damping (the default both)."""
+    observe: Annotated[Any, *_typed(str, "drift")] = None
+    """drift: policy and critics also observe the true values of the drifting parameters, each scaled to -1 to 1 over
+    its range. A reference, neither a method nor an upper bound."""
+    timeout: Annotated[float | None, *SECONDS] = None
+    """Seconds for a step of a bridged task's simulator; 120 by default."""
+    controls_from: Folder = None
+    """Folder of the finished study whose runs the controls among --schedules play."""
+    start: Annotated[Any, *_typed(Path, "DIR", "warm-start")] = None
+    """Begin with trained agents: the folder of a finished study on the pattern steady, or of exported agents. Seed by
+    seed where there are as many."""
+    layer_norm: bool = False
+    """Normalise the hidden layers of every carrier's critic; weight decay is an axis, --sweep weight_decay=0,1e-2."""
+    counterfactual: bool = False
+    """Evaluate every policy also under drift values that are not in force: nominal, those before the last change and
+    after the next, and both ends of the range (columns return_nominal, return_previous, ...)."""
+    block: Annotated[Any, *_typed(str, "FIRST:LAST")] = None
+    """Train only these runs of the study, counted from 1 in the order of its tables, into --out. `aesjax submit` has
+    all blocks trained and `aesjax join` makes one study of them."""
+
+    def __post_init__(self) -> None:
+        for names, kind, wanted in _KINDS:
+            for name in names.split():
+                value = getattr(self, name)
+                if value is not None and not isinstance(value, kind):
+                    raise ValueError(f"{name} must be {wanted}; got {value!r:.60}")
+        for name in ("methods", "patterns", "channels", "sweep", "seeds"):
+            value = getattr(self, name)
+            if isinstance(value, Iterable) and not isinstance(value, str | Mapping | tuple):
+                object.__setattr__(self, name, tuple(value))  # a generator or an array is read once
+
+    @property
+    def config(self) -> "StudyConfig":
+        """The complete configuration, as `config.json` holds it.
+
+        Raises:
+          ValueError, UnknownNameError: the study cannot be trained; one sentence that says why.
+        """
+        from experiments.study.program import check
+
+        config = self._configured()
+        check(config)
+        return config
+
+    def _configured(self) -> "StudyConfig":
+        from experiments.study.config import configured
+
+        return configured(self)
+
+    def run(self, out: str | Path | None = None, *, devices: int | None = None, quiet: bool = False) -> "Results":
         """Train the study, or what of it is not trained yet.
 
         Args:
@@ -39,23 +174,168 @@ class Study(StudyOptions):
           ValueError: the study cannot be trained, or ``out`` holds something else.
           Interrupted: a signal asked to stop; the study is continued by the same call.
         """
-        start_jax(devices, resumed=None if out is None else Path(out))
-        config = self.config
+        from experiments.session.results import Results
+        from experiments.study import store
+        from experiments.study.folder import claim
+        from experiments.study.prepare import prepare
+        from experiments.study.train import train
+
+        start_jax(devices, None if out is None else Path(out))
         place = Path(tempfile.mkdtemp(prefix="aesjax-")) if out is None else Path(out).expanduser()
-        if (place / store.MANIFEST).exists():
-            check_same(place, open_results(place).config, config)
-            return Results.open(place, self)
-        prepared = prepare(config)
-        study = claim(config, place, resume=(place / store.CONFIG).exists())
-        try:
-            command = self.command(out="DIR")
-        except ValueError:  # only a file or Python can describe it
-            command = ""
-        train(study, prepared=prepared, command=command, quiet=quiet)
+        if not (place / store.MANIFEST).exists():
+            config = self.config
+            prepared = prepare(config)
+            claimed = claim(config, place, resume=(place / store.CONFIG).exists())
+            train(claimed, prepared=prepared, command=self.command_or_none("DIR"), quiet=quiet)
         return Results.open(place, self)
 
     def forecast(self, seconds: float = 10.0) -> str:
         """Runs, memory and the time that a trial of about ``seconds`` suggests; nothing is trained or written."""
+        from experiments.study.forecast import forecast, lines_of
+        from experiments.study.prepare import prepare
+
         start_jax(None)
         config = self.config
         return "\n".join(lines_of(config, forecast(config, prepare(config), seconds)))
+
+    def command(self, out: str | Path | None = None) -> str:
+        """The command line of the same study.
+
+        Raises:
+          ValueError: its methods differ between carriers, which the command line cannot say; `to_toml` can. Or it uses
+            an object that no text names.
+        """
+        given: dict[str, Any] = {}
+        for name, value in self.texts().items():
+            given |= _by_carrier(value) if name == "methods" else {name: value}
+        return shlex.join(["aesjax", "run", *in_words(given | ({} if out is None else {"out": out}))])
+
+    def command_or_none(self, out: str | Path | None = None) -> str:
+        """The command line of the same study; empty where only a file or Python can describe it."""
+        try:
+            return self.command(out)
+        except ValueError:
+            return ""
+
+    def to_toml(self) -> str:
+        """The study as the text of a TOML file, for `Study.from_file` and ``aesjax run --config``.
+
+        Raises:
+          ValueError: it uses an object that no text names.
+        """
+        # A string or list of strings in JSON is one in TOML.
+        return "".join(f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in self.texts().items())
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """The study in a TOML or JSON file, of the options that differ from their defaults.
+
+        Raises:
+          ValueError: it cannot be read, or names something that is no option.
+        """
+        from aesjax.registry import hint
+        from experiments.study import store
+
+        path = Path(path).expanduser()
+        data = store.read_bytes(path).removeprefix(b"\xef\xbb\xbf")  # a byte-order mark
+        try:
+            given = store.read_json(path, data) if path.suffix == ".json" else tomllib.loads(data.decode())
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ValueError(f"{path} cannot be read as TOML: {error}") from None
+        known = {field.name for field in dataclasses.fields(cls)}
+        for name in sorted(set(given) - known):
+            near = f"; did you mean '{_AT_SHELL[name]}'?" if name in _AT_SHELL else hint(name, known)
+            raise ValueError(f"{path}: '{name}' is no option of a study{near} options: {', '.join(sorted(known))}")
+        try:
+            return cls(**given)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def texts(self) -> dict[str, Any]:
+        """The options that differ from their defaults, as a TOML file holds them.
+
+        Raises:
+          ValueError: it uses an object that no text names.
+        """
+        import envs
+        from experiments.study.text import name_of, number, seeds_text, text_of
+
+        config = self._configured()
+        if not isinstance(self.proxy, str) and config.proxy.q != 0.9:
+            raise ValueError(
+                f"no text gives the proxy of a study the level {config.proxy.q}; give it to the methods, aes(q=...)"
+            )
+        made: dict[str, Callable[[Any], Any]] = {
+            "task": lambda task: config.task if config.task in envs.TASKS else name_of("task", config.built),
+            "methods": lambda _: [f"{name_of('carrier', m.carrier)}+{text_of(m)}" for m in config.methods],
+            "patterns": lambda _: _joined([name_of("pattern", config.patterns_known[p]) for p in config.patterns]),
+            "seeds": lambda _: seeds_text(config.seeds),
+            "sweep": lambda _: [f"{name}={','.join(map(number, axis))}" for name, axis in config.sweep.items()],
+            "proxy": lambda _: name_of("proxy", config.proxy.factory),
+            "channels": _joined,
+            "start": lambda start: str(getattr(start, "directory", start)),
+            "controls_from": str,
+            "block": lambda block: block if isinstance(block, str) else ":".join(map(str, block)),
+        }
+        texts: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            text = isinstance(value, str) and field.name != "methods"  # one method is a list of one
+            if value not in (field.default, None) and not text and field.name in made:
+                value = made[field.name](value)
+            if value not in (field.default, [], None):
+                texts[field.name] = value
+        if config.source is not None:
+            texts["source"] = config.source
+        if config.task in envs.TASKS and not isinstance(self.task, str):  # an object with options
+            plain = Study(config.task, preset=self.preset)._configured().options
+            options = {name: value for name, value in config.options.items() if plain.get(name) != value}
+            texts = {n: _joined(v) if isinstance(v, list | tuple) else v for n, v in options.items()} | texts
+        return texts
+
+
+def flag(name: str) -> str:
+    """The word of an option at the shell, without hyphens before it."""
+    return {"start": "warm-start"}.get(name, name.replace("_", "-"))
+
+
+def in_words(given: Mapping[str, Any]) -> list[str]:
+    """The words of a command line that stand for options by name; an option with a sequence is given several times.
+
+    >>> in_words({"steps": 4000, "report": False, "sweep": ["kappa=0.1,1"]})
+    ['--steps', '4000', '--no-report', '--sweep', 'kappa=0.1,1']
+    """
+    words = []
+    for name, value in given.items():
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{flag(name)}")
+        else:
+            each = value if isinstance(value, list | tuple) else [value]
+            words += [word for item in each for word in (f"--{flag(name)}", str(item))]
+    return words
+
+
+def _by_carrier(texts: Sequence[str]) -> dict[str, str]:
+    """Methods as --carriers and --schedules."""
+    schedules: dict[str, list[str]] = {}
+    for text in texts:
+        carrier, _, schedule = text.partition("+")
+        schedules.setdefault(carrier, []).append(schedule or "baseline")
+    first = next(iter(schedules.values()))
+    if any(own != first for own in schedules.values()):
+        raise ValueError("methods that differ between carriers need a file: to_toml, and aesjax run --config")
+    carriers = {} if list(schedules) == ["sac"] else {"carriers": ",".join(schedules)}
+    return {**carriers, "schedules": ",".join(first)}
+
+
+def _joined(value: str | Iterable[str]) -> str:
+    return value if isinstance(value, str) else ",".join(value)
+
+
+_AT_SHELL = {"carriers": "methods", "schedules": "methods", "warm_start": "start", "warm-start": "start"}
+_KINDS: tuple[tuple[str, Any, str], ...] = (
+    ("steps num_envs evaluations episodes drift_seed", SupportsIndex, "a whole number"),
+    ("layer_norm counterfactual", bool, "true or false"),
+    ("timeout", int | float, "a number"),
+    ("preset source engine observation variant observe", str, "text"),
+)

@@ -1,25 +1,28 @@
-"""Checkpoints of a sweep: the complete state of a batch of runs and the rows so far, written whole or not at all.
+"""Checkpoints, agents at the end, policies at changes: states of a batch of runs, written whole or not at all.
 
-Each checkpoint is a folder with the state (orbax), the rows (Parquet) and `about.json`: its study, how far it came, and
-the SHA-256 of the other files. It gets its final name in one rename. A damaged one is skipped for the one before.
+Each is a folder with the state (orbax), the rows (Parquet) and `about.json`: its study, how far it came, and the
+SHA-256 of the other files. It gets its final name in one rename. A damaged one is skipped for the one before.
+Checkpoints hold replays too and make room for newer ones; of agents and policies there is one folder per carrier and
+batch of runs, and per evaluation where drift changes.
 """
 
-import json
 import os
 import re
 import shutil
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import polars as pl
 
+from agents.common.carrier import OnPolicyCarrier
+from agents.train import Learner
+from envs.drift import change_points
 from experiments.study import store
-
-if TYPE_CHECKING:
-    import polars as pl
-
+from experiments.study.config import StudyConfig
 
 _ABOUT = "about.json"
 _KEEP = 2
@@ -35,13 +38,9 @@ class Saved(NamedTuple):
     batch: int  # of runs, under way
     number: int  # evaluations of that batch already in `state` and `rows`, besides the first
     state: Any  # pytree of NumPy arrays with a leading run axis
-    rows: "pl.DataFrame"  # all rows up to here, finished batches included
+    rows: pl.DataFrame  # all rows up to here, finished batches included
     notes: list[str]  # checkpoints that were passed over, and why
     devices: int | None = None  # that it was trained on; None: not recorded
-
-
-def _name(batch: int, number: int) -> str:
-    return f"{batch:03d}{number:07d}"
 
 
 def _folders(directory: Path) -> list[Path]:
@@ -57,8 +56,7 @@ def save(
     batch: int,
     number: int,
     state: Any,
-    rows: "pl.DataFrame",
-    runs: int | None = None,
+    rows: pl.DataFrame,
     devices: int | None = None,
 ) -> None:
     """Write a checkpoint and drop all but the newest two.
@@ -66,17 +64,14 @@ def save(
     Args:
       study: fingerprint of the study's configuration.
       state: pytree of arrays with a leading run axis; fetched to the host here.
-      runs: number of runs of the state that are stored; None: all.
       devices: that they train on, whose number changes last bits.
 
     Raises:
       Unwritable: it cannot be written; those before it are unchanged and nothing of it is left.
     """
-    name = _name(batch, number)
-    partial = directory / f"{store.PARTIAL}{name}"
+    final = directory / f"{batch:03d}{number:07d}"
+    partial = directory / f"{store.PARTIAL}{final.name}"
     host = jax.tree.map(np.asarray, jax.device_get(state))
-    if runs is not None:
-        host = jax.tree.map(lambda leaf: leaf[:runs], host)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
@@ -88,15 +83,13 @@ def save(
         store.write_json(partial / _ABOUT, about)
         for path in (*partial.rglob("*"), partial):
             store.sync(path)
-        final = directory / name
         shutil.rmtree(final, ignore_errors=True)
         os.rename(partial, final)
-    except OSError as error:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        words = str(error) if isinstance(error, store.Unwritable) else store.reason(error)
-        raise store.Unwritable(f"checkpoint {directory / name} cannot be written: {words}") from None
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError):
+            text = f"checkpoint {final} cannot be written: {store.reason(error)}"
+            raise store.Unwritable(text) from None
         raise
     for old in _folders(directory)[_KEEP:]:
         shutil.rmtree(old, ignore_errors=True)
@@ -164,14 +157,6 @@ def load_newest(directory: Path, study: str, like: Any) -> Saved | None:
     return None
 
 
-def newest_height(directory: Path) -> int:
-    """How many rows the newest checkpoint tells of, whether or not it can be trusted; 0 where there is none."""
-    for folder in _folders(directory):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads((folder / _ABOUT).read_bytes())["rows"])
-    return 0
-
-
 def adopt(source: Path, target: Path, study: str, batch: int, into: str) -> None:
     """Link or copy the newest checkpoint of a ``study`` into another folder, as batch ``batch`` of the study ``into``.
 
@@ -179,14 +164,13 @@ def adopt(source: Path, target: Path, study: str, batch: int, into: str) -> None
       CheckpointError: there is none, or it is damaged or of another study.
       Unwritable: it cannot be written.
     """
-    folder = next(iter(_folders(source)), None)
-    if folder is None:
-        raise CheckpointError(f"no usable checkpoint in {source}: there is none")
     try:
+        folder = next(iter(_folders(source)))
         about = _about(folder, study)
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"no usable checkpoint in {source}: {store.reason(error)}") from None
-    name = _name(batch, about["number"])
+    except (ValueError, KeyError, TypeError, StopIteration) as error:
+        why = "there is none" if isinstance(error, StopIteration) else store.reason(error)
+        raise CheckpointError(f"no usable checkpoint in {source}: {why}") from None
+    name = f"{batch:03d}{about['number']:07d}"
     partial = target / f"{store.PARTIAL}{name}"
     try:
         shutil.copytree(folder, partial, copy_function=_link, ignore=lambda _, names: {_ABOUT} & set(names))
@@ -201,3 +185,124 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
+
+
+class Snapshot(NamedTuple):
+    """One run's agent at some point of its training."""
+
+    agent: Any  # pytree of NumPy arrays, no run axis
+    step: int  # environment steps it has trained
+
+
+def agent_like(learner: Learner) -> Any:
+    """One agent's arrays, as shapes."""
+    key = jax.ShapeDtypeStruct((), jax.eval_shape(lambda: jax.random.key(0)).dtype)
+    agent = learner.agent
+    if isinstance(agent, OnPolicyCarrier):
+        return jax.eval_shape(lambda key: agent.init(key, learner.sizes.num_envs), key)
+    return jax.eval_shape(agent.init, key)
+
+
+def save_agents(directory: Path, config: StudyConfig, carrier: str, now: Any) -> None:
+    """Store the agents of a batch of runs that has just ended; ``now``: its last `experiments.study.run.Evaluated`."""
+    place = directory / store.AGENTS / carrier / f"{now.batch:03d}"
+    agents = {"agent": now.state.agent}
+    save(place, config.fingerprint(), now.batch, config.evaluations, agents, _rows(now.labels))
+
+
+def load_ended(directory: Path, config: StudyConfig, learner: Learner) -> Iterator[tuple[list[dict[str, Any]], Any]]:
+    """Labels and stacked agents of every batch of runs that `save_agents` wrote."""
+    like = {"agent": _stacked(agent_like(learner))}
+    for saved in _stored(directory, config, f"{store.AGENTS}/{learner.spec.name}/*", like):
+        yield saved.rows.to_dicts(), saved.state["agent"]
+
+
+def load_agent(directory: Path, config: StudyConfig, learner: Learner, label: Mapping[str, Any]) -> Snapshot:
+    """The agent with which the run ``label`` ended."""
+    for rows, agents in load_ended(directory, config, learner):
+        if label in rows:
+            at = rows.index(dict(label))
+            return Snapshot(jax.tree.map(lambda leaf, at=at: np.asarray(leaf)[at], agents), config.steps)
+    who = f"{label['method']}, {label['pattern']}, seed {label['seed']}"
+    raise ValueError(f"{directory / store.AGENTS / learner.spec.name} holds no agent of {who}")
+
+
+def _stored(directory: Path, config: StudyConfig, places: str, like: Any) -> Iterator[Saved]:
+    """The agents or snapshots in the folders that match ``places``, once their checksums do."""
+    for place in sorted(directory.glob(places)):
+        store.check_folder(directory, place)
+        saved = load_newest(place, config.fingerprint(), like)
+        if saved is not None:
+            yield saved
+
+
+def _stacked(like: Any) -> Any:
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), like)
+
+
+def _rows(labels: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame([dict(label) for label in labels])
+
+
+def evaluation_at(config: StudyConfig, carrier: str, step: int) -> int:
+    """Number of the last evaluation at or before a vector step; at a change the policy knows what was before alone."""
+    return step // config.interval(carrier)
+
+
+def snapshots_at(config: StudyConfig, learner: Learner) -> set[int]:
+    """Numbers of the evaluations at changes of the drift, where policies are stored; none of another simulator's task.
+
+    The policy at a change is the one that the segment before it ended with; that of the last is among the agents.
+    """
+    if getattr(learner.world.task.env, "exclusive", False):
+        return set()
+    points = change_points(config.vector_steps(learner.spec.name), config.segments)
+    return {evaluation_at(config, learner.spec.name, point) for point in points} - {0}
+
+
+def save_snapshot(
+    directory: Path, config: StudyConfig, learner: Learner, now: Any, note: Callable[[str], None]
+) -> None:
+    """Store the policies of a batch of runs: the arrays that the deterministic policy reads, of SAC no critic.
+
+    Args:
+      note: called with a sentence where a snapshot cannot be written, which is no reason to end a study.
+    """
+    leaves, count = jax.tree.leaves(now.state.agent), len(now.labels)
+    arrays = {name: leaves[int(name)][:count] for name in read_by(learner)}
+    place = directory / store.SNAPSHOTS / learner.spec.name / f"{now.batch:03d}-{now.number:05d}"
+    try:
+        save(place, config.fingerprint(), now.batch, now.number, arrays, _rows(now.labels))
+    except store.Unwritable as error:
+        note(f"{error}; this policy can be neither loaded nor filmed")
+
+
+def load_snapshot(
+    directory: Path, config: StudyConfig, learner: Learner, label: Mapping[str, Any], number: int
+) -> Snapshot | None:
+    """The policy of the run ``label`` at an evaluation, or None where none was stored.
+
+    Arrays of the agent that the policy does not read are zero.
+    """
+    leaves, structure = jax.tree.flatten(agent_like(learner))
+    like = {name: _stacked(leaves[int(name)]) for name in read_by(learner)}
+    carrier = learner.spec.name
+    for saved in _stored(directory, config, f"{store.SNAPSHOTS}/{carrier}/*-{number:05d}", like):
+        rows = saved.rows.to_dicts()
+        if label in rows:
+            own = [np.zeros(leaf.shape, leaf.dtype) for leaf in leaves]
+            for name in like:
+                own[int(name)] = np.asarray(saved.state[name])[rows.index(dict(label))]
+            steps = number * config.interval(carrier) * config.envs_of(carrier)
+            return Snapshot(jax.tree.unflatten(structure, own), steps)
+    return None
+
+
+def read_by(learner: Learner) -> list[str]:
+    """Numbers of the agent's arrays that its deterministic policy reads, as text."""
+    agent, obs = agent_like(learner), jax.ShapeDtypeStruct((1, learner.world.obs_size), jnp.float32)
+    program = jax.make_jaxpr(learner.agent.act_deterministic)(agent, obs).jaxpr
+    read = {id(variable) for equation in program.eqns for variable in equation.invars}
+    read |= {id(variable) for variable in program.outvars}
+    count = len(jax.tree.leaves(agent))
+    return [str(i) for i, variable in enumerate(program.invars[:count]) if id(variable) in read]

@@ -4,29 +4,22 @@ import dataclasses
 import math
 import types
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationFactory
+from aesjax.adaptations import Adaptation, AdaptationFactory
 from aesjax.factory import Options
 from aesjax.registry import lookup
-from aesjax.schedules import PROXIES, SCHEDULES, DriftProxy, ProxyFactory, Schedule, ScheduleFactory
-from agents import CARRIERS, CarrierSpec
-from experiments.study.method import Control, Method
-from experiments.study.plugins import source_of
-from experiments.study.store import shortened
+from aesjax.schedules import DriftProxy, ProxyFactory, Schedule, ScheduleFactory
+from agents import CarrierSpec
+from experiments.study.method import KINDS, Control, Method, source_of
 
 
-class Least(NamedTuple):
-    """Smallest allowed number, in an annotation."""
+class Range(NamedTuple):
+    """Smallest and largest allowed number, in an annotation."""
 
-    value: float
-
-
-class Most(NamedTuple):
-    """Largest allowed number, in an annotation."""
-
-    value: float
+    least: float
+    most: float = 2**53 - 1  # a whole number that a float holds exactly
 
 
 def encode(value: Any) -> Any:
@@ -38,14 +31,10 @@ def encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         fields = [field for field in dataclasses.fields(value) if field.metadata.get("json", True)]
         pairs = [(field, getattr(value, field.name)) for field in fields]
-        return {field.name: encode(given) for field, given in pairs if given != _default(field) or _always(field)}
+        return {f.name: encode(given) for f, given in pairs if given != _default(f) or f.name == "format"}
     if isinstance(value, Mapping):
         return {name: encode(given) for name, given in value.items()}
     return [encode(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _always(field: dataclasses.Field) -> bool:
-    return field.name == "format"
 
 
 def _default(field: dataclasses.Field) -> Any:
@@ -54,26 +43,24 @@ def _default(field: dataclasses.Field) -> Any:
 
 def _method_json(method: Method) -> dict[str, Any]:
     """The complete definition: all options, and the source texts of objects from outside."""
-    data: dict[str, Any] = {"carrier": _defined("carrier", method.carrier, {}, {})}
-    if method.schedule is not None:
-        data["schedule"] = _schedule_json(method.schedule)
-    if method.adaptations:
-        data["adaptations"] = [
-            _defined("adaptation", each.factory, each.given, each.factory.options) for each in method.adaptations
-        ]
-    if method.proxy is not None:
-        data["proxy"] = encode(method.proxy)
-    if method.signal is not None:
-        data["signal"] = _schedule_json(method.signal)
-    if method.control is not None:
-        data["control"] = {**vars(method.control), "of": _method_json(method.control.of)}
-    data |= {name: value for name in ("label", "source") if (value := getattr(method, name)) is not None}
-    data |= {"coupling": True} if method.coupling else {}
-    return data | ({"hyper": dict(method.hyper)} if method.hyper else {})
-
-
-def _schedule_json(schedule: Schedule) -> dict[str, Any]:
-    return _defined("schedule", schedule.factory, schedule.given, schedule.factory.signature.defaults)
+    schedule, signal = (
+        each and _defined("schedule", each.factory, each.given, each.factory.signature.defaults)
+        for each in (method.schedule, method.signal)
+    )
+    control = method.control and {**vars(method.control), "of": _method_json(method.control.of)}
+    given = {
+        "schedule": schedule,
+        "adaptations": [_defined("adaptation", a.factory, a.given, a.factory.options) for a in method.adaptations],
+        "proxy": method.proxy and encode(method.proxy),
+        "signal": signal,
+        "control": control,
+        "label": method.label,
+        "source": method.source,
+        "coupling": method.coupling,
+        "hyper": dict(method.hyper),
+    }
+    carrier = {"carrier": _defined("carrier", method.carrier, {}, {})}
+    return carrier | {name: value for name, value in given.items() if value}
 
 
 def _defined(kind: str, entry: Any, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,40 +85,6 @@ _TRAITS = {
 }
 
 
-def objects_of(methods: Iterable[Method], proxy: DriftProxy) -> list[str]:
-    """Names of the objects from outside this repository that methods consist of."""
-    names = [f"proxy '{proxy.factory.name}'"] if source_of("proxy", proxy.factory) is not None else []
-    for method in methods:
-        own = method if method.control is None else method.control.of
-        used: list[tuple[str, Any]] = [("carrier", own.carrier)]
-        used += [("adaptation", each.factory) for each in own.adaptations]
-        used += [("schedule", each.factory) for each in (own.schedule, own.signal) if each is not None]
-        used += [("proxy", own.proxy.factory)] if own.proxy is not None else []
-        names += [f"{kind} '{entry.name}'" for kind, entry in used if source_of(kind, entry) is not None]
-    return list(dict.fromkeys(names))
-
-
-def sources_in(data: Any) -> dict[str, str]:
-    """Name -> source text of every object from outside in a configuration as JSON."""
-    if isinstance(data, list):
-        return {name: text for each in data for name, text in sources_in(each).items()}
-    if not isinstance(data, dict):
-        return {}
-    found = {data["name"]: data["source_text"]} if "source_text" in data else dict(data.get("outside", {}))
-    return found | sources_in(list(data.values()))
-
-
-def check_unchanged(then: Any, now: Any) -> None:
-    """Refuse, with a ValueError that names it, an object whose source differs between two configurations as JSON."""
-    ours = sources_in(now)
-    for name, text in sources_in(then).items():
-        if ours.get(name, text) != text:
-            raise ValueError(
-                f"'{name}' is not the one that the study was trained with; put back what it was, or give the new one "
-                "another name"
-            )
-
-
 def decode(wanted: Any, data: Any, where: str = "") -> Any:
     """The value of an annotated type in JSON.
 
@@ -143,18 +96,19 @@ def decode(wanted: Any, data: Any, where: str = "") -> Any:
         return tuple(data) if isinstance(data, list) else data
     if origin is Annotated:
         value = decode(arguments[0], data, where)
-        for bound in arguments[1:]:
-            if (isinstance(bound, Least) and value < bound.value) or (isinstance(bound, Most) and value > bound.value):
-                least = "least" if isinstance(bound, Least) else "most"
-                raise ValueError(f"'{where}' must be at {least} {bound.value:,}; got {shortened(data)}")
+        least, most = arguments[1]
+        _check(least <= value <= most, where, f"at least {least:,} and at most {most:,}", data)
         return value
     if origin in (Union, types.UnionType):
         kinds = [kind for kind in arguments if kind is not type(None)]
         return None if data is None and len(kinds) < len(arguments) else decode(kinds[0], data, where)
-    if wanted is Method:
-        return _named(where, _method, data)
-    if wanted is DriftProxy:
-        return _named(where, _proxy, data)
+    if wanted in (Method, DriftProxy):
+        try:
+            return (_method if wanted is Method else _proxy)(data)
+        except KeyError as error:
+            raise ValueError(f"'{where}' lacks {error}; got {data!r:.60}") from None
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"'{where}' must be a definition ({error}); got {data!r:.60}") from None
     if dataclasses.is_dataclass(wanted):
         return _fields(wanted, data, where)
     if origin is tuple:
@@ -178,7 +132,7 @@ _PLAIN: Mapping[type, tuple[Callable[[Any], bool], str]] = {
 
 def _check(fits: bool, where: str, text: str, data: Any) -> None:
     if not fits:
-        raise ValueError(f"'{where}' must be {text}; got {shortened(data)}")
+        raise ValueError(f"'{where}' must be {text}; got {data!r:.60}")
 
 
 def _fields(wanted: Any, data: Any, where: str) -> Any:
@@ -192,52 +146,34 @@ def _fields(wanted: Any, data: Any, where: str) -> Any:
     return wanted(**{name: decode(hints[name], value, f"{inside}{name}") for name, value in data.items()})
 
 
-def _named(where: str, read: Callable[[Any], Any], data: Any) -> Any:
-    try:
-        return read(data)
-    except KeyError as error:
-        raise ValueError(f"'{where}' lacks {error}; got {shortened(data)}") from None
-    except (AttributeError, TypeError) as error:
-        raise ValueError(f"'{where}' must be a definition ({error}); got {shortened(data)}") from None
-
-
 def _method(data: Any) -> Method:
     control = None
     if "control" in data:
-        name, of, blocks = (data["control"][field] for field in ("name", "of", "blocks"))
-        control = Control(name, _method(of), blocks)
+        control = Control(data["control"]["name"], _method(data["control"]["of"]), data["control"]["blocks"])
+    schedule, signal = (
+        Schedule(_entry("schedule", data[name]), data[name].get("given", {})) if name in data else None
+        for name in ("schedule", "signal")
+    )
     return Method(
         _entry("carrier", data["carrier"]),
-        _schedule(data["schedule"]) if "schedule" in data else None,
+        schedule,
         [Adaptation(_entry("adaptation", each), each.get("given", {})) for each in data.get("adaptations", ())],
         proxy=_proxy(data["proxy"]) if "proxy" in data else None,
-        signal=_schedule(data["signal"]) if "signal" in data else None,
+        signal=signal,
         control=control,
         **{name: data[name] for name in ("label", "source", "coupling", "hyper") if name in data},
     )
-
-
-def _schedule(data: Any) -> Schedule:
-    return Schedule(_entry("schedule", data), data.get("given", {}))
 
 
 def _proxy(data: Any) -> DriftProxy:
     return DriftProxy(_entry("proxy", data), data["given"]["q"], data.get("source"))
 
 
-_REGISTERED: dict[str, Mapping[str, Any]] = {
-    "schedule": SCHEDULES,
-    "adaptation": ADAPTATIONS,
-    "proxy": PROXIES,
-    "carrier": CARRIERS,
-}
-
-
 def _entry(kind: str, data: Any) -> Any:
     """The registered object of a definition, or a stand-in for one from outside, which has its name and options."""
     source = data.get("source_text")
     if source is None:
-        return lookup(kind, _REGISTERED[kind], data["name"])
+        return lookup(kind, KINDS[kind].registered, data["name"])
     defaults = data.get("defaults", {})
     signature = Options(defaults, tuple(name for name in data.get("given", {}) if name not in defaults), frozenset())
     return _stand_in(kind, data["name"], data["traits"], signature, source)

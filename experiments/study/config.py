@@ -4,20 +4,20 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import envs
 from aesjax.schedules import DriftProxy
+from agents.common.spec import whole
 from agents.train import as_task, fit_rollout, sizes_of
 from envs.patterns import Pattern
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, Preset
-from experiments.study.codec import Least, Most, decode, encode, objects_of
-from experiments.study.method import SOURCES, Method, single
-from experiments.study.plugins import find, source_of
-from experiments.study.sources import record_of, warm_start_of
+from experiments.study import store
+from experiments.study.codec import Range, decode, encode
+from experiments.study.method import SOURCES, Method, find, single, source_of
 from experiments.study.text import LARGEST_SEED, parse_names, parse_objects, parse_seeds, parse_sweep
 
 FORMAT = 4
@@ -25,11 +25,9 @@ FORMAT = 4
 OBSERVED = "the true drift: a reference, neither a method nor an upper bound"
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
 _BROUGHT: Mapping[str, Any] = {"compare": False, "repr": False, "metadata": {"json": False}}
-_EXACT = Most(2**53 - 1)  # a whole number that a float holds exactly
 
-Count = Annotated[int, Least(1), _EXACT]
-Seed = Annotated[int, Least(0), Most(LARGEST_SEED)]
-Segments = Annotated[int, Least(1), Most(10_000)]
+Count = Annotated[int, Range(1)]
+Seed = Annotated[int, Range(0, LARGEST_SEED)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +42,7 @@ class StudyConfig:
     steps: Count  # environment steps of a run
     evaluations: Count
     episodes: Count
-    segments: Segments
+    segments: Annotated[int, Range(1, 10_000)]
     replay_capacity: Count  # transitions
     #: environment steps without learning, of carriers whose settings name no other; random actions, or the policy's
     #: own where runs begin with trained agents
@@ -125,7 +123,7 @@ class StudyConfig:
     @property
     def objects(self) -> list[str]:
         """Names of the objects from outside this repository, which `config.json` cannot bring back."""
-        return [*self.outside, *objects_of(self.methods, self.proxy)]
+        return list(sources_in(self.to_json()))
 
 
 def fingerprint_of(data: Mapping[str, Any]) -> str:
@@ -139,10 +137,9 @@ def config_from_json(data: Any) -> StudyConfig:
     Raises:
       ValueError: a field is missing, unknown or of another kind, or fields do not fit together.
     """
-    if not isinstance(data, dict) or "format" not in data:
-        raise ValueError("it is not the configuration of a study")
-    if data["format"] != FORMAT:
-        raise ValueError(f"its format is {data['format']}, this version reads {FORMAT}")
+    found = data.get("format") if isinstance(data, dict) else None
+    if found != FORMAT:
+        raise ValueError(f"it is no configuration of format {FORMAT}, which this version reads; its format is {found}")
     config = decode(StudyConfig, data)
     if set(config.settings) != set(config.carriers):
         raise ValueError(f"'settings' must be those of its carriers; got {', '.join(sorted(config.settings))}")
@@ -153,6 +150,41 @@ def config_from_json(data: Any) -> StudyConfig:
                 f"{config.evaluations} evaluations; got {config.steps}"
             )
     return config
+
+
+def read_config(directory: Path, data: Any = None) -> StudyConfig:
+    """The configuration of the study in ``directory``; ``data``: as `store.open_results` has read it.
+
+    Raises:
+      ValueError: naming its file, which is missing, damaged or of another version.
+    """
+    path = directory / store.CONFIG
+    data = store.read_json(path) if data is None else data
+    try:
+        return config_from_json(data)
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{path} cannot be used: {error}") from None
+
+
+def sources_in(data: Any) -> dict[str, str]:
+    """Name -> source text of every object from outside in a configuration as JSON."""
+    if isinstance(data, list):
+        return {name: text for each in data for name, text in sources_in(each).items()}
+    if not isinstance(data, dict):
+        return {}
+    found = {data["name"]: data["source_text"]} if "source_text" in data else dict(data.get("outside", {}))
+    return found | sources_in(list(data.values()))
+
+
+def check_unchanged(then: Any, now: Any) -> None:
+    """Refuse, with a ValueError that names it, an object whose source differs between two configurations as JSON."""
+    ours = sources_in(now)
+    for name, text in sources_in(then).items():
+        if ours.get(name, text) != text:
+            raise ValueError(
+                f"'{name}' is not the one that the study was trained with; put back what it was, or give the new one "
+                "another name"
+            )
 
 
 def configured(study: Any) -> StudyConfig:
@@ -172,18 +204,15 @@ def configured(study: Any) -> StudyConfig:
         raise ValueError("two carriers of the study have the same label; declare another one for one of them")
     methods = tuple(method for carrier in carriers for method in methods if method.carrier.name == carrier)
     task, built, sizes, source = _task(study)
-    if study.evaluations is not None:
-        sizes = dataclasses.replace(sizes, evaluations=_count("evaluations", study.evaluations))
-    if study.episodes is not None:
-        sizes = dataclasses.replace(sizes, episodes=_count("episodes", study.episodes))
+    given = {name: value for name in ("evaluations", "episodes") if (value := getattr(study, name)) is not None}
+    sizes = dataclasses.replace(sizes, **{name: _count(name, value) for name, value in given.items()})
     proxy = find("proxy", study.proxy)
     if study.source not in (None, *SOURCES):
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{study.source}'")
     if study.observe not in (None, "drift"):
         raise ValueError(f"the only thing to observe is drift; got '{study.observe}'")
-    drift_seed = study.drift_seed
-    if drift_seed is not None and not 0 <= (drift_seed := _count("drift_seed", drift_seed, None)) <= LARGEST_SEED:
-        raise ValueError(f"--drift-seed must be between 0 and {LARGEST_SEED}; got {drift_seed}")
+    if study.drift_seed is not None and not 0 <= _count("drift_seed", study.drift_seed, None) <= LARGEST_SEED:
+        raise ValueError(f"--drift-seed must be between 0 and {LARGEST_SEED}; got {study.drift_seed}")
     settings = {name: _settings(name, spec, sizes, study) for name, spec in carriers.items()}
     steps, settings = _sized(sizes, settings, None if study.steps is None else _count("steps", study.steps, None))
     copies = math.lcm(*(own.num_envs or 1 for own in settings.values()))
@@ -208,12 +237,12 @@ def configured(study: Any) -> StudyConfig:
         warmup=warmup,
         proxy=DriftProxy(proxy.factory, single("option 'q'", proxy.q), None),
         source=study.source or proxy.source,
-        drift_seed=drift_seed,
+        drift_seed=None if study.drift_seed is None else int(study.drift_seed),
         sweep=sweep,
         settings=settings,
         options=dict(built.options),
-        controls=record_of(methods, _path(study.controls_from)),
-        warm_start=warm_start_of(_path(study.start), tuple(carriers)),
+        controls=_record_of(methods, _path(study.controls_from)),
+        warm_start=_warm_start_of(_path(study.start), tuple(carriers)),
         observe=study.observe,
         counterfactual=study.counterfactual,
         block=_block(study.block),
@@ -228,19 +257,42 @@ def _path(place: Any) -> Path | None:
     return None if place is None else Path(getattr(place, "directory", place)).expanduser()
 
 
-def _count(name: str, value: Any, least: int | None = 1) -> int:
-    from agents.common.spec import whole
+def _record_of(methods: tuple[Method, ...], directory: Path | None) -> dict[str, str]:
+    """Folder and SHA-256 of the record that controls play; empty where there are no controls."""
+    controls = [method.control for method in methods if method.control is not None]
+    if not controls and directory is not None:
+        raise ValueError("--controls-from names a record, but no control among --schedules plays it")
+    if not controls:
+        return {}
+    if directory is None:
+        raise ValueError(
+            f"control '{controls[0].name}' plays runs of a finished study; give its folder, --controls-from"
+        )
+    if not (path := directory / store.STREAMS).is_file():
+        raise ValueError(
+            f"--controls-from {directory}: there is no {store.STREAMS}; is this a finished study's folder?"
+        )
+    return {"from": str(directory), "streams": store.sha256(path)}
 
+
+def _warm_start_of(directory: Path | None, carriers: tuple[str, ...]) -> dict[str, Any]:
+    """The folder of the agents that a study begins with, and their SHA-256; empty where it begins with new ones."""
+    if directory is None:
+        return {}
+    # `replay` stays for stored studies: False means that replays began empty.
+    return {"from": str(directory), "replay": False, "sha256": store.digest(store.agent_files(directory, carriers))}
+
+
+def _count(name: str, value: Any, least: int | None = 1) -> int:
     return whole(f"--{name.replace('_', '-')}", value, least)
 
 
 def _block(given: Any) -> tuple[int, ...]:
     """``1:40`` of `--block`, the first and the last of the runs to train."""
-    if given is None or given == ():
+    if not given:
         return ()
-    text = given if isinstance(given, str) else ":".join(map(str, given)) if isinstance(given, Iterable) else str(given)
-    first, colon, last = text.partition(":")
-    if not colon or not first.isdecimal() or not last.isdecimal() or not 1 <= int(first) <= int(last):
+    first, _, last = (given if isinstance(given, str) else ":".join(map(str, given))).partition(":")
+    if not first.isdecimal() or not last.isdecimal() or not 1 <= int(first) <= int(last):
         raise ValueError(f"--block must look like 1:40, the first and the last run; got '{given}'")
     return int(first), int(last)
 

@@ -10,12 +10,11 @@ import numpy as np
 from aesjax.adaptations import CONTROLS, Played
 from aesjax.types import Levers
 from experiments.study import rescore, store
-from experiments.study.codec import check_unchanged
-from experiments.study.config import StudyConfig
+from experiments.study.config import StudyConfig, check_unchanged
 from experiments.study.method import Control
 from experiments.study.program import Records, Share
 from experiments.study.rescore import Recorded, Replayed
-from experiments.study.results import open_results
+from experiments.study.store import open_results
 
 _ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # equal in both studies
 

@@ -1,15 +1,113 @@
-"""The folder of a study: claimed before training, opened afterwards by everything that reads what it holds."""
+"""The folder of a study: one process at a time writes into it, and into that of no other study."""
 
-import errno
 import os
+import shutil
+import socket
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.study import lock, store
-from experiments.study.codec import check_unchanged
-from experiments.study.config import StudyConfig, config_from_json
-from experiments.study.lock import Owner
-from experiments.study.results import Results, open_results
+from filelock import FileLock, Timeout
+
+from experiments.study import store
+from experiments.study.config import StudyConfig, check_unchanged, read_config
+
+LOCK = ".lock"
+_SECONDS = 0.5  # for a process that is just releasing the lock, or looking whether it is held
+#: Left behind by a killed process; every other name in a folder belongs to somebody.
+_LEFTOVERS = (".*.partial", ".report-*", f"{store.CHECKPOINTS}/*/{store.PARTIAL}*")
+_LEFTOVERS += tuple(f"{folder}/*/*/{store.PARTIAL}*" for folder in store.FOLDERS)
+
+
+class Owner:
+    """Holds the lock of a folder until `release`; the system releases it when the process ends, however it ends.
+
+    Args:
+      directory: an existing folder.
+
+    Raises:
+      ValueError: another process holds it; the message names it.
+      Unwritable: the lock cannot be written.
+    """
+
+    def __init__(self, directory: Path):
+        self.directory, self.path = directory, directory / LOCK
+        self._lock = FileLock(self.path, timeout=_SECONDS, thread_local=False)
+        try:
+            self._lock.acquire()
+            self._file = self.path.stat().st_ino
+            self.path.write_text(f"process {os.getpid()} on {socket.gethostname()}")
+        except Timeout:
+            who = self.path.read_text(errors="replace")[:200] if self.path.exists() else "another process"
+            raise ValueError(f"{directory} is in use by {who}; wait for it, end it, or choose another folder") from None
+        except OSError as error:
+            raise store.Unwritable(f"{directory} cannot be written: {store.reason(error)}") from None
+
+    def check(self) -> None:
+        """Raise Unwritable where the folder or its lock is gone: writing could damage another process's results."""
+        if not self.path.exists() or self.path.stat().st_ino != self._file:
+            raise store.Unwritable(f"{self.directory} was removed, or another process took it over")
+
+    def release(self) -> None:
+        """Release the lock and remove its file; no-op the second time."""
+        if self._lock.is_locked:
+            with suppress(OSError):
+                self.check()
+                self.path.unlink()
+            self._lock.release()
+
+    def __enter__(self) -> "Owner":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def in_use(directory: Path) -> bool:
+    """Return whether a process holds the lock of ``directory``."""
+    if (path := directory / LOCK).exists():
+        try:
+            with FileLock(path, blocking=False):
+                return False
+        except Timeout:
+            return True
+        except OSError:  # a folder that may be read but not written
+            return False
+    return False
+
+
+def clean(directory: Path) -> None:
+    """Remove the leftovers of killed processes from a folder whose lock is held."""
+    for path in (path for pattern in _LEFTOVERS for path in directory.glob(pattern)):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def is_empty(directory: Path, besides: Collection[str] = ()) -> bool:
+    """Return whether a folder holds nothing but a lock, leftovers of killed processes and the names ``besides``."""
+    left = {path for pattern in _LEFTOVERS for path in directory.glob(pattern)}
+    return all(path in left or path.name in (LOCK, *besides) for path in directory.iterdir())
+
+
+class StudyFolder(NamedTuple):
+    """A finished study."""
+
+    directory: Path
+    config: StudyConfig
+    ended: store.Results
+
+
+def open_study(directory: Path) -> StudyFolder:
+    """The finished study in ``directory``.
+
+    Raises:
+      ValueError: there is none, it has not ended, is damaged or of another version.
+    """
+    results = store.open_results(directory)
+    return StudyFolder(directory, read_config(directory, results.config), results)
 
 
 class Claim(NamedTuple):
@@ -21,50 +119,13 @@ class Claim(NamedTuple):
     owner: Owner
 
 
-class StudyFolder(NamedTuple):
-    """A study that has been trained, wholly or in part."""
-
-    directory: Path
-    config: StudyConfig
-    results: Results | None  # None: training has not ended
-
-    @property
-    def ended(self) -> Results:
-        """The results of a study whose training has ended."""
-        if self.results is None:
-            raise ValueError(f"the study in {self.directory} has not ended: there is no {store.MANIFEST}")
-        return self.results
-
-
-def open_study(directory: Path, *, ended: bool = False) -> StudyFolder:
-    """The study in ``directory``: the one way to open what training left.
-
-    Raises:
-      ValueError: there is none, it is damaged, of another version, or, where required, has not ``ended``.
-    """
-    path, manifest = directory / store.CONFIG, directory / store.MANIFEST
-    if not path.exists():
-        raise ValueError(f"{directory} holds no study: there is no {store.CONFIG}")
-    results = open_results(directory) if ended or manifest.exists() else None
-    data = store.read_json(path) if results is None else results.config
-    return StudyFolder(directory, _config(path, data), results)
-
-
-def _config(path: Path, data: Any) -> StudyConfig:
-    try:
-        return config_from_json(data)
-    except (ValueError, KeyError) as error:
-        raise ValueError(f"{path} cannot be used: {error}") from None
-
-
 def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
     """Claim ``directory`` for a study, or recognise it as this study's own.
 
     Raises:
       ValueError: it is in use, holds something else or cannot be written; nothing in it is changed.
     """
-    _check_kind(directory)
-    (_check_begun if resume else _check_free)(directory)
+    (_check_begun if resume else check_free)(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -72,10 +133,13 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
     owner = Owner(directory)
     try:
         if resume:
-            _check_own(config, directory)
+            try:
+                check_same(directory, store.read_json(directory / store.CONFIG), config)
+            except ValueError as error:
+                raise ValueError(f"--resume: {error}") from None
         else:
-            _check_free(directory)  # another process may have been here meanwhile
-        lock.clean(directory)
+            check_free(directory)  # another process may have been here meanwhile
+        clean(directory)
         if not resume:
             store.write_json(directory / store.CONFIG, config.to_json())
     except BaseException:
@@ -84,31 +148,21 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
     return Claim(config, directory, resume, owner)
 
 
-def _check_kind(directory: Path) -> None:
-    """Refuse what is no folder."""
+def check_free(directory: Path) -> None:
+    """Raise ValueError unless the folder is new, empty or holds an unstarted study."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out {directory} is a file; give a folder")
-    if directory.is_symlink() and not directory.exists():
-        raise ValueError(f"--out {directory} is a link to {directory.readlink()}, which does not exist")
+    if directory.exists() and not is_empty(directory, besides=(store.CONFIG,)):
+        hint = "add --resume to continue it, or " if (directory / store.CONFIG).exists() else ""
+        raise ValueError(f"--out {directory} is not empty; {hint}choose another folder")
 
 
-def check_place(directory: Path) -> None:
-    """Refuse a place in which a study cannot begin, as far as looking shows."""
-    _check_kind(directory)
-    _check_free(directory)
-    there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        why = os.strerror(errno.EACCES if there.is_dir() else errno.ENOTDIR)
-        raise ValueError(f"--out {directory} cannot be written: {why}")
-
-
-def _check_free(directory: Path) -> None:
-    """Raise ValueError unless the folder is empty or holds an unstarted study."""
-    path = directory / store.CONFIG
-    if not directory.is_dir() or lock.is_empty(directory, besides=(store.CONFIG,)):
-        return
-    hint = "add --resume to continue it, or " if path.exists() else ""
-    raise ValueError(f"--out {directory} is not empty; {hint}choose another folder")
+def _check_begun(directory: Path) -> None:
+    """Refuse a folder in which no study began, or which is made of parts."""
+    if (directory / store.PLAN).exists():
+        raise ValueError(f"--resume: {directory} is made of parts; go on with aesjax submit --resume --out {directory}")
+    if not (directory / store.CONFIG).exists():
+        raise ValueError(f"--resume: there is no study in {directory} ({store.CONFIG} is missing)")
 
 
 def begun(directory: Path) -> StudyConfig:
@@ -118,9 +172,8 @@ def begun(directory: Path) -> StudyConfig:
       ValueError: there is none, or it uses objects from outside, which its command or script has to bring.
     """
     _check_begun(directory)
-    path = directory / store.CONFIG
     try:
-        config = _config(path, store.read_json(path))
+        config = read_config(directory)
     except ValueError as error:
         raise ValueError(f"--resume: {error}") from None
     if config.objects:
@@ -133,27 +186,11 @@ def begun(directory: Path) -> StudyConfig:
 
 def check_same(directory: Path, stored: Any, config: StudyConfig) -> None:
     """Refuse, with a ValueError, a stored configuration that is not ``config``."""
-    ours, path = config.to_json(), directory / store.CONFIG
-    _config(path, stored)
+    ours = config.to_json()
+    read_config(directory, stored)
     check_unchanged(stored, ours)
     if differing := store.differing_fields(stored, ours):
         raise ValueError(
             f"the study in {directory} has another configuration ({'; '.join(differing)}); "
             "give all of its options or none, or choose another folder"
         )
-
-
-def _check_begun(directory: Path) -> None:
-    """Refuse a folder in which no study began, or which is made of parts."""
-    if (directory / store.PLAN).exists():
-        raise ValueError(f"--resume: {directory} is made of parts; go on with aesjax submit --resume --out {directory}")
-    if not (directory / store.CONFIG).exists():
-        raise ValueError(f"--resume: there is no study in {directory} ({store.CONFIG} is missing)")
-
-
-def _check_own(config: StudyConfig, directory: Path) -> None:
-    """Refuse a folder that does not hold this very study."""
-    try:
-        check_same(directory, store.read_json(directory / store.CONFIG), config)
-    except ValueError as error:
-        raise ValueError(f"--resume: {error}") from None

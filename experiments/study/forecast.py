@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.study.config import StudyConfig
-from experiments.study.prepare import Prepared, results_bytes
+from experiments.study.prepare import Prepared, floor_of, optimum_of, results_bytes
 from experiments.study.program import share_of
-from experiments.study.references import floor_of, optimum_of
-from experiments.study.sweep import compile_program, memory_budget, state_bytes, take
+from experiments.study.run import compile_program, memory_budget, state_bytes, take
 
 _LEAST = 32  # vector steps of a trial interval, at least; fewer would show what a call costs
 _FEWEST = 2  # trial intervals that are timed

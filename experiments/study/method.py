@@ -1,20 +1,31 @@
-"""A method: a carrier, the schedule of its entropy weight, and what else the drift signal adjusts."""
+"""A method: a carrier, the schedule of its entropy weight, and what else the drift signal adjusts; its parts by name.
 
-from collections.abc import Iterable, Mapping, Sequence
+A name is a registered one, an entry point of an installed package, or ``module:attribute``. Objects from outside are
+never registered: a study holds them, and a text that names one is made of its place.
+"""
+
+import importlib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+import envs
 from aesjax.adaptations import ADAPTATIONS, CONTROLS, Adaptation, AdaptationFactory, driver_of
-from aesjax.registry import lookup, unknown
-from aesjax.schedules import SCHEDULES, DriftProxy, Schedule, fixed
-from agents import CarrierSpec
-from experiments.study.plugins import find
+from aesjax.registry import UnknownNameError, lookup, unknown
+from aesjax.schedules import PROXIES, SCHEDULES, DriftProxy, Schedule, as_proxy, as_schedule, fixed
+from agents import CARRIERS, CarrierSpec
+from envs.adopt import adopt_pattern, adopt_task, trying
 
 BASELINE = "baseline"
 SOURCES = ("update", "fresh")
-COUPLING = "coupling"
 BLOCKS = 20  # of time, in which a control permutes a record
 
 
@@ -96,7 +107,6 @@ class Method:
         schedule = None if self.schedule in (None, BASELINE) else find("schedule", self.schedule)
         proxy = None if self.proxy is None else find("proxy", self.proxy)
         if schedule is not None:
-            _check_label(schedule)
             proxy = proxy or schedule.proxy
             if proxy is not None:
                 proxy = find("proxy", proxy)
@@ -105,7 +115,7 @@ class Method:
         if source not in (None, *SOURCES):
             raise ValueError(f"source must be one of {', '.join(SOURCES)}; got '{source}'")
         label = self.label
-        if label is not None and (not isinstance(label, str) or not label.strip() or set(label) & set(":,+=[]")):
+        if label is not None and (not isinstance(label, str) or not label or set(label) & set(":,+=[]")):
             raise ValueError(f"a label is text without any of : , + = [ ]; got {label!r}")
         if self.coupling not in (False, True):
             raise ValueError(f"coupling is true or false; got {self.coupling!r}")
@@ -140,9 +150,8 @@ class Method:
 
     def __repr__(self) -> str:
         parts: list[Any] = [self.carrier.name, self.control or self.schedule or BASELINE, *self.adaptations]
-        parts += [f"{name}={value}" for name in ("proxy", "source", "signal", "label", "coupling", "hyper")
-                  if (value := getattr(self, name))]  # fmt: skip
-        return f"Method({', '.join(map(str, parts))})"
+        named = {n: getattr(self, n) for n in ("proxy", "source", "signal", "label", "coupling", "hyper")}
+        return f"Method({', '.join([*map(str, parts), *(f'{n}={value}' for n, value in named.items() if value)])})"
 
     def __hash__(self) -> int:
         return hash((self.carrier.label, self.schedule, self.adaptations, self.label))
@@ -239,23 +248,164 @@ def _numbers(schedule: Schedule) -> dict[str, float]:
     return {o: single(f"option '{o}' of schedule '{name}'", value) for o, value in schedule.options.items()}
 
 
-def _check_label(schedule: Schedule) -> None:
-    for name, own in SCHEDULES.items():
-        if own.label == schedule.factory.label and own is not schedule.factory:
-            mine = schedule.factory.name
-            raise ValueError(f"schedule '{mine}': its label '{own.label}' is that of '{name}'; declare another")
-
-
-def _ordered(given: Iterable[Any] | str | Adaptation | AdaptationFactory) -> tuple[Adaptation, ...]:
+def _ordered(given: Any) -> tuple[Adaptation, ...]:
     """Adaptations in the order of the registry, those from outside behind."""
-    parts: Sequence[Any] = [given] if isinstance(given, str | Adaptation | AdaptationFactory) else list(given)
     found: dict[str, Adaptation] = {}
-    for part in parts:
+    for part in [given] if isinstance(given, str | Adaptation | AdaptationFactory) else given:
         adaptation = find("adaptation", part)
         name = adaptation.factory.name
         if name in found:
             raise ValueError(f"adaptation '{name}' is given twice")
         numbers = {o: single(f"option '{o}' of adaptation '{name}'", v) for o, v in adaptation.given.items()}
         found[name] = adaptation.factory(**numbers)
-    rank = {name: at for at, name in enumerate(ADAPTATIONS)}
-    return tuple(sorted(found.values(), key=lambda each: rank.get(each.factory.name, len(rank))))
+    return tuple(sorted(found.values(), key=lambda each: [*ADAPTATIONS, each.factory.name].index(each.factory.name)))
+
+
+class _Kind(NamedTuple):
+    """Objects that one option of the command line accepts."""
+
+    group: str  # of entry points
+    registered: Mapping[str, Any]  # name -> object
+    adopt: Callable[[Any], Any]  # any accepted form -> the object, or ValueError
+
+
+# Of each function one factory, so that what is named twice is equal.
+_CACHED = {Schedule: cache(as_schedule), DriftProxy: cache(as_proxy)}
+_MADE = {Schedule: as_schedule, DriftProxy: as_proxy}
+
+
+def _object(wanted: type, given: Any) -> Any:
+    """A schedule, proxy or adaptation, made of its factory or of a function where it is none."""
+    if wanted in _MADE and not isinstance(given, wanted):
+        given = (_CACHED if inspect.isfunction(given) else _MADE)[wanted](given)()
+    given = given() if isinstance(given, AdaptationFactory) else given
+    if not isinstance(given, wanted):
+        raise ValueError(f"it must be of type {wanted.__name__}; got {type(given).__name__}")
+    return given
+
+
+def _named(entry: Any) -> str:
+    return getattr(entry, "name", "") or getattr(code_of(entry), "__qualname__", "").rpartition(".")[2]
+
+
+KINDS: dict[str, _Kind] = {
+    "schedule": _Kind("aesjax.schedules", SCHEDULES, partial(_object, Schedule)),
+    "adaptation": _Kind("aesjax.adaptations", ADAPTATIONS, partial(_object, Adaptation)),
+    "proxy": _Kind("aesjax.proxies", PROXIES, partial(_object, DriftProxy)),
+    "task": _Kind("aesjax.tasks", envs.TASKS, lambda given: adopt_task(_named(given), given)),
+    "pattern": _Kind("aesjax.patterns", envs.PATTERNS, lambda given: adopt_pattern(_named(given), given)),
+    "carrier": _Kind("aesjax.carriers", CARRIERS, partial(_object, CarrierSpec)),
+}
+
+
+def find(kind: str, given: Any) -> Any:
+    """The object of a kind of `KINDS` that a name or an object stands for; ``module:attribute`` is imported.
+
+    Raises:
+      UnknownNameError: nothing has this name.
+      ValueError: something has it, but cannot be imported or is not what it should be; one sentence.
+    """
+    group, registered, adopt = KINDS[kind]
+    name, entry = given if isinstance(given, str) else _named(given), given
+    if isinstance(given, str):
+        if given in registered or (kind == "task" and given.startswith(envs.BRIDGE)):
+            return partial(envs.make, given) if kind == "task" else adopt(registered[given])
+        points, (known, colon, options) = _entry_points(group), given.partition(":")
+        if colon and known in registered:
+            raise ValueError(f"{kind} '{given}' is a name with options; write {known}({options.replace(':', ', ')})")
+        if given not in points and ":" not in given:
+            text = unknown(kind, (*registered, *points), given)
+            raise UnknownNameError(f"{text}; one of your own is typed as module:name")
+        entry = _imported(kind, given, points[given].value if given in points else given)
+    try:
+        return adopt(entry)
+    except ValueError as error:
+        raise ValueError(f"{kind} '{name}' cannot be used: {error}") from None
+
+
+def name_of(kind: str, entry: Any) -> str:
+    """The text by which another process finds an object.
+
+    Raises:
+      ValueError: there is none, as of an object of a notebook's cell.
+    """
+    group, registered, _ = KINDS[kind]
+    for name, other in registered.items():
+        if other is entry:
+            return name
+    code = code_of(entry)
+    for module in [getattr(code, "__module__", ""), *sys.modules]:
+        known = {} if module == "__main__" else getattr(sys.modules.get(module), "__dict__", {})
+        for name, other in list(known.items()):
+            if other is entry or (other is code and _makes(kind, code, entry)):
+                place = f"{module}:{name}"
+                return next((n for n, point in _entry_points(group).items() if point.value == place), place)
+    raise ValueError(
+        f"{kind} '{_named(entry)}' is an object of this process, which no command finds; save it in a module and give "
+        "its name, module:name"
+    )
+
+
+def _makes(kind: str, code: Any, entry: Any) -> bool:
+    """Whether ``code`` is a plain function of which `find` makes ``entry``."""
+    if kind not in ("schedule", "proxy", "pattern") or not inspect.isfunction(code):
+        return False
+    made = KINDS[kind].adopt(code)
+    return getattr(made, "factory", made) == entry
+
+
+def source_of(kind: str, entry: Any) -> str | None:
+    """The source text of an object from outside this repository; None of a registered one, which the commit defines.
+
+    An object that only combines code of this repository, such as a carrier with another weight, is described by its
+    fields.
+    """
+    code = code_of(entry)
+    if any(entry is own for own in KINDS[kind].registered.values()):
+        return None
+    if hasattr(code, "source_text"):  # of a stand-in
+        return code.source_text
+    if _package(code) in ("aesjax", "agents", "envs"):
+        return re.sub(r" at 0x[0-9a-f]+", "", repr(entry))
+    try:
+        return inspect.getsource(code)
+    except (OSError, TypeError):  # typed at a prompt: equal to itself alone
+        return repr(code)
+
+
+def offered(kind: str) -> list[str]:
+    """Names that installed packages offer."""
+    return list(_entry_points(KINDS[kind].group))
+
+
+def code_of(entry: Any) -> Any:
+    """The function or class that an object consists of."""
+    if isinstance(entry, envs.Task):
+        return type(entry.env)
+    fields = (getattr(entry, name) for name in ("make", "adjust", "value") if hasattr(entry, name))
+    return inspect.unwrap(next(fields, entry))
+
+
+def _package(code: Any) -> str:
+    return str(getattr(code, "__module__", None)).partition(".")[0]
+
+
+def _entry_points(group: str) -> dict[str, metadata.EntryPoint]:
+    return {point.name: point for point in metadata.entry_points(group=group)}
+
+
+def _imported(kind: str, name: str, place: str) -> Any:
+    """The object at ``module:attribute``."""
+    module, _, attribute = place.partition(":")
+    if os.getcwd() not in sys.path:  # where the console script does not look
+        sys.path.append(os.getcwd())
+    if module.endswith(".py"):
+        raise ValueError(f"{kind} '{name}': type '{module[:-3]}:{attribute}', without .py")
+    with trying(f"{kind} '{name}' cannot be used"):
+        entry = importlib.import_module(module)
+        for part in attribute.split("."):
+            if not hasattr(entry, part):
+                public = [n for n in dir(entry) if not n.startswith("_")]
+                raise ValueError(unknown(f"attribute of {module}", public, part))
+            entry = getattr(entry, part)
+        return entry

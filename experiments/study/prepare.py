@@ -1,5 +1,9 @@
-"""All of a study that can be refused, done before a folder is claimed: programs built, agents read, memory planned."""
+"""What is computed before training: programs, agents, memory, and the returns that a study is measured against.
 
+All that can be refused is refused here, before a folder is claimed.
+"""
+
+import math
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,19 +16,21 @@ import envs
 from aesjax.compiling import jit
 from aesjax.types import Program
 from agents.common import LoopConfig
+from agents.common.episodes import random_returns
 from envs.adopt import trying
 from envs.world import World
 from experiments.study.config import OBSERVED, StudyConfig
 from experiments.study.controls import records_of
-from experiments.study.program import Share, check, merged, runs_of, small_windows
-from experiments.study.references import floor_of
-from experiments.study.sweep import Batches, Device, cache_group, memory_budget, plan_batches, state_bytes
+from experiments.study.program import Share, check, merged, runs_of, small_windows, world_of
+from experiments.study.run import Batches, Device, cache_group, memory_budget, plan_batches, state_bytes
 from experiments.study.warm import STEADY, Warm, warm_of
 
-_MOST_RUNS = 200_000  # their labels and data alone take minutes to make
 _PLACES = 201  # of a run at which a pattern is tried
 _ROW_BYTES = 400  # of one evaluation in memory, with room for what is logged
 _STREAM_BYTES = 2 * 4 * LoopConfig.stream_samples  # of the recorded streams of one run and evaluation, at most
+_OPTIMUM_DIGITS = 6  # of a return
+_SIMULATED = 64  # episodes of it at most, where they take place in another simulator
+_FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
 
 
 class Prepared(NamedTuple):
@@ -37,11 +43,6 @@ class Prepared(NamedTuple):
     devices: Sequence[Device]
     batches: Batches
 
-    @property
-    def shapes(self) -> Any:
-        """The state of one run as shapes with a leading axis of 1."""
-        return jax.eval_shape(jax.vmap(self.program.init), jax.tree.map(lambda leaf: leaf[:1], self.runs))
-
 
 def prepare(config: StudyConfig) -> list[Prepared]:
     """Check a study, build every carrier's program and runs and plan how they fit into memory.
@@ -50,7 +51,13 @@ def prepare(config: StudyConfig) -> list[Prepared]:
       ValueError: as `check`; a record or agents do not fit, or runs or results need more memory than there is.
     """
     shares = check(config)
-    _check_size(config, sum(len(share.trained) for share in shares.values()))
+    needed = results_bytes(config, sum(len(share.trained) for share in shares.values()))
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > free:
+        raise ValueError(
+            f"the results of all runs take about {needed >> 20:,} MiB and {free >> 20:,} MiB are free; "
+            "give fewer seeds or methods"
+        )
     _try_objects(config, shares[config.carriers[0]].learner.world)
     return [_prepared(config, share) for share in shares.values() if share.trained]
 
@@ -123,16 +130,54 @@ def results_bytes(config: StudyConfig, runs: int) -> int:
     return runs * (_ROW_BYTES + _STREAM_BYTES) * (config.evaluations + 1)
 
 
-def _check_size(config: StudyConfig, runs: int) -> None:
-    """Refuse studies whose results alone would not fit into the machine."""
-    needed = results_bytes(config, runs)
-    if runs > _MOST_RUNS:
-        raise ValueError(
-            f"the study has {runs:,} runs; at most {_MOST_RUNS:,} go into one: give fewer seeds or methods"
-        )
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > free:
-        raise ValueError(
-            f"the results of {runs:,} runs take about {needed >> 20:,} MiB and {free >> 20:,} MiB are free; "
-            "give fewer seeds or methods"
-        )
+def optimum_of(config: StudyConfig) -> dict[str, dict[str, list[float]]]:
+    """The best mean return at every evaluation, per pattern and seed; empty where it is unknown.
+
+    Solved at five evaluations of each segment (its first and last among them) and joined by straight lines, which
+    the smoothness of a drift inside a segment allows. By seed, because drift differs by seed.
+    """
+    best = envs.optimal_return(config.task) if config.task in envs.TASKS else None
+    if best is None:
+        return {}
+    carrier = config.carriers[0]  # any carrier: drift depends only on progress through the run
+    world, interval = world_of(config, carrier), config.interval(carrier)
+    per_segment = config.evaluations // config.segments if config.evaluations % config.segments == 0 else 1
+    knots: dict[int, float] = {}  # evaluation -> vector step; a change point has a left limit of its own
+    for segment in range(config.segments):
+        start = segment * per_segment
+        for offset in {0, per_segment // 4, per_segment // 2, 3 * per_segment // 4, per_segment - 1}:
+            knots[start + offset] = (start + offset) * interval
+    knots[config.evaluations] = world.total
+    at = sorted(knots)
+    steps = jnp.array([knots[j] for j in at], jnp.int32)
+    path = jit(lambda drift: world.path(drift, steps)[0])
+    drawn = [seed if config.drift_seed is None else config.drift_seed for seed in config.seeds]
+    found = {(p, s): np.asarray(path(world.drift(p, s))) for p in config.patterns for s in dict.fromkeys(drawn)}
+    values = np.stack([[found[p, s] for s in drawn] for p in config.patterns])  # (P, S, K, D)
+    unique, index = np.unique(values.reshape(-1, values.shape[-1]).round(6), axis=0, return_inverse=True)
+    returns = np.asarray(best(jnp.asarray(unique, jnp.float32)))[index.reshape(-1)].reshape(values.shape[:-1])
+    grid = np.arange(config.evaluations + 1)
+    return {
+        pattern: {
+            str(seed): np.interp(grid, at, returns[i, j]).round(_OPTIMUM_DIGITS).tolist()
+            for j, seed in enumerate(config.seeds)
+        }
+        for i, pattern in enumerate(config.patterns)
+    }
+
+
+def floor_of(config: StudyConfig) -> float:
+    """Mean return of uniformly random actions on the steady task: the floor of the offset-safe metrics.
+
+    A fixed key and number of episodes, the same for every study of the task.
+    """
+    world = world_of(config, config.carriers[0])
+    nominal = jit(lambda: world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0])()
+    episodes = _FLOOR_STEPS // world.time_limit
+    if getattr(world.task.env, "exclusive", False):  # each is a copy in a simulator
+        episodes = min(episodes, _SIMULATED)
+    returns = jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))
+    mean = float(jnp.mean(returns(jax.random.key(0))))
+    if not math.isfinite(mean):
+        raise ValueError(f"the random policy's return on '{config.task}' is not finite")
+    return mean

@@ -20,9 +20,7 @@ from agents.common.off_policy import TRACKED
 from agents.train import Learner, learner_of
 from envs.world import World
 from experiments.study.config import StudyConfig
-from experiments.study.method import BLOCKS, Method
-from experiments.study.plugins import source_of
-from experiments.study.sweep import stack
+from experiments.study.method import BLOCKS, Method, source_of
 from experiments.study.text import number, text_of
 
 #: Records that controls play, by row, pattern and seed.
@@ -105,12 +103,13 @@ class Share:
     @cached_property
     def kinds(self) -> tuple[Schedule, ...]:
         """One schedule of each kind of the program."""
-        return _distinct([self.schedule(row.method) for row in self.rows])
+        return tuple({_kind(own): own for row in self.rows for own in (self.schedule(row.method),)}.values())
 
     @cached_property
     def signals(self) -> tuple[Schedule, ...]:
         """One schedule of each kind that drives adaptations."""
-        return _distinct([signal for row in self.rows if (signal := self.signal(row.method)) is not None])
+        drivers = filter(None, (self.signal(row.method) for row in self.rows))
+        return tuple({_kind(driver): driver for driver in drivers}.values())
 
     @cached_property
     def adaptations(self) -> tuple[Adaptation, ...]:
@@ -186,10 +185,6 @@ def _kind(schedule: Schedule) -> tuple[Any, ...]:
     return schedule.factory, *((proxy.factory, proxy.place) if isinstance(proxy, DriftProxy) else ())
 
 
-def _distinct(given: Sequence[Schedule]) -> tuple[Schedule, ...]:
-    return tuple({_kind(schedule): schedule for schedule in given}.values())
-
-
 def _position(kinds: Sequence[Schedule], schedule: Schedule) -> int:
     return [_kind(each) for each in kinds].index(_kind(schedule))
 
@@ -210,12 +205,15 @@ def rows_of(config: StudyConfig, carrier: str) -> list[Row]:
     A swept hyper-parameter multiplies the methods that read it and no others; the value that the preset has anyway
     carries no suffix, so a sweep that contains it contains the plain method.
     """
-    rows: dict[Any, Row] = {}
-    for method in config.methods_of(carrier):
-        for row in _rows_of(config, method):
-            # Equal methods under two names (`fixed` beside a baseline that is fixed) train once, under the first.
-            rows.setdefault(_identity(config, row), row)
-    return list(rows.values())
+    return [equal[0] for equal in _equal_rows(config, carrier)]
+
+
+def _equal_rows(config: StudyConfig, carrier: str) -> list[list[Row]]:
+    """Rows in table order; equal ones (`fixed` beside a baseline that is fixed) train once, under the first name."""
+    found: dict[Any, list[Row]] = {}
+    for row in (row for method in config.methods_of(carrier) for row in _rows_of(config, method)):
+        found.setdefault(_identity(config, row), []).append(row)
+    return list(found.values())
 
 
 def _identity(config: StudyConfig, row: Row) -> Any:
@@ -223,10 +221,13 @@ def _identity(config: StudyConfig, row: Row) -> Any:
     method, carrier = row.method, row.method.carrier
 
     def resolved(schedule: Schedule) -> Any:
-        signature = schedule.factory.signature
+        signature, proxy = schedule.factory.signature, method.proxy or config.proxy
         names = (*signature.required, *signature.defaults)
         options = ((name, schedule.given.get(name, _default(config, method, name))) for name in names)
-        return schedule.factory, _reads(config, method, schedule), *options
+        if not schedule.factory.uses_proxy:
+            return schedule.factory, *options
+        place = method.source or config.source or schedule.factory.source
+        return schedule.factory, proxy.factory, place, proxy.q if "q" in proxy.factory.takes else None, *options
 
     hyper = {**carrier.hyper()._asdict(), **config.settings[carrier.name].hyper, **method.hyper}
     return (
@@ -236,15 +237,6 @@ def _identity(config: StudyConfig, row: Row) -> Any:
         method.coupling,
         method.control,
     )
-
-
-def _reads(config: StudyConfig, method: Method, schedule: Schedule) -> Any:
-    """Proxy, its level if it has one, and its place; None of a schedule that reads none."""
-    if not schedule.factory.uses_proxy:
-        return None
-    proxy = method.proxy or config.proxy
-    place = method.source or config.source or schedule.factory.source
-    return proxy.factory, place, proxy.q if "q" in proxy.factory.takes else None
 
 
 def _open(config: StudyConfig, method: Method) -> set[str]:
@@ -270,14 +262,10 @@ def _rows_of(config: StudyConfig, method: Method) -> Iterator[Row]:
             proxy = method.proxy and method.proxy.factory
             suffix += [f"proxy={proxy.name}"] if proxy not in (None, config.proxy.factory) else []
             suffix += [f"source={method.source}"] if method.source not in (None, config.source) else []
+        rule = "+".join((method.in_force.factory.name, *(each.factory.name for each in method.adaptations)))
+        rule = f"{method.control.name}:of={text_of(method.control.of)}" if method.control else rule
         variant, label = ",".join(suffix), label_of(method)
-        yield Row(f"{label}[{variant}]" if variant else label, _rule(method), variant, varied)
-
-
-def _rule(method: Method) -> str:
-    if method.control is not None:
-        return f"{method.control.name}:of={text_of(method.control.of)}"
-    return "+".join((method.in_force.factory.name, *(each.factory.name for each in method.adaptations)))
+        yield Row(f"{label}[{variant}]" if variant else label, rule, variant, varied)
 
 
 def label_of(method: Method) -> str:
@@ -365,48 +353,29 @@ def check(config: StudyConfig) -> dict[str, Share]:
     Raises:
       ValueError: something that the study's options name does not exist, does not fit together, or is out of range.
     """
-    _check_swept(config)
+    reads = set().union(*(_open(config, method) for method in config.methods))
+    for name in config.sweep.keys() - reads:
+        known = f"read are: {', '.join(sorted(reads))}"
+        raise ValueError(f"--sweep varies '{name}', which nothing in the study reads{hint(name, reads)} {known}")
     shares = {carrier: share_of(config, carrier) for carrier in config.carriers}
     for share in shares.values():
         for pattern in config.patterns:
             share.learner.world.check_pattern(pattern)
-        _check_names(share.rows)
+        first: dict[str, Row] = {}
         for row in share.rows:
+            if (other := first.setdefault(row.name, row)) is not row:
+                raise ValueError(
+                    f"'{other.rule}' and '{row.rule}' are both called '{row.name}' in tables; "
+                    "declare another label for one of them"
+                )
             _check_row(share, row)
     return shares
-
-
-def _check_swept(config: StudyConfig) -> None:
-    """Refuse an axis of a sweep that no method of the study reads."""
-    reads = set().union(*(_open(config, method) for method in config.methods))
-    for name in config.sweep:
-        if name not in reads:
-            known = f"read are: {', '.join(sorted(reads))}"
-            raise ValueError(f"--sweep varies '{name}', which nothing in the study reads{hint(name, reads)} {known}")
-
-
-def _check_names(rows: Sequence[Row]) -> None:
-    """Refuse two rows that tables could not tell apart."""
-    first: dict[str, Row] = {}
-    for row in rows:
-        other = first.setdefault(row.name, row)
-        if other is not row:
-            raise ValueError(
-                f"'{other.rule}' and '{row.rule}' are both called '{row.name}' in tables; "
-                "declare another label for one of them"
-            )
 
 
 def _check_row(share: Share, row: Row) -> None:
     """Refuse a method that the carrier cannot train, or whose numbers are out of range."""
     carrier, method = share.learner.spec, row.method
     used = [each for each in (share.schedule(method), share.signal(method)) if each is not None]
-    for name in used[0].factory.options:
-        if name in carrier.hyper._fields:
-            raise ValueError(
-                f"option '{name}' of schedule '{used[0].factory.name}' has the name of a setting of carrier "
-                f"'{carrier.name}'; give the parameter of its factory another one"
-            )
     for each in row.adapted:
         carrier.check_lever(each.factory.name, each.factory.lever, f"carrier '{carrier.name}'")
     for field, reader in required_signals(used).items():
@@ -439,19 +408,18 @@ def runs_of(share: Share, records: Records) -> Any:
         if at not in drawn:
             drawn[at] = jax.device_get(draw(pattern, np.uint32(at[1])))
         runs.append(share.run(row.method, seed, drawn[at], records.get((row.name, pattern, seed)), length))
-    return stack(runs)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *runs)
 
 
 def merged(config: StudyConfig) -> list[str]:
     """A sentence for every method that is trained under the name of another one, because both are equal."""
-    lines = []
-    for carrier in config.carriers:
-        first: dict[Any, str] = {}
-        for row in (row for method in config.methods_of(carrier) for row in _rows_of(config, method)):
-            other = first.setdefault(_identity(config, row), row.name)
-            if other != row.name:
-                lines.append(f"{row.name} is equal to {other} and trains once, under that name")
-    return lines
+    return [
+        f"{row.name} is equal to {first.name} and trains once, under that name"
+        for carrier in config.carriers
+        for first, *others in _equal_rows(config, carrier)
+        for row in others
+        if row.name != first.name
+    ]
 
 
 def small_windows(config: StudyConfig) -> list[str]:

@@ -62,7 +62,7 @@ def load(directory: Path, config: StudyConfig | None = None) -> Recorded:
     Raises:
       ValueError: it has not ended, is damaged, or recorded no proxies.
     """
-    study = open_study(directory, ended=True)
+    study = open_study(directory)
     if not (directory / store.STREAMS).exists():
         raise ValueError(f"{directory} has no {store.STREAMS}: its proxies were not recorded, run the study again")
     config = config or study.config

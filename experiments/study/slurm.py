@@ -24,10 +24,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from experiments.study import checkpoint, lock, store
+from experiments.study import checkpoint, store
 from experiments.study.config import fingerprint_of
-from experiments.study.results import FILES, FOLDERS, Results, check_folder, open_results, write_manifest
-from experiments.study.stop import PARENT
+from experiments.study.folder import Owner, clean, in_use
+from experiments.study.process import PARENT
+from experiments.study.store import FILES, FOLDERS, Results, check_folder, open_results, write_manifest
 
 NOTICE = 90  # seconds before its end at which SLURM signals a job
 SHORTEST = 3  # minutes of a job: to start, and the notice
@@ -193,7 +194,7 @@ class SlurmPart:
     def __call__(self) -> None:
         """Train the part (RuntimeError, which SLURM records, where it does not end)."""
         plan, deadline = read_plan(self.directory), time.monotonic() + _PATIENCE
-        while lock.in_use(plan.place(self.number)) and time.monotonic() < deadline:
+        while in_use(plan.place(self.number)) and time.monotonic() < deadline:
             time.sleep(_POLL)
         self._training = Training(plan, self.number)
         code = self._training.wait()
@@ -285,7 +286,7 @@ def _status(plan: StudyPlan, number: int, queue: Mapping[str, str]) -> PartStatu
     lines = _lines(log)
     mark = next((line for line in reversed(lines) if line.startswith(_MARK)), "")
     begun = bool(mark) and not mark.startswith(_EXIT)
-    if lock.in_use(place) or queue.get(job) == "RUNNING" or (begun and lock.in_use(plan.directory)):
+    if in_use(place) or queue.get(job) == "RUNNING" or (begun and in_use(plan.directory)):
         return part._replace(state="running")
     if queue.get(job):
         return part._replace(state="queued")
@@ -331,7 +332,7 @@ def join(directory: Path) -> tuple[StudyPlan, bool]:
       ValueError: a part has not ended, is damaged or belongs to another study; nothing is written.
     """
     plan = read_plan(directory)
-    with lock.Owner(directory):
+    with Owner(directory):
         if (directory / store.MANIFEST).exists():
             return plan, False
         if left := plan.missing():
@@ -341,7 +342,7 @@ def join(directory: Path) -> tuple[StudyPlan, bool]:
                 f"see aesjax status {directory}"
             )
         parts = [_opened(plan, number) for number in range(1, plan.parts + 1)]
-        lock.clean(directory)
+        clean(directory)
         _write(plan, parts)
     return plan, True
 

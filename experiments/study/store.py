@@ -1,4 +1,7 @@
-"""The files of a study: configuration, manifest and curves, each replaced in one rename or not at all."""
+"""The files of a study: each is replaced in one rename or not at all, and is read against its SHA-256 in the manifest.
+
+Everything that reads results comes through `open_results`, so that a damaged file gets the same sentence everywhere.
+"""
 
 import hashlib
 import io
@@ -7,11 +10,11 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
@@ -22,24 +25,17 @@ if TYPE_CHECKING:
 
 
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
-STREAMS, MESSAGES = "streams.parquet", "messages.txt"
+STREAMS = "streams.parquet"
 PLAN, PARTS, LOGS, SLURM = "plan.json", "parts", "logs", "slurm"  # of a study in parts: file, and folders
 AGENTS, SNAPSHOTS = "agents", "snapshots"  # folders: agents at the end, and policies at changes
 STDOUT = ("-", "/dev/stdout")  # names of standard output
 PARTIAL = "partial-"  # prefix of a checkpoint that is being written
-_PACKAGES = (
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "distrax",
-    "orbax-checkpoint",
-    "numpy",
-    "polars",
-    "mujoco",
-    "mujoco-mjx",
-    "warp-lang",
-)
+_PACKAGES = "jax jaxlib flax optax distrax orbax-checkpoint numpy polars mujoco mujoco-mjx warp-lang".split()
+FILES = "files"  # of the manifest: path in the folder -> SHA-256
+FOLDERS = (AGENTS, SNAPSHOTS)  # with every file in them
+EXPORTED = "warm.json"  # what a folder of exported agents is known by
+
+Run = tuple[str, str, int]  # method, pattern, seed
 
 
 class Unwritable(OSError):
@@ -127,28 +123,20 @@ def read_bytes(path: Path) -> bytes:
         raise ValueError(f"{path} cannot be read: {reason(error)}") from None
 
 
-def read_json(path: Path) -> Any:
-    """The JSON in a file (ValueError where it is missing or no JSON)."""
-    return json_from(path, read_bytes(path))
-
-
-def json_from(path: Path, data: bytes) -> Any:
-    """The JSON in the bytes of ``path``, which is only named (ValueError where they are none)."""
+def read_json(path: Path, data: bytes | None = None) -> Any:
+    """The JSON in a file, or in its bytes ``data`` (ValueError where it is missing or no JSON)."""
+    data = read_bytes(path) if data is None else data
     try:
         return json.loads(data.decode())
     except ValueError as error:  # of the encoding, or of JSON
         raise ValueError(f"{path} cannot be read as JSON: {error}") from None
 
 
-def read_rows(path: Path) -> "pl.DataFrame":
-    """The rows of a Parquet file (ValueError where it is missing or no Parquet file)."""
-    return rows_from(path, read_bytes(path))
-
-
-def rows_from(path: Path, data: bytes) -> "pl.DataFrame":
-    """The rows in the bytes of the Parquet file ``path``, which is only named (ValueError where they are none)."""
+def read_rows(path: Path, data: bytes | None = None) -> "pl.DataFrame":
+    """The rows of a Parquet file, or of its bytes ``data`` (ValueError where it is missing or no Parquet file)."""
     import polars as pl
 
+    data = read_bytes(path) if data is None else data
     try:
         return pl.read_parquet(io.BytesIO(data))
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -157,14 +145,9 @@ def rows_from(path: Path, data: bytes) -> "pl.DataFrame":
 
 def write_rows(path: Path, rows: "pl.DataFrame") -> None:
     """Write rows as Parquet atomically; the same rows give the same bytes."""
-    write_bytes(path, bytes_of(rows))  # a library's own errors of a full disk come in many classes
-
-
-def bytes_of(rows: "pl.DataFrame") -> bytes:
-    """The bytes of a Parquet file; the same rows give the same ones."""
-    data = io.BytesIO()
+    data = io.BytesIO()  # a library's own errors of a full disk come in many classes
     rows.rechunk().write_parquet(data, compression="zstd")
-    return data.getvalue()
+    write_bytes(path, data.getvalue())
 
 
 def sha256(path: Path) -> str:
@@ -173,24 +156,33 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sha256_of(data: bytes) -> str:
-    """The SHA-256 of bytes."""
-    return hashlib.sha256(data).hexdigest()
-
-
 def digest(paths: Iterable[Path]) -> str:
     """The SHA-256 of the files' own, in their order."""
     return hashlib.sha256("".join(map(sha256, paths)).encode()).hexdigest()
 
 
+def agent_files(directory: Path, carriers: Sequence[str]) -> list[Path]:
+    """The files that pin the agents of ``carriers`` in ``directory``."""
+    if (directory / EXPORTED).is_file():
+        return [directory / EXPORTED]
+    fixed = [directory / name for name in (CONFIG, MANIFEST, CURVES)]
+    if missing := [path.name for path in fixed if not path.is_file()]:
+        raise ValueError(
+            f"--warm-start {directory}: neither a finished study ({missing[0]} is missing) nor exported agents"
+        )
+    found = []
+    for carrier in carriers:
+        files = sorted(path for path in (directory / AGENTS / carrier).rglob("*") if path.is_file())
+        if not files:
+            known = ", ".join(sorted(path.name for path in (directory / AGENTS).glob("*"))) or "none"
+            raise ValueError(f"--warm-start {directory}: it has no agents of carrier '{carrier}'; carriers: {known}")
+        found += files
+    return [directory / CONFIG, directory / CURVES, *found]
+
+
 def environment() -> dict[str, Any]:
     """Conditions of the numbers besides the configuration: versions, commit, device, precision."""
-    versions = {}
-    for name in _PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = None
+    versions = {n: next((found.version for found in metadata.distributions(name=n)), None) for n in _PACKAGES}
     devices = jax.local_devices()
     return {
         "aesjax": metadata.version("aesjax"),
@@ -228,14 +220,65 @@ def differing_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str
         ours, theirs = old.get(name), new.get(name)
         if name == "methods" and isinstance(ours, list) and isinstance(theirs, list):
             ours, theirs = [x for x in ours if x not in theirs], [x for x in theirs if x not in ours]
-        lines.append(f"{name}: {shortened(ours, 150)} -> {shortened(theirs, 150)}")
+        lines.append(f"{name}: {json.dumps(ours)[:150]} -> {json.dumps(theirs)[:150]}")
     return lines
 
 
-def shortened(value: Any, most: int = 60) -> str:
-    """A value as JSON, cut where it is long."""
-    try:
-        text = json.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        text = repr(type(value))
-    return text if len(text) <= most else text[: most - 3] + "..."
+def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest with the SHA-256 of every result file in ``directory``."""
+    files = [path for name in (CONFIG, CURVES, STREAMS) if (path := directory / name).is_file()]
+    for folder in FOLDERS:
+        files += sorted(path for path in (directory / folder).rglob("*") if path.is_file())
+    sums = {path.relative_to(directory).as_posix(): sha256(path) for path in files}
+    write_json(directory / MANIFEST, {**manifest, FILES: sums})
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest of a finished study (ValueError where it is damaged)."""
+    manifest = read_json(directory / MANIFEST)
+    if not isinstance(manifest, dict) or not isinstance(manifest.get(FILES), dict):
+        raise ValueError(f"{directory / MANIFEST} is damaged: it lists no files with their checksums")
+    return manifest
+
+
+class Results(NamedTuple):
+    """A finished study."""
+
+    directory: Path
+    config: Mapping[str, Any]
+    manifest: Mapping[str, Any]
+
+    def check(self, name: str) -> bytes:
+        """Return the bytes of one of the result files (ValueError where it is missing, changed or damaged)."""
+        path = self.directory / name
+        data = read_bytes(path)
+        if self.manifest[FILES].get(name) != hashlib.sha256(data).hexdigest():
+            raise ValueError(f"{path} was changed or damaged: it does not match its checksum in {MANIFEST}")
+        return data
+
+    def rows(self, name: str) -> "pl.DataFrame":
+        """`CURVES` or `STREAMS` (ValueError where it is missing, changed or damaged)."""
+        return read_rows(self.directory / name, self.check(name))
+
+    def runs(self, status: str) -> set[Run]:
+        """The runs with this status, ``finished`` or ``diverged``."""
+        return {(r["method"], r["pattern"], r["seed"]) for r in self.manifest.get("runs", ()) if r["status"] == status}
+
+
+def check_folder(directory: Path, folder: Path) -> None:
+    """Refuse, with a ValueError, result files in a folder of a study that are missing or do not match its manifest."""
+    if (directory / MANIFEST).exists():  # training has ended
+        results = Results(directory, {}, read_manifest(directory))
+        for name in (name for name in results.manifest[FILES] if (directory / name).is_relative_to(folder)):
+            results.check(name)
+
+
+def open_results(directory: Path) -> Results:
+    """The finished study in ``directory`` (ValueError where there is none, it has not ended, or it is damaged)."""
+    config = directory / CONFIG
+    if not config.exists():
+        raise ValueError(f"{directory} holds no study: there is no {CONFIG}")
+    if not (directory / MANIFEST).exists():
+        raise ValueError(f"the study in {directory} is not finished: there is no {MANIFEST}; --resume its run")
+    results = Results(directory, {}, read_manifest(directory))
+    return results._replace(config=read_json(config, results.check(CONFIG)))

@@ -4,24 +4,20 @@ The grammar of a method is ``SCHEDULE[:OPTION=VALUE...][+ADAPTATION[:OPTION=VALU
 ``NAME[:blocks=N]:of=METHOD``. Nothing else in the project reads or writes it.
 """
 
-import math
-import operator
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
 from aesjax.adaptations import ADAPTATIONS, CONTROLS, driver_of
 from aesjax.schedules import SCHEDULES
 from agents import CarrierSpec
-from experiments.study.method import BASELINE, BLOCKS, COUPLING, Control, Method, single
-from experiments.study.plugins import KINDS, find, name_of
+from experiments.study.method import BASELINE, BLOCKS, KINDS, Control, Method, find, name_of, single
 
 LARGEST_SEED = 2**32 - 1
 _MOST_SEEDS = 10_000
-_MOST_VALUES = 1000  # of all axes of a sweep together
 _TEXTS = ("proxy", "source", "signal", "label")  # options whose values are no numbers
 
 
@@ -45,25 +41,18 @@ def parse_method(text: str, carrier: str | CarrierSpec) -> Method:
     adaptations = []
     for part in parts:
         name, typed = _split(part, ADAPTATIONS)
-        factory, own = find("adaptation", name).factory, _options(typed, text, "adaptation")
-        for option in own:
-            if option not in factory.options:
-                raise ValueError(f"adaptation '{name}' has no option '{option}'; allowed: {', '.join(factory.options)}")
-        adaptations.append(factory(**{o: single(f"option '{o}' of adaptation '{name}'", v) for o, v in own.items()}))
+        factory = find("adaptation", name).factory
+        own = _options(typed, text, "adaptation")
+        adaptations.append(factory(**_numbers(f"adaptation '{name}'", own, factory.options)))
     proxy, source, signal, label = (options.pop(name, None) for name in _TEXTS)
-    numbers = {o: single(f"option '{o}' of schedule '{schedule}'", value) for o, value in options.items()}
-    coupling = numbers.pop(COUPLING, 0.0)
-    if coupling not in (0.0, 1.0):
-        raise ValueError(f"option 'coupling' is 0 or 1; got '{options[COUPLING]}' in '{text}'")
+    coupling: Any = _numbers("a method", {"coupling": options.pop("coupling", "0")})["coupling"]
     plain = Method(
-        carrier, schedule, adaptations, proxy=proxy, source=source, signal=signal, label=label, coupling=bool(coupling)
+        carrier, schedule, adaptations, proxy=proxy, source=source, signal=signal, label=label, coupling=coupling
     )
     allowed = set() if plain.schedule is None else set(plain.schedule.factory.options)
     allowed |= set() if plain.driver is None else set(plain.driver.factory.options)
-    for option in numbers:
-        if option not in allowed:
-            known = ", ".join(sorted({"proxy", "source", *allowed, COUPLING})) if allowed else "none"
-            raise ValueError(f"schedule '{schedule}' has no option '{option}'; allowed: {known}")
+    known = {"proxy", "source", "coupling", *allowed} if allowed else ()
+    numbers = _numbers(f"schedule '{schedule}'", options, known)
     if plain.schedule is None and plain.driver is not None:  # a baseline has no options: they are the signal's
         own = {option: numbers.pop(option) for option in list(numbers) if option != "q"}
         plain = replace(plain, signal=plain.driver.factory(**own)) if own else plain
@@ -114,12 +103,7 @@ def number(value: float) -> str:
 
 def parse_methods(carriers: Any, schedules: str | Sequence[str]) -> tuple[Method, ...]:
     """Methods of `--carriers` and `--schedules`: names, `baseline`, or all, each with its options."""
-    everything = (BASELINE, *SCHEDULES)
-    texts = list(everything) if schedules == "all" else _listed(schedules)
-    if not texts:
-        raise ValueError(f"--schedules needs at least one name; registered: {', '.join(sorted(everything))}")
-    if len(set(texts)) != len(texts):
-        raise ValueError(f"--schedules names something twice: '{','.join(texts)}'")
+    texts = [BASELINE, *SCHEDULES] if schedules == "all" else _listed(schedules)
     named = parse_names("carrier", "--carriers", carriers)
     return tuple(parse_method(text, carrier) for carrier in named.values() for text in texts)
 
@@ -177,22 +161,19 @@ def _name(kind: str, entry: Any) -> str:
         return getattr(entry, "name", None) or getattr(getattr(entry, "value", entry), "__name__", kind)
 
 
-def parse_seeds(seeds: str | SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
+def parse_seeds(seeds: str | int | Iterable[int]) -> tuple[int, ...]:
     """``1:5`` (both ends included), ``1,4,7`` or a mix of the two; a number n means 1 to n.
 
     >>> parse_seeds("1:3,10"), parse_seeds(2)
     ((1, 2, 3, 10), (1, 2))
     """
-    if isinstance(seeds, str):
-        text = seeds
-    elif isinstance(seeds, int | np.integer):
-        if operator.index(seeds) < 1:
+    if isinstance(seeds, int | np.integer):
+        if seeds < 1:
             raise ValueError(f"seeds must be at least 1, how many there are; got {seeds}")
-        text = f"1:{operator.index(seeds)}"
-    elif isinstance(seeds, Iterable):
-        text = ",".join(str(operator.index(seed) if isinstance(seed, SupportsIndex) else seed) for seed in seeds)
+        text = f"1:{seeds}"
     else:
-        text = str(seeds)
+        several = isinstance(seeds, Iterable) and not isinstance(seeds, str)
+        text = ",".join(map(str, seeds)) if several else str(seeds)
     found: list[int] = []
     for part in text.split(","):
         first, colon, last = part.partition(":")
@@ -218,36 +199,19 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 def parse_sweep(axes: Sequence[str] | Mapping[str, Sequence[float]]) -> dict[str, tuple[float, ...]]:
     """`--sweep`: hyper-parameter axes from items such as ``kappa=0.1,1``, or from a mapping."""
+    pairs = [*axes.items()] if isinstance(axes, Mapping) else [item.partition("=")[::2] for item in axes]
     found: dict[str, tuple[float, ...]] = {}
-    given: Mapping[str, Sequence[Any]] = axes if isinstance(axes, Mapping) else _axes(axes)
-    for name, values in given.items():
+    for name, values in pairs:
+        if name in found:
+            raise ValueError(f"--sweep gives '{name}' twice; put all its values into one: {name}=VALUE,VALUE,...")
         try:
-            found[name] = tuple(single(f"'{name}'", value) for value in values)
+            each = values.split(",") if isinstance(values, str) else values
+            found[name] = tuple(single(f"'{name}'", value) for value in each)
         except (ValueError, TypeError) as error:
             raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...: {error}") from None
-        if not found[name]:
-            raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...; '{name}' has no value")
-        if len(found[name]) > _MOST_VALUES:
-            raise ValueError(
-                f"--sweep takes at most {_MOST_VALUES} values of a name; got {len(found[name])} of '{name}'"
-            )
-        if len(set(found[name])) != len(found[name]):
-            raise ValueError(f"--sweep gives a value of '{name}' twice; got {', '.join(map(str, values))}")
-    if (product := math.prod(map(len, found.values()))) > _MOST_VALUES:
-        raise ValueError(f"--sweep may combine at most {_MOST_VALUES} settings; got {product}")
+        if not name or not 0 < len(found[name]) == len(set(found[name])):
+            raise ValueError(f"--sweep takes NAME=VALUE,VALUE,... and each value of '{name}' once; got '{values}'")
     return found
-
-
-def _axes(items: Sequence[str]) -> dict[str, list[str]]:
-    axes: dict[str, list[str]] = {}
-    for item in items:
-        name, equals, values = item.partition("=")
-        if not equals or not name or not values:
-            raise ValueError(f"--sweep takes NAME=VALUE,VALUE,...; got '{item}'")
-        if name in axes:
-            raise ValueError(f"--sweep gives '{name}' twice; put all its values into one: {name}=VALUE,VALUE,...")
-        axes[name] = values.split(",")
-    return axes
 
 
 def _options(parts: Sequence[str], text: str, kind: str) -> dict[str, str]:
@@ -260,18 +224,23 @@ def _options(parts: Sequence[str], text: str, kind: str) -> dict[str, str]:
     return chosen
 
 
+def _numbers(what: str, options: Mapping[str, str], allowed: Collection[str] | None = None) -> dict[str, float]:
+    """The values of ``options`` of ``what``; all names are ``allowed`` where None is given."""
+    for option in options:
+        if allowed is not None and option not in allowed:
+            raise ValueError(f"{what} has no option '{option}'; allowed: {', '.join(sorted(allowed)) or 'none'}")
+    return {option: single(f"option '{option}' of {what}", value) for option, value in options.items()}
+
+
 def _control(text: str, carrier: str | CarrierSpec) -> Method:
     """``permuted:blocks=40:of=aes_r+window``: all that follows ``of=`` is the method."""
     head, given, of = text.partition(":of=")
     name, *rest = head.split(":")
     if not given or re.split(r"[:+]", of)[0] in CONTROLS:
         raise ValueError(f"control '{name}' needs the method it is made of, as in {name}:of=aes_r; got '{text}'")
-    options = _options(rest, text, "control")
-    allowed = ("blocks", "of") if name == "permuted" else ("of",)
-    for option in options:
-        if option not in allowed:
-            raise ValueError(f"control '{name}' has no option '{option}'; allowed: {', '.join(allowed)}")
-    blocks: Any = single(f"option 'blocks' of control '{name}'", options.get("blocks", BLOCKS))
+    known = ("blocks", "of") if name == "permuted" else ("of",)
+    options = _numbers(f"control '{name}'", _options(rest, text, "control"), known)
+    blocks: Any = options.get("blocks", BLOCKS)
     return Method(carrier, control=Control(name, parse_method(of, carrier), blocks if blocks % 1 else int(blocks)))
 
 

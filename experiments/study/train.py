@@ -1,31 +1,34 @@
-"""Trains a study in the folder that is its own and writes curves, streams and manifest."""
+"""Trains a study in the folder that is its own, shows how far it is, and writes curves, streams and manifest."""
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from shutil import get_terminal_size
+from typing import Any, NamedTuple, TextIO
+
+import polars as pl
 
 import envs
-from envs.patterns import Pattern
-from experiments.study import checkpoint, store
-from experiments.study.checkpoint import CheckpointError
-from experiments.study.config import StudyConfig
-from experiments.study.curves import arranged, ordered, split_streams, statuses_of
+from experiments.study import store
+from experiments.study.checkpoint import CheckpointError, save_agents, save_snapshot, snapshots_at
 from experiments.study.folder import Claim
-from experiments.study.prepare import Prepared, prepare
-from experiments.study.program import small_windows
-from experiments.study.progress import Progress
-from experiments.study.references import floor_of, optimum_of
-from experiments.study.results import open_results, write_manifest
-from experiments.study.run import Evaluated, Plan, load, sweep
-from experiments.study.snapshots import save_agents, save_snapshot, snapshots_at
-from experiments.study.stop import StopFlag
-from experiments.study.sweep import compile_program
-
-if TYPE_CHECKING:
-    import polars as pl
+from experiments.study.prepare import Prepared, floor_of, optimum_of, prepare, small_windows
+from experiments.study.process import StopFlag
+from experiments.study.run import (
+    Evaluated,
+    Plan,
+    arranged,
+    compile_program,
+    load,
+    ordered,
+    split_streams,
+    statuses_of,
+    sweep,
+)
 
 
 class Interrupted(Exception):
@@ -55,7 +58,7 @@ def train(
     checkpoint_seconds: float = 30.0,
     command: str = "",
     quiet: bool = False,
-    on_rows: "Callable[[pl.DataFrame], None] | None" = None,
+    on_rows: Callable[[pl.DataFrame], None] | None = None,
 ) -> Outcome:
     """Train everything that is not trained yet, write curves, streams and manifest, and release the folder.
 
@@ -73,17 +76,37 @@ def train(
       Stopped: the simulator of a bridged task did.
       Unwritable: results cannot be written, or the folder is gone; what was checkpointed can be continued.
     """
+    config, directory = study.config, study.directory
     with study.owner:
-        if study.resume and (study.directory / store.MANIFEST).exists():
+        if study.resume and (directory / store.MANIFEST).exists():
             try:
-                results = open_results(study.directory)
+                results = store.open_results(directory)
                 results.check(store.CURVES)
             except ValueError as error:
                 raise Refused(f"--resume: {error}; remove its {store.MANIFEST} to train it again") from None
-            return _outcome(study.directory, results.manifest["runs"])
-        with _bridged(study.config.build_task()) as simulator:
-            prepared = prepare(study.config) if prepared is None else prepared
-            return _train(study, prepared, checkpoint_seconds, simulator, command, quiet, on_rows)
+            return _outcome(directory, results.manifest["runs"])
+        with _bridged(config.build_task()) as simulator:
+            prepared = prepare(config) if prepared is None else prepared
+            began, floor, trained = time.monotonic(), floor_of(config), {}
+            with StopFlag() as stop:
+                for each in prepared:
+                    trained[each.share.carrier] = _train_share(study, each, stop, checkpoint_seconds, quiet, on_rows)
+            statuses = [status for each in trained.values() for status in each.statuses]
+            study.owner.check()
+            streams = pl.concat([each.streams for each in trained.values()], how="diagonal")
+            curves = pl.concat([each.curves for each in trained.values()], how="diagonal")
+            store.write_rows(directory / store.STREAMS, streams)
+            store.write_rows(directory / store.CURVES, arranged(curves, config.episodes))
+            facts = {
+                "resumed": study.resume,
+                "wall_seconds": round(time.monotonic() - began, 2),
+                "parts": {carrier: each.facts for carrier, each in trained.items()},
+                "floors": {config.task: floor},
+                "runs": statuses,
+            }
+            facts |= {"command": command} if command else {}
+            store.write_manifest(directory, facts | _facts(study, prepared, simulator))
+            return _outcome(directory, statuses)
 
 
 @contextmanager
@@ -109,120 +132,95 @@ def _bridged(task: envs.Task) -> Iterator[Any]:
         simulator.close()
 
 
-def _train(
-    study: Claim,
-    prepared: Sequence[Prepared],
-    checkpoint_seconds: float,
-    simulator: Any,
-    command: str,
-    quiet: bool,
-    on_rows: "Callable[[pl.DataFrame], None] | None",
-) -> Outcome:
-    import polars as pl
+def _facts(study: Claim, prepared: Sequence[Prepared], simulator: Any) -> dict[str, Any]:
+    """What a manifest says of a study besides its training."""
+    config, task = study.config, study.config.build_task()
+    patterns = {name: config.patterns_known[name] for name in config.patterns}
+    begun = {each.share.carrier: each.warm.agents for each in prepared if each.warm is not None}
+    env: Any = task.env  # of a stranger's task `about` may be anything
+    some = {
+        "small_windows": small_windows(config),
+        "simulator": simulator and simulator.about,
+        "physics": type(env).__module__.startswith("envs.physics.") and env.about,
+        "warm_start": begun and {**config.warm_start, "agents": begun},
+    }
+    return {
+        **store.environment(),
+        "oracle": {config.task: optimum_of(config)},
+        "inert": {config.task: list(task.inert)} if task.inert else {},
+        # For metrics and report, which do not know a pattern by its name.
+        "patterns": {
+            name: {"jumps": known.jumps, "recovery": known.jumps and known.holds, "summary": known.summary}
+            for name, known in patterns.items()
+        },
+        **{name: value for name, value in some.items() if value},
+    }
 
-    config, directory = study.config, study.directory
-    began, frames, recordings, statuses, parts = time.monotonic(), [], [], [], {}
-    begun: dict[str, Any] = {}
-    floor = floor_of(config)
-    with StopFlag() as stop:
-        for each in prepared:
-            carrier, batches, start = each.share.carrier, each.batches, time.monotonic()
-            if each.warm is not None:
-                begun[carrier] = each.warm.agents
-            trained = _train_share(study, each, checkpoint_seconds, quiet, on_rows, stop)
-            rows = ordered(trained, each.share.labels)
-            parts[carrier] = {
-                "runs": len(each.share.labels),
-                "updates": each.share.learner.updates,
-                "updates_per_stream_sample": each.share.learner.stride,
-                "batches": batches.count,
-                "batch_size": batches.width,
-                "seconds": round(time.monotonic() - start, 2),
-            }
-            rows, recorded = split_streams(rows)
-            frames.append(rows)
-            recordings.append(recorded)
-            statuses += statuses_of(rows, config.envs_of(carrier))
-    outcome = _outcome(directory, statuses)
-    rows = pl.concat(frames, how="diagonal")
-    study.owner.check()
-    store.write_rows(directory / store.STREAMS, pl.concat(recordings, how="diagonal"))
-    store.write_rows(outcome.curves, arranged(rows, config.episodes))
-    write_manifest(
-        directory,
-        store.environment()
-        | {
-            "resumed": study.resume,
-            "wall_seconds": round(time.monotonic() - began, 2),
-            "parts": parts,
-            "floors": {config.task: floor},
-            "oracle": {config.task: optimum_of(config)},
-            "inert": _inert(config),
-            "patterns": {name: _facts(config.patterns_known[name]) for name in config.patterns},
-            "runs": statuses,
-        }
-        | ({"small_windows": small} if (small := small_windows(config)) else {})
-        | ({"command": command} if command else {})
-        | (_physics(prepared[0].share.learner.world.task.env) if simulator is None else {"simulator": simulator.about})
-        | ({"warm_start": {**config.warm_start, "agents": begun}} if begun else {}),
-    )
-    return outcome
+
+class _Trained(NamedTuple):
+    """One carrier's runs."""
+
+    curves: pl.DataFrame
+    streams: pl.DataFrame
+    statuses: list[dict[str, Any]]
+    facts: dict[str, Any]  # for the manifest
 
 
 def _train_share(
     study: Claim,
     prepared: Prepared,
+    stop: StopFlag,
     checkpoint_seconds: float,
     quiet: bool,
-    on_rows: "Callable[[pl.DataFrame], None] | None",
-    stop: StopFlag,
-) -> "list[pl.DataFrame]":
-    """Train one carrier's runs; the rows of all of its evaluations."""
-    import polars as pl
-
-    config, share, batches = study.config, prepared.share, prepared.batches
+    on_rows: Callable[[pl.DataFrame], None] | None,
+) -> _Trained:
+    config, share, batches, start = study.config, prepared.share, prepared.batches, time.monotonic()
     place, name = study.directory / store.CHECKPOINTS / share.carrier, config.fingerprint()
     plan = Plan(config.evaluations, config.interval(share.carrier), config.envs_of(share.carrier))
     executables = compile_program(prepared.program, prepared.devices, batches.group)
-    wanted = snapshots_at(config, share)
-    with Progress(plan, len(share.labels), batches.count, f"{share.carrier}: {len(share.labels)} runs", quiet) as shown:
-        try:
-            saved = load(executables, prepared.program, prepared.runs, batches, place, name) if study.resume else None
-        except CheckpointError as error:
-            raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
-        frames = [] if saved is None else [saved.rows]
-        for note in () if saved is None else saved.notes:
-            shown.note(note)
-
-        def write(now: Evaluated) -> str:
-            """Where the study stands then. A checkpoint is no reason to end a study: another one follows."""
-            frames[:] = [pl.concat(frames, how="diagonal")]
+    wanted = snapshots_at(config, share.learner)
+    title, stream = f"{share.carrier}: {len(share.labels)} runs", None if quiet else sys.stdout
+    shown = Progress(plan, len(share.labels), batches.count, title, stream)
+    try:
+        saved = load(executables, prepared.program, prepared.runs, batches, place, name) if study.resume else None
+    except CheckpointError as error:
+        raise Refused(f"--resume: {error}; remove that folder to start its runs again") from None
+    frames = [] if saved is None else [saved.rows]
+    for note in () if saved is None else saved.notes:
+        shown.note(note)
+    written = time.monotonic()
+    begin = None if prepared.warm is None else prepared.warm.begin
+    for now in sweep(executables, prepared.runs, share.labels, batches, plan, begin=begin, saved=saved):
+        study.owner.check()
+        frames.append(now.rows)
+        shown.tick(now)
+        if on_rows is not None:
+            on_rows(now.rows)
+        if now.number in wanted:
+            save_snapshot(study.directory, config, share.learner, now, shown.note)
+        if now.last:  # before a checkpoint says that this batch is done
+            save_agents(study.directory, config, share.carrier, now)
+        due = time.monotonic() - written > checkpoint_seconds
+        if stop.asked or due or (now.last and now.batch < batches.count - 1):
+            frames, where = [pl.concat(frames, how="diagonal")], "a checkpoint is written"
             try:
                 now.save(place, name, frames[0], len(executables.devices))
-            except store.Unwritable as error:
-                before = "the one before it is unchanged" if checkpoint.newest_height(place) else "there is no other"
-                shown.note(f"{error}; {before}")
-                return f"{error}; {before}"
-            return "a checkpoint is written"
-
-        written = time.monotonic()
-        begin = None if prepared.warm is None else prepared.warm.begin
-        for now in sweep(executables, prepared.runs, share.labels, batches, plan, begin=begin, saved=saved):
-            study.owner.check()
-            frames.append(now.rows)
-            shown.tick(now)
-            if on_rows is not None:
-                on_rows(now.rows)
-            if now.number in wanted:
-                save_snapshot(study.directory, config, share, now, shown.note)
-            if now.last:  # before a checkpoint says that this batch is done
-                save_agents(study.directory, config, share.carrier, now)
+            except store.Unwritable as error:  # no reason to end a study: another one follows
+                where = f"{error}; those before it are unchanged"
+                shown.note(where)
             if stop.asked:
-                raise Interrupted(write(now))
-            if (now.last and now.batch < batches.count - 1) or time.monotonic() - written > checkpoint_seconds:
-                write(now)
-                written = time.monotonic()
-    return frames
+                raise Interrupted(f"interrupted; {where}")
+            written = time.monotonic()
+    rows, streams = split_streams(ordered(frames, share.labels))
+    facts = {
+        "runs": len(share.labels),
+        "updates": share.learner.updates,
+        "updates_per_stream_sample": share.learner.stride,
+        "batches": batches.count,
+        "batch_size": batches.width,
+        "seconds": round(time.monotonic() - start, 2),
+    }
+    return _Trained(rows, streams, statuses_of(rows, config.envs_of(share.carrier)), facts)
 
 
 def _outcome(directory: Path, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
@@ -234,17 +232,51 @@ def _outcome(directory: Path, statuses: Sequence[Mapping[str, Any]]) -> Outcome:
     return Outcome(directory / store.CURVES, lines, sum(s.get("simulation_faults", 0) for s in statuses))
 
 
-def _physics(env: Any) -> dict[str, Any]:
-    """The engine of a physics environment; empty for other environments, whose `about` may be anything."""
-    return {"physics": env.about} if type(env).__module__.startswith("envs.physics.") else {}
+class Progress:
+    """Shows how far a sweep is: one line that changes on a terminal, plain lines elsewhere.
+
+    Where the stream cannot be written the study goes on without it.
+    """
+
+    def __init__(self, plan: Plan, num_runs: int, batches: int, title: str, stream: TextIO | None):
+        self.stream, self.live = stream, stream is not None and stream.isatty()
+        self.plan, self.num_runs, self.total = plan, num_runs, batches * plan.evaluations
+        self._steps = plan.interval * plan.num_envs  # environment steps of an interval
+        self._ticks, self._since, self._line_at = 0, (0, 0.0), time.monotonic()
+        self.note(f"{title}: compiling")
+
+    def note(self, text: str, end: str = "\n") -> None:
+        """A line that stays on the screen."""
+        if self.stream is not None:
+            with suppress(OSError):
+                print(("\r\x1b[K" if self.live else "") + text, end=end, file=self.stream, flush=True)
+
+    def tick(self, now: Evaluated) -> None:
+        """Show an evaluation: share of the study done, environment steps per second, time left, and each method."""
+        done, clock = now.batch * self.plan.evaluations + now.number, time.monotonic()
+        text = f"{100 * done / self.total:5.1f} %  step {now.number * self._steps:,}"
+        self._ticks += 1
+        if self._ticks < 3:  # the evaluation is compiled first, then the training step
+            self._since = done, clock
+        else:
+            worked, elapsed = done - self._since[0], clock - self._since[1]
+            rate = worked * self._steps * self.num_runs * self.plan.evaluations / self.total / elapsed
+            left = timedelta(seconds=round((self.total - done) * elapsed / worked))
+            text += f"  {rate:,.0f} environment steps/s  {left} left"
+        text = "  ".join([text, *_methods(now.rows)[:8]])
+        if now.number == self.plan.evaluations or (not self.live and clock - self._line_at > 10.0):
+            self._line_at = clock
+            self.note(text)
+        elif self.live:
+            self.note(text[: get_terminal_size().columns - 1], end="")
 
 
-def _inert(config: StudyConfig) -> dict[str, list[str]]:
-    """Task -> channels that drift without changing anything in it."""
-    channels = list(config.build_task().inert)
-    return {config.task: channels} if channels else {}
-
-
-def _facts(pattern: Pattern) -> dict[str, Any]:
-    """Facts of a pattern for metrics and report, which do not know its name."""
-    return {"jumps": pattern.jumps, "recovery": pattern.jumps and pattern.holds, "summary": pattern.summary}
+def _methods(rows: pl.DataFrame) -> list[str]:
+    """Method, mean return and, once there is one, mean weight of the newest evaluation, in order of appearance."""
+    weight = pl.col("entropy_weight") if "entropy_weight" in rows.columns else pl.lit(None, pl.Float64)
+    means = (column.fill_nan(None).mean() for column in (pl.col("return_mean"), weight.alias("weight")))
+    table = rows.group_by("method", maintain_order=True).agg(*means)
+    return [
+        f"{name} {'nan' if mean is None else f'{mean:.2f}'}{'' if weight is None else f' (weight {weight:.3g})'}"
+        for name, mean, weight in table.rows()
+    ]

@@ -25,11 +25,11 @@ from aesjax.schedules import Schedule
 from agents import CarrierSpec
 from agents.train import Learner
 from experiments.study import checkpoint, store
+from experiments.study.checkpoint import agent_like, load_ended
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.program import Share, share_of
-from experiments.study.snapshots import agent_like, load_ended
-from experiments.study.sources import EXPORTED, agent_files
+from experiments.study.store import EXPORTED, agent_files
 
 FORMAT = 1  # of exported agents
 STEADY = "steady"
@@ -139,7 +139,7 @@ def _trained(directory: Path, carrier: str) -> Agents:
     import polars as pl
 
     agent_files(directory, [carrier])
-    study = open_study(directory, ended=True)
+    study = open_study(directory)
     config, share = study.config, share_of(study.config, carrier)
     finished, curves = study.ended.runs("finished"), study.ended.rows(store.CURVES)
     good = [
@@ -302,7 +302,7 @@ def export(directories: Sequence[Path], out: Path, *, seeds: Sequence[int] | Non
     store.check_new(out, "--out")
     found: dict[str, tuple[Path, Any]] = {}
     for directory in directories:
-        config = open_study(directory, ended=True).config
+        config = open_study(directory).config
         for carrier in config.carriers:
             found.setdefault(carrier, (directory, config))
     tasks = {directory: config.task for directory, config in found.values()}

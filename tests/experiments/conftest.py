@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from experiments.study.program import runs_of, share_of
-from experiments.study.sweep import compile_program
+from experiments.study.run import compile_program
 from tests.experiments.configs import config_of
 
 INTERVAL = 132  # 32 vector steps of warm-up and 100 updates; also the first change point

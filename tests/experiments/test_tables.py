@@ -12,7 +12,7 @@ from experiments.report.cells import NONE
 from experiments.study import prepare, store, train
 from experiments.study.config import config_from_json
 from experiments.study.program import rows_of
-from experiments.study.results import write_manifest
+from experiments.study.store import write_manifest
 from tests.experiments.measure.synthetic import STEPS, make_curves, manifest
 
 ROOT = Path(__file__).resolve().parents[2]

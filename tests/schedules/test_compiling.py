@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from aesjax import jit
 from aesjax.types import Program
-from experiments.study.sweep import compile_program
+from experiments.study.run import compile_program
 
 def folded(e):
     return jnp.sum((e @ jnp.full_like(e, 0.37)) * e, axis=-1)

@@ -11,9 +11,7 @@ import pytest
 import envs
 from envs.bridge.names import GYM_TASKS, LAB_TASKS
 from experiments.cli import main
-from experiments.study import train
-from experiments.study.folder import claim
-from experiments.study.lock import Owner
+from experiments.study.folder import Owner, claim
 from tests.experiments.configs import config_of
 from tests.refusals import refused, sentence
 
@@ -28,43 +26,27 @@ def run(*words):
         (["--task", "toi"], ["unknown task 'toi'", "did you mean 'toy'?"]),
         (["--carriers", "sak"], ["unknown carrier 'sak'", "did you mean 'sac'?"]),
         (["--schedules", "baseline,aess"], ["unknown schedule 'aess'", "did you mean 'aes'?", "aes_r"]),
-        (["--carriers", "SAC"], ["unknown carrier 'SAC'", "did you mean 'sac'?"]),
-        (["--patterns", "abrubt"], ["unknown pattern 'abrubt'", "did you mean 'abrupt'?"]),
         (["--preset", "qick"], ["unknown preset 'qick'", "did you mean 'quick'?"]),
-        (["--proxy", "td_quantil"], ["unknown proxy 'td_quantil'", "did you mean 'td_quantile'?"]),
         (["--source", "old"], ["--source", "update, fresh", "'old'"]),
         (["--steps", "-400"], ["--steps must be a positive multiple of 400", "got -400"]),
-        (["--steps", "0"], ["positive multiple of 400", "got 0"]),
         (["--steps", "1234"], ["multiple of 400", "got 1234", "nearest is 1200"]),
         (["--evaluations", "0"], ["--evaluations must be a whole number, at least 1", "got 0"]),
         (["--evaluations", "7"], ["environments times 35, a multiple of 7 evaluations", "nearest is 20020"]),
         (["--seeds", "one"], ["seeds must look like 1:5", "'one'"]),
-        (["--seeds", "5:1"], ["low to high", "'5:1'"]),
         (["--seeds", "1,1"], ["every seed may be given once", "'1,1'"]),
         (["--sweep", "kapa=1,2"], ["varies 'kapa', which nothing in the study reads; did you mean 'kappa'?"]),
         (["--sweep", "kappa=a"], ["NAME=VALUE,VALUE", "'kappa' takes a number; got 'a'"]),
-        (["--sweep", "kappa=-1"], ["kappa", "-1"]),
         (["--sweep", "gamma=1.5"], ["gamma must lie in [0, 1]", "got 1.5"]),
-        (["--sweep", "learning_rate=nan"], ["learning_rate must be", "got nan"]),
-        (["--schedules", "aes,aes"], ["twice", "aes,aes"]),
+        (["--schedules", "aes,aes"], ["the methods name something twice"]),
         (["--devices", "0"], ["--devices must be between 1", "got 0"]),
-        (["--devices", "1000"], ["--devices must be between 1", "got 1000"]),
         (["--drift-seed", "-1"], ["--drift-seed must be between 0 and 4294967295", "got -1"]),
-        (["--drift-seed", "4294967296"], ["--drift-seed must be between 0", "got 4294967296"]),
         (["--steps", "4000000000"], ["MiB", "free"]),
         (["--steps", "400000000000"], ["--steps may be at most", "got 400000000000"]),
         (["--seeds", "0:99999"], ["at most 10000 seeds", "'0:99999'"]),
-        (["--seeds", "0:4294967295"], ["at most 10000 seeds"]),
-        (["--seeds", "1:9000"], ["runs", "fewer seeds or methods"]),
+        (["--seeds", "1:9999"], ["runs", "fewer seeds or methods"]),
         (["--sweep", "kappa=1", "--sweep", "kappa=2"], ["--sweep gives 'kappa' twice"]),
-        (["--sweep", "kappa=1,1"], ["value of 'kappa' twice"]),
-        (["--sweep", "window.power=1,2"], ["varies 'window.power', which nothing in the study reads", "kappa"]),
-        (["--schedules", "fixed", "--sweep", "kappa=1,2"], ["varies 'kappa', which nothing in the study reads"]),
+        (["--sweep", "kappa=1,1"], ["each value of 'kappa' once"]),
         (["--schedules", "aes:kappa=1e99"], ["'kappa'", "single precision", "'1e99'"]),
-        (["--schedules", "aes:lambda_max=1e-50"], ["'lambda_max'", "single precision", "'1e-50'"]),
-        (["--checkpoint-seconds", "nan"], ["--checkpoint-seconds must be between 0 and 86400", "got nan"]),
-        (["--checkpoint-seconds", "inf"], ["--checkpoint-seconds", "got inf"]),
-        (["--checkpoint-seconds", "-1"], ["--checkpoint-seconds", "got -1"]),
     ],
 )
 def test_bad_arguments_exit_with_2_and_say_what_is_allowed(tmp_path, capsys, words, parts):
@@ -73,13 +55,6 @@ def test_bad_arguments_exit_with_2_and_say_what_is_allowed(tmp_path, capsys, wor
     for part in parts:
         assert part in text
     assert not (tmp_path / "new").exists()  # refused before anything is made
-
-
-def test_a_task_without_drift_is_steady(tmp_path, capsys, monkeypatch):
-    still = envs.make("toy")._replace(name="still", channels=(), apply_drift=lambda params, values: params)
-    monkeypatch.setitem(envs.TASKS, "still", still)
-    assert run("--out", tmp_path / "new", "--task", "still", "--patterns", "all") == 2
-    assert "task 'still' has no drift channel, so its pattern is steady; got 'abrupt'" in sentence(capsys)
 
 
 def test_an_unknown_command_exits_with_2_and_the_nearest_name(capsys):
@@ -100,24 +75,11 @@ def test_a_whole_number_may_have_an_exponent(tmp_path, capsys):
     assert "runs of 1,200 environment steps" in capsys.readouterr().out
 
 
-def test_an_unknown_option_exits_with_2(tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        run("--out", tmp_path / "new", "--stepz", "400")
-    assert stop.value.code == 2
-    assert "Traceback" not in capsys.readouterr().err
-
-
 def test_a_folder_with_something_in_it_is_not_touched(tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("years of work")
     assert run("--out", tmp_path) == 2
     assert "is not empty" in sentence(capsys)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_a_file_as_folder_is_refused(tmp_path, capsys):
-    (tmp_path / "out").write_text("")
-    assert run("--out", tmp_path / "out") == 2
-    assert "is a file" in sentence(capsys)
 
 
 def test_a_folder_that_another_process_owns_is_refused(tmp_path, capsys):
@@ -129,8 +91,8 @@ def test_a_folder_that_another_process_owns_is_refused(tmp_path, capsys):
 
 def test_what_a_killed_study_left_before_it_began_is_no_obstacle(tmp_path):
     """Its configuration, half of another one and a lock that nobody holds."""
-    for name, text in (("config.json", "{}"), (".config.json.partial", "{"), (".lock", "{}")):
-        (tmp_path / name).write_text(text)
+    for name in ("config.json", ".config.json.partial", ".lock"):
+        (tmp_path / name).write_text("{}")
     config = config_of("ppo", "fixed", steps=1600)
     claim(config, tmp_path, resume=False).owner.release()
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
@@ -141,13 +103,10 @@ def test_what_a_killed_study_left_before_it_began_is_no_obstacle(tmp_path):
     ("name", "value"),
     [
         ("evaluations", 0),
-        ("evaluations", -1),
-        ("segments", "five"),
         ("segments", 10**9),
         ("seeds", [1.5]),
         ("settings", {"sac": 3}),
         ("sweep", {"kappa": "x"}),
-        ("steps", 1e308),
         ("patterns", [["abrupt"]]),
         ("warmup", None),
     ],
@@ -155,7 +114,7 @@ def test_what_a_killed_study_left_before_it_began_is_no_obstacle(tmp_path):
 def test_a_configuration_of_wrong_kinds_is_refused_in_one_sentence(tmp_path, capsys, name, value):
     config = config_of(schedules="aes", patterns="abrupt", seeds=2, steps=2000)
     (tmp_path / "config.json").write_text(json.dumps(config.to_json() | {name: value}))
-    assert main(["calibrate", str(tmp_path)]) == 2
+    assert run("--resume", "--out", tmp_path) == 2
     text = sentence(capsys)
     assert f"config.json cannot be used: '{name}" in text
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
@@ -176,19 +135,7 @@ def test_resuming_with_another_configuration_names_the_fields(tmp_path, capsys):
     assert "steps: 2000 -> 4000" in text
 
 
-def test_reports_of_nothing_or_of_damaged_results_are_refused(tmp_path, capsys):
-    assert main(["report", str(tmp_path / "none")]) == 2
-    sentence(capsys)
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "manifest.json").write_text("{}")
-    (tmp_path / "curves.parquet").write_bytes(b"not parquet")
-    assert main(["report", str(tmp_path)]) == 2
-    sentence(capsys)
-    assert not (tmp_path / "report").exists()
-
-
 def test_list_prints_every_registered_name(capsys):
-    import envs
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
 
@@ -201,28 +148,15 @@ def test_list_prints_every_registered_name(capsys):
     assert all(name in text for name in LAB_TASKS)
 
 
-@pytest.mark.parametrize("lines", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_reader_that_stops_early_ends_the_list_quietly(lines):
+def test_a_reader_that_stops_early_ends_the_list_quietly():
     command = [sys.executable, "-m", "experiments.cli", "list"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"}
     ) as process:
-        for _ in range(lines):
-            assert process.stdout.readline()
+        assert process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
-
-
-@pytest.mark.parametrize(("patterns", "lacks"), [("abrupt", True), ("steady,abrupt", False)])
-def test_a_study_without_steady_is_told_what_it_will_lack(tmp_path, capsys, monkeypatch, patterns, lacks):
-    def untrained(*_, **__):
-        raise train.Stopped("here")
-
-    monkeypatch.setattr(train, "train", untrained)
-    run("--out", tmp_path / "new", "--schedules", "baseline", "--patterns", patterns, "--seeds", "1", "--steps", "400")
-    message = "without the pattern steady there will be no nAUC and no DropRatio; --patterns may name it, too\n"
-    assert capsys.readouterr().out == message * lacks
 
 
 @pytest.fixture(scope="module")
@@ -247,13 +181,6 @@ def test_a_diverging_run_is_marked_and_the_others_finish(diverged):
     curves = pl.read_parquet(folder / "curves.parquet")
     assert curves.filter(pl.col("method") == "SAC")["return_mean"].is_finite().all()
     assert curves.filter(pl.col("method") == "SAC")["step"].max() == 2000
-
-
-def test_the_report_of_a_diverged_study_says_how_many_are_valid(diverged):
-    folder, _ = diverged
-    page = (folder / "report" / "index.html").read_text()
-    assert "4/8" in page.replace(" / ", "/").replace("&thinsp;", "")
-    assert "diverged" in page
 
 
 def test_the_proxies_of_a_trained_study_are_calibrated_without_the_runs_that_diverged(diverged, capsys):

@@ -7,15 +7,14 @@ import pytest
 import tyro
 
 from experiments.cli import main
-from experiments.cli.run import Run, study_of, with_named
+from experiments.cli.run import Run, study_of
 from experiments.session.study import Study
 from experiments.study.config import config_from_json, configured
 from tests.refusals import sentence
 
 STUDIES = [
     "",
-    "--study fixed_grid --preset paper",
-    "--study ablation --seeds 3,1,7:9",
+    "--preset paper --seeds 3,1,7:9",
     "--carriers all --schedules aes:proxy=td_mean:lambda_max=inf,fixed+reset:every=0.2:strength=0.5 --drift-seed 4",
     "--schedules aes_r --sweep gain=0.1,1e-7,4 --sweep weight_decay=0,1e-2 --patterns steady --source fresh",
     "--proxy td_mean --counterfactual --layer-norm --block 3:40",
@@ -30,7 +29,7 @@ STUDIES = [
 @pytest.mark.parametrize("words", STUDIES)
 def test_a_configuration_its_command_and_its_file_give_it_again(words, tmp_path):
     words = ["--out", "study", *shlex.split(words)]
-    study = study_of(with_named(tyro.cli(Run, args=words), words))
+    study = study_of(tyro.cli(Run, args=words))
     config = configured(study)
     stored = config.to_json()
     assert config_from_json(json.loads(json.dumps(stored))) == config

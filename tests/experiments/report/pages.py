@@ -3,7 +3,7 @@
 import json
 from html.parser import HTMLParser
 
-from experiments.study.results import write_manifest
+from experiments.study.store import write_manifest
 from tests.experiments.measure.synthetic import config, manifest
 
 TROUBLED = ("SAC", "SAC+AES", "SAC+AES-R", "PPO", "PPO+AES")  # methods of the study with broken runs

@@ -15,7 +15,7 @@ from envs import drift
 from experiments.cli import main
 from experiments.report import calibration
 from experiments.study import store
-from experiments.study.results import write_manifest
+from experiments.study.store import write_manifest
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
@@ -34,7 +34,7 @@ def true_changes(config):
     @jax.jit
     def changes(pattern, seed):
         drawn = drift.draw(task, seed, config.segments)
-        at = partial(drift.truth, task.channels, pattern, drawn, total=total, segments=config.segments)
+        at = partial(drift.truth, task.channels, pattern, drawn, total=total)
         return jax.vmap(lambda step: at(step=step).change)(np.arange(total))
 
     numbers = {pattern: np.int32(envs.pattern_index(pattern)) for pattern in PATTERNS}

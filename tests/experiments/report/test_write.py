@@ -9,7 +9,7 @@ import pytest
 
 from experiments.report import write, write_report
 from experiments.report.page import Page as PageOfReport
-from experiments.study.results import write_manifest
+from experiments.study.store import write_manifest
 from tests.experiments.measure.synthetic import make_curves, manifest
 from tests.experiments.report.pages import SMALL_WINDOW, TROUBLED, Page, configure, save
 

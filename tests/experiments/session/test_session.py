@@ -164,23 +164,20 @@ def test_a_study_is_its_command_and_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("methods = 3", "text or a list of texts; got 3"),
-        ("methods = [3]", "text or a list of texts"),
-        ('steps = "1600"', 'a whole number; got "1600"'),
-        ("steps = 1600.5", "a whole number"),
-        ("task = true", "text"),
-        ("start = 1", "text"),
-        ('timeout = "x"', "a number"),
-        ('layer_norm = "no"', "true or false"),
-        ("seeds = [1.5]", "text, a whole number or a list of them"),
-        ("sweep = 3", "a list such as .*, or a table"),
-        ("sweep = {kappa = 1}", "a list such as .*, or a table"),
+        ("methods = 3", "a method is a Method or a string such as 'sac.aes'; got int"),
+        ('steps = "1600"', "steps must be a whole number; got '1600'"),
+        ("steps = 1600.5", "steps must be a whole number"),
+        ("observe = 1", "observe must be text"),
+        ('timeout = "x"', "timeout must be a number"),
+        ('layer_norm = "no"', "layer_norm must be true or false"),
+        ("seeds = [1.5]", "seeds must look like 1:5"),
+        ("sweep = {kappa = 1}", "--sweep takes NAME=VALUE"),
     ],
 )
 def test_a_file_with_a_value_of_another_kind_is_refused(tmp_path, line, wanted):
     (tmp_path / "a.toml").write_text(line)
-    with pytest.raises(ValueError, match=f"a.toml: '{line.split()[0]}' must be {wanted}"):
-        Study.from_file(tmp_path / "a.toml")
+    with pytest.raises(ValueError, match=wanted):
+        assert Study.from_file(tmp_path / "a.toml").config
 
 
 def test_objects_and_strings_describe_equal_studies():

@@ -1,21 +1,19 @@
 """Faults that a user can meet: kills, signals, two processes on one folder, damaged files, a full disk, a bad cache."""
 
 import json
-import os
 import resource
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import pytest
 
 from experiments.cli import main
-from experiments.study import lock
-from experiments.study.lock import LOCK, LostError, OwnedError, Owner
+from experiments.study import folder, store
+from experiments.study.folder import LOCK, Owner
 from tests.refusals import sentence
 from tests.waiting import wait_until
 
@@ -126,20 +124,11 @@ def test_the_first_signal_saves_a_checkpoint(tmp_path):
 
 
 def test_a_second_ctrl_c_ends_the_process_and_a_second_sigterm_does_not():
-    code = "import os, signal; from experiments.study.stop import StopFlag; flag = StopFlag()\nwith flag:\n"
+    code = "import os, signal; from experiments.study.process import StopFlag; flag = StopFlag()\nwith flag:\n"
     code += " os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGTERM); assert flag.asked\n"
     code += " print(1, flush=True); os.kill(os.getpid(), signal.SIGINT); print(2)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (-signal.SIGINT, "1\n")
-
-
-def test_ctrl_c_before_anything_is_trained_ends_in_one_sentence(tmp_path):
-    """While the study is configured: at a fixed place, because some extensions lose an interrupt of their import."""
-    before = "import os, signal, experiments.study.config as module; "
-    before += "module.configured = lambda study: os.kill(os.getpid(), signal.SIGINT); "
-    code, err = finish(start(tmp_path / "early", before=before))
-    assert (code, err) == (130, "aesjax: interrupted\n")
-    assert not (tmp_path / "early").exists()
 
 
 def test_a_study_is_resumed_on_as_many_devices_as_it_began_on(finished, killed, tmp_path, capsys):
@@ -167,18 +156,6 @@ def test_a_study_that_has_ended_is_not_trained_again(copied, capsys):
 # --- output that cannot be written
 
 
-def test_output_that_nobody_takes_ends_no_study(finished, tmp_path):
-    """In an ASCII locale, with a folder whose name it cannot print."""
-    folder = tmp_path / "stüdy"
-    run = [sys.executable, "-m", "experiments.cli", "run", "--out", str(folder), *STUDY]
-    script = f"set -o pipefail; {shlex.join(run)} 2>&1 | head -n 1"
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120, env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert results(folder) == results(finished)
-    assert "100.0 %" in (folder / "messages.txt").read_text()
-
-
 def test_a_listing_on_a_full_disk_is_refused_in_one_sentence():
     words = [sys.executable, "-m", "experiments.cli", "list"]
     with open("/dev/full", "w") as full:
@@ -189,34 +166,25 @@ def test_a_listing_on_a_full_disk_is_refused_in_one_sentence():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# --- two processes, one folder
-
-
-def test_of_two_processes_one_trains_and_the_other_is_refused(finished, tmp_path):
-    folder = tmp_path / "wanted"
-    ended = [finish(process) for process in [start(folder), start(folder)]]
-    assert sorted(code for code, _ in ended) == [0, 2]
-    refusal = max(err for _, err in ended)
-    assert "is in use by process" in refusal or "is not empty" in refusal
-    assert results(folder) == results(finished)
+# --- one folder
 
 
 def test_the_holder_of_a_lock_is_named_and_its_end_releases_it(tmp_path):
-    code = "import sys; from experiments.study.lock import *; held = Owner(Path(sys.argv[1])); print(1, flush=True); "
+    code = "import sys; from experiments.study.folder import *; held = Owner(Path(sys.argv[1])); print(1, flush=True); "
     code += "input()"
     other = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     other.stdout.readline()
-    assert lock.in_use(tmp_path)
-    with pytest.raises(OwnedError, match=f"is in use by process {other.pid} on "):
+    assert folder.in_use(tmp_path)
+    with pytest.raises(ValueError, match=f"is in use by process {other.pid} on "):
         Owner(tmp_path)
     other.kill()
     other.communicate()
-    assert not lock.in_use(tmp_path)
-    with Owner(tmp_path), pytest.raises(OwnedError):
+    assert not folder.in_use(tmp_path)
+    with Owner(tmp_path), pytest.raises(ValueError):
         Owner(tmp_path)
-    assert lock.is_empty(tmp_path)
+    assert folder.is_empty(tmp_path)
 
 
 def test_a_folder_that_was_removed_is_not_written_into(tmp_path):
@@ -227,38 +195,15 @@ def test_a_folder_that_was_removed_is_not_written_into(tmp_path):
         shutil.rmtree(folder)
         folder.mkdir()
         (folder / LOCK).touch()
-        with pytest.raises(LostError, match="was removed"):
+        with pytest.raises(store.Unwritable, match="was removed"):
             owner.check()
     assert (folder / LOCK).exists()  # it is another process's
 
 
-def test_only_leftovers_of_killed_processes_are_removed(tmp_path):
-    for name in ("checkpoints/sac/partial-0001/state", "agents/sac/000/partial-1", ".curves.parquet.partial", "notes"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert not lock.is_empty(tmp_path)
-    lock.clean(tmp_path)
-    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["notes"]
-
-
 # --- damaged and absurd files
 
-READERS = (["report"], ["calibrate"], ["export"], ["video"])
 
-
-def said_by_all(folder, capsys, tmp_path):
-    """The sentence of every reading command, each of which must refuse the folder and write nothing."""
-    before = sorted(folder.rglob("*"))
-    for command, *words in READERS:
-        words += ["--out", str(tmp_path / "new")] if command == "export" else []
-        assert main([command, str(folder), *words]) == 2, command
-        yield sentence(capsys)
-    assert sorted(folder.rglob("*")) == before
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize("name", ["config.json", "curves.parquet"])
-@pytest.mark.parametrize("damage", ["flipped", "truncated"])
+@pytest.mark.parametrize(("name", "damage"), [("config.json", "flipped"), ("curves.parquet", "truncated")])
 def test_a_damaged_file_is_named_by_its_readers(copied, capsys, name, damage):
     path = copied / name
     data = bytearray(path.read_bytes())
@@ -266,30 +211,6 @@ def test_a_damaged_file_is_named_by_its_readers(copied, capsys, name, damage):
     path.write_bytes(data if damage == "flipped" else data[: len(data) // 2])
     assert main(["report", str(copied)]) == 2
     assert f"{name} was changed or damaged" in sentence(capsys)
-
-
-POISONS = ("null", '"no"', "0", "-1", "1" + 400 * "0", "0.5", "NaN", "true", "[]", '[["sac"]]', "{}", '{"sac": [1]}')
-FIELDS = ("task", "methods", "patterns", "seeds", "steps", "evaluations", "segments", "settings", "replay_capacity")
-FIELDS += ("sweep", "options", "proxy", "block", "format")
-
-
-@pytest.mark.parametrize("field", FIELDS)
-def test_absurd_settings_are_refused_when_a_study_is_resumed(copied, capsys, field):
-    (copied / "manifest.json").unlink()
-    path, fitting = copied / "config.json", json.loads((copied / "config.json").read_text())
-    default = {"sweep": "{}", "options": "{}"}  # this study's
-    for poison in POISONS:
-        if poison == default.get(field):
-            continue
-        path.write_text(json.dumps(fitting | {field: json.loads(poison)}))
-        assert main(["run", "--out", str(copied), "--resume", "--no-report"]) == 2, poison
-        assert sentence(capsys)
-
-
-@pytest.mark.parametrize("content", ['{"files": ', "[]", "{}"])
-def test_a_damaged_manifest_is_refused_by_every_reader(copied, capsys, tmp_path, content):
-    (copied / "manifest.json").write_text(content)
-    assert all("manifest.json" in text for text in said_by_all(copied, capsys, tmp_path))
 
 
 def test_a_study_whose_checkpoints_are_all_damaged_is_not_begun_again(killed, tmp_path, capsys):
@@ -316,36 +237,3 @@ def test_on_a_full_disk_nothing_is_half_written_and_the_study_goes_on_later(fini
     assert not list(folder.glob(".*.partial"))
     if not (folder / "manifest.json").exists():
         assert resumed(folder) == results(finished)
-
-
-# --- kept programs
-
-COMPILES = """
-from experiments.study.devices import start_jax
-start_jax(1)
-import jax
-seen = []
-jax.monitoring.register_event_listener(lambda event, **_: seen.append(event))
-print(float(jax.jit(lambda x: (x @ x).sum() / 3)(jax.numpy.ones((5, 5)))).hex())
-print(seen.count("/jax/compilation_cache/cache_hits"), seen.count("/jax/compilation_cache/cache_misses"))
-"""
-
-
-def compiled(caches, **more):
-    """The number that a compiled program gives, and how many programs were read and written."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
-    env |= {"XDG_CACHE_HOME": str(caches), **more}
-    done = subprocess.run([sys.executable, "-c", COMPILES], env=env, capture_output=True, text=True, check=True)
-    number, read, written = done.stdout.split()
-    return number, int(read), int(written)
-
-
-@pytest.mark.slow
-def test_compiled_programs_are_read_by_the_next_process_unless_damaged(tmp_path):
-    number, read, written = compiled(tmp_path)
-    assert (read, written > 0) == (0, True)
-    assert compiled(tmp_path) == (number, written, 0)
-    assert compiled(tmp_path, JAX_ENABLE_COMPILATION_CACHE="false") == (number, 0, 0)
-    for path in Path(tmp_path).rglob("*-cache"):
-        path.write_bytes(path.read_bytes()[:-9])
-    assert compiled(tmp_path)[0] == number

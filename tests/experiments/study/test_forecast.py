@@ -80,16 +80,12 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path, capsys, monkeypa
 def test_a_dry_run_refuses_what_a_run_refuses(tmp_path, capsys):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes").touch()
-    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for words, text in (
         (("--out", "new", "--carriers", "sak"), "did you mean 'sac'?"),
         (("--out", "new", "--steps", "1234"), "nearest is 1200"),
         (("--out", "full"), "full is not empty"),
         (("--out", "full/notes"), "is a file; give a folder"),
-        (("--out", "full/notes/new"), "cannot be written: Not a directory"),
-        (("--out", "dangling"), "which does not exist"),
-        (("--out", "full", "--resume"), "leave out --resume"),
     ):
         given = [words[0], str(tmp_path / words[1]), *FAST, *words[2:]]
         assert text in refused(capsys, "run", "--dry-run", *given)
-    assert {path.name for path in tmp_path.iterdir()} == {"full", "dangling"}
+    assert {path.name for path in tmp_path.iterdir()} == {"full"}

@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-import envs
-from agents import CARRIERS
 from envs import isaac, mujoco
 from experiments.study.program import runs_of, share_of
-from experiments.study.sweep import compile_program
+from experiments.study.run import compile_program
 from tests.experiments.configs import config_of
 
 SLOW = pytest.mark.slow
@@ -62,15 +60,6 @@ def test_a_program_on_warp_lowers_for_cuda_without_its_host():
     pytest.importorskip("warp", reason="an extra, which `make test-all` installs")
     for name, stage in traced("hopper", "ppo", "aes", engine="warp").items():
         assert not calls_its_host(lowered(stage, "cuda")), name
-
-
-def test_the_table_leaves_no_carrier_and_no_task_without_physics_out():
-    rows = [getattr(row, "values", row) for row in STUDIES]
-    simulated = {*mujoco.TASKS, *isaac.TASKS}
-    assert {task for task, *_ in rows} >= {
-        task for task in envs.TASKS if task not in simulated and not task.startswith(envs.BRIDGE)
-    }
-    assert {carrier for _, carrier, _ in rows} == set(CARRIERS)
 
 
 def test_a_program_on_the_c_engine_calls_its_host():

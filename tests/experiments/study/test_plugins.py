@@ -7,24 +7,21 @@ import re
 import signal
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-import envs
-from aesjax import EntropySchedule, aes_r, as_schedule
+from aesjax import EntropySchedule, aes_r
 from aesjax.registry import UnknownNameError
 from aesjax.schedules.rule import start
 from experiments.cli import main
 from experiments.session.study import Study
-from experiments.study import plugins
+from experiments.study import method as plugins
 from experiments.study.config import config_from_json, configured
 from experiments.study.folder import begun
 from experiments.study.method import Method
 from experiments.study.program import check, rows_of
-from experiments.study.progress import Progress
 from experiments.study.text import parse_method, text_of
-from experiments.study.train import Interrupted, _physics
+from experiments.study.train import Interrupted, Progress
 from tests.experiments.configs import config_of
 from tests.refusals import refused
 
@@ -50,9 +47,6 @@ def relative(*, base):
 @as_schedule(needs=["log_prob"])
 def picky(*, gain=1.0):
     return fixed(gain)
-
-def named_like_a_setting(*, gamma=0.5):
-    return fixed(gamma)
 
 def plain(proxy, *, base, decay=0.9):
     return EntropySchedule(lambda: start(base), lambda signals, state: state._replace(count=state.count + 1))
@@ -149,7 +143,7 @@ def test_the_adaptation_that_the_documentation_shows_works_and_can_be_swept(outs
     [
         ("{m}:halff", "did you mean 'half'?"),
         ("{m}:", "unknown attribute of"),
-        ("{m}x:half", "there is no module"),
+        ("{m}x:half", "No module named"),
         ("{m}:CARRIER.labl", "did you mean"),
         ("{m}:half:shar=1", "has no option 'shar'; allowed: base, coupling, proxy, share, source"),
         ("{m}:half:share=much", "takes a number; got 'much'"),
@@ -159,10 +153,9 @@ def test_the_adaptation_that_the_documentation_shows_works_and_can_be_swept(outs
         ("half", "one of your own is typed as module:name"),
         ("{m}:half,{m}_too:half", "are both called 'SAC+HALF' in tables"),
         ("{m}:picky", "cannot be used with carrier 'sql': it reads log_prob"),
-        ("{m}:named_like_a_setting", "has the name of a setting of carrier"),
-        ("{m}_ends:task", "importing '{m}_ends' failed with SystemExit"),
+        ("{m}_ends:task", "cannot be used: SystemExit"),
         ("{m}_broken:f", "SyntaxError"),
-        ("{m}_needs:f", "no module 'no_such_library'"),
+        ("{m}_needs:f", "No module named 'no_such_library'"),
     ],
 )
 def test_objects_that_cannot_be_used_are_refused_in_one_sentence(outside, tmp_path, name, text):
@@ -211,14 +204,11 @@ def raising(x):
 def leaving(*_):
     sys.exit("gone")
 
-raises, exits = point(raising), point(leaving)
-shape, wide = point(lambda x: x[None]), point(observed=lambda x: jnp.stack([x, x]))
-infinite, nan = point(observed=lambda x: x[None] / 0.0), point(lambda x: jnp.where(x > 1.0, jnp.nan, 0.0))
+raises, shape = point(raising), point(lambda x: x[None])
+wide, nan = point(observed=lambda x: jnp.stack([x, x])), point(lambda x: jnp.where(x > 1.0, jnp.nan, 0.0))
 def far(channel, leg): return jnp.full((channel.size,), 3.0 * channel.high, jnp.float32)
-def lost(channel, leg): return jnp.full((channel.size,), jnp.nan, jnp.float32)
 def vector(): return lambda signals: jnp.abs(signals.td_error)
 def negative(): return lambda signals: -jnp.mean(jnp.abs(signals.td_error))
-def missing(): return lambda signals: jnp.nan
 """
 
 
@@ -226,20 +216,13 @@ def missing(): return lambda signals: jnp.nan
     ("option", "name", "text"),
     [
         ("--task", "raises", "does not work: RuntimeError: no such joint"),
-        ("--task", "exits", "does not work: SystemExit: gone"),
-        ("--task", "leaving", "cannot be built: SystemExit: gone"),
         ("--task", "shape", "must have shape ()"),
         ("--task", "wide", "must have shape (1,)"),
-        ("--task", "infinite", "its first observation must be finite"),
         ("--task", "nan", "the random policy's return on '{m}:nan' is not finite"),
         ("--patterns", "far", "'goal_offset' must stay between -0.5 and 0.5; got 1.5 to 1.5"),
-        ("--patterns", "lost", "got nan to nan"),
         ("--patterns", "leaving", "does not work on a scalar channel: SystemExit: gone"),
         ("--proxy", "vector", "as a weight'"),
         ("--proxy", "negative", "after update 1, of errors between 1 and 10, is -1"),
-        ("--proxy", "missing", "is nan"),
-        ("--proxy", "leaving", "gone"),
-        ("--schedules", "leaving", "gone"),
     ],
 )
 def test_faulty_objects_are_refused_before_the_folder_is_made(
@@ -327,8 +310,6 @@ def test_an_object_of_a_cell_is_part_of_the_configuration_and_of_no_command():
     assert config_from_json(stored).carriers == ("sac",)
     with pytest.raises(ValueError, match="schedule 'pulse' is an object of this process"):
         of_cell().command()
-    with pytest.raises(ValueError, match="its label 'AES-R' is that of 'aes_r'; declare another"):
-        Method("sac", as_schedule(run_cell(), name="other", label="AES-R"))
     assert Method("sac", plugins.find("schedule", aes_r)) == Method("sac", "aes_r")
 
 
@@ -352,8 +333,3 @@ def test_a_study_of_a_module_is_resumed_unless_the_module_was_edited(outside, tm
     config.write_text(stored)
     assert main(["run", *argv, "--resume"]) == 0
     assert main(["report", str(tmp_path / "out")]) == 0
-
-
-def test_a_manifest_describes_the_engine_of_our_physics_tasks_and_nothing_of_a_strangers_environment():
-    assert _physics(envs.make("hopper", engine="mujoco").env) == {"physics": {"engine": "mujoco"}}
-    assert _physics(SimpleNamespace(about=object())) == {}

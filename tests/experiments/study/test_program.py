@@ -8,7 +8,7 @@ import pytest
 from experiments.session.study import Study
 from experiments.study.config import configured
 from experiments.study.program import check, runs_of, share_of
-from experiments.study.sweep import compile_program, take
+from experiments.study.run import compile_program, take
 from tests.experiments.conftest import small_config
 
 

@@ -10,7 +10,7 @@ import pytest
 import envs
 from envs.world import World
 from experiments.study.folder import claim
-from experiments.study.references import optimum_of
+from experiments.study.prepare import optimum_of
 from experiments.study.train import train
 from tests.experiments.configs import config_of
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from experiments.cli import main
+from experiments.study.checkpoint import load_agent
 from experiments.study.folder import open_study
 from experiments.study.program import blocks_of, share_of
 from experiments.study.slurm import StudyPlan, read_plan
-from experiments.study.snapshots import load_agent
 from tests.refusals import refused
 from tests.waiting import wait_until
 

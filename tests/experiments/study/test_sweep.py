@@ -11,10 +11,8 @@ import pytest
 
 from aesjax.types import Program
 from experiments.study import checkpoint
-from experiments.study.curves import ordered
-from experiments.study.progress import Progress
-from experiments.study.run import Plan, load, sweep
-from experiments.study.sweep import Batches, compile_program, plan_batches, stack
+from experiments.study.run import Batches, Plan, compile_program, load, ordered, plan_batches, stack, sweep
+from experiments.study.train import Progress
 
 # A run is a number; its state counts up by it; an interval is three steps.
 COUNTER = Program(
@@ -88,10 +86,10 @@ def test_a_sweep_in_batches_resumes_from_the_middle_and_from_no_other_shape(tmp_
 
 def test_progress_prints_plain_lines_where_there_is_no_terminal():
     stream = io.StringIO()
-    with Progress(PLAN, 4, 1, "counting", stream=stream) as progress:
-        for now in trained(4, Batches(4, 1, 2)):
-            progress.tick(now)
-        progress.note("a note")
+    progress = Progress(PLAN, 4, 1, "counting", stream)
+    for now in trained(4, Batches(4, 1, 2)):
+        progress.tick(now)
+    progress.note("a note")
     lines = stream.getvalue().splitlines()
     assert lines[0] == "counting: compiling"
     assert lines[-1] == "a note"

@@ -20,13 +20,12 @@ import envs
 from agents import CARRIERS
 from envs.world import World
 from experiments.cli import main
+from experiments.study.checkpoint import load_agent
 from experiments.study.config import config_from_json
 from experiments.study.folder import claim
 from experiments.study.program import runs_of, share_of
-from experiments.study.progress import Progress
-from experiments.study.snapshots import load_agent
-from experiments.study.sweep import compile_program, take
-from experiments.study.train import Interrupted, train
+from experiments.study.run import compile_program, take
+from experiments.study.train import Interrupted, Progress, train
 from experiments.study.warm import Agents, read, warm_of, widened
 from tests.agents.small import small as small_carrier
 from tests.agents.test_carriers_contract import ALL

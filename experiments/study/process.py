@@ -1,17 +1,23 @@
-"""Settings of JAX that must be made before it starts: CPU devices and the cache of compiled programs."""
+"""What concerns the process: JAX's devices and compiled programs, set before JAX starts, and signals."""
 
 import hashlib
 import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 LARGEST_CACHE = 512 * 2**20  # bytes of compiled programs, of which JAX removes the least recently used
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+PARENT = "AESJAX_PARENT"  # variable of a process that shall end with the one that started it, whose number it holds
 
 
 def cache_folder() -> Path:
@@ -21,29 +27,20 @@ def cache_folder() -> Path:
     """
     if named := os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return Path(named)
-    caches = os.environ.get("XDG_CACHE_HOME", "")  # a relative one is to be ignored, by its definition
-    if sys.platform == "darwin":
-        caches = "~/Library/Caches"
-    elif not os.path.isabs(caches):
-        caches = "~/.cache"
-    return Path(caches).expanduser() / "aesjax" / "compiled" / _processor()
-
-
-def _processor() -> str:
-    """Name of this kind of processor: compiled code may not run on another, and a home folder may serve many."""
-    words = [platform.machine(), platform.system()]
+    words = [platform.machine(), platform.system()]  # code for this kind of processor may not run on another
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         words += sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:12]
+    processor = hashlib.sha256("\n".join(words).encode()).hexdigest()[:12]
+    caches = "~/Library/Caches" if sys.platform == "darwin" else os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(caches).expanduser() / "aesjax" / "compiled" / processor
 
 
-def start_jax(devices: int | None, compiled: bool = True, resumed: Path | None = None) -> None:
+def start_jax(devices: int | None, resumed: Path | None = None) -> None:
     """Set up JAX before it starts: the number of CPU devices and the cache of compiled programs.
 
     Args:
       devices: CPU devices; None: one per usable core.
-      compiled: keep compiled programs in `cache_folder`; `JAX_ENABLE_COMPILATION_CACHE=false` forbids it as well.
       resumed: folder of a study that continues on as many devices as it began with.
     """
     import jax
@@ -54,9 +51,7 @@ def start_jax(devices: int | None, compiled: bool = True, resumed: Path | None =
     most = max(8, 4 * cores)  # more than one per core is of use in a test of sharding only
     if devices is not None and not 1 <= devices <= most:
         raise ValueError(f"--devices must be between 1 and {most}; got {devices}")
-    if not compiled:
-        jax.config.update("jax_enable_compilation_cache", False)
-    elif "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder()))
         jax.config.update("jax_compilation_cache_max_size", LARGEST_CACHE)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # a start reads seventy small ones, too
@@ -94,3 +89,45 @@ def visible_gpus() -> list[str]:
         return []
     listing = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60, check=False)
     return [str(number) for number, line in enumerate(listing.stdout.splitlines()) if line.startswith("GPU ")]
+
+
+class StopFlag:
+    """Catches signals inside a ``with`` block: the first one sets ``asked``; a Ctrl-C after it ends the process.
+
+    Outside the main thread nothing is caught. A signal that is ignored on entry (`nohup`) stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "StopFlag":
+        with suppress(ValueError):  # not the main thread
+            for number in SIGNALS:
+                if signal.getsignal(number) != signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: object) -> None:
+        self.asked = True
+        for each in self._previous:  # the system ends the process, also in a long call into XLA; schedulers send twice
+            signal.signal(each, signal.SIG_DFL if each == signal.SIGINT else signal.SIG_IGN)
+        with suppress(OSError, ValueError):  # the terminal may have hung up
+            print("aesjax: stopping at the next checkpoint; Ctrl-C to stop now", file=sys.stderr, flush=True)
+
+
+def end_with_parent() -> None:
+    """Send this process SIGTERM once the process named by `PARENT` is gone."""
+    parent = int(os.environ.pop(PARENT, "0"))
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if parent:
+        threading.Thread(target=watch, daemon=True).start()
