@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,8 @@ def adopt_pattern(name: str, plugin: Any) -> Pattern:
     pattern = plugin if isinstance(plugin, Pattern) else Pattern(plugin, jumps=False)
     if not callable(pattern.value) or inspect.isclass(pattern.value):
         raise ValueError(f"pattern '{name}' must be a Pattern or a function; got {type(plugin).__name__}")
-    for kind, size in (("scalar", 1), ("planar", 2)):
+    kinds: tuple[tuple[Literal["scalar", "planar"], int], ...] = (("scalar", 1), ("planar", 2))
+    for kind, size in kinds:
         channel, drawn = Channel(kind, -1.0, 1.0, 0.0, size, kind), jnp.zeros(size)
         leg = Leg(jnp.int32(0), jnp.float32(0), drawn, drawn, drawn, 5)
         with trying(f"pattern '{name}' does not work on a {kind} channel"):

@@ -3,7 +3,10 @@
 Usage: python experiments/sb3_entropy.py --algorithm sac --steps 5000
 """
 
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 from stable_baselines3 import PPO, SAC
@@ -22,6 +25,8 @@ class EntropyCallback(BaseCallback):
       schedule: ``aes(base=0.2)``, or another one that reads the TD errors of the update batch only; ``base`` is the
         first weight.
     """
+
+    model: Any  # its attributes are those of SAC or PPO
 
     def __init__(self, schedule: EntropySchedule) -> None:
         super().__init__()
@@ -42,7 +47,7 @@ class EntropyCallback(BaseCallback):
             self._advance(self._residuals_of_ppo())
 
     def _advance(self, td_error: np.ndarray) -> None:
-        self.state = self._update(Signals(td_error=td_error.ravel()), self.state)
+        self.state = self._update(Signals(td_error=jnp.asarray(td_error.ravel())), self.state)
         self._set()
 
     def _set(self) -> None:

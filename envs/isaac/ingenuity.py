@@ -35,7 +35,7 @@ class Constants(NamedTuple):
     rotational_drag: float = 0.0  # N m s/rad, a damping for `joint_damping` to scale
 
 
-_OMNI = {"near": 2.5, "up_weight": 1.0, "tilt": 30.0, "spin": 10.0, "farthest": 20.0, "targets": 1.0}
+_OMNI: dict[str, Any] = {"near": 2.5, "up_weight": 1.0, "tilt": 30.0, "spin": 10.0, "farthest": 20.0, "targets": 1.0}
 _OMNI |= {"start_low": (-0.5,) * 3, "start_high": (0.5,) * 3, "steering": _LATERAL, "scalar_last": False}
 
 

@@ -24,7 +24,7 @@ def settled(task: AllegroHand, rng: np.random.Generator) -> np.ndarray | None:
 
     def still(steps: int) -> bool:
         mujoco.mj_step(task.model, data, steps)
-        return np.linalg.norm(data.qpos[16:19] - GOAL) < _NEAR and np.abs(data.qvel).max() < _STILL
+        return bool(np.linalg.norm(data.qpos[16:19] - GOAL) < _NEAR and np.abs(data.qvel).max() < _STILL)
 
     if not still(_STEPS[0]):
         return None
