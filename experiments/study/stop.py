@@ -1,15 +1,11 @@
 """A flag that Ctrl-C, SIGTERM and SIGHUP set, read by the training loop between two intervals."""
 
-import os
 import signal
 import sys
-import threading
-import time
 from contextlib import suppress
 from typing import Any
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-PARENT = "AESJAX_PARENT"  # variable of a process that shall end with the one that started it, whose number it holds
 
 
 class StopFlag:
@@ -40,16 +36,3 @@ class StopFlag:
         with suppress(OSError, ValueError):  # the terminal may have hung up
             cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # which the progress display hides
             print(f"{cursor}aesjax: stopping at the next checkpoint; Ctrl-C to stop now", file=sys.stderr, flush=True)
-
-
-def end_with_parent() -> None:
-    """Send this process SIGTERM once the process named by `PARENT` is gone."""
-    parent = int(os.environ.pop(PARENT, "0"))
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    if parent:
-        threading.Thread(target=watch, daemon=True).start()
