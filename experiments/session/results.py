@@ -227,29 +227,23 @@ class Results:
         """
         import polars as pl
 
-        from experiments.study import rescore
+        from experiments.study import replay
         from experiments.study.text import parse_objects
 
-        study, frames = rescore.load(self.directory, self.config), []
+        study, frames = replay.load(self.directory, self.config), []
         for method in parse_objects(methods):
-            share, carrier = rescore.share_of_method(study, method), method.carrier.name
-            rows, rule = study.streams.filter(carrier=carrier), share.rows[0].rule
-            if reason := rescore.obstacle(share, method, rescore.proxies_in(rows)):
-                raise ValueError(f"'{rule}' cannot be replayed on carrier '{carrier}': {reason}")
-            result, skipped = rescore.replay_runs(study, share, method)
+            share, carrier = replay.share_of_method(study, method), method.carrier.name
+            rows, stride = study.streams.filter(carrier=carrier), study.strides[carrier]
+            if reason := replay.obstacle(share, method, replay.proxies_in(rows)):
+                raise ValueError(f"'{share.rows[0].rule}' cannot be replayed on carrier '{carrier}': {reason}")
+            result, skipped = replay.replay_runs(share, method, rows, stride)
             samples = skipped + result.weight.shape[1]
             steps = np.arange(skipped + 1, samples + 1) * study.config.steps / samples
             columns = {"weight": result.weight, "step": np.tile(steps, (rows.height, 1))}
             columns |= {name: values for name, values in result.levers._asdict().items() if values is not None}
-            frames.append(
-                rows.select(_LABELS).with_columns(
-                    replayed=pl.lit(share.rows[0].name),
-                    initial=pl.Series(result.initial),
-                    updates_per_sample=pl.lit(study.stride(carrier)),
-                    # polars makes arrays a type of their length, which differs between carriers
-                    **{name: pl.Series(list(values)).cast(pl.List(pl.Float32)) for name, values in columns.items()},
-                )
-            )
+            lists = {name: pl.Series(list(values)).cast(pl.List(pl.Float32)) for name, values in columns.items()}
+            facts = {"replayed": pl.lit(share.rows[0].name), "updates_per_sample": pl.lit(stride)}
+            frames.append(rows.select(_LABELS).with_columns(initial=pl.Series(result.initial), **facts, **lists))
         return pl.concat(frames, how="diagonal")
 
     def policy(self, method: Method | str, pattern: str, seed: int, at: int | str = "end") -> Policy:

@@ -16,9 +16,9 @@ from envs.adopt import trying
 from envs.world import World
 from experiments.measure.patterns import STEADY
 from experiments.study.config import OBSERVED, StudyConfig
-from experiments.study.controls import records_of
 from experiments.study.program import Share, check, merged, runs_of, small_windows
 from experiments.study.references import floor_of
+from experiments.study.replay import records_of
 from experiments.study.sweep import Batches, Device, cache_group, memory_budget, plan_batches, state_bytes
 from experiments.study.warm import Warm, warm_of
 

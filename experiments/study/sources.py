@@ -1,6 +1,6 @@
 """Files that a study takes from another, finished one, identified by their SHA-256.
 
-Only names and digests are read here, before anything is configured; `experiments.study.controls` and
+Only names and digests are read here, before anything is configured; `experiments.study.replay` and
 `experiments.study.warm` read the contents and check that they fit.
 """
 

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from experiments.study.config import config_from_json
-from experiments.study.controls import records_of
 from experiments.study.folder import claim
 from experiments.study.program import share_of
+from experiments.study.replay import records_of
 from experiments.study.train import train
 from tests.experiments.configs import config_of
 from tests.refusals import refused
