@@ -14,8 +14,7 @@ from aesjax.registry import lookup
 from envs import isaac, mujoco
 from envs.mujoco.model import total_mass_accepted
 from envs.world import World
-from experiments.bench.timing import Timer, interleaved, until
-from experiments.bench.updates import timed
+from experiments.bench.timing import Timer, interleaved, timed, until
 from experiments.session.study import Study
 
 _GYMNASIUM_ENVS = 8
@@ -31,15 +30,6 @@ def named(tasks: str) -> tuple[str, ...]:
     families = {"mujoco": tuple(mujoco.TASKS), "isaac": tuple(isaac.TASKS), "all": (*mujoco.TASKS, *isaac.TASKS)}
     known = {name: (name,) for name in families["all"]} | families
     return tuple(dict.fromkeys(name for word in tasks.split(",") for name in lookup("physics task", known, word)))
-
-
-def numbers(text: str, option: str, multiple: int = 1) -> list[int]:
-    """Whole numbers of a comma-separated list, each a positive multiple; raises ValueError for others."""
-    words = text.split(",")
-    values = [int(word) for word in words if word.strip().isdecimal()]
-    if len(values) < len(words) or any(value < 1 or value % multiple for value in values):
-        raise ValueError(f"--{option} must list positive multiples of {multiple}, such as 64,128; got '{text}'")
-    return values
 
 
 def stepped(name: str, engine: str, num_envs: int) -> Timer:

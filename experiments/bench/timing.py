@@ -1,4 +1,4 @@
-"""Shared parts of benchmarks: interleaved contestants, programs placed as in a study, and the record."""
+"""Shared parts of benchmarks: rates of programs placed as in a study, interleaved contestants, and the record."""
 
 import statistics
 import time
@@ -9,9 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from aesjax.types import Program
 from experiments.study import store
-from experiments.study.sweep import cache_group, compile_program, memory_budget, plan_batches, stack, state_bytes
+from experiments.study.config import StudyConfig
+from experiments.study.prepare import prepare
+from experiments.study.sweep import compile_program, take
 
 TARGET_SECONDS = 1.0
 Timer = Callable[[], float]  # does a fixed amount of work, returns its rate
@@ -30,26 +31,24 @@ def until(work: Callable[[], float]) -> Timer:
     return timer
 
 
-def training(program: Program, items: list[Any], chunk: int, calls: int, work: float) -> Timer:
-    """Vmapped runs that learn, placed on devices as in a study, at the rate of ``work`` per call of the program.
+def timed(config: StudyConfig) -> Timer:
+    """Training of a study with one carrier: updates per second of all runs, of PPO environment steps.
 
-    Args:
-      items: the runs; a group that they do not fill is padded with the first.
-      chunk: vector steps of a call.
-      calls: of a horizon; the first, in which a run warms up, is not timed.
+    The runs are placed on devices as in the study. The first interval, in which a run warms up, is not timed.
     """
-    devices = list(jax.local_devices())[: len(items)]
-    group = cache_group(devices, state_bytes(program, items[0]))
-    batches = plan_batches(program, items[0], len(items), len(devices), memory_budget(devices), group)
-    executables = compile_program(program, devices, batches.group)
-    data = executables.place(stack(items + [items[0]] * (batches.width - len(items))))
+    (prepared,) = prepare(config)
+    carrier, batches = prepared.share.carrier, prepared.batches
+    interval, count = config.interval(carrier), len(prepared.share.labels)
+    executables = compile_program(prepared.program, prepared.devices, batches.group)
+    data = executables.place(take(prepared.runs, [i % count for i in range(batches.width)]))
     state, done = executables.init(data), 0
+    work = batches.width * interval * (config.envs_of(carrier) if carrier == "ppo" else 1)
 
     def advance() -> float:
         nonlocal state, done
-        state, _ = executables.chunk(state, data, jnp.int32(done * chunk))
+        state, _ = executables.chunk(state, data, jnp.int32(done * interval))
         jax.block_until_ready(state)
-        done = done % (calls - 1) + 1
+        done = done % (config.evaluations - 1) + 1
         return work
 
     advance()
@@ -86,23 +85,21 @@ def measure(cases: Sequence[Case], out: Path | None, about: Mapping[str, Any]) -
       ValueError: ``out`` exists.
       Unwritable: it cannot be written; nothing was measured.
     """
-    if out is not None and (out.exists() or out.is_symlink()):
+    if out is not None and out.exists():
         raise ValueError(f"--out {out} exists; choose another file")
     left, results = [name for name, _ in cases], []
 
     def write() -> None:
         if out is not None:
-            record = {**about, "environment": store.environment(), "left_out": left, "cases": results}
-            store.write_json(out, record)
+            store.write_json(out, {**about, "environment": store.environment(), "left_out": left, "cases": results})
 
     write()
     for name, case in cases:
-        start = time.monotonic()
-        result: dict[str, Any]
+        start, result = time.monotonic(), dict[str, Any]()
         try:
             result = case()
         except Exception as error:  # the rest can still be measured
-            result = {"error": type(error).__name__ + ": " + (str(error).splitlines() or [""])[0][:200]}
+            result = {"error": f"{type(error).__name__}: {store.reason(error)[:200]}"}
         peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")  # since the call began
         left.remove(name)
         spent = {"seconds_with_compilation": time.monotonic() - start, "peak_bytes": peak}

@@ -4,11 +4,11 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
+from experiments.session.forecast import forecast
 from experiments.session.results import Results
 from experiments.study import store
 from experiments.study.devices import start_jax
 from experiments.study.folder import check_same, claim
-from experiments.study.forecast import forecast, lines_of
 from experiments.study.options import StudyOptions
 from experiments.study.prepare import prepare
 from experiments.study.results import open_results
@@ -58,4 +58,4 @@ class Study(StudyOptions):
         """Runs, memory and the time that a trial of about ``seconds`` suggests; nothing is trained or written."""
         start_jax(None)
         config = self.config
-        return "\n".join(lines_of(config, forecast(config, prepare(config), seconds)))
+        return "\n".join(forecast(config, prepare(config), seconds))
