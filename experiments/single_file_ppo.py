@@ -281,14 +281,13 @@ def sweep(config):
 
 def write(config, curves):
     """One row per kappa, seed and evaluation, beside the plot."""
+    methods, interval = list(config.methods.items()), config.steps // config.evaluations
     with config.out.with_suffix(".csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["method", "kappa", "seed", "step", *curves])
-        for k, (method, kappa) in enumerate(config.methods.items()):
-            for seed in range(config.seeds):
-                for at in range(config.evaluations):
-                    step = (at + 1) * config.steps // config.evaluations
-                    writer.writerow([method, kappa, seed + 1, step, *(float(x[k, seed, at]) for x in curves.values())])
+        for k, seed, at in np.ndindex(curves["proxy"].shape):
+            row = [*methods[k], seed + 1, (at + 1) * interval]
+            writer.writerow([*row, *(float(values[k, seed, at]) for values in curves.values())])
 
 
 def plot(config, curves):

@@ -1,4 +1,4 @@
-"""Environment steps per second of the MuJoCo and Isaac tasks: alone, in PPO, and in Gymnasium's loop."""
+"""Environment steps per second of the MuJoCo and Isaac tasks: alone and in Gymnasium's loop."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,8 +14,7 @@ from aesjax.registry import lookup
 from envs import isaac, mujoco
 from envs.mujoco.model import total_mass_accepted
 from envs.world import World
-from experiments.bench.timing import Timer, interleaved, timed, until
-from experiments.session.study import Study
+from experiments.bench.timing import Timer, interleaved, until
 
 _GYMNASIUM_ENVS = 8
 _LENGTH = 50  # control steps per call
@@ -85,16 +84,11 @@ def _gymnasium(name: str) -> Timer:
     return until(work)
 
 
-def measured(name: str, engines: Sequence[str], num_envs: int, rounds: int, training: bool = False) -> dict[str, Any]:
-    """One task with ``num_envs`` environments; ``training``: also PPO with AES at its preset's sizes."""
+def measured(name: str, engines: Sequence[str], num_envs: int, rounds: int) -> dict[str, Any]:
+    """One task with ``num_envs`` environments on every engine and, if it is Gymnasium's, in Gymnasium's loop."""
     contestants = {engine: stepped(name, engine, num_envs) for engine in engines}
     if name in mujoco.TASKS:
         contestants["gymnasium"] = _gymnasium(name)
-    if training:
-        options: dict[str, Any] = {"task": name, "methods": "ppo+aes", "patterns": "abrupt"}
-        for engine in engines:
-            config = Study(seeds=len(jax.local_devices()), engine=engine, **options).config
-            contestants[f"ppo_on_{engine}"] = timed(config)
     pairs = [("warp", "mjx"), ("mjx", "mujoco"), ("mujoco", "gymnasium"), ("mjx", "gymnasium"), ("warp", "gymnasium")]
     figures = interleaved(contestants, rounds, {f"{a}_over_{b}": (a, b) for a, b in pairs})
     return {"task": name, "envs": num_envs, **figures}

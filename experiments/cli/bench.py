@@ -13,7 +13,7 @@ from experiments.study.devices import start_jax
 if TYPE_CHECKING:
     from experiments.bench import timing
 
-_TRAINED = ("hopper", "halfcheetah", "ant", "humanoid", "isaac_ant")  # with --gpu also in PPO
+_FIRST = ("hopper", "halfcheetah", "ant", "humanoid", "isaac_ant")  # with --gpu
 
 
 @dataclass
@@ -48,9 +48,9 @@ def execute(options: Bench) -> int:
     """Measure and, if asked, write the record."""
     with refusing():
         start_jax(options.devices)
-        from experiments.bench import timing, updates
+        from experiments.bench import timing
 
-        with updates.installed() if options.rejax else nullcontext() as rejax:
+        with timing.installed() if options.rejax else nullcontext() as rejax:
             about = {name: str(value) for name, value in vars(options).items()}
             timing.measure(_cases(options, rejax), options.out, {"options": about})
     return DONE
@@ -61,17 +61,17 @@ def _cases(options: Bench, rejax: Any) -> "list[timing.Case]":
     import jax
 
     from agents import CARRIERS
-    from experiments.bench import physics, updates
+    from experiments.bench import physics, timing
 
     def learning(carriers: Iterable[str], runs: int, rounds: int) -> Iterator[Any]:
         for name in carriers:
             CARRIERS[name]
-            case = partial(updates.measured, name, options.methods.split(","), runs, rounds, rejax)
+            case = partial(timing.measured, name, options.methods.split(","), runs, rounds, rejax)
             yield f"{name}, {runs} runs", case
 
-    def stepping(tasks: Iterable[str], engines: Sequence[str], num_envs: int, rounds: int, trained: Any = ()) -> Any:
+    def stepping(tasks: Iterable[str], engines: Sequence[str], num_envs: int, rounds: int) -> Iterator[Any]:
         for name in tasks:
-            case = partial(physics.measured, name, engines, num_envs, rounds, name in trained)
+            case = partial(physics.measured, name, engines, num_envs, rounds)
             yield f"{name}, {', '.join(engines)}, {num_envs} environments", case
 
     if min(options.rounds, *options.runs) < 1 or options.envs % len(jax.local_devices()):
@@ -80,10 +80,10 @@ def _cases(options: Bench, rejax: Any) -> "list[timing.Case]":
     if options.gpu:
         if options.out is None:
             raise ValueError("--gpu writes its record after every case; name it with --out")
-        tasks = sorted(physics.named("all"), key=lambda name: name not in _TRAINED)
+        tasks = sorted(physics.named("all"), key=lambda name: name not in _FIRST)
         for runs, num_envs in ((100, 4096), (25, 16384), (400, 1024), (1, 8192)):
             cases += learning(CARRIERS, runs, 3)
-            cases += stepping(tasks, ["warp"], num_envs, 3, _TRAINED if runs == 100 else ())
+            cases += stepping(tasks, ["warp"], num_envs, 3)
             cases += stepping(tasks, ["mjx"], num_envs, 3)
     elif options.physics is not None:
         cases += stepping(physics.named(options.physics), options.engines, options.envs, options.rounds)

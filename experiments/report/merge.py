@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.measure.patterns import PatternFacts, describe
 from experiments.study import store
 from experiments.study.results import open_results, write_manifest
 
@@ -110,13 +109,9 @@ def _joined(first: Any, second: Any) -> Any:
 def _patterns(directories: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The descriptions of the patterns of all studies; a summary in other words is no contradiction."""
     merged: dict[str, Any] = {}
-    facts: dict[str, PatternFacts] = {}
     for folder, manifest in zip(directories, manifests, strict=True):
-        known = describe(manifest)
         for name, entry in (manifest.get("patterns") or {}).items():
-            first = facts.setdefault(name, known[name])
-            if first._replace(summary="") != known[name]._replace(summary=""):
-                theirs, ours = (f"jumps={each.jumps}, recovery={each.recovery}" for each in (known[name], first))
-                raise ValueError(f"{folder} describes the pattern '{name}' as {theirs}, another study as {ours}")
-            merged.setdefault(name, entry)
+            first = merged.setdefault(name, entry)
+            if {**first, "summary": ""} != {**entry, "summary": ""}:
+                raise ValueError(f"{folder} describes the pattern '{name}' as {entry}, another study as {first}")
     return merged

@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-_UNRECORDED = {
-    "log_prob": "the log-density of the policy's actions (log_prob)",
-    "reward": "the rewards of the newest transitions",
-    "true_drift": "the true drift at every update",
-}
 _NEUTRAL = {"window": 1.0, "rate": 1.0, "updates": 1.0}  # levers that a record holds as in force before an update
 _ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # equal in a study and that of its controls
 
@@ -107,8 +102,7 @@ def obstacle(share: Share, method: Method, recorded: list[str]) -> str:
         of = "" if each is schedule else f"of its signal '{each.factory.name}': "
         proxy = each.reads
         if each.factory.needs:
-            names = ", ".join(_UNRECORDED.get(field, field) for field in sorted(each.factory.needs))
-            return f"{of}it reads {names}, which is not recorded"
+            return f"{of}it reads {', '.join(sorted(each.factory.needs))}, which is not recorded"
         if isinstance(proxy, DriftProxy) and proxy.q != 0.9 and "q" in proxy.factory.takes:
             return "the quantile was measured while training, at the run's own q, so q cannot be varied"
         if isinstance(proxy, DriftProxy) and proxy.key not in recorded:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from experiments.study import checkpoint, lock, store
 from experiments.study.config import fingerprint_of
-from experiments.study.results import FILES, FOLDERS, Results, check_folder, open_results, write_manifest
+from experiments.study.results import FOLDERS, Results, check_folder, open_results, write_manifest
 
 SHORTEST = 3  # minutes of a job: to start, and the notice
 _NOTICE = 90  # seconds before its end at which SLURM signals a job
@@ -253,21 +253,18 @@ def _write(plan: StudyPlan, parts: Sequence[Results]) -> None:
 
 
 def _manifest(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One manifest of all: fields that agree, sums, and under ``joined`` the other fields of each part."""
+    """One manifest of all: fields that agree, and sums; other fields are in the manifests of the parts."""
     first, carriers = manifests[0], {}
     whole = {n: v for n, v in first.items() if n in _COMMON or all(other.get(n) == v for other in manifests)}
     for carrier, facts in (item for manifest in manifests for item in manifest["parts"].items()):
         known = carriers.setdefault(carrier, {**facts, **dict.fromkeys(_SUMS, 0)})
         known.update({name: round(known[name] + facts[name], 2) for name in _SUMS})
-    merged = {
+    if "warm_start" in first:
+        agents = {carrier: own for other in manifests for carrier, own in other["warm_start"]["agents"].items()}
+        whole["warm_start"] = {**first["warm_start"], "agents": agents}
+    return whole | {
         "resumed": any(manifest["resumed"] for manifest in manifests),
         "wall_seconds": round(sum(manifest["wall_seconds"] for manifest in manifests), 2),
         "parts": carriers,
         "runs": [run for manifest in manifests for run in manifest["runs"]],
     }
-    if "warm_start" in first:
-        agents = {carrier: own for other in manifests for carrier, own in other["warm_start"]["agents"].items()}
-        merged["warm_start"] = {**first["warm_start"], "agents": agents}
-    apart = {*whole, *merged, "command", FILES} - {"resumed", "wall_seconds"}
-    joined = [{name: value for name, value in other.items() if name not in apart} for other in manifests]
-    return whole | merged | {"joined": joined}

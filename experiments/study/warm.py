@@ -24,11 +24,11 @@ import numpy as np
 from aesjax.schedules import Schedule
 from agents import CarrierSpec
 from agents.train import Learner
-from experiments.study import checkpoint, store
+from experiments.study import store
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.program import Share, share_of
-from experiments.study.snapshots import agent_like, load_ended
+from experiments.study.snapshots import agent_like, load_agent
 from experiments.study.sources import EXPORTED, agent_files
 
 FORMAT = 1  # of exported agents
@@ -128,23 +128,8 @@ def _trained(directory: Path, carrier: str) -> Agents:
         runs.append({name: last[name] for name in ("seed", "method", "step", "entropy_weight", "return_mean")})
     nature = nature_of(share.learner, config)
     nature["hyper"] |= next(row.method.hyper for row in share.rows if row.name == method)
-    return Agents(nature, runs, _named(share.learner, _stacked(directory, config, share.learner, good)))
-
-
-def _stacked(directory: Path, config: StudyConfig, learner: Learner, labels: Sequence[Mapping[str, Any]]) -> Any:
-    """Agents that `save_agents` stored for the runs ``labels``, stacked in their order."""
-    found: dict[int, Any] = {}
-    try:
-        for rows, state in load_ended(directory, config, learner):
-            for at, row in enumerate(rows):
-                if row in labels:
-                    found[labels.index(row)] = jax.tree.map(lambda leaf, at=at: np.asarray(leaf)[at], state)
-    except checkpoint.CheckpointError as error:
-        raise ValueError(f"{directory}: {error}") from None
-    if missing := [label for at, label in enumerate(labels) if at not in found]:
-        place = directory / store.AGENTS / learner.spec.name
-        raise ValueError(f"{place} holds no agent of {missing[0]['method']}, seed {missing[0]['seed']}")
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *(found[at] for at in range(len(labels))))
+    agents = [_named(share.learner, load_agent(directory, config, share.learner, label).agent) for label in good]
+    return Agents(nature, runs, {name: np.stack([agent[name] for agent in agents]) for name in agents[0]})
 
 
 def _exported(directory: Path, carrier: str) -> Agents:

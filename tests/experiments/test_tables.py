@@ -42,14 +42,11 @@ STUDIES: dict[str, tuple[tuple[str, ...], dict[str, dict]]] = {
         ("--carriers", "ppo"),
         {f"main/{name}-ppo": {"task": name} for name in ("hopper", "halfcheetah", "walker2d", "ant", "humanoid")},
     ),
-    "isaac": (("--carriers", "ppo", "--tasks", "isaac_ant"), {"main/isaac_ant-ppo": {"preset": "paper"}}),
     "recovery": (
         ("--carriers", "ppo", "--tasks", "toy,hopper"),
         {f"main/{name}-ppo": {"patterns": ("steady", "abrupt")} for name in ("toy", "hopper")},
     ),
-    "ablation": (("--tasks", "toy"), {"ablation/toy": {"carriers": ("sac", "ppo", "sql", "meow")}}),
     "quantile": (("--tasks", "toy"), {"sensitivity_q/toy": {"seeds": tuple(range(1, 11))}}),
-    "ema": (("--tasks", "toy", "--seeds", "1:2"), {"sensitivity_beta/toy": {"seeds": (1, 2)}}),
     "fixed_grid": ((), {"fixed_grid/toy": {"patterns": ("steady", "abrupt", "linear", "periodic", "mixed")}}),
     "responses": (("--carriers", "sac,ppo"), {"responses/toy": {"carriers": ("sac",)}, "responses_ppo/toy": {}}),
     "proxies": (

@@ -92,7 +92,7 @@ def test_patterns_of_one_name_that_are_not_the_same_are_refused(tmp_path):
         study(tmp_path / "one", "hopper", ("steady", "square"), MADE_UP),
         study(tmp_path / "two", "ant", ("steady", "square"), gradual),
     ]
-    text = "two describes the pattern 'square' as jumps=False, recovery=False, another study as jumps=True"
+    text = "two describes the pattern 'square' as .*, another study as "
     with pytest.raises(ValueError, match=text):
         merge_studies(folders, tmp_path / "out")
     assert not (tmp_path / "out").exists()
