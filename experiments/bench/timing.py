@@ -107,7 +107,8 @@ def measure(cases: Sequence[Case], out: Path | None, about: Mapping[str, Any]) -
 
     write()
     for name, case in cases:
-        start, result = time.monotonic(), dict[str, Any]()
+        start = time.monotonic()
+        result: dict[str, Any]
         try:
             result = case()
         except Exception as error:  # the rest can still be measured

@@ -159,11 +159,12 @@ def export(options: Export) -> int:
     from experiments.study.warm import export_agents
 
     with refusing():
-        if not options.folders or (options.results and len(options.folders) > 1):
+        folders = list(options.folders)
+        if not folders or (options.results and len(folders) > 1):
             raise ValueError("export needs the folder of a finished study, and with --results one only")
         if options.results:
-            print(f"results: {copy_results(options.folders[0], options.out)}")
+            print(f"results: {copy_results(folders[0], options.out)}")
         else:
-            size = export_agents(options.folders, options.out)
+            size = export_agents(folders, options.out)
             print(f"agents: {options.out} ({size / 1e6:.2f} MB)")
     return DONE

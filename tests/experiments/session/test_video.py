@@ -13,7 +13,7 @@ from experiments.cli import main
 from experiments.session.video import film
 from experiments.study.folder import claim
 from experiments.study.train import train
-from tests.experiments.configs import config_of
+from tests.experiments.configs import small_ppo
 
 STEPS, EPISODE = 3200, 50
 
@@ -21,10 +21,8 @@ STEPS, EPISODE = 3200, 50
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     directory = tmp_path_factory.mktemp("video") / "study"
-    config = config_of("ppo", "aes,aes_r", patterns="steady,abrupt", seeds=2, steps=STEPS)
-    own = config.settings["ppo"]
-    settings = {"ppo": dataclasses.replace(own, config={**own.config, "rollout": 8, "hidden": (8,)})}
-    train(claim(dataclasses.replace(config, evaluations=5, episodes=1, settings=settings), directory, resume=False))
+    config = small_ppo("aes,aes_r", patterns="steady,abrupt", seeds=2, steps=STEPS)
+    train(claim(config, directory, resume=False))
     return Results.open(directory)
 
 

@@ -1,6 +1,5 @@
 """Controls made of a finished study's runs: the replayed record equals the run, and the requested runs must exist."""
 
-import dataclasses
 import shutil
 
 import numpy as np
@@ -12,7 +11,7 @@ from experiments.study.folder import claim
 from experiments.study.program import share_of
 from experiments.study.replay import records_of
 from experiments.study.train import train
-from tests.experiments.configs import config_of
+from tests.experiments.configs import small_ppo
 from tests.refusals import refused
 
 STEPS, EVALUATIONS = 3200, 50
@@ -21,15 +20,11 @@ SCHEDULES = ("baseline", "aes_r:gain=4", RESPONDING)
 
 
 def small(schedules, **options):
-    config = config_of("ppo", schedules, patterns="abrupt", steps=STEPS, **options)
-    own = config.settings["ppo"]
-    settings = {"ppo": dataclasses.replace(own, config={**own.config, "rollout": 8, "hidden": (8,)})}
-    return dataclasses.replace(config, evaluations=EVALUATIONS, episodes=1, settings=settings)
+    return small_ppo(schedules, EVALUATIONS, patterns="abrupt", steps=STEPS, **options)
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """PPO on a small network, which compiles fastest."""
     directory = tmp_path_factory.mktemp("controls") / "study"
     train(claim(small(",".join(SCHEDULES), seeds="1:2"), directory, resume=False))
     return directory

@@ -15,15 +15,12 @@ from experiments.study.config import OBSERVED
 from experiments.study.folder import claim
 from experiments.study.prepare import prepare
 from experiments.study.train import train
-from tests.experiments.configs import config_of
+from tests.experiments.configs import small_ppo
 
 
 def small(**options):
-    config = config_of("ppo", **({"task": "toy_multigoal_classic", "patterns": "steady,abrupt", "seeds": 1} | options))
-    own = config.settings["ppo"]
-    settings = {"ppo": dataclasses.replace(own, config={**own.config, "rollout": 7, "hidden": (8,)})}
-    sizes = {"steps": 1680, "evaluations": 10, "episodes": 1, "warmup": 168}
-    return dataclasses.replace(config, settings=settings, **sizes)
+    options = {"task": "toy_multigoal_classic", "patterns": "steady,abrupt", "seeds": 1} | options
+    return dataclasses.replace(small_ppo(evaluations=10, rollout=7, **options), steps=1680, warmup=168)
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from experiments.study.train import Interrupted, train
 from experiments.study.warm import Agents, nature_of, read, warm_of, widened
 from tests.agents.small import small as small_carrier
 from tests.agents.test_carriers_contract import ALL
-from tests.experiments.configs import config_of
+from tests.experiments.configs import config_of, small_ppo
 from tests.imports import ROOT
 from tests.refusals import refused
 
@@ -36,14 +36,11 @@ STEPS, EVALUATIONS = 1680, 10  # 210 vector steps of PPO: not a multiple of an e
 ARMS = "baseline,auto,aes_r,auto:auto_initial=0.5"
 
 
-def small(carrier="ppo", **options):
-    """PPO on a small network compiles fastest; the task has no oracle, whose solution is not what is tested."""
-    config = config_of(carrier, **({"task": "toy_multigoal_classic", "seeds": 2} | options))
-    sizes = {"ppo": {"rollout": 7, "hidden": (8,)}, "sac": {"hidden": (8,), "batch_size": 16}}[carrier]
-    own = config.settings[carrier]
-    settings = {carrier: dataclasses.replace(own, config={**own.config, **sizes})}
-    config = dataclasses.replace(config, steps=STEPS, evaluations=EVALUATIONS, episodes=1, settings=settings)
-    return dataclasses.replace(config, replay_capacity=320, warmup=168)
+def small(**options):
+    """The task has no oracle, whose solution is not what is tested."""
+    options = {"task": "toy_multigoal_classic", "seeds": 2} | options
+    config = small_ppo(evaluations=EVALUATIONS, rollout=7, **options)
+    return dataclasses.replace(config, steps=STEPS, replay_capacity=320, warmup=168)
 
 
 def arms(directory, **options):
