@@ -308,7 +308,6 @@ def rejax() -> str:
             line("`aes` over rejax", "aes_over_rejax"),
             line("time of `aes` over a constant's", "schedule_cost_aes"),
             line("time of `aes_r+window` over `aes_r`'s", "lever_cost_aes_r+window"),
-            line("share of the matrix-product rate", "share_of_matmul_limit"),
         ],
     )
 

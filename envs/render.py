@@ -126,17 +126,13 @@ def _goals(state: Any, params: Any) -> _Lines:
 
 def _chain(lengths: Any, angles: Any, start: Any = (0.0, 0.0)) -> np.ndarray:
     """Joints (n + 1, 2) of links with ``angles`` from the x axis."""
-    links = [length * np.array([np.cos(angle), np.sin(angle)]) for length, angle in zip(lengths, angles, strict=True)]
-    return np.cumsum([start, *links], axis=0)
+    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return np.cumsum([start, *np.asarray(lengths)[:, None] * directions], axis=0)
 
 
 def _pendulum(state: Any, params: Any) -> _Lines:
-    """The rod, and gravity as a line of its size."""
-    gravity = [[-1.1, 1.1], [-1.1, 1.1 - 0.06 * params.gravity]]
-    return [
-        (gravity, {"color": _GREY, "marker": "", "lw": 3}),
-        (_chain([params.length], [np.pi / 2 + state.angle]), {}),
-    ]
+    """The rod."""
+    return [(_chain([params.length], [np.pi / 2 + state.angle]), {})]
 
 
 def _reacher(state: Any, params: Any) -> _Lines:
@@ -146,14 +142,9 @@ def _reacher(state: Any, params: Any) -> _Lines:
 
 def _cartpole(state: Any, params: Any) -> _Lines:
     """The track, the cart and the pole, whose angle is from the vertical."""
-    ends = _chain([params.half_track], [params.slope])[1]
-    cart = _chain([state.place], [params.slope])[1]
+    end, cart = (_chain([at], [params.slope])[1] for at in (params.half_track, state.place))
     pole = _chain([params.length], [np.pi / 2 - state.angle], cart)
-    return [
-        ([-ends, ends], {"color": _GREY, "marker": ""}),
-        (cart, {"color": _RED, "marker": "s", "ms": 22}),
-        (pole, {}),
-    ]
+    return [([-end, end], {"color": _GREY, "marker": ""}), (cart, {"color": _RED, "marker": "s", "ms": 22}), (pole, {})]
 
 
 #: Planar task -> half of the picture's width in the task's units, and its shapes from state and parameters.

@@ -1,4 +1,4 @@
-"""Environment steps per second of the MuJoCo and Isaac tasks: alone, in PPO, and in Gymnasium's loop."""
+"""Environment steps per second of the MuJoCo and Isaac tasks: alone and in Gymnasium's loop."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,17 +6,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
 
 import envs
-from aesjax.compiling import jit
 from aesjax.registry import lookup
+from aesjax.types import Program
 from envs import isaac, mujoco
 from envs.mujoco.model import total_mass_accepted
 from envs.world import World
 from experiments.bench.timing import Timer, interleaved, until
-from experiments.bench.updates import timed
-from experiments.session.study import Study
+from experiments.study.run import compile_program
 
 _GYMNASIUM_ENVS = 8
 _LENGTH = 50  # control steps per call
@@ -33,43 +31,32 @@ def named(tasks: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for word in tasks.split(",") for name in lookup("physics task", known, word)))
 
 
-def numbers(text: str, option: str, multiple: int = 1) -> list[int]:
-    """Whole numbers of a comma-separated list, each a positive multiple; raises ValueError for others."""
-    words = text.split(",")
-    values = [int(word) for word in words if word.strip().isdecimal()]
-    if len(values) < len(words) or any(value < 1 or value % multiple for value in values):
-        raise ValueError(f"--{option} must list positive multiples of {multiple}, such as 64,128; got '{text}'")
-    return values
-
-
 def stepped(name: str, engine: str, num_envs: int) -> Timer:
-    """Random actions in a jitted scan with auto-reset, the environments sharded over all devices."""
+    """Random actions with auto-reset in a compiled scan, the environments shared by all devices as runs of a study."""
     devices = jax.local_devices()
-    world = World(envs.make(name, engine=engine), 1000)
-    params, each = jax.tree.map(jnp.asarray, world.task.params), num_envs // len(devices)
+    world, each = World(envs.make(name, engine=engine), 1000), num_envs // len(devices)
+    params = jax.tree.map(jnp.asarray, world.task.params)
 
-    def start(words: jax.Array) -> Any:
-        return jax.tree.map(lambda x: x[None], world.reset(jax.random.wrap_key_data(words[0]), each, params)[1])
+    def start(seed: Any) -> Any:
+        return world.reset(jax.random.key(seed), each, params)[1]
 
-    def scan(state: Any, words: jax.Array) -> Any:
+    def advance(state: Any, seed: Any, step: Any) -> tuple[Any, dict[str, Any]]:
         def body(state: Any, index: jax.Array) -> tuple[Any, None]:
-            key_action, key_step = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(words[0]), index))
+            key_action, key_step = jax.random.split(jax.random.fold_in(jax.random.key(seed), index))
             action = jax.random.uniform(key_action, (each, world.action_size), minval=-1.0)
             return world.step(key_step, state, action, params)[1], None
 
-        state = jax.lax.scan(body, jax.tree.map(lambda x: x[0], state), jnp.arange(_LENGTH))[0]
-        return jax.tree.map(lambda x: x[None], state)
+        return jax.lax.scan(body, state, step + jnp.arange(_LENGTH))[0], {}
 
-    spec = PartitionSpec("envs")
-    layout = {"mesh": Mesh(np.array(devices), ("envs",)), "in_specs": spec, "out_specs": spec, "check_vma": False}
-    begin, advance = (jit(jax.shard_map(function, **layout)) for function in (start, scan))
-    words = jax.random.key_data(jax.random.split(jax.random.key(0), len(devices)))
-    state = begin(words)
+    executables = compile_program(Program(start, advance, lambda state, seed, step: {}), devices)
+    seeds = executables.place(np.arange(len(devices), dtype=np.uint32))
+    state, done = executables.init(seeds), 0
 
     def work() -> int:
-        nonlocal state, words
-        words = words + 1
-        state = jax.block_until_ready(advance(state, words))
+        nonlocal state, done
+        state, _ = executables.chunk(state, seeds, jnp.int32(done))
+        jax.block_until_ready(state)
+        done += _LENGTH
         return _LENGTH * num_envs
 
     work()
@@ -95,16 +82,11 @@ def _gymnasium(name: str) -> Timer:
     return until(work)
 
 
-def measured(name: str, engines: Sequence[str], num_envs: int, rounds: int, training: bool = False) -> dict[str, Any]:
-    """One task with ``num_envs`` environments; ``training``: also PPO with AES at its preset's sizes."""
+def measured(name: str, engines: Sequence[str], num_envs: int, rounds: int) -> dict[str, Any]:
+    """One task with ``num_envs`` environments on every engine and, if it is Gymnasium's, in Gymnasium's loop."""
     contestants = {engine: stepped(name, engine, num_envs) for engine in engines}
     if name in mujoco.TASKS:
         contestants["gymnasium"] = _gymnasium(name)
-    if training:
-        options: dict[str, Any] = {"task": name, "methods": "ppo+aes", "patterns": "abrupt"}
-        for engine in engines:
-            config = Study(seeds=len(jax.local_devices()), engine=engine, **options).config
-            contestants[f"ppo_on_{engine}"] = timed(config)
     pairs = [("warp", "mjx"), ("mjx", "mujoco"), ("mujoco", "gymnasium"), ("mjx", "gymnasium"), ("warp", "gymnasium")]
     figures = interleaved(contestants, rounds, {f"{a}_over_{b}": (a, b) for a, b in pairs})
     return {"task": name, "envs": num_envs, **figures}

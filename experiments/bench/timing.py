@@ -1,18 +1,31 @@
-"""Shared parts of benchmarks: interleaved contestants, programs placed as in a study, and the record."""
+"""Updates (PPO: environment steps) per second of the methods of a carrier beside rejax, and the record of a bench.
 
+A single absolute rate means little on a shared machine, so each round times all contestants one after another and
+ratios are taken within a round.
+"""
+
+import dataclasses
+import json
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from aesjax.types import Program
+from experiments.session.study import Study
 from experiments.study import store
-from experiments.study.run import cache_group, compile_program, memory_budget, plan_batches, stack, state_bytes
+from experiments.study.config import StudyConfig
+from experiments.study.prepare import prepare
+from experiments.study.run import compile_program, take
 
+REJAX = ("rejax==0.1.3", "gymnax==0.0.9")
 TARGET_SECONDS = 1.0
 Timer = Callable[[], float]  # does a fixed amount of work, returns its rate
 Case = tuple[str, Callable[[], dict[str, Any]]]  # name and measurement
@@ -30,26 +43,24 @@ def until(work: Callable[[], float]) -> Timer:
     return timer
 
 
-def training(program: Program, items: list[Any], chunk: int, calls: int, work: float) -> Timer:
-    """Vmapped runs that learn, placed on devices as in a study, at the rate of ``work`` per call of the program.
+def timed(config: StudyConfig) -> Timer:
+    """Training of a study with one carrier: updates per second of all runs, of PPO environment steps.
 
-    Args:
-      items: the runs; a group that they do not fill is padded with the first.
-      chunk: vector steps of a call.
-      calls: of a horizon; the first, in which a run warms up, is not timed.
+    The runs are placed on devices as in the study. The first interval, in which a run warms up, is not timed.
     """
-    devices = list(jax.local_devices())[: len(items)]
-    group = cache_group(devices, state_bytes(program, items[0]))
-    batches = plan_batches(program, items[0], len(items), len(devices), memory_budget(devices), group)
-    executables = compile_program(program, devices, batches.group)
-    data = executables.place(stack(items + [items[0]] * (batches.width - len(items))))
+    (prepared,) = prepare(config)
+    carrier, batches = prepared.share.carrier, prepared.batches
+    interval, count = config.interval(carrier), len(prepared.share.labels)
+    executables = compile_program(prepared.program, prepared.devices, batches.group)
+    data = executables.place(take(prepared.runs, [i % count for i in range(batches.width)]))
     state, done = executables.init(data), 0
+    work = batches.width * interval * (config.envs_of(carrier) if carrier == "ppo" else 1)
 
     def advance() -> float:
         nonlocal state, done
-        state, _ = executables.chunk(state, data, jnp.int32(done * chunk))
+        state, _ = executables.chunk(state, data, jnp.int32(done * interval))
         jax.block_until_ready(state)
-        done = done % (calls - 1) + 1
+        done = done % (config.evaluations - 1) + 1
         return work
 
     advance()
@@ -86,14 +97,13 @@ def measure(cases: Sequence[Case], out: Path | None, about: Mapping[str, Any]) -
       ValueError: ``out`` exists.
       Unwritable: it cannot be written; nothing was measured.
     """
-    if out is not None and (out.exists() or out.is_symlink()):
+    if out is not None and out.exists():
         raise ValueError(f"--out {out} exists; choose another file")
     left, results = [name for name, _ in cases], []
 
     def write() -> None:
         if out is not None:
-            record = {**about, "environment": store.environment(), "left_out": left, "cases": results}
-            store.write_json(out, record)
+            store.write_json(out, {**about, "environment": store.environment(), "left_out": left, "cases": results})
 
     write()
     for name, case in cases:
@@ -102,7 +112,7 @@ def measure(cases: Sequence[Case], out: Path | None, about: Mapping[str, Any]) -
         try:
             result = case()
         except Exception as error:  # the rest can still be measured
-            result = {"error": type(error).__name__ + ": " + (str(error).splitlines() or [""])[0][:200]}
+            result = {"error": f"{type(error).__name__}: {store.reason(error)[:200]}"}
         peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")  # since the call began
         left.remove(name)
         spent = {"seconds_with_compilation": time.monotonic() - start, "peak_bytes": peak}
@@ -112,3 +122,64 @@ def measure(cases: Sequence[Case], out: Path | None, about: Mapping[str, Any]) -
         print(f"{name}, {result.get('unit', 'steps')}/s: {result.get('error', rates)}", flush=True)
         for ratio, values in result.get("ratios", {}).items():
             print(f"    {ratio} {values['median']:.3f} [{values['min']:.3f}, {values['max']:.3f}]", flush=True)
+
+
+def config_of(carrier: str, method: str, runs: int) -> StudyConfig:
+    """The toy task at the preset's sizes, and for PPO the pendulum with rejax's sizes and without normalisation."""
+    options: dict[str, Any] = {"methods": f"{carrier}+{method}", "patterns": "abrupt", "seeds": runs, "preset": "paper"}
+    if carrier != "ppo":
+        return Study(task="toy", **options).config
+    config = Study(task="pendulum", steps=102_400, **options).config
+    sizes = {"rollout": 128, "epochs": 10, "minibatches": 4, "normalise_obs": 0.0, "normalise_reward": False}
+    own = config.settings[carrier]
+    return dataclasses.replace(config, settings={carrier: dataclasses.replace(own, config={**own.config, **sizes})})
+
+
+def measured(carrier: str, methods: Sequence[str], runs: int, rounds: int, rejax: Any = None) -> dict[str, Any]:
+    """One carrier with so many vmapped runs of each method, a program of its own; ``rejax`` as of `installed`."""
+    configs = {method: config_of(carrier, method, runs) for method in methods}
+    contestants = {method: timed(config) for method, config in configs.items()}
+    if carrier in ("sac", "ppo") and rejax is not None:
+        contestants["rejax"] = _rejax(rejax, carrier, runs)
+    first, *others = methods
+    ratios = {f"time_of_{method}_over_{first}": (first, method) for method in others}
+    ratios |= {f"{method}_over_rejax": (method, "rejax") for method in methods}
+    config = configs[first]
+    about = {"carrier": carrier, "task": config.task, "unit": "environment steps" if carrier == "ppo" else "updates"}
+    about |= {"runs": runs, "num_envs": config.envs_of(carrier), "config": dict(config.settings[carrier].config)}
+    return about | interleaved(contestants, rounds, ratios)
+
+
+@contextmanager
+def installed() -> Iterator[subprocess.Popen]:
+    """rejax in a virtual environment of its own: a process that reads a JSON case per line and answers with a rate.
+
+    Raises:
+      ValueError: it could not be installed.
+    """
+    with tempfile.TemporaryDirectory(prefix="aesjax-bench-", ignore_cleanup_errors=True) as folder:
+        python, pins = Path(folder) / "venv" / "bin" / "python", [f"jax=={jax.__version__}", *REJAX]
+        print("bench: installing rejax", flush=True)
+        try:
+            subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", *pins], check=True)
+        except subprocess.CalledProcessError as error:
+            raise ValueError(f"rejax could not be installed: {error}") from None
+        words = [python, Path(__file__).with_name("rejax_worker.py")]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder) as process:
+            yield process
+
+
+def _rejax(process: Any, algorithm: str, runs: int) -> Timer:
+    """Its SAC or PPO at equal sizes, compiled."""
+    case = {"algorithm": algorithm, "runs": runs, "width": 64, "batch": 128, "seconds": TARGET_SECONDS}
+
+    def ask() -> float:
+        print(json.dumps(case), file=process.stdin, flush=True)
+        answer = process.stdout.readline()
+        if not answer:
+            raise ValueError("the process of rejax stopped; its error is above")
+        return float(answer)
+
+    ask()
+    return ask

@@ -6,7 +6,7 @@ import signal
 import sys
 
 from experiments.cli.errors import guard_streams
-from experiments.study.process import SIGNALS, end_with_parent
+from experiments.study.process import SIGNALS
 
 __all__ = ["entry", "main"]
 
@@ -41,7 +41,6 @@ def entry() -> None:
     for number in SIGNALS:  # an orderly end, with the clean-up of what is being written
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
-    end_with_parent()
     guard_streams()
     code = main()
     if code == 130:

@@ -1,11 +1,11 @@
 """`aesjax bench`"""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.cli.errors import DONE, refusing
 from experiments.study.process import start_jax
@@ -13,18 +13,20 @@ from experiments.study.process import start_jax
 if TYPE_CHECKING:
     from experiments.bench import timing
 
-_TRAINED = ("hopper", "halfcheetah", "ant", "humanoid", "isaac_ant")  # with --gpu also in PPO
+_FIRST = ("hopper", "halfcheetah", "ant", "humanoid", "isaac_ant")  # with --gpu
 
 
 @dataclass
 class Bench:
-    """Measure updates (PPO: environment steps) per second compared with matrix products and, if asked, with rejax."""
+    """Measure updates (PPO: environment steps) per second, on request beside rejax, or the rates of physics tasks."""
 
     out: Path | None = None
     """JSON file for the record, written after every case; must not exist."""
     carriers: str = "sac"
     """Comma-separated carriers."""
-    runs: str = "1,25"
+    methods: str = "fixed,aes"
+    """Comma-separated schedules with adaptations; their times are compared with the first."""
+    runs: tuple[int, ...] = (1, 25)
     """Numbers of vmapped runs."""
     rounds: int = 5
     """Timed rounds; all contestants are interleaved in every round."""
@@ -32,10 +34,10 @@ class Bench:
     """Also measure rejax's SAC and PPO, in a virtual environment of its own made in a temporary folder."""
     physics: str | None = None
     """Instead: environment steps of comma-separated physics tasks, or of mujoco, isaac or all."""
-    engines: str = "mujoco"
-    """With --physics: comma-separated engines: mujoco, mjx, warp."""
-    envs: str = "128"
-    """With --physics: comma-separated numbers of parallel environments, multiples of the number of devices."""
+    engines: tuple[Literal["mujoco", "mjx", "warp"], ...] = ("mujoco",)
+    """With --physics: the engines."""
+    envs: int = 128
+    """With --physics: number of parallel environments, a multiple of the number of devices."""
     gpu: bool = False
     """Instead: every carrier, and every physics task on warp and mjx, most important first; needs --out."""
     devices: int | None = None
@@ -46,51 +48,46 @@ def execute(options: Bench) -> int:
     """Measure and, if asked, write the record."""
     with refusing():
         start_jax(options.devices)
-        from experiments.bench import timing, updates
+        from experiments.bench import timing
 
-        with updates.installed() if options.rejax else nullcontext() as rejax:
-            chosen = {name: value for name, value in vars(options).items() if value != getattr(Bench, name)}
-            words = [f"--{name}" + ("" if value is True else f" {value}") for name, value in chosen.items()]
-            timing.measure(_cases(options, rejax), options.out, {"command": " ".join(["aesjax bench", *words])})
+        with timing.installed() if options.rejax else nullcontext() as rejax:
+            about = {name: str(value) for name, value in vars(options).items()}
+            timing.measure(_cases(options, rejax), options.out, {"options": about})
     return DONE
 
 
 def _cases(options: Bench, rejax: Any) -> "list[timing.Case]":
-    """Raises ValueError, UnknownNameError: a task, engine, carrier or number that does not exist or fit."""
+    """Raises ValueError, UnknownNameError: a task, carrier or number that does not exist or fit."""
     import jax
 
     from agents import CARRIERS
-    from envs.physics import ENGINES
-    from experiments.bench import physics, updates
+    from experiments.bench import physics, timing
 
     def learning(carriers: Iterable[str], runs: int, rounds: int) -> Iterator[Any]:
         for name in carriers:
             CARRIERS[name]
-            yield f"{name}, {runs} runs", partial(updates.measured, name, runs, rounds, rejax)
+            case = partial(timing.measured, name, options.methods.split(","), runs, rounds, rejax)
+            yield f"{name}, {runs} runs", case
 
-    def stepping(tasks: Iterable[str], engines: list[str], num_envs: int, rounds: int, trained: Any = ()) -> Any:
+    def stepping(tasks: Iterable[str], engines: Sequence[str], num_envs: int, rounds: int) -> Iterator[Any]:
         for name in tasks:
-            case = partial(physics.measured, name, engines, num_envs, rounds, name in trained)
+            case = partial(physics.measured, name, engines, num_envs, rounds)
             yield f"{name}, {', '.join(engines)}, {num_envs} environments", case
 
-    if options.rounds < 1:
-        raise ValueError(f"--rounds must be at least 1; got {options.rounds}")
+    if min(options.rounds, *options.runs) < 1 or options.envs % len(jax.local_devices()):
+        raise ValueError("--rounds and --runs must be at least 1, and --envs a multiple of the number of devices")
     cases: list[Any] = []
     if options.gpu:
         if options.out is None:
             raise ValueError("--gpu writes its record after every case; name it with --out")
-        tasks = sorted(physics.named("all"), key=lambda name: name not in _TRAINED)
+        tasks = sorted(physics.named("all"), key=lambda name: name not in _FIRST)
         for runs, num_envs in ((100, 4096), (25, 16384), (400, 1024), (1, 8192)):
-            cases += learning(("sac", "ppo", "sql", "meow"), runs, 3)
-            cases += stepping(tasks, ["warp"], num_envs, 3, _TRAINED if runs == 100 else ())
+            cases += learning(CARRIERS, runs, 3)
+            cases += stepping(tasks, ["warp"], num_envs, 3)
             cases += stepping(tasks, ["mjx"], num_envs, 3)
     elif options.physics is not None:
-        tasks, engines = physics.named(options.physics), options.engines.split(",")
-        if set(engines) - set(ENGINES[1:]):
-            raise ValueError(f"--engines must name some of {', '.join(ENGINES[1:])}; got '{options.engines}'")
-        for num_envs in physics.numbers(options.envs, "envs", len(jax.local_devices())):
-            cases += stepping(tasks, engines, num_envs, options.rounds)
+        cases += stepping(physics.named(options.physics), options.engines, options.envs, options.rounds)
     else:
-        for runs in physics.numbers(options.runs, "runs"):
+        for runs in options.runs:
             cases += learning(options.carriers.split(","), runs, options.rounds)
     return cases

@@ -11,18 +11,7 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from experiments.cli import (
-    audit,
-    bench,
-    calibrate,
-    export,
-    listing,
-    report,
-    run,
-    submit,
-    table,
-    video,
-)
+from experiments.cli import bench, finished, listing, run, submit, table
 from experiments.cli.errors import DONE, WRONG, guarded, say
 
 #: Command -> the class that tyro parses, and the function that executes it.
@@ -31,12 +20,12 @@ _COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
     "submit": (submit.Submit, submit.execute),
     "status": (submit.Status, submit.status),
     "join": (submit.Join, submit.join),
-    "report": (report.Report, report.execute),
-    "calibrate": (calibrate.Calibrate, calibrate.execute),
-    "audit": (audit.Audit, audit.execute),
+    "report": (finished.Report, finished.report),
+    "calibrate": (finished.Calibrate, finished.calibrate),
+    "audit": (finished.Audit, finished.audit),
     "table": (table.Table, table.execute),
-    "video": (video.Video, video.execute),
-    "export": (export.Export, export.execute),
+    "video": (finished.Video, finished.video),
+    "export": (finished.Export, finished.export),
     "list": (listing.List, listing.execute),
     "bench": (bench.Bench, bench.execute),
 }

@@ -10,11 +10,11 @@ import tyro
 from experiments.cli.errors import DONE, refusing
 from experiments.study.process import LARGEST_CACHE, cache_folder
 
-KINDS = (
-    *("tasks", "simulators", "carriers", "schedules", "adaptations", "controls", "proxies", "patterns"),
-    *("tables", "presets", "programs"),
-)
-KINDS_OF_OBJECTS = ("schedule", "adaptation", "proxy", "task", "pattern", "carrier")
+#: Section -> kind of object that installed packages may offer in it.
+_OFFERED = {
+    **{"schedules": "schedule", "adaptations": "adaptation", "proxies": "proxy"},
+    **{"tasks": "task", "patterns": "pattern", "carriers": "carrier"},
+}
 _Names = dict[str, dict[str, str]]  # kind -> name -> one line about it
 
 
@@ -32,12 +32,10 @@ class List:
 def execute(options: List) -> int:
     """Print one section per kind of name."""
     with refusing():
-        if options.kind not in (None, *KINDS):
-            from aesjax.registry import UnknownNameError, unknown  # imports JAX
+        from aesjax.registry import lookup
 
-            raise UnknownNameError(unknown("kind of name", KINDS, options.kind))
         names = _collected()
-        chosen = names if options.kind is None else {options.kind: names[options.kind]}
+        chosen = names if options.kind is None else {options.kind: lookup("kind of name", names, options.kind)}
         if options.json:
             print(json.dumps(chosen, indent=1))
             return DONE
@@ -54,55 +52,45 @@ def _collected() -> _Names:
     from aesjax.adaptations import ADAPTATIONS, CONTROLS
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
+    from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX
     from experiments.paper.tables import TABLES
     from experiments.presets import PRESETS
 
-    sections = {
-        "tasks": ("task", {name: _about(name) for name in envs.TASKS if not name.startswith(envs.BRIDGE)}),
-        "simulators": ("simulator", _simulators()),
-        "carriers": ("carrier", {n: f"{spec.label}; baseline = {spec.baseline}" for n, spec in CARRIERS.items()}),
-        "schedules": ("schedule", {"baseline": "the carrier's own weight"} | _summaries(SCHEDULES)),
-        "adaptations": ("adaptation", {f"+{name}": text for name, text in _summaries(ADAPTATIONS).items()}),
-        "controls": ("control", {f"{name}:of=...": text for name, text in _summaries(CONTROLS).items()}),
-        "proxies": ("proxy", _summaries(PROXIES)),
-        "patterns": ("pattern", _summaries(envs.PATTERNS)),
-        "tables": ("table", _summaries(TABLES)),
-    }
-    presets = {
-        f"{task}/{name}": f"{preset.steps:,} steps, {preset.evaluations} evaluations of {preset.episodes} episodes"
-        for task, presets in PRESETS.items()
-        for name, preset in presets.items()
-    }
-    return {
-        title: lines | (_offered(kind) if kind in KINDS_OF_OBJECTS else {}) for title, (kind, lines) in sections.items()
-    } | {
-        "presets": presets | {"any other task": "quick and paper, sized by the length of its episodes"},
+    def about(task: str) -> str:
+        try:
+            return envs.make(task).description
+        except (ModuleNotFoundError, ValueError) as error:
+            return f"({error})"
+
+    def summaries(registry: Mapping[str, Any], name: str = "{}") -> dict[str, str]:
+        return {name.format(key): entry.summary for key, entry in registry.items()}
+
+    names = {
+        "tasks": {name: about(name) for name in envs.TASKS if not name.startswith(PREFIX)},
+        "simulators": {f"{PREFIX}{name}": f"Isaac Gym's, which {own} follows" for name, own in GYM_TASKS.items()}
+        | {
+            f"{PREFIX}Isaac-...": f"Isaac Lab's: any of its ids, such as {', '.join(LAB_TASKS)}",
+            f"{PREFIX}{NATIVE}TASK": "a task from above on the surface of Isaac Gym, to try the bridge",
+            f"{PREFIX}MODULE:FUNCTION": "the environment that this function of num_envs and seed returns",
+        },
+        "carriers": {n: f"{spec.label}; baseline = {spec.baseline}" for n, spec in CARRIERS.items()},
+        "schedules": {"baseline": "the carrier's own weight"} | summaries(SCHEDULES),
+        "adaptations": summaries(ADAPTATIONS, "+{}"),
+        "controls": summaries(CONTROLS, "{}:of=..."),
+        "proxies": summaries(PROXIES),
+        "patterns": summaries(envs.PATTERNS),
+        "tables": summaries(TABLES),
+        "presets": {
+            f"{task}/{name}": f"{preset.steps:,} steps, {preset.evaluations} evaluations of {preset.episodes} episodes"
+            for task, presets in PRESETS.items()
+            for name, preset in presets.items()
+        }
+        | {"any other task": "quick and paper, sized by the length of its episodes"},
         "programs": {str(cache_folder()): f"JAX's cache of compiled programs, at most {LARGEST_CACHE >> 20} MiB"},
     }
-
-
-def _simulators() -> dict[str, str]:
-    """Names that ``bridge:`` can address; no simulator is started."""
-    from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX
-
-    return {f"{PREFIX}{name}": f"Isaac Gym's, which {own} follows" for name, own in GYM_TASKS.items()} | {
-        f"{PREFIX}Isaac-...": f"Isaac Lab's: any of its ids, such as {', '.join(LAB_TASKS)}",
-        f"{PREFIX}{NATIVE}TASK": "a task from above on the surface of Isaac Gym, to try the bridge",
-        f"{PREFIX}MODULE:FUNCTION": "the environment that this function of num_envs and seed returns",
-    }
-
-
-def _about(task: str) -> str:
-    import envs
-
-    try:
-        return envs.make(task).description
-    except (ModuleNotFoundError, ValueError) as error:
-        return f"({error})"
-
-
-def _summaries(registry: Mapping[str, Any]) -> dict[str, str]:
-    return {name: entry.summary for name, entry in registry.items()}
+    for title, kind in _OFFERED.items():
+        names[title] |= _offered(kind)
+    return names
 
 
 def _offered(kind: str) -> dict[str, str]:

@@ -97,10 +97,10 @@ def train(study: Study | None, runtime: Runtime) -> int:
       study: None: the one that began in the folder of ``runtime``.
     """
     from experiments.report.live import writers
+    from experiments.session.forecast import forecast
     from experiments.study import store
     from experiments.study import train as training
     from experiments.study.folder import begun, check_free, claim
-    from experiments.study.forecast import forecast, lines_of
     from experiments.study.prepare import notes_of, prepare
 
     out = runtime.out
@@ -118,7 +118,7 @@ def train(study: Study | None, runtime: Runtime) -> int:
         prepared = prepare(config)  # refusals come before a folder is claimed
         if runtime.dry_run:
             check_free(out)
-            print(*lines_of(config, forecast(config, prepared)), sep="\n")
+            print(*forecast(config, prepared), sep="\n")
             return DONE
         on_rows = stack.enter_context(writers(runtime.tensorboard, runtime.wandb))
         claimed = claim(config, out, resume=runtime.resume)

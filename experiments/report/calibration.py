@@ -20,7 +20,7 @@ from experiments.study import store
 from experiments.study.config import StudyConfig
 from experiments.study.folder import open_study
 from experiments.study.program import share_of
-from experiments.study.rescore import proxies_in
+from experiments.study.replay import proxies_in
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 from aesjax.compiling import jit
-from aesjax.registry import Registry
+from aesjax.registry import lookup
 from aesjax.seeding import stream
 from agents import Carrier, OnPolicyCarrier
 from agents.common.episodes import episode_returns
@@ -50,7 +50,7 @@ class Policy:
           UnknownNameError, ValueError: there is no such run, or no policy of that step.
         """
         carriers = {row.name: carrier for carrier in config.carriers for row in rows_of(config, carrier)}
-        share = share_of(config, Registry("method of this study", **carriers)[method])
+        share = share_of(config, lookup("method of this study", carriers, method))
         labels = {(each["pattern"], each["seed"]): each for each in share.labels if each["method"] == method}
         if (pattern, seed) not in labels:
             known = ", ".join(f"{p} with seed {s}" for p, s in labels)
@@ -75,25 +75,19 @@ class Policy:
             )
         key = jax.random.key(key) if isinstance(key, int) else key
         batch = obs[None] if obs.ndim == 1 else obs
-        mode, sample = self._plain if isinstance(batch, Tracer) else self._compiled
-        action = mode(batch) if key is None else sample(batch, key)
+        act = self._act if isinstance(batch, Tracer) else self._compiled
+        action = act(batch, key)
         return action[0] if obs.ndim == 1 else action
 
-    @cached_property
-    def _plain(self) -> tuple[Any, Any]:
-        def mode(obs: Any) -> Any:
+    def _act(self, obs: Any, key: Any) -> Any:
+        if key is None:
             return self.carrier.act_deterministic(self.agent, obs)
-
-        def sample(obs: Any, key: Any) -> Any:
-            seen = self.carrier.view(self.agent, obs) if isinstance(self.carrier, OnPolicyCarrier) else obs
-            return jnp.clip(self.carrier.act(self.agent, seen, key), -1.0, 1.0)
-
-        return mode, sample
+        seen = self.carrier.view(self.agent, obs) if isinstance(self.carrier, OnPolicyCarrier) else obs
+        return jnp.clip(self.carrier.act(self.agent, seen, key), -1.0, 1.0)
 
     @cached_property
-    def _compiled(self) -> tuple[Any, Any]:
-        mode, sample = self._plain
-        return jit(mode), jit(sample)
+    def _compiled(self) -> Any:
+        return jit(self._act)
 
     def evaluate(self, drift: str | Sequence[float] = END, episodes: int = 10, seed: int = 0) -> np.ndarray:
         """Returns (episodes,) of complete episodes under a drift that stands still, with deterministic actions.
@@ -107,9 +101,7 @@ class Policy:
         """
         world, episodes = self.world, whole("episodes", episodes)
         if isinstance(drift, str):
-            named = {END: self.drift, NOMINAL: None}
-            held = Registry("drift", **named)[drift]
-            held = world.drift("steady", 0) if held is None else held
+            held = lookup("drift", {END: self.drift, NOMINAL: world.drift("steady", 0)}, drift)
         else:
             held = world.held(drift)
         values, _ = world.path(held, jnp.array([world.total - 1], jnp.int32))

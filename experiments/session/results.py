@@ -1,6 +1,5 @@
 """`Results`: a finished study as data frames, comparisons, pictures and policies."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aesjax.registry import Registry
+from aesjax.registry import lookup
 from agents import CARRIERS
 from experiments.measure.comparisons import PAIRED, comparable, draw_interval, outcome_of, paired, scopes
 from experiments.measure.runs import run_metrics
@@ -111,23 +110,17 @@ class Results:
         return load_study(self.curves, self._files.config, self.manifest)
 
     def _named(self, method: Method | str) -> str:
-        """The name of a method of the study. A name without its setting is the setting with the method's own values.
-
-        If the study has no such setting, the name is the first one in table order; several of them cause a warning.
-        """
+        """The name of a method of the study (ValueError where several settings match, UnknownNameError where none)."""
         known = self.methods
         if isinstance(method, str) and method.partition("+")[0] in CARRIERS:
             method = parse_method_with_carrier(method)
         if isinstance(method, Method):
             rows = rows_of(self.config, method.carrier.name) if method.carrier.name in self.config.carriers else []
             method = next((row.name for row in rows if row.method == method), label_of(method))
-        settings = [name for name in known if name.startswith(f"{method}[")]
-        if method in known or not settings:
-            return Registry("method of this study", **{name: name for name in known})[method]
+        settings = [method] if method in known else [name for name in known if name.startswith(f"{method}[")]
         if len(settings) > 1:
-            text = f"'{method}' is not one method of this study but {', '.join(settings)}; used is {settings[0]}"
-            warnings.warn(text, stacklevel=3)
-        return settings[0]
+            raise ValueError(f"'{method}' has several settings in this study; name one of {', '.join(settings)}")
+        return settings[0] if settings else lookup("method of this study", dict.fromkeys(known, method), method)
 
     def compare(
         self,
@@ -144,24 +137,23 @@ class Results:
         NaN and the outcome is null, as for nAUC without SAC's runs on the pattern steady.
 
         Args:
-          method, opponent: a `Method`, a text such as "sac+aes", or the name in tables: "SAC+AES[kappa=0.1]", or
-            "SAC+AES" without its setting: the setting with the method's own values, and if a sweep has left that out,
-            the first one. A warning then names all settings.
+          method, opponent: a `Method`, a text such as "sac+aes", or the name in tables: "SAC+AES[kappa=0.1]", where a
+            sweep has several settings, else "SAC+AES".
           metric: "nauc", "drop_ratio", "recovery", "return", or a name of `docs/metrics.md`.
           patterns: by default all.
 
         Raises:
-          UnknownNameError: the study has no such method or pattern, or no such metric is compared.
+          UnknownNameError, ValueError: the study has no such method or pattern, or no such metric is compared.
         """
         import polars as pl
 
         study, name = self._recorded, METRICS.get(metric, metric)
-        Registry("metric", **dict.fromkeys([*METRICS, *PAIRED]))[metric]
+        lookup("metric", dict.fromkeys([*METRICS, *PAIRED]), metric)
         method, opponent = self._named(method), self._named(opponent)
         present = list(dict.fromkeys(key.pattern for key in study.runs))
         patterns = [patterns] if isinstance(patterns, str) else patterns
         for pattern in patterns or ():
-            Registry("pattern of this study", **dict.fromkeys(present))[pattern]
+            lookup("pattern of this study", dict.fromkeys(present), pattern)
         column = {key: run_metrics(study, key)[name] for key in study.runs if key.method in (method, opponent)}
         scope, draw = list(scopes(study))[-1], partial(draw_interval, seed=0, replicates=10_000)
         rows = []
@@ -196,9 +188,9 @@ class Results:
         study, curves = self._recorded, self.curves
         present = list(dict.fromkeys(curves["pattern"]))
         chosen: str = pattern or next((name for name in present if name != STEADY), present[0])
-        Registry("pattern of this study", **dict.fromkeys(present))[chosen]
+        lookup("pattern of this study", dict.fromkeys(present), chosen)
         numbers = [name for name in curves.columns if curves[name].dtype.is_numeric()]
-        Registry("numeric column of curves", **dict.fromkeys(numbers))[column]
+        lookup("numeric column of curves", dict.fromkeys(numbers), column)
         methods = [methods] if isinstance(methods, Method | str) else methods
         shown = [self._named(one) for one in methods or study.methods()]
         return sketch(study, curves.filter(pattern=chosen), column, chosen, shown)
@@ -225,29 +217,23 @@ class Results:
         """
         import polars as pl
 
-        from experiments.study import rescore
+        from experiments.study import replay
         from experiments.study.text import parse_objects
 
-        study, frames = rescore.load(self.directory, self.config), []
+        study, frames = replay.load(self.directory, self.config), []
         for method in parse_objects(methods):
-            share, carrier = rescore.share_of_method(study, method), method.carrier.name
-            rows, rule = study.streams.filter(carrier=carrier), share.rows[0].rule
-            if reason := rescore.obstacle(share, method, rescore.proxies_in(rows)):
-                raise ValueError(f"'{rule}' cannot be replayed on carrier '{carrier}': {reason}")
-            result, skipped = rescore.replay_runs(study, share, method)
+            share, carrier = replay.share_of_method(study, method), method.carrier.name
+            rows, stride = study.streams.filter(carrier=carrier), study.strides[carrier]
+            if reason := replay.obstacle(share, method, replay.proxies_in(rows)):
+                raise ValueError(f"'{share.rows[0].rule}' cannot be replayed on carrier '{carrier}': {reason}")
+            result, skipped = replay.replay_runs(share, method, rows, stride)
             samples = skipped + result.weight.shape[1]
             steps = np.arange(skipped + 1, samples + 1) * study.config.steps / samples
             columns = {"weight": result.weight, "step": np.tile(steps, (rows.height, 1))}
             columns |= {name: values for name, values in result.levers._asdict().items() if values is not None}
-            frames.append(
-                rows.select(_LABELS).with_columns(
-                    replayed=pl.lit(share.rows[0].name),
-                    initial=pl.Series(result.initial),
-                    updates_per_sample=pl.lit(study.stride(carrier)),
-                    # polars makes arrays a type of their length, which differs between carriers
-                    **{name: pl.Series(list(values)).cast(pl.List(pl.Float32)) for name, values in columns.items()},
-                )
-            )
+            lists = {name: pl.Series(list(values)).cast(pl.List(pl.Float32)) for name, values in columns.items()}
+            facts = {"replayed": pl.lit(share.rows[0].name), "updates_per_sample": pl.lit(stride)}
+            frames.append(rows.select(_LABELS).with_columns(initial=pl.Series(result.initial), **facts, **lists))
         return pl.concat(frames, how="diagonal")
 
     def policy(self, method: Method | str, pattern: str, seed: int, at: int | str = "end") -> Policy:

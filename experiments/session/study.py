@@ -191,12 +191,12 @@ class Study:
 
     def forecast(self, seconds: float = 10.0) -> str:
         """Runs, memory and the time that a trial of about ``seconds`` suggests; nothing is trained or written."""
-        from experiments.study.forecast import forecast, lines_of
+        from experiments.session.forecast import forecast
         from experiments.study.prepare import prepare
 
         start_jax(None)
         config = self.config
-        return "\n".join(lines_of(config, forecast(config, prepare(config), seconds)))
+        return "\n".join(forecast(config, prepare(config), seconds))
 
     def command(self, out: str | Path | None = None) -> str:
         """The command line of the same study.

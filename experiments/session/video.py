@@ -1,7 +1,7 @@
 """Videos of one policy: an episode under the drift of one moment of its run."""
 
+import io
 import re
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ from experiments.session.results import Results
 from experiments.study import store
 
 FPS = 25  # pictures per second, about: faster worlds skip steps, slower ones play at their own rate
-SUFFIXES = (".gif", ".mp4")
 
 
 class Video(NamedTuple):
@@ -37,7 +36,7 @@ def film(
     seed: int | None = None,
     at: float = 1.0,
 ) -> Video:
-    """Write a GIF or an mp4 of one episode with deterministic actions; a picture per step or every few.
+    """Write a GIF of one episode with deterministic actions; a picture per step or every few.
 
     Args:
       out: a new file; by default ``video/METHOD-PATTERN-SEED.gif`` in the study's folder.
@@ -54,15 +53,13 @@ def film(
     seed = config.seeds[0] if seed is None else seed
     name = re.sub(r"[^\w.+=-]+", "_", f"{method}-{pattern}-{seed}").strip("_")
     out = out or results.directory / "video" / f"{name}.gif"
-    if out.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"--out must end in {' or '.join(SUFFIXES)}; got {out}")
-    if out.exists():
-        raise ValueError(f"{out} exists; choose another file with --out")
+    if out.suffix != ".gif" or out.exists():
+        raise ValueError(f"--out must be a new file that ends in .gif; got {out}")
     if not 0.0 <= at <= 1.0:
         raise ValueError(f"--at is a share of the run, from 0 to 1; got {at:g}")
     segment = max(1, round(at * config.segments))
-    change = "end" if segment == config.segments else segment * config.steps // config.segments
-    policy = results.policy(method, pattern, seed, at=change if pattern != STEADY else END)
+    change = END if segment == config.segments or pattern == STEADY else segment * config.steps // config.segments
+    policy = results.policy(method, pattern, seed, at=change)
     world = policy.world
     renderer = Renderer(world.task)
     try:
@@ -70,10 +67,9 @@ def film(
         states, rewards = _episode(policy, values)
         params = jax.device_get(world.task.apply_drift(world.task.params, values))
         stride = max(1, round(renderer.rate / FPS))
-        frames = np.stack([renderer.draw(state, params) for state in states[::stride]])
+        _write(out, [renderer.draw(state, params) for state in states[::stride]], renderer.rate / stride)
     finally:
         renderer.close()
-    _write(out, frames, renderer.rate / stride)
     return Video(out, policy.step, np.asarray(values), float(rewards.sum()))
 
 
@@ -103,19 +99,11 @@ def _episode(policy: Policy, values: jax.Array) -> tuple[list[Any], np.ndarray]:
     return [jax.tree.map(lambda leaf: leaf[0], state) for state in states], rewards[:length]
 
 
-def _write(out: Path, frames: np.ndarray, fps: float) -> None:
-    gif = out.suffix.lower() == ".gif"
-    try:
-        import imageio.v3 as imageio
+def _write(out: Path, frames: list[np.ndarray], fps: float) -> None:
+    from PIL import Image
 
-        if not gif:
-            import imageio_ffmpeg  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ValueError(f"videos need {error.name}: pip install 'aesjax[video]'") from None
-    options: Any = {"duration": 1000 / fps, "loop": 0} if gif else {"fps": fps, "macro_block_size": 2}
-    with warnings.catch_warnings():
-        # JAX warns of forks of its threads; this one becomes ffmpeg.
-        warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
-        content = imageio.imwrite("<bytes>", frames, extension=out.suffix.lower(), **options)
+    first, *others = (Image.fromarray(frame) for frame in frames)
+    data = io.BytesIO()
+    first.save(data, "GIF", save_all=True, append_images=others, duration=1000 / fps, loop=0)
     out.parent.mkdir(parents=True, exist_ok=True)
-    store.write_bytes(out, content)
+    store.write_bytes(out, data.getvalue())

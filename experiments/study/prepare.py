@@ -20,8 +20,8 @@ from agents.common.episodes import random_returns
 from envs.adopt import trying
 from envs.world import World
 from experiments.study.config import OBSERVED, StudyConfig
-from experiments.study.controls import records_of
 from experiments.study.program import Share, check, merged, runs_of, small_windows, world_of
+from experiments.study.replay import records_of
 from experiments.study.run import Batches, Device, cache_group, memory_budget, plan_batches, state_bytes
 from experiments.study.warm import STEADY, Warm, warm_of
 

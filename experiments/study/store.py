@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CONFIG, MANIFEST, CURVES, CHECKPOINTS = "config.json", "manifest.json", "curves.parquet", "checkpoints"
 STREAMS = "streams.parquet"
-PLAN, PARTS, LOGS, SLURM = "plan.json", "parts", "logs", "slurm"  # of a study in parts: file, and folders
+PLAN, PARTS, SLURM = "plan.json", "parts", "slurm"  # of a study in parts: file, and folders
 AGENTS, SNAPSHOTS = "agents", "snapshots"  # folders: agents at the end, and policies at changes
 STDOUT = ("-", "/dev/stdout")  # names of standard output
 PARTIAL = "partial-"  # prefix of a checkpoint that is being written

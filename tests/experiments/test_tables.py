@@ -1,6 +1,5 @@
 """`aesjax table`: the paper's tables at their quick size, from made-up results and from trained ones."""
 
-import shlex
 from pathlib import Path
 
 import polars as pl
@@ -42,14 +41,11 @@ STUDIES: dict[str, tuple[tuple[str, ...], dict[str, dict]]] = {
         ("--carriers", "ppo"),
         {f"main/{name}-ppo": {"task": name} for name in ("hopper", "halfcheetah", "walker2d", "ant", "humanoid")},
     ),
-    "isaac": (("--carriers", "ppo", "--tasks", "isaac_ant"), {"main/isaac_ant-ppo": {"preset": "paper"}}),
     "recovery": (
         ("--carriers", "ppo", "--tasks", "toy,hopper"),
         {f"main/{name}-ppo": {"patterns": ("steady", "abrupt")} for name in ("toy", "hopper")},
     ),
-    "ablation": (("--tasks", "toy"), {"ablation/toy": {"carriers": ("sac", "ppo", "sql", "meow")}}),
     "quantile": (("--tasks", "toy"), {"sensitivity_q/toy": {"seeds": tuple(range(1, 11))}}),
-    "ema": (("--tasks", "toy", "--seeds", "1:2"), {"sensitivity_beta/toy": {"seeds": (1, 2)}}),
     "fixed_grid": ((), {"fixed_grid/toy": {"patterns": ("steady", "abrupt", "linear", "periodic", "mixed")}}),
     "responses": (("--carriers", "sac,ppo"), {"responses/toy": {"carriers": ("sac",)}, "responses_ppo/toy": {}}),
 }
@@ -172,10 +168,10 @@ def test_the_kept_result_comes_out_again(out):
     """
     kept = store.read_json(RESULT / store.MANIFEST)
     again = store.read_json(out / "main" / "toy" / store.MANIFEST)
-    assert shlex.split(kept["command"]) == [word for word in shlex.split(again["command"]) if word != "--no-report"]
     assert kept["runs"] == again["runs"]
     assert kept["floors"] == pytest.approx(again["floors"], rel=1e-5)
-    assert (RESULT / store.CONFIG).read_bytes() == (out / "main" / "toy" / store.CONFIG).read_bytes()
+    ours, theirs = (store.read_json(folder / store.CONFIG) for folder in (RESULT, out / "main" / "toy"))
+    assert config_from_json(ours) == config_from_json(theirs)
     ours, theirs = (pl.read_parquet(folder / store.CURVES) for folder in (RESULT, out / "main" / "toy"))
     labels = ["method", "pattern", "seed", "step"]
     assert ours.select(labels).equals(theirs.select(labels))

@@ -1,6 +1,5 @@
 """The code of `docs/start.md`: in a notebook, and cut short as a script on another task."""
 
-import json
 import os
 import subprocess
 import sys
@@ -37,6 +36,5 @@ def test_it_runs_in_a_notebook(tmp_path, monkeypatch):
     book = nbformat.v4.new_notebook(cells=cells)
     NotebookClient(book, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     study = tmp_path / "runs" / "python"
-    config = json.loads((study / "config.json").read_text())
-    assert "def burst(proxy, *, base, decay=0.9):" in config["definitions"]["schedule"]["burst"]["source"]
+    assert "def burst(proxy, *, base, decay=0.9):" in (study / "config.json").read_text()
     assert (study / "report" / "index.html").exists()

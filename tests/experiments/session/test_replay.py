@@ -1,14 +1,12 @@
 """`Results.replay`: a schedule on its own proxies gives the weights it trained with; the impossible is refused."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from experiments import Method, Results
 from experiments.study.folder import claim
 from experiments.study.train import train
-from tests.experiments.configs import config_of
+from tests.experiments.configs import small_ppo
 
 STEPS, EVALUATIONS = 3200, 50
 TRAINED = {
@@ -24,10 +22,7 @@ ADAPTING = "PPO+fixed+refresh+rate[refresh.threshold=1.05]"
 def results(tmp_path_factory):
     directory = tmp_path_factory.mktemp("replay") / "study"
     names = "aes:lambda_max=2,aes:kappa=0.3:lambda_max=0.4,aes_r,fixed+refresh:threshold=1.05+rate"
-    config = config_of("ppo", names, patterns="abrupt", seeds=2, steps=STEPS)
-    own = config.settings["ppo"]
-    settings = {"ppo": dataclasses.replace(own, config={**own.config, "rollout": 8, "hidden": (8,)})}
-    config = dataclasses.replace(config, evaluations=EVALUATIONS, episodes=1, settings=settings)
+    config = small_ppo(names, EVALUATIONS, patterns="abrupt", seeds=2, steps=STEPS)
     train(claim(config, directory, resume=False))
     return Results.open(directory)
 
@@ -77,11 +72,11 @@ def test_adaptations_on_the_runs_own_proxies_are_those_it_trained_with(results, 
         ("ppo+aes:kappa=-1", ["kappa", "-1"]),
         ("sac+aes", ["no run of carrier 'sac'", "carriers: ppo"]),
         ("ppo+auto", ["'auto'", "log_prob", "not recorded"]),
-        ("ppo+oracle", ["'oracle'", "true drift"]),
+        ("ppo+oracle", ["'oracle'", "true_drift"]),
         ("ppo+aes:proxy=td_mean", ["td_mean/update", "recorded: td_quantile/fresh, td_quantile/update"]),
         ("ppo+aes:q=0.5", ["quantile was measured while training", "q cannot be varied"]),
         ("ppo+aes:coupling=1", ["coupling", "takes training"]),
-        ("ppo+fixed:signal=oracle+rate", ["of its signal 'oracle'", "true drift"]),
+        ("ppo+fixed:signal=oracle+rate", ["of its signal 'oracle'", "true_drift"]),
         ("ppo+permuted:of=aes", ["control 'permuted' plays a record"]),
     ],
 )

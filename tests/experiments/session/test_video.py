@@ -3,18 +3,17 @@
 import dataclasses
 from pathlib import Path
 
-import imageio.v3 as imageio
 import jax
 import numpy as np
 import pytest
-from imageio_ffmpeg import count_frames_and_secs
+from PIL import Image
 
 from experiments import Results
 from experiments.cli import main
 from experiments.session.video import film
 from experiments.study.folder import claim
 from experiments.study.train import train
-from tests.experiments.configs import config_of
+from tests.experiments.configs import small_ppo
 
 STEPS, EPISODE = 3200, 50
 
@@ -22,30 +21,22 @@ STEPS, EPISODE = 3200, 50
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     directory = tmp_path_factory.mktemp("video") / "study"
-    config = config_of("ppo", "aes,aes_r", patterns="steady,abrupt", seeds=2, steps=STEPS)
-    own = config.settings["ppo"]
-    settings = {"ppo": dataclasses.replace(own, config={**own.config, "rollout": 8, "hidden": (8,)})}
-    train(claim(dataclasses.replace(config, evaluations=5, episodes=1, settings=settings), directory, resume=False))
+    config = small_ppo("aes,aes_r", patterns="steady,abrupt", seeds=2, steps=STEPS)
+    train(claim(config, directory, resume=False))
     return Results.open(directory)
 
 
 def test_a_gif_shows_the_requested_policy(results, capsys):
     assert main(["video", str(results.directory), "--method", "PPO+AES-R"]) == 0
     path = results.directory / "video" / "PPO+AES-R-abrupt-1.gif"
-    frames = imageio.imread(path)
-    assert frames.shape[1:] == (480, 480, 3)
-    assert EPISODE - 10 < len(frames) <= EPISODE + 1  # equal pictures become one
-    assert imageio.immeta(path)["duration"] == 100
-    assert (frames[0] != frames[-1]).any()
-    printed = capsys.readouterr().out
-    assert f"video: {path}\npolicy of step {STEPS:,}, drift" in printed
-
-
-@pytest.mark.filterwarnings("ignore:os.fork")  # of the reader
-def test_an_mp4_is_playable(results, tmp_path):
-    video = film(results, tmp_path / "new" / "a.mp4", pattern="steady", seed=2)
-    assert count_frames_and_secs(video.path) == (EPISODE + 1, pytest.approx((EPISODE + 1) / 10))
-    assert [path.name for path in video.path.parent.iterdir()] == ["a.mp4"]
+    with Image.open(path) as image:
+        assert image.size == (480, 480)
+        assert EPISODE - 10 < image.n_frames <= EPISODE + 1  # equal pictures become one
+        assert image.info["duration"] == 100
+        first = np.asarray(image.convert("RGB"))
+        image.seek(image.n_frames - 1)
+        assert (first != np.asarray(image.convert("RGB"))).any()
+    assert f"video: {path}\npolicy of step {STEPS:,}, drift" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("at", "step"), [(0.0, 640), (0.75, 2560)])
@@ -64,17 +55,13 @@ def test_the_nearest_stored_policy_acts_in_the_drift_of_the_moment(results, tmp_
     [
         ({"seed": 7}, "with seed 7"),
         ({"at": 1.5}, "--at is a share of the run, from 0 to 1; got 1.5"),
-        ({"out": Path("a.avi")}, "--out must end in .gif or .mp4"),
+        ({"out": Path("a.avi")}, "--out must be a new file that ends in .gif; got a.avi"),
     ],
 )
 def test_wrong_requests_are_refused_and_leave_no_file(results, tmp_path, options, text):
     with pytest.raises(ValueError, match=text):
         film(results, **{"out": tmp_path / "a.gif"} | options)
     assert not list(tmp_path.iterdir())
-    (tmp_path / "a.gif").write_text("mine")
-    with pytest.raises(ValueError, match=r"a\.gif exists"):
-        film(results, tmp_path / "a.gif")
-    assert (tmp_path / "a.gif").read_text() == "mine"
 
 
 def test_a_diverged_policy_is_named(results, tmp_path, monkeypatch):

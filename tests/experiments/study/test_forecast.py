@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from experiments.cli import main
-from experiments.study.forecast import Forecast, Seconds, _shortened, forecast, lines_of
+from experiments.session.forecast import Seconds, forecast, shortened
 from experiments.study.prepare import prepare, results_bytes
 from tests.experiments.configs import config_of
 from tests.experiments.conftest import small_config
@@ -15,37 +15,21 @@ from tests.refusals import refused
 FAST = "--task toy_multigoal_classic --steps 2000 --patterns steady --schedules baseline --seeds 1:2".split()
 
 
-@pytest.fixture(scope="module")
-def trial():
+def test_sizes_are_those_of_the_study_and_the_memory_adds_up():
     config = small_config(patterns="abrupt", schedules="baseline", seeds="1:3")
-    prepared = prepare(config)
-    return config, prepared, forecast(config, prepared, seconds=0.1)
-
-
-def test_sizes_are_those_of_the_study(trial):
-    config, prepared, [share] = trial
-    assert (share.carrier, share.runs, share.steps, share.chunks) == ("sac", 3, config.steps, 5)
-    assert share.updates == prepared[0].share.learner.updates
-    assert (share.batches, share.width) == prepared[0].batches[1::-1]
-    assert share.replay == config.replay_capacity * (2 * 2 + 2 + 2) * 4
-    assert share.state > share.replay
-
-
-def test_the_memory_in_all_counts_the_process_and_the_results(trial):
-    config, _, shares = trial
-    line = next(line for line in lines_of(config, shares) if line.startswith("memory in all"))
-    whole, process, saved, results = (float(n.replace(",", "")) for n in re.findall(r"([\d.,]+) MiB", line))
+    (prepared,) = prepare(config)
+    lines = forecast(config, [prepared], seconds=0.1)
+    count, width = prepared.batches.count, prepared.batches.width
+    assert f"{prepared.share.learner.updates:,} updates, " in lines[0]
+    assert lines[0].endswith(f"{count} batches of {width}")
+    numbers = [[float(n.replace(",", "")) for n in re.findall(r"([\d.,]+) MiB", line)] for line in lines]
+    assert numbers[1][1] == pytest.approx(config.replay_capacity * (2 * 2 + 2 + 2) * 4 / 2**20, rel=1e-3)
+    assert numbers[1][0] > numbers[1][1]
+    whole, process, saved, results = numbers[3]
     assert whole == pytest.approx(process + saved + results, rel=1e-3)
     assert process > 100.0  # JAX alone
     assert results == pytest.approx(results_bytes(config, 3) / 2**20, rel=1e-3)
-
-
-def test_times_are_measured_and_add_up_and_another_simulator_is_not_started(trial):
-    config, _, [share] = trial
-    assert min(share.seconds) > 0
-    timed = Forecast("sac", 5, 1, 1, 10, 0, 0, 3, 2, Seconds(3.5, 4.0, 0.25))
-    assert timed.total == 3.5 + 3 * (10 * 4 + 11 * 0.25)
-    assert "no time is estimated" in lines_of(config, [share._replace(seconds=None)])[-1]
+    assert Seconds(3.5, 4.0, 0.25).total(3, 10) == 3.5 + 3 * (10 * 4 + 11 * 0.25)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +43,7 @@ def test_times_are_measured_and_add_up_and_another_simulator_is_not_started(tria
 def test_the_trial_takes_short_intervals_of_whole_rollouts(options, steps, pieces):
     config = config_of(**options)
     carrier = config.carriers[0]
-    short, count = _shortened(config, carrier)
+    short, count = shortened(config, carrier)
     assert short.interval(carrier) * count == config.interval(carrier)
     assert short.interval(carrier) % config.settings[carrier].config.get("rollout", 1) == 0
     if steps is not None:
@@ -67,11 +51,10 @@ def test_the_trial_takes_short_intervals_of_whole_rollouts(options, steps, piece
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("experiments.study.forecast.forecast", partial(forecast, seconds=0.1))
+    monkeypatch.setattr("experiments.session.forecast.forecast", partial(forecast, seconds=0.1))
     assert main(["run", "--out", str(tmp_path / "new"), "--dry-run", *FAST]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("sac: 2 runs of 2,000 environment steps and 468 updates, 4,000 steps in all; 1 batch of 2\n")
-    assert "memory: " in said
+    assert said.startswith("sac: 2 runs of 2,000 environment steps and 468 updates, 4,000 steps in all; 1 batches of 2")
     assert re.search(r"a batch is 100 times \S+ s of training and 101 evaluations of \S+ s", said)
     assert re.search(r"^estimated: \d+ s \(.*\) on 2 cpu devices, without the report; nothing was written$", said, re.M)
     assert not any(tmp_path.iterdir())
@@ -81,7 +64,6 @@ def test_a_dry_run_refuses_what_a_run_refuses(tmp_path, capsys):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes").touch()
     for words, text in (
-        (("--out", "new", "--carriers", "sak"), "did you mean 'sac'?"),
         (("--out", "new", "--steps", "1234"), "nearest is 1200"),
         (("--out", "full"), "full is not empty"),
         (("--out", "full/notes"), "is a file; give a folder"),

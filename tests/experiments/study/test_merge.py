@@ -10,6 +10,7 @@ from experiments.measure.study import load_study
 from experiments.report.merge import merge_studies
 from tests.experiments.measure.synthetic import BUILT_IN, MADE_UP, STEPS, make_curves
 from tests.experiments.report.pages import configure, save
+from tests.refusals import refused
 
 
 def study(folder, task, run=("steady", "abrupt"), patterns=None, **changes):
@@ -42,7 +43,7 @@ def test_two_tasks_are_measured_as_one_family(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("task", "changes", "text"),
     [
-        ("ant", {"segments": 10}, "has 10 segments"),
+        ("ant", {"segments": 10}, "has segments 10, .*one 5"),
         ("hopper", {"steps": 7}, "trained hopper for 7 steps"),
     ],
 )
@@ -65,7 +66,7 @@ def test_a_run_that_both_studies_hold_counts_once_or_is_named(tmp_path):
     assert len(runs) == len({(r["method"], r["pattern"], r["seed"]) for r in runs}) == 12
     moved = pl.when(method="SAC", pattern="abrupt", seed=2).then(pl.col("return_mean") + 1e-6).otherwise("return_mean")
     other = save(tmp_path / "other", curves.with_columns(return_mean=moved))
-    with pytest.raises(ValueError, match=r"one and .*other both hold SAC on toy, 'abrupt', seed 2, with diff"):
+    with pytest.raises(ValueError, match=r"studies hold SAC on toy, 'abrupt', seed 2, with different numbers"):
         merge_studies([first, other], tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
@@ -91,16 +92,15 @@ def test_patterns_of_one_name_that_are_not_the_same_are_refused(tmp_path):
         study(tmp_path / "one", "hopper", ("steady", "square"), MADE_UP),
         study(tmp_path / "two", "ant", ("steady", "square"), gradual),
     ]
-    text = "two describes the pattern 'square' as jumps=False, recovery=False, another study as jumps=True"
+    text = "two describes the pattern 'square' as .*, another study as "
     with pytest.raises(ValueError, match=text):
         merge_studies(folders, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("words", "text"), [(["a", "b"], "--out and several folders"), ([], "needs the folder")])
-def test_the_command_says_what_it_needs(words, text, capsys):
-    assert main(["report", *words]) == 2
-    assert text in capsys.readouterr().err
+@pytest.mark.parametrize("words", [["a", "b"], []])
+def test_the_command_names_what_it_needs(words, capsys):
+    assert "or several and --out" in refused(capsys, "report", *words)
 
 
 def test_the_optimum_of_both_studies_is_kept_by_pattern_and_seed(tmp_path):

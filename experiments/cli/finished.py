@@ -1,0 +1,170 @@
+"""Commands that read finished studies: `aesjax report`, `calibrate`, `audit`, `video` and `export`"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from experiments.cli.errors import DONE, refusing
+from experiments.study.process import start_jax
+
+
+@dataclass
+class Report:
+    """Write DIR/report from the results in DIR, or one report of several studies (tasks of a family) together."""
+
+    directories: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of finished studies."""
+    out: Path | None = None
+    """With several folders: where the report goes; must be new or empty."""
+    tensorboard: Path | None = None
+    """Also write every logged number of every run as TensorBoard events into this folder, new or empty."""
+
+
+def report(options: Report) -> int:
+    """Merge if several folders are given, and write the report."""
+    from experiments.report import write_report
+    from experiments.report.live import write_tensorboard
+    from experiments.report.merge import merge_studies
+    from experiments.study import store
+    from experiments.study.store import open_results
+
+    with refusing():
+        folders, out = options.directories, options.out
+        if not folders or (len(folders) > 1) != (out is not None):
+            raise ValueError("report needs the folder of a finished study, or several and --out, where they are merged")
+        folder = folders[0] if out is None else merge_studies(folders, out)
+        if options.tensorboard is not None:
+            count = write_tensorboard(open_results(folder).rows(store.CURVES), options.tensorboard)
+            print(f"tensorboard: {count} runs in {options.tensorboard}")
+        print(f"report: {write_report(folder)}")
+    return DONE
+
+
+@dataclass
+class Calibrate:
+    """Compare the proxies recorded in DIR with the true drift: the bound that they give on it, how often it holds."""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder of a finished study."""
+    out: Path | None = None
+    """Folder for calibration.json and calibration.md, which must not be there yet; by default DIR."""
+    delta: float = 0.1
+    """Share of fresh runs that may break the bound; needs at least 1/delta - 1 runs of every method."""
+
+
+def calibrate(options: Calibrate) -> int:
+    """Calibrate and print the tables."""
+    from experiments.report import calibration
+
+    out = options.out or options.directory
+    with refusing():
+        start_jax(None)
+        text = calibration.run(options.directory, options.delta, out)
+    print(f"{text}\n\ncalibration: {out / calibration.TEXT}")
+    return DONE
+
+
+@dataclass
+class Audit:
+    """Judge every quantitative claim of the AES paper by finished studies: reproduced, not reproduced, or not testable
+    with what there is, and why."""
+
+    directories: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of finished studies, or folders that hold such folders."""
+    json: Path | None = None
+    """Also write everything as JSON into this file; - is standard output."""
+    out: Path | None = None
+    """Also write a page: self-contained HTML, or Markdown where the name ends in .md; - is standard output."""
+
+
+def audit(options: Audit) -> int:
+    """Judge, print the table, and write what was asked for."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from experiments.paper import audit
+    from experiments.report.page import render_html, render_markdown, render_table
+    from experiments.study import store
+
+    with refusing():
+        if not options.directories:
+            raise ValueError("audit needs the folder of a finished study, or one that holds some")
+        found = audit.audit(options.directories)
+        console = Console(stderr=not {str(options.json), str(options.out)}.isdisjoint(store.STDOUT))
+        for table in audit.tables(found):
+            console.print(Markdown(render_table(table)))
+        data = audit.record(found)
+        console.print(data["sentence"], soft_wrap=True, highlight=False)
+        if options.json is not None:
+            store.write_output(options.json, json.dumps(data, indent=1) + "\n")
+        if options.out is not None:
+            page = audit.page(found)
+            markdown = options.out.suffix == ".md"
+            store.write_output(options.out, render_markdown(page) if markdown else render_html(page))
+            console.print(f"page: {options.out}", soft_wrap=True, highlight=False)
+    return DONE
+
+
+@dataclass
+class Video:
+    """Film an episode of one policy of the finished study in DIR, under the drift of one moment of its run."""
+
+    directory: tyro.conf.Positional[Path]
+    """Folder of a finished study."""
+    out: Path | None = None
+    """New GIF file; by default DIR/video/METHOD-PATTERN-SEED.gif."""
+    method: str | None = None
+    """Method of the study; by default its first."""
+    pattern: str | None = None
+    """Drift pattern of the study; by default its first with drift."""
+    seed: int | None = None
+    """Training seed; by default the first."""
+    at: float = 1.0
+    """Share of the run, 0 to 1: its drift is in force, and the stored policy nearest to it acts (changes and end)."""
+
+
+def video(options: Video) -> int:
+    """Film, and print the path, the policy's step, the drift and the return."""
+    with refusing():
+        start_jax(None)
+        from experiments.session.results import Results
+        from experiments.session.video import film
+
+        chosen = vars(options).copy()
+        made = film(Results.open(chosen.pop("directory")), **chosen)
+    drift = ", ".join(f"{value:.3g}" for value in made.drift)
+    print(f"video: {made.path}\npolicy of step {made.step:,}, drift {drift}; return {made.episode_return:.1f}")
+    return DONE
+
+
+@dataclass
+class Export:
+    """Write the agents that studies on the pattern steady ended with into a small folder for `--warm-start`."""
+
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of finished studies of one task; every carrier is taken from the first that trained it."""
+    out: Path
+    """Folder for the agents; must be new or empty."""
+    results: bool = False
+    """Instead copy the results of one study, for `aesjax audit`: configuration, curves and manifest. Folders of other
+    studies in them become names."""
+
+
+def export(options: Export) -> int:
+    """Write the agents or results, and print where."""
+    from experiments.report.merge import copy_results
+    from experiments.study.warm import export_agents
+
+    with refusing():
+        folders = list(options.folders)
+        if not folders or (options.results and len(folders) > 1):
+            raise ValueError("export needs the folder of a finished study, and with --results one only")
+        if options.results:
+            print(f"results: {copy_results(folders[0], options.out)}")
+        else:
+            size = export_agents(folders, options.out)
+            print(f"agents: {options.out} ({size / 1e6:.2f} MB)")
+    return DONE

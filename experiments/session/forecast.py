@@ -1,0 +1,116 @@
+"""Sizes of a study, and the time that a short trial suggests, before anything of it is written."""
+
+import dataclasses
+import resource
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.study.config import StudyConfig
+from experiments.study.prepare import Prepared, floor_of, optimum_of, results_bytes
+from experiments.study.program import share_of
+from experiments.study.run import compile_program, memory_budget, state_bytes, take
+
+_LEAST = 32  # vector steps of a trial interval, at least; fewer would show what a call costs
+_FEWEST = 2  # trial intervals that are timed
+
+
+class Seconds(NamedTuple):
+    """Times of one carrier's share, measured in a trial."""
+
+    start: float  # tracing, compiling or reading compiled programs, and the initial states
+    interval: float  # of training between two evaluations
+    evaluation: float
+
+    def total(self, batches: int, intervals: int) -> float:
+        """From the start of training to the last evaluation."""
+        return self.start + batches * (intervals * self.interval + (intervals + 1) * self.evaluation)
+
+
+def forecast(config: StudyConfig, prepared: Sequence[Prepared], seconds: float = 10.0) -> list[str]:
+    """Sizes of a study and the times of a trial of about ``seconds`` in all besides compiling, in lines for a person.
+
+    The runs of the trial are dropped. Evaluations are timed on agents that have hardly learned: where falling ends an
+    episode, later ones take longer. A task in another simulator is not started, so no time is given.
+    """
+    devices, lines, total, widest = jax.local_devices(), [], 0.0, 0
+    apart = any(getattr(each.share.learner.world.task.env, "exclusive", False) for each in prepared)
+    for each in prepared:
+        share, batches = each.share, each.batches
+        count, run = len(share.labels), jax.tree.map(lambda leaf: leaf[0], take(each.runs, [0]))
+        replay = jax.tree.leaves(getattr(jax.eval_shape(each.program.init, run), "replay", None))
+        state, stored = state_bytes(each.program, run), sum(leaf.size * leaf.dtype.itemsize for leaf in replay)
+        widest = max(widest, batches.width * state)
+        lines += [
+            f"{share.carrier}: {count:,} runs of {config.steps:,} environment steps and {share.learner.updates:,} "
+            f"updates, {count * config.steps:,} steps in all; {batches.count} batches of {batches.width}",
+            f"  memory: {_mib(state)} a run, {_mib(stored)} of it replay; {_mib(batches.width * state)} a batch "
+            f"of {_mib(memory_budget(devices))}",
+        ]
+        if not apart:
+            t = trial(config, each, seconds / len(prepared))
+            total += (spent := t.total(batches.count, config.evaluations))
+            lines.append(
+                f"  time: {t.start:.1f} s to start; a batch is {config.evaluations} times {t.interval:.3g} s of "
+                f"training and {config.evaluations + 1} evaluations of {t.evaluation:.3g} s: {spent:.0f} s"
+            )
+    process = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 2**10
+    results = results_bytes(config, sum(len(each.share.labels) for each in prepared))
+    lines.append(  # a checkpoint holds the states once more, on the host
+        f"memory in all: about {_mib(process + widest + results)}: {_mib(process)} of the process in this trial, "
+        f"{_mib(widest)} for a checkpoint, {_mib(results)} of results"
+    )
+    if apart:
+        return [*lines, f"no time is estimated: {config.task} runs in another simulator, which was not started"]
+    total += _timed(lambda: (floor_of(config), optimum_of(config)))[0]  # returns of random and of best actions
+    clock = f"{total / 3600:.1f} h" if total > 5400 else f"{total / 60:.1f} min"
+    where = f"{len(devices)} {devices[0].platform} device{'s' * (len(devices) > 1)}"
+    return [*lines, f"estimated: {total:.0f} s ({clock}) on {where}, without the report; nothing was written"]
+
+
+def trial(config: StudyConfig, prepared: Prepared, seconds: float) -> Seconds:
+    """Time one carrier's program at the width of its batches, in short intervals where the study's are long."""
+    share, batches, carrier = prepared.share, prepared.batches, prepared.share.carrier
+    short, pieces = shortened(config, carrier)
+    program = prepared.program if pieces == 1 else share_of(short, carrier).program()
+    executables = compile_program(program, prepared.devices, batches.group)
+    data = executables.place(take(prepared.runs, [i % len(share.labels) for i in range(batches.width)]))
+    at = jnp.int32(max(share.learner.sizes.warmup, short.interval(carrier)))
+
+    def first() -> Any:
+        state, _ = executables.chunk(executables.init(data), data, jnp.int32(0))
+        return state, executables.evaluate(state, data, at)
+
+    start, (state, _) = _timed(first)
+    trials: list[float] = []
+    while len(trials) < _FEWEST or sum(trials) < seconds * 3 / 4:
+        given = state  # donated
+        took, (state, _) = _timed(lambda given=given: executables.chunk(given, data, at))
+        trials.append(took)
+    evaluations: list[float] = []
+    while not evaluations or sum(evaluations) < seconds / 4:
+        evaluations.append(_timed(lambda state=state: jax.device_get(executables.evaluate(state, data, at)))[0])
+    return Seconds(start, pieces * float(np.mean(trials)), float(np.mean(evaluations)))
+
+
+def shortened(config: StudyConfig, carrier: str) -> tuple[StudyConfig, int]:
+    """The study with shorter intervals of complete rollouts, and how many of them make one of the study's."""
+    interval, unit = config.interval(carrier), config.settings[carrier].config.get("rollout", 1)
+    least = min(interval, max(_LEAST, unit))
+    steps = next(n for n in range(least, interval + 1) if interval % n == 0 and n % unit == 0)
+    pieces = interval // steps
+    return dataclasses.replace(config, evaluations=config.evaluations * pieces), pieces
+
+
+def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    result = jax.block_until_ready(work())
+    return time.perf_counter() - began, result
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:,.4g} MiB"

@@ -1,0 +1,246 @@
+"""Replay of recorded proxies: a finished study in, the weights and levers that other methods would have set. Nothing
+is trained. The records that the controls of a study play are made the same way."""
+
+import dataclasses
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aesjax import adaptations
+from aesjax.adaptations import CONTROLS, Played
+from aesjax.compiling import jit
+from aesjax.schedules import DriftProxy, together
+from aesjax.types import Levers, Signals
+from experiments.study import store
+from experiments.study.config import StudyConfig, check_unchanged
+from experiments.study.folder import open_study
+from experiments.study.method import Control, Method
+from experiments.study.program import Records, Share, check
+from experiments.study.warm import STEADY
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+_NEUTRAL = {"window": 1.0, "rate": 1.0, "updates": 1.0}  # levers that a record holds as in force before an update
+_ALIKE = ("task", "steps", "evaluations", "proxy", "source", "drift_seed")  # equal in a study and that of its controls
+
+
+class Recorded(NamedTuple):
+    """A finished study whose proxies were recorded."""
+
+    config: StudyConfig
+    strides: Mapping[str, int]  # updates per recorded sample of each carrier
+    finished: set[tuple[str, str, int]]  # method, pattern and seed of the runs that did not diverge
+    curves: "pl.DataFrame"
+    streams: "pl.DataFrame"
+
+
+class Replayed(NamedTuple):
+    """One schedule with its adaptations on R recorded runs of n samples; NumPy, float32.
+
+    Levers are as a run logs them: the window after a sample as a share of the stored transitions, 1 for all; a
+    refresh, with its strength, in the sample in which it fell due; rate factor and gradient steps per update after it.
+    """
+
+    initial: np.ndarray  # (R,) weight of the first update; reward per nat
+    weight: np.ndarray  # (R, n) weight after the updates of a sample; reward per nat
+    levers: Levers  # (R, n) each
+
+
+def load(directory: Path, config: StudyConfig | None = None) -> Recorded:
+    """The finished study in ``directory``.
+
+    Args:
+      config: its configuration with the objects from outside that it uses; None: the stored one.
+
+    Raises:
+      ValueError: it has not ended, is damaged, or recorded no proxies.
+    """
+    study = open_study(directory)
+    if not (directory / store.STREAMS).exists():
+        raise ValueError(f"{directory} has no {store.STREAMS}: its proxies were not recorded, run the study again")
+    strides = {name: part["updates_per_stream_sample"] for name, part in study.ended.manifest["parts"].items()}
+    curves, streams = (study.ended.rows(name) for name in (store.CURVES, store.STREAMS))
+    return Recorded(config or study.config, strides, study.ended.runs("finished"), curves, streams)
+
+
+def proxies_in(rows: "pl.DataFrame") -> list[str]:
+    """The proxies that all these runs recorded."""
+    return [name for name in rows.columns if "/" in name and not rows[name].null_count()]
+
+
+def samples_of(rows: "pl.DataFrame", name: str) -> np.ndarray:
+    """One proxy of all runs, (R, S) float32."""
+    return rows[name].explode().fill_null(np.nan).to_numpy().astype(np.float32).reshape(rows.height, -1)
+
+
+def share_of_method(study: Recorded, method: Method) -> Share:
+    """A method on the runs of its carrier (ValueError for a control or something that the carrier lacks)."""
+    carrier = method.carrier.name
+    if carrier not in study.config.carriers:
+        raise ValueError(f"the study has no run of carrier '{carrier}'; carriers: {', '.join(study.config.carriers)}")
+    if method.control is not None:
+        raise ValueError(f"control '{method.control.name}' plays a record; there is nothing to replay")
+    settings = {carrier: study.config.settings[carrier]}
+    alone = {"methods": (method,), "patterns": (STEADY,), "sweep": {}, "block": (), "settings": settings}
+    return check(dataclasses.replace(study.config, **alone))[carrier]
+
+
+def obstacle(share: Share, method: Method, recorded: list[str]) -> str:
+    """Why these recorded proxies do not allow a replay, as the end of a sentence; empty if they do."""
+    schedule, signal = share.schedule(method), share.signal(method)
+    if method.coupling:
+        return "coupling changes how the agent learns, which takes training"
+    for each in filter(None, (schedule, signal)):
+        of = "" if each is schedule else f"of its signal '{each.factory.name}': "
+        proxy = each.reads
+        if each.factory.needs:
+            return f"{of}it reads {', '.join(sorted(each.factory.needs))}, which is not recorded"
+        if isinstance(proxy, DriftProxy) and proxy.q != 0.9 and "q" in proxy.factory.takes:
+            return "the quantile was measured while training, at the run's own q, so q cannot be varied"
+        if isinstance(proxy, DriftProxy) and proxy.key not in recorded:
+            names = ", ".join(recorded) or "none"
+            return f"{of}it reads the proxy {proxy.key}, which was not recorded; recorded: {names}"
+    return ""
+
+
+def replay_runs(share: Share, method: Method, rows: "pl.DataFrame", stride: int) -> tuple[Replayed, int]:
+    """A method that `obstacle` allows on recorded runs, and the samples before their first update.
+
+    The weight after a sample is the one that training would have used next and that it records at an evaluation. A
+    sample that is the mean of several updates is passed as often, so that clocks count updates; the weights are then
+    an approximation. A value that is not finite is passed on: schedules hold.
+
+    Args:
+      rows: streams of runs of the method's carrier.
+      stride: updates per sample.
+    """
+    run = jax.tree.map(jnp.asarray, share.run(method, 0, None, None, 1))
+    recorded = proxies_in(rows)
+    read = [proxy.key for each in (*run.schedules, *run.signals) if isinstance(proxy := each.reads, DriftProxy)]
+    streams = {key: samples_of(rows, key) for key in read if key in recorded} or {"": samples_of(rows, recorded[0])}
+    skipped = min(_first_update(values) for values in streams.values())
+    schedule, adaptation = together(run.schedules), None
+    if method.adaptations:
+        supply = share.learner.supply
+        adaptation = adaptations.together(run.adaptations, run.signals, run.driver, run.updates, supply)
+
+    def one(measured: dict[str, jax.Array]) -> tuple[Any, ...]:
+        def sample(states: Any, measured: dict[str, jax.Array]) -> tuple[Any, Any]:
+            signals = Signals(measured=measured)
+
+            def update(_: Any, carry: Any) -> Any:
+                (state, turned), due = carry
+                state = schedule.update(signals, state)
+                if adaptation is not None:
+                    turned, now = _done(adaptation.update(signals, turned))
+                    due = jax.tree.map(jnp.maximum, due, now)
+                return (state, turned), due
+
+            due = {} if adaptation is None else _done(states[1])[1]
+            states, due = jax.lax.fori_loop(0, stride, update, (states, due))
+            levers = Levers() if adaptation is None else _as_logged(states[1], due)
+            return states, (states[0].weight, levers)
+
+        states = (schedule.init(), None if adaptation is None else adaptation.init())
+        return states[0].weight, *jax.lax.scan(sample, states, measured)[1]
+
+    measured = {key: values[:, skipped:] for key, values in streams.items()}
+    return Replayed(*jax.device_get(jit(jax.vmap(one))(measured))), skipped
+
+
+def _first_update(streams: np.ndarray) -> int:
+    """Number of samples before the first update of any run: the leading NaNs that (R, n) streams have in common."""
+    seen = np.any(np.isfinite(streams), axis=0)
+    return int(np.argmax(seen)) if np.any(seen) else len(seen)
+
+
+def _done(state: Any) -> tuple[Any, dict[str, jax.Array]]:
+    """An adaptation's state after its due refresh, and that refresh."""
+    due = {k: v for k, v in state.levers._asdict().items() if k.startswith("refresh") and v is not None}
+    return state._replace(levers=state.levers._replace(**jax.tree.map(jnp.zeros_like, due))), due
+
+
+def _as_logged(state: Any, due: dict[str, jax.Array]) -> Levers:
+    window = state.levers.window
+    share = None if window is None else jnp.minimum(window, state.stored) / state.stored
+    return state.levers._replace(window=share, **due)
+
+
+def records_of(config: StudyConfig, share: Share) -> Records:
+    """The record that each control of one carrier plays in every run; empty without controls.
+
+    A record is replayed from the proxies, so it has a value for every recorded sample; of a schedule that cannot be
+    replayed and adjusts nothing else, the weights at the evaluations are taken.
+    """
+    controls = {row.name: row.method.control for row in share.rows if row.method.control is not None}
+    source = _source(config, share.carrier) if controls else None
+    played: dict[tuple[str, str, int], Played] = {}
+    for name, control in controls.items():
+        for (pattern, seed), record in _record(source, config, control).items():
+            # The same order for all that is made of one run, another one for every run.
+            key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(pattern.encode()))
+            played[name, pattern, seed] = CONTROLS[control.name].change(record, key, control.blocks)
+    return played
+
+
+def _source(config: StudyConfig, carrier: str) -> Recorded:
+    directory = Path(config.controls["from"])
+    path = directory / store.STREAMS
+    if not path.is_file() or store.sha256(path) != config.controls["streams"]:
+        raise ValueError(f"the record in {directory} is not there any more, or not what the study was configured with")
+    source = load(directory)
+    check_unchanged(store.read_json(directory / store.CONFIG), config.to_json())
+    apart = [name for name in _ALIKE if getattr(source.config, name) != getattr(config, name)]
+    if source.config.settings.get(carrier) != config.settings[carrier]:
+        apart.append(f"settings of carrier '{carrier}'")
+    if apart:
+        raise ValueError(f"--controls-from {directory}: its {', '.join(apart)} differ from this study's")
+    return source
+
+
+def _record(source: Any, config: StudyConfig, control: Control) -> dict[tuple[str, int], Played]:
+    """One method's runs by pattern and seed."""
+    share = share_of_method(source, control.of)
+    row, stride = share.rows[0], source.strides[share.carrier]
+    labels = [(pattern, seed) for pattern in config.patterns for seed in config.seeds]
+    if missing := [label for label in labels if (row.name, *label) not in source.finished]:
+        pattern, seed = missing[0]
+        raise ValueError(f"--controls-from has no finished run of {row.name} on '{pattern}' with seed {seed}")
+    rows = source.streams.filter(carrier=share.carrier, method=row.name)
+    at = {label: i for i, label in enumerate(zip(rows["pattern"], rows["seed"], strict=True))}
+    if not (reason := obstacle(share, control.of, proxies_in(rows))):
+        result, _ = replay_runs(share, control.of, rows, stride)
+        return {label: _from_replay(result, at[label], stride) for label in labels}
+    if control.of.adaptations:
+        raise ValueError(f"control '{control.name}' of '{row.rule}' cannot be made: {reason}")
+    streams = samples_of(rows, proxies_in(rows)[0])
+    samples = streams.shape[1] - _first_update(streams)
+    played = {}
+    for pattern, seed in labels:  # the weight between two evaluations is taken to be the one at the second
+        curve = source.curves.filter(carrier=share.carrier, method=row.name, pattern=pattern, seed=seed).sort("step")
+        weight = curve["entropy_weight"].to_numpy()[1:].astype(np.float32)
+        weight = weight[np.isfinite(weight)]  # the first evaluations may lie in the warm-up
+        index = np.minimum(np.arange(samples) * len(weight) // samples, len(weight) - 1)
+        played[pattern, seed] = Played(np.float32(1), np.int32(stride), weight[index])
+    return played
+
+
+def _from_replay(result: Replayed, run: int, stride: int) -> Played:
+    """The values in force in a sample are those after the sample before it."""
+
+    def shifted(values: Any, first: Any) -> Any:
+        return np.concatenate([[first], values[run, :-1]]).astype(np.float32)
+
+    levers = {
+        name: shifted(values, _NEUTRAL[name]) if name in _NEUTRAL else values[run].astype(np.float32)
+        for name, values in result.levers._asdict().items()
+        if values is not None
+    }
+    return Played(np.float32(1), np.int32(stride), shifted(result.weight, result.initial[run]), Levers(**levers))
