@@ -16,8 +16,13 @@ _LONGEST = 300  # characters of an error that is quoted
 _CHANNELS = (Channel("scalar", 0.0, 2.0, 1.0), Channel("planar", -1.0, 1.0, 0.0, size=2, kind="planar"))
 
 
+def of_gymnasium(thing: Any) -> bool:
+    """Whether ``thing`` is an environment of Gymnasium, or a class of them; Gymnasium is not imported."""
+    return any(base.__module__.startswith("gymnasium.") for base in getattr(thing, "__mro__", type(thing).__mro__))
+
+
 def adopt_task(name: str, plugin: Any) -> Task | Callable[..., Task]:
-    """``plugin`` itself, if it is a `Task` or a function that builds one.
+    """``plugin`` itself, if it is a `Task`, a function that builds one, or a Gymnasium environment.
 
     Raises:
       ValueError: it is neither, or its environment has no `spec`.
@@ -25,6 +30,8 @@ def adopt_task(name: str, plugin: Any) -> Task | Callable[..., Task]:
     if isinstance(plugin, Task):
         if not isinstance(getattr(plugin.env, "spec", None), EnvSpec):
             raise ValueError(f"the environment of task '{name}' needs `spec`, an EnvSpec with its sizes and time limit")
+        return plugin
+    if of_gymnasium(plugin) and not callable(plugin):
         return plugin
     if not callable(plugin):
         raise ValueError(f"task '{name}' must be a Task or a function that builds one; got {type(plugin).__name__}")

@@ -59,7 +59,7 @@ def _collected() -> _Names:
     from experiments.presets.studies import STUDIES
 
     sections = {
-        "tasks": ("task", {name: _about(name) for name in envs.TASKS if not name.startswith(envs.BRIDGE)}),
+        "tasks": ("task", {name: _about(name) for name in envs.TASKS} | {f"{envs.GYMNASIUM}ID": "any of Gymnasium's"}),
         "simulators": ("simulator", _simulators()),
         "carriers": ("carrier", {n: f"{spec.label}; baseline = {spec.baseline}" for n, spec in CARRIERS.items()}),
         "schedules": ("schedule", {"baseline": "the carrier's own weight"} | _summaries(SCHEDULES)),

@@ -13,6 +13,7 @@ from aesjax.compiling import jit
 from aesjax.types import Program
 from agents.common import LoopConfig
 from envs.adopt import trying
+from envs.physics.host import in_own_words
 from envs.world import World
 from experiments.measure.patterns import STEADY
 from experiments.study.config import OBSERVED, StudyConfig
@@ -63,6 +64,7 @@ def notes_of(config: StudyConfig) -> list[str]:
         lines += [f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too"]
     if config.observe:
         lines += [f"policy and critics observe {OBSERVED}"]
+    lines += [note] if (note := getattr(config.build_task().env, "note", None)) else []
     return [*lines, *merged(config), *small_windows(config)]
 
 
@@ -81,7 +83,7 @@ def _prepared(config: StudyConfig, share: Share) -> Prepared:
 def _try_objects(config: StudyConfig, world: World) -> None:
     """Refuse a task or pattern from outside that does not work."""
     if config.task not in envs.TASKS and not config.task.startswith(envs.BRIDGE):
-        with trying(f"task '{config.task}' does not work"):
+        with trying(f"task '{config.task}' does not work"), in_own_words(world.task.env):
             _try_task(world)
             floor_of(config)
     for pattern in config.own_patterns:

@@ -9,11 +9,12 @@ import numpy as np
 import envs
 from aesjax.compiling import jit
 from agents.common.episodes import random_returns
+from envs.physics.host import Hosted
 from experiments.study.config import StudyConfig
 from experiments.study.program import world_of
 
 _OPTIMUM_DIGITS = 6  # of a return
-_SIMULATED = 64  # episodes of it at most, where they take place in another simulator
+_SIMULATED = 64  # episodes of it at most, where they take place outside of JAX
 _FLOOR_STEPS = 50_000  # at most, in whole episodes: 1000 of the toy task, 50 of a MuJoCo task
 
 
@@ -61,7 +62,7 @@ def floor_of(config: StudyConfig) -> float:
     world = world_of(config, config.carriers[0])
     nominal = jit(lambda: world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0])()
     episodes = _FLOOR_STEPS // world.time_limit
-    if getattr(world.task.env, "exclusive", False):  # each is a copy in a simulator
+    if isinstance(world.task.env, Hosted):  # each is a simulation of its own
         episodes = min(episodes, _SIMULATED)
     returns = jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))
     mean = float(jnp.mean(returns(jax.random.key(0))))

@@ -1,14 +1,12 @@
 """Trains a study in the folder that is its own and writes curves, streams and manifest."""
 
-import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import envs
 from envs.patterns import Pattern
+from envs.physics.host import in_own_words
 from experiments.study import checkpoint, store
 from experiments.study.checkpoint import CheckpointError
 from experiments.study.config import StudyConfig
@@ -37,7 +35,7 @@ class Refused(ValueError):
 
 
 class Stopped(Exception):
-    """The simulator of a bridged task ended or failed; the text says how. What was checkpointed can be continued."""
+    """A simulator or a Gymnasium environment failed; the text says how. What was checkpointed can be continued."""
 
 
 class Outcome(NamedTuple):
@@ -70,7 +68,7 @@ def train(
     Raises:
       Refused: no checkpoint can be trusted, or the results of an ended training are damaged.
       Interrupted: a signal asked to stop.
-      Stopped: the simulator of a bridged task did.
+      Stopped: a simulator or a Gymnasium environment failed.
       Unwritable: results cannot be written, or the folder is gone; what was checkpointed can be continued.
     """
     with study.owner:
@@ -81,32 +79,9 @@ def train(
             except ValueError as error:
                 raise Refused(f"--resume: {error}; remove its {store.MANIFEST} to train it again") from None
             return _outcome(study.directory, results.manifest["runs"])
-        with _bridged(study.config.build_task()) as simulator:
+        with in_own_words(study.config.build_task().env, Stopped) as simulator:
             prepared = prepare(study.config) if prepared is None else prepared
             return _train(study, prepared, checkpoint_seconds, simulator, command, quiet, on_rows)
-
-
-@contextmanager
-def _bridged(task: envs.Task) -> Iterator[Any]:
-    """The environment of a bridged task, whose simulations end with the block; None for our own tasks."""
-    env = task.env if getattr(task.env, "exclusive", False) else None
-    simulator: Any = env
-    if simulator is None:
-        yield None
-        return
-    logger = logging.getLogger("jax._src.callback")  # prints an error that is raised in better words below
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield simulator
-    except Exception:
-        failure = simulator.failed()  # what a callback raised comes out of JAX as one of several classes
-        if failure is None:
-            raise
-        raise Stopped(str(failure)) from None
-    finally:
-        logger.setLevel(level)
-        simulator.close()
 
 
 def _train(

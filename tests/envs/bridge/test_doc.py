@@ -11,7 +11,7 @@ from tests.envs.bridge.common import torch as installed
 
 installed()
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "elsewhere.md").read_text(), flags=re.DOTALL)[6:]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "elsewhere.md").read_text(), flags=re.DOTALL)[7:]
 
 
 @pytest.mark.parametrize("at", range(len(BLOCKS)))
