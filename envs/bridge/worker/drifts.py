@@ -1,12 +1,16 @@
 """Drifting parameters of a running simulator: gravity and joint damping, as factors of their first values.
 
-For Python 3.7 and later, with NumPy and PyTorch.
+For Python 3.7 and later, with NumPy, and with PyTorch for simulators.
 """
 
 import sys
 
 import numpy as np
-import torch
+
+try:
+    import torch
+except ImportError:  # an environment of NumPy needs none
+    torch = None
 
 QUANTUM = 0.005  # joint damping is set again when its factor has moved by more than this
 READ_BACK = 1e-4  # relative error of what a simulator says it has

@@ -1,7 +1,8 @@
 """The process that holds one simulation: commands as JSON over a pipe, arrays through shared memory.
 
 Started by path with the simulator's own interpreter, Python 3.7 or later: `python worker.py PIPE FILE`, numbers of open
-files. It imports the standard library, NumPy, PyTorch and what a task needs, and never the package that it belongs to.
+files. It imports the standard library, NumPy, PyTorch for simulators and what a task needs, and never the package that
+it belongs to.
 """
 
 import importlib
@@ -135,11 +136,14 @@ class Server:
     def map(self, fields):
         """Map the arrays of both slots, for which the file is long enough."""
         import numpy
-        import torch
 
         kind = numpy.dtype([(name, code, tuple(shape)) for name, code, shape in fields])
         arrays = numpy.frombuffer(mmap.mmap(self.file, 2 * kind.itemsize), kind)
-        self.slots = [{name: torch.from_numpy(arrays[name][slot]) for name in kind.names} for slot in (0, 1)]
+        self.slots = [{name: arrays[name][slot] for name in kind.names} for slot in (0, 1)]
+        if not self.simulation.numpy:
+            import torch
+
+            self.slots = [{name: torch.from_numpy(array) for name, array in slot.items()} for slot in self.slots]
 
     def drift(self, values):
         """Put factors in force before the next step; answers what was read back."""
@@ -151,7 +155,8 @@ class Server:
 
     def step(self, slot):
         """One step under the actions in a slot; what it led to goes to the same slot."""
-        actions = self.slots[slot]["actions"].to(self.simulation.device, copy=True)
+        actions = self.slots[slot]["actions"]
+        actions = actions.copy() if self.simulation.numpy else actions.to(self.simulation.device, copy=True)
         self._fill(slot, zip(FIELDS, self.simulation.step(actions)))
 
     def _fill(self, slot, rows):
@@ -162,8 +167,12 @@ class Server:
                 raise Refused("ShapeMismatchError", text)
             if value.dtype != array.dtype:
                 text = "%s must be %s, as there is no silent cast; got %s"
-                raise Refused("DtypeError", text % (name, str(array.dtype)[6:], str(value.dtype)[6:]))
-            array.copy_(value)  # waits for the device
+                kinds = [str(each.dtype).replace("torch.", "") for each in (array, value)]
+                raise Refused("DtypeError", text % (name, *kinds))
+            if self.simulation.numpy:
+                array[...] = value
+            else:
+                array.copy_(value)  # waits for the device
 
 
 def main(pipe, file):
