@@ -110,7 +110,7 @@ class BridgeEnv(Hosted):
 
     def _drift(self, running: _Running, factors: np.ndarray) -> None:
         if (factors != factors[:1]).any():
-            raise errors.DriftNotSupportedError(
+            raise errors.SimBridgeError(
                 f"factors differ between the copies of a simulation ({np.unique(factors, axis=0).tolist()}), "
                 "but its gravity is one number; runs of other drifts take turns"
             )
@@ -126,7 +126,7 @@ class BridgeEnv(Hosted):
     def _host_step(self, words: np.ndarray) -> np.ndarray:
         running, number = self._simulation(words.shape[0]), int(words[0, 0])
         if (words[:, 0] != number).any():
-            raise errors.ProtocolVersionError(
+            raise errors.SimBridgeError(
                 f"steps {np.unique(words[:, 0]).tolist()} of one simulation were requested together; interleave runs"
             )
         if running.answer is not None and running.sequence == number + 1:
@@ -139,9 +139,7 @@ class BridgeEnv(Hosted):
         elif running.sequence == number:
             running.answer = self._stepped(running, np.ascontiguousarray(actions))
         else:
-            raise errors.ProtocolVersionError(
-                f"step {number} was requested from a simulation at step {running.sequence}"
-            )
+            raise errors.SimBridgeError(f"step {number} was requested from a simulation at step {running.sequence}")
         running.sequence = number + 1
         return running.answer
 

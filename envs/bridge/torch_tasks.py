@@ -1,5 +1,6 @@
 """Our own tasks as torch environments with the interface of Isaac Gym; tensors are on the CPU."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -11,17 +12,17 @@ from gymnasium.spaces import Box
 from aesjax.compiling import jit
 from envs import make
 from envs.bridge import errors
-from envs.bridge.fake_gym import FakeGym, FakeSim
 from envs.bridge.phantom import Phantom, seeded_step
 from envs.bridge.tensors import check_tensor
 from envs.core import Task, check_unmasked
+from envs.isaac import CHANNELS
 
 BEFORE = ("isaac_ingenuity", "isaac_allegro_hand")  # tasks whose reference resets before it moves
 
 
 class TorchVecTask:
     """N copies of a task as `VecTask` of Isaac Gym shows them, defects included but one: a failure in the step of the
-    time limit is not among ``extras["time_outs"]``.
+    time limit is not among ``extras["time_outs"]``. Its drift is that of an environment of one's own.
 
     ``step(actions)`` returns ``(obs_dict, rew, reset, extras)``: observations (N, O) float32, rewards (N,) float32,
     resets (N,) int64. An episode's last observation is returned with ``reset = 1``, and the next step is a phantom:
@@ -47,8 +48,11 @@ class TorchVecTask:
         self.observation_space, self.action_space = (
             Box(-bound, bound, (size,), np.float32) for size, bound in ((self.num_obs, np.inf), (self.num_acts, 1.0))
         )
-        self.gym, self.sim = FakeGym(), FakeSim(name, num_envs, self.num_acts)
-        self.envs = [(self.sim, i) for i in range(num_envs)]
+        self._params = self.native.params
+        known = {n: each for n, each in CHANNELS.items() if n in getattr(self._params, "_fields", ())}
+        if known:
+            self.drift_channels = {n: (each.low, each.nominal, each.high) for n, each in known.items()}
+            self.apply_drift = self._drift
         self.obs_dict, self.extras = {}, {}
         self.obs_buf = torch.zeros((num_envs, self.num_obs))
         self.rew_buf = torch.zeros(num_envs)
@@ -57,7 +61,7 @@ class TorchVecTask:
         self._step = jit(partial(seeded_step, self.core))
         self.seed(seed)
         keys = jax.random.split(jax.random.key(self._seed), num_envs)
-        self._state = jit(jax.vmap(self.core.reset, (0, None)))(keys, self._params())[1]
+        self._state = jit(jax.vmap(self.core.reset, (0, None)))(keys, self._params)[1]
 
     def seed(self, seed: int) -> None:
         """Begin the random numbers again; the state stays."""
@@ -79,7 +83,7 @@ class TorchVecTask:
         requested = jnp.maximum(self._state.pending, jnp.asarray(pending.numpy()).astype(jnp.int32))
         state = self._state._replace(pending=requested)
         obs, self._state, reward, _, truncated, _ = self._step(
-            self._seed, jnp.int32(self._clock), state, actions, self._params()
+            self._seed, jnp.int32(self._clock), state, actions, self._params
         )
         self._clock += 1
         self.obs_buf = torch.tensor(np.asarray(obs))
@@ -103,7 +107,6 @@ class TorchVecTask:
     def set_env_state(self, env_state: Any) -> None:
         """Ignored, as most tasks do."""
 
-    def _params(self) -> Any:
-        values = dict(zip(("gravity", "joint_damping"), map(np.float32, self.sim.factors()), strict=True))
-        known = set(values) & set(getattr(self.native.params, "_fields", ()))
-        return self.native.params._replace(**{name: values[name] for name in known}) if known else self.native.params
+    def _drift(self, values: Mapping[str, float]) -> None:
+        """Put factors in force from the next step on."""
+        self._params = self._params._replace(**{name: np.float32(value) for name, value in values.items()})

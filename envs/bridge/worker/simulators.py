@@ -32,20 +32,20 @@ def _clone(tensor):
 def _flag(value, name, num):
     """(num,) bool of a flag, a tensor or an array, which must be bool or integer and have one value for each copy."""
     if tuple(value.shape) != (num,):
-        raise Fault("ShapeMismatchError", "%s must have shape %s; got %s" % (name, (num,), tuple(value.shape)))
+        raise Fault("%s must have shape %s; got %s" % (name, (num,), tuple(value.shape)))
     kind = str(value.dtype).replace("torch.", "")
     if "float" in kind or "complex" in kind:
-        raise Fault("DtypeError", "%s must be bool or an integer; got %s" % (name, kind))
+        raise Fault("%s must be bool or an integer; got %s" % (name, kind))
     return value != 0
 
 
 def _size(space, name, bounds=None):
     """Length of the vectors in a Box; where `bounds` is given, those of actions, if it has any, must be +-1."""
     if not hasattr(space, "low") or len(space.shape) != 1:
-        raise Fault("SimBridgeError", "%s must be a Box of vectors; got %s" % (name, space))
+        raise Fault("%s must be a Box of vectors; got %s" % (name, space))
     limits = np.abs([space.low, space.high])
     if bounds and not (np.isinf(limits).all() or (limits == 1).all()):
-        raise Fault("SimBridgeError", "%s must have the bounds [-1, 1] of agents, or none; got %s" % (name, space))
+        raise Fault("%s must have the bounds [-1, 1] of agents, or none; got %s" % (name, space))
     return int(space.shape[0])
 
 
@@ -96,7 +96,7 @@ class VecTask:
         if not (isinstance(rows, tuple) and len(rows) == 4 and isinstance(rows[0], dict) and "obs" in rows[0]):
             got = [type(row).__name__ for row in rows] if isinstance(rows, tuple) else type(rows).__name__
             text = "step must return ({'obs': observation (N, O)}, reward (N,), reset (N,), extras); got %s"
-            raise Fault("SimBridgeError", text % got)
+            raise Fault(text % got)
         obs, reward, done = (self._own(row) for row in (rows[0]["obs"], rows[1], rows[2]))
         return _clone(obs), _clone(reward), _flag(done, "reset", self.num), rows[3]
 
@@ -143,7 +143,7 @@ class Lab:
         while final and env is not inner:
             if type(env).__name__ not in ("OrderEnforcing", "PassiveEnvChecker"):
                 text = "final reads observations past the wrapper %s; leave out one of them"
-                raise Fault("SimBridgeError", text % type(env).__name__)
+                raise Fault(text % type(env).__name__)
             env = env.env
         if final:
             self._watch(inner)
@@ -176,7 +176,7 @@ class Lab:
         observations, reward, *flags, _ = self.env.step(actions.clamp(-1.0, 1.0))
         self._stepping, obs = False, _clone(observations["policy"])
         if len(flags) != 2:
-            raise Fault("SimBridgeError", "step of Isaac Lab returns five values; got %d" % (len(flags) + 3))
+            raise Fault("step of Isaac Lab returns five values; got %d" % (len(flags) + 3))
         terminated, truncated = (
             _flag(torch.as_tensor(f), n, self.num) for f, n in zip(flags, ("terminated", "truncated"))
         )

@@ -20,11 +20,7 @@ GYM_TASKS = ("AllegroHand", "Ant", "Anymal", "FrankaCabinet", "Humanoid", "Ingen
 
 
 class Refused(Exception):
-    """A failure that the other side raises as its class `kind`."""
-
-    def __init__(self, kind, text):
-        Exception.__init__(self, text)
-        self.kind = kind
+    """A failure whose text says what is wrong."""
 
 
 def version():
@@ -39,17 +35,17 @@ def explained(error, task):
     ways = "install it there, choose its interpreter with --sim-python, or run our own %s"
     native = "isaac_" + re.sub("(?<=[a-z])(?=[A-Z])", "_", task).lower() if task in GYM_TASKS else "isaac_... tasks"
     if "isaacgym" in text and "before" in text and "torch" in text:
-        return "ImportOrderError", "torch was imported first; isaacgym must be"
+        return "torch was imported first; isaacgym must be"
     if "No gym module found" in text or "libpython3" in text:
         low, high = ("%d.%d" % v for v in GYM_PYTHONS)
         hint = "; if the library is there, put the folder of libpython on LD_LIBRARY_PATH" if "lib" in text else ""
         detail = "Isaac Gym runs in Python %s to %s; %s is %s (%s)%s"
-        return "PythonVersionError", detail % (low, high, sys.executable, version(), text, hint)
+        return detail % (low, high, sys.executable, version(), text, hint)
     if isinstance(error, ImportError) and name.split(".")[0] in ("isaacgym", "isaacgymenvs", "isaaclab"):
         detail = "%s cannot import %s: " + ways
-        return "SimulatorNotInstalledError", detail % (sys.executable, name, native)
+        return detail % (sys.executable, name, native)
     if isinstance(error, ImportError) and name.split(".")[0] in ("omni", "carb", "isaacsim", "pxr"):
-        return "ImportOrderError", "%s was imported first; the app (isaaclab.app.AppLauncher) must be started" % name
+        return "%s was imported first; the app (isaaclab.app.AppLauncher) must be started" % name
     needs = (
         ("module 'numpy' has no attribute", "numpy", "a numpy below 1.24"),
         ("Ninja is required", "ninja", "ninja (pip install ninja)"),
@@ -58,7 +54,7 @@ def explained(error, task):
     )
     for sign, package, works in needs:
         if sign in text:
-            return "SimulatorDependencyError", "the simulator fails for want of %s (%s); it needs %s" % (
+            return "the simulator fails for want of %s (%s); it needs %s" % (
                 package,
                 text.splitlines()[0],
                 works,
@@ -68,14 +64,14 @@ def explained(error, task):
 
         capability = "%d.%d" % torch.cuda.get_device_capability() if torch.cuda.is_available() else "unknown"
         detail = "the GPU has compute capability %s, which PyTorch %s was not built for: %s"
-        return "UnsupportedGpuError", detail % (capability, torch.__version__, text.splitlines()[0])
+        return detail % (capability, torch.__version__, text.splitlines()[0])
     return None
 
 
 def build_gym(task, num_envs, seed, sim_device):
     """A task of Isaac Gym; its modules in the one order that works."""
     if "isaacgym" not in sys.modules and "torch" in sys.modules:
-        raise Refused("ImportOrderError", "torch was imported first; isaacgym must be")
+        raise Refused("torch was imported first; isaacgym must be")
     import isaacgym  # noqa: F401  # pyright: ignore
     import torch
 
@@ -91,7 +87,7 @@ def build_lab(task, num_envs, seed, sim_device):
     """A task of Isaac Lab; the app comes before everything else."""
     for name in ("omni", "isaaclab.envs"):
         if name in sys.modules:
-            raise Refused("ImportOrderError", "%s was imported first; the app must be started" % name)
+            raise Refused("%s was imported first; the app must be started" % name)
     from isaaclab.app import AppLauncher  # pyright: ignore
 
     AppLauncher(headless=True, device=sim_device)
@@ -113,10 +109,10 @@ def build(task, num_envs, seed, options):
             return getattr(importlib.import_module(module), function)(num_envs=num_envs, seed=seed, **options)
         return (build_lab if task.startswith("Isaac-") else build_gym)(task, num_envs, seed, **options)
     except Exception as error:
-        reason = None if hasattr(error, "kind") else explained(error, task)
+        reason = None if isinstance(error, Refused) else explained(error, task)
         if reason is None:
             raise
-        raise Refused(*reason) from None
+        raise Refused(reason) from None
 
 
 class Server:
@@ -164,11 +160,11 @@ class Server:
             array = self.slots[slot][name]
             if tuple(value.shape) != tuple(array.shape):
                 text = "%s must have shape %s; got %s" % (name, tuple(array.shape), tuple(value.shape))
-                raise Refused("ShapeMismatchError", text)
+                raise Refused(text)
             if value.dtype != array.dtype:
                 text = "%s must be %s, as there is no silent cast; got %s"
                 kinds = [str(each.dtype).replace("torch.", "") for each in (array, value)]
-                raise Refused("DtypeError", text % (name, *kinds))
+                raise Refused(text % (name, *kinds))
             if self.simulation.numpy:
                 array[...] = value
             else:
@@ -192,8 +188,7 @@ def main(pipe, file):
         try:
             reply = {"answer": getattr(server, message.pop("command"))(**message)}
         except Exception as error:
-            kind = getattr(error, "kind", type(error).__name__)
-            reply = {"error": {"kind": kind, "text": str(error), "traceback": traceback.format_exc()}}
+            reply = {"error": {"kind": type(error).__name__, "text": str(error), "traceback": traceback.format_exc()}}
         connection.send_bytes(json.dumps(reply).encode())
 
 

@@ -354,7 +354,7 @@ def test_flags_of_a_simulator_have_one_truth_value_for_each_copy(field):
         return tuple(rows)
 
     env.step = spoiled
-    with pytest.raises(optional("envs.bridge.errors").ShapeMismatchError, match=f"{field} must"):
+    with pytest.raises(optional("envs.bridge.errors").SimBridgeError, match=f"{field} must"):
         through_bridge(env)()
 
 
