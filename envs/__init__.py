@@ -131,7 +131,7 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
         wanted = [n for n, p in parameters.items() if p.default is Parameter.empty and p.kind not in many]
         if missing := [n for n in wanted if n not in options]:
             raise ValueError(f"task '{name}': its builder wants '{missing[0]}', and every option needs a default")
-        built = entry(**own)
+        built: Any = entry(**own)
         if of_gymnasium(built):
             built.close()
             more = {key: value for key, value in options.items() if key not in own}

@@ -9,7 +9,9 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
+from operator import methodcaller
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -164,16 +166,13 @@ class GymnasiumEnv(Hosted):
     def _taken(self, steps: Sequence[int]) -> dict[int, _Copy]:
         """Environments that have made so many steps each, by number; those of the oldest sets are used again."""
         with self._lock:
-            over = [first for first, numbers in self._sets.items() if all(self._copies[n].env is None for n in numbers)]
-            for first in dict.fromkeys([*over, *list(self._sets)[: max(0, len(self._sets) - self._most + 1)]]):
-                envs = [self._copies.pop(number).env for number in self._sets.pop(first)]
-                self._free += [env for env in envs if env is not None]
+            while len(self._sets) >= self._most:
+                _, numbers = self._sets.popitem(last=False)
+                self._free += [env for number in numbers if (env := self._copies.pop(number).env) is not None]
             first, self._next = self._next, self._next + len(steps)
             self._sets[first] = range(first, self._next)
-            made = [self._free.pop() if self._free else self.make() for _ in steps]
-            taken = {
-                first + i: _Copy(env, first, count) for i, (env, count) in enumerate(zip(made, steps, strict=True))
-            }
+            made = [_Copy(self._free.pop() if self._free else self.make(), first, count) for count in steps]
+            taken = dict(zip(self._sets[first], made, strict=True))
             self._copies |= taken
             return taken
 
@@ -247,7 +246,7 @@ def channels_in(env: Any, ranges: Mapping[str, Sequence[float]]) -> tuple[Channe
     """
     kind, channels = type(env).__name__, []
     for name, ends in ranges.items():
-        low, *middle, high = map(float, ends)
+        low, *middle, high = ends
         nominal = middle[0] if middle else getattr(env, name, None)
         if nominal is None and not hasattr(env, "set_drift"):
             numbers = [n for n, value in vars(env).items() if isinstance(value, int | float)]
@@ -256,9 +255,9 @@ def channels_in(env: Any, ranges: Mapping[str, Sequence[float]]) -> tuple[Channe
             raise GymnasiumError(
                 f"'{name}' of {kind} must be a number to drift, or give (low, nominal, high); got {nominal!r}"
             )
-        if not low <= nominal <= high or low == high:
+        if not low <= nominal <= high or not 0.0 < high - low < np.inf:
             raise GymnasiumError(f"the range of '{name}' must contain {nominal:g}, its value; got {low:g} to {high:g}")
-        channels.append(Channel(name, low, high, nominal))
+        channels.append(Channel(name, low, high, float(nominal)))
     for end in ("low", "high", "nominal"):
         if channels:
             put(env, {each.name: getattr(each, end) for each in channels})
@@ -291,22 +290,21 @@ def from_gymnasium(
     kind = entry if isinstance(entry, str) else getattr(entry, "__name__", type(entry).__name__)
     with trying(f"Gymnasium environment '{kind}' cannot be used"):
         make = partial(_adapted, _maker(env), time_limit)
-        probe = PassiveEnvChecker(make())
+        probe: Any = PassiveEnvChecker(make())
         inner = probe.unwrapped
         drifting = channels_in(inner, _ranges(texts))
         seen = probe.reset(seed=0)[0], probe.step(np.zeros(probe.action_space.shape, np.float32))[0]
         for obs in seen:
             if np.shape(obs) != probe.observation_space.shape:
                 raise GymnasiumError(f"its observations must be of {probe.observation_space}; got {np.shape(obs)}")
-        sizes = [space.shape[0] for space in (probe.observation_space, probe.action_space)]
-        spec = EnvSpec(*sizes, min(each._max_episode_steps for each in _wrappers(probe) if isinstance(each, TimeLimit)))
+        limit = min(each._max_episode_steps for each in _wrappers(probe) if isinstance(each, TimeLimit))
+        spec = EnvSpec(probe.observation_space.shape[0], probe.action_space.shape[0], limit)
         probe.close()
-    nominal = np.array([each.nominal for each in drifting], np.float32)
     return Task(
         name=name or (f"gymnasium:{env}" if isinstance(env, str) else type(inner).__name__.lower()),
         family="gymnasium",
         env=GymnasiumEnv(make, drifting, spec, type(inner)),
-        params=nominal,
+        params=np.array([each.nominal for each in drifting], np.float32),
         channels=drifting,
         apply_drift=lambda params, values: values,
         negative_returns=True,
@@ -332,10 +330,12 @@ def _texts(channels: Any) -> tuple[str, ...]:
 
 
 def _ranges(texts: Sequence[str]) -> Mapping[str, Sequence[float]]:
-    try:
-        return {name: [float(end) for end in ends.split(":")] for name, ends in (text.split("=") for text in texts)}
-    except ValueError:
-        raise GymnasiumError(f"a channel is NAME=LOW:HIGH, such as gain=0.5:1.5; got {', '.join(texts)}") from None
+    ranges = {}
+    with suppress(ValueError):
+        ranges = {name: [float(end) for end in ends.split(":")] for name, ends in (text.split("=") for text in texts)}
+    if len(ranges) != len(texts) or not {len(ends) for ends in ranges.values()} <= {2, 3}:
+        raise GymnasiumError(f"channels are NAME=LOW:HIGH, such as gain=0.5:1.5, each once; got {', '.join(texts)}")
+    return ranges
 
 
 def _maker(env: Any) -> Callable[[], Any]:
@@ -367,8 +367,8 @@ def _adapted(make: Callable[[], Any], time_limit: int | None) -> Any:
         raise GymnasiumError(f"it must be one gymnasium.Env{more}; got {type(env).__name__}")
     if any(isinstance(each, Autoreset) for each in _wrappers(env)):
         raise GymnasiumError("leave out the wrapper Autoreset, which hides the last observation of an episode")
-    if time_limit or not any(isinstance(each, TimeLimit) for each in _wrappers(env)):
-        env = TimeLimit(env, time_limit or _STEPS)
+    if time_limit is not None or not any(isinstance(each, TimeLimit) for each in _wrappers(env)):
+        env = TimeLimit(env, _STEPS if time_limit is None else time_limit)
     actions = env.action_space
     if not isinstance(actions, Box) or not np.issubdtype(actions.dtype, np.floating) or not actions.is_bounded():
         raise GymnasiumError(f"its actions must be a Box of real numbers with finite bounds; got {actions}")
@@ -376,7 +376,7 @@ def _adapted(make: Callable[[], Any], time_limit: int | None) -> Any:
         env = RescaleAction(env, np.float32(-1.0), np.float32(1.0))
     if len(actions.shape) != 1:
         flat = Box(-1.0, 1.0, (int(np.prod(actions.shape)),))
-        env = TransformAction(env, partial(np.reshape, shape=actions.shape), flat)
+        env = TransformAction(env, methodcaller("reshape", actions.shape), flat)
     if not isinstance(env.observation_space, Box) or len(env.observation_space.shape) != 1:
         env = FlattenObservation(env)
     if not isinstance(env.observation_space, Box):

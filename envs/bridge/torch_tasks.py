@@ -31,17 +31,14 @@ class TorchVecTask:
 
     Args:
       task: a name of `envs.TASKS`, or a Task.
-      twice: a phantom step reports an end, too.
     """
 
-    def __init__(
-        self, task: str | Task = "isaac_ant", num_envs: int = 16, seed: int = 0, *, twice: bool = False
-    ) -> None:
+    def __init__(self, task: str | Task = "isaac_ant", num_envs: int = 16, seed: int = 0) -> None:
         torch = self.torch = errors.torch()
         self.native = make(task) if isinstance(task, str) else task
         check_unmasked(self.native, "Isaac Gym's interface")
         spec, name = self.native.env.spec, self.native.name
-        self.core = Phantom(self.native.env, "before" if name in BEFORE else "after", twice)
+        self.core = Phantom(self.native.env, "before" if name in BEFORE else "after")
         self.num_envs, self.num_obs, self.num_acts, self.num_states = num_envs, spec.obs_size, spec.action_size, 0
         self.max_episode_length = spec.time_limit + 1
         self.device = self.rl_device = "cpu"
@@ -80,7 +77,7 @@ class TorchVecTask:
         check_tensor(actions, "actions", (self.num_envs, self.num_acts))
         actions = jnp.asarray(actions.clamp(-1.0, 1.0).numpy())
         # A caller requests a reset by setting `reset_buf`.
-        requested = jnp.maximum(self._state.pending, jnp.asarray(pending.numpy()).astype(jnp.int32))
+        requested = self._state.pending | jnp.asarray(pending.numpy())
         state = self._state._replace(pending=requested)
         obs, self._state, reward, _, truncated, _ = self._step(
             self._seed, jnp.int32(self._clock), state, actions, self._params
@@ -88,7 +85,7 @@ class TorchVecTask:
         self._clock += 1
         self.obs_buf = torch.tensor(np.asarray(obs))
         self.rew_buf.copy_(torch.from_numpy(np.array(reward)))
-        self.reset_buf.copy_(torch.from_numpy(np.array(self._state.pending)) > 0)
+        self.reset_buf.copy_(torch.from_numpy(np.array(self._state.pending)))
         self.progress_buf = torch.where(pending, 0, self.progress_buf + 1)
         self.extras["time_outs"] = torch.from_numpy(np.array(truncated))
         self.obs_dict["obs"] = self.obs_buf

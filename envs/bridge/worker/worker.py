@@ -14,7 +14,6 @@ import sys
 import traceback
 from multiprocessing.connection import Connection
 
-GYM_PYTHONS = ((3, 6), (3, 8))  # that its binaries load in
 FIELDS = ("obs", "reward", "terminated", "truncated", "valid", "live", "final")
 GYM_TASKS = ("AllegroHand", "Ant", "Anymal", "FrankaCabinet", "Humanoid", "Ingenuity")
 
@@ -23,27 +22,20 @@ class Refused(Exception):
     """A failure whose text says what is wrong."""
 
 
-def version():
-    """This interpreter's version, such as 3.8."""
-    return "%d.%d" % sys.version_info[:2]
-
-
 def explained(error, task):
     """Remedy for an exception raised while a simulator is imported or built, or None."""
     text = "%s" % error
     name = getattr(error, "name", None) or ""
-    ways = "install it there, choose its interpreter with --sim-python, or run our own %s"
     native = "isaac_" + re.sub("(?<=[a-z])(?=[A-Z])", "_", task).lower() if task in GYM_TASKS else "isaac_... tasks"
     if "isaacgym" in text and "before" in text and "torch" in text:
         return "torch was imported first; isaacgym must be"
     if "No gym module found" in text or "libpython3" in text:
-        low, high = ("%d.%d" % v for v in GYM_PYTHONS)
         hint = "; if the library is there, put the folder of libpython on LD_LIBRARY_PATH" if "lib" in text else ""
-        detail = "Isaac Gym runs in Python %s to %s; %s is %s (%s)%s"
-        return detail % (low, high, sys.executable, version(), text, hint)
+        version = "%d.%d" % sys.version_info[:2]
+        return "Isaac Gym runs in Python 3.6 to 3.8; %s is %s (%s)%s" % (sys.executable, version, text, hint)
     if isinstance(error, ImportError) and name.split(".")[0] in ("isaacgym", "isaacgymenvs", "isaaclab"):
-        detail = "%s cannot import %s: " + ways
-        return detail % (sys.executable, name, native)
+        ways = "%s cannot import %s: install it there, choose its interpreter with --sim-python, or run our own %s"
+        return ways % (sys.executable, name, native)
     if isinstance(error, ImportError) and name.split(".")[0] in ("omni", "carb", "isaacsim", "pxr"):
         return "%s was imported first; the app (isaaclab.app.AppLauncher) must be started" % name
     needs = (
@@ -54,11 +46,8 @@ def explained(error, task):
     )
     for sign, package, works in needs:
         if sign in text:
-            return "the simulator fails for want of %s (%s); it needs %s" % (
-                package,
-                text.splitlines()[0],
-                works,
-            )
+            first = text.splitlines()[0]
+            return "the simulator fails for want of %s (%s); it needs %s" % (package, first, works)
     if "no kernel image" in text or ("sm_" in text and "not compatible" in text):
         import torch
 

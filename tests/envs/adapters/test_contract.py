@@ -443,6 +443,8 @@ REFUSED = {
     "of gymnasium: unchanged": (lambda: from_gymnasium({"fixed": (0, 2)}), "was set to 0 and reads back as 1"),
     "of gymnasium: range": (lambda: from_gymnasium({"gain": (2, 3)}), "must contain 1"),
     "of gymnasium: text": (lambda: from_gymnasium("gain"), "NAME=LOW:HIGH"),
+    "of gymnasium: twice": (lambda: from_gymnasium("gain=0:2,gain=0:3"), "each once"),
+    "of gymnasium: infinite": (lambda: from_gymnasium({"gain": (0, np.inf)}), "must contain 1"),
     "of gymnasium: its name alone": (lambda: Study("Pendulum-v1").config, "'gymnasium:Pendulum-v1'"),
     "of gymnasium: misspelt": (lambda: envs.make("gymnasium:Pendulm-v1"), "Did you mean: `Pendulum`"),
     "of gymnasium: option": (lambda: Study("gymnasium:Pendulum-v1", engine="mjx").config, "channels, time_limit"),
