@@ -5,12 +5,14 @@
 'goal_offset'
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
-from inspect import Parameter, signature
+from inspect import Parameter, signature, unwrap
 from typing import Any
 
-from aesjax.registry import UnknownNameError, lookup
+from aesjax.registry import UnknownNameError, unknown
+from envs.adopt import of_gymnasium
 from envs.core import Channel, Env, EnvSpec, Task, autoreset_step
 from envs.drift import DriftTruth, Realisation, draw, truth
 from envs.patterns import PATTERNS, pattern_index
@@ -59,6 +61,9 @@ TASKS: dict[str, Task | Callable[..., Task] | str] = {
 }
 
 BRIDGE = "bridge:"  # prefix of tasks that another simulator runs, see `envs.bridge.build`
+GYMNASIUM = "gymnasium:"  # and of Gymnasium's ids, see `envs.adapters.gym_tasks`
+PREFIXES = (BRIDGE, GYMNASIUM)
+_OF_GYMNASIUM = ("channels", "time_limit")  # options of what a function makes there
 
 # Tasks whose optimum is known: "module:attribute" of a function from drift values (M, D) to mean returns (M,).
 ORACLES: dict[str, str] = {"toy": "envs.toy.oracle:optimal_return"}
@@ -78,7 +83,8 @@ def optimal_return(name: str) -> Callable[[Any], Any] | None:
 def make(name: str, **options: Any) -> Task:
     """The task called ``name``; ``options`` are those of its builder, e.g. `envs.mujoco.build`.
 
-    A name that begins with ``bridge:`` is a task of a simulator beside us (`envs.bridge.build`).
+    A name that begins with ``bridge:`` is a task of a simulator beside us (`envs.bridge.build`), with ``gymnasium:`` an
+    id of Gymnasium (`envs.adapters.gym_tasks.from_gymnasium`).
 
     Raises:
       UnknownNameError: (a ``KeyError``) ``name`` is not in ``TASKS``.
@@ -86,25 +92,56 @@ def make(name: str, **options: Any) -> Task:
     """
     if name.startswith(BRIDGE):
         return _attribute("envs.bridge:build")(name, **options)
-    entry = lookup("task", TASKS, name)
+    if name.startswith(GYMNASIUM):
+        return build(
+            name, partial(_attribute("envs.adapters.gym_tasks:named"), name.removeprefix(GYMNASIUM)), **options
+        )
+    if name not in TASKS:
+        raise UnknownNameError(unknown_task(name, TASKS))
+    entry = TASKS[name]
     return build(name, _attribute(entry) if isinstance(entry, str) else entry, **options)
 
 
+def unknown_task(name: str, known: Iterable[str]) -> str:
+    """The sentence about a task that is not among ``known``, with the name of Gymnasium's if it has one."""
+    from gymnasium import registry
+
+    return unknown("task", known, name) + f"; Gymnasium's is '{GYMNASIUM}{name}'" * (name in registry)
+
+
 def build(name: str, entry: Any, /, **options: Any) -> Task:
-    """The task of an entry: a `Task`, which has no options, or a function that builds one.
+    """The task of an entry: a `Task`, which has no options, or a function that builds one, or a Gymnasium environment.
 
     Raises:
       ValueError: an option that the task does not have, or a function that builds something else.
     """
-    if isinstance(entry, Task):
-        if options:
-            raise ValueError(f"task '{name}' has no options; got {', '.join(options)}")
-        return entry
-    parameters = signature(entry).parameters.values()
-    known = {p.name for p in parameters if p.kind is not Parameter.VAR_KEYWORD}
-    if not {*options} <= known and known == {p.name for p in parameters}:  # a builder with ``**options`` checks its own
-        raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
-    built = entry(**options)
-    if not isinstance(built, Task):
-        raise ValueError(f"task '{name}': its builder returned {type(built).__name__}, not a Task")
-    return built
+    from_gymnasium = partial(_attribute, "envs.adapters.gym_tasks:from_gymnasium")
+    if of_gymnasium(entry) and not callable(entry):
+        entry = partial(from_gymnasium(), entry)
+    if not isinstance(entry, Task):
+        parameters = signature(entry).parameters
+        known = set(parameters) - {"name"}
+        judges = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+        judges &= not of_gymnasium(unwrap(entry))  # which has no part in what drifts
+        own = {key: value for key, value in options.items() if judges or key in known}
+        if options.keys() - own.keys() - set(_OF_GYMNASIUM):
+            raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
+        many = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        wanted = [n for n, p in parameters.items() if p.default is Parameter.empty and p.kind not in many]
+        if missing := [n for n in wanted if n not in options]:
+            raise ValueError(f"task '{name}': its builder wants '{missing[0]}', and every option needs a default")
+        built: Any = entry(**own)
+        if of_gymnasium(built):
+            built.close()
+            more = {key: value for key, value in options.items() if key not in own}
+            return from_gymnasium()(partial(entry, **own), **more)
+        if own != options:
+            raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
+        if not isinstance(built, Task):
+            raise ValueError(
+                f"task '{name}': its builder returned {type(built).__name__}, not a Task or an environment of Gymnasium"
+            )
+        return built
+    if options:
+        raise ValueError(f"task '{name}' has no options; got {', '.join(options)}")
+    return entry

@@ -15,9 +15,16 @@ from envs.patterns import Leg, Pattern
 _LONGEST = 300  # characters of an error that is quoted
 
 
+def of_gymnasium(thing: Any) -> bool:
+    """Whether ``thing`` is an environment of Gymnasium, or a class of them; Gymnasium is not imported."""
+    return any(base.__module__.startswith("gymnasium.") for base in getattr(thing, "__mro__", type(thing).__mro__))
+
+
 def adopt_task(name: str, plugin: Any) -> Task | Callable[..., Task]:
-    """``plugin`` itself, a `Task` or a function that builds one; ValueError: it is neither."""
+    """``plugin`` itself: a `Task`, a function that builds one, or a Gymnasium environment; ValueError: it is neither."""
     if isinstance(plugin, Task):
+        return plugin
+    if of_gymnasium(plugin) and not callable(plugin):
         return plugin
     if not callable(plugin):
         raise ValueError(f"task '{name}' must be a Task or a function that builds one; got {type(plugin).__name__}")

@@ -167,9 +167,12 @@ class Copies:
         shape = (self.num_envs, self.task.env.spec.action_size)
         if action.shape != shape:
             raise ValueError(f"an action of this environment has shape {shape} (copies, actuators); got {action.shape}")
-        if self.mode is AutoresetMode.DISABLED and self.waiting.any():
+        if not np.isfinite(action).all():
+            raise ValueError(f"actions must be finite numbers; got {action.tolist()}")
+        if self.mode in (None, AutoresetMode.DISABLED) and self.waiting.any():
             over = ", ".join(map(str, np.flatnonzero(self.waiting)))
-            raise gymnasium.error.ResetNeeded(f"the episodes of copies {over} are over; reset them with reset_mask")
+            remedy = "call reset" if self.mode is None else "reset them with reset_mask"
+            raise gymnasium.error.ResetNeeded(f"the episodes of copies {over} are over; {remedy}")
         idle, clock = self.waiting & (self.mode is AutoresetMode.NEXT_STEP), self.clock.steps
         same_step = self.mode is AutoresetMode.SAME_STEP
         self.key, self.values, self.obs, self.state, *rest = self.program.step(

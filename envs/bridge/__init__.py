@@ -55,7 +55,7 @@ def build(
         observations twice in steps in which an episode ends.
 
     Raises:
-      SimBridgeError: of the class that fits.
+      SimBridgeError: whatever is wrong.
     """
     if not 0.0 < timeout < float("inf"):
         raise errors.SimBridgeError(f"timeout must be a positive number of seconds; got {timeout:g}")
@@ -113,7 +113,7 @@ def _target(inner: str, device: str) -> tuple[str, str, dict[str, Any]]:
     if inner in GYM_TASKS or inner.startswith("Isaac-"):
         return inner, inner, {"sim_device": device}
     meant = hint(inner, [*GYM_TASKS, *LAB_TASKS])
-    raise errors.UnknownTaskError(
+    raise errors.SimBridgeError(
         f"unknown simulator task '{inner}'{meant} of Isaac Gym: {', '.join(GYM_TASKS)}; "
         f"of Isaac Lab any id, such as {', '.join(LAB_TASKS)}; native:TASK; MODULE:FUNCTION"
     )

@@ -16,7 +16,7 @@ import numpy as np
 from envs.bridge import errors
 from envs.bridge.transport import Worker, learned
 from envs.core import EnvSpec, Mask, Step
-from envs.physics.host import Packed, on_host
+from envs.physics.host import Hosted, Packed, on_host
 
 Array = jax.Array
 
@@ -40,7 +40,7 @@ class _Running:
         self.answer: Any = None  # to the newest step
 
 
-class BridgeEnv:
+class BridgeEnv(Hosted):
     """ONE copy of a bridged task in JAX's eyes; batched by ``vmap``, its callback steps them all.
 
     Args:
@@ -52,12 +52,10 @@ class BridgeEnv:
     def __init__(self, start: Callable[[int], Worker], about: Any) -> None:
         self.about, self._open, self._names = about, start, tuple(about["nominal"])  # of the parameters
         self.spec = EnvSpec(about["obs_size"], about["action_size"], about["time_limit"])
-        self.failure: Exception | None = None  # what a callback raised, which JAX reports in its own words
         self._running: dict[int, _Running] = {}
-        self._apart: BridgeEnv | None = None
         s = self.spec.obs_size
-        self._on_start = on_host(self._guarded(self._host_start), s + 1)
-        self._on_step = on_host(self._guarded(self._host_step), 2 * s + 6)
+        self._on_start = on_host(self.guarded(self._host_start), s + 1)
+        self._on_step = on_host(self.guarded(self._host_step), 2 * s + 6)
 
     def reset(self, key: Array, params: Any) -> tuple[Array, BridgeState]:
         """The beginning of fresh episodes in all copies; their seed is the first copy's key."""
@@ -89,38 +87,18 @@ class BridgeEnv:
         """Which copies count."""
         return Mask(state.valid, state.stored, state.live)
 
-    def for_evaluation(self) -> "BridgeEnv":
+    def apart(self) -> "BridgeEnv":
         """The same task in simulations of its own."""
-        if self._apart is None:
-            self._apart = BridgeEnv(self._open, self.about)
-        return self._apart
-
-    def failed(self) -> Exception | None:
-        """Error that ended the newest program; reading clears it."""
-        apart = None if self._apart is None else self._apart.failed()
-        failure, self.failure = self.failure or apart, None
-        return failure
+        return BridgeEnv(self._open, self.about)
 
     def close(self) -> None:
         """End all its simulations; the next step starts new ones."""
+        super().close()
         for running in self._running.values():
             running.simulation.close()
         self._running.clear()
-        if self._apart is not None:
-            self._apart.close()
 
     # Host side, (n, words) in and out. A record: two words of key, or one of the sequence, then factors and action.
-
-    def _guarded(self, function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-        def call(words: np.ndarray) -> np.ndarray:
-            try:
-                return function(words)
-            except Exception as error:
-                self.failure = error
-                self.close()
-                raise
-
-        return call
 
     def _simulation(self, num: int) -> _Running:
         """The simulation of ``num`` copies; one of another number makes room."""
@@ -132,7 +110,7 @@ class BridgeEnv:
 
     def _drift(self, running: _Running, factors: np.ndarray) -> None:
         if (factors != factors[:1]).any():
-            raise errors.DriftNotSupportedError(
+            raise errors.SimBridgeError(
                 f"factors differ between the copies of a simulation ({np.unique(factors, axis=0).tolist()}), "
                 "but its gravity is one number; runs of other drifts take turns"
             )
@@ -148,7 +126,7 @@ class BridgeEnv:
     def _host_step(self, words: np.ndarray) -> np.ndarray:
         running, number = self._simulation(words.shape[0]), int(words[0, 0])
         if (words[:, 0] != number).any():
-            raise errors.ProtocolVersionError(
+            raise errors.SimBridgeError(
                 f"steps {np.unique(words[:, 0]).tolist()} of one simulation were requested together; interleave runs"
             )
         if running.answer is not None and running.sequence == number + 1:
@@ -161,9 +139,7 @@ class BridgeEnv:
         elif running.sequence == number:
             running.answer = self._stepped(running, np.ascontiguousarray(actions))
         else:
-            raise errors.ProtocolVersionError(
-                f"step {number} was requested from a simulation at step {running.sequence}"
-            )
+            raise errors.SimBridgeError(f"step {number} was requested from a simulation at step {running.sequence}")
         running.sequence = number + 1
         return running.answer
 

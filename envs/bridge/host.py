@@ -55,7 +55,7 @@ class InProcess:
         """One step under ``actions`` (N, A) float32 on the simulator's device.
 
         Raises:
-          SimBridgeError: of the class that fits.
+          SimBridgeError: whatever is wrong.
         """
         n, s, a = self.about["num"], self.about["obs_size"], self.about["action_size"]
         check_tensor(actions, "actions", (n, a))
@@ -91,7 +91,7 @@ class InProcess:
         try:
             return function(*args, **kwargs)
         except self.simulators.Fault as fault:
-            raise errors.raised(fault.kind, str(fault)) from None
+            raise errors.raised("Fault", str(fault)) from None
 
 
 class SimStep(NamedTuple):
@@ -134,13 +134,13 @@ class SimEnv:
         """One step under ``action`` (N, A) float32 in [-1, 1].
 
         Raises:
-          SimBridgeError: of the class that fits.
+          SimBridgeError: whatever is wrong.
         """
         if self._obs is None:
             raise errors.SimBridgeError("step was called before the first reset")
         if getattr(action, "dtype", None) != np.float32:
             got = getattr(action, "dtype", type(action).__name__)
-            raise errors.DtypeError(f"actions must be float32, as there is no silent cast; got {got}")
+            raise errors.SimBridgeError(f"actions must be float32, as there is no silent cast; got {got}")
         action = jnp.asarray(action)
         tensor = to_torch(action, "actions", self.mode, device=self.about["device"])
         self._exported.append((action, tensor))

@@ -14,7 +14,7 @@ class PhantomState(NamedTuple):
     """One copy; stack along a leading axis."""
 
     inner: Any  # the task's own state
-    pending: _Array  # () int32, phantom steps to come
+    pending: _Array  # () bool, the next step is a phantom
     valid: _Array  # () bool, the newest step took place
 
 
@@ -23,21 +23,20 @@ class Phantom:
 
     ``reset="after"``: that step moves the dead state, then resets, and observes the start (Ant, Humanoid, Anymal,
     FrankaCabinet). ``"before"``: it resets, then makes a first step without action (Ingenuity, AllegroHand).
-    ``twice``: the phantom step reports an end, too, and is followed by another.
     """
 
-    def __init__(self, env: Env, reset: Literal["after", "before"] = "after", twice: bool = False) -> None:
-        self.env, self.before, self.rows = env, reset == "before", 1 + twice
+    def __init__(self, env: Env, reset: Literal["after", "before"] = "after") -> None:
+        self.env, self.before = env, reset == "before"
         self.spec = env.spec
 
     def reset(self, key: _Array, params: Any) -> tuple[_Array, PhantomState]:
         """A new episode."""
         obs, inner = self.env.reset(key, params)
-        return obs, PhantomState(inner, jnp.int32(0), jnp.bool_(True))
+        return obs, PhantomState(inner, jnp.bool_(False), jnp.bool_(True))
 
     def autoreset(self, key_step: _Array, key_reset: _Array, state: PhantomState, action: _Array, params: Any) -> Step:
         """One step; where it is a phantom, ``action`` is ignored and the two flags say nothing."""
-        ended = state.pending > 0
+        ended = state.pending
 
         def chosen(fresh: Any, old: Any) -> Any:
             return jax.tree.map(lambda a, b: jnp.where(ended, a, b), fresh, old)
@@ -51,15 +50,14 @@ class Phantom:
         if not self.before:
             obs, inner = chosen(fresh, (obs, inner))
             terminated, truncated = terminated & ~ended, truncated & ~ended
-        left = jnp.where(ended, state.pending - 1, jnp.where(terminated | truncated, self.rows, 0))
-        after = PhantomState(inner, left.astype(jnp.int32), ~ended)
+        after = PhantomState(inner, (terminated | truncated) & ~ended, ~ended)
         return obs, after, reward, terminated, truncated, info | {"final_observation": obs}
 
     step = None  # it resets by itself
 
     def mask(self, state: PhantomState) -> Mask:
         """Which copies count; see `envs.core.Mask`."""
-        return Mask(state.valid, state.valid, state.pending == 0)
+        return Mask(state.valid, state.valid, ~state.pending)
 
 
 def seeded_step(env: Phantom, seed: _Array, clock: _Array, state: PhantomState, action: _Array, params: Any) -> Step:

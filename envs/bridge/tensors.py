@@ -32,18 +32,18 @@ def check_tensor(tensor: Any, field: str, shape: tuple[int, ...], dtype: str = "
     """Refuse what would be copied, cast or read wrongly without anybody noticing.
 
     Raises:
-      ShapeMismatchError, DtypeError, GradTensorError, NonContiguousError: naming the field, what it is and what not.
+      SimBridgeError: naming the field, what it is and what it must be.
     """
     if tuple(tensor.shape) != shape:
-        raise errors.ShapeMismatchError(f"{field} must have shape {shape}; got {tuple(tensor.shape)}")
+        raise errors.SimBridgeError(f"{field} must have shape {shape}; got {tuple(tensor.shape)}")
     got = str(tensor.dtype).removeprefix("torch.")
     if got != dtype:
-        raise errors.DtypeError(f"{field} must be {dtype}, as there is no silent cast; got {got}")
+        raise errors.SimBridgeError(f"{field} must be {dtype}, as there is no silent cast; got {got}")
     if getattr(tensor, "requires_grad", False):
-        raise errors.GradTensorError(f"{field} requires a gradient, which ends at this bridge; detach first")
+        raise errors.SimBridgeError(f"{field} requires a gradient, which ends at this bridge; detach first")
     if not tensor.is_contiguous():
         strides = tuple(tensor.stride())
-        raise errors.NonContiguousError(
+        raise errors.SimBridgeError(
             f"{field} has strides {strides} for shape {shape} and cannot be shared; "
             "clone(memory_format=torch.contiguous_format) it first"
         )
@@ -55,7 +55,7 @@ def to_jax(tensor: Any, field: str, mode: Mode = "auto") -> jax.Array:
     The caller keeps ``tensor`` alive and unwritten for as long as the array is read.
 
     Raises:
-      SimBridgeError: of the classes `check_tensor` raises, or DeviceMismatchError where nothing can be shared.
+      SimBridgeError: as `check_tensor`, or nothing can be shared.
     """
     if mode not in MODES:
         raise errors.SimBridgeError(f"mode must be one of {', '.join(MODES)}; got '{mode}'")
@@ -64,7 +64,7 @@ def to_jax(tensor: Any, field: str, mode: Mode = "auto") -> jax.Array:
     if mode != "staging" and share_device(tensor):
         return jax.dlpack.from_dlpack(tensor, copy=False)
     if mode == "zero_copy":
-        raise errors.DeviceMismatchError(_apart(field, tensor.device, ", ".join(map(str, jax.devices()))))
+        raise errors.SimBridgeError(_apart(field, tensor.device, ", ".join(map(str, jax.devices()))))
     return jnp.array(tensor.cpu().numpy())  # a copy: on a CPU JAX would keep NumPy's memory
 
 
@@ -75,7 +75,7 @@ def to_torch(array: Any, field: str, mode: Mode = "auto", device: Any = None) ->
       device: torch's, where it must end up; by default where the array is.
 
     Raises:
-      DeviceMismatchError: mode ``zero_copy`` and another device.
+      SimBridgeError: mode ``zero_copy`` and another device.
     """
     torch = errors.torch()
     if mode == "staging":
@@ -84,7 +84,7 @@ def to_torch(array: Any, field: str, mode: Mode = "auto", device: Any = None) ->
     if device is None or tensor.device == torch.device(device):
         return tensor.clone()
     if mode == "zero_copy":
-        raise errors.DeviceMismatchError(_apart(field, tensor.device, device))
+        raise errors.SimBridgeError(_apart(field, tensor.device, device))
     return tensor.to(device)
 
 

@@ -1,5 +1,6 @@
 """Our own tasks as torch environments with the interface of Isaac Gym; tensors are on the CPU."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -11,17 +12,17 @@ from gymnasium.spaces import Box
 from aesjax.compiling import jit
 from envs import make
 from envs.bridge import errors
-from envs.bridge.fake_gym import FakeGym, FakeSim
 from envs.bridge.phantom import Phantom, seeded_step
 from envs.bridge.tensors import check_tensor
 from envs.core import Task, check_unmasked
+from envs.isaac import CHANNELS
 
 BEFORE = ("isaac_ingenuity", "isaac_allegro_hand")  # tasks whose reference resets before it moves
 
 
 class TorchVecTask:
     """N copies of a task as `VecTask` of Isaac Gym shows them, defects included but one: a failure in the step of the
-    time limit is not among ``extras["time_outs"]``.
+    time limit is not among ``extras["time_outs"]``. Its drift is that of an environment of one's own.
 
     ``step(actions)`` returns ``(obs_dict, rew, reset, extras)``: observations (N, O) float32, rewards (N,) float32,
     resets (N,) int64. An episode's last observation is returned with ``reset = 1``, and the next step is a phantom:
@@ -30,25 +31,25 @@ class TorchVecTask:
 
     Args:
       task: a name of `envs.TASKS`, or a Task.
-      twice: a phantom step reports an end, too.
     """
 
-    def __init__(
-        self, task: str | Task = "isaac_ant", num_envs: int = 16, seed: int = 0, *, twice: bool = False
-    ) -> None:
+    def __init__(self, task: str | Task = "isaac_ant", num_envs: int = 16, seed: int = 0) -> None:
         torch = self.torch = errors.torch()
         self.native = make(task) if isinstance(task, str) else task
         check_unmasked(self.native, "Isaac Gym's interface")
         spec, name = self.native.env.spec, self.native.name
-        self.core = Phantom(self.native.env, "before" if name in BEFORE else "after", twice)
+        self.core = Phantom(self.native.env, "before" if name in BEFORE else "after")
         self.num_envs, self.num_obs, self.num_acts, self.num_states = num_envs, spec.obs_size, spec.action_size, 0
         self.max_episode_length = spec.time_limit + 1
         self.device = self.rl_device = "cpu"
         self.observation_space, self.action_space = (
             Box(-bound, bound, (size,), np.float32) for size, bound in ((self.num_obs, np.inf), (self.num_acts, 1.0))
         )
-        self.gym, self.sim = FakeGym(), FakeSim(name, num_envs, self.num_acts)
-        self.envs = [(self.sim, i) for i in range(num_envs)]
+        self._params = self.native.params
+        known = {n: each for n, each in CHANNELS.items() if n in getattr(self._params, "_fields", ())}
+        if known:
+            self.drift_channels = {n: (each.low, each.nominal, each.high) for n, each in known.items()}
+            self.apply_drift = self._drift
         self.obs_dict, self.extras = {}, {}
         self.obs_buf = torch.zeros((num_envs, self.num_obs))
         self.rew_buf = torch.zeros(num_envs)
@@ -57,7 +58,7 @@ class TorchVecTask:
         self._step = jit(partial(seeded_step, self.core))
         self.seed(seed)
         keys = jax.random.split(jax.random.key(self._seed), num_envs)
-        self._state = jit(jax.vmap(self.core.reset, (0, None)))(keys, self._params())[1]
+        self._state = jit(jax.vmap(self.core.reset, (0, None)))(keys, self._params)[1]
 
     def seed(self, seed: int) -> None:
         """Begin the random numbers again; the state stays."""
@@ -76,15 +77,15 @@ class TorchVecTask:
         check_tensor(actions, "actions", (self.num_envs, self.num_acts))
         actions = jnp.asarray(actions.clamp(-1.0, 1.0).numpy())
         # A caller requests a reset by setting `reset_buf`.
-        requested = jnp.maximum(self._state.pending, jnp.asarray(pending.numpy()).astype(jnp.int32))
+        requested = self._state.pending | jnp.asarray(pending.numpy())
         state = self._state._replace(pending=requested)
         obs, self._state, reward, _, truncated, _ = self._step(
-            self._seed, jnp.int32(self._clock), state, actions, self._params()
+            self._seed, jnp.int32(self._clock), state, actions, self._params
         )
         self._clock += 1
         self.obs_buf = torch.tensor(np.asarray(obs))
         self.rew_buf.copy_(torch.from_numpy(np.array(reward)))
-        self.reset_buf.copy_(torch.from_numpy(np.array(self._state.pending)) > 0)
+        self.reset_buf.copy_(torch.from_numpy(np.array(self._state.pending)))
         self.progress_buf = torch.where(pending, 0, self.progress_buf + 1)
         self.extras["time_outs"] = torch.from_numpy(np.array(truncated))
         self.obs_dict["obs"] = self.obs_buf
@@ -103,7 +104,6 @@ class TorchVecTask:
     def set_env_state(self, env_state: Any) -> None:
         """Ignored, as most tasks do."""
 
-    def _params(self) -> Any:
-        values = dict(zip(("gravity", "joint_damping"), map(np.float32, self.sim.factors()), strict=True))
-        known = set(values) & set(getattr(self.native.params, "_fields", ()))
-        return self.native.params._replace(**{name: values[name] for name in known}) if known else self.native.params
+    def _drift(self, values: Mapping[str, float]) -> None:
+        """Put factors in force from the next step on."""
+        self._params = self._params._replace(**{name: np.float32(value) for name, value in values.items()})

@@ -60,7 +60,7 @@ def check_finite(rows: Rows, step: int) -> None:
     """Refuse NaN and infinity in what counts (NumPy arrays).
 
     Raises:
-      NonFiniteError: with field, first copy, count and step.
+      SimBridgeError: with field, first copy, count and step.
     """
     raise_non_finite("observation", ~np.isfinite(rows.obs).all(axis=1), step)
     raise_non_finite("reward", ~np.isfinite(rows.reward) & rows.valid, step)
@@ -69,10 +69,10 @@ def check_finite(rows: Rows, step: int) -> None:
 
 
 def raise_non_finite(field: str, bad: Any, step: int) -> None:
-    """NonFiniteError if any of ``bad`` (N,) is set."""
+    """SimBridgeError if any of ``bad`` (N,) is set."""
     if bad.any():
         first, count = int(np.argmax(bad)), int(bad.sum())
-        raise errors.NonFiniteError(
+        raise errors.SimBridgeError(
             f"the {field} of {count} of {bad.size} copies is not finite at step {step}, that of copy {first} first; "
             "only finite numbers are allowed"
         )
@@ -106,7 +106,7 @@ class Worker:
           timeout: seconds for an answer.
 
         Raises:
-          SimBridgeError: of the class that fits.
+          SimBridgeError: whatever is wrong.
         """
         self.python = python or os.environ.get(PYTHON) or sys.executable
         self.timeout, self.sequence = timeout, 0
@@ -122,7 +122,7 @@ class Worker:
             built = {"task": task, "num_envs": num_envs, "seed": 0, "options": dict(options or {})}
             self.about = self._ask("make", _COMPILING, **built, simulation=dict(simulation or {}), label=label or task)
             if self.about["num"] != num_envs:
-                raise errors.ShapeMismatchError(f"requested {num_envs} environments, but there are {self.about['num']}")
+                raise errors.SimBridgeError(f"requested {num_envs} environments, but there are {self.about['num']}")
             self._share()
         except BaseException:
             self.close()
@@ -139,7 +139,7 @@ class Worker:
                 pass_fds=numbers,
             )
         except OSError as error:
-            raise errors.SimulatorNotInstalledError(
+            raise errors.SimBridgeError(
                 f"the interpreter {self.python} cannot be started ({error.strerror}); give the simulator's with "
                 f"--sim-python or {PYTHON}, install a simulator, or run one of our own tasks (isaac_ant, ...)"
             ) from None
@@ -163,9 +163,9 @@ class Worker:
         sequence = self.sequence + 1
         arrays = self._slots[sequence % 2]
         if actions.shape != arrays["actions"].shape:
-            raise errors.ShapeMismatchError(f"actions must have shape {arrays['actions'].shape}; got {actions.shape}")
+            raise errors.SimBridgeError(f"actions must have shape {arrays['actions'].shape}; got {actions.shape}")
         if actions.dtype != np.float32:
-            raise errors.DtypeError(f"actions must be float32, as there is no silent cast; got {actions.dtype}")
+            raise errors.SimBridgeError(f"actions must be float32, as there is no silent cast; got {actions.dtype}")
         raise_non_finite("action", ~np.isfinite(actions).all(axis=1), sequence)
         arrays["actions"][:] = actions
         self._ask("step", slot=sequence % 2)
@@ -205,23 +205,23 @@ class Worker:
                     raise EOFError
                 if time.monotonic() >= deadline:
                     text = f"did not answer within {patience:g} s and was ended; allow more with timeout, or see what"
-                    self._failed(errors.WorkerTimeoutError, text)
+                    self._failed(text)
             answer = json.loads(self._connection.recv_bytes())
         except (EOFError, OSError):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(5.0)
-            self._failed(errors.WorkerDiedError, f"ended with exit code {self._process.returncode};")
+            self._failed(f"ended with exit code {self._process.returncode};")
         if "error" in answer:
             raise errors.raised(**answer["error"])
         return answer["answer"]
 
-    def _failed(self, kind: type[errors.SimBridgeError], text: str) -> NoReturn:
+    def _failed(self, text: str) -> NoReturn:
         self._printed.seek(0)
         lines = self._printed.read().decode(errors="replace").splitlines()
         tail = "\n".join([line for line in lines if not _NOISE.search(line)][-_TAIL:])
         assert self._end is not None  # it has been started
         self._end()
-        raise kind(f"the simulator's process {self.python} {text} it printed last:\n{tail}")
+        raise errors.SimBridgeError(f"the simulator's process {self.python} {text} it printed last:\n{tail}")
 
 
 def _end(process: subprocess.Popen) -> None:

@@ -1,8 +1,11 @@
 """The host that a compiled program calls back: a function of many records called once for all, and its cores."""
 
+import logging
 import os
-from collections.abc import Callable
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -85,3 +88,66 @@ def for_batches(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return out, jax.tree.map(lambda _: True, out)
 
     return call
+
+
+class Hosted:
+    """An environment whose steps take place outside of JAX, which reports an error of a callback in its own words."""
+
+    _failure: str | None = None
+    _apart: Self | None = None
+
+    def apart(self) -> Self:
+        """The same environment on a host of its own."""
+        raise NotImplementedError
+
+    def for_evaluation(self) -> Self:
+        """The same environment, for episodes that leave the ones here alone."""
+        self._apart = self._apart or self.apart()
+        return self._apart
+
+    def guarded(self, function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+        """The host's side of a callback, whose first error is kept for `failed`."""
+
+        def call(words: np.ndarray) -> np.ndarray:
+            try:
+                return function(words)
+            except Exception as error:
+                text = str(error)
+                if not type(error).__module__.startswith("envs."):  # of a stranger's code
+                    text = f"{type(error).__name__}: {text}; its traceback:\n{traceback.format_exc()}"
+                self._failure = self._failure or text
+                self.close()
+                raise
+
+        return call
+
+    def failed(self) -> str | None:
+        """The error that ended the newest program, with the traceback of a stranger's code; reading clears it."""
+        apart = None if self._apart is None else self._apart.failed()
+        failure, self._failure = self._failure or apart, None
+        return failure
+
+    def close(self) -> None:
+        """Release what the host holds; the next reset begins anew."""
+        if self._apart is not None:
+            self._apart.close()
+
+
+@contextmanager
+def in_own_words(env: Any, kind: type[Exception] = ValueError) -> Iterator[Any]:
+    """Raise ``kind`` with what a callback of ``env`` raised, and close it after the block; None if it has no host."""
+    if not isinstance(env, Hosted):
+        yield None
+        return
+    logger = logging.getLogger("jax._src.callback")  # prints the error that is raised in better words
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield env
+    except Exception:
+        if (failure := env.failed()) is None:
+            raise
+        raise kind(failure) from None
+    finally:
+        logger.setLevel(level)
+        env.close()

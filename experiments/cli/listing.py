@@ -66,7 +66,7 @@ def _collected() -> _Names:
         return {name.format(key): entry.summary for key, entry in registry.items()}
 
     names = {
-        "tasks": {name: about(name) for name in envs.TASKS if not name.startswith(PREFIX)},
+        "tasks": {name: about(name) for name in envs.TASKS} | {f"{envs.GYMNASIUM}ID": "any of Gymnasium's"},
         "simulators": {f"{PREFIX}{name}": f"Isaac Gym's, which {own} follows" for name, own in GYM_TASKS.items()}
         | {
             f"{PREFIX}Isaac-...": f"Isaac Lab's: any of its ids, such as {', '.join(LAB_TASKS)}",

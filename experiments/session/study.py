@@ -72,8 +72,9 @@ class Study:
     """
 
     task: Text = "toy"
-    """Task; see `aesjax list tasks`. bridge:NAME is one of an installed Isaac Gym or Isaac Lab. In Python also an
-    `envs.Task`, or a gymnax or Brax environment."""
+    """Task; see `aesjax list tasks`. gymnasium:ID is an environment of Gymnasium, bridge:NAME one of an installed
+    Isaac Gym or Isaac Lab, MODULE:NAME one of your own. In Python also an `envs.Task`, a gymnax, Brax or Gymnasium
+    environment, or a function that makes one."""
     methods: tyro.conf.Suppress[Any] = ("sac", "sac+aes", "sac+aes_r")
     """`Method`s, or texts such as "sac", "sac+aes" and "ppo+aes_c+refresh:threshold=3"; --carriers and --schedules at
     the shell."""
@@ -112,7 +113,8 @@ class Study:
     channels: Names = None
     """Drifting parameters, comma-separated, each perhaps with a range (body_mass=0.5:1.5). MuJoCo: body_mass,
     joint_friction (the default both), geom_friction, leg_gain, direction, target_velocity, or hard, the first, second
-    and fourth with wide ranges; Isaac: gravity, joint_damping (the default both)."""
+    and fourth with wide ranges; Isaac: gravity, joint_damping (the default both); Gymnasium: any attribute of the
+    environment that is a number, with its range. In Python also a mapping from names to ranges."""
     observe: Annotated[Any, *_typed(str, "drift")] = None
     """drift: policy and critics also observe the true values of the drifting parameters, each scaled to -1 to 1 over
     its range. A reference, neither a method nor an upper bound."""
@@ -140,6 +142,8 @@ class Study:
                     raise ValueError(f"{name} must be {wanted}; got {value!r:.60}")
         for name in ("methods", "patterns", "channels", "sweep", "seeds"):
             value = getattr(self, name)
+            if isinstance(value, Mapping) and name == "channels":
+                value = [f"{name}={':'.join(repr(float(end)) for end in ends)}" for name, ends in value.items()]
             if isinstance(value, Iterable) and not isinstance(value, str | Mapping | tuple):
                 object.__setattr__(self, name, tuple(value))  # a generator or an array is read once
 

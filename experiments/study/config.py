@@ -306,7 +306,10 @@ def _task(study: Any) -> tuple[str, envs.Task, Preset, str | None]:
     given = study.task
     if isinstance(given, envs.Task) and given.name in envs.TASKS and _registered(given):
         given, typed = given.name, {**given.options, **typed}
-    entry = find("task", given if isinstance(given, str) else as_task(given))
+    if isinstance(given, str):
+        entry = find("task", given)
+    else:
+        entry, typed = as_task(given, **typed), {}
     name = given if isinstance(given, str) else entry.name
     if name in envs.TASKS and not isinstance(given, str):
         raise ValueError(f"another task is called '{name}'; give yours another name")
@@ -314,7 +317,12 @@ def _task(study: Any) -> tuple[str, envs.Task, Preset, str | None]:
     sizes = presets_of(name, plain.env.spec.time_limit)[study.preset]
     if sizes.options:
         plain = envs.build(name, entry, **{**sizes.options, **typed})
-    return name, plain, sizes, None if name in envs.TASKS or name.startswith(envs.BRIDGE) else source_of("task", entry)
+    return (
+        name,
+        plain,
+        sizes,
+        None if name in envs.TASKS or name.startswith(envs.PREFIXES) else source_of("task", entry),
+    )
 
 
 def _registered(task: envs.Task) -> bool:

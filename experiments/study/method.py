@@ -308,13 +308,14 @@ def find(kind: str, given: Any) -> Any:
     group, registered, adopt = KINDS[kind]
     name, entry = given if isinstance(given, str) else _named(given), given
     if isinstance(given, str):
-        if given in registered or (kind == "task" and given.startswith(envs.BRIDGE)):
+        if given in registered or (kind == "task" and given.startswith(envs.PREFIXES)):
             return partial(envs.make, given) if kind == "task" else adopt(registered[given])
         points, (known, colon, options) = _entry_points(group), given.partition(":")
         if colon and known in registered:
             raise ValueError(f"{kind} '{given}' is a name with options; write {known}({options.replace(':', ', ')})")
         if given not in points and ":" not in given:
-            text = unknown(kind, (*registered, *points), given)
+            names = (*registered, *points)
+            text = envs.unknown_task(given, names) if kind == "task" else unknown(kind, names, given)
             raise UnknownNameError(f"{text}; one of your own is typed as module:name")
         entry = _imported(kind, given, points[given].value if given in points else given)
     try:
@@ -381,7 +382,7 @@ def offered(kind: str) -> list[str]:
 def code_of(entry: Any) -> Any:
     """The function or class that an object consists of."""
     if isinstance(entry, envs.Task):
-        return type(entry.env)
+        return getattr(entry.env, "code", type(entry.env))
     fields = (getattr(entry, name) for name in ("make", "adjust", "value") if hasattr(entry, name))
     return inspect.unwrap(next(fields, entry))
 

@@ -18,6 +18,7 @@ from aesjax.types import Program
 from agents.common import LoopConfig
 from agents.common.episodes import random_returns
 from envs.adopt import trying
+from envs.physics.host import Hosted, in_own_words
 from envs.world import World
 from experiments.study.config import OBSERVED, StudyConfig
 from experiments.study.program import Share, check, merged, runs_of, small_windows, world_of
@@ -69,6 +70,7 @@ def notes_of(config: StudyConfig) -> list[str]:
         lines += [f"without the pattern {STEADY} there will be no nAUC and no DropRatio; --patterns may name it, too"]
     if config.observe:
         lines += [f"policy and critics observe {OBSERVED}"]
+    lines += [note] if (note := getattr(config.build_task().env, "note", None)) else []
     return [*lines, *merged(config), *small_windows(config)]
 
 
@@ -87,7 +89,7 @@ def _prepared(config: StudyConfig, share: Share) -> Prepared:
 def _try_objects(config: StudyConfig, world: World) -> None:
     """Refuse a task or pattern from outside that does not work."""
     if config.task not in envs.TASKS and not config.task.startswith(envs.BRIDGE):
-        with trying(f"task '{config.task}' does not work"):
+        with trying(f"task '{config.task}' does not work"), in_own_words(world.task.env):
             _try_task(world)
             floor_of(config)
     for pattern in config.own_patterns:
@@ -174,7 +176,7 @@ def floor_of(config: StudyConfig) -> float:
     world = world_of(config, config.carriers[0])
     nominal = jit(lambda: world.path(world.drift("steady", 0), jnp.zeros(1, jnp.int32))[0][0])()
     episodes = _FLOOR_STEPS // world.time_limit
-    if getattr(world.task.env, "exclusive", False):  # each is a copy in a simulator
+    if isinstance(world.task.env, Hosted):  # each is a simulation of its own
         episodes = min(episodes, _SIMULATED)
     returns = jit(lambda key: random_returns(world, world.params_of(nominal), key, episodes))
     mean = float(jnp.mean(returns(jax.random.key(0))))

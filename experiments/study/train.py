@@ -1,10 +1,9 @@
 """Trains a study in the folder that is its own, shows how far it is, and writes curves, streams and manifest."""
 
-import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from shutil import get_terminal_size
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple, TextIO
 
 import polars as pl
 
-import envs
+from envs.physics.host import in_own_words
 from experiments.study import store
 from experiments.study.checkpoint import CheckpointError, save_agents, save_snapshot, snapshots_at
 from experiments.study.folder import Claim
@@ -40,7 +39,7 @@ class Refused(ValueError):
 
 
 class Stopped(Exception):
-    """The simulator of a bridged task ended or failed; the text says how. What was checkpointed can be continued."""
+    """A simulator or a Gymnasium environment failed; the text says how. What was checkpointed can be continued."""
 
 
 class Outcome(NamedTuple):
@@ -73,7 +72,7 @@ def train(
     Raises:
       Refused: no checkpoint can be trusted, or the results of an ended training are damaged.
       Interrupted: a signal asked to stop.
-      Stopped: the simulator of a bridged task did.
+      Stopped: a simulator or a Gymnasium environment failed.
       Unwritable: results cannot be written, or the folder is gone; what was checkpointed can be continued.
     """
     config, directory = study.config, study.directory
@@ -85,7 +84,7 @@ def train(
             except ValueError as error:
                 raise Refused(f"--resume: {error}; remove its {store.MANIFEST} to train it again") from None
             return _outcome(directory, results.manifest["runs"])
-        with _bridged(config.build_task()) as simulator:
+        with in_own_words(config.build_task().env, Stopped) as simulator:
             prepared = prepare(config) if prepared is None else prepared
             began, floor, trained = time.monotonic(), floor_of(config), {}
             with StopFlag() as stop:
@@ -107,29 +106,6 @@ def train(
             facts |= {"command": command} if command else {}
             store.write_manifest(directory, facts | _facts(study, prepared, simulator))
             return _outcome(directory, statuses)
-
-
-@contextmanager
-def _bridged(task: envs.Task) -> Iterator[Any]:
-    """The environment of a bridged task, whose simulations end with the block; None for our own tasks."""
-    env = task.env if getattr(task.env, "exclusive", False) else None
-    simulator: Any = env
-    if simulator is None:
-        yield None
-        return
-    logger = logging.getLogger("jax._src.callback")  # prints an error that is raised in better words below
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield simulator
-    except Exception:
-        failure = simulator.failed()  # what a callback raised comes out of JAX as one of several classes
-        if failure is None:
-            raise
-        raise Stopped(str(failure)) from None
-    finally:
-        logger.setLevel(level)
-        simulator.close()
 
 
 def _facts(study: Claim, prepared: Sequence[Prepared], simulator: Any) -> dict[str, Any]:

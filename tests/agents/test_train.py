@@ -142,7 +142,7 @@ REFUSED = [
     ({"base": -1.0}, "base must be finite and not negative; got -1"),
     ({"pattern": "abrubt"}, "did you mean 'abrupt'"),
     ({"task": 3}, r"a task is a name, an envs\.Task"),
-    ({"task": lambda: None}, "got function; call it"),
+    ({"task": lambda: None}, "its builder returned NoneType, not a Task"),
     ({"carrier": "ppo", "adaptations": "recent"}, "cannot be used with PPO: it"),
     ({"carrier": "ppo", "adaptations": utd(updates=2)}, "cannot be used with PPO: it"),
 ]

@@ -1,12 +1,16 @@
 """Drifting parameters of a running simulator: gravity and joint damping, as factors of their first values.
 
-For Python 3.7 and later, with NumPy and PyTorch.
+For Python 3.7 and later, with NumPy, and with PyTorch for simulators.
 """
 
 import sys
 
 import numpy as np
-import torch
+
+try:
+    import torch
+except ImportError:  # an environment of NumPy needs none
+    torch = None
 
 QUANTUM = 0.005  # joint damping is set again when its factor has moved by more than this
 READ_BACK = 1e-4  # relative error of what a simulator says it has
@@ -15,11 +19,7 @@ NOISE = 10.0  # a change counts as one where it is so many times what two equal 
 
 
 class Fault(Exception):
-    """A failure that the other side raises as its class `kind`."""
-
-    def __init__(self, kind, text):
-        Exception.__init__(self, text)
-        self.kind = kind
+    """A failure whose text says what is wrong."""
 
 
 def _gymtorch(name, value):
@@ -32,7 +32,7 @@ class GymDrift:
 
     def __init__(self, env, mode="immediate", quantum=QUANTUM):
         if mode not in ("immediate", "on_reset"):
-            raise Fault("SimBridgeError", "damping mode must be immediate or on_reset; got '%s'" % mode)
+            raise Fault("damping mode must be immediate or on_reset; got '%s'" % mode)
         self.gym, self.sim, self.envs, self.mode, self.quantum = env.gym, env.sim, env.envs, mode, quantum
         gravity = self.gym.get_sim_params(self.sim).gravity
         self.gravity = (gravity.x, gravity.y, gravity.z)
@@ -104,7 +104,7 @@ class GymDrift:
             if not left <= LOST:
                 names = ", ".join(actor[0] for actor in self.actors)
                 text = "setting the joint damping of %s moved the state, by %g after it was written back; allowed: %g. "
-                raise Fault("StateDisturbedError", (text + "Use mode on_reset") % (names, left, LOST))
+                raise Fault((text + "Use mode on_reset") % (names, left, LOST))
 
     def disturbs(self, step):
         """Whether setting the damping moves the state, at once or in the step that follows.
@@ -146,20 +146,21 @@ def _gap(before, after):
 def _check_read_back(channel, wanted, got):
     if not abs(wanted - got) <= READ_BACK * max(abs(wanted), 1e-9):
         text = "%s was set to %g and reads back as %g; allowed: a relative difference of %g"
-        raise Fault("DriftNotAppliedError", text % (channel, wanted, got, READ_BACK))
+        raise Fault(text % (channel, wanted, got, READ_BACK))
 
 
 class OwnDrift:
     """The channels of an environment of one's own: ``drift_channels`` and ``apply_drift``, or none."""
 
     def __init__(self, env):
-        self.set, self.channels = getattr(env, "apply_drift", None), dict(getattr(env, "drift_channels", {}))
+        self.set, channels = getattr(env, "apply_drift", None), dict(getattr(env, "drift_channels", {}))
+        self.channels = {name: list(ends) for name, ends in channels.items()}
         for name, ends in self.channels.items():
             if not (name.isidentifier() and len(ends) == 3 and ends[0] <= ends[1] <= ends[2] and ends[0] < ends[2]):
                 text = "drift_channels maps names to (lowest, nominal, highest); got %r: %r" % (name, ends)
-                raise Fault("SimBridgeError", text)
+                raise Fault(text)
         if callable(self.set) != bool(self.channels):
-            raise Fault("SimBridgeError", "apply_drift and drift_channels go together; one of them is missing")
+            raise Fault("apply_drift and drift_channels go together; one of them is missing")
         self.nominal = {name: float(ends[1]) for name, ends in self.channels.items()}
 
     def apply(self, values, resetting):
@@ -197,7 +198,7 @@ class LabDrift:
         if values["joint_damping"] != self.scale["joint_damping"]:
             for actuator in self.learned:
                 text = "joint_damping: the learned actuator %s has no damping to scale; nominal %g"
-                raise Fault("DriftNotSupportedError", text % (type(actuator).__name__, self.nominal["joint_damping"]))
+                raise Fault(text % (type(actuator).__name__, self.nominal["joint_damping"]))
             self.set_damping(values["joint_damping"])
             self.scale["joint_damping"] = values["joint_damping"]
         return dict(self.scale)

@@ -1,17 +1,17 @@
 """A running simulator as rows that a learner may trust: which steps count, how they ended, and what drifts.
 
-For Python 3.7 and later, with NumPy and PyTorch. `VecTask` is the surface of Isaac Gym, `Lab` that of Isaac Lab.
+For Python 3.7 and later, with NumPy, and with PyTorch unless the environment is of NumPy. `VecTask` is the surface of
+Isaac Gym, `Lab` that of Isaac Lab.
 """
 
 import importlib
 import random
 
 import numpy as np
-import torch
 
 # Beside this file, which may be part of a package or started by path.
 drifts = importlib.import_module((__package__ + "." if __package__ else "") + "drifts")
-Fault = drifts.Fault
+Fault, torch = drifts.Fault, drifts.torch
 
 # Where the last observation tells a failure from the time limit, it decides; a reference reports the time limit.
 FAILED = {
@@ -26,52 +26,60 @@ INERT = {"FrankaCabinet": ("gravity",)}
 
 
 def _clone(tensor):
-    return tensor.clone()
+    return tensor.copy() if isinstance(tensor, np.ndarray) else tensor.clone()
 
 
 def _flag(value, name, num):
-    """(num,) bool of a flag, which must be bool or integer and have one value for each copy."""
-    value = torch.as_tensor(value)
+    """(num,) bool of a flag, a tensor or an array, which must be bool or integer and have one value for each copy."""
     if tuple(value.shape) != (num,):
-        raise Fault("ShapeMismatchError", "%s must have shape %s; got %s" % (name, (num,), tuple(value.shape)))
-    if value.is_floating_point() or value.is_complex():
-        raise Fault("DtypeError", "%s must be bool or an integer; got %s" % (name, str(value.dtype)[6:]))
+        raise Fault("%s must have shape %s; got %s" % (name, (num,), tuple(value.shape)))
+    kind = str(value.dtype).replace("torch.", "")
+    if "float" in kind or "complex" in kind:
+        raise Fault("%s must be bool or an integer; got %s" % (name, kind))
     return value != 0
 
 
 def _size(space, name, bounds=None):
     """Length of the vectors in a Box; where `bounds` is given, those of actions, if it has any, must be +-1."""
     if not hasattr(space, "low") or len(space.shape) != 1:
-        raise Fault("SimBridgeError", "%s must be a Box of vectors; got %s" % (name, space))
+        raise Fault("%s must be a Box of vectors; got %s" % (name, space))
     limits = np.abs([space.low, space.high])
     if bounds and not (np.isinf(limits).all() or (limits == 1).all()):
-        raise Fault("SimBridgeError", "%s must have the bounds [-1, 1] of agents, or none; got %s" % (name, space))
+        raise Fault("%s must have the bounds [-1, 1] of agents, or none; got %s" % (name, space))
     return int(space.shape[0])
 
 
 def _seed(env, seed):
     random.seed(seed)
     np.random.seed(seed)
-    torch.manual_seed(seed)
+    if torch is not None:
+        torch.manual_seed(seed)
     if hasattr(env, "seed"):
         env.seed(seed)
 
 
 class VecTask:
-    """An Isaac Gym task, or one's own. The observation of a last step is the true one; the next step is a phantom."""
+    """An Isaac Gym task, or one's own. The observation of a last step is the true one; the next step is a phantom.
+
+    Where `reset_buf` is an array of NumPy, actions are arrays, too, and what a step returns becomes one.
+    """
 
     lost = final = False
 
     def __init__(self, env, task="", mode="immediate", quantum=drifts.QUANTUM):
-        self.env, self.task = env, task
+        self.env, self.task, self.numpy = env, task, isinstance(env.reset_buf, np.ndarray)
         self.num, self.obs_size, self.action_size = env.num_envs, env.num_obs, env.num_acts
         if hasattr(env, "action_space"):
             _size(env.action_space, "action space", True)
         self.time_limit, self.device = int(env.max_episode_length), str(getattr(env, "rl_device", "cpu"))
         simulator = hasattr(env, "gym") and not hasattr(env, "apply_drift")
         self.drift = drifts.GymDrift(env, mode, quantum) if simulator else drifts.OwnDrift(env)
-        self.pending = torch.ones(self.num, dtype=torch.bool, device=self.device)
-        self.zero = torch.zeros((self.num, self.action_size), device=self.device)
+        self.zero = self._own(np.zeros((self.num, self.action_size), np.float32))
+        self.pending = self._own(np.ones(self.num, bool))
+
+    def _own(self, value):
+        """An array for an environment of NumPy, else a tensor on its device."""
+        return np.asarray(value) if self.numpy else torch.as_tensor(value, device=self.device)
 
     def restart(self, seed):
         """Observation (N, O) of fresh episodes, and live (N,); by a phantom step, as there is no other way to begin."""
@@ -88,9 +96,9 @@ class VecTask:
         if not (isinstance(rows, tuple) and len(rows) == 4 and isinstance(rows[0], dict) and "obs" in rows[0]):
             got = [type(row).__name__ for row in rows] if isinstance(rows, tuple) else type(rows).__name__
             text = "step must return ({'obs': observation (N, O)}, reward (N,), reset (N,), extras); got %s"
-            raise Fault("SimBridgeError", text % got)
-        obs, reward = (torch.as_tensor(row) for row in (rows[0]["obs"], rows[1]))
-        return _clone(obs), _clone(reward), _flag(rows[2], "reset", self.num), rows[3]
+            raise Fault(text % got)
+        obs, reward, done = (self._own(row) for row in (rows[0]["obs"], rows[1], rows[2]))
+        return _clone(obs), _clone(reward), _flag(done, "reset", self.num), rows[3]
 
     def step(self, actions):
         """Observation (N, O), reward (N,), and (N,) bool: terminated, truncated, valid, live; all clones.
@@ -98,7 +106,7 @@ class VecTask:
         Live are the copies whose next step will count.
         """
         obs, reward, done, extras = self._stepped(actions)
-        valid, late = ~self.pending, extras.get("time_outs", torch.zeros_like(done))
+        valid, late = ~self.pending, self._own(extras.get("time_outs", ~done & done))
         truncated = done & _flag(late, "time_outs", self.num)
         if self.task in FAILED:
             truncated = truncated & ~FAILED[self.task](obs)
@@ -107,7 +115,7 @@ class VecTask:
 
     def ending(self):
         """Copies (N,) that begin an episode with the next step, for `drifts.GymDrift.apply`."""
-        return self.pending.cpu().numpy()
+        return self.pending if self.numpy else self.pending.cpu().numpy()
 
     def disturbs(self):
         """Whether setting joint damping moves the state; ends all episodes."""
@@ -135,11 +143,11 @@ class Lab:
         while final and env is not inner:
             if type(env).__name__ not in ("OrderEnforcing", "PassiveEnvChecker"):
                 text = "final reads observations past the wrapper %s; leave out one of them"
-                raise Fault("SimBridgeError", text % type(env).__name__)
+                raise Fault(text % type(env).__name__)
             env = env.env
         if final:
             self._watch(inner)
-        self.task, self.num, self.device = task, inner.num_envs, str(inner.device)
+        self.numpy, self.task, self.num, self.device = False, task, inner.num_envs, str(inner.device)
         self.obs_size = _size(inner.single_observation_space["policy"], "observation space 'policy'")
         self.action_size = _size(inner.single_action_space, "action space", True)
         self.time_limit, self.drift = int(inner.max_episode_length), drifts.LabDrift(inner)
@@ -168,8 +176,10 @@ class Lab:
         observations, reward, *flags, _ = self.env.step(actions.clamp(-1.0, 1.0))
         self._stepping, obs = False, _clone(observations["policy"])
         if len(flags) != 2:
-            raise Fault("SimBridgeError", "step of Isaac Lab returns five values; got %d" % (len(flags) + 3))
-        terminated, truncated = (_flag(f, n, self.num) for f, n in zip(flags, ("terminated", "truncated")))
+            raise Fault("step of Isaac Lab returns five values; got %d" % (len(flags) + 3))
+        terminated, truncated = (
+            _flag(torch.as_tensor(f), n, self.num) for f, n in zip(flags, ("terminated", "truncated"))
+        )
         valid = torch.ones_like(terminated)
         rows = obs, _clone(reward), terminated, truncated & ~terminated, valid, valid
         if not self.final:

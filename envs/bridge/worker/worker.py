@@ -1,7 +1,8 @@
 """The process that holds one simulation: commands as JSON over a pipe, arrays through shared memory.
 
 Started by path with the simulator's own interpreter, Python 3.7 or later: `python worker.py PIPE FILE`, numbers of open
-files. It imports the standard library, NumPy, PyTorch and what a task needs, and never the package that it belongs to.
+files. It imports the standard library, NumPy, PyTorch for simulators and what a task needs, and never the package that
+it belongs to.
 """
 
 import importlib
@@ -13,42 +14,30 @@ import sys
 import traceback
 from multiprocessing.connection import Connection
 
-GYM_PYTHONS = ((3, 6), (3, 8))  # that its binaries load in
 FIELDS = ("obs", "reward", "terminated", "truncated", "valid", "live", "final")
 GYM_TASKS = ("AllegroHand", "Ant", "Anymal", "FrankaCabinet", "Humanoid", "Ingenuity")
 
 
 class Refused(Exception):
-    """A failure that the other side raises as its class `kind`."""
-
-    def __init__(self, kind, text):
-        Exception.__init__(self, text)
-        self.kind = kind
-
-
-def version():
-    """This interpreter's version, such as 3.8."""
-    return "%d.%d" % sys.version_info[:2]
+    """A failure whose text says what is wrong."""
 
 
 def explained(error, task):
     """Remedy for an exception raised while a simulator is imported or built, or None."""
     text = "%s" % error
     name = getattr(error, "name", None) or ""
-    ways = "install it there, choose its interpreter with --sim-python, or run our own %s"
     native = "isaac_" + re.sub("(?<=[a-z])(?=[A-Z])", "_", task).lower() if task in GYM_TASKS else "isaac_... tasks"
     if "isaacgym" in text and "before" in text and "torch" in text:
-        return "ImportOrderError", "torch was imported first; isaacgym must be"
+        return "torch was imported first; isaacgym must be"
     if "No gym module found" in text or "libpython3" in text:
-        low, high = ("%d.%d" % v for v in GYM_PYTHONS)
         hint = "; if the library is there, put the folder of libpython on LD_LIBRARY_PATH" if "lib" in text else ""
-        detail = "Isaac Gym runs in Python %s to %s; %s is %s (%s)%s"
-        return "PythonVersionError", detail % (low, high, sys.executable, version(), text, hint)
+        version = "%d.%d" % sys.version_info[:2]
+        return "Isaac Gym runs in Python 3.6 to 3.8; %s is %s (%s)%s" % (sys.executable, version, text, hint)
     if isinstance(error, ImportError) and name.split(".")[0] in ("isaacgym", "isaacgymenvs", "isaaclab"):
-        detail = "%s cannot import %s: " + ways
-        return "SimulatorNotInstalledError", detail % (sys.executable, name, native)
+        ways = "%s cannot import %s: install it there, choose its interpreter with --sim-python, or run our own %s"
+        return ways % (sys.executable, name, native)
     if isinstance(error, ImportError) and name.split(".")[0] in ("omni", "carb", "isaacsim", "pxr"):
-        return "ImportOrderError", "%s was imported first; the app (isaaclab.app.AppLauncher) must be started" % name
+        return "%s was imported first; the app (isaaclab.app.AppLauncher) must be started" % name
     needs = (
         ("module 'numpy' has no attribute", "numpy", "a numpy below 1.24"),
         ("Ninja is required", "ninja", "ninja (pip install ninja)"),
@@ -57,24 +46,21 @@ def explained(error, task):
     )
     for sign, package, works in needs:
         if sign in text:
-            return "SimulatorDependencyError", "the simulator fails for want of %s (%s); it needs %s" % (
-                package,
-                text.splitlines()[0],
-                works,
-            )
+            first = text.splitlines()[0]
+            return "the simulator fails for want of %s (%s); it needs %s" % (package, first, works)
     if "no kernel image" in text or ("sm_" in text and "not compatible" in text):
         import torch
 
         capability = "%d.%d" % torch.cuda.get_device_capability() if torch.cuda.is_available() else "unknown"
         detail = "the GPU has compute capability %s, which PyTorch %s was not built for: %s"
-        return "UnsupportedGpuError", detail % (capability, torch.__version__, text.splitlines()[0])
+        return detail % (capability, torch.__version__, text.splitlines()[0])
     return None
 
 
 def build_gym(task, num_envs, seed, sim_device):
     """A task of Isaac Gym; its modules in the one order that works."""
     if "isaacgym" not in sys.modules and "torch" in sys.modules:
-        raise Refused("ImportOrderError", "torch was imported first; isaacgym must be")
+        raise Refused("torch was imported first; isaacgym must be")
     import isaacgym  # noqa: F401  # pyright: ignore
     import torch
 
@@ -90,7 +76,7 @@ def build_lab(task, num_envs, seed, sim_device):
     """A task of Isaac Lab; the app comes before everything else."""
     for name in ("omni", "isaaclab.envs"):
         if name in sys.modules:
-            raise Refused("ImportOrderError", "%s was imported first; the app must be started" % name)
+            raise Refused("%s was imported first; the app must be started" % name)
     from isaaclab.app import AppLauncher  # pyright: ignore
 
     AppLauncher(headless=True, device=sim_device)
@@ -112,10 +98,10 @@ def build(task, num_envs, seed, options):
             return getattr(importlib.import_module(module), function)(num_envs=num_envs, seed=seed, **options)
         return (build_lab if task.startswith("Isaac-") else build_gym)(task, num_envs, seed, **options)
     except Exception as error:
-        reason = None if hasattr(error, "kind") else explained(error, task)
+        reason = None if isinstance(error, Refused) else explained(error, task)
         if reason is None:
             raise
-        raise Refused(*reason) from None
+        raise Refused(reason) from None
 
 
 class Server:
@@ -135,11 +121,14 @@ class Server:
     def map(self, fields):
         """Map the arrays of both slots, for which the file is long enough."""
         import numpy
-        import torch
 
         kind = numpy.dtype([(name, code, tuple(shape)) for name, code, shape in fields])
         arrays = numpy.frombuffer(mmap.mmap(self.file, 2 * kind.itemsize), kind)
-        self.slots = [{name: torch.from_numpy(arrays[name][slot]) for name in kind.names} for slot in (0, 1)]
+        self.slots = [{name: arrays[name][slot] for name in kind.names} for slot in (0, 1)]
+        if not self.simulation.numpy:
+            import torch
+
+            self.slots = [{name: torch.from_numpy(array) for name, array in slot.items()} for slot in self.slots]
 
     def drift(self, values):
         """Put factors in force before the next step; answers what was read back."""
@@ -151,7 +140,8 @@ class Server:
 
     def step(self, slot):
         """One step under the actions in a slot; what it led to goes to the same slot."""
-        actions = self.slots[slot]["actions"].to(self.simulation.device, copy=True)
+        actions = self.slots[slot]["actions"]
+        actions = actions.copy() if self.simulation.numpy else actions.to(self.simulation.device, copy=True)
         self._fill(slot, zip(FIELDS, self.simulation.step(actions)))
 
     def _fill(self, slot, rows):
@@ -159,11 +149,15 @@ class Server:
             array = self.slots[slot][name]
             if tuple(value.shape) != tuple(array.shape):
                 text = "%s must have shape %s; got %s" % (name, tuple(array.shape), tuple(value.shape))
-                raise Refused("ShapeMismatchError", text)
+                raise Refused(text)
             if value.dtype != array.dtype:
                 text = "%s must be %s, as there is no silent cast; got %s"
-                raise Refused("DtypeError", text % (name, str(array.dtype)[6:], str(value.dtype)[6:]))
-            array.copy_(value)  # waits for the device
+                kinds = [str(each.dtype).replace("torch.", "") for each in (array, value)]
+                raise Refused(text % (name, *kinds))
+            if self.simulation.numpy:
+                array[...] = value
+            else:
+                array.copy_(value)  # waits for the device
 
 
 def main(pipe, file):
@@ -183,8 +177,7 @@ def main(pipe, file):
         try:
             reply = {"answer": getattr(server, message.pop("command"))(**message)}
         except Exception as error:
-            kind = getattr(error, "kind", type(error).__name__)
-            reply = {"error": {"kind": kind, "text": str(error), "traceback": traceback.format_exc()}}
+            reply = {"error": {"kind": type(error).__name__, "text": str(error), "traceback": traceback.format_exc()}}
         connection.send_bytes(json.dumps(reply).encode())
 
 

@@ -14,6 +14,7 @@ from gymnasium.spaces import Box, Discrete
 
 import envs
 from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv
+from experiments import Study
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Brax and gymnax at their import
 
@@ -248,13 +249,50 @@ def from_gymnax(*args, channels=None, wrapper=None, **options):
 
 
 def by_gymnax(task):
-    task = from_gymnax(task.env.fails, task.env.spec.time_limit)
+    return stepped_task(from_gymnax(task.env.fails, task.env.spec.time_limit))
+
+
+def stepped_task(task):
     env = task.env
     return stepped(
         SimpleNamespace(
             reset=lambda key, _: env.reset(key, task.params), step=lambda k, s, a, _: env.step(k, s, a, task.params)
         )
     )
+
+
+class Counting(gymnasium.Env):
+    """`Ending` as a Gymnasium environment; ``changes`` spoils it."""
+
+    observation_space, action_space = Box(-np.inf, np.inf, (1,)), Box(-1.0, 1.0, (1,))
+
+    def __init__(self, fails=0, limit=LIMIT, **changes):
+        self.fails, self.limit, self.gain = fails, limit, 1.0
+        vars(self).update(changes)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.float32([0.1 * self.t]), float(self.t), self.t == self.fails, self.t >= self.limit, {}
+
+    fixed = property(lambda self: 1.0, lambda self, value: None)
+
+
+def from_gymnasium(channels=(), wrapper=lambda env: env, **changes):
+    make = optional("envs.adapters.gym_tasks").from_gymnasium
+    return make(lambda: wrapper(Counting(**changes)), channels, time_limit=LONG)
+
+
+def by_own_gymnasium(task):
+    return stepped_task(from_gymnasium(fails=task.env.fails, limit=task.env.spec.time_limit))
+
+
+def by_own_gymnasium_and_reset(task):
+    return by_drifting(from_gymnasium(fails=task.env.fails, limit=task.env.spec.time_limit))
 
 
 EXPORTS = {
@@ -271,6 +309,8 @@ OTHERS = {
     "isaac lab": by_isaac_lab,
     "own brax": by_own_brax,
     "gymnax": by_gymnax,
+    "own gymnasium": by_own_gymnasium,
+    "own gymnasium, reset": by_own_gymnasium_and_reset,
 }
 
 
@@ -314,7 +354,7 @@ def test_flags_of_a_simulator_have_one_truth_value_for_each_copy(field):
         return tuple(rows)
 
     env.step = spoiled
-    with pytest.raises(optional("envs.bridge.errors").ShapeMismatchError, match=f"{field} must"):
+    with pytest.raises(optional("envs.bridge.errors").SimBridgeError, match=f"{field} must"):
         through_bridge(env)()
 
 
@@ -357,6 +397,10 @@ def time_limited(env):
     return gymnasium.wrappers.TimeLimit(env, 2)
 
 
+def vector_of(env):
+    return gymnasium.vector.SyncVectorEnv([lambda: env])
+
+
 def spaces():
     return optional("gymnax.environments.spaces")
 
@@ -383,6 +427,27 @@ REFUSED = {
         lambda: gymnasium.make_vec("aesjax/toy-steady-v0", 2, max_episode_steps=3),
         "max_episode_steps",
     ),
+    "of gymnasium: discrete actions": (lambda: from_gymnasium(action_space=Discrete(3)), "must be a Box"),
+    "of gymnasium: unbounded": (lambda: from_gymnasium(action_space=Box(-np.inf, 1.0, (1,))), "finite bounds"),
+    "of gymnasium: observation": (
+        lambda: from_gymnasium(observation_space=Box(-1.0, 1.0, (2,))),
+        "observations must be",
+    ),
+    "of gymnasium: Autoreset": (lambda: from_gymnasium(wrapper=gymnasium.wrappers.Autoreset), "leave out the wrapper"),
+    "of gymnasium: vector": (lambda: from_gymnasium(wrapper=vector_of), "not a vector of them"),
+    "of gymnasium: no attribute": (
+        lambda: from_gymnasium({"gian": (0, 2)}),
+        "no attribute 'gian'; did you mean 'gain'",
+    ),
+    "of gymnasium: no number": (lambda: from_gymnasium({"unwrapped": (0, 2)}), "must be a number to drift"),
+    "of gymnasium: unchanged": (lambda: from_gymnasium({"fixed": (0, 2)}), "was set to 0 and reads back as 1"),
+    "of gymnasium: range": (lambda: from_gymnasium({"gain": (2, 3)}), "must contain 1"),
+    "of gymnasium: text": (lambda: from_gymnasium("gain"), "NAME=LOW:HIGH"),
+    "of gymnasium: twice": (lambda: from_gymnasium("gain=0:2,gain=0:3"), "each once"),
+    "of gymnasium: infinite": (lambda: from_gymnasium({"gain": (0, np.inf)}), "must contain 1"),
+    "of gymnasium: its name alone": (lambda: Study("Pendulum-v1").config, "'gymnasium:Pendulum-v1'"),
+    "of gymnasium: misspelt": (lambda: envs.make("gymnasium:Pendulm-v1"), "Did you mean: `Pendulum`"),
+    "of gymnasium: option": (lambda: Study("gymnasium:Pendulum-v1", engine="mjx").config, "channels, time_limit"),
     **{
         f"{name}: rows that do not count": (lambda name=name: masked(EXPORTS[name]), "that do not count")
         for name in ("gymnasium", "sb3", "brax", "torch")
@@ -393,7 +458,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_whatever_an_adapter_cannot_represent_is_refused_in_one_sentence(name):
     made, text = REFUSED[name]
-    with pytest.raises(ValueError, match=text):
+    with pytest.raises((ValueError, KeyError), match=text):
         made()
 
 

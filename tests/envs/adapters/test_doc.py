@@ -10,9 +10,10 @@ import envs
 from envs.adapters.gymnasium import DriftingVectorEnv
 
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "elsewhere.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)[:6]  # the others are the bridge's
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)[:7]  # the others are the bridge's
 #: Shows by what a block leaves behind that it did what the page says, in the order of the blocks.
 CHECKS = [
+    lambda left: left["study"].config.options == {"channels": ("gain=0.5:1.5",)} and left["pendulum"].config.seeds,
     lambda left: left["infos"]["drift"].shape == (4, 2),
     lambda left: left["info"]["drift_step"] == 0 and isinstance(left["many"], DriftingVectorEnv),
     lambda left: (
@@ -27,10 +28,10 @@ CHECKS = [
 
 @pytest.mark.filterwarnings("ignore:Brax System, piplines and environments:UserWarning")
 @pytest.mark.filterwarnings("ignore:Accessing `.*` directly from `Data` is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("at", [pytest.param(i, marks=pytest.mark.slow) if i == 3 else i for i in range(len(CHECKS))])
+@pytest.mark.parametrize("at", [pytest.param(i, marks=pytest.mark.slow) if i == 4 else i for i in range(len(CHECKS))])
 def test_a_block_does_what_the_page_says(at):
     left = {}
-    if at == 3:
+    if at == 4:
         pytest.importorskip("stable_baselines3")
         import torch
 

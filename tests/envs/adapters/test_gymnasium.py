@@ -194,6 +194,11 @@ def test_without_autoreset_an_episode_that_is_over_must_be_reset():
         env.step(action)
     env.reset()
     np.testing.assert_array_equal(env.step(action)[0][:, 0], [1, 1, 1])
+    single = DriftingEnv(COUNTING, "steady", drift_steps=50)
+    single.reset(seed=0)
+    single.step(action[1])
+    with pytest.raises(gymnasium.error.ResetNeeded, match="are over; call reset"):
+        single.step(action[1])
 
 
 # --- evaluations and copies
@@ -237,6 +242,7 @@ def test_a_deep_copy_goes_on_alike_and_apart(training):
 REFUSED = [
     (lambda toy: toy.reset(options={"restart": True}), "restart_drift and reset_mask; got restart"),
     (lambda toy: toy.step(np.zeros(2, np.float32)), r"shape \(3, 2\)"),
+    (lambda toy: toy.step(STILL + np.nan), "must be finite numbers"),
     (lambda toy: toy.reset(options={"reset_mask": np.zeros(N, bool)}), "at least one True"),
     (lambda toy: toy.evaluation().reset(options={"restart_drift": True}), "follows the drift of another environment"),
     (lambda toy: toy.evaluation(drift=(0.1, np.nan)), r"drift of task 'toy' is 2 numbers \(goal_offset, goal_offset\)"),

@@ -52,7 +52,7 @@ class Reference(World):
 
     def advance(self, key, state, action, params):
         state, seed, clock = state
-        action = jnp.where((state.pending == 0)[:, None], action, 0.0)
+        action = jnp.where(~state.pending[:, None], action, 0.0)
         obs, state, *rest = seeded_step(self.task.env, seed, clock, state, action, params)
         return obs, (state, seed, clock + 1), *rest
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from envs.bridge.fake_gym import FakeGym, FakeSim
+from tests.envs.bridge.fake_gym import FakeGym, FakeSim
 
 
 class Points:

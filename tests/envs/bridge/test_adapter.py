@@ -35,12 +35,12 @@ def chosen(late, fresh, old):
     return np.where(late.reshape((N,) + (1,) * (old.ndim - 1)), fresh, old)
 
 
-def native(task, steps, before=False, twice=False):
+def native(task, steps, before=False):
     """The rows that count, by hand: (copy, obs, action, reward, terminated, truncated, next_obs) in order."""
     env, rows = task.env, []
     step = jax.jit(jax.vmap(env.step, (0, 0, 0, None)))
     start = jax.jit(jax.vmap(env.reset, (0, None)))
-    seed, pending = jnp.uint32(3), np.ones(N, int)
+    seed, pending = jnp.uint32(3), np.ones(N, bool)
     obs = state = None
     for t in range(steps + 1):
         values = drifted(max(t - 1, 0))
@@ -50,7 +50,7 @@ def native(task, steps, before=False, twice=False):
         fresh = start(keys[:, 1], params)
         obs, state = fresh if obs is None else (obs, state)
         action = jnp.clip(actions(max(t - 1, 0), task.env.spec.action_size), -1.0, 1.0)
-        late = pending > 0
+        late = pending
         if before:  # resets, then moves without action
             state, action = jax.tree.map(partial(chosen, late), fresh[1], state), chosen(late, 0.0 * action, action)
         out = step(keys[:, 0], state, action, params)
@@ -62,7 +62,7 @@ def native(task, steps, before=False, twice=False):
             fresh = jax.device_get(fresh)
             new_obs, new_state = jax.tree.map(partial(chosen, late), fresh, (new_obs, new_state))
         obs, state = new_obs, new_state
-        pending = np.where(late, pending - 1, np.where(done, 1 + twice, 0))
+        pending = done & ~late
     return rows
 
 
@@ -107,9 +107,8 @@ def test_rows_that_count_are_those_of_the_task_to_the_last_bit_under_drift():
     assert len(rows) == 45 * N - len(ended)
 
 
-def test_a_reset_before_the_move_and_a_second_end_are_masked_as_well():
+def test_a_reset_before_the_move_is_masked_as_well():
     assert_equal(through(bridged(COPTER), COPTER, 30), native(COPTER, 30, before=True))
-    assert_equal(through(bridged(twice=True), ANT, 30), native(ANT, 30, twice=True))
 
 
 def test_a_failure_on_the_last_step_is_a_failure_where_the_observation_tells():

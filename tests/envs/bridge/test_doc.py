@@ -11,7 +11,7 @@ from tests.envs.bridge.common import torch as installed
 
 installed()
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "elsewhere.md").read_text(), flags=re.DOTALL)[6:]
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "elsewhere.md").read_text(), flags=re.DOTALL)[7:]
 
 
 @pytest.mark.parametrize("at", range(len(BLOCKS)))
@@ -22,9 +22,11 @@ def test_a_block_runs(at, capsys):
 
 @pytest.mark.slow
 def test_the_task_of_ones_own_trains_under_abrupt_drift_from_the_page_alone(tmp_path, monkeypatch):
-    """Its module is found in the current folder, and evaluation drifts, too."""
+    """Its module is found in the current folder, it needs no PyTorch, and evaluation drifts, too."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "integrator.py").write_text(BLOCKS[0])
+    (tmp_path / "torch.py").write_text("raise ImportError('there is no PyTorch')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     words = "--carriers ppo --schedules baseline --patterns abrupt --seeds 1:1 --num-envs 256 --steps 25600"
     words += " --timeout 60 --out out --no-report --quiet"
     assert main(["run", "--task", "bridge:integrator:make", *words.split()]) == 0

@@ -85,27 +85,25 @@ def poisoned(obs, reward, *rest):
 
 
 RETURNED = {
-    "three": (lambda o, r, d, e: (o, r, d), "SimBridge", r"must return \(\{'obs'.*got \['dict', 'Tensor', 'Tensor'\]"),
-    "tensor": (lambda o, r, d, e: o["obs"], "SimBridge", "must return.*got Tensor"),
-    "shape": (lambda o, *rest: ({"obs": o["obs"][:, :1]}, *rest), "ShapeMismatch", r"\(3, 2\); got \(3, 1\)"),
+    "three": (lambda o, r, d, e: (o, r, d), r"must return \(\{'obs'.*got \['dict', 'Tensor', 'Tensor'\]"),
+    "tensor": (lambda o, r, d, e: o["obs"], "must return.*got Tensor"),
+    "shape": (lambda o, *rest: ({"obs": o["obs"][:, :1]}, *rest), r"\(3, 2\); got \(3, 1\)"),
     "dtype": (
         lambda o, r, *rest: (o, r.double(), *rest),
-        "Dtype",
         "must be float32.*silent cast; got float64",
     ),
     "grad": (
         lambda o, r, *rest: (o, r.clone().requires_grad_(), *rest),
-        "GradTensor",
         "requires a gradient",
     ),
-    "nan": (poisoned, "NonFinite", "observation of 2 of 3 copies is not finite at step 1, that of copy 1 first"),
+    "nan": (poisoned, "observation of 2 of 3 copies is not finite at step 1, that of copy 1 first"),
 }
 
 
 @pytest.mark.parametrize("name", RETURNED)
 def test_results_of_a_simulator_are_checked(name):
-    change, kind, text = RETURNED[name]
-    with pytest.raises(getattr(errors, f"{kind}Error"), match=text):
+    change, text = RETURNED[name]
+    with pytest.raises(errors.SimBridgeError, match=text):
         rows_of(change)
 
 
@@ -114,7 +112,7 @@ def test_actions_are_checked_and_a_reset_comes_first():
     with pytest.raises(errors.SimBridgeError, match="before the first reset"):
         env.step(np.zeros((3, 2), np.float32))
     env.reset(seed=0)
-    with pytest.raises(errors.ShapeMismatchError, match=r"\(3, 2\); got \(2, 2\)"):
+    with pytest.raises(errors.SimBridgeError, match=r"\(3, 2\); got \(2, 2\)"):
         env.step(np.zeros((2, 2), np.float32))
 
 

@@ -1,0 +1,384 @@
+"""Gymnasium environments as drifting tasks, in this process: one callback per vector step for all runs and copies.
+
+Such an environment keeps its state to itself, so the host holds one for each copy, whose state in JAX is its number and
+the count of its steps. The count orders the calls, and tells a call that XLA repeats from a step.
+"""
+
+import copy
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from operator import methodcaller
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.wrappers import (
+    Autoreset,
+    FlattenObservation,
+    PassiveEnvChecker,
+    RescaleAction,
+    TimeLimit,
+    TransformAction,
+)
+
+from aesjax.registry import hint
+from envs.adopt import trying
+from envs.core import Channel, EnvSpec, Step, Task
+from envs.physics.host import Hosted, Packed, on_host
+
+Array = jax.Array
+_SETS = 8  # sets of environments, one for each reset, of which the least recently stepped makes room for another
+_STEPS = 1000  # of an episode without a limit
+_READ_BACK = 1e-6  # relative error of an attribute that was set
+
+
+class GymnasiumError(ValueError):
+    """Something that a Gymnasium environment was asked for and cannot do."""
+
+
+class CopyState(NamedTuple):
+    """One copy; stack along a leading axis."""
+
+    number: Array  # () uint32, of the environment on the host
+    steps: Array  # () int32, since its reset
+    obs: Array  # (S,) float32, the newest observation
+
+
+class _Copy:
+    """An environment on the host, its set, the steps that it has made, and the record of the newest one."""
+
+    def __init__(self, env: gymnasium.Env, group: int, steps: int) -> None:
+        self.env: Any = env  # None: its only episode is over
+        self.group, self.steps, self.record = group, steps, np.zeros(0, np.uint32)
+
+
+class GymnasiumEnv(Hosted):
+    """ONE copy of a Gymnasium environment in JAX's eyes; ``params`` is the flat vector of drift values (D,).
+
+    Args:
+      make: makes an environment with flat observations and actions in [-1, 1].
+      channels: what drifts in it, see `put`.
+      code: its innermost class.
+      once: whether a copy only plays one episode, as in evaluations.
+    """
+
+    note = (
+        "a Gymnasium environment keeps its state out of checkpoints: a resumed run begins new episodes and gets other "
+        "numbers than an uninterrupted one"
+    )
+
+    def __init__(self, make: Callable[[], Any], channels: Sequence[Channel], spec: EnvSpec, code: Any, once=False):
+        self.make, self.channels, self.spec, self.code, self.once = make, tuple(channels), spec, code, once
+        self.about = {"gymnasium": gymnasium.__version__, "environment": code.__qualname__}  # for a study's manifest
+        self._nominal = [(each.name, float(np.float32(each.nominal)), each.nominal) for each in self.channels]
+        self._lock, self._most = threading.Lock(), _SETS
+        self._free: list[Any] = []
+        self._copies: dict[int, _Copy] = {}
+        self._sets: OrderedDict[int, range] = OrderedDict()  # by their first number; the newest use is last
+        # A number that another process stored is not taken for one of ours.
+        self._first = self._next = int.from_bytes(os.urandom(4), "little") >> 1
+        words = 1 + 2 * spec.obs_size + 4
+        self._on_reset = on_host(self.guarded(self._host_reset), 1 + spec.obs_size)
+        self._on_step = {
+            again: on_host(self.guarded(partial(self._host_step, again)), words) for again in (False, True)
+        }
+
+    def __reduce__(self) -> Any:
+        return GymnasiumEnv, (self.make, self.channels, self.spec, self.code, self.once)
+
+    def reset(self, key: Array, params: Array) -> tuple[Array, CopyState]:
+        """A new episode in an environment of its own, seeded by the key."""
+        self._most = max(_SETS, 2 * jax.local_device_count())
+        seed = jax.random.bits(key, (1,), jnp.uint32)
+        out = self._on_reset(jnp.concatenate([seed, Packed.traced(None, params)])[None])[0]
+        obs = Packed.floats_of(out[1:])
+        return obs, CopyState(out[0], jnp.int32(0), obs)
+
+    def step(self, key: Array, state: CopyState, action: Array, params: Array) -> Step:
+        """One step under ``action`` (A,) in [-1, 1]; the environment draws its own random numbers."""
+        return self._advance(False, state, action, params)
+
+    def autoreset(self, key_step: Array, key_reset: Array, state: CopyState, action: Array, params: Array) -> Step:
+        """`envs.core.autoreset_step` with the reset in the callback of the step."""
+        return self._advance(True, state, action, params)
+
+    def _advance(self, again: bool, state: CopyState, action: Array, params: Array) -> Step:
+        s = self.spec.obs_size
+        # An agent that diverged gives no number, which some environments do not survive.
+        action = jnp.nan_to_num(jnp.clip(action, -1.0, 1.0))
+        counted = jnp.stack([state.number, state.steps.astype(jnp.uint32)])
+        out = self._on_step[again](jnp.concatenate([counted, Packed.traced(None, params, action)])[None])[0]
+        floats = Packed.floats_of(out[1:])
+        reward, terminated, truncated, begun = floats[2 * s :]
+        final = jnp.where(begun > 0, state.obs, floats[s : 2 * s])
+        obs = floats[:s] if again else final
+        state = CopyState(out[0], state.steps + 1, obs)
+        return obs, state, reward, terminated > 0, truncated > terminated, {"final_observation": final} if again else {}
+
+    def apart(self) -> "GymnasiumEnv":
+        """The same in environments of its own, each of which plays one episode."""
+        return GymnasiumEnv(self.make, self.channels, self.spec, self.code, once=True)
+
+    def close(self) -> None:
+        """Close all environments; the next reset makes new ones."""
+        super().close()
+        with self._lock:
+            every = [*self._free, *(own.env for own in self._copies.values() if own.env is not None)]
+            self._free, self._copies, self._sets = [], {}, OrderedDict()
+        for env in every:
+            env.close()
+
+    # Host side, (n, words) in and out. A record is a seed, or number and steps; then drift values and the action.
+
+    def _host_reset(self, words: np.ndarray) -> np.ndarray:
+        out = np.zeros((len(words), 1 + self.spec.obs_size), np.uint32)
+        floats, rows = words[:, 1:].view(np.float32), out[:, 1:].view(np.float32)
+        for i, (number, own) in enumerate(self._taken([0] * len(words)).items()):
+            out[i, 0], rows[i] = number, self._begun(own, int(words[i, 0]), floats[i])
+        return out
+
+    def _host_step(self, again: bool, words: np.ndarray) -> np.ndarray:
+        floats, asked = words[:, 2:].view(np.float32), words[:, :2].tolist()
+        # A state that another process stored: its episode is lost, and another one begins.
+        lost = [i for i, (number, _) in enumerate(asked) if number not in self._copies]
+        if any(self._first <= asked[i][0] < self._next for i in lost):
+            raise GymnasiumError(f"only the newest {self._most} resets of an open Gymnasium environment can be stepped")
+        begun = dict(zip(lost, self._taken([asked[i][1] for i in lost]).items(), strict=True)) if lost else {}
+        out = np.zeros((len(words), 1 + 2 * self.spec.obs_size + 4), np.uint32)
+        for i, (number, steps) in enumerate(asked):
+            if i in begun:
+                number, own = begun[i]
+                out[i] = self._record(number, own, self._begun(own, number, floats[i]), truncated=True, begun=True)
+            else:
+                out[i] = self._stepped(number, steps, floats[i], again)
+        for group in {self._copies[number].group for number in out[:, 0].tolist()}:
+            self._sets.move_to_end(group)
+        return out
+
+    def _taken(self, steps: Sequence[int]) -> dict[int, _Copy]:
+        """Environments that have made so many steps each, by number; those of the oldest sets are used again."""
+        with self._lock:
+            while len(self._sets) >= self._most:
+                _, numbers = self._sets.popitem(last=False)
+                self._free += [env for number in numbers if (env := self._copies.pop(number).env) is not None]
+            first, self._next = self._next, self._next + len(steps)
+            self._sets[first] = range(first, self._next)
+            made = [_Copy(self._free.pop() if self._free else self.make(), first, count) for count in steps]
+            taken = dict(zip(self._sets[first], made, strict=True))
+            self._copies |= taken
+            return taken
+
+    def _begun(self, own: _Copy, seed: int, floats: np.ndarray) -> Any:
+        self._drift(own.env, floats)
+        return own.env.reset(seed=seed)[0]
+
+    def _drift(self, env: Any, floats: np.ndarray) -> None:
+        """Put drift values in force; where nothing drifts exactly the environment's own."""
+        if self.channels:
+            given = zip(self._nominal, floats.tolist(), strict=False)
+            put(env.unwrapped, {name: exact if value == near else value for (name, near, exact), value in given})
+
+    def _stepped(self, number: int, steps: int, floats: np.ndarray, again: bool) -> np.ndarray:
+        own = self._copies[number]
+        if steps == own.steps - 1:
+            return own.record  # a repeated request
+        if steps != own.steps:
+            raise GymnasiumError(f"step {steps} was asked of a Gymnasium environment that has made {own.steps}")
+        if own.env is None:
+            return self._record(number, own, 0.0, terminated=True)
+        self._drift(own.env, floats)
+        obs, reward, terminated, truncated, _ = own.env.step(floats[len(self.channels) :])
+        final = obs
+        if terminated or truncated:
+            if self.once:
+                self._free.append(own.env)
+                own.env = None
+            elif again:
+                obs = own.env.reset()[0]
+        return self._record(number, own, obs, final, reward, terminated, truncated)
+
+    def _record(
+        self, number: int, own: _Copy, obs: Any, final: Any = 0.0, reward: Any = 0.0,
+        terminated: Any = False, truncated: Any = False, begun: bool = False,
+    ) -> np.ndarray:  # fmt: skip
+        """The answer to a step: number, observation to act on, the last one, reward, flags; where it began, no step."""
+        s = self.spec.obs_size
+        own.steps, own.record = own.steps + 1, np.zeros(1 + 2 * s + 4, np.uint32)
+        own.record[0], row = number, own.record[1:].view(np.float32)
+        row[:s], row[s : 2 * s], row[2 * s :] = obs, final, (reward, terminated, truncated, begun)
+        return own.record
+
+
+def put(env: Any, values: Mapping[str, float]) -> None:
+    """Put values in force in an unwrapped environment, by its ``set_drift(values)`` or as attributes, and read them.
+
+    What ``set_drift`` returns is what was read back; without that the attributes are.
+
+    Raises:
+      GymnasiumError: one that is not there, or reads back as something else.
+    """
+    read = None
+    if hasattr(env, "set_drift"):
+        read = env.set_drift(dict(values))
+    else:
+        for name, value in values.items():
+            if getattr(env, name, None) != value:
+                setattr(env, name, value)
+    for name, value in values.items():
+        found = getattr(env, name, None) if read is None else read.get(name)
+        if found != value and (found is None or not abs(found - value) <= _READ_BACK * abs(value)):
+            raise GymnasiumError(f"'{name}' of {type(env).__name__} was set to {value:g} and reads back as {found}")
+
+
+def channels_in(env: Any, ranges: Mapping[str, Sequence[float]]) -> tuple[Channel, ...]:
+    """Drift channels of an unwrapped environment: name -> lowest and highest value, or lowest, nominal, highest.
+
+    Raises:
+      GymnasiumError: no such attribute, or one that does not hold what it is set to.
+    """
+    kind, channels = type(env).__name__, []
+    for name, ends in ranges.items():
+        low, *middle, high = ends
+        nominal = middle[0] if middle else getattr(env, name, None)
+        if nominal is None and not hasattr(env, "set_drift"):
+            numbers = [n for n, value in vars(env).items() if isinstance(value, int | float)]
+            raise GymnasiumError(f"{kind} has no attribute '{name}'{hint(name, numbers)} numbers: {', '.join(numbers)}")
+        if isinstance(nominal, bool) or not isinstance(nominal, int | float | np.number):
+            raise GymnasiumError(
+                f"'{name}' of {kind} must be a number to drift, or give (low, nominal, high); got {nominal!r}"
+            )
+        if not low <= nominal <= high or not 0.0 < high - low < np.inf:
+            raise GymnasiumError(f"the range of '{name}' must contain {nominal:g}, its value; got {low:g} to {high:g}")
+        channels.append(Channel(name, low, high, float(nominal)))
+    for end in ("low", "high", "nominal"):
+        if channels:
+            put(env, {each.name: getattr(each, end) for each in channels})
+    return tuple(channels)
+
+
+def from_gymnasium(
+    env: Any,
+    channels: Mapping[str, Sequence[float]] | Sequence[str] = MappingProxyType({}),
+    name: str | None = None,
+    time_limit: int | None = None,
+) -> Task:
+    """A Gymnasium environment with continuous actions as a task.
+
+    Args:
+      env: an id, a class or function that makes one, or an environment, of which copies are made.
+      channels: what drifts: ``{"gain": (0.5, 1.5)}``, or ``["gain=0.5:1.5"]``, sets ``env.unwrapped.gain``, or is given
+        to ``env.unwrapped.set_drift({"gain": 1.2})``. A third number in the middle is the value without drift.
+      name: of the task, part of the seed of its drift; by default the innermost class or ``gymnasium:ID``.
+      time_limit: steps of an episode; by default that of its TimeLimit, else 1000.
+
+    Raises:
+      ValueError: it cannot be made, its spaces do not fit, or something of it cannot drift.
+
+    >>> task = from_gymnasium("Pendulum-v1", channels={"g": (5.0, 15.0)})
+    >>> task.channels[0].nominal, task.env.spec
+    (10.0, EnvSpec(obs_size=3, action_size=1, time_limit=200))
+    """
+    texts, entry = _texts(channels), getattr(env, "func", env)
+    kind = entry if isinstance(entry, str) else getattr(entry, "__name__", type(entry).__name__)
+    with trying(f"Gymnasium environment '{kind}' cannot be used"):
+        make = partial(_adapted, _maker(env), time_limit)
+        probe: Any = PassiveEnvChecker(make())
+        inner = probe.unwrapped
+        drifting = channels_in(inner, _ranges(texts))
+        seen = probe.reset(seed=0)[0], probe.step(np.zeros(probe.action_space.shape, np.float32))[0]
+        for obs in seen:
+            if np.shape(obs) != probe.observation_space.shape:
+                raise GymnasiumError(f"its observations must be of {probe.observation_space}; got {np.shape(obs)}")
+        limit = min(each._max_episode_steps for each in _wrappers(probe) if isinstance(each, TimeLimit))
+        spec = EnvSpec(probe.observation_space.shape[0], probe.action_space.shape[0], limit)
+        probe.close()
+    return Task(
+        name=name or (f"gymnasium:{env}" if isinstance(env, str) else type(inner).__name__.lower()),
+        family="gymnasium",
+        env=GymnasiumEnv(make, drifting, spec, type(inner)),
+        params=np.array([each.nominal for each in drifting], np.float32),
+        channels=drifting,
+        apply_drift=lambda params, values: values,
+        negative_returns=True,
+        description=f"Gymnasium environment {kind}",
+        options={"channels": texts} | ({} if time_limit is None else {"time_limit": time_limit}),
+    )
+
+
+def named(id: str, channels: Any = (), time_limit: int | None = None) -> Task:
+    """The task of an id of Gymnasium; one, and its environments, for equal options."""
+    return _named(id, _texts(channels), time_limit)
+
+
+@cache
+def _named(id: str, channels: tuple[str, ...], time_limit: int | None) -> Task:
+    return from_gymnasium(id, channels, time_limit=time_limit)
+
+
+def _texts(channels: Any) -> tuple[str, ...]:
+    if isinstance(channels, Mapping):
+        return tuple(f"{name}={':'.join(repr(float(end)) for end in ends)}" for name, ends in channels.items())
+    return tuple(channels.split(",")) if isinstance(channels, str) else tuple(channels)
+
+
+def _ranges(texts: Sequence[str]) -> Mapping[str, Sequence[float]]:
+    ranges = {}
+    with suppress(ValueError):
+        ranges = {name: [float(end) for end in ends.split(":")] for name, ends in (text.split("=") for text in texts)}
+    if len(ranges) != len(texts) or not {len(ends) for ends in ranges.values()} <= {2, 3}:
+        raise GymnasiumError(f"channels are NAME=LOW:HIGH, such as gain=0.5:1.5, each once; got {', '.join(texts)}")
+    return ranges
+
+
+def _maker(env: Any) -> Callable[[], Any]:
+    """A function that makes environments."""
+    if isinstance(env, str):
+        return partial(gymnasium.make, env, disable_env_checker=True)
+    if callable(env):
+        return env
+    if not isinstance(env, gymnasium.Env):
+        return lambda: env  # refused there
+    try:
+        copy.deepcopy(env)
+    except Exception as error:
+        raise GymnasiumError(f"it cannot be copied ({error}); give the function that makes it") from None
+    return partial(copy.deepcopy, env)
+
+
+def _wrappers(env: Any) -> Iterator[Any]:
+    while isinstance(env, gymnasium.Wrapper):
+        yield env
+        env = env.env
+
+
+def _adapted(make: Callable[[], Any], time_limit: int | None) -> Any:
+    """An environment with vectors of observations and of actions in [-1, 1], whose episodes have a limit."""
+    env = make()
+    if not isinstance(env, gymnasium.Env):
+        more = ", not a vector of them" if isinstance(env, gymnasium.vector.VectorEnv) else ""
+        raise GymnasiumError(f"it must be one gymnasium.Env{more}; got {type(env).__name__}")
+    if any(isinstance(each, Autoreset) for each in _wrappers(env)):
+        raise GymnasiumError("leave out the wrapper Autoreset, which hides the last observation of an episode")
+    if time_limit is not None or not any(isinstance(each, TimeLimit) for each in _wrappers(env)):
+        env = TimeLimit(env, _STEPS if time_limit is None else time_limit)
+    actions = env.action_space
+    if not isinstance(actions, Box) or not np.issubdtype(actions.dtype, np.floating) or not actions.is_bounded():
+        raise GymnasiumError(f"its actions must be a Box of real numbers with finite bounds; got {actions}")
+    if not (actions.low == -1.0).all() or not (actions.high == 1.0).all():
+        env = RescaleAction(env, np.float32(-1.0), np.float32(1.0))
+    if len(actions.shape) != 1:
+        flat = Box(-1.0, 1.0, (int(np.prod(actions.shape)),))
+        env = TransformAction(env, methodcaller("reshape", actions.shape), flat)
+    if not isinstance(env.observation_space, Box) or len(env.observation_space.shape) != 1:
+        env = FlattenObservation(env)
+    if not isinstance(env.observation_space, Box):
+        raise GymnasiumError(f"its observations cannot be made one vector; got {env.observation_space}")
+    return env
