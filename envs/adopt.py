@@ -21,7 +21,7 @@ def of_gymnasium(thing: Any) -> bool:
 
 
 def adopt_task(name: str, plugin: Any) -> Task | Callable[..., Task]:
-    """``plugin`` itself: a `Task`, a function that builds one, or a Gymnasium environment; ValueError: it is neither."""
+    """``plugin`` itself: a `Task`, a function that builds one, or a Gymnasium environment; ValueError: none of them."""
     if isinstance(plugin, Task):
         return plugin
     if of_gymnasium(plugin) and not callable(plugin):

@@ -6,7 +6,7 @@ import pytest
 from tests.pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "own_agent.md"
-_, IN_TORCH, TIMING = blocks(PAGE, "python")
+_, IN_TORCH, IN_SB3, TIMING = blocks(PAGE, "python")
 
 
 def run(code):
@@ -25,6 +25,13 @@ def test_the_weight_of_the_torch_agent_rises_after_the_change(capsys):
     assert weights[change:].max() > 0.12
     assert weights[-1] < 0.7 * weights.max()
     assert len(capsys.readouterr().out.split()) == 2
+
+
+@pytest.mark.slow
+def test_the_weight_of_stable_baselines3_is_at_its_clip(capsys):
+    pytest.importorskip("stable_baselines3", reason="`make test-all` installs Stable-Baselines3")
+    run(IN_SB3)
+    assert float(capsys.readouterr().out) == pytest.approx(0.1)
 
 
 @pytest.mark.slow

@@ -38,10 +38,10 @@ def test_a_key_is_the_seed_in_its_last_word_and_anything_else_is_refused():
         "toy", "ppo", steps=80, evaluations=2, episodes=1, rollout=5, minibatches=1, epochs=1, hidden=(4,)
     )
     run = quick(lambda seed: train(seed)[1])
-    by_key, seeded = run(jax.random.key(3)), run(3)
-    assert jax.tree.all(jax.tree.map(np.array_equal, run(jax.random.PRNGKey(3)), seeded))
-    for name, curve in by_key.items():  # two programs share numbers up to rounding
-        np.testing.assert_allclose(curve, seeded[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    seeded = run(3)
+    for key in (jax.random.key(3), jax.random.PRNGKey(3)):
+        for name, curve in run(key).items():  # two programs share numbers up to rounding
+            np.testing.assert_allclose(curve, seeded[name], rtol=1e-4, atol=1e-6, err_msg=name)
     keys = jax.random.split(jax.random.key(0), 3)
     assert jax.eval_shape(jax.vmap(train), keys)[1]["return_mean"].shape == (3, 3)
     for wrong in (-1, 1.5, 2**32, None, keys):

@@ -190,7 +190,7 @@ def test_the_proxies_of_a_trained_study_are_calibrated_without_the_runs_that_div
     assert "4 runs that diverged are left out" in text
     found = json.loads((folder / "calibration.json").read_text())["methods"]
     assert list(found) == ["SAC"]
-    assert found["SAC"]["runs"] == 4
+    assert found["SAC"]["groups"]["all"]["runs"] == 4
     assert found["SAC"]["rho"] > 0.0
     assert found["SAC"]["groups"]["steady"]["bounded_runs"] == 0  # two runs of the other seed bound nothing at 0.3
 
