@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aesjax.registry import lookup
+
 
 class Field(NamedTuple):
     """Entries of one model field that a factor multiplies."""
@@ -46,6 +48,28 @@ def motors_of(model: Any, joints: Sequence[str]) -> np.ndarray:
     mask = np.zeros_like(model.actuator_gainprm)
     mask[np.isin(model.actuator_trnid[:, 0], wanted), 0] = 1.0
     return mask
+
+
+def of_part(model: Any, factor: Factor, part: str) -> Factor:
+    """``factor`` on the body, joint, geom or actuator of an ``MjModel`` that is called ``part``, alone.
+
+    Raises:
+      UnknownNameError: there is none of this name.
+      ValueError: it is no factor of parts, as gravity.
+    """
+    kinds = {"body": model.body, "dof": model.joint, "geom": model.geom, "actuator": model.actuator}
+
+    def only(field: Field) -> Field:
+        values, kind = nominal(model, field.name), field.name.split("_")[0]
+        if kind not in kinds:
+            raise ValueError(f"{field.name} has no parts; got '{part}'")
+        rows = model.dof_jntid if kind == "dof" else np.arange(len(values))
+        names = {kinds[kind](row).name: row for row in set(rows.tolist())}
+        here = (rows == lookup("joint" if kind == "dof" else kind, names, part)).astype(np.float64)
+        mask = here.reshape(-1, *(1,) * (values.ndim - 1)) * (1.0 if field.where is None else field.where(model))
+        return Field(field.name, lambda _: mask)
+
+    return Factor(tuple(map(only, factor.fields)), factor.derives)
 
 
 #: Factors with a meaning of their own, for the ``scales`` of a task. ``joint_friction`` is viscous and dry friction of
@@ -99,3 +123,11 @@ def scaled_fields(model: Any, factor: Factor, value: Any) -> dict[str, Any]:
         # Written as a sum so that a factor of 1 leaves every bit as it is.
         fields[name] = unscaled * (by if where is None else 1.0 + (by - 1.0) * where(model))
     return fields
+
+
+def subtrees(parents: np.ndarray) -> np.ndarray:
+    """(nbody, nbody) float32, 1.0 where the column is the row's body or below it, of ``body_parentid``."""
+    below = np.eye(len(parents), dtype=np.float32)
+    for body in range(len(parents) - 1, 0, -1):
+        below[parents[body]] += below[body]
+    return below
