@@ -54,8 +54,8 @@ def make_train(
     ``jax.random.key(3)`` trains the run of seed 3.
 
     Args:
-      task: a registered name, ``gymnasium:ID``, an `envs.Task`, a gymnax, Brax or Gymnasium environment, or a function
-        that makes one.
+      task: a registered name, ``gymnasium:ID``, an `envs.Task`, an environment of gymnax, Brax, MuJoCo Playground
+        or Gymnasium, or a function that makes one.
       carrier: a registered name, or a carrier of your own.
       pattern: drift pattern; the drift sample is that of the seed.
       steps: environment steps, over all parallel environments: a multiple of ``num_envs * evaluations`` below 2^31.
@@ -275,7 +275,7 @@ def fit_rollout(config: dict[str, Any], interval: int, num_envs: int) -> None:
 
 
 def as_task(task: Any, **options: Any) -> envs.Task:
-    """A task from a name, a task, a gymnax, Brax, Playground or Gymnasium environment, or a function that makes one.
+    """A task from a name, a task, an environment of another library, or a function that makes one.
 
     Raises:
       ValueError, UnknownNameError: it is none of them.

@@ -86,7 +86,8 @@ def make(name: str, **options: Any) -> Task:
     """The task called ``name``; ``options`` are those of its builder, e.g. `envs.mujoco.build`.
 
     A name that begins with ``bridge:`` is a task of a simulator beside us (`envs.bridge.build`), with ``gymnasium:`` an
-    id of Gymnasium (`envs.adapters.gym_tasks.from_gymnasium`), with ``playground:`` an environment of MuJoCo Playground.
+    id of Gymnasium (`envs.adapters.gym_tasks.from_gymnasium`), with ``playground:`` a name of MuJoCo Playground's
+    (`envs.adapters.playground.from_playground`).
 
     Raises:
       UnknownNameError: (a ``KeyError``) ``name`` is not in ``TASKS``.
@@ -133,7 +134,7 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
         built: Any = entry(**own)
         more = {key: value for key, value in options.items() if key not in own}
         place = adapter_of(built)
-        if place == ADAPTERS["gymnasium"]:  # which makes more of them
+        if place and place == ADAPTERS["gymnasium"]:  # which makes more of them
             built.close()
             return _attribute(place)(partial(entry, **own), **more)
         if place:

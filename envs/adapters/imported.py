@@ -1,4 +1,4 @@
-"""What the adapters of Brax and MuJoCo Playground share: ``reset(rng)``, ``step(state, action)`` and a model that drifts."""
+"""What the adapters of Brax and MuJoCo Playground share: functional environments and a model that drifts."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -43,16 +43,14 @@ class Imported:
         self.library, self.own, self.apply, self.observation = library, env, apply, observation
         self.code = type(env.unwrapped)
         with jax.numpy_rank_promotion("allow"):
-            seen = jax.eval_shape(env.reset, jax.ShapeDtypeStruct((2,), np.uint32)).obs
+            seen: Any = jax.eval_shape(env.reset, jax.ShapeDtypeStruct((2,), np.uint32)).obs
         entries = {name: tuple(each.shape) for name, each in seen.items()} if isinstance(seen, Mapping) else {}
         if (observation is not None or entries) and observation not in entries:
             wanted = f"observation must name what is observed, one of {', '.join(entries)}" if entries else "no option"
             raise ValueError(f"{self.code.__name__} observes {entries or seen}: {wanted}; got {observation}")
         seen = seen if observation is None else seen[observation]
         if getattr(seen, "ndim", None) != 1:
-            raise ValueError(
-                f"only environments that observe one flat vector can be imported; this one observes {seen}"
-            )
+            raise ValueError(f"only environments that observe one flat vector can be imported; it observes {seen}")
         self.spec = EnvSpec(seen.shape[0], env.action_size, time_limit)
 
     def reset(self, key: Array, params: Array) -> tuple[Array, ImportedState]:
@@ -103,6 +101,19 @@ def _with_model(env: Any, attribute: str, model: Any) -> Any:
     return outer
 
 
+def _scaling(factors: Sequence[Factor]) -> Apply:
+    """A model with the fields of each factor multiplied by its value."""
+    masses = any(field.name == "body_mass" for factor in factors for field in factor.fields)
+
+    def apply(model: Any, values: Array) -> Any:
+        for factor, value in zip(factors, values, strict=True):
+            model = model.tree_replace(scaled_fields(model, factor, value))
+        total = {"body_subtreemass": subtrees(model.body_parentid) @ model.body_mass} if masses else {}
+        return model.tree_replace(total)
+
+    return apply
+
+
 def innermost(library: Library, env: Any) -> Any:
     """``env`` without its wrappers; ValueError: it is not of this library, or has one of its wrappers for training."""
     if not hasattr(env, "action_size"):
@@ -132,39 +143,29 @@ def imported(
       known: ranges of channels by name.
       factor_of: name of a channel -> what it multiplies.
     """
-    inner, kind = innermost(library, env), f"a {library.name} environment"
-    texts: Sequence[Any] = texts_of(channels)
-    if any(isinstance(each, Channel) != (apply is not None) for each in texts):
-        raise ValueError(
-            f"channels are texts, such as {next(iter(known))}=0.5:1.5, or with `apply` envs.Channel objects"
-        )
-    if texts and not hasattr(inner, library.model):
-        raise ValueError(f"channels drift '{library.model}', which {type(inner).__name__} has no; give it no channels")
-    drifting = tuple(texts)
-    if texts and apply is None:
-        model, drifting = getattr(inner, library.model), channels_of(kind, chosen(texts, known), known)
-        factors = [factor_of(channel.name) for channel in drifting]
-        for channel, factor in zip(drifting, factors, strict=True):
+    inner, kind = innermost(library, env), type(env.unwrapped).__name__
+    drifting: Any = texts_of(channels)
+    if any(isinstance(each, Channel) != (apply is not None) for each in drifting):
+        example = f"{next(iter(known))}=0.5:1.5"
+        raise ValueError(f"channels are texts, such as {example}, or with `apply` envs.Channel objects; got {channels}")
+    if drifting and not hasattr(inner, library.model):
+        raise ValueError(f"{kind} has no '{library.model}', which channels would drift; give it none")
+    if drifting and apply is None:
+        model = getattr(inner, library.model)
+        drifting = channels_of(f"a {library.name} environment", chosen(drifting, known), known)
+        factors = {channel.name: factor_of(channel.name) for channel in drifting}
+        for channel, factor in factors.items():
             doubled = scaled_fields(model, factor, np.float32(2))
             if all(np.array_equal(value, nominal(model, field)) for field, value in doubled.items()):
-                zeros = f"{type(inner).__name__} has only zeros there"
-                raise ValueError(f"channel '{channel.name}' would change nothing: {zeros}")
-
-        heavier = any(field.name == "body_mass" for factor in factors for field in factor.fields)
-
-        def apply(model: Any, values: Array) -> Any:
-            for factor, value in zip(factors, values, strict=True):
-                model = model.tree_replace(scaled_fields(model, factor, value))
-            total = {"body_subtreemass": subtrees(model.body_parentid) @ model.body_mass} if heavier else {}
-            return model.tree_replace(total)
-
+                raise ValueError(f"channel '{channel}' would change nothing: {kind} has only zeros there")
+        apply = _scaling(tuple(factors.values()))
     return Task(
-        name=name or type(inner).__name__.lower(),
+        name=name or kind.lower(),
         family=library.name.lower(),
         env=Imported(library, env, apply if drifting else None, time_limit, observation),
         params=np.concatenate([np.zeros(0, np.float32), *(np.full(c.size, c.nominal, np.float32) for c in drifting)]),
         channels=drifting,
         apply_drift=lambda params, values: values,
         negative_returns=True,
-        description=f"{library.name} environment {type(inner).__name__}" + " with drifting physics" * bool(drifting),
+        description=f"{library.name} environment {kind}" + " with drifting physics" * bool(drifting),
     )

@@ -474,7 +474,7 @@ REFUSED = {
     "playground: range": (lambda: from_playground("gravity=2:3"), "is 1 where nothing drifts"),
     "playground: no channel of a name": (
         lambda: from_playground([envs.Channel("gravity", 0.5, 2.0, 1.0)]),
-        "or with `apply` envs.Channel objects",
+        "or with `apply` envs",
     ),
     "lab: discrete actions": (lambda: lab_with(single_action_space=Discrete(3)), "must be a Box"),
     "lab: actions to 2": (lambda: lab_with(single_action_space=Box(-2.0, 2.0, (1,))), r"\[-1, 1\]"),

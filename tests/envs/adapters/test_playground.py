@@ -12,20 +12,20 @@ from experiments import Study
 
 pytest.importorskip("mujoco_playground", reason="`make test-all` installs it")
 
-import mujoco  # noqa: E402
-from ml_collections import config_dict  # noqa: E402
-from mujoco import mjx  # noqa: E402
-from mujoco_playground import MjxEnv, State  # noqa: E402
-from mujoco_playground import step as physics  # noqa: E402
+import mujoco
+from ml_collections import config_dict
+from mujoco import mjx
+from mujoco_playground import MjxEnv, State
+from mujoco_playground import step as physics
 
-from envs.adapters.playground import from_playground  # noqa: E402
+from envs.adapters.playground import from_playground
 
 ARM = """
 <mujoco><option timestep="0.01"/><worldbody>
   <body name="upper"><joint name="shoulder" axis="0 1 0" damping="0.1"/><geom name="rod" type="capsule"
     fromto="0 0 0 0 0 -0.5" size="0.03" contype="0" conaffinity="0"/>
-    <body name="lower" pos="0 0 -0.5"><joint name="elbow" axis="0 1 0" damping="0.2" frictionloss="0.1"/><geom name="tip"
-      type="capsule" fromto="0 0 0 0 0 -0.5" size="0.03" contype="0" conaffinity="0"/></body>
+    <body name="lower" pos="0 0 -0.5"><joint name="elbow" axis="0 1 0" damping="0.2" frictionloss="0.1"/><geom
+      name="tip" type="capsule" fromto="0 0 0 0 0 -0.5" size="0.03" contype="0" conaffinity="0"/></body>
   </body>
 </worldbody><actuator><motor name="drive" joint="shoulder" gear="3"/><position name="servo" joint="elbow" kp="2"/>
 </actuator></mujoco>
@@ -37,9 +37,7 @@ class Arm(MjxEnv):
     """Two links, which observe angles and velocities, and report a mass of the model that they are stepped with."""
 
     xml_path, action_size = "", 2
-    mj_model, mjx_model = (
-        property(lambda self, name=name: getattr(self, name)) for name in ("_mj_model", "_mjx_model")
-    )
+    mj_model, mjx_model = property(lambda self: self._mj_model), property(lambda self: self._mjx_model)
 
     def __init__(self, lost=9.0, **settings):
         super().__init__(config_dict.create(**SETTINGS, **settings))
@@ -128,10 +126,8 @@ def test_drift_of_one_mass_obeys_its_law_in_the_model_of_each_step():
             ends.append(bool(truncated.all()))
             assert not terminated.any()
         assert np.flatnonzero(ends).tolist() == [6, 13]
-    model = task.env.drifted(jnp.array([1.5])).mjx_model
-    np.testing.assert_allclose(
-        model.body_subtreemass[0], original.mj_model.body_subtreemass[0] + nominal / 2, rtol=1e-6
-    )
+    total = task.env.drifted(jnp.array([1.5])).mjx_model.body_subtreemass[0]
+    np.testing.assert_allclose(total, original.mj_model.body_subtreemass[0] + nominal / 2, rtol=1e-6)
     assert original.mjx_model.body_mass[2] == np.float32(nominal)
 
 
@@ -161,3 +157,16 @@ def test_named_environments_need_nothing_but_their_package():
     assert envs.make(task.name, **task.options) is task
     with pytest.raises(envs.UnknownNameError, match="did you mean 'CartpoleBalance'"):
         envs.make("playground:CartpolBalance")
+
+
+@pytest.mark.slow
+@pytest.mark.learning
+def test_ppo_learns_to_balance_a_pole_whose_mass_drifts():
+    task = envs.make("playground:CartpoleBalance", channels="body_mass.pole_1=0.5:3")
+    sizes = {"steps": 512_000, "evaluations": 5, "episodes": 4, "num_envs": 64, "rollout": 32, "minibatches": 8}
+    _, curves = jit(make_train(task, "ppo", pattern="abrupt", **sizes))(1, fixed(0.0))
+    returns = np.asarray(curves["return_mean"])
+    print(returns)
+    assert returns.shape == (6,)
+    assert returns[0] < 750
+    assert returns[-1] > 950  # of 1000
