@@ -24,6 +24,7 @@ NEEDS = {  # modules that need a package beyond requirements.lock
     "envs.adapters.brax": "brax",
     "envs.adapters.playground": "mujoco_playground",
     "envs.adapters.sb3": "stable_baselines3",
+    "experiments.sb3_entropy": "stable_baselines3",
 }
 
 
