@@ -8,9 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from envs.adapters.imported import Apply, Library, imported, innermost
+from envs.adapters.imported import RANGES, Apply, Library, imported, innermost
 from envs.core import Task, check_unmasked, sound
-from envs.physics.channels import Range
 from envs.physics.fields import Factor, Field
 from envs.world import Drifting
 
@@ -117,19 +116,14 @@ def to_brax(
 
 _BRAX = Library("Brax", (AutoResetWrapper, DomainRandomizationVmapWrapper, EpisodeWrapper, VmapWrapper), "sys")
 
-#: Drifting parameters of an imported environment without an ``apply``: factors on its system's values.
-CHANNELS: dict[str, Range] = {
-    "body_mass": Range(0.7, 1.3),  # every body's mass and inertia
-    "joint_friction": Range(0.5, 1.5, least=0.0),  # damping and dry friction of every joint
-    "gravity": Range(0.7, 1.3),
-}
-
 # Every quantity twice: Brax's own pipelines read one place, its MJX pipeline the other.
 _FACTORS: dict[str, Factor] = {
     "body_mass": Factor(tuple(map(Field, ("link.inertia.mass", "link.inertia.i", "body_mass", "body_inertia")))),
     "joint_friction": Factor(tuple(map(Field, ("dof.damping", "dof_damping", "dof_frictionloss")))),
     "gravity": Factor(tuple(map(Field, ("gravity", "opt.gravity")))),
 }
+#: Drifting parameters without ``apply``: factors on every body, every joint, and gravity.
+CHANNELS = {name: RANGES[name] for name in _FACTORS}
 
 
 def from_brax(

@@ -15,6 +15,15 @@ from envs.physics.fields import Factor, nominal, scaled_fields, subtrees
 Array = jax.Array
 Apply = Callable[[Any, Array], Any]  # model, drift values (D,) -> model
 
+#: Usual ranges of factors on a model.
+RANGES: dict[str, Range] = {
+    "body_mass": Range(0.7, 1.3, least=0.01),
+    "joint_friction": Range(0.5, 1.5, least=0.0),
+    "geom_friction": Range(0.5, 1.5, least=0.0),
+    "gravity": Range(0.7, 1.3),
+    "actuator_gain": Range(0.5, 1.5),
+}
+
 
 class Library(NamedTuple):
     """How environments of one library are told apart and hold their model."""

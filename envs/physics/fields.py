@@ -75,12 +75,14 @@ def of_part(model: Any, factor: Factor, part: str) -> Factor:
 #: Factors with a meaning of their own, for the ``scales`` of a task. ``joint_friction`` is viscous and dry friction of
 #: all joints, free ones included; ``joint_damping`` is what simulators with driven joints call so: the viscous damping
 #: of hinges and slides together with the velocity gain of their servos. Both scale ``dof_damping``: take one.
+#: ``actuator_gain`` is the force of motors and servos.
 FACTORS: Mapping[str, Factor] = {
     "body_mass": Factor((Field("body_mass"), Field("body_inertia")), derives=True),
     "joint_friction": Factor((Field("dof_damping"), Field("dof_frictionloss"))),
     "joint_damping": Factor((Field("dof_damping", _driven_joints), Field("actuator_biasprm", _velocity_gain))),
     "geom_friction": Factor((Field("geom_friction", _sliding),)),
     "gravity": Factor((Field("opt.gravity"),)),
+    "actuator_gain": Factor((Field("actuator_gainprm"), Field("actuator_biasprm"))),
 }
 
 

@@ -238,7 +238,7 @@ def test_what_cannot_be_imported_is_refused(pendulum):
         from_brax(pendulum, "x", channels=("body_mas",))
     with pytest.raises(ValueError, match="or with `apply` envs"):
         from_brax(pendulum, "x", channels=(envs.Channel("gravity", 0.5, 1.5, 1.0),))
-    with pytest.raises(ValueError, match="channels drift 'sys', which DriftingBraxEnv has no"):
+    with pytest.raises(ValueError, match="DriftingBraxEnv has no 'sys'"):
         from_brax(to_brax(CLASSIC, "steady", 10), "x", channels="gravity")
     with pytest.raises(ValueError, match="'body_mass' drifts on backends generalized and mjx; 'spring' fixes them"):
         from_brax(Pendulum("spring"), "x", channels=("body_mass",))
