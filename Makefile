@@ -53,7 +53,7 @@ $(TORCH): $(STAMP) requirements-torch.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements-torch.lock
 	@touch $@
 
-# Tools of the site and of notebooks, and gymnax, whose adapter is tested.
+# Tools of the site and of notebooks, and gymnax, Brax and MuJoCo Playground, whose adapters are tested.
 $(DOCS): $(STAMP) requirements-docs.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements-docs.lock
 	@touch $@

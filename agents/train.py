@@ -20,7 +20,7 @@ from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Carrier, OnPolicyCarrier
 from agents.common.loop import stream_stride
 from agents.common.spec import CarrierSpec, whole
-from envs.adopt import adopt_task, of_gymnasium
+from envs.adopt import adapter_of, adopt_task
 from envs.world import World
 
 Train = Callable[..., tuple[Any, dict[str, Array]]]
@@ -54,8 +54,8 @@ def make_train(
     ``jax.random.key(3)`` trains the run of seed 3.
 
     Args:
-      task: a registered name, ``gymnasium:ID``, an `envs.Task`, a gymnax, Brax or Gymnasium environment, or a function
-        that makes one.
+      task: a registered name, ``gymnasium:ID``, an `envs.Task`, an environment of gymnax, Brax, MuJoCo Playground
+        or Gymnasium, or a function that makes one.
       carrier: a registered name, or a carrier of your own.
       pattern: drift pattern; the drift sample is that of the seed.
       steps: environment steps, over all parallel environments: a multiple of ``num_envs * evaluations`` below 2^31.
@@ -275,23 +275,15 @@ def fit_rollout(config: dict[str, Any], interval: int, num_envs: int) -> None:
 
 
 def as_task(task: Any, **options: Any) -> envs.Task:
-    """A task from a name, a task, a gymnax, Brax or Gymnasium environment, or a function that makes one.
+    """A task from a name, a task, an environment of another library, or a function that makes one.
 
     Raises:
       ValueError, UnknownNameError: it is none of them.
     """
     if isinstance(task, str):
         return envs.make(task, **options)
-    if hasattr(task, "step_env") and hasattr(task, "default_params"):
-        from envs.adapters.gymnax import from_gymnax
-
-        task = from_gymnax(task)
-    if any(base.__module__.startswith("brax.envs") for base in type(task).__mro__):
-        from envs.adapters.brax import from_brax
-
-        task = from_brax(task, type(task).__name__.lower(), channels=())
-    if not isinstance(task, envs.Task) and not callable(task) and not of_gymnasium(task):
-        kinds = "an envs.Task, a gymnax, Brax or Gymnasium environment, or a function that makes one"
+    if not isinstance(task, envs.Task) and not callable(task) and not adapter_of(task):
+        kinds = "an envs.Task, a gymnax, Brax, Playground or Gymnasium environment, or a function that makes one"
         raise ValueError(f"a task is a name, {kinds}; got {type(task).__name__}")
     name = getattr(task, "name", None) or getattr(task, "__name__", type(task).__name__)
     return envs.build(name, adopt_task(name, task), **options)

@@ -12,7 +12,7 @@ from inspect import Parameter, signature, unwrap
 from typing import Any
 
 from aesjax.registry import UnknownNameError, unknown
-from envs.adopt import of_gymnasium
+from envs.adopt import ADAPTERS, adapter_of
 from envs.core import Channel, Env, EnvSpec, Task, autoreset_step
 from envs.drift import DriftTruth, Realisation, draw, truth
 from envs.patterns import PATTERNS, pattern_index
@@ -62,8 +62,10 @@ TASKS: dict[str, Task | Callable[..., Task] | str] = {
 
 BRIDGE = "bridge:"  # prefix of tasks that another simulator runs, see `envs.bridge.build`
 GYMNASIUM = "gymnasium:"  # and of Gymnasium's ids, see `envs.adapters.gym_tasks`
-PREFIXES = (BRIDGE, GYMNASIUM)
-_OF_GYMNASIUM = ("channels", "time_limit")  # options of what a function makes there
+PLAYGROUND = "playground:"  # and of MuJoCo Playground's names, see `envs.adapters.playground`
+PREFIXES = (BRIDGE, GYMNASIUM, PLAYGROUND)
+_NAMED = {GYMNASIUM: "envs.adapters.gym_tasks:named", PLAYGROUND: "envs.adapters.playground:named"}
+_ADAPTED = ("channels", "observation", "time_limit")  # options of environments that a function makes
 
 # Tasks whose optimum is known: "module:attribute" of a function from drift values (M, D) to mean returns (M,).
 ORACLES: dict[str, str] = {"toy": "envs.toy.oracle:optimal_return"}
@@ -84,7 +86,8 @@ def make(name: str, **options: Any) -> Task:
     """The task called ``name``; ``options`` are those of its builder, e.g. `envs.mujoco.build`.
 
     A name that begins with ``bridge:`` is a task of a simulator beside us (`envs.bridge.build`), with ``gymnasium:`` an
-    id of Gymnasium (`envs.adapters.gym_tasks.from_gymnasium`).
+    id of Gymnasium (`envs.adapters.gym_tasks.from_gymnasium`), with ``playground:`` a name of MuJoCo Playground's
+    (`envs.adapters.playground.from_playground`).
 
     Raises:
       UnknownNameError: (a ``KeyError``) ``name`` is not in ``TASKS``.
@@ -92,10 +95,9 @@ def make(name: str, **options: Any) -> Task:
     """
     if name.startswith(BRIDGE):
         return _attribute("envs.bridge:build")(name, **options)
-    if name.startswith(GYMNASIUM):
-        return build(
-            name, partial(_attribute("envs.adapters.gym_tasks:named"), name.removeprefix(GYMNASIUM)), **options
-        )
+    for prefix, place in _NAMED.items():
+        if name.startswith(prefix):
+            return build(name, partial(_attribute(place), name.removeprefix(prefix)), **options)
     if name not in TASKS:
         raise UnknownNameError(unknown_task(name, TASKS))
     entry = TASKS[name]
@@ -110,37 +112,38 @@ def unknown_task(name: str, known: Iterable[str]) -> str:
 
 
 def build(name: str, entry: Any, /, **options: Any) -> Task:
-    """The task of an entry: a `Task`, which has no options, or a function that builds one, or a Gymnasium environment.
+    """The task of an entry: a `Task`, which has no options, an environment of another library, or what makes one.
 
     Raises:
       ValueError: an option that the task does not have, or a function that builds something else.
     """
-    from_gymnasium = partial(_attribute, "envs.adapters.gym_tasks:from_gymnasium")
-    if of_gymnasium(entry) and not callable(entry):
-        entry = partial(from_gymnasium(), entry)
+    if (place := adapter_of(entry)) and not callable(entry):
+        entry = partial(_attribute(place), entry)
     if not isinstance(entry, Task):
         parameters = signature(entry).parameters
         known = set(parameters) - {"name"}
         judges = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
-        judges &= not of_gymnasium(unwrap(entry))  # which has no part in what drifts
+        judges &= not adapter_of(unwrap(entry))  # which has no part in what drifts
         own = {key: value for key, value in options.items() if judges or key in known}
-        if options.keys() - own.keys() - set(_OF_GYMNASIUM):
+        if options.keys() - own.keys() - set(_ADAPTED):
             raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
         many = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         wanted = [n for n, p in parameters.items() if p.default is Parameter.empty and p.kind not in many]
         if missing := [n for n in wanted if n not in options]:
             raise ValueError(f"task '{name}': its builder wants '{missing[0]}', and every option needs a default")
         built: Any = entry(**own)
-        if of_gymnasium(built):
+        more = {key: value for key, value in options.items() if key not in own}
+        place = adapter_of(built)
+        if place and place == ADAPTERS["gymnasium"]:  # which makes more of them
             built.close()
-            more = {key: value for key, value in options.items() if key not in own}
-            return from_gymnasium()(partial(entry, **own), **more)
+            return _attribute(place)(partial(entry, **own), **more)
+        if place:
+            return build(name, built, **more)
         if own != options:
             raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
         if not isinstance(built, Task):
-            raise ValueError(
-                f"task '{name}': its builder returned {type(built).__name__}, not a Task or an environment of Gymnasium"
-            )
+            wanted = "a Task or an environment of a known library"
+            raise ValueError(f"task '{name}': its builder returned {type(built).__name__}, not {wanted}")
         return built
     if options:
         raise ValueError(f"task '{name}' has no options; got {', '.join(options)}")

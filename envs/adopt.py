@@ -12,19 +12,25 @@ import jax.numpy as jnp
 from envs.core import Channel, Task
 from envs.patterns import Leg, Pattern
 
+#: Libraries whose environments are tasks: module of a base class -> "module:attribute" of what makes a task of one.
+ADAPTERS = {
+    "gymnasium": "envs.adapters.gym_tasks:from_gymnasium",
+    "gymnax": "envs.adapters.gymnax:from_gymnax",
+    "brax.envs": "envs.adapters.brax:from_brax",
+    "mujoco_playground": "envs.adapters.playground:from_playground",
+}
 _LONGEST = 300  # characters of an error that is quoted
 
 
-def of_gymnasium(thing: Any) -> bool:
-    """Whether ``thing`` is an environment of Gymnasium, or a class of them; Gymnasium is not imported."""
-    return any(base.__module__.startswith("gymnasium.") for base in getattr(thing, "__mro__", type(thing).__mro__))
+def adapter_of(thing: Any) -> str | None:
+    """The entry of `ADAPTERS` for an environment of another library, or a class of them; None of anything else."""
+    bases = [f"{base.__module__}." for base in getattr(thing, "__mro__", type(thing).__mro__)]
+    return next((place for name, place in ADAPTERS.items() if any(b.startswith(f"{name}.") for b in bases)), None)
 
 
 def adopt_task(name: str, plugin: Any) -> Task | Callable[..., Task]:
-    """``plugin`` itself: a `Task`, a function that builds one, or a Gymnasium environment; ValueError: none of them."""
-    if isinstance(plugin, Task):
-        return plugin
-    if of_gymnasium(plugin) and not callable(plugin):
+    """``plugin`` itself: a `Task`, an environment that can be one, or a function that makes it; ValueError: neither."""
+    if isinstance(plugin, Task) or (adapter_of(plugin) and not callable(plugin)):
         return plugin
     if not callable(plugin):
         raise ValueError(f"task '{name}' must be a Task or a function that builds one; got {type(plugin).__name__}")

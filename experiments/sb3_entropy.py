@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import torch
-from stable_baselines3 import PPO, SAC
-from stable_baselines3.common.callbacks import BaseCallback
+import torch  # pyright: ignore[reportMissingImports]
+from stable_baselines3 import PPO, SAC  # pyright: ignore[reportMissingImports]
+from stable_baselines3.common.callbacks import BaseCallback  # pyright: ignore[reportMissingImports]
 
 from aesjax import EntropySchedule, Signals, aes
 

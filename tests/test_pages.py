@@ -20,6 +20,12 @@ from tests.pages import FENCE, PAGES, ROOT, anchors, blocks, links, tables
 
 OTHERWISE = {"STEADY", "UnknownNameError"}  # public, and explained where they are used
 OURS = ("aesjax", "agents", "envs", "experiments")
+NEEDS = {  # modules that need a package beyond requirements.lock
+    "envs.adapters.brax": "brax",
+    "envs.adapters.playground": "mujoco_playground",
+    "envs.adapters.sb3": "stable_baselines3",
+    "experiments.sb3_entropy": "stable_baselines3",
+}
 
 
 def named(page, root=ROOT):
@@ -52,7 +58,7 @@ def test_python_blocks_compile_and_import_what_exists(page):
         tree = compile(block, f"{page.name}, block {at}", "exec", ast.PyCF_ONLY_AST)
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
-                if "sb3" in node.module and find_spec("stable_baselines3") is None:
+                if find_spec(NEEDS.get(node.module, "envs")) is None:
                     continue
                 module = import_module(node.module)
                 for name in node.names:

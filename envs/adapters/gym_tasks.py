@@ -9,7 +9,6 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, partial
 from operator import methodcaller
 from types import MappingProxyType
@@ -32,6 +31,7 @@ from gymnasium.wrappers import (
 from aesjax.registry import hint
 from envs.adopt import trying
 from envs.core import Channel, EnvSpec, Step, Task
+from envs.physics.channels import ranges_of, texts_of
 from envs.physics.host import Hosted, Packed, on_host
 
 Array = jax.Array
@@ -286,13 +286,13 @@ def from_gymnasium(
     >>> task.channels[0].nominal, task.env.spec
     (10.0, EnvSpec(obs_size=3, action_size=1, time_limit=200))
     """
-    texts, entry = _texts(channels), getattr(env, "func", env)
+    texts, entry = texts_of(channels), getattr(env, "func", env)
     kind = entry if isinstance(entry, str) else getattr(entry, "__name__", type(entry).__name__)
     with trying(f"Gymnasium environment '{kind}' cannot be used"):
         make = partial(_adapted, _maker(env), time_limit)
         probe: Any = PassiveEnvChecker(make())
         inner = probe.unwrapped
-        drifting = channels_in(inner, _ranges(texts))
+        drifting = channels_in(inner, ranges_of(texts))
         seen = probe.reset(seed=0)[0], probe.step(np.zeros(probe.action_space.shape, np.float32))[0]
         for obs in seen:
             if np.shape(obs) != probe.observation_space.shape:
@@ -315,27 +315,12 @@ def from_gymnasium(
 
 def named(id: str, channels: Any = (), time_limit: int | None = None) -> Task:
     """The task of an id of Gymnasium; one, and its environments, for equal options."""
-    return _named(id, _texts(channels), time_limit)
+    return _named(id, texts_of(channels), time_limit)
 
 
 @cache
 def _named(id: str, channels: tuple[str, ...], time_limit: int | None) -> Task:
     return from_gymnasium(id, channels, time_limit=time_limit)
-
-
-def _texts(channels: Any) -> tuple[str, ...]:
-    if isinstance(channels, Mapping):
-        return tuple(f"{name}={':'.join(repr(float(end)) for end in ends)}" for name, ends in channels.items())
-    return tuple(channels.split(",")) if isinstance(channels, str) else tuple(channels)
-
-
-def _ranges(texts: Sequence[str]) -> Mapping[str, Sequence[float]]:
-    ranges = {}
-    with suppress(ValueError):
-        ranges = {name: [float(end) for end in ends.split(":")] for name, ends in (text.split("=") for text in texts)}
-    if len(ranges) != len(texts) or not {len(ends) for ends in ranges.values()} <= {2, 3}:
-        raise GymnasiumError(f"channels are NAME=LOW:HIGH, such as gain=0.5:1.5, each once; got {', '.join(texts)}")
-    return ranges
 
 
 def _maker(env: Any) -> Callable[[], Any]:

@@ -1,7 +1,5 @@
 """Gymnax environments (1.0) as drifting tasks: fields of their parameters drift."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -10,6 +8,7 @@ import numpy as np
 
 from aesjax.registry import lookup
 from envs.core import Channel, EnvSpec, Step, Task
+from envs.physics.channels import ranges_of, texts_of
 
 Array = jax.Array
 _LIMIT = "max_steps_in_episode"  # gymnax's name of the time limit
@@ -55,7 +54,7 @@ def from_gymnax(
     params: Any = None,
     *,
     name: str | None = None,
-    channels: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    channels: Any = (),
 ) -> Task:
     """A gymnax environment as a task; fields of its parameters drift.
 
@@ -63,7 +62,8 @@ def from_gymnax(
       env: with continuous actions and a flat observation.
       params: its parameters without drift; by default its own.
       name: of the task, part of the seed of its drift; by default the environment's class.
-      channels: field of the parameters -> range, such as ``{"g": (5.0, 15.0)}``; without any the pattern is ``steady``.
+      channels: fields of the parameters and their ranges, ``{"g": (5.0, 15.0)}`` or ``["g=5:15"]``; without any the
+        pattern is ``steady``.
 
     Raises:
       UnknownNameError: a channel that is no field of the parameters.
@@ -73,7 +73,7 @@ def from_gymnax(
     >>> import gymnax  # doctest: +SKIP
     >>> task = from_gymnax(gymnax.make("Pendulum-v1")[0], channels={"g": (5.0, 15.0)})  # doctest: +SKIP
     """
-    from gymnax.environments.environment import Environment
+    from gymnax.environments.environment import Environment  # pyright: ignore[reportMissingImports]
 
     kind = type(env).__name__
     own = {name for base in type(env).__mro__ if base is not Environment for name in vars(base)}
@@ -86,12 +86,12 @@ def from_gymnax(
         raise ValueError(f"the parameters of {kind} need {_LIMIT}, gymnax's time limit; got {params}")
     fields = dict(getattr(params, "__dataclass_fields__", {}))
     drifting = []
-    for field, (low, high) in channels.items():
+    for field, (low, *middle, high) in ranges_of(texts_of(channels)).items():
         lookup(f"parameter of {kind}", fields, field)
         value = getattr(params, field)
         if field == _LIMIT or np.ndim(value) or fields[field].type in (int, bool, "int", "bool"):
             raise ValueError(f"only a real number other than the time limit can drift; {field} of {kind} is {value!r}")
-        drifting.append(Channel(field, float(low), float(high), float(value)))
+        drifting.append(Channel(field, low, high, middle[0] if middle else float(value)))
 
     def apply(base: Any, values: Array) -> Any:
         return base.replace(**{channel.name: values[i] for i, channel in enumerate(drifting)})

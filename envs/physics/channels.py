@@ -1,7 +1,8 @@
-"""Drift of a physics task: the requested channels, their ranges, and the mapping from their values to parameters."""
+"""Drift as it is requested: names and ranges of channels, and the mapping from their values to parameters."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from aesjax.registry import lookup
@@ -64,6 +65,23 @@ def _channel(task: str, item: str, known: Mapping[str, Range]) -> Channel:
                 f"{usual.most:g}, and its range must hold more than one value, that one among them; got {text}"
             )
     return Channel(name, low, high, usual.nominal)
+
+
+def texts_of(channels: Any) -> tuple[str, ...]:
+    """Channels as texts: of a mapping from names to ranges, a text with commas, or a sequence of texts."""
+    if isinstance(channels, Mapping):
+        return tuple(f"{name}={':'.join(repr(float(end)) for end in ends)}" for name, ends in channels.items())
+    return tuple(channels.split(",")) if isinstance(channels, str) else tuple(channels)
+
+
+def ranges_of(texts: Sequence[str]) -> Mapping[str, Sequence[float]]:
+    """Name -> lowest and highest value, or lowest, nominal, highest, of texts that all have a range."""
+    ranges = {}
+    with suppress(ValueError):
+        ranges = {name: [float(end) for end in ends.split(":")] for name, ends in (text.split("=") for text in texts)}
+    if len(ranges) != len(texts) or not {len(ends) for ends in ranges.values()} <= {2, 3}:
+        raise ValueError(f"channels are NAME=LOW:HIGH, such as gain=0.5:1.5, each once; got {', '.join(texts)}")
+    return ranges
 
 
 def set_by_name(channels: Sequence[Channel]) -> Callable[[Any, Any], Any]:

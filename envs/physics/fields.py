@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aesjax.registry import lookup
+
 
 class Field(NamedTuple):
     """Entries of one model field that a factor multiplies."""
@@ -48,15 +50,39 @@ def motors_of(model: Any, joints: Sequence[str]) -> np.ndarray:
     return mask
 
 
+def of_part(model: Any, factor: Factor, part: str) -> Factor:
+    """``factor`` on the body, joint, geom or actuator of an ``MjModel`` that is called ``part``, alone.
+
+    Raises:
+      UnknownNameError: there is none of this name.
+      ValueError: it is no factor of parts, as gravity.
+    """
+    kinds = {"body": model.body, "dof": model.joint, "geom": model.geom, "actuator": model.actuator}
+
+    def only(field: Field) -> Field:
+        values, kind = nominal(model, field.name), field.name.split("_")[0]
+        if kind not in kinds:
+            raise ValueError(f"{field.name} has no parts; got '{part}'")
+        rows = model.dof_jntid if kind == "dof" else np.arange(len(values))
+        names = {kinds[kind](row).name: row for row in set(rows.tolist())}
+        here = (rows == lookup("joint" if kind == "dof" else kind, names, part)).astype(np.float64)
+        mask = here.reshape(-1, *(1,) * (values.ndim - 1)) * (1.0 if field.where is None else field.where(model))
+        return Field(field.name, lambda _: mask)
+
+    return Factor(tuple(map(only, factor.fields)), factor.derives)
+
+
 #: Factors with a meaning of their own, for the ``scales`` of a task. ``joint_friction`` is viscous and dry friction of
 #: all joints, free ones included; ``joint_damping`` is what simulators with driven joints call so: the viscous damping
 #: of hinges and slides together with the velocity gain of their servos. Both scale ``dof_damping``: take one.
+#: ``actuator_gain`` is the force of motors and servos.
 FACTORS: Mapping[str, Factor] = {
     "body_mass": Factor((Field("body_mass"), Field("body_inertia")), derives=True),
     "joint_friction": Factor((Field("dof_damping"), Field("dof_frictionloss"))),
     "joint_damping": Factor((Field("dof_damping", _driven_joints), Field("actuator_biasprm", _velocity_gain))),
     "geom_friction": Factor((Field("geom_friction", _sliding),)),
     "gravity": Factor((Field("opt.gravity"),)),
+    "actuator_gain": Factor((Field("actuator_gainprm"), Field("actuator_biasprm"))),
 }
 
 
@@ -99,3 +125,11 @@ def scaled_fields(model: Any, factor: Factor, value: Any) -> dict[str, Any]:
         # Written as a sum so that a factor of 1 leaves every bit as it is.
         fields[name] = unscaled * (by if where is None else 1.0 + (by - 1.0) * where(model))
     return fields
+
+
+def subtrees(parents: np.ndarray) -> np.ndarray:
+    """(nbody, nbody) float32, 1.0 where the column is the row's body or below it, of ``body_parentid``."""
+    below = np.eye(len(parents), dtype=np.float32)
+    for body in range(len(parents) - 1, 0, -1):
+        below[parents[body]] += below[body]
+    return below

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from envs.physics.fields import physics_library
+from envs.physics.fields import physics_library, subtrees
 from envs.physics.host import for_batches
 from envs.physics.mjx_engine import MjxEnv, field_of
 from envs.physics.protocol import FORCES, PhysicsTask
@@ -81,10 +81,7 @@ class WarpEnv(MjxEnv):
         # Its own warnings are printed by kernels; the flags that they stand for are read instead.
         options = {"run_rne_postconstraint": forces, "warn_overflow": 0}
         self._warp = model.tree_replace({f"opt._impl.{name}": value for name, value in options.items()})
-        parents, bodies = self.compiled.body_parentid, self.compiled.nbody
-        self._subtree = np.eye(bodies, dtype=np.float32)
-        for body in range(bodies - 1, 0, -1):
-            self._subtree[parents[body]] += self._subtree[body]
+        self._subtree = subtrees(self.compiled.body_parentid)
 
     def scaled_fields(self, params: Any) -> dict[str, Array]:
         """`MjxEnv.scaled_fields`, and the mass of each body with all below it, which Warp reads."""

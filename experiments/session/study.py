@@ -72,9 +72,9 @@ class Study:
     """
 
     task: Text = "toy"
-    """Task; see `aesjax list tasks`. gymnasium:ID is an environment of Gymnasium, bridge:NAME one of an installed
-    Isaac Gym or Isaac Lab, MODULE:NAME one of your own. In Python also an `envs.Task`, a gymnax, Brax or Gymnasium
-    environment, or a function that makes one."""
+    """Task; see `aesjax list tasks`. gymnasium:ID is an environment of Gymnasium, playground:NAME one of MuJoCo
+    Playground, bridge:NAME one of an installed Isaac Gym or Isaac Lab, MODULE:NAME one of your own. In Python also an
+    `envs.Task`, an environment of these libraries, gymnax or Brax, or a function that makes one."""
     methods: tyro.conf.Suppress[Any] = ("sac", "sac+aes", "sac+aes_r")
     """`Method`s, or texts such as "sac", "sac+aes" and "ppo+aes_c+refresh:threshold=3"; --carriers and --schedules at
     the shell."""
@@ -107,14 +107,15 @@ class Study:
     """Physics of a MuJoCo or Isaac task: mujoco (C), mjx, warp, or auto (C on a CPU, Warp on CUDA, else MJX)."""
     observation: Text = None
     """Observation of ant and humanoid: v5, or v4 without contact forces in ant and with all rows in humanoid; of
-    isaac_allegro_hand: full_state, full or full_no_vel."""
+    isaac_allegro_hand: full_state, full or full_no_vel; of Playground: an entry of a dictionary, such as state."""
     variant: Text = None
     """Constants of an Isaac task: gym, those of Isaac Gym, or omni, those of its successor."""
     channels: Names = None
     """Drifting parameters, comma-separated, each perhaps with a range (body_mass=0.5:1.5). MuJoCo: body_mass,
     joint_friction (the default both), geom_friction, leg_gain, direction, target_velocity, or hard, the first, second
     and fourth with wide ranges; Isaac: gravity, joint_damping (the default both); Gymnasium: any attribute of the
-    environment that is a number, with its range. In Python also a mapping from names to ranges."""
+    environment that is a number, with its range; Playground: body_mass, joint_friction, geom_friction, gravity,
+    actuator_gain, each perhaps of one part (body_mass.pole_1). In Python also a mapping from names to ranges."""
     observe: Annotated[Any, *_typed(str, "drift")] = None
     """drift: policy and critics also observe the true values of the drifting parameters, each scaled to -1 to 1 over
     its range. A reference, neither a method nor an upper bound."""

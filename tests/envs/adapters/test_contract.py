@@ -16,7 +16,7 @@ import envs
 from envs.adapters.gymnasium import DriftingEnv, DriftingVectorEnv
 from experiments import Study
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of Brax and gymnax at their import
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Brax, Playground and gymnax at their import
 
 N = 2
 LIMIT, LONG = 5, 1000
@@ -212,6 +212,41 @@ def by_own_brax(task):
     return stepped(optional("envs.adapters.brax").from_brax(Clock(), "own", (), time_limit=LONG).env)
 
 
+def playground_env(fails=0, limit=LIMIT, impl="jax", observed=lambda obs: obs, **settings):
+    """A Playground environment whose steps have no physics, with some of its parts replaced."""
+    playground, mujoco = optional("mujoco_playground"), optional("mujoco")
+    model = mujoco.MjModel.from_xml_string("<mujoco/>")
+
+    class Clock(playground.MjxEnv):
+        xml_path, action_size, mj_model = "", 1, model
+        mjx_model = _mjx_model = optional("mujoco.mjx").put_model(model, impl=impl)
+
+        def reset(self, rng):
+            zero = jnp.zeros(())
+            return playground.State(jnp.int32(0), observed(jnp.zeros(1)), zero, zero, {}, {"truncation": zero})
+
+        def step(self, state, action):
+            t = state.data + 1
+            failed, late = t == fails, t >= limit
+            info = {"truncation": (late & ~failed).astype(jnp.float32)}
+            done = (failed | late).astype(jnp.float32)
+            return state.replace(data=t, obs=observed(0.1 * t[None]), reward=1.0 * t, done=done, info=info)
+
+    config = optional("ml_collections").config_dict
+    return Clock(config.create(ctrl_dt=0.1, sim_dt=0.1, episode_length=LONG, **settings))
+
+
+def from_playground(channels=(), wrapper=None, observation=None, **options):
+    env = playground_env(**options)
+    env = env if wrapper is None else getattr(optional("mujoco_playground").wrapper, wrapper)(env)
+    make = optional("envs.adapters.playground").from_playground
+    return make(env, channels=channels, observation=observation)
+
+
+def by_own_playground(task):
+    return stepped_task(from_playground(fails=task.env.fails, limit=task.env.spec.time_limit))
+
+
 def gymnax_env(fails=0, limit=LIMIT, actions=None, observed=None, methods=()):
     """A gymnax environment with some of its parts replaced."""
     base, spaces = optional("gymnax.environments.environment"), optional("gymnax.environments.spaces")
@@ -308,6 +343,7 @@ OTHERS = {
     "torch and back": by_torch_and_back,
     "isaac lab": by_isaac_lab,
     "own brax": by_own_brax,
+    "own playground": by_own_playground,
     "gymnax": by_gymnax,
     "own gymnasium": by_own_gymnasium,
     "own gymnasium, reset": by_own_gymnasium_and_reset,
@@ -418,6 +454,28 @@ REFUSED = {
         "without Brax's training wrappers",
     ),
     "brax: of Gymnasium": (lambda: brax_named(lambda brax, env: gymnasium.Env()), "only a Brax environment"),
+    "playground: training wrapper": (lambda: from_playground(wrapper="BraxAutoResetWrapper"), "training wrappers"),
+    "playground: of Gymnasium": (
+        lambda: optional("envs.adapters.playground").from_playground(gymnasium.Env()),
+        "only a Playground environment",
+    ),
+    "playground: Warp": (lambda: from_playground(impl="warp"), "impl='jax' in config_overrides"),
+    "playground: repeated actions": (lambda: from_playground(action_repeat=2), "action_repeat=1"),
+    "playground: dictionary": (
+        lambda: from_playground(observed=lambda obs: {"state": obs, "privileged_state": obs}),
+        "observation must name what is observed, one of privileged_state, state; got None",
+    ),
+    "playground: no dictionary": (lambda: from_playground(observation="state"), "no option; got state"),
+    "playground: pictures": (lambda: from_playground(observed=lambda obs: obs[None]), "one flat vector"),
+    "playground: channel": (lambda: from_playground("body_mas=0.5:2"), "did you mean 'body_mass'"),
+    "playground: part": (lambda: from_playground("body_mass.wrld=0.5:2"), "unknown body 'wrld'; did you mean 'world'"),
+    "playground: part of all": (lambda: from_playground("gravity.world=0.5:2"), "opt.gravity has no parts"),
+    "playground: only zeros": (lambda: from_playground("body_mass.world=0.5:2"), "would change nothing"),
+    "playground: range": (lambda: from_playground("gravity=2:3"), "is 1 where nothing drifts"),
+    "playground: no channel of a name": (
+        lambda: from_playground([envs.Channel("gravity", 0.5, 2.0, 1.0)]),
+        "or with `apply` envs",
+    ),
     "lab: discrete actions": (lambda: lab_with(single_action_space=Discrete(3)), "must be a Box"),
     "lab: actions to 2": (lambda: lab_with(single_action_space=Box(-2.0, 2.0, (1,))), r"\[-1, 1\]"),
     "lab: pictures": (lambda: lab_observing(Box(0.0, 1.0, (3, 1))), "must be a Box of vectors"),
