@@ -14,9 +14,9 @@ from jax.core import Tracer
 from aesjax.compiling import jit
 from aesjax.registry import lookup
 from aesjax.seeding import stream
+from aesjax.typed import Count, typed
 from agents import Carrier, OnPolicyCarrier
 from agents.common.episodes import episode_returns
-from agents.common.spec import whole
 from agents.train import Learner
 from envs.drift import change_points
 from envs.world import World
@@ -99,7 +99,7 @@ class Policy:
         Raises:
           ValueError: drift values of another number, or not finite; no episodes.
         """
-        world, episodes = self.world, whole("episodes", episodes)
+        world, episodes = self.world, typed(Count, episodes, "episodes")
         if isinstance(drift, str):
             held = lookup("drift", {END: self.drift, NOMINAL: world.drift("steady", 0)}, drift)
         else:

@@ -9,11 +9,11 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -21,6 +21,7 @@ import envs
 from aesjax.adaptations import ADAPTATIONS, CONTROLS, Adaptation, AdaptationFactory, driver_of
 from aesjax.registry import UnknownNameError, lookup, unknown
 from aesjax.schedules import PROXIES, SCHEDULES, DriftProxy, Schedule, as_proxy, as_schedule, fixed
+from aesjax.typed import require, typed
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task, trying
 
@@ -104,7 +105,11 @@ class Method:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        schedule = None if self.schedule in (None, BASELINE) else find("schedule", self.schedule)
+        plain: Mapping[str, Any] = {"label": None, "source": None, "coupling": False, "hyper": {}, "adaptations": ()}
+        for name, default in plain.items():
+            value, hint = getattr(self, name), Any if name == "adaptations" else _HINTS[name]
+            object.__setattr__(self, name, default if value is None else typed(hint, value, name))
+        schedule = None if self.schedule is None or self.schedule == BASELINE else find("schedule", self.schedule)
         proxy = None if self.proxy is None else find("proxy", self.proxy)
         if schedule is not None:
             proxy = proxy or schedule.proxy
@@ -115,10 +120,8 @@ class Method:
         if source not in (None, *SOURCES):
             raise ValueError(f"source must be one of {', '.join(SOURCES)}; got '{source}'")
         label = self.label
-        if label is not None and (not isinstance(label, str) or not label or set(label) & set(":,+=[]")):
+        if label is not None and set(label) & set(":,+=[]"):
             raise ValueError(f"a label is text without any of : , + = [ ]; got {label!r}")
-        if self.coupling not in (False, True):
-            raise ValueError(f"coupling is true or false; got {self.coupling!r}")
         signal = None if self.signal is None else find("schedule", self.signal)
         if signal is not None and signal.proxy is not None:
             raise ValueError(f"{signal} names a proxy; its signal reads the method's, Method(..., proxy=...)")
@@ -133,7 +136,6 @@ class Method:
             "proxy": proxy and DriftProxy(proxy.factory, single("option 'q'", proxy.q), None),
             "source": source,
             "signal": signal and Schedule(signal.factory, _numbers(signal)),
-            "coupling": bool(self.coupling),
             "hyper": {name: single(f"'{name}'", value) for name, value in self.hyper.items()},
         }
         if self.control is not None:
@@ -221,6 +223,9 @@ class Method:
         )
 
 
+_HINTS = get_type_hints(Method)
+
+
 def single(what: str, value: Any) -> float:
     """A number that the programs, which compute in float32, can hold; a NumPy number is read as it prints.
 
@@ -228,7 +233,7 @@ def single(what: str, value: Any) -> float:
       ValueError: it is none.
     """
     try:
-        number = float(str(value)) if isinstance(value, np.floating) else float(value)
+        number = float(value) if isinstance(value, str) else float(typed(float, value, what))
     except (TypeError, ValueError):
         raise ValueError(f"{what} takes a number; got {value!r}") from None
     with np.errstate(over="ignore", under="ignore"):
@@ -251,7 +256,7 @@ def _numbers(schedule: Schedule) -> dict[str, float]:
 def _ordered(given: Any) -> tuple[Adaptation, ...]:
     """Adaptations in the order of the registry, those from outside behind."""
     found: dict[str, Adaptation] = {}
-    for part in [given] if isinstance(given, str | Adaptation | AdaptationFactory) else given:
+    for part in given if isinstance(given, Iterable) and not isinstance(given, str) else [given]:
         adaptation = find("adaptation", part)
         name = adaptation.factory.name
         if name in found:
@@ -306,6 +311,7 @@ def find(kind: str, given: Any) -> Any:
       ValueError: something has it, but cannot be imported or is not what it should be; one sentence.
     """
     group, registered, adopt = KINDS[kind]
+    require(given is not None, kind, "a name or an object", given)
     name, entry = given if isinstance(given, str) else _named(given), given
     if isinstance(given, str):
         if given in registered or (kind == "task" and given.startswith(envs.PREFIXES)):
