@@ -60,6 +60,8 @@ TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "isaac_franka_cabinet": "envs.isaac:isaac_franka_cabinet",
 }
 
+_MADE: dict[tuple[str, str], Task] = {}  # (place, complete options) -> the one task of them
+
 BRIDGE = "bridge:"  # prefix of tasks that another simulator runs, see `envs.bridge.build`
 GYMNASIUM = "gymnasium:"  # and of Gymnasium's ids, see `envs.adapters.gym_tasks`
 PREFIXES = (BRIDGE, GYMNASIUM)
@@ -69,7 +71,8 @@ _OF_GYMNASIUM = ("channels", "time_limit")  # options of what a function makes t
 ORACLES: dict[str, str] = {"toy": "envs.toy.oracle:optimal_return"}
 
 
-def _attribute(place: str) -> Any:
+def attribute(place: str) -> Any:
+    """The attribute at ``module:attribute``."""
     module, name = place.split(":")
     return getattr(import_module(module), name)
 
@@ -77,7 +80,7 @@ def _attribute(place: str) -> Any:
 def optimal_return(name: str) -> Callable[[Any], Any] | None:
     """Best mean episode return of a task as a function of frozen drift values (M, D) -> (M,), or None if unknown."""
     make(name)
-    return _attribute(ORACLES[name]) if name in ORACLES else None
+    return attribute(ORACLES[name]) if name in ORACLES else None
 
 
 def make(name: str, **options: Any) -> Task:
@@ -91,15 +94,16 @@ def make(name: str, **options: Any) -> Task:
       ValueError: an option that the task does not have.
     """
     if name.startswith(BRIDGE):
-        return _attribute("envs.bridge:build")(name, **options)
+        return attribute("envs.bridge:build")(name, **options)
     if name.startswith(GYMNASIUM):
-        return build(
-            name, partial(_attribute("envs.adapters.gym_tasks:named"), name.removeprefix(GYMNASIUM)), **options
-        )
+        return build(name, partial(attribute("envs.adapters.gym_tasks:named"), name.removeprefix(GYMNASIUM)), **options)
     if name not in TASKS:
         raise UnknownNameError(unknown_task(name, TASKS))
     entry = TASKS[name]
-    return build(name, _attribute(entry) if isinstance(entry, str) else entry, **options)
+    if not isinstance(entry, str):
+        return build(name, entry, **options)
+    built = build(name, attribute(entry), **options)
+    return _MADE.setdefault((entry, repr(sorted(built.options.items()))), built)
 
 
 def unknown_task(name: str, known: Iterable[str]) -> str:
@@ -115,7 +119,7 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
     Raises:
       ValueError: an option that the task does not have, or a function that builds something else.
     """
-    from_gymnasium = partial(_attribute, "envs.adapters.gym_tasks:from_gymnasium")
+    from_gymnasium = partial(attribute, "envs.adapters.gym_tasks:from_gymnasium")
     if of_gymnasium(entry) and not callable(entry):
         entry = partial(from_gymnasium(), entry)
     if not isinstance(entry, Task):

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from aesjax.typed import typed
@@ -20,8 +19,8 @@ class CarrierSpec(NamedTuple):
     hyper: type  # NamedTuple of traced floats
     check: Callable[[Any], None]  # raises ValueError for concrete values of `hyper` that make no sense
     baseline: str  # schedule that stands for the carrier's own entropy weight
-    absent: Mapping[str, str] = MappingProxyType({})  # fields of `Signals` it cannot report -> the reason
-    unturned: Mapping[str, str] = MappingProxyType({})  # levers of `aesjax.adaptations` that it lacks -> the reason
+    absent: Mapping[str, str] = {}  # fields of `Signals` it cannot report -> the reason
+    unturned: Mapping[str, str] = {}  # levers of `aesjax.adaptations` that it lacks -> the reason
     weight: float = 0.1  # static entropy weight where no preset gives one; reward per nat
     #: fields of ``config`` and ``hyper`` under which parameters mean what they do; None: all of ``config``
     meaning: tuple[str, ...] | None = None

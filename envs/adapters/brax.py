@@ -22,7 +22,7 @@ from brax.envs.wrappers.training import (
 )
 
 from aesjax.registry import lookup
-from envs.core import Channel, EnvSpec, Step, Task, check_unmasked, sound
+from envs.core import Channel, EnvSpec, Step, Task, check_unmasked, replaced, sound
 from envs.world import Drifting
 
 Array = jax.Array
@@ -237,7 +237,7 @@ def from_brax(
         env=_Imported(env, change if drifting else None, time_limit),
         params=np.concatenate([np.zeros(0, np.float32), *(np.full(c.size, c.nominal, np.float32) for c in drifting)]),
         channels=drifting,
-        apply_drift=lambda params, values: values,
+        apply_drift=replaced,
         negative_returns=True,
         description=f"Brax environment {type(inner).__name__}" + " with drifting physics" * bool(drifting),
     )

@@ -55,6 +55,9 @@ class _Program:
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Program":
         return self  # nothing in it changes
 
+    def __reduce__(self) -> Any:
+        return _Program, (self.world,)
+
     def _start(self, num: int, drift: DriftData, key: Any, clock: Any) -> tuple[Any, ...]:
         key, key_start = jax.random.split(key)
         values = self.world.truth(drift, clock).values
@@ -123,6 +126,9 @@ class Copies:
         twin.clock, twin.renderer = copy.deepcopy(self.clock, memo), None
         twin.key = None if self.key is None else jax.random.clone(self.key)  # meant to be used twice
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"renderer": None}
 
     def reset(self, rng: np.random.Generator, reseed: bool, options: Options) -> tuple[Any, ...]:
         """Observations (N, S), the drift they began under, and which copies were reset (N,).

@@ -338,19 +338,24 @@ def name_of(kind: str, entry: Any) -> str:
     """
     group, registered, _ = KINDS[kind]
     for name, other in registered.items():
-        if other is entry:
+        if _same(kind, other, entry):
             return name
     code = code_of(entry)
     for module in [getattr(code, "__module__", ""), *sys.modules]:
         known = {} if module == "__main__" else getattr(sys.modules.get(module), "__dict__", {})
         for name, other in list(known.items()):
-            if other is entry or (other is code and _makes(kind, code, entry)):
+            if _same(kind, other, entry) or (other is code and _makes(kind, code, entry)):
                 place = f"{module}:{name}"
                 return next((n for n, point in _entry_points(group).items() if point.value == place), place)
     raise ValueError(
         f"{kind} '{_named(entry)}' is an object of this process, which no command finds; save it in a module and give "
         "its name, module:name"
     )
+
+
+def _same(kind: str, one: Any, other: Any) -> bool:
+    """Whether two objects are one, or as equal as copies; arrays of tasks are not compared."""
+    return one is other or (type(one) is type(other) and kind != "task" and bool(one == other))
 
 
 def _makes(kind: str, code: Any, entry: Any) -> bool:
@@ -368,7 +373,7 @@ def source_of(kind: str, entry: Any) -> str | None:
     fields.
     """
     code = code_of(entry)
-    if any(entry is own for own in KINDS[kind].registered.values()):
+    if any(_same(kind, own, entry) for own in KINDS[kind].registered.values()):
         return None
     if hasattr(code, "source_text"):  # of a stand-in
         return code.source_text
