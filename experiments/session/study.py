@@ -125,8 +125,9 @@ class Study:
     controls_from: Folder = None
     """Folder of the finished study whose runs the controls among --schedules play."""
     start: Annotated[Any, *_typed(Path, "DIR", "warm-start")] = None
-    """Begin with trained agents: the folder of a finished study on the pattern steady, or of exported agents. Seed by
-    seed where there are as many."""
+    """Begin with trained agents: the folder of a finished study, of whose patterns steady or the only one is taken, or
+    of exported agents. Seed by seed where there are as many. In Python also its `Results`, or the `Policy` of a run's
+    end."""
     layer_norm: bool = False
     """Normalise the hidden layers of every carrier's critic; weight decay is an axis, --sweep weight_decay=0,1e-2."""
     counterfactual: bool = False
@@ -273,7 +274,7 @@ class Study:
             "sweep": lambda _: [f"{name}={','.join(map(number, axis))}" for name, axis in config.sweep.items()],
             "proxy": lambda _: name_of("proxy", config.proxy.factory),
             "channels": _joined,
-            "start": lambda start: str(getattr(start, "directory", start)),
+            "start": _text_of_start,
             "controls_from": str,
             "block": lambda block: block if isinstance(block, str) else ":".join(map(str, block)),
         }
@@ -339,6 +340,12 @@ def _by_carrier(texts: Sequence[str]) -> dict[str, str]:
         raise ValueError("methods that differ between carriers need a file: to_toml, and aesjax run --config")
     carriers = {} if list(schedules) == ["sac"] else {"carriers": ",".join(schedules)}
     return {**carriers, "schedules": ",".join(first)}
+
+
+def _text_of_start(start: Any) -> str:
+    if hasattr(start, "run"):
+        raise ValueError("no text names a Policy to start with; its folder, start.directory, is one")
+    return str(getattr(start, "directory", start))
 
 
 def _joined(value: str | Iterable[str]) -> str:

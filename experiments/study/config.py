@@ -242,7 +242,7 @@ def configured(study: Any) -> StudyConfig:
         settings=settings,
         options=dict(built.options),
         controls=_record_of(methods, _path("controls_from", study.controls_from)),
-        warm_start=_warm_start_of(_path("start", study.start), tuple(carriers)),
+        warm_start=_warm_start_of(study.start, tuple(carriers)),
         observe=study.observe,
         counterfactual=study.counterfactual,
         block=_block(study.block),
@@ -279,12 +279,14 @@ def _record_of(methods: tuple[Method, ...], directory: Path | None) -> dict[str,
     return {"from": str(directory), "streams": store.sha256(path)}
 
 
-def _warm_start_of(directory: Path | None, carriers: tuple[str, ...]) -> dict[str, Any]:
+def _warm_start_of(start: Any, carriers: tuple[str, ...]) -> dict[str, Any]:
     """The folder of the agents that a study begins with, and their SHA-256; empty where it begins with new ones."""
-    if directory is None:
+    if (directory := _path("start", start)) is None:
         return {}
     # `replay` stays for stored studies: False means that replays began empty.
-    return {"from": str(directory), "replay": False, "sha256": store.digest(store.agent_files(directory, carriers))}
+    files = store.digest(store.agent_files(directory, carriers))
+    about = {"from": str(directory), "replay": False, "sha256": files}
+    return about | ({"run": start.run} if hasattr(start, "run") else {})
 
 
 def _block(given: Any) -> tuple[int, ...]:

@@ -342,7 +342,7 @@ def name_of(kind: str, entry: Any) -> str:
             return name
     code = code_of(entry)
     for module in [getattr(code, "__module__", ""), *sys.modules]:
-        known = {} if module == "__main__" else getattr(sys.modules.get(module), "__dict__", {})
+        known = {} if module in ("__main__", "__mp_main__") else getattr(sys.modules.get(module), "__dict__", {})
         for name, other in list(known.items()):
             if _same(kind, other, entry) or (other is code and _makes(kind, code, entry)):
                 place = f"{module}:{name}"

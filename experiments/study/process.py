@@ -38,10 +38,12 @@ def cache_folder() -> Path:
 
 def _note_fork() -> None:
     """In a forked process: note whether JAX, whose threads a fork does not copy, had started before."""
-    jax = sys.modules.get("jax")
+    if (jax := sys.modules.get("jax")) is None:
+        return
+    devices = jax.config.jax_num_cpu_devices
     try:
-        if jax is not None:
-            jax.config.update("jax_num_cpu_devices", jax.config.jax_num_cpu_devices)
+        jax.config.update("jax_num_cpu_devices", devices + 1)  # which JAX refuses once it has started
+        jax.config.update("jax_num_cpu_devices", devices)
     except RuntimeError:
         _FORKED.append(os.getpid())
 
