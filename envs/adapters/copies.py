@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 
-from aesjax.compiling import jit
+from aesjax.compiling import jit, refuse_fork
 from envs import make
 from envs.core import Task, autoreset_step, check_unmasked, sound
 from envs.render import Renderer
@@ -257,8 +257,11 @@ def copies_of(
     **options: Any,
 ) -> Copies:
     """Copies with a clock of their own, of a task or, by name, of the task that ``options`` build."""
+    refuse_fork()
     if "total_steps" in options:
         raise ValueError("an environment's drift takes drift_steps, steps of each copy; got total_steps")
+    if (limit := options.pop("max_episode_steps", None)) is not None:  # Gymnasium's name
+        options["time_limit"] = limit
     if isinstance(task, str):
         task = make(task, **options)
     elif options:

@@ -5,6 +5,7 @@ Nothing here imports JAX before a study is used, so that `aesjax --help` answers
 
 import dataclasses
 import json
+import os
 import shlex
 import tempfile
 import tomllib
@@ -50,13 +51,18 @@ def _number(whole: bool) -> Callable[[str], int | float]:
     return read
 
 
+def folder(text: str) -> Path:
+    """A path as it is typed, with ~ for the home folder."""
+    return Path(os.path.expanduser(text))
+
+
 SECONDS = _typed(_number(False), "S")
 Text = Annotated[Any, *_typed(str, "NAME")]
 Word = Annotated[str | None, *_typed(str, "NAME")]
 Names = Annotated[Any, *_typed(str, "NAMES")]
 Whole = Annotated[int | None, *_typed(_number(True), "N")]
 Number = Annotated[Whole, (1, 2**31 - 1)]  # the largest and smallest, see `aesjax.typed.Bounds`
-Folder = Annotated[Any, *_typed(Path, "DIR")]
+Folder = Annotated[Any, *_typed(folder, "DIR")]
 if TYPE_CHECKING:
     Axes = Mapping[str, Sequence[float]] | Sequence[str]
 else:
@@ -124,7 +130,7 @@ class Study:
     """Seconds for a step of a bridged task's simulator; 120 by default."""
     controls_from: Folder = None
     """Folder of the finished study whose runs the controls among --schedules play."""
-    start: Annotated[Any, *_typed(Path, "DIR", "warm-start")] = None
+    start: Annotated[Any, *_typed(folder, "DIR", "warm-start")] = None
     """Begin with trained agents: the folder of a finished study, of whose patterns steady or the only one is taken, or
     of exported agents. Seed by seed where there are as many. In Python also its `Results`, or the `Policy` of a run's
     end."""

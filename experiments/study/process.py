@@ -36,23 +36,6 @@ def cache_folder() -> Path:
     return Path(caches).expanduser() / "aesjax" / "compiled" / processor
 
 
-def _note_fork() -> None:
-    """In a forked process: note whether JAX, whose threads a fork does not copy, had started before."""
-    if (jax := sys.modules.get("jax")) is None:
-        return
-    devices = jax.config.jax_num_cpu_devices
-    try:
-        jax.config.update("jax_num_cpu_devices", devices + 1)  # which JAX refuses once it has started
-        jax.config.update("jax_num_cpu_devices", devices)
-    except RuntimeError:
-        _FORKED.append(os.getpid())
-
-
-_FORKED: list[int] = []  # this process, if a fork left JAX without its threads
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)
-
-
 def start_jax(devices: int | None, resumed: Path | None = None) -> None:
     """Set up JAX before it starts: the number of CPU devices and the cache of compiled programs.
 
@@ -63,14 +46,12 @@ def start_jax(devices: int | None, resumed: Path | None = None) -> None:
     Raises:
       ValueError: a number of devices that cannot be had, or JAX had started in the process that this one is a fork of.
     """
-    if _FORKED:
-        raise ValueError(
-            "JAX had started before this process was forked, and a fork does not copy JAX's threads; start the pool "
-            "with multiprocessing.get_context('spawn')"
-        )
     import jax
 
+    from aesjax.compiling import refuse_fork
     from envs.physics.host import usable_cores
+
+    refuse_fork()
 
     cores = usable_cores()
     most = max(8, 4 * cores)  # more than one per core is of use in a test of sharding only

@@ -28,7 +28,7 @@ from agents.train import Learner
 from experiments.study import store
 from experiments.study.checkpoint import agent_like, load_agent
 from experiments.study.config import StudyConfig
-from experiments.study.folder import open_study
+from experiments.study.folder import open_study, writing
 from experiments.study.program import Share, share_of
 from experiments.study.store import EXPORTED, agent_files
 
@@ -242,21 +242,21 @@ def export_agents(directories: Sequence[Path], out: Path) -> int:
     found = {carrier: study for study in reversed(studies) for carrier in study.config.carriers}
     agents = {carrier: read(study.directory, carrier) for carrier, study in found.items()}
 
-    out.mkdir(parents=True, exist_ok=True)
-    entries = {}
-    for carrier, one in agents.items():
-        path = out / f"{carrier}.npz"
-        kept: Any = {name: leaf for name, leaf in one.leaves.items() if not _of_adam(name)}
-        with store.replacing(path) as partial, open(partial, "wb") as file:
-            np.savez_compressed(file, **kept)
-        entries[carrier] = {
-            "file": path.name,
-            "sha256": store.sha256(path),
-            "nature": dict(one.nature),
-            "runs": one.runs,
-            "adam": False,
-            "study": found[carrier].config.to_json(),
-            "commit": found[carrier].ended.manifest.get("commit"),
-        }
-    store.write_json(out / EXPORTED, {"format": FORMAT, "carriers": entries})
+    with writing(out):
+        entries = {}
+        for carrier, one in agents.items():
+            path = out / f"{carrier}.npz"
+            kept: Any = {name: leaf for name, leaf in one.leaves.items() if not _of_adam(name)}
+            with store.replacing(path) as partial, open(partial, "wb") as file:
+                np.savez_compressed(file, **kept)
+            entries[carrier] = {
+                "file": path.name,
+                "sha256": store.sha256(path),
+                "nature": dict(one.nature),
+                "runs": one.runs,
+                "adam": False,
+                "study": found[carrier].config.to_json(),
+                "commit": found[carrier].ended.manifest.get("commit"),
+            }
+        store.write_json(out / EXPORTED, {"format": FORMAT, "carriers": entries})
     return sum(path.stat().st_size for path in out.iterdir())
