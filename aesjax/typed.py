@@ -2,7 +2,7 @@
 
 import math
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, signature
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -72,6 +72,12 @@ def typed(wanted: Any, value: Any, where: str, other: Callable[[Any, Any, str], 
     fits, text = _PLAIN[wanted]
     require(fits(number), where, text, value)
     return number
+
+
+def several(value: Any) -> bool:
+    """Whether ``value`` is several: a list, an array, a generator, and no text, mapping or named tuple."""
+    one = isinstance(value, str | bytes | Mapping) or hasattr(value, "_fields") or getattr(value, "shape", None) == ()
+    return isinstance(value, Iterable) and not one
 
 
 def require(fits: bool, where: str, text: str, value: Any) -> None:

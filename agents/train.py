@@ -1,7 +1,7 @@
 """`make_train`: the training of one run as one pure function, to be jitted and mapped over from outside."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
@@ -14,7 +14,7 @@ import envs
 from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationFactory, Supply, driver_of
 from aesjax.registry import hint
 from aesjax.schedules import SCHEDULES, DriftProxy, Schedule, as_schedule, fixed
-from aesjax.typed import Bounds, Count, checked, require, typed
+from aesjax.typed import Bounds, Count, checked, require, several, typed
 from aesjax.types import STREAM, Array, Program
 from agents.carriers import CARRIERS
 from agents.common import LoopConfig, Run, make_program
@@ -106,8 +106,7 @@ def make_train(
         warmup=random,
     )  # fmt: skip
     sizes, facts, program = learner.sizes, learner.facts, learner.program()
-    several = isinstance(adaptations, Iterable) and not isinstance(adaptations, str)
-    given = list(adaptations) if several else [adaptations]
+    given = adaptations if several(adaptations) else [adaptations]
     named = [ADAPTATIONS[part] if isinstance(part, str) else part for part in given]
     chosen = [part() if isinstance(part, AdaptationFactory) else part for part in named]
     for each in chosen:
@@ -277,7 +276,7 @@ def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, An
 def fit_rollout(config: dict[str, Any], interval: int, num_envs: int) -> None:
     """Set the longest rollout up to the given one that divides ``interval``, in equal minibatches of about its size."""
     rows = config["rollout"] * num_envs / config["minibatches"]
-    config["rollout"] = max(n for n in range(1, config["rollout"] + 1) if interval % n == 0)
+    config["rollout"] = max(n for n in range(1, min(config["rollout"], interval) + 1) if interval % n == 0)
     size = config["rollout"] * num_envs
     if size % config["minibatches"]:
         divisors = [n for n in range(1, size + 1) if size % n == 0]

@@ -303,15 +303,14 @@ class Study:
 
 def _checked(field: dataclasses.Field, value: Any) -> Any:
     """The value of a field of `Study`, of the type that its annotation names; what is several in a tuple."""
-    from aesjax.typed import typed
+    from aesjax.typed import several, typed
 
     if field.name not in _SEVERAL:
         return typed(field.type, value, field.name)
     if field.name == "channels" and isinstance(value, Mapping):
         ranges = typed(Mapping[str, tuple[float, ...]], value, field.name)
         return tuple(f"{name}={':'.join(repr(float(end)) for end in ends)}" for name, ends in ranges.items())
-    once = isinstance(value, str | bytes | Mapping | tuple) or getattr(value, "shape", None) == ()
-    return tuple(value) if isinstance(value, Iterable) and not once else value  # a generator is read once
+    return tuple(value) if several(value) else value  # a generator is read once
 
 
 def flag(name: str) -> str:

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 import envs
 from aesjax.schedules import DriftProxy
-from aesjax.typed import Bounds, Count, require
+from aesjax.typed import Bounds, Count, require, several
 from aesjax.typed import typed as checked
 from agents.train import as_task, fit_rollout, sizes_of
 from envs.patterns import Pattern
@@ -293,7 +291,7 @@ def _block(given: Any) -> tuple[int, ...]:
     """``1:40`` of `--block`, the first and the last of the runs to train."""
     if given is None:
         return ()
-    text = ":".join(map(str, given)) if isinstance(given, list | tuple | np.ndarray) else str(given)
+    text = ":".join(map(str, given)) if several(given) else str(given)
     first, _, last = text.partition(":")
     if not first.isdecimal() or not last.isdecimal() or not 1 <= int(first) <= int(last):
         raise ValueError(f"--block must look like 1:40, the first and the last run; got '{given}'")

@@ -9,7 +9,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import metadata
@@ -21,7 +21,7 @@ import envs
 from aesjax.adaptations import ADAPTATIONS, CONTROLS, Adaptation, AdaptationFactory, driver_of
 from aesjax.registry import UnknownNameError, lookup, unknown
 from aesjax.schedules import PROXIES, SCHEDULES, DriftProxy, Schedule, as_proxy, as_schedule, fixed
-from aesjax.typed import require, typed
+from aesjax.typed import require, several, typed
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task, trying
 
@@ -109,7 +109,8 @@ class Method:
         for name, default in plain.items():
             value, hint = getattr(self, name), Any if name == "adaptations" else _HINTS[name]
             object.__setattr__(self, name, default if value is None else typed(hint, value, name))
-        schedule = None if self.schedule is None or self.schedule == BASELINE else find("schedule", self.schedule)
+        own = isinstance(self.schedule, str) and self.schedule == BASELINE
+        schedule = None if self.schedule is None or own else find("schedule", self.schedule)
         proxy = None if self.proxy is None else find("proxy", self.proxy)
         if schedule is not None:
             proxy = proxy or schedule.proxy
@@ -139,6 +140,7 @@ class Method:
             "hyper": {name: single(f"'{name}'", value) for name, value in self.hyper.items()},
         }
         if self.control is not None:
+            require(isinstance(self.control, Control), "control", "a Control", self.control)
             played = self.control.name
             given = (schedule, fields["adaptations"], proxy, source, signal, label, self.coupling)
             if any(given):
@@ -256,7 +258,7 @@ def _numbers(schedule: Schedule) -> dict[str, float]:
 def _ordered(given: Any) -> tuple[Adaptation, ...]:
     """Adaptations in the order of the registry, those from outside behind."""
     found: dict[str, Adaptation] = {}
-    for part in given if isinstance(given, Iterable) and not isinstance(given, str) else [given]:
+    for part in given if several(given) else [given]:
         adaptation = find("adaptation", part)
         name = adaptation.factory.name
         if name in found:

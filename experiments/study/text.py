@@ -9,11 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from aesjax.adaptations import ADAPTATIONS, CONTROLS, driver_of
 from aesjax.schedules import SCHEDULES
-from aesjax.typed import Count, typed
+from aesjax.typed import Count, several, typed
 from agents import CarrierSpec
 from experiments.study.method import BASELINE, BLOCKS, KINDS, Control, Method, find, name_of, single
 
@@ -125,7 +123,7 @@ def parse_method_with_carrier(text: str) -> Method:
 
 def parse_objects(given: Any) -> tuple[Method, ...]:
     """Methods, given as objects or as texts with carriers, each once."""
-    parts = [given] if isinstance(given, Method | str) or not isinstance(given, Iterable) else list(given)
+    parts = list(given) if several(given) else [given]
     methods: list[Method] = []
     for part in parts:
         method = parse_method_with_carrier(part) if isinstance(part, str) else part
@@ -146,8 +144,7 @@ def parse_names(kind: str, option: str, given: Any) -> dict[str, Any]:
         everything = [name for name, entry in registered.items() if getattr(entry, "in_all", True)]
         parts: list[Any] = everything if given == "all" else _listed(given)
     else:
-        several = isinstance(given, Iterable) and not hasattr(given, "_fields")  # a pattern is a named tuple
-        parts = list(given) if several else [given]
+        parts = list(given) if several(given) else [given]
     if not parts:
         raise ValueError(f"{option} needs at least one name; registered: {', '.join(sorted(registered))}")
     entries = [find(kind, part) for part in parts]
@@ -172,7 +169,7 @@ def parse_seeds(seeds: str | int | Iterable[int]) -> tuple[int, ...]:
     """
     if isinstance(seeds, str):
         text = seeds
-    elif isinstance(seeds, Iterable) and np.ndim(seeds) and not isinstance(seeds, bytes):  # type: ignore[call-overload]
+    elif several(seeds):
         text = ",".join(str(typed(int, seed, "each of seeds")) for seed in seeds)
     else:
         text = f"1:{typed(Count, seeds, 'seeds')}"
