@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ def make_train(
     warmup: Annotated[int, Bounds(0)] | None = None,
     base: Any = None,
     observe: str | None = None,
-    adaptations: Sequence[str | Adaptation | AdaptationFactory] = (),
+    adaptations: Any = (),
     **settings: Any,
 ) -> Train:
     """The training of one run of ``carrier`` on ``task``, as a pure function.
@@ -53,7 +53,7 @@ def make_train(
     at step 0; ``step`` counts environment steps. A study with equal settings has equal curves.
 
     ``seed`` is a whole number below 2^32, or a PRNG key, typed or raw, whose last word of data is the seed:
-    ``jax.random.key(3)`` trains the run of seed 3.
+    ``jax.random.key(3)`` trains the run of seed 3. ``schedule`` is an object, a registered name or a constant weight.
 
     Args:
       task: a registered name, ``gymnasium:ID``, an `envs.Task`, a gymnax, Brax or Gymnasium environment, or a function
@@ -83,7 +83,7 @@ def make_train(
     spec = carrier if isinstance(carrier, CarrierSpec) else CARRIERS[carrier]
     config, hyper = _settings(spec, settings)
     num = (8 if "rollout" in config else 4) if num_envs is None else num_envs
-    if base is not None and not isinstance(base, Tracer):
+    if not isinstance(base, Tracer | None):
         require(0.0 <= typed(float, base, "base") < float("inf"), "base", "finite and not negative", base)
     if steps % (num * evaluations):
         wanted = f"a positive multiple of {num} environments times {evaluations} evaluations"
@@ -102,7 +102,7 @@ def make_train(
         steps / 100 if warmup is None else warmup,
     )
     learner = learner_of(
-        spec, world, config, base, num_envs=num, evaluations=evaluations, episodes=episodes, replay=replay,
+        spec, world, config, cast(Any, base), num_envs=num, evaluations=evaluations, episodes=episodes, replay=replay,
         warmup=random,
     )  # fmt: skip
     sizes, facts, program = learner.sizes, learner.facts, learner.program()

@@ -148,7 +148,7 @@ class Task(NamedTuple):
 
     def __reduce__(self) -> Any:
         """By its place in the module of its environment, by the name and options of `envs.make`, or by its parts."""
-        envs: Any = sys.modules[__package__]  # which imports this module
+        envs: Any = sys.modules["envs"]  # which imports this module
         module = type(self.env).__module__
         for name, value in vars(sys.modules[module]).items():
             if value is self and module != "__main__":

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -16,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 
 from aesjax.compiling import jit, refuse_fork
 from envs import make
+from envs.adopt import trying
 from envs.core import Task, autoreset_step, check_unmasked, sound
 from envs.render import Renderer
 from envs.world import DriftData, World
@@ -260,10 +262,11 @@ def copies_of(
     refuse_fork()
     if "total_steps" in options:
         raise ValueError("an environment's drift takes drift_steps, steps of each copy; got total_steps")
-    if (limit := options.pop("max_episode_steps", None)) is not None:  # Gymnasium's name
+    if (limit := options.pop("max_episode_steps", None)) is not None:
         options["time_limit"] = limit
     if isinstance(task, str):
-        task = make(task, **options)
+        with trying("max_episode_steps cannot be set") if limit is not None else nullcontext():
+            task = make(task, **options)
     elif options:
         raise ValueError(f"options are those of a task given by name; got a Task and {', '.join(options)}")
     check_unmasked(task, "Gymnasium's interface")

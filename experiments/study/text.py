@@ -161,7 +161,7 @@ def _name(kind: str, entry: Any) -> str:
         return getattr(entry, "name", None) or getattr(getattr(entry, "value", entry), "__name__", kind)
 
 
-def parse_seeds(seeds: str | int | Iterable[int]) -> tuple[int, ...]:
+def parse_seeds(seeds: Any) -> tuple[int, ...]:
     """``1:5`` (both ends included), ``1,4,7`` or a mix of the two; a number n means 1 to n.
 
     >>> parse_seeds("1:3,10"), parse_seeds(2)

@@ -83,6 +83,19 @@ def test_a_whole_number_may_have_an_exponent(tmp_path, capsys):
     assert "runs of 1,200 environment steps" in capsys.readouterr().out
 
 
+def test_a_path_may_begin_with_the_home_folder(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert str(tmp_path / "nothing") in refused(capsys, "report", "~/nothing")
+    assert str(tmp_path / "nothing") in refused(capsys, "run", "--resume", "--out=~/nothing")
+    assert str(tmp_path / "nothing") in refused(capsys, "run", "--warm-start=~/nothing", "--out", tmp_path / "new")
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_before_training(tmp_path, capsys):
+    words = ("--patterns", "abrupt", "--seeds", "1", "--schedules", "fixed", "--out", f"{tmp_path}/caf\udce9")
+    assert "the name of a folder must be text in UTF-8" in refused(capsys, "run", *words)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_with_something_in_it_is_not_touched(tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("years of work")
     assert run("--out", tmp_path) == 2
