@@ -1,5 +1,6 @@
 """Compiler options for programs on a CPU: XLA's YNNPACK fusions compute some products and sums wrong."""
 
+import os
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -49,3 +50,27 @@ def jit(
     """
     chosen = {**safe_options(platform), **(compiler_options or {})}
     return jax.jit(function, compiler_options=chosen or None, **options)
+
+
+def _note_fork() -> None:
+    """In a forked process: note whether JAX, whose threads a fork does not copy, had started before."""
+    devices = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined]
+    try:
+        jax.config.update("jax_num_cpu_devices", devices + 1)  # which JAX refuses once it has started
+        jax.config.update("jax_num_cpu_devices", devices)
+    except RuntimeError:
+        _FORKED.append(os.getpid())
+
+
+_FORKED: list[int] = []  # this process, if a fork left JAX without its threads
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+def refuse_fork() -> None:
+    """Raise a ValueError in a process that was forked after JAX had started, where JAX would wait for ever."""
+    if _FORKED:
+        raise ValueError(
+            "JAX had started before this process was forked, and a fork does not copy JAX's threads; start processes "
+            "with multiprocessing.get_context('spawn')"
+        )

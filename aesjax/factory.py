@@ -7,8 +7,9 @@ in this way alone.
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from numbers import Number
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -71,6 +72,22 @@ class Factory:
 
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.make, updated=())  # type: ignore  # for `help` and notebooks
+
+    def __eq__(self, other: Any) -> bool:
+        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return self is other or (type(self) is type(other) and all(_code(one) == _code(two) for one, two in pairs))
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.name))
+
+    def __reduce__(self) -> Any:
+        """By its place where a module has it, else by its parts."""
+        name = getattr(self, "__qualname__", "")
+        if getattr(sys.modules.get(self.__module__), name, None) is self:
+            if self.__module__ != "__main__":  # which is another module in a process of cloudpickle's
+                return name
+            self.make.__qualname__ = f"{name}.make"  # where pickle finds it: the decorator took its place
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
     @classmethod
     def of(
@@ -152,6 +169,13 @@ def _equal(first: Any, second: Any) -> bool:
     if all(isinstance(value, Number) or hasattr(value, "shape") for value in (first, second)):
         return np.array_equal(np.asarray(first, np.float32), np.asarray(second, np.float32))
     return bool(first == second)
+
+
+def _code(make: Any) -> Any:
+    """What makes two functions one, of which one may be a copy from another process."""
+    if inspect.isfunction(make):
+        return make.__module__, make.__code__, make.__closure__, make.__defaults__, make.__kwdefaults__
+    return make
 
 
 def _options_of(where: str, make: Any, static: set[str], fillable: tuple[str, ...]) -> Options:

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from aesjax.typed import Count, check_fields
 from aesjax.types import Array, Signals
 from agents.common.carrier import Carrier, Network, Transition, UpdateOut
 from agents.common.optim import descend, polyak
-from agents.common.spec import check_sizes
 
 _SHIFT_UNITS = ("ref", "lam", "one")
 
@@ -32,17 +32,17 @@ class MeowHyper(NamedTuple):
 class MeowConfig:
     """Static structure: a change compiles a new program."""
 
-    flow_hidden: tuple[int, ...] = (64, 64)  # couplings and prior scale
-    shift_hidden: tuple[int, ...] = (256, 256)  # reward shifts
+    flow_hidden: tuple[Count, ...] = (64, 64)  # couplings and prior scale
+    shift_hidden: tuple[Count, ...] = (256, 256)  # reward shifts
     layer_norm: bool = False  # in the reward shifts' hidden layers, before the activation; the couplings always have it
-    batch_size: int = 256
+    batch_size: Count = 256
     log_sigma_min: float = -5.0  # bounds of the prior's log standard deviation, before the tanh
     log_sigma_max: float = -0.3
     dropout: float = 0.1  # online Q in training only
     shift_units: str = "ref"  # what multiplies the shifts: the reference weight, the entropy weight ("lam") or 1
 
     def __post_init__(self) -> None:
-        check_sizes(self, counts=("batch_size",), widths=("flow_hidden", "shift_hidden"))
+        check_fields(self)
         if not self.log_sigma_min < self.log_sigma_max:
             low, high = self.log_sigma_min, self.log_sigma_max
             raise ValueError(f"MeowConfig.log_sigma_min must be below log_sigma_max {high:g}; got {low:g}")

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from aesjax.typed import Count, check_fields
 from aesjax.types import Array, Signals
 from agents.common import masks
 from agents.common.carrier import Network, OnPolicyCarrier, Rollout, UpdateOut
 from agents.common.masks import Moments, denormalise, empty, merge, normalise
 from agents.common.networks import ACTIVATIONS, ActorCritic
 from agents.common.optim import descend
-from agents.common.spec import check_sizes
 
 _ADAM_EPS = 1e-5
 
@@ -44,10 +44,10 @@ class PpoHyper(NamedTuple):
 class PpoConfig:
     """Static structure: a change compiles a new program."""
 
-    rollout: int = 2048  # T
-    epochs: int = 10
-    minibatches: int = 32
-    hidden: tuple[int, ...] = (64, 64)
+    rollout: Count = 2048  # T
+    epochs: Count = 10
+    minibatches: Count = 32
+    hidden: tuple[Count, ...] = (64, 64)
     activation: str = "tanh"
     orthogonal: bool = True  # gains sqrt(2), 0.01 (mean), 1 (value) and zero biases; else PyTorch's default
     shared: bool = False  # one trunk for policy and value
@@ -62,7 +62,7 @@ class PpoConfig:
     adaptive_rate: bool = False  # learning rate follows the policy's KL after each epoch
 
     def __post_init__(self) -> None:
-        check_sizes(self, counts=("rollout", "epochs", "minibatches"), widths=("hidden",))
+        check_fields(self)
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"PpoConfig.activation must be one of {', '.join(ACTIVATIONS)}; got '{self.activation}'")
 

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from aesjax.typed import Count, check_fields
 from aesjax.types import Array, Signals
 from agents.common.carrier import Carrier, Network, Transition, UpdateOut
 from agents.common.networks import Gaussian, GaussianActor, TwinCritic
 from agents.common.optim import Networks, begin, descend, polyak
-from agents.common.spec import check_sizes
 
 
 class SacHyper(NamedTuple):
@@ -31,13 +31,13 @@ class SacHyper(NamedTuple):
 class SacConfig:
     """Static structure: a change compiles a new program."""
 
-    hidden: tuple[int, ...] = (256, 256)
-    batch_size: int = 256
-    actor_delay: int = 1  # d: every d-th step makes d actor steps on one batch (the reference has 2)
+    hidden: tuple[Count, ...] = (256, 256)
+    batch_size: Count = 256
+    actor_delay: Count = 1  # d: every d-th step makes d actor steps on one batch (the reference has 2)
     layer_norm: bool = False  # in the critics' hidden layers, before the activation
 
     def __post_init__(self) -> None:
-        check_sizes(self, counts=("batch_size", "actor_delay"), widths=("hidden",))
+        check_fields(self)
 
 
 def soft_target(

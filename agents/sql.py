@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from aesjax.typed import Count, check_fields
 from aesjax.types import Array, Signals
 from agents.common.carrier import Carrier, Network, Transition, UpdateOut
 from agents.common.networks import MLP, TwinCritic
 from agents.common.optim import Networks, begin, descend, polyak
-from agents.common.spec import check_sizes
 from agents.common.stein import nearest_neighbour_entropy, stein_directions
 from agents.sac import critic_loss
 
@@ -43,18 +43,16 @@ class SqlHyper(NamedTuple):
 class SqlConfig:
     """Static structure: a change compiles a new program."""
 
-    hidden: tuple[int, ...] = (128, 128)
-    batch_size: int = 256
-    value_samples: int = 16  # K: uniform proposals of the soft value
-    fixed_particles: int = 16  # Kf: where the score is taken
-    updated_particles: int = 16  # Ku: those that the sampler moves
+    hidden: tuple[Count, ...] = (128, 128)
+    batch_size: Count = 256
+    value_samples: Count = 16  # K: uniform proposals of the soft value
+    fixed_particles: Count = 16  # Kf: where the score is taken
+    updated_particles: Count = 16  # Ku: those that the sampler moves
     layer_norm: bool = False  # in the critics' hidden layers, before the activation
     schedule_sampler: bool = True  # off: the sampler keeps `SqlHyper.reference_weight`
 
     def __post_init__(self) -> None:
-        check_sizes(
-            self, counts=("batch_size", "value_samples", "fixed_particles", "updated_particles"), widths=("hidden",)
-        )
+        check_fields(self)
 
 
 def soft_value(q: Array, *, temperature: Array | float, action_size: int) -> Array:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -13,34 +13,36 @@ from jax.core import Tracer
 import envs
 from aesjax.adaptations import ADAPTATIONS, Adaptation, AdaptationFactory, Supply, driver_of
 from aesjax.registry import hint
-from aesjax.schedules import SCHEDULES, DriftProxy, Schedule, as_schedule
+from aesjax.schedules import SCHEDULES, DriftProxy, Schedule, as_schedule, fixed
+from aesjax.typed import Bounds, Count, checked, require, several, typed
 from aesjax.types import STREAM, Array, Program
 from agents.carriers import CARRIERS
 from agents.common import LoopConfig, Run, make_program
 from agents.common.carrier import Carrier, OnPolicyCarrier
 from agents.common.loop import stream_stride
-from agents.common.spec import CarrierSpec, whole
+from agents.common.spec import CarrierSpec
 from envs.adopt import adapter_of, adopt_task
 from envs.world import World
 
 Train = Callable[..., tuple[Any, dict[str, Array]]]
 
 
+@checked
 def make_train(
     task: Any,
     carrier: str | CarrierSpec = "sac",
     *,
     pattern: str = "steady",
-    steps: int = 20_000,
-    evaluations: int = 50,
-    episodes: int = 10,
-    segments: int = 5,
-    num_envs: int | None = None,
-    replay: int | None = None,
-    warmup: int | None = None,
-    base: float | None = None,
+    steps: Count = 20_000,
+    evaluations: Count = 50,
+    episodes: Count = 10,
+    segments: Count = 5,
+    num_envs: Count | None = None,
+    replay: Count | None = None,
+    warmup: Annotated[int, Bounds(0)] | None = None,
+    base: Any = None,
     observe: str | None = None,
-    adaptations: Sequence[str | Adaptation | AdaptationFactory] = (),
+    adaptations: Any = (),
     **settings: Any,
 ) -> Train:
     """The training of one run of ``carrier`` on ``task``, as a pure function.
@@ -51,7 +53,7 @@ def make_train(
     at step 0; ``step`` counts environment steps. A study with equal settings has equal curves.
 
     ``seed`` is a whole number below 2^32, or a PRNG key, typed or raw, whose last word of data is the seed:
-    ``jax.random.key(3)`` trains the run of seed 3.
+    ``jax.random.key(3)`` trains the run of seed 3. ``schedule`` is an object, a registered name or a constant weight.
 
     Args:
       task: a registered name, ``gymnasium:ID``, an `envs.Task`, an environment of gymnax, Brax, MuJoCo Playground
@@ -80,11 +82,9 @@ def make_train(
     """
     spec = carrier if isinstance(carrier, CarrierSpec) else CARRIERS[carrier]
     config, hyper = _settings(spec, settings)
-    num = whole("num_envs", (8 if "rollout" in config else 4) if num_envs is None else num_envs)
-    steps, evaluations = whole("steps", steps), whole("evaluations", evaluations)
-    episodes, segments = whole("episodes", episodes), whole("segments", segments)
-    if base is not None and not isinstance(base, Tracer) and not 0.0 <= base < float("inf"):
-        raise ValueError(f"base must be finite and not negative; got {base}")
+    num = (8 if "rollout" in config else 4) if num_envs is None else num_envs
+    if not isinstance(base, Tracer | None):
+        require(0.0 <= typed(float, base, "base") < float("inf"), "base", "finite and not negative", base)
     if steps % (num * evaluations):
         wanted = f"a positive multiple of {num} environments times {evaluations} evaluations"
         raise ValueError(f"steps must be {wanted}; got {steps}")
@@ -98,26 +98,24 @@ def make_train(
     replay, random = sizes_of(
         steps,
         num,
-        steps / 20 if replay is None else whole("replay", replay),
-        steps / 100 if warmup is None else whole("warmup", warmup, 0),
+        steps / 20 if replay is None else replay,
+        steps / 100 if warmup is None else warmup,
     )
     learner = learner_of(
-        spec, world, config, base, num_envs=num, evaluations=evaluations, episodes=episodes, replay=replay,
+        spec, world, config, cast(Any, base), num_envs=num, evaluations=evaluations, episodes=episodes, replay=replay,
         warmup=random,
     )  # fmt: skip
     sizes, facts, program = learner.sizes, learner.facts, learner.program()
-    given = [adaptations] if isinstance(adaptations, str | Adaptation | AdaptationFactory) else adaptations
+    given = adaptations if several(adaptations) else [adaptations]
     named = [ADAPTATIONS[part] if isinstance(part, str) else part for part in given]
-    chosen = [part if isinstance(part, Adaptation) else part() for part in named]
+    chosen = [part() if isinstance(part, AdaptationFactory) else part for part in named]
     for each in chosen:
+        require(isinstance(each, Adaptation), "adaptations", "names or objects such as recent(share=0.1)", each)
         spec.check_lever(each.factory.name, each.factory.lever, spec.label)
 
     def train(seed: Any, schedule: Any = None) -> tuple[Any, dict[str, Array]]:
         """Train one run; returns its final state and its curves."""
-        seed, own = _seed_of(seed), SCHEDULES[spec.baseline] if schedule is None else schedule
-        own = as_schedule(own)() if callable(own) else own
-        if not isinstance(own, Schedule):
-            raise ValueError(f"a schedule is an object such as aes(kappa=0.3); got {type(own).__name__}")
+        seed, own = _seed_of(seed), _schedule_of(spec.baseline if schedule is None else schedule)
         driver = driver_of(own, chosen)
         run = Run(
             seed=seed,
@@ -144,6 +142,17 @@ def make_train(
         return state, curves
 
     return train
+
+
+def _schedule_of(given: Any) -> Schedule:
+    """The schedule of a name, a constant weight (), a factory or a function; ValueError for anything else."""
+    if isinstance(given, str):
+        return SCHEDULES[given]()
+    if isinstance(given, int | float | np.number | jax.Array):
+        return fixed(given if isinstance(given, jax.Array) else typed(float, given, "a schedule"))
+    own = as_schedule(given)() if callable(given) else given
+    require(isinstance(own, Schedule), "a schedule", "a name, a weight or an object such as aes(kappa=0.3)", given)
+    return own
 
 
 def _seed_of(given: Any) -> Array:
@@ -251,13 +260,13 @@ def _in_envs(count: int, num_envs: int) -> int:
 
 def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Static structure, complete, and traced floats of a carrier; ValueError for a setting that it does not have."""
-    fields = {field.name: field.default for field in dataclasses.fields(spec.config)}
+    fields = [field.name for field in dataclasses.fields(spec.config)]
     known = (*fields, *spec.hyper._fields)
     for name in settings:
         if name not in known:
             near = hint(name, known)
             raise ValueError(f"carrier {spec.label} has no setting '{name}'{near} settings: {', '.join(known)}")
-    config = fields | {name: value for name, value in settings.items() if name in fields}
+    config = vars(spec.config(**{name: value for name, value in settings.items() if name in fields})).copy()
     hyper = spec.hyper()._replace(**{name: value for name, value in settings.items() if name in spec.hyper._fields})
     concrete = {name: value for name, value in hyper._asdict().items() if not isinstance(value, Tracer)}
     spec.check(spec.hyper()._replace(**concrete))
@@ -267,7 +276,7 @@ def _settings(spec: CarrierSpec, settings: dict[str, Any]) -> tuple[dict[str, An
 def fit_rollout(config: dict[str, Any], interval: int, num_envs: int) -> None:
     """Set the longest rollout up to the given one that divides ``interval``, in equal minibatches of about its size."""
     rows = config["rollout"] * num_envs / config["minibatches"]
-    config["rollout"] = max(n for n in range(1, config["rollout"] + 1) if interval % n == 0)
+    config["rollout"] = max(n for n in range(1, min(config["rollout"], interval) + 1) if interval % n == 0)
     size = config["rollout"] * num_envs
     if size % config["minibatches"]:
         divisors = [n for n in range(1, size + 1) if size % n == 0]

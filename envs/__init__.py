@@ -60,6 +60,8 @@ TASKS: dict[str, Task | Callable[..., Task] | str] = {
     "isaac_franka_cabinet": "envs.isaac:isaac_franka_cabinet",
 }
 
+_MADE: dict[tuple[str, str], Task] = {}  # (place, complete options) -> the one task of them
+
 BRIDGE = "bridge:"  # prefix of tasks that another simulator runs, see `envs.bridge.build`
 GYMNASIUM = "gymnasium:"  # and of Gymnasium's ids, see `envs.adapters.gym_tasks`
 PLAYGROUND = "playground:"  # and of MuJoCo Playground's names, see `envs.adapters.playground`
@@ -71,7 +73,8 @@ _ADAPTED = ("channels", "observation", "time_limit")  # options of environments 
 ORACLES: dict[str, str] = {"toy": "envs.toy.oracle:optimal_return"}
 
 
-def _attribute(place: str) -> Any:
+def attribute(place: str) -> Any:
+    """The attribute at ``module:attribute``."""
     module, name = place.split(":")
     return getattr(import_module(module), name)
 
@@ -79,7 +82,7 @@ def _attribute(place: str) -> Any:
 def optimal_return(name: str) -> Callable[[Any], Any] | None:
     """Best mean episode return of a task as a function of frozen drift values (M, D) -> (M,), or None if unknown."""
     make(name)
-    return _attribute(ORACLES[name]) if name in ORACLES else None
+    return attribute(ORACLES[name]) if name in ORACLES else None
 
 
 def make(name: str, **options: Any) -> Task:
@@ -94,14 +97,17 @@ def make(name: str, **options: Any) -> Task:
       ValueError: an option that the task does not have.
     """
     if name.startswith(BRIDGE):
-        return _attribute("envs.bridge:build")(name, **options)
+        return attribute("envs.bridge:build")(name, **options)
     for prefix, place in _NAMED.items():
         if name.startswith(prefix):
-            return build(name, partial(_attribute(place), name.removeprefix(prefix)), **options)
+            return build(name, partial(attribute(place), name.removeprefix(prefix)), **options)
     if name not in TASKS:
         raise UnknownNameError(unknown_task(name, TASKS))
     entry = TASKS[name]
-    return build(name, _attribute(entry) if isinstance(entry, str) else entry, **options)
+    if not isinstance(entry, str):
+        return build(name, entry, **options)
+    built = build(name, attribute(entry), **options)
+    return _MADE.setdefault((entry, repr(sorted(built.options.items()))), built)
 
 
 def unknown_task(name: str, known: Iterable[str]) -> str:
@@ -118,7 +124,7 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
       ValueError: an option that the task does not have, or a function that builds something else.
     """
     if (place := adapter_of(entry)) and not callable(entry):
-        entry = partial(_attribute(place), entry)
+        entry = partial(attribute(place), entry)
     if not isinstance(entry, Task):
         parameters = signature(entry).parameters
         known = set(parameters) - {"name"}
@@ -136,7 +142,7 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
         place = adapter_of(built)
         if place and place == ADAPTERS["gymnasium"]:  # which makes more of them
             built.close()
-            return _attribute(place)(partial(entry, **own), **more)
+            return attribute(place)(partial(entry, **own), **more)
         if place:
             return build(name, built, **more)
         if own != options:

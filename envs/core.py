@@ -1,8 +1,8 @@
 """The words every task is written in: environment, drift channel, task, and the step with auto-reset."""
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
@@ -140,8 +140,25 @@ class Task(NamedTuple):
     negative_returns: bool  # returns below zero are normal, so ratios of areas mean nothing
     description: str
     #: complete options of the task's builder; ``envs.make(name, **options)`` builds the same task again
-    options: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, Any] = {}
     #: names of channels that change nothing in this task; drifting them is allowed, and said in tables
     inert: tuple[str, ...] = ()
     #: names of channels whose presence makes it another task even while nothing drifts
     altering: tuple[str, ...] = ()
+
+    def __reduce__(self) -> Any:
+        """By its place in the module of its environment, by the name and options of `envs.make`, or by its parts."""
+        envs: Any = sys.modules["envs"]  # which imports this module
+        module = type(self.env).__module__
+        for name, value in vars(sys.modules[module]).items():
+            if value is self and module != "__main__":
+                return envs.attribute, (f"{module}:{name}",)
+        named = isinstance(envs.TASKS.get(self.name), str) or self.name.startswith(envs.GYMNASIUM)
+        if named and envs.make(self.name, **self.options) is self:
+            return partial(envs.make, self.name, **self.options), ()
+        return Task, tuple(self)
+
+
+def replaced(params: Any, values: Array) -> Array:
+    """`Task.apply_drift` where the drift values (D,) are all of the parameters."""
+    return values

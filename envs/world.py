@@ -70,7 +70,7 @@ class World:
 
     def check_pattern(self, pattern: str) -> None:
         """Raises UnknownNameError or ValueError: a pattern that does not exist, or has nothing to move."""
-        if lookup("pattern", self.patterns, pattern) is not PATTERNS["steady"] and not self.task.channels:
+        if lookup("pattern", self.patterns, pattern) != PATTERNS["steady"] and not self.task.channels:
             raise ValueError(f"task '{self.name}' has no drift channel, so its pattern is steady; got '{pattern}'")
 
     def drift(self, pattern: str, drift_seed: int) -> DriftData:

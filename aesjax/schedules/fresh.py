@@ -1,6 +1,6 @@
 """The residuals of the newest transitions, in a ring that an agent carries: the source of `Signals.fresh_td_error`."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -26,11 +26,32 @@ class FreshState(NamedTuple):
         return self.rows[:, jnp.arange(size) % jnp.maximum(self.filled, 1)].reshape(-1)
 
 
-class FreshResiduals(NamedTuple):
-    """A pair of pure functions, like `EntropySchedule`; both are safe under ``jit``, ``vmap`` and ``scan``."""
+@dataclass(frozen=True)
+class FreshResiduals:
+    """Pure functions, as in `EntropySchedule`, safe under ``jit``, ``vmap`` and ``scan``; see `fresh_residuals`."""
 
-    init: Callable[[], FreshState]
-    update: Callable[[FreshState, Array], FreshState]
+    size: int
+    critics: int = 1
+
+    def init(self) -> FreshState:
+        """An empty ring."""
+        return FreshState(jnp.zeros((self.critics, self.size), jnp.float32), jnp.int32(0), jnp.int32(0))
+
+    def update(self, state: FreshState, td_error: Array) -> FreshState:
+        """The ring with the residuals of the newest transitions."""
+        size, critics, new = self.size, self.critics, jnp.asarray(td_error, jnp.float32)
+        number = new.shape[-1] if new.ndim else 0
+        if new.shape not in [(critics, number), *[(number,)] * (critics == 1)] or not 1 <= number <= size:
+            allowed = "(n,) or (1, n)" if critics == 1 else f"({critics}, n)"
+            raise ValueError(
+                f"fresh_residuals: td_error must have shape {allowed} with n from 1 to {size}; got {new.shape}"
+            )
+        places = (state.position + jnp.arange(number)) % size
+        return FreshState(
+            rows=state.rows.at[:, places].set(new.reshape(critics, number)),
+            position=(state.position + number) % size,
+            filled=jnp.minimum(state.filled + number, size),
+        )
 
 
 def fresh_residuals(size: int, critics: int = 1) -> FreshResiduals:
@@ -52,23 +73,4 @@ def fresh_residuals(size: int, critics: int = 1) -> FreshResiduals:
     >>> print(state.td_error)
     [ 1. -2.  1. -2.]
     """
-
-    def init() -> FreshState:
-        return FreshState(jnp.zeros((critics, size), jnp.float32), jnp.int32(0), jnp.int32(0))
-
-    def update(state: FreshState, td_error: Array) -> FreshState:
-        new = jnp.asarray(td_error, jnp.float32)
-        number = new.shape[-1] if new.ndim else 0
-        if new.shape not in [(critics, number), *[(number,)] * (critics == 1)] or not 1 <= number <= size:
-            allowed = "(n,) or (1, n)" if critics == 1 else f"({critics}, n)"
-            raise ValueError(
-                f"fresh_residuals: td_error must have shape {allowed} with n from 1 to {size}; got {new.shape}"
-            )
-        places = (state.position + jnp.arange(number)) % size
-        return FreshState(
-            rows=state.rows.at[:, places].set(new.reshape(critics, number)),
-            position=(state.position + number) % size,
-            filled=jnp.minimum(state.filled + number, size),
-        )
-
-    return FreshResiduals(init, update)
+    return FreshResiduals(size, critics)

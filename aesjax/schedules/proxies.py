@@ -116,7 +116,7 @@ def as_proxy(
     if isinstance(make, ProxyFactory):
         return make
 
-    factory = partial(ProxyFactory.of, name=name, label=label, fields=MappingProxyType(dict(fields)))
+    factory = partial(ProxyFactory.of, name=name, label=label, fields=dict(fields))
     return factory if make is None else factory(make)
 
 

@@ -1,11 +1,10 @@
 """A carrier's registry entry: constructor, settings and default entropy weight."""
 
-import operator
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple
 
+from aesjax.typed import typed
 from agents.common.carrier import Carrier, OnPolicyCarrier
 
 _SHARES = ("gamma", "gae_lambda", "tau", "weight_decay")
@@ -20,8 +19,8 @@ class CarrierSpec(NamedTuple):
     hyper: type  # NamedTuple of traced floats
     check: Callable[[Any], None]  # raises ValueError for concrete values of `hyper` that make no sense
     baseline: str  # schedule that stands for the carrier's own entropy weight
-    absent: Mapping[str, str] = MappingProxyType({})  # fields of `Signals` it cannot report -> the reason
-    unturned: Mapping[str, str] = MappingProxyType({})  # levers of `aesjax.adaptations` that it lacks -> the reason
+    absent: Mapping[str, str] = {}  # fields of `Signals` it cannot report -> the reason
+    unturned: Mapping[str, str] = {}  # levers of `aesjax.adaptations` that it lacks -> the reason
     weight: float = 0.1  # static entropy weight where no preset gives one; reward per nat
     #: fields of ``config`` and ``hyper`` under which parameters mean what they do; None: all of ``config``
     meaning: tuple[str, ...] | None = None
@@ -41,28 +40,10 @@ class CarrierSpec(NamedTuple):
 def check_hyper(hyper: Any) -> None:
     """Raise a ValueError unless fields of `_SHARES` lie in [0, 1] and all others are positive and finite."""
     for name, value in hyper._asdict().items():
-        field, value = f"{type(hyper).__name__}.{name}", float(value)
+        field = f"{type(hyper).__name__}.{name}"
+        value = typed(float, value, field)
         if name in _SHARES:
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"{field} must lie in [0, 1]; got {value:g}")
         elif not 0.0 < value < float("inf"):
             raise ValueError(f"{field} must be positive and finite; got {value:g}")
-
-
-def whole(name: str, value: Any, least: int | None = 1) -> int:
-    """``value``, of any integer type, as an int of at least ``least``, if that is given; ValueError otherwise."""
-    if not isinstance(value, SupportsIndex) or (least is not None and operator.index(value) < least):
-        bound = "" if least is None else f", at least {least}"
-        raise ValueError(f"{name} must be a whole number{bound}; got {value!r}")
-    return operator.index(value)
-
-
-def check_sizes(config: Any, *, counts: tuple[str, ...], widths: tuple[str, ...]) -> None:
-    """Raise a ValueError unless the ``counts`` of a config are positive and its ``widths`` name positive sizes."""
-    for name in counts:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{type(config).__name__}.{name} must be at least 1; got {getattr(config, name)}")
-    for name in widths:
-        value = getattr(config, name)
-        if not isinstance(value, tuple | list) or not value or min(value) < 1:
-            raise ValueError(f"{type(config).__name__}.{name} must name at least one positive width; got {value}")

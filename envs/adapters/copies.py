@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -14,8 +15,9 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode
 
-from aesjax.compiling import jit
+from aesjax.compiling import jit, refuse_fork
 from envs import make
+from envs.adopt import trying
 from envs.core import Task, autoreset_step, check_unmasked, sound
 from envs.render import Renderer
 from envs.world import DriftData, World
@@ -54,6 +56,9 @@ class _Program:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Program":
         return self  # nothing in it changes
+
+    def __reduce__(self) -> Any:
+        return _Program, (self.world,)
 
     def _start(self, num: int, drift: DriftData, key: Any, clock: Any) -> tuple[Any, ...]:
         key, key_start = jax.random.split(key)
@@ -123,6 +128,9 @@ class Copies:
         twin.clock, twin.renderer = copy.deepcopy(self.clock, memo), None
         twin.key = None if self.key is None else jax.random.clone(self.key)  # meant to be used twice
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"renderer": None}
 
     def reset(self, rng: np.random.Generator, reseed: bool, options: Options) -> tuple[Any, ...]:
         """Observations (N, S), the drift they began under, and which copies were reset (N,).
@@ -251,10 +259,14 @@ def copies_of(
     **options: Any,
 ) -> Copies:
     """Copies with a clock of their own, of a task or, by name, of the task that ``options`` build."""
+    refuse_fork()
     if "total_steps" in options:
         raise ValueError("an environment's drift takes drift_steps, steps of each copy; got total_steps")
+    if (limit := options.pop("max_episode_steps", None)) is not None:
+        options["time_limit"] = limit
     if isinstance(task, str):
-        task = make(task, **options)
+        with trying("max_episode_steps cannot be set") if limit is not None else nullcontext():
+            task = make(task, **options)
     elif options:
         raise ValueError(f"options are those of a task given by name; got a Task and {', '.join(options)}")
     check_unmasked(task, "Gymnasium's interface")

@@ -30,7 +30,7 @@ from gymnasium.wrappers import (
 
 from aesjax.registry import hint
 from envs.adopt import trying
-from envs.core import Channel, EnvSpec, Step, Task
+from envs.core import Channel, EnvSpec, Step, Task, replaced
 from envs.physics.channels import ranges_of, texts_of
 from envs.physics.host import Hosted, Packed, on_host
 
@@ -306,7 +306,7 @@ def from_gymnasium(
         env=GymnasiumEnv(make, drifting, spec, type(inner)),
         params=np.array([each.nominal for each in drifting], np.float32),
         channels=drifting,
-        apply_drift=lambda params, values: values,
+        apply_drift=replaced,
         negative_returns=True,
         description=f"Gymnasium environment {kind}",
         options={"channels": texts} | ({} if time_limit is None else {"time_limit": time_limit}),

@@ -1,5 +1,7 @@
 """Gymnax environments (1.0) as drifting tasks: fields of their parameters drift."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -93,16 +95,17 @@ def from_gymnax(
             raise ValueError(f"only a real number other than the time limit can drift; {field} of {kind} is {value!r}")
         drifting.append(Channel(field, low, high, middle[0] if middle else float(value)))
 
-    def apply(base: Any, values: Array) -> Any:
-        return base.replace(**{channel.name: values[i] for i, channel in enumerate(drifting)})
-
     return Task(
         name=name or kind.lower(),
         family="gymnax",
         env=_Imported(env, params),
         params=params,
         channels=tuple(drifting),
-        apply_drift=apply,
+        apply_drift=partial(_set, [channel.name for channel in drifting]),
         negative_returns=True,
         description=f"gymnax environment {kind}",
     )
+
+
+def _set(names: Sequence[str], params: Any, values: Array) -> Any:
+    return params.replace(**{name: values[i] for i, name in enumerate(names)})

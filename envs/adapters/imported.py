@@ -2,13 +2,14 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from envs.core import Channel, EnvSpec, Step, Task
+from envs.core import Channel, EnvSpec, Step, Task, replaced
 from envs.physics.channels import Range, channels_of, chosen, texts_of
 from envs.physics.fields import Factor, nominal, scaled_fields, subtrees
 
@@ -110,17 +111,13 @@ def _with_model(env: Any, attribute: str, model: Any) -> Any:
     return outer
 
 
-def _scaling(factors: Sequence[Factor]) -> Apply:
+def _scaled(factors: Sequence[Factor], model: Any, values: Array) -> Any:
     """A model with the fields of each factor multiplied by its value."""
+    for factor, value in zip(factors, values, strict=True):
+        model = model.tree_replace(scaled_fields(model, factor, value))
     masses = any(field.name == "body_mass" for factor in factors for field in factor.fields)
-
-    def apply(model: Any, values: Array) -> Any:
-        for factor, value in zip(factors, values, strict=True):
-            model = model.tree_replace(scaled_fields(model, factor, value))
-        total = {"body_subtreemass": subtrees(model.body_parentid) @ model.body_mass} if masses else {}
-        return model.tree_replace(total)
-
-    return apply
+    total = {"body_subtreemass": subtrees(model.body_parentid) @ model.body_mass} if masses else {}
+    return model.tree_replace(total)
 
 
 def innermost(library: Library, env: Any) -> Any:
@@ -167,14 +164,14 @@ def imported(
             doubled = scaled_fields(model, factor, np.float32(2))
             if all(np.array_equal(value, nominal(model, field)) for field, value in doubled.items()):
                 raise ValueError(f"channel '{channel}' would change nothing: {kind} has only zeros there")
-        apply = _scaling(tuple(factors.values()))
+        apply = partial(_scaled, tuple(factors.values()))
     return Task(
         name=name or kind.lower(),
         family=library.name.lower(),
         env=Imported(library, env, apply if drifting else None, time_limit, observation),
         params=np.concatenate([np.zeros(0, np.float32), *(np.full(c.size, c.nominal, np.float32) for c in drifting)]),
         channels=drifting,
-        apply_drift=lambda params, values: values,
+        apply_drift=replaced,
         negative_returns=True,
         description=f"{library.name} environment {kind}" + " with drifting physics" * bool(drifting),
     )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from aesjax.registry import lookup
@@ -86,8 +87,8 @@ def ranges_of(texts: Sequence[str]) -> Mapping[str, Sequence[float]]:
 
 def set_by_name(channels: Sequence[Channel]) -> Callable[[Any, Any], Any]:
     """`Task.apply_drift` for scalar channels that are fields of the parameters, a NamedTuple."""
+    return partial(_set_by_name, [channel.name for channel in channels])
 
-    def apply_drift(params: Any, values: Any) -> Any:
-        return params._replace(**{channel.name: values[i] for i, channel in enumerate(channels)})
 
-    return apply_drift
+def _set_by_name(names: Sequence[str], params: Any, values: Any) -> Any:
+    return params._replace(**{name: values[i] for i, name in enumerate(names)})

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from typing import Annotated, Any, Union
 
 import tyro
 
 from experiments.cli import bench, finished, listing, run, submit, table
 from experiments.cli.errors import DONE, WRONG, guarded, say
+from experiments.session.study import folder
 
 #: Command -> the class that tyro parses, and the function that executes it.
 _COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
@@ -32,6 +34,16 @@ _COMMANDS: dict[str, tuple[type, Callable[[Any], int]]] = {
 _Command: Any = Union[  # noqa: UP007
     tuple(Annotated[options, tyro.conf.subcommand(name)] for name, (options, _) in _COMMANDS.items())
 ]
+_PATHS = tyro.constructors.ConstructorRegistry()
+
+
+@_PATHS.primitive_rule
+def _path(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
+    spec = tyro.constructors.PrimitiveConstructorSpec
+    known = spec(1, "PATH", lambda words: folder(words[0]), lambda value: isinstance(value, Path), lambda v: [str(v)])
+    return known if info.type is Path else None
+
+
 _EXECUTE = dict(_COMMANDS.values())
 
 
@@ -46,5 +58,7 @@ def command(argv: list[str] | None = None) -> int:
 
         say(f"unknown command '{typed[0]}'{hint(typed[0], _COMMANDS)} commands: {', '.join(_COMMANDS)}")
         return WRONG
-    options = tyro.cli(_Command, prog="aesjax", args=argv, description="Drift-aware exploration in JAX.")
+    options = tyro.cli(
+        _Command, prog="aesjax", args=argv, description="Drift-aware exploration in JAX.", registry=_PATHS
+    )
     return guarded(partial(_EXECUTE[type(options)], options))

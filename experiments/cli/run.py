@@ -108,11 +108,11 @@ def train(study: Study | None, runtime: Runtime) -> int:
         if runtime.sim_python is not None:  # of this machine, and so no part of the study's configuration
             from envs.bridge.names import PYTHON
 
-            os.environ[PYTHON] = str(runtime.sim_python.expanduser())
+            os.environ[PYTHON] = str(runtime.sim_python)
         if out is None and runtime.resume:
             raise ValueError("--resume continues the study in --out; name its folder")
         task = str("toy" if study is None else study.task).replace(":", "-").replace("/", "-")
-        out = (out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{task}").expanduser()
+        out = out or Path("runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{task}"
         start_jax(runtime.devices, out if runtime.resume else None)
         config = begun(out) if study is None else study.config
         prepared = prepare(config)  # refusals come before a folder is claimed

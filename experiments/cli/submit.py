@@ -79,7 +79,7 @@ def execute(options: Submit) -> int:
         if out is None:
             raise ValueError("--out, the folder of the study, is needed")
         slurm.check_slurm()
-        out = out.expanduser().absolute()
+        out = out.absolute()
         plan = _resumed(out, options) if options.runtime.resume else _planned(out, options)
         left = [part.number for part in slurm.statuses(plan) if part.standing]
         out.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.study import store
+from experiments.study.folder import writing
 from experiments.study.store import open_results, write_manifest
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ def copy_results(directory: Path, out: Path) -> Path:
 
 
 def _written(out: Path, config: Mapping[str, Any], manifest: Mapping[str, Any], rows: "pl.DataFrame") -> Path:
-    out.mkdir(parents=True, exist_ok=True)
-    store.write_json(out / store.CONFIG, config)
-    store.write_rows(out / store.CURVES, rows)
-    write_manifest(out, manifest)
+    with writing(out):
+        store.write_json(out / store.CONFIG, config)
+        store.write_rows(out / store.CURVES, rows)
+        write_manifest(out, manifest)
     return out
 
 

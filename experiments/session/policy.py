@@ -14,9 +14,9 @@ from jax.core import Tracer
 from aesjax.compiling import jit
 from aesjax.registry import lookup
 from aesjax.seeding import stream
+from aesjax.typed import Count, typed
 from agents import Carrier, OnPolicyCarrier
 from agents.common.episodes import episode_returns
-from agents.common.spec import whole
 from agents.train import Learner
 from envs.drift import change_points
 from envs.world import World
@@ -39,6 +39,7 @@ class Policy:
     carrier: Carrier | OnPolicyCarrier = field(repr=False)
     agent: Any = field(repr=False)
     drift: Any = field(repr=False)  # of its run
+    directory: Path = field(repr=False)  # of its study
 
     @classmethod
     def load(
@@ -58,7 +59,12 @@ class Policy:
         learner = share.learner
         snapshot = _snapshot(directory, config, learner, labels[pattern, seed], at)
         drift = learner.world.drift(pattern, seed if config.drift_seed is None else config.drift_seed)
-        return cls(method, pattern, seed, snapshot.step, learner.world, learner.agent, snapshot.agent, drift)
+        return cls(method, pattern, seed, snapshot.step, learner.world, learner.agent, snapshot.agent, drift, directory)
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """Method, pattern, seed and step."""
+        return {name: getattr(self, name) for name in ("method", "pattern", "seed", "step")}
 
     def __call__(self, obs: Any, key: Any = None) -> jax.Array:
         """Actions (A,) or (N, A) in [-1, 1] for observations (O,) or (N, O): the mode, or with a key or seed a sample.
@@ -99,7 +105,7 @@ class Policy:
         Raises:
           ValueError: drift values of another number, or not finite; no episodes.
         """
-        world, episodes = self.world, whole("episodes", episodes)
+        world, episodes = self.world, typed(Count, episodes, "episodes")
         if isinstance(drift, str):
             held = lookup("drift", {END: self.drift, NOMINAL: world.drift("steady", 0)}, drift)
         else:

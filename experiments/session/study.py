@@ -5,12 +5,13 @@ Nothing here imports JAX before a study is used, so that `aesjax --help` answers
 
 import dataclasses
 import json
+import os
 import shlex
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, SupportsIndex
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import tyro
 
@@ -50,11 +51,18 @@ def _number(whole: bool) -> Callable[[str], int | float]:
     return read
 
 
+def folder(text: str) -> Path:
+    """A path as it is typed, with ~ for the home folder."""
+    return Path(os.path.expanduser(text))
+
+
 SECONDS = _typed(_number(False), "S")
 Text = Annotated[Any, *_typed(str, "NAME")]
+Word = Annotated[str | None, *_typed(str, "NAME")]
 Names = Annotated[Any, *_typed(str, "NAMES")]
 Whole = Annotated[int | None, *_typed(_number(True), "N")]
-Folder = Annotated[Any, *_typed(Path, "DIR")]
+Number = Annotated[Whole, (1, 2**31 - 1)]  # the largest and smallest, see `aesjax.typed.Bounds`
+Folder = Annotated[Any, *_typed(folder, "DIR")]
 if TYPE_CHECKING:
     Axes = Mapping[str, Sequence[float]] | Sequence[str]
 else:
@@ -83,32 +91,32 @@ class Study:
     seeds: Annotated[Any, *_typed(str, "SEEDS")] = "1:5"
     """Training seeds: 1:5 (both ends included), 1,2,7, or a mix. In Python also whole numbers; one number n means 1 to
     n."""
-    preset: Text = "quick"
+    preset: Word = "quick"
     """Sizes: quick (minutes) or paper; mujoco-warm for --warm-start."""
     steps: Whole = None
     """Environment steps of a run; by default the preset's."""
-    num_envs: Whole = None
+    num_envs: Number = None
     """Parallel environments of a run; by default the preset's."""
-    evaluations: Whole = None
+    evaluations: Number = None
     """Evaluations of a run, evenly spaced, besides the one before it; by default the preset's."""
-    episodes: Whole = None
+    episodes: Number = None
     """Episodes of an evaluation; by default the preset's."""
     sweep: Axes = ()
     """Hyper-parameter axis NAME=V1,V2,...; may be given several times. All values train in one program. In Python also
     a mapping."""
     proxy: Text = "td_quantile"
     """Drift proxy of the schedules that use one."""
-    source: Text = None
+    source: Word = None
     """Transitions that the proxy reads: update (the update batch) or fresh (the newest); by default each schedule's
     own."""
-    drift_seed: Whole = None
+    drift_seed: Annotated[Whole, (0, 2**32 - 1)] = None
     """One drift sample for all seeds; by default each training seed has its own."""
-    engine: Text = None
+    engine: Word = None
     """Physics of a MuJoCo or Isaac task: mujoco (C), mjx, warp, or auto (C on a CPU, Warp on CUDA, else MJX)."""
-    observation: Text = None
+    observation: Word = None
     """Observation of ant and humanoid: v5, or v4 without contact forces in ant and with all rows in humanoid; of
     isaac_allegro_hand: full_state, full or full_no_vel; of Playground: an entry of a dictionary, such as state."""
-    variant: Text = None
+    variant: Word = None
     """Constants of an Isaac task: gym, those of Isaac Gym, or omni, those of its successor."""
     channels: Names = None
     """Drifting parameters, comma-separated, each perhaps with a range (body_mass=0.5:1.5). MuJoCo: body_mass,
@@ -116,16 +124,17 @@ class Study:
     and fourth with wide ranges; Isaac: gravity, joint_damping (the default both); Gymnasium: any attribute of the
     environment that is a number, with its range; Playground: body_mass, joint_friction, geom_friction, gravity,
     actuator_gain, each perhaps of one part (body_mass.pole_1). In Python also a mapping from names to ranges."""
-    observe: Annotated[Any, *_typed(str, "drift")] = None
+    observe: Annotated[str | None, *_typed(str, "drift")] = None
     """drift: policy and critics also observe the true values of the drifting parameters, each scaled to -1 to 1 over
     its range. A reference, neither a method nor an upper bound."""
     timeout: Annotated[float | None, *SECONDS] = None
     """Seconds for a step of a bridged task's simulator; 120 by default."""
     controls_from: Folder = None
     """Folder of the finished study whose runs the controls among --schedules play."""
-    start: Annotated[Any, *_typed(Path, "DIR", "warm-start")] = None
-    """Begin with trained agents: the folder of a finished study on the pattern steady, or of exported agents. Seed by
-    seed where there are as many."""
+    start: Annotated[Any, *_typed(folder, "DIR", "warm-start")] = None
+    """Begin with trained agents: the folder of a finished study, of whose patterns steady or the only one is taken, or
+    of exported agents. Seed by seed where there are as many. In Python also its `Results`, or the `Policy` of a run's
+    end."""
     layer_norm: bool = False
     """Normalise the hidden layers of every carrier's critic; weight decay is an axis, --sweep weight_decay=0,1e-2."""
     counterfactual: bool = False
@@ -136,17 +145,11 @@ class Study:
     all blocks trained and `aesjax join` makes one study of them."""
 
     def __post_init__(self) -> None:
-        for names, kind, wanted in _KINDS:
-            for name in names.split():
-                value = getattr(self, name)
-                if value is not None and not isinstance(value, kind):
-                    raise ValueError(f"{name} must be {wanted}; got {value!r:.60}")
-        for name in ("methods", "patterns", "channels", "sweep", "seeds"):
-            value = getattr(self, name)
-            if isinstance(value, Mapping) and name == "channels":
-                value = [f"{name}={':'.join(repr(float(end)) for end in ends)}" for name, ends in value.items()]
-            if isinstance(value, Iterable) and not isinstance(value, str | Mapping | tuple):
-                object.__setattr__(self, name, tuple(value))  # a generator or an array is read once
+        for field in dataclasses.fields(self):
+            given = getattr(self, field.name)
+            if given is not field.default:
+                value = field.default if given is None else _checked(field, given)
+                object.__setattr__(self, field.name, value)
 
     @property
     def config(self) -> "StudyConfig":
@@ -278,7 +281,7 @@ class Study:
             "sweep": lambda _: [f"{name}={','.join(map(number, axis))}" for name, axis in config.sweep.items()],
             "proxy": lambda _: name_of("proxy", config.proxy.factory),
             "channels": _joined,
-            "start": lambda start: str(getattr(start, "directory", start)),
+            "start": _text_of_start,
             "controls_from": str,
             "block": lambda block: block if isinstance(block, str) else ":".join(map(str, block)),
         }
@@ -297,6 +300,18 @@ class Study:
             options = {name: value for name, value in config.options.items() if plain.get(name) != value}
             texts = {n: _joined(v) if isinstance(v, list | tuple) else v for n, v in options.items()} | texts
         return texts
+
+
+def _checked(field: dataclasses.Field, value: Any) -> Any:
+    """The value of a field of `Study`, of the type that its annotation names; what is several in a tuple."""
+    from aesjax.typed import several, typed
+
+    if field.name not in _SEVERAL:
+        return typed(field.type, value, field.name)
+    if field.name == "channels" and isinstance(value, Mapping):
+        ranges = typed(Mapping[str, tuple[float, ...]], value, field.name)
+        return tuple(f"{name}={':'.join(repr(float(end)) for end in ends)}" for name, ends in ranges.items())
+    return tuple(value) if several(value) else value  # a generator is read once
 
 
 def flag(name: str) -> str:
@@ -333,14 +348,15 @@ def _by_carrier(texts: Sequence[str]) -> dict[str, str]:
     return {**carriers, "schedules": ",".join(first)}
 
 
+def _text_of_start(start: Any) -> str:
+    if hasattr(start, "run"):
+        raise ValueError("no text names a Policy to start with; its folder, start.directory, is one")
+    return str(getattr(start, "directory", start))
+
+
 def _joined(value: str | Iterable[str]) -> str:
     return value if isinstance(value, str) else ",".join(value)
 
 
 _AT_SHELL = {"carriers": "methods", "schedules": "methods", "warm_start": "start", "warm-start": "start"}
-_KINDS: tuple[tuple[str, Any, str], ...] = (
-    ("steps num_envs evaluations episodes drift_seed", SupportsIndex, "a whole number"),
-    ("layer_norm counterfactual", bool, "true or false"),
-    ("timeout", int | float, "a number"),
-    ("preset source engine observation variant observe", str, "text"),
-)
+_SEVERAL = ("methods", "patterns", "seeds", "sweep", "channels")  # read by `experiments.study.config`

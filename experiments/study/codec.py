@@ -1,25 +1,17 @@
 """Typed dataclasses as JSON and back, by their annotations. Reading imports nothing: it makes stand-ins."""
 
 import dataclasses
-import math
-import types
 from collections import namedtuple
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from typing import Any, get_type_hints
 
 from aesjax.adaptations import Adaptation, AdaptationFactory
 from aesjax.factory import Options
 from aesjax.registry import lookup
 from aesjax.schedules import DriftProxy, ProxyFactory, Schedule, ScheduleFactory
+from aesjax.typed import require, typed
 from agents import CarrierSpec
 from experiments.study.method import KINDS, Control, Method, source_of
-
-
-class Range(NamedTuple):
-    """Smallest and largest allowed number, in an annotation."""
-
-    least: float
-    most: float = 2**53 - 1  # a whole number that a float holds exactly
 
 
 def encode(value: Any) -> Any:
@@ -91,52 +83,22 @@ def decode(wanted: Any, data: Any, where: str = "") -> Any:
     Raises:
       ValueError: naming the field, what it must be, and what it is.
     """
-    origin, arguments = get_origin(wanted), get_args(wanted)
-    if wanted is Any:
-        return tuple(data) if isinstance(data, list) else data
-    if origin is Annotated:
-        value = decode(arguments[0], data, where)
-        least, most = arguments[1]
-        _check(least <= value <= most, where, f"at least {least:,} and at most {most:,}", data)
-        return value
-    if origin in (Union, types.UnionType):
-        kinds = [kind for kind in arguments if kind is not type(None)]
-        return None if data is None and len(kinds) < len(arguments) else decode(kinds[0], data, where)
-    if wanted in (Method, DriftProxy):
-        try:
-            return (_method if wanted is Method else _proxy)(data)
-        except KeyError as error:
-            raise ValueError(f"'{where}' lacks {error}; got {data!r:.60}") from None
-        except (AttributeError, TypeError) as error:
-            raise ValueError(f"'{where}' must be a definition ({error}); got {data!r:.60}") from None
-    if dataclasses.is_dataclass(wanted):
+    return typed(wanted, data, where, _object)
+
+
+def _object(wanted: Any, data: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(wanted) and wanted not in (Method, DriftProxy):
         return _fields(wanted, data, where)
-    if origin is tuple:
-        _check(isinstance(data, list) and bool(data), where, "a list of at least one", data)
-        return tuple(decode(arguments[0], each, where) for each in data)
-    if origin is not None and issubclass(origin, Mapping):
-        _check(isinstance(data, dict), where, "an object", data)
-        return {name: decode(arguments[1], value, f"{where}.{name}") for name, value in data.items()}
-    fits, text = _PLAIN[wanted]
-    _check(fits(data), where, text, data)
-    return data
-
-
-_PLAIN: Mapping[type, tuple[Callable[[Any], bool], str]] = {
-    int: (lambda value: type(value) is int, "a whole number"),
-    float: (lambda value: type(value) in (int, float) and not math.isnan(value), "a number"),
-    str: (lambda value: isinstance(value, str) and bool(value), "text"),
-    bool: (lambda value: isinstance(value, bool), "true or false"),
-}
-
-
-def _check(fits: bool, where: str, text: str, data: Any) -> None:
-    if not fits:
-        raise ValueError(f"'{where}' must be {text}; got {data!r:.60}")
+    try:
+        return (_method if wanted is Method else _proxy)(data)
+    except KeyError as error:
+        raise ValueError(f"{where} lacks {error}; got {data!r:.60}") from None
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"{where} must be a definition ({error}); got {data!r:.60}") from None
 
 
 def _fields(wanted: Any, data: Any, where: str) -> Any:
-    _check(isinstance(data, dict), where, "an object", data)
+    require(isinstance(data, dict), where, "an object", data)
     fields = {field.name: field for field in dataclasses.fields(wanted) if field.metadata.get("json", True)}
     needed = {name for name, field in fields.items() if _default(field) is dataclasses.MISSING}
     if odd := sorted({*data} - fields.keys() | needed - {*data}):

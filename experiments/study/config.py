@@ -10,13 +10,14 @@ from typing import Annotated, Any
 
 import envs
 from aesjax.schedules import DriftProxy
-from agents.common.spec import whole
+from aesjax.typed import Bounds, Count, require, several
+from aesjax.typed import typed as checked
 from agents.train import as_task, fit_rollout, sizes_of
 from envs.patterns import Pattern
 from experiments.presets import presets_of
 from experiments.presets.preset import CarrierSettings, Preset
 from experiments.study import store
-from experiments.study.codec import Range, decode, encode
+from experiments.study.codec import decode, encode
 from experiments.study.method import SOURCES, Method, find, single, source_of
 from experiments.study.text import LARGEST_SEED, parse_names, parse_objects, parse_seeds, parse_sweep
 
@@ -26,8 +27,7 @@ OBSERVED = "the true drift: a reference, neither a method nor an upper bound"
 LONGEST = 2**31 - 1  # vector steps of a run: its clock is an int32
 _BROUGHT: Mapping[str, Any] = {"compare": False, "repr": False, "metadata": {"json": False}}
 
-Count = Annotated[int, Range(1)]
-Seed = Annotated[int, Range(0, LARGEST_SEED)]
+Seed = Annotated[int, Bounds(0, LARGEST_SEED)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class StudyConfig:
     steps: Count  # environment steps of a run
     evaluations: Count
     episodes: Count
-    segments: Annotated[int, Range(1, 10_000)]
+    segments: Annotated[int, Bounds(1, 10_000)]
     replay_capacity: Count  # transitions
     #: environment steps without learning, of carriers whose settings name no other; random actions, or the policy's
     #: own where runs begin with trained agents
@@ -205,16 +205,14 @@ def configured(study: Any) -> StudyConfig:
     methods = tuple(method for carrier in carriers for method in methods if method.carrier.name == carrier)
     task, built, sizes, source = _task(study)
     given = {name: value for name in ("evaluations", "episodes") if (value := getattr(study, name)) is not None}
-    sizes = dataclasses.replace(sizes, **{name: _count(name, value) for name, value in given.items()})
+    sizes = dataclasses.replace(sizes, **given)
     proxy = find("proxy", study.proxy)
     if study.source not in (None, *SOURCES):
         raise ValueError(f"--source must be one of {', '.join(SOURCES)}; got '{study.source}'")
     if study.observe not in (None, "drift"):
         raise ValueError(f"the only thing to observe is drift; got '{study.observe}'")
-    if study.drift_seed is not None and not 0 <= _count("drift_seed", study.drift_seed, None) <= LARGEST_SEED:
-        raise ValueError(f"--drift-seed must be between 0 and {LARGEST_SEED}; got {study.drift_seed}")
     settings = {name: _settings(name, spec, sizes, study) for name, spec in carriers.items()}
-    steps, settings = _sized(sizes, settings, None if study.steps is None else _count("steps", study.steps, None))
+    steps, settings = _sized(sizes, settings, study.steps)
     copies = math.lcm(*(own.num_envs or 1 for own in settings.values()))
     replay, warmup = sizes_of(
         steps, copies, sizes.replay or sizes.replay_fraction * steps, sizes.warmup or sizes.warmup_fraction * steps
@@ -223,7 +221,7 @@ def configured(study: Any) -> StudyConfig:
     outside = {name: source_of("pattern", pattern) for name, pattern in own_patterns.items()} | {task: source}
     if taken := [name for name, pattern in patterns.items() if envs.PATTERNS.get(name, pattern) != pattern]:
         raise ValueError(f"another pattern is called '{taken[0]}'; give yours another name")
-    return StudyConfig(
+    config = StudyConfig(
         task=task,
         preset=study.preset,
         methods=methods,
@@ -237,12 +235,12 @@ def configured(study: Any) -> StudyConfig:
         warmup=warmup,
         proxy=DriftProxy(proxy.factory, single("option 'q'", proxy.q), None),
         source=study.source or proxy.source,
-        drift_seed=None if study.drift_seed is None else int(study.drift_seed),
+        drift_seed=study.drift_seed,
         sweep=sweep,
         settings=settings,
         options=dict(built.options),
-        controls=_record_of(methods, _path(study.controls_from)),
-        warm_start=_warm_start_of(_path(study.start), tuple(carriers)),
+        controls=_record_of(methods, _path("controls_from", study.controls_from)),
+        warm_start=_warm_start_of(study.start, tuple(carriers)),
         observe=study.observe,
         counterfactual=study.counterfactual,
         block=_block(study.block),
@@ -250,11 +248,15 @@ def configured(study: Any) -> StudyConfig:
         built=built,
         own_patterns=own_patterns,
     )
+    config_from_json(config.to_json())  # what could not be read back is refused before it is trained
+    return config
 
 
-def _path(place: Any) -> Path | None:
-    """A folder, given as a path or as a `Results`."""
-    return None if place is None else Path(getattr(place, "directory", place)).expanduser()
+def _path(option: str, place: Any) -> Path | None:
+    """A folder, given as a path, or as a `Results` or `Policy` of it."""
+    folder = getattr(place, "directory", place)
+    require(folder is None or isinstance(folder, str | Path), option, "a folder, or its Results or Policy", place)
+    return None if folder is None else Path(folder).expanduser()
 
 
 def _record_of(methods: tuple[Method, ...], directory: Path | None) -> dict[str, str]:
@@ -275,23 +277,22 @@ def _record_of(methods: tuple[Method, ...], directory: Path | None) -> dict[str,
     return {"from": str(directory), "streams": store.sha256(path)}
 
 
-def _warm_start_of(directory: Path | None, carriers: tuple[str, ...]) -> dict[str, Any]:
+def _warm_start_of(start: Any, carriers: tuple[str, ...]) -> dict[str, Any]:
     """The folder of the agents that a study begins with, and their SHA-256; empty where it begins with new ones."""
-    if directory is None:
+    if (directory := _path("start", start)) is None:
         return {}
     # `replay` stays for stored studies: False means that replays began empty.
-    return {"from": str(directory), "replay": False, "sha256": store.digest(store.agent_files(directory, carriers))}
-
-
-def _count(name: str, value: Any, least: int | None = 1) -> int:
-    return whole(f"--{name.replace('_', '-')}", value, least)
+    files = store.digest(store.agent_files(directory, carriers))
+    about = {"from": str(directory), "replay": False, "sha256": files}
+    return about | ({"run": start.run} if hasattr(start, "run") else {})
 
 
 def _block(given: Any) -> tuple[int, ...]:
     """``1:40`` of `--block`, the first and the last of the runs to train."""
-    if not given:
+    if given is None:
         return ()
-    first, _, last = (given if isinstance(given, str) else ":".join(map(str, given))).partition(":")
+    text = ":".join(map(str, given)) if several(given) else str(given)
+    first, _, last = text.partition(":")
     if not first.isdecimal() or not last.isdecimal() or not 1 <= int(first) <= int(last):
         raise ValueError(f"--block must look like 1:40, the first and the last run; got '{given}'")
     return int(first), int(last)
@@ -301,8 +302,10 @@ def _task(study: Any) -> tuple[str, envs.Task, Preset, str | None]:
     """Name of the task, the task with its options, the preset's sizes for it; source text of one from outside."""
     names = ("engine", "observation", "variant", "timeout", "channels")
     typed = {name: value for name in names if (value := getattr(study, name)) is not None}
-    if isinstance(typed.get("channels"), str):
-        typed["channels"] = tuple(part.strip() for part in typed["channels"].split(",") if part.strip())
+    if isinstance(named := typed.get("channels"), str):
+        typed["channels"] = tuple(part.strip() for part in named.split(",") if part.strip())
+    elif named is not None:
+        typed["channels"] = checked(tuple[str, ...], named, "channels")
     given = study.task
     if isinstance(given, envs.Task) and given.name in envs.TASKS and _registered(given):
         given, typed = given.name, {**given.options, **typed}
@@ -333,7 +336,7 @@ def _registered(task: envs.Task) -> bool:
 def _settings(name: str, spec: Any, sizes: Preset, study: Any) -> CarrierSettings:
     """One carrier's settings in a preset."""
     own = sizes.carriers.get(name) or CarrierSettings(spec.weight)
-    num_envs = own.num_envs or sizes.num_envs if study.num_envs is None else _count("num_envs", study.num_envs)
+    num_envs = own.num_envs or sizes.num_envs if study.num_envs is None else study.num_envs
     config = dict(own.config)
     if study.layer_norm:
         if "layer_norm" not in {field.name for field in dataclasses.fields(spec.config)}:

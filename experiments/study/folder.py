@@ -3,8 +3,8 @@
 import os
 import shutil
 import socket
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,6 +92,20 @@ def is_empty(directory: Path, besides: Collection[str] = ()) -> bool:
     return all(path in left or path.name in (LOCK, *besides) for path in directory.iterdir())
 
 
+@contextmanager
+def writing(directory: Path, option: str = "--out") -> Iterator[None]:
+    """Hold a new or empty folder, which is made, while results are written into it.
+
+    Raises:
+      ValueError: there is something in it, or another process is writing into it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with Owner(directory):
+        if not is_empty(directory):
+            raise ValueError(f"{option} {directory} is not an empty folder; choose another one")
+        yield
+
+
 class StudyFolder(NamedTuple):
     """A finished study."""
 
@@ -149,7 +163,9 @@ def claim(config: StudyConfig, directory: Path, *, resume: bool) -> Claim:
 
 
 def check_free(directory: Path) -> None:
-    """Raise ValueError unless the folder is new, empty or holds an unstarted study."""
+    """Raise ValueError unless the folder is new, empty or holds an unstarted study, and has a name in UTF-8."""
+    if any("\ud800" <= letter <= "\udfff" for letter in str(directory.absolute())):  # bytes that are no text
+        raise ValueError(f"--out {str(directory)!a}: the name of a folder must be text in UTF-8; choose another one")
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out {directory} is a file; give a folder")
     if directory.exists() and not is_empty(directory, besides=(store.CONFIG,)):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -21,6 +21,7 @@ import envs
 from aesjax.adaptations import ADAPTATIONS, CONTROLS, Adaptation, AdaptationFactory, driver_of
 from aesjax.registry import UnknownNameError, lookup, unknown
 from aesjax.schedules import PROXIES, SCHEDULES, DriftProxy, Schedule, as_proxy, as_schedule, fixed
+from aesjax.typed import require, several, typed
 from agents import CARRIERS, CarrierSpec
 from envs.adopt import adopt_pattern, adopt_task, trying
 
@@ -104,7 +105,12 @@ class Method:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        schedule = None if self.schedule in (None, BASELINE) else find("schedule", self.schedule)
+        plain: Mapping[str, Any] = {"label": None, "source": None, "coupling": False, "hyper": {}, "adaptations": ()}
+        for name, default in plain.items():
+            value, hint = getattr(self, name), Any if name == "adaptations" else _HINTS[name]
+            object.__setattr__(self, name, default if value is None else typed(hint, value, name))
+        own = isinstance(self.schedule, str) and self.schedule == BASELINE
+        schedule = None if self.schedule is None or own else find("schedule", self.schedule)
         proxy = None if self.proxy is None else find("proxy", self.proxy)
         if schedule is not None:
             proxy = proxy or schedule.proxy
@@ -115,10 +121,8 @@ class Method:
         if source not in (None, *SOURCES):
             raise ValueError(f"source must be one of {', '.join(SOURCES)}; got '{source}'")
         label = self.label
-        if label is not None and (not isinstance(label, str) or not label or set(label) & set(":,+=[]")):
+        if label is not None and set(label) & set(":,+=[]"):
             raise ValueError(f"a label is text without any of : , + = [ ]; got {label!r}")
-        if self.coupling not in (False, True):
-            raise ValueError(f"coupling is true or false; got {self.coupling!r}")
         signal = None if self.signal is None else find("schedule", self.signal)
         if signal is not None and signal.proxy is not None:
             raise ValueError(f"{signal} names a proxy; its signal reads the method's, Method(..., proxy=...)")
@@ -133,10 +137,10 @@ class Method:
             "proxy": proxy and DriftProxy(proxy.factory, single("option 'q'", proxy.q), None),
             "source": source,
             "signal": signal and Schedule(signal.factory, _numbers(signal)),
-            "coupling": bool(self.coupling),
             "hyper": {name: single(f"'{name}'", value) for name, value in self.hyper.items()},
         }
         if self.control is not None:
+            require(isinstance(self.control, Control), "control", "a Control", self.control)
             played = self.control.name
             given = (schedule, fields["adaptations"], proxy, source, signal, label, self.coupling)
             if any(given):
@@ -221,6 +225,9 @@ class Method:
         )
 
 
+_HINTS = get_type_hints(Method)
+
+
 def single(what: str, value: Any) -> float:
     """A number that the programs, which compute in float32, can hold; a NumPy number is read as it prints.
 
@@ -228,7 +235,7 @@ def single(what: str, value: Any) -> float:
       ValueError: it is none.
     """
     try:
-        number = float(str(value)) if isinstance(value, np.floating) else float(value)
+        number = float(value) if isinstance(value, str) else float(typed(float, value, what))
     except (TypeError, ValueError):
         raise ValueError(f"{what} takes a number; got {value!r}") from None
     with np.errstate(over="ignore", under="ignore"):
@@ -251,7 +258,7 @@ def _numbers(schedule: Schedule) -> dict[str, float]:
 def _ordered(given: Any) -> tuple[Adaptation, ...]:
     """Adaptations in the order of the registry, those from outside behind."""
     found: dict[str, Adaptation] = {}
-    for part in [given] if isinstance(given, str | Adaptation | AdaptationFactory) else given:
+    for part in given if several(given) else [given]:
         adaptation = find("adaptation", part)
         name = adaptation.factory.name
         if name in found:
@@ -306,6 +313,7 @@ def find(kind: str, given: Any) -> Any:
       ValueError: something has it, but cannot be imported or is not what it should be; one sentence.
     """
     group, registered, adopt = KINDS[kind]
+    require(given is not None, kind, "a name or an object", given)
     name, entry = given if isinstance(given, str) else _named(given), given
     if isinstance(given, str):
         if given in registered or (kind == "task" and given.startswith(envs.PREFIXES)):
@@ -332,19 +340,24 @@ def name_of(kind: str, entry: Any) -> str:
     """
     group, registered, _ = KINDS[kind]
     for name, other in registered.items():
-        if other is entry:
+        if _same(kind, other, entry):
             return name
     code = code_of(entry)
     for module in [getattr(code, "__module__", ""), *sys.modules]:
-        known = {} if module == "__main__" else getattr(sys.modules.get(module), "__dict__", {})
+        known = {} if module in ("__main__", "__mp_main__") else getattr(sys.modules.get(module), "__dict__", {})
         for name, other in list(known.items()):
-            if other is entry or (other is code and _makes(kind, code, entry)):
+            if _same(kind, other, entry) or (other is code and _makes(kind, code, entry)):
                 place = f"{module}:{name}"
                 return next((n for n, point in _entry_points(group).items() if point.value == place), place)
     raise ValueError(
         f"{kind} '{_named(entry)}' is an object of this process, which no command finds; save it in a module and give "
         "its name, module:name"
     )
+
+
+def _same(kind: str, one: Any, other: Any) -> bool:
+    """Whether two objects are one, or as equal as copies; arrays of tasks are not compared."""
+    return one is other or (type(one) is type(other) and kind != "task" and bool(one == other))
 
 
 def _makes(kind: str, code: Any, entry: Any) -> bool:
@@ -362,7 +375,7 @@ def source_of(kind: str, entry: Any) -> str | None:
     fields.
     """
     code = code_of(entry)
-    if any(entry is own for own in KINDS[kind].registered.values()):
+    if any(_same(kind, own, entry) for own in KINDS[kind].registered.values()):
         return None
     if hasattr(code, "source_text"):  # of a stand-in
         return code.source_text

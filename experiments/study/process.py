@@ -42,10 +42,16 @@ def start_jax(devices: int | None, resumed: Path | None = None) -> None:
     Args:
       devices: CPU devices; None: one per usable core.
       resumed: folder of a study that continues on as many devices as it began with.
+
+    Raises:
+      ValueError: a number of devices that cannot be had, or JAX had started in the process that this one is a fork of.
     """
     import jax
 
+    from aesjax.compiling import refuse_fork
     from envs.physics.host import usable_cores
+
+    refuse_fork()
 
     cores = usable_cores()
     most = max(8, 4 * cores)  # more than one per core is of use in a test of sharding only

@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from aesjax.adaptations import ADAPTATIONS, CONTROLS, driver_of
 from aesjax.schedules import SCHEDULES
+from aesjax.typed import Count, several, typed
 from agents import CarrierSpec
 from experiments.study.method import BASELINE, BLOCKS, KINDS, Control, Method, find, name_of, single
 
@@ -45,7 +44,8 @@ def parse_method(text: str, carrier: str | CarrierSpec) -> Method:
         own = _options(typed, text, "adaptation")
         adaptations.append(factory(**_numbers(f"adaptation '{name}'", own, factory.options)))
     proxy, source, signal, label = (options.pop(name, None) for name in _TEXTS)
-    coupling: Any = _numbers("a method", {"coupling": options.pop("coupling", "0")})["coupling"]
+    coupled = _numbers("a method", {"coupling": options.pop("coupling", "0")})["coupling"]
+    coupling: Any = bool(coupled) if coupled in (0.0, 1.0) else coupled
     plain = Method(
         carrier, schedule, adaptations, proxy=proxy, source=source, signal=signal, label=label, coupling=coupling
     )
@@ -123,7 +123,7 @@ def parse_method_with_carrier(text: str) -> Method:
 
 def parse_objects(given: Any) -> tuple[Method, ...]:
     """Methods, given as objects or as texts with carriers, each once."""
-    parts = [given] if isinstance(given, Method | str) or not isinstance(given, Iterable) else list(given)
+    parts = list(given) if several(given) else [given]
     methods: list[Method] = []
     for part in parts:
         method = parse_method_with_carrier(part) if isinstance(part, str) else part
@@ -144,14 +144,14 @@ def parse_names(kind: str, option: str, given: Any) -> dict[str, Any]:
         everything = [name for name, entry in registered.items() if getattr(entry, "in_all", True)]
         parts: list[Any] = everything if given == "all" else _listed(given)
     else:
-        several = isinstance(given, Iterable) and not hasattr(given, "_fields")  # a pattern is a named tuple
-        parts = list(given) if several else [given]
+        parts = list(given) if several(given) else [given]
     if not parts:
         raise ValueError(f"{option} needs at least one name; registered: {', '.join(sorted(registered))}")
+    entries = [find(kind, part) for part in parts]
     names = [part if isinstance(part, str) else _name(kind, part) for part in parts]
     if len(set(names)) != len(names):
         raise ValueError(f"{option} names something twice: '{','.join(names)}'")
-    return {name: find(kind, part) for name, part in zip(names, parts, strict=True)}
+    return dict(zip(names, entries, strict=True))
 
 
 def _name(kind: str, entry: Any) -> str:
@@ -161,19 +161,18 @@ def _name(kind: str, entry: Any) -> str:
         return getattr(entry, "name", None) or getattr(getattr(entry, "value", entry), "__name__", kind)
 
 
-def parse_seeds(seeds: str | int | Iterable[int]) -> tuple[int, ...]:
+def parse_seeds(seeds: Any) -> tuple[int, ...]:
     """``1:5`` (both ends included), ``1,4,7`` or a mix of the two; a number n means 1 to n.
 
     >>> parse_seeds("1:3,10"), parse_seeds(2)
     ((1, 2, 3, 10), (1, 2))
     """
-    if isinstance(seeds, int | np.integer):
-        if seeds < 1:
-            raise ValueError(f"seeds must be at least 1, how many there are; got {seeds}")
-        text = f"1:{seeds}"
+    if isinstance(seeds, str):
+        text = seeds
+    elif several(seeds):
+        text = ",".join(str(typed(int, seed, "each of seeds")) for seed in seeds)
     else:
-        several = isinstance(seeds, Iterable) and not isinstance(seeds, str)
-        text = ",".join(map(str, seeds)) if several else str(seeds)
+        text = f"1:{typed(Count, seeds, 'seeds')}"
     found: list[int] = []
     for part in text.split(","):
         first, colon, last = part.partition(":")
@@ -199,7 +198,11 @@ def seeds_text(seeds: Sequence[int]) -> str:
 
 def parse_sweep(axes: Sequence[str] | Mapping[str, Sequence[float]]) -> dict[str, tuple[float, ...]]:
     """`--sweep`: hyper-parameter axes from items such as ``kappa=0.1,1``, or from a mapping."""
-    pairs = [*axes.items()] if isinstance(axes, Mapping) else [item.partition("=")[::2] for item in axes]
+    if isinstance(axes, Mapping):
+        pairs = [*axes.items()]
+    else:
+        texts = () if isinstance(axes, tuple | list) and not axes else typed(tuple[str, ...], axes, "sweep")
+        pairs = [text.partition("=")[::2] for text in texts]
     found: dict[str, tuple[float, ...]] = {}
     for name, values in pairs:
         if name in found:

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -27,7 +28,7 @@ from agents.train import Learner
 from experiments.study import store
 from experiments.study.checkpoint import agent_like, load_agent
 from experiments.study.config import StudyConfig
-from experiments.study.folder import open_study
+from experiments.study.folder import open_study, writing
 from experiments.study.program import Share, share_of
 from experiments.study.store import EXPORTED, agent_files
 
@@ -99,31 +100,39 @@ def _of_adam(path: str) -> bool:
     return re.search(r"(?<!_moments)\.(count|mu|nu)\b", path) is not None
 
 
-def read(directory: Path, carrier: str) -> Agents:
-    """The agents of one carrier in a finished study, of every finished run on `STEADY` of one method, or exported."""
-    return (_exported if (directory / EXPORTED).is_file() else _trained)(directory, carrier)
+def read(directory: Path, carrier: str, run: Mapping[str, Any] = MappingProxyType({})) -> Agents:
+    """The agents of one carrier in a finished study, of the finished runs of one method and pattern, or exported.
+
+    The pattern is `STEADY` where the study has it, else its only one.
+
+    Args:
+      run: method, pattern and seed of the only run wanted.
+    """
+    return _exported(directory, carrier) if (directory / EXPORTED).is_file() else _trained(directory, carrier, run)
 
 
-def _trained(directory: Path, carrier: str) -> Agents:
+def _trained(directory: Path, carrier: str, run: Mapping[str, Any]) -> Agents:
     import polars as pl
 
     agent_files(directory, [carrier])
     study = open_study(directory)
     config, share = study.config, share_of(study.config, carrier)
     finished, curves = study.ended.runs("finished"), study.ended.rows(store.CURVES)
-    good = [
-        label
-        for label in share.labels
-        if label["pattern"] == STEADY and (label["method"], STEADY, label["seed"]) in finished
-    ]
-    if not good:
-        raise ValueError(f"{directory}: no run of carrier '{carrier}' on '{STEADY}' has finished")
+    good = [label for label in share.labels if (label["method"], label["pattern"], label["seed"]) in finished]
+    good = [label for label in good if run.items() <= {**label, "step": config.steps}.items()]
+    patterns = {label["pattern"] for label in good}
+    if len(patterns & {STEADY} or patterns) != 1:
+        several = f"runs on {', '.join(sorted(patterns))}: give the Policy of one of them as start"
+        none = f"no finished run{f' of {dict(run)}' if run else ''}"
+        raise ValueError(f"{directory} has, of carrier '{carrier}', {several if patterns else none}")
+    (pattern,) = patterns & {STEADY} or patterns
+    good = [label for label in good if label["pattern"] == pattern]
     own = share.learner.spec.label  # the baseline's, if the study has it
     method = own if any(label["method"] == own for label in good) else good[0]["method"]
     good = [label for label in good if label["method"] == method]
     runs = []
     for label in good:
-        last = curves.filter(pl.col("method") == method, carrier=carrier, pattern=STEADY, seed=label["seed"])
+        last = curves.filter(pl.col("method") == method, carrier=carrier, pattern=pattern, seed=label["seed"])
         last = last.sort("step").row(-1, named=True)
         runs.append({name: last[name] for name in ("seed", "method", "step", "entropy_weight", "return_mean")})
     nature = nature_of(share.learner, config)
@@ -158,7 +167,7 @@ def warm_of(config: StudyConfig, share: Share, runs: Any) -> Warm | None:
     directory = Path(given["from"])
     if store.digest(agent_files(directory, config.carriers)) != given["sha256"]:
         raise ValueError(f"the agents in {directory} are not those that the study was configured with")
-    agents = read(directory, carrier)
+    agents = read(directory, carrier, given.get("run", {}))
     ours, like = nature_of(share.learner, config), _named(share.learner, agent_like(share.learner))
     if misfit := _misfit(share.learner.spec, agents.nature, ours):
         raise ValueError(f"--warm-start {directory}: its agents of carrier '{carrier}' {misfit}")
@@ -233,21 +242,21 @@ def export_agents(directories: Sequence[Path], out: Path) -> int:
     found = {carrier: study for study in reversed(studies) for carrier in study.config.carriers}
     agents = {carrier: read(study.directory, carrier) for carrier, study in found.items()}
 
-    out.mkdir(parents=True, exist_ok=True)
-    entries = {}
-    for carrier, one in agents.items():
-        path = out / f"{carrier}.npz"
-        kept: Any = {name: leaf for name, leaf in one.leaves.items() if not _of_adam(name)}
-        with store.replacing(path) as partial, open(partial, "wb") as file:
-            np.savez_compressed(file, **kept)
-        entries[carrier] = {
-            "file": path.name,
-            "sha256": store.sha256(path),
-            "nature": dict(one.nature),
-            "runs": one.runs,
-            "adam": False,
-            "study": found[carrier].config.to_json(),
-            "commit": found[carrier].ended.manifest.get("commit"),
-        }
-    store.write_json(out / EXPORTED, {"format": FORMAT, "carriers": entries})
+    with writing(out):
+        entries = {}
+        for carrier, one in agents.items():
+            path = out / f"{carrier}.npz"
+            kept: Any = {name: leaf for name, leaf in one.leaves.items() if not _of_adam(name)}
+            with store.replacing(path) as partial, open(partial, "wb") as file:
+                np.savez_compressed(file, **kept)
+            entries[carrier] = {
+                "file": path.name,
+                "sha256": store.sha256(path),
+                "nature": dict(one.nature),
+                "runs": one.runs,
+                "adam": False,
+                "study": found[carrier].config.to_json(),
+                "commit": found[carrier].ended.manifest.get("commit"),
+            }
+        store.write_json(out / EXPORTED, {"format": FORMAT, "carriers": entries})
     return sum(path.stat().st_size for path in out.iterdir())

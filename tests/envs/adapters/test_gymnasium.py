@@ -268,3 +268,10 @@ def test_an_environment_must_be_reset_first_and_closes_twice(toy):
     toy.close()
     toy.close()
     assert toy.closed
+
+
+def test_gymnasium_limits_the_episodes_of_many_environments():
+    env = gymnasium.make_vec("aesjax/toy_multigoal_classic-steady-v0", N, max_episode_steps=3, drift_steps=100)
+    env.reset(seed=1)
+    ended = [env.step(np.zeros((N, 2)))[3].tolist() for _ in range(3)]
+    assert ended == [[False] * N, [False] * N, [True] * N]

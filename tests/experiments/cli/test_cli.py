@@ -30,7 +30,6 @@ def run(*words):
         (["--source", "old"], ["--source", "update, fresh", "'old'"]),
         (["--steps", "-400"], ["--steps must be a positive multiple of 400", "got -400"]),
         (["--steps", "1234"], ["multiple of 400", "got 1234", "nearest is 1200"]),
-        (["--evaluations", "0"], ["--evaluations must be a whole number, at least 1", "got 0"]),
         (["--evaluations", "7"], ["environments times 35, a multiple of 7 evaluations", "nearest is 20020"]),
         (["--seeds", "one"], ["seeds must look like 1:5", "'one'"]),
         (["--seeds", "1,1"], ["every seed may be given once", "'1,1'"]),
@@ -39,7 +38,6 @@ def run(*words):
         (["--sweep", "gamma=1.5"], ["gamma must lie in [0, 1]", "got 1.5"]),
         (["--schedules", "aes,aes"], ["the methods name something twice"]),
         (["--devices", "0"], ["--devices must be between 1", "got 0"]),
-        (["--drift-seed", "-1"], ["--drift-seed must be between 0 and 4294967295", "got -1"]),
         (["--steps", "4000000000"], ["MiB", "free"]),
         (["--steps", "400000000000"], ["--steps may be at most", "got 400000000000"]),
         (["--seeds", "0:99999"], ["at most 10000 seeds", "'0:99999'"]),
@@ -62,17 +60,40 @@ def test_an_unknown_command_exits_with_2_and_the_nearest_name(capsys):
     assert "unknown command 'RUN'; did you mean 'run'?" in refused(capsys, "RUN", "--out", "x")
 
 
-@pytest.mark.parametrize("words", [["--steps", "1.5"], ["--steps", "two"], ["--num-envs", "inf"]])
-def test_what_is_no_whole_number_is_refused(tmp_path, capsys, words):
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--steps", "1.5"], "--steps: it must be a whole number; got '1.5'"),
+        (["--steps", "two"], "--steps: it must be a whole number; got 'two'"),
+        (["--num-envs", "inf"], "--num-envs: it must be a whole number; got 'inf'"),
+        (["--evaluations", "0"], "evaluations must be a whole number, at least 1 and at most 2,147,483,647; got 0"),
+        (["--drift-seed", "-1"], "drift_seed must be a whole number, at least 0 and at most 4,294,967,295; got -1"),
+    ],
+)
+def test_what_is_no_whole_number_is_refused(tmp_path, capsys, words, says):
     with pytest.raises(SystemExit) as stop:
         run("--out", tmp_path / "new", *words)
     assert stop.value.code == 2
-    assert f"{words[0]}: it must be a whole number; got '{words[1]}'" in capsys.readouterr().err
+    text = " ".join(line.strip("│ ") for line in capsys.readouterr().err.splitlines())
+    assert says in text
 
 
 def test_a_whole_number_may_have_an_exponent(tmp_path, capsys):
     assert run("--steps", "12e2", "--evaluations", "3", "--dry-run", "--out", tmp_path / "new") == 0
     assert "runs of 1,200 environment steps" in capsys.readouterr().out
+
+
+def test_a_path_may_begin_with_the_home_folder(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert str(tmp_path / "nothing") in refused(capsys, "report", "~/nothing")
+    assert str(tmp_path / "nothing") in refused(capsys, "run", "--resume", "--out=~/nothing")
+    assert str(tmp_path / "nothing") in refused(capsys, "run", "--warm-start=~/nothing", "--out", tmp_path / "new")
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_before_training(tmp_path, capsys):
+    words = ("--patterns", "abrupt", "--seeds", "1", "--schedules", "fixed", "--out", f"{tmp_path}/caf\udce9")
+    assert "the name of a folder must be text in UTF-8" in refused(capsys, "run", *words)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_with_something_in_it_is_not_touched(tmp_path, capsys):
@@ -116,7 +137,7 @@ def test_a_configuration_of_wrong_kinds_is_refused_in_one_sentence(tmp_path, cap
     (tmp_path / "config.json").write_text(json.dumps(config.to_json() | {name: value}))
     assert run("--resume", "--out", tmp_path) == 2
     text = sentence(capsys)
-    assert f"config.json cannot be used: '{name}" in text
+    assert f"config.json cannot be used: {name}" in text
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 

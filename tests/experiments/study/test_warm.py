@@ -18,13 +18,15 @@ import pytest
 import envs
 from agents import CARRIERS
 from envs.world import World
+from experiments import Results, Study
 from experiments.cli import main
 from experiments.study.checkpoint import load_agent
-from experiments.study.folder import claim
+from experiments.study.config import config_from_json
+from experiments.study.folder import claim, writing
 from experiments.study.program import runs_of, share_of
 from experiments.study.run import compile_program, take
 from experiments.study.train import Interrupted, Progress, train
-from experiments.study.warm import Agents, nature_of, read, warm_of, widened
+from experiments.study.warm import Agents, export_agents, nature_of, read, warm_of, widened
 from tests.agents.small import small as small_carrier
 from tests.agents.test_carriers_contract import ALL
 from tests.experiments.configs import config_of, small_ppo
@@ -66,6 +68,30 @@ def exported(trained):
     out = trained.parent / "exported"
     assert main(["export", str(trained), "--out", str(out)]) == 0
     return out
+
+
+def test_a_policy_starts_a_study_and_so_do_runs_on_one_other_pattern(begun, tmp_path):
+    results = Results.open(begun)
+    policy = results.policy("PPO+AUTO", "abrupt", 2)
+    config = Study("toy_multigoal_classic", "ppo", patterns="linear", start=policy).config
+    assert config.warm_start["run"] == {"method": "PPO+AUTO", "pattern": "abrupt", "seed": 2, "step": STEPS}
+    assert config_from_json(config.to_json()) == config
+    assert [run["seed"] for run in read(begun, "ppo", policy.run).runs] == [2]
+    with pytest.raises(ValueError, match="no text names a Policy to start with"):
+        Study("toy_multigoal_classic", "ppo", start=policy).to_toml()
+    with pytest.raises(ValueError, match="has, of carrier 'ppo', no finished run of"):
+        read(begun, "ppo", policy.run | {"step": 5})
+    train(claim(small(patterns="abrupt", seeds="1"), tmp_path / "abrupt", resume=False))
+    assert [run["seed"] for run in read(tmp_path / "abrupt", "ppo").runs] == [1]
+
+
+def test_two_exports_into_one_folder_lose_nothing(trained, tmp_path):
+    with writing(tmp_path / "out"), pytest.raises(ValueError, match="is in use by process"):
+        export_agents([trained], tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+    assert export_agents([trained], tmp_path / "out") > 0
+    with pytest.raises(ValueError, match="is not an empty folder"):
+        export_agents([trained], tmp_path / "out")
 
 
 @functools.cache
