@@ -72,9 +72,9 @@ def exported(trained):
 
 def test_a_policy_starts_a_study_and_so_do_runs_on_one_other_pattern(begun, tmp_path):
     results = Results.open(begun)
-    policy = results.policy("PPO+AUTO", "abrupt", 2)
+    policy = results.policy("PPO+auto", "abrupt", 2)
     config = Study("toy_multigoal_classic", "ppo", patterns="linear", start=policy).config
-    assert config.warm_start["run"] == {"method": "PPO+AUTO", "pattern": "abrupt", "seed": 2, "step": STEPS}
+    assert config.warm_start["run"] == {"method": "PPO+auto", "pattern": "abrupt", "seed": 2, "step": STEPS}
     assert config_from_json(config.to_json()) == config
     assert [run["seed"] for run in read(begun, "ppo", policy.run).runs] == [2]
     with pytest.raises(ValueError, match="no text names a Policy to start with"):
@@ -86,7 +86,7 @@ def test_a_policy_starts_a_study_and_so_do_runs_on_one_other_pattern(begun, tmp_
 
 
 def test_two_exports_into_one_folder_lose_nothing(trained, tmp_path):
-    with writing(tmp_path / "out"), pytest.raises(ValueError, match="is in use by process"):
+    with writing(tmp_path / "out"), pytest.raises(ValueError, match="is not an empty folder"):
         export_agents([trained], tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
     assert export_agents([trained], tmp_path / "out") > 0
