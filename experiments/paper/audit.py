@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.measure.comparisons import BETTER, ENOUGH, WORSE
 from experiments.paper.claims import CLAIMS, QUESTIONS
-from experiments.paper.evidence import TASKS, Evidence, Group, gather
+from experiments.paper.evidence import FEWEST, TASKS, Group, Measured, groups_of
 from experiments.paper.judge import (
     ABSENT,
     NOT_REPRODUCED,
@@ -17,7 +17,7 @@ from experiments.paper.judge import (
     Part,
     judge,
 )
-from experiments.paper.measured import FEWEST, Measured
+from experiments.paper.record import gather
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.report.page import Page
 
@@ -50,7 +50,7 @@ class Audit:
 
     findings: tuple[Finding, ...]
     questions: tuple[Finding, ...]
-    evidence: Evidence
+    groups: Sequence[Group]
     places: tuple[str, ...]  # the folders as given
 
 
@@ -58,11 +58,11 @@ def audit(directories: Sequence[Path]) -> Audit:
     """Read the studies and judge every claim.
 
     Raises:
-      ValueError: as in `experiments.paper.evidence.gather`.
+      ValueError: as in `experiments.paper.record.gather`.
     """
-    evidence = gather(directories)
-    claims, questions = (tuple(judge(claim, evidence) for claim in of) for of in (CLAIMS, QUESTIONS))
-    return Audit(claims, questions, evidence, tuple(directory.as_posix() for directory in directories))
+    groups = groups_of(gather(directories))
+    claims, questions = (tuple(judge(claim, groups) for claim in of) for of in (CLAIMS, QUESTIONS))
+    return Audit(claims, questions, groups, tuple(directory.as_posix() for directory in directories))
 
 
 def _plain(part: Part) -> dict[str, Any]:
@@ -87,6 +87,7 @@ def _numbers(m: Measured) -> dict[str, Any]:
         "better": m.better,
         "worse": m.worse,
         "not_significant": m.not_significant,
+        "within_margin": m.within,
         "pairs": m.fewest,
     }
 
@@ -97,7 +98,7 @@ def record(found: Audit) -> dict[str, Any]:
         "audited": list(found.places),
         "claims": [_finding(finding) for finding in found.findings],
         "questions": [_finding(finding) for finding in found.questions],
-        "evidence": [_rests_on(group) for group in found.evidence.groups],
+        "evidence": [_rests_on(group) for group in found.groups],
     }
     return {"sentence": sentence(data), **data}
 
@@ -110,18 +111,19 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _rests_on(group: Group) -> dict[str, Any]:
-    study = group.study
+    names, runs = ("method", "pattern", "study"), group.runs
+    methods, patterns, studies = (runs[name].unique(maintain_order=True).to_list() for name in names)
     return {
         "task": group.task,
         "preset": group.preset,
         "steps": group.steps,
-        "warm": group.warm,
-        "methods": study.methods(),
-        "patterns": list(study.patterns),
-        "seeds": study.seeds(),
-        "runs": len(study.runs),
-        "broken": group.broken,
-        "folders": [path.as_posix() for path in group.sources],
+        "trained": group.trained,
+        "methods": methods,
+        "patterns": patterns,
+        "seeds": sorted(runs["seed"].unique()),
+        "runs": runs.height,
+        "broken": int((runs["status"] != "finished").sum()),
+        "studies": studies,
     }
 
 
@@ -218,12 +220,12 @@ def interval_of(m: Measured, scale: float, places: int) -> str:
     return f"[{number(m.low * scale, places)}, {number(m.high * scale, places)}]"
 
 
-def _size(group: Group) -> str:
+def _size(group: dict[str, Any]) -> str:
     """How much there is of a group, and where."""
-    steps = f"{group.steps:,}".replace(",", " ")
-    broken = f", {group.broken} of them broken" if group.broken else ""
-    counts = f"{steps} steps, {len(group.study.seeds())} seeds, {len(group.study.runs)} runs{broken}"
-    return f"{counts}: {'; '.join(map(str, group.sources))}"
+    steps = f"{group['steps']:,}".replace(",", " ")
+    broken = f", {group['broken']} of them broken" if group["broken"] else ""
+    counts = f"{steps} steps, {len(group['seeds'])} seeds, {group['runs']} runs{broken}"
+    return f"{counts}: {'; '.join(group['studies'])}"
 
 
 def page(found: Audit) -> Page:
@@ -232,8 +234,8 @@ def page(found: Audit) -> Page:
     verdicts = [finding.whole.verdict for finding in found.findings]
     counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE))
     facts = [
-        (f"{group.task}, {group.preset}" + (", warm" if group.warm else ""), _size(group))
-        for group in found.evidence.groups
+        (f"{group['task']}, {group['preset']}" + (", trained agents" if group["trained"] else ""), _size(group))
+        for group in data["evidence"]
     ]
     return Page(
         title="The claim audit",

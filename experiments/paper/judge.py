@@ -1,11 +1,26 @@
 """From a claim and the evidence to a verdict, on all cells of the claim and family by family."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from experiments.measure.comparisons import BETTER, ENOUGH, NOT_SIGNIFICANT, WORSE
 from experiments.paper.claims import Claim
-from experiments.paper.evidence import CARRIERS, FAMILY_OF, TASKS, Evidence
-from experiments.paper.measured import FEWEST, Atom, Measured, Place, atoms, contrast, expected, measure, missing
+from experiments.paper.evidence import (
+    CARRIERS,
+    FAMILY_OF,
+    FEWEST,
+    MARGIN,
+    TASKS,
+    Atom,
+    Group,
+    Measured,
+    Place,
+    atoms,
+    contrast,
+    expected,
+    measure,
+    missing,
+)
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
 ABSENT = "no pairs of runs for"  # begins the reason where nothing was run
@@ -31,7 +46,7 @@ class Finding:
     families: tuple[Part, ...]
 
 
-def judge(claim: Claim, evidence: Evidence) -> Finding:
+def judge(claim: Claim, evidence: Sequence[Group]) -> Finding:
     """The verdict on a claim.
 
     On all its cells together it needs all of them; only a claim about every cell falls with a single one. A family is
@@ -58,14 +73,19 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
     whole = replace(families[0], scope="all") if alone else _part(claim, evidence, found, places, "all")
     if lacking and claim.kind == "question":
         whole = replace(whole, why=f"{whole.why}; {absent}")
-    elif lacking and claim.kind in ("every", "never_worse") and whole.measured and whole.measured.worse > 0:
+    elif lacking and whole.measured and _settled(claim, whole.measured):
         whole = replace(whole, verdict=NOT_REPRODUCED, why=f"{whole.why}, which settles it")
     elif lacking:
         whole = replace(whole, verdict=NOT_TESTABLE, why=absent)
     return Finding(claim, whole, families)
 
 
-def _found(claim: Claim, evidence: Evidence, metric: str, places: set[Place]) -> list[Atom]:
+def _settled(claim: Claim, m: Measured) -> bool:
+    """Whether a claim about every cell falls with one of those that there are."""
+    return m.worse > 0 and (claim.kind == "every" or (claim.kind == "never_worse" and m.within < m.units))
+
+
+def _found(claim: Claim, evidence: Sequence[Group], metric: str, places: set[Place]) -> list[Atom]:
     found = atoms(evidence, claim.first, claim.second, metric, places)
     return contrast(found, *claim.contrast) if claim.contrast else found
 
@@ -74,7 +94,7 @@ def _measure(claim: Claim, found: list[Atom]) -> Measured:
     return measure(found, sign=claim.sign, unit=claim.unit, weigh=claim.weigh, against=claim.against)
 
 
-def _part(claim: Claim, evidence: Evidence, found: list[Atom], places: set[Place], scope: str) -> Part:
+def _part(claim: Claim, evidence: Sequence[Group], found: list[Atom], places: set[Place], scope: str) -> Part:
     measured = _measure(claim, found)
     mine = {p for p in places if p[:2] in {(a.task, a.carrier) for a in found}}
     others = {label: _found(claim, evidence, metric, mine) for label, metric in _companions(claim.metric).items()}
@@ -97,6 +117,8 @@ def _scope(family: str, found: list[Atom], claim: Claim) -> str:
     asked = [task for task in TASKS[family] if task in claim.tasks]
     parts = [f"{len(tasks)} of {len(asked)} tasks"] if len(tasks) < len(asked) else []
     parts += [", ".join(carriers)] if len(carriers) < len(claim.carriers) else []
+    trained = [task for task in asked if any(a.task == task and a.group and a.group.trained for a in found)]
+    parts += [f"trained agents on {', '.join(trained)}"] if trained else []
     return f"{family} ({'; '.join(parts)})" if parts else family
 
 
@@ -114,9 +136,11 @@ def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
         "mean": side == "claimed",
         "every": m.better == m.units,
         "most": side == "claimed" and 2 * m.better > m.units,
-        "never_worse": m.worse == 0,
+        "never_worse": m.within == m.units,
     }[claim.kind]
-    why = {"mean": pooled, "most": f"{cells}; {pooled}"}.get(claim.kind, cells)
+    margin = f"{m.within} of {m.units} above the margin of -{MARGIN:.0%}"
+    own = {"mean": pooled, "most": f"{cells}; {pooled}", "never_worse": f"{margin}; {cells}"}
+    why = own.get(claim.kind, cells)
     if few:
         return NOT_TESTABLE, f"{why}; fewer than {ENOUGH} pairs of runs"
     return (REPRODUCED if holds else NOT_REPRODUCED), why
