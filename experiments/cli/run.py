@@ -162,6 +162,6 @@ def train(study: Study | None, runtime: Runtime) -> int:
 def _again(study: Study | None, runtime: Runtime, out: Path) -> str:
     """The command that continues a study; without options of the ``study`` where the folder holds them."""
     words = shlex.split(study.command_or_none() if study else "") or ["aesjax", "run"]
-    plain = vars(Runtime(out, resume=True))
+    plain = vars(Runtime(out))
     given = {name: value for name, value in vars(runtime).items() if value != plain[name]}
-    return shlex.join([*words, *in_words({"out": out, **given}), "--resume"])
+    return shlex.join([*words, *in_words({"out": out, **given, "resume": True})])
