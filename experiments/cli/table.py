@@ -87,9 +87,8 @@ def execute(options: Table) -> int:
         record(folders, place)
         runs = read(place).runs
         text = tables.appendix_tables(runs) if options.part == "appendix" else tables.tables(runs)
-        text = f"{text}\n{tables.paper_tables(runs)}"
-        store.write_text(options.out / "tables.md", text)
-        print(f"{text}\nrecord: {place}\ntables: {options.out / 'tables.md'}")
+        store.write_text(options.out / "tables.md", f"{text}\n{tables.paper_tables(runs)}")
+        print(f"{text}\nrecord: {place}\ntables, with the paper's: {options.out / 'tables.md'}")
     return worst
 
 

@@ -77,7 +77,8 @@ class Group:
     def __init__(self, runs: pl.DataFrame) -> None:
         self.runs = runs
         first = runs.row(0, named=True)
-        self.task, self.preset, self.steps, self.trained = (first[k] for k in ("task", "preset", "steps", "trained"))
+        self.task, self.preset, self.steps = first["task"], first["preset"], first["steps"]
+        self.trained, self.ranges = first["trained"], "=" in first["channels"]  # of the drift: others than the task's
         self._methods = runs.unique("method", maintain_order=True).rows(named=True)
         self._parts = runs.partition_by("method", "pattern", as_dict=True)
 

@@ -117,8 +117,9 @@ def _scope(family: str, found: list[Atom], claim: Claim) -> str:
     asked = [task for task in TASKS[family] if task in claim.tasks]
     parts = [f"{len(tasks)} of {len(asked)} tasks"] if len(tasks) < len(asked) else []
     parts += [", ".join(carriers)] if len(carriers) < len(claim.carriers) else []
-    trained = [task for task in asked if any(a.task == task and a.group and a.group.trained for a in found)]
-    parts += [f"trained agents on {', '.join(trained)}"] if trained else []
+    for name, words in (("trained", "trained agents"), ("ranges", "other drift ranges")):
+        marked = [task for task in asked if any(a.task == task and getattr(a.group, name) for a in found)]
+        parts += [f"{words} on {', '.join(marked)}"] if marked else []
     return f"{family} ({'; '.join(parts)})" if parts else family
 
 

@@ -34,8 +34,8 @@ _ABOUT = ("aesjax", "commit", "python", "versions", "platform", "device", "num_d
 _METRICS = ("mean_return", "final_return", "nauc_task", "nauc_task_safe", "drop_run", "drop_run_safe",
             "recovery", "recovery_robust", "recovery_null", "recovery_vs_steady",
             "mean_entropy_weight", "saturation_min", "saturation_max", "responsiveness")  # fmt: skip
-_COLUMNS = ("study", "group", "family", "task", "preset", "steps", "trained", "carrier", "method", "schedule",
-            "variant", "defaults", "constant", "pattern", "seed", "status", "gradient_steps", "floor",
+_COLUMNS = ("study", "group", "family", "task", "preset", "steps", "trained", "channels", "carrier", "method",
+            "schedule", "variant", "defaults", "constant", "pattern", "seed", "status", "gradient_steps", "floor",
             *_METRICS, "weight_noise")  # fmt: skip
 
 
@@ -203,6 +203,7 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
     settings = {name: own for config in reversed(configs) for name, own in config.get("settings", {}).items()}
     constants, floor = set(constants_of(study)), study.floors.get(task, NAN)
     steps, trained = study.horizons[task], bool(first.get("warm_start"))
+    channels = ",".join(map(str, (first.get("options") or {}).get("channels", ())))
     out = []
     for key, run in study.runs.items():
         source, found = sources[key[2:]], run_metrics(study, key)
@@ -213,7 +214,7 @@ def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str,
         defaults = json.dumps(dict(settings.get(carrier, {}).get("schedule", {})))
         values = [float(found.get(metric, Metric(NAN)).value) for metric in _METRICS]
         out.append((
-            source, group[0][0], key.family, task, str(first.get("preset", "")), int(steps), trained, carrier,
+            source, group[0][0], key.family, task, str(first.get("preset", "")), int(steps), trained, channels, carrier,
             key.method, rule or "", variant or "", defaults, key.method in constants, key.pattern, key.seed,
             run.problem or "finished", updates, floor, *values, _noise(run, steps),
         ))  # fmt: skip

@@ -73,18 +73,19 @@ BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO, CONSTANT = (
 
 
 def settings(runs: pl.DataFrame) -> Iterator[Setting]:
-    """Every setting with published AES, its baseline, a constant, and enough seeds."""
+    """Every setting with enough seeds, runs without drift, published AES and a constant."""
     for (task, steps, carrier, *_), own in runs.group_by(_SETTING, maintain_order=True):
-        if own["seed"].n_unique() >= ENOUGH and (own["schedule"] == "aes").any() and (own["schedule"] == "fixed").any():
+        if own["seed"].n_unique() >= ENOUGH and STEADY in own["pattern"] and {"aes", "fixed"} <= set(own["schedule"]):
             yield _setting(task, steps, carrier, own)
 
 
 def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame) -> Setting:
     seeds = sorted(runs["seed"].unique())
-    chosen = set(REPORTING) <= set(seeds)
-    first = runs.filter(pl.col("seed").is_in(list(CHOOSING))).group_by("method", "schedule", "variant")
+    chosen = {*CHOOSING, *REPORTING} <= set(seeds)
+    first = runs.filter(pl.col("seed").is_in(list(CHOOSING if chosen else seeds)))
     # A method with a run that diverged is not chosen.
-    means = first.agg(pl.col("mean_return").mean().fill_nan(-np.inf), pl.col("mean_entropy_weight").mean())
+    level, weight = pl.col("mean_return").mean().fill_nan(-np.inf), pl.col("mean_entropy_weight").mean()
+    means = first.group_by("method", "schedule", "variant").agg(level, weight)
     means = means.sort("mean_return", "method", descending=True).rows(named=True)
     constants = [m for m in means if m["schedule"] == "fixed" and m["mean_entropy_weight"] > 0.0]
     rules = [m["method"] for m in means if m["schedule"] == "aes"]
@@ -106,7 +107,7 @@ def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame) -> Setting
     margin = MARGIN * (steady["mean_return"].mean() - steady["floor"][0])
     others = {row: m for row, m in methods.items() if m != constant and (row != TUNED or m != methods[PUBLISHED])}
     tuned = {row: (m, constant) for row, m in others.items()} if chosen else {}
-    opponents = methods if chosen else {**methods, CONSTANT: constant}
+    opponents = methods if chosen or constant == methods[BASELINE] else {**methods, CONSTANT: constant}
     pairs = {
         row: (methods[PUBLISHED], opponents[row]) for row in (BASELINE, CONSTANT, LEVEL, TIMING) if row in opponents
     }
@@ -257,7 +258,15 @@ def paper_tables(runs: pl.DataFrame) -> str:
         f"**Recovery after abrupt changes, % of training: paper; ours**\n\n{_markdown(['task', *CARRIERS], body)}"
     )
     behind = [[f"`{task}` {carrier}", *_scale(group, carrier)] for (task, carrier), group in sorted(used.items())]
-    head = ["runs behind these tables", "steps", "seeds", "begin", "return without drift, last tenth", "random policy"]
+    head = [
+        "runs behind these tables",
+        "steps",
+        "seeds",
+        "begin",
+        "drift",
+        "return without drift, last tenth",
+        "random policy",
+    ]
     return "\n".join([*parts, _markdown(head, behind)])
 
 
@@ -275,7 +284,8 @@ def _scale(group: Group, carrier: str) -> list[str]:
     level = "" if own.is_empty() else f"{own['final_return'].mean():,.0f}"
     floor = f"{group.runs['floor'][0]:,.0f}"
     seeds = group.runs.filter(pl.col("carrier") == carrier.lower())["seed"].n_unique()
-    return [f"{group.steps:,}", str(seeds), "trained" if group.trained else "untrained", level, floor]
+    begin, drift = "trained" if group.trained else "untrained", "other ranges" if group.ranges else "the task's"
+    return [f"{group.steps:,}", str(seeds), begin, drift, level, floor]
 
 
 def appendix_tables(runs: pl.DataFrame) -> str:

@@ -30,7 +30,7 @@ def test_a_part_is_trained_recorded_and_printed_and_nothing_is_trained_twice(out
     curves, runs, stored = record.read(out / "record")
     assert list(stored) == studies
     assert set(runs["status"]) == {"finished"}
-    assert runs["method"].n_unique() == 11 + 2  # of the design, and controls
+    assert runs["method"].n_unique() == 10 + 2  # the design, whose baseline is a constant, and controls
     assert "permuted(aes)" in " ".join(curves["method"].unique())
     before = {path: path.read_bytes() for path in out.rglob("*.*") if path.is_file()}
     assert run(out) == 0

@@ -99,6 +99,26 @@ def test_the_seeds_of_the_report_choose_nothing_and_the_seeds_of_the_choice_ente
     assert [each.interval for each in again.tuned.values()] == [each.interval for each in setting.tuned.values()]
 
 
+def test_with_five_seeds_nothing_is_chosen_and_an_adaptation_is_a_row_of_its_own():
+    toy = RECORD.runs.filter(task="toy", carrier="sac")
+    (few,) = tables.settings(toy.filter(pl.col("seed") <= 5))
+    assert few.tuned == {}
+    assert few.methods.keys().isdisjoint({tables.TUNED})
+    assert few.constant == "SAC+fixed"
+    assert few.published[tables.CONSTANT, "steady"].interval.value == pytest.approx(
+        toy.filter(pl.col("seed") <= 5, pattern="steady", method="SAC+AES")["mean_return"].mean()
+        - toy.filter(pl.col("seed") <= 5, pattern="steady", method="SAC+fixed")["mean_return"].mean()
+    )
+    assert "All 5 seeds; nothing was chosen." in tables.tables(toy.filter(pl.col("seed") <= 5))
+    recent = toy.filter(method="SAC+fixed").with_columns(
+        method=pl.lit("SAC+fixed+recent"), schedule=pl.lit("fixed+recent"), mean_return=pl.col("mean_return") + 9.0
+    )
+    (both,) = tables.settings(pl.concat([toy, recent]))
+    assert both.tuned["`fixed+recent`", "steady"].outcome == "better"
+    assert "fixed+recent" not in both.constant
+    assert not list(tables.settings(toy.filter(pattern="abrupt")))  # no level to learn
+
+
 def test_equivalent_needs_the_complete_interval_inside_the_margin():
     differences = {"steady": [0.1, -0.1, 0.1, -0.1, 0.0], "abrupt": [3.0, -3.0, 3.0, -3.0, 0.0], "mixed": [5.0] * 5}
     cells = {name: np.array(own) - 0.01 * np.arange(5) for name, own in differences.items()}
