@@ -1,6 +1,7 @@
 """`aesjax table grid`: a small part of the design from nothing to its tables, continued and refused."""
 
 import json
+import shutil
 
 import pytest
 
@@ -35,7 +36,11 @@ def test_a_part_is_trained_recorded_and_printed_and_nothing_is_trained_twice(out
     before = {path: path.read_bytes() for path in out.rglob("*.*") if path.is_file()}
     assert run(out) == 0
     assert {path: path.read_bytes() for path in before} == before
+    shutil.rmtree(out / studies[1])
+    assert run(out) == 0  # trains the controls again, and nothing else
     assert "record: " in capsys.readouterr().out
+    assert record.read(out / "record").runs.equals(runs)
+    assert (out / studies[0] / store.MANIFEST).read_bytes() == before[out / studies[0] / store.MANIFEST]
     assert "no data" in (out / "tables.md").read_text()
 
 
