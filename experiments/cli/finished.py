@@ -92,16 +92,15 @@ def audit(options: Audit) -> int:
     with refusing():
         if not options.directories:
             raise ValueError("audit needs a record or the folder of a finished study, or one that holds some")
-        found = audit.audit(options.directories)
+        data = audit.audit(options.directories)
         console = Console(stderr=not {str(options.json), str(options.out)}.isdisjoint(store.STDOUT))
-        for table in audit.tables(found):
+        for table in audit.tables(data):
             console.print(Markdown(render_table(table)))
-        data = audit.record(found)
         console.print(data["sentence"], soft_wrap=True, highlight=False)
         if options.json is not None:
             store.write_output(options.json, json.dumps(data, indent=1) + "\n")
         if options.out is not None:
-            page = audit.page(found)
+            page = audit.page(data)
             markdown = options.out.suffix == ".md"
             store.write_output(options.out, render_markdown(page) if markdown else render_html(page))
             console.print(f"page: {options.out}", soft_wrap=True, highlight=False)

@@ -2,19 +2,20 @@
 
 import json
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from functools import partial, reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from aesjax.schedules import SCHEDULES
 from experiments.measure import stats
-from experiments.measure.comparisons import OUTCOMES, Contrast, best_of, contrasts
+from experiments.measure.comparisons import OUTCOMES, best_of, contrasts
 from experiments.measure.curves import nan_mean
-from experiments.measure.study import STEADY, carrier_of
+from experiments.measure.study import STEADY
 
 CARRIERS = ("SAC", "PPO", "SQL", "MEow")
 PATTERNS = ("abrupt", "linear", "periodic", "mixed")  # without the steady one
@@ -32,8 +33,6 @@ FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
 MARGIN = 0.05
 FEWEST = 3  # pairs of runs below which a cell says nothing
 NAN = float("nan")
-#: Seed -> value of one run, NaN where it has none.
-Values = dict[int, float]
 #: (task, carrier, pattern)
 Place = tuple[str, str, str]
 
@@ -71,42 +70,6 @@ def _same(ours: str, theirs: str) -> bool:
         return ours == theirs
 
 
-class Group:
-    """Runs of one task that may be compared: equal horizon, sizes and settings, from one study or several."""
-
-    def __init__(self, runs: pl.DataFrame) -> None:
-        self.runs = runs
-        first = runs.row(0, named=True)
-        self.task, self.preset, self.steps = first["task"], first["preset"], first["steps"]
-        self.trained, self.ranges = first["trained"], "=" in first["channels"]  # of the drift: others than the task's
-        self._methods = runs.unique("method", maintain_order=True).rows(named=True)
-        self._parts = runs.partition_by("method", "pattern", as_dict=True)
-
-    def named(self, carrier: str, spec: Spec) -> str | None:
-        """The method of this carrier that ``spec`` describes, or None."""
-        own = [row for row in self._methods if carrier_of(row["method"]) == carrier]
-        if spec == BASELINE:
-            return carrier if any(row["method"] == carrier for row in own) else None
-        same = (row for row in own if _parts_of(row["schedule"]) == _parts_of(spec.rule) and _has(row, spec))
-        return next((row["method"] for row in same), None)
-
-    def values(self, metric: str, method: str, pattern: str) -> Values:
-        """One metric of all seeds of a method under a pattern."""
-        part = self._parts.get((method, pattern))
-        return {} if part is None else dict(part.select("seed", metric).iter_rows())
-
-    def best_constant(self, carrier: str, pattern: str) -> str | None:
-        """The constant weight of highest mean return here, chosen in hindsight; None where there are not two."""
-        own = [row["method"] for row in self._methods if row["constant"] and carrier_of(row["method"]) == carrier]
-        scores = {name: {pattern: _finite(self.values("mean_return", name, pattern))} for name in own}
-        present = [name for name in own if scores[name][pattern]]
-        return best_of(scores, present, pattern) if len(present) > 1 else None
-
-
-def _finite(values: Values) -> Values:
-    return {seed: value for seed, value in values.items() if math.isfinite(value)}
-
-
 def _has(row: Mapping[str, str], spec: Spec) -> bool:
     """Whether a method has the options asked for and no others; one that its variant does not tell is the default."""
     options = dict(part.split("=", 1) for part in row["variant"].split(",") if "=" in part)
@@ -118,10 +81,92 @@ def _has(row: Mapping[str, str], spec: Spec) -> bool:
     )
 
 
-def groups_of(runs: pl.DataFrame) -> list[Group]:
-    """All groups, those with the longest horizon first, then those with the most runs."""
-    parts = runs.partition_by("group", "task", "steps", maintain_order=True)
-    return sorted(map(Group, parts), key=lambda group: (-group.steps, -group.runs.height))
+class Evidence:
+    """Runs in groups of one task that may be compared: of equal horizon, sizes and settings.
+
+    ``runs`` has their rows with the carrier's label and the ``rank`` of their group: those with the longest horizon
+    first, then those with the most runs.
+    """
+
+    def __init__(self, runs: pl.DataFrame) -> None:
+        keys = ["group", "task", "steps"]
+        groups = runs.group_by(keys, maintain_order=True).len()
+        groups = groups.sort("steps", "len", descending=True, maintain_order=True).with_row_index("rank")
+        label = pl.col("method").str.extract(r"^([^+\[]+)")
+        self.runs = runs.with_columns(label=label).join(groups.drop("len"), on=keys, maintain_order="left")
+        steady = self.runs.filter(pl.col("method") == pl.col("label"), pattern=STEADY)  # baselines
+        gains = steady.group_by("rank", pl.col("label").alias("carrier"))
+        self._gains = gains.agg(pl.col("nauc_task_safe").mean().alias("gain"))
+        self._methods: dict[int, list[dict[str, Any]]] = {}  # by rank
+        for row in self.runs.unique(["rank", "method"], maintain_order=True).rows(named=True):
+            self._methods.setdefault(row["rank"], []).append(row)
+
+    def groups(self) -> list[pl.DataFrame]:
+        """The runs of each group."""
+        return self.runs.sort("rank", maintain_order=True).partition_by("rank", maintain_order=True)
+
+    def named(self, rank: int, carrier: str, spec: Spec) -> str | None:
+        """The method of this carrier that ``spec`` describes, or None."""
+        own = [row for row in self._methods[rank] if row["label"] == carrier]
+        if spec == BASELINE:
+            return carrier if any(row["method"] == carrier for row in own) else None
+        same = (row for row in own if _parts_of(row["schedule"]) == _parts_of(spec.rule) and _has(row, spec))
+        return next((row["method"] for row in same), None)
+
+    def best_constant(self, rank: int, carrier: str, pattern: str) -> str | None:
+        """The constant weight of highest mean return here, chosen in hindsight; None where there are not two."""
+        finite = pl.col("constant") & pl.col("mean_return").is_finite()
+        own = self.runs.filter(finite, rank=rank, label=carrier, pattern=pattern)
+        scores: dict[str, dict[str, dict[int, float]]] = {}
+        for method, seed, value in own.select("method", "seed", "mean_return").iter_rows():
+            scores.setdefault(method, {pattern: {}})[pattern][seed] = value
+        return best_of(scores, list(scores), pattern) if len(scores) > 1 else None
+
+    def members(self, side: "Side", rank: int, carrier: str, pattern: str) -> list[str]:
+        """Methods whose mean a side is in a cell; empty where the group lacks one of them."""
+        if side.hindsight:
+            names = [self.best_constant(rank, carrier, pattern)]
+        else:
+            names = [self.named(rank, carrier, spec) for spec in side.methods]
+        return [name for name in names if name is not None] if None not in names else []
+
+    def pairs(self, first: "Side", second: "Side", metric: str, places: Iterable[Place]) -> pl.DataFrame:
+        """The cells among these with at least `FEWEST` pairs of runs: a row per cell and seed.
+
+        Of several groups of a task the one counts in which most patterns of a carrier can be compared; of equals the
+        one with the longest horizon.
+
+        Args:
+          metric: a name of `docs/metrics.md`, or several whose values are added, joined by ``+``.
+        """
+        rows = []
+        ranks = {task: self.runs.filter(task=task)["rank"].unique().sort() for task in {place[0] for place in places}}
+        for task, carrier, pattern in sorted(places):
+            for rank in ranks[task]:
+                for name, side in (("first", first), ("second", second)):
+                    found, cell = self.members(side, rank, carrier, pattern), (task, carrier, pattern, rank)
+                    rows += [(*cell, name, len(found), method, side.pattern or pattern) for method in found]
+        wanted = pl.DataFrame(rows, [*_CELL, "side", "size", "method", "under"], orient="row")
+        if wanted.is_empty():
+            return pl.DataFrame(schema=_PAIRS)
+        value = reduce(operator.add, (pl.col(name) for name in metric.split("+")))
+        values = self.runs.select("rank", "method", "seed", pl.col("pattern").alias("under"), value.alias("value"))
+        # A side is the mean over its methods, at the seeds that all of them have.
+        means = wanted.with_columns(pl.col("rank").cast(pl.UInt32)).join(values, on=["rank", "method", "under"])
+        means = means.group_by(*_CELL, "side", "size", "seed").agg(pl.col("value").mean(), pl.len())
+        ours, theirs = (
+            means.filter(pl.col("size") == pl.col("len"), side=side).select(*_CELL, "seed", pl.col("value").alias(side))
+            for side in ("first", "second")
+        )
+        if second == NOTHING:
+            theirs = ours.with_columns(second=0.0).drop("first")
+        both = _enough(_differing(ours.join(theirs, on=[*_CELL, "seed"])))
+        both = both.join(self._gains, on=["rank", "carrier"], how="left")
+        size = pl.col("pattern").n_unique().over("task", "carrier", "rank")
+        both = both.sort(size, "rank", descending=[True, False])
+        both = both.filter(pl.col("rank") == pl.col("rank").first().over("task", "carrier"))
+        both = both.with_columns(pl.col("gain").fill_null(NAN))
+        return both.select(_PAIRS.keys()).sort("task", "carrier", "pattern", "seed")
 
 
 class Side(NamedTuple):
@@ -131,33 +176,39 @@ class Side(NamedTuple):
     pattern: str = ""  # under which they are measured; empty: the cell's own
     hindsight: bool = False  # instead of methods the best constant weight of the cell, chosen in hindsight
 
-    def members(self, group: Group, carrier: str, own: str) -> list[tuple[str, str]]:
-        """(method, pattern) whose mean it is in a cell; empty where the group lacks one of them."""
-        if self.hindsight:
-            names = [group.best_constant(carrier, own)]
-        else:
-            names = [group.named(carrier, spec) for spec in self.methods]
-        return [(name, self.pattern or own) for name in names if name is not None] if None not in names else []
-
 
 NOTHING = Side()  # zero, for the level of the other side
+_CELL = ("task", "carrier", "pattern", "rank")
+_PAIRS = {
+    **{"task": pl.String, "carrier": pl.String, "pattern": pl.String, "rank": pl.UInt32, "seed": pl.Int64},
+    **dict.fromkeys(("first", "second", "difference", "gain"), pl.Float64),
+}
 
 
-class Atom(NamedTuple):
-    """One task, carrier and pattern: both sides and their difference, by seed."""
+def _differing(pairs: pl.DataFrame) -> pl.DataFrame:
+    return pairs.with_columns(difference=pl.col("first") - pl.col("second")).filter(pl.col("difference").is_finite())
 
-    task: str
-    carrier: str
-    pattern: str
-    first: Values
-    second: Values
-    group: Group | None = None
 
-    @property
-    def difference(self) -> Values:
-        """First minus second, over the seeds at which both have a value."""
-        apart = {seed: value - self.second[seed] for seed, value in self.first.items() if seed in self.second}
-        return {seed: value for seed, value in apart.items() if math.isfinite(value)}
+def _enough(pairs: pl.DataFrame) -> pl.DataFrame:
+    return pairs.filter(pl.len().over(_CELL) >= FEWEST)
+
+
+def _by_seed(pairs: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Mean difference over the cells of ``keys``, at the seeds that all of these have."""
+    size = pl.struct(_CELL).n_unique().over(keys)
+    means = pairs.with_columns(size=size).group_by(*keys, "seed", "size").agg(pl.col("difference").mean(), pl.len())
+    return means.filter(pl.col("size") == pl.col("len")).sort(*keys, "seed")
+
+
+def contrast(pairs: pl.DataFrame, high: Sequence[str], low: Sequence[str]) -> pl.DataFrame:
+    """Of every task and carrier how much larger the difference is under the patterns ``high`` than under ``low``."""
+    keys = ["task", "carrier", "rank"]
+    own = pairs.filter(pl.col("pattern").is_in([*high, *low]))
+    own = own.filter(pl.col("pattern").n_unique().over(keys) == len({*high, *low}))
+    first, second = (_by_seed(own.filter(pl.col("pattern").is_in(list(side))), keys) for side in (high, low))
+    first, second = first.rename({"difference": "first"}), second.rename({"difference": "second"})
+    both = first.join(second, on=[*keys, "seed"]).with_columns(pattern=pl.lit("+".join(high)), gain=NAN)
+    return _enough(_differing(both)).select(_PAIRS.keys()).sort("task", "carrier", "seed")
 
 
 @dataclass(frozen=True)
@@ -172,7 +223,7 @@ class Measured:
     worse: int
     not_significant: int
     within: int  # units whose interval excludes a loss beyond `MARGIN`; of floor-corrected nAUC only
-    fewest: int  # pairs of runs in the atom that has fewest
+    fewest: int  # pairs of runs in the cell that has fewest
 
     @property
     def units(self) -> int:
@@ -187,105 +238,55 @@ def expected(
     return {(task, carrier, pattern) for task in tasks for carrier in carriers for pattern in patterns}
 
 
-def atoms(groups: Sequence[Group], first: Side, second: Side, metric: str, places: Iterable[Place]) -> list[Atom]:
-    """The settings among these with at least `FEWEST` pairs of runs.
-
-    Of several groups of a task the one counts in which most patterns of a carrier can be compared; of equals the one
-    with the longest horizon.
-
-    Args:
-      metric: a name of `docs/metrics.md`, or several whose values are added, joined by ``+``.
-    """
-    asked: dict[tuple[str, str], list[str]] = {}
-    for task, carrier, pattern in sorted(places):
-        asked.setdefault((task, carrier), []).append(pattern)
-    found: list[Atom] = []
-    for (task, carrier), patterns in asked.items():
-        best: list[Atom] = []
-        for group in (each for each in groups if each.task == task):
-            own = [_atom(group, carrier, pattern, first, second, metric) for pattern in patterns]
-            own = [atom for atom in own if len(atom.difference) >= FEWEST]
-            best = own if len(own) > len(best) else best
-        found += best
-    return found
-
-
-def _atom(group: Group, carrier: str, pattern: str, first: Side, second: Side, metric: str) -> Atom:
-    ours = _mean(group, first.members(group, carrier, pattern), metric)
-    zero = dict.fromkeys(ours, 0.0)
-    theirs = zero if second == NOTHING else _mean(group, second.members(group, carrier, pattern), metric)
-    return Atom(group.task, carrier, pattern, ours, theirs, group)
-
-
-def _mean(group: Group, of: Sequence[tuple[str, str]], metric: str) -> Values:
-    """The mean over methods, by seed, over the seeds that all of them have."""
-    columns = []
-    for method, pattern in of:
-        summed = [group.values(name, method, pattern) for name in metric.split("+")]
-        common = set(summed[0]).intersection(*summed)
-        columns.append({seed: sum(values[seed] for values in summed) for seed in common})
-    return _by_seed(columns) if columns else {}
-
-
-def contrast(found: Sequence[Atom], high: Sequence[str], low: Sequence[str]) -> list[Atom]:
-    """Of every task and carrier how much larger the difference is under the patterns ``high`` than under ``low``."""
-    cells = {(a.task, a.carrier, a.pattern): a for a in found}
-    made = []
-    for task, carrier in dict.fromkeys((a.task, a.carrier) for a in found):
-        if all((task, carrier, p) in cells for p in (*high, *low)):
-            first, second = (_by_seed([cells[task, carrier, p].difference for p in side]) for side in (high, low))
-            atom = cells[task, carrier, high[0]]
-            made.append(atom._replace(pattern="+".join(high), first=first, second=second))
-    return [atom for atom in made if len(atom.difference) >= FEWEST]
+def levels_of(pairs: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """Means of both sides over the cells of ``keys``, each cell at the seeds that are compared."""
+    cells = pairs.group_by(_CELL).agg(pl.col("first", "second").mean())
+    return cells.group_by(keys).agg(pl.col("first", "second").mean()).sort(keys)
 
 
 def measure(
-    found: Sequence[Atom],
+    pairs: pl.DataFrame,
     *,
     sign: int = 1,
     unit: Sequence[str] = ("family", "carrier", "pattern"),
     weigh: str = "family",
     against: Sequence[str] = (),
 ) -> Measured:
-    """Pool atoms: one difference with its interval, and a Holm-corrected test per unit.
+    """Pool cells: one difference with its interval, and a Holm-corrected test per unit.
 
     Within a seed of a task differences are averaged first, over carriers and patterns, which share its drift; seeds are
     resampled task by task. On one task with fewer than ten seeds the interval is Student's.
 
     Args:
-      found: at least one.
+      pairs: of at least one cell.
       sign: 1 where the claim says that the first is higher, -1 where lower.
       unit: what makes one test: some of family, task, carrier, pattern.
       weigh: ``family`` or ``task``: what weighs equally in the mean.
       against: tasks whose mean is subtracted from that of all others, instead of one mean over all.
     """
-    tasks = list(dict.fromkeys(atom.task for atom in found))
-    own = {task: [atom for atom in found if atom.task == task] for task in tasks}
-    columns = [_by_seed([a.difference for a in own[task]]) for task in tasks]
-    seeds = sorted(set().union(*columns))
-    rows = np.array([[column.get(seed, NAN) for seed in seeds] for column in columns])
+    levels = levels_of(pairs, "task")
+    matrix = _by_seed(pairs, ["task"]).pivot("seed", index="task", values="difference")
+    matrix = levels.select("task").join(matrix, on="task", how="left", maintain_order="left")
+    tasks, rows = matrix["task"].to_list(), matrix.drop("task").to_numpy()
     weights = _weights(tasks, weigh, against)
-    small = len(tasks) == 1 and len(seeds) < stats.SMALL
+    small = len(tasks) == 1 and rows.shape[1] < stats.SMALL
     statistic = partial(_weighted, weights=weights)
     interval = (
         stats.t_interval(rows) if small else stats.bootstrap_interval(np.random.default_rng(0), [rows], statistic)
     )
-    levels = [
-        float(np.sum(weights * [np.mean([at_level(side(a), a) for a in own[task]]) for task in tasks]))
-        for side in (lambda a: a.second, lambda a: a.first)
-    ]
-    tested, margins = _tested(found, unit, sign)
+    second, first = (float(np.sum(weights * levels[side].to_numpy())) for side in ("second", "first"))
+    own = pairs.with_columns(family=pl.col("task").replace_strict(FAMILY_OF))
+    units = dict.fromkeys(own.select(unit).iter_rows(), np.zeros(0))  # some without a seed that all of its cells have
+    parts = _by_seed(own, unit).partition_by(unit, as_dict=True)
+    tested = contrasts(units | {key: sign * part["difference"].to_numpy() for key, part in parts.items()})
     outcomes = [contrast.outcome for contrast in tested.values()]
-    within = sum(contrast.interval.low > -margins[key] for key, contrast in tested.items())
+    margins = own.unique(_CELL).group_by(unit).agg(MARGIN * pl.col("gain").mean())
+    margin = {tuple(key): gain for *key, gain in margins.iter_rows()}
+    within = sum(contrast.interval.low > -margin[key] for key, contrast in tested.items())
     low, high = (end if math.isfinite(end) else None for end in interval[1:])
     better, worse, rest = (outcomes.count(outcome) for outcome in OUTCOMES)
-    fewest = min(len(atom.difference) for atom in found)
-    return Measured(interval.value, low, high, (levels[0], levels[1]), better, worse, rest, within, fewest)
-
-
-def at_level(values: Values, atom: Atom) -> float:
-    """Mean over the seeds that are compared."""
-    return float(np.mean([values[seed] for seed in atom.difference]))
+    fewest = pairs.select(pl.len().over(_CELL).min()).item()
+    return Measured(interval.value, low, high, (second, first), better, worse, rest, within, fewest)
 
 
 def _weights(tasks: Sequence[str], weigh: str, against: Sequence[str]) -> np.ndarray:
@@ -302,35 +303,8 @@ def _weighted(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.sum(nan_mean(rows, axis=-1) * weights, axis=-1)
 
 
-def _by_seed(columns: Sequence[Mapping[int, float]]) -> Values:
-    """Mean over columns by seed, over the seeds that all of them have."""
-    seeds = set(columns[0]).intersection(*columns)
-    return {seed: float(np.mean([column[seed] for column in columns])) for seed in sorted(seeds)}
-
-
-_Unit = tuple[str, ...]
-
-
-def _tested(found: Sequence[Atom], unit: Sequence[str], sign: int) -> tuple[dict[_Unit, Contrast], dict[_Unit, float]]:
-    """Per unit the contrast by the claimed direction, corrected over all units of the claim, and its margin."""
-    units: dict[_Unit, list[Atom]] = {}
-    for atom in found:
-        names = {"family": FAMILY_OF[atom.task], **atom._asdict()}
-        units.setdefault(tuple(names[name] for name in unit), []).append(atom)
-    means = {u: sign * np.array(list(_by_seed([a.difference for a in own]).values())) for u, own in units.items()}
-    margins = {u: MARGIN * float(np.mean([_gain(atom) for atom in own])) for u, own in units.items()}
-    return contrasts(means), margins
-
-
-def _gain(atom: Atom) -> float:
-    """The carrier's gain over the random policy without drift, in floor-corrected nAUC; NaN where it has none."""
-    values = atom.group.values("nauc_task_safe", atom.carrier, STEADY) if atom.group else {}
-    return float(np.mean(list(values.values()) or [NAN]))
-
-
-def missing(places: set[Place], found: Iterable[Atom | Place]) -> str:
+def missing(places: set[Place], there: set[Place]) -> str:
     """Which cells of a claim there are no results for, in words; empty if none is missing."""
-    there = {each[:3] for each in found}
     absent = places - there
     if not absent:
         return ""

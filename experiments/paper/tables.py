@@ -12,25 +12,20 @@ from experiments.measure.stats import t_interval
 from experiments.measure.study import STEADY
 from experiments.measure.tables import paper_nauc_drop, paper_recovery, paper_table
 from experiments.paper.design import APPENDIX
-from experiments.paper.evidence import (
-    BASELINE as OWN,
-)
+from experiments.paper.evidence import BASELINE as OWN
 from experiments.paper.evidence import (
     CARRIERS,
     MARGIN,
     NOTHING,
     PATTERNS,
     TASKS,
-    Atom,
-    Group,
+    Evidence,
     Side,
-    at_level,
-    atoms,
     expected,
-    groups_of,
+    levels_of,
     measure,
     of,
-)
+)  # fmt: skip
 from experiments.report.draw import canvas_to_files
 from experiments.report.plots import PALETTE, REFERENCE_INK
 from experiments.study import store
@@ -223,85 +218,73 @@ def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 def paper_tables(runs: pl.DataFrame) -> str:
     """The paper's two main tables, ours beside the paper's, and the runs behind them."""
-    groups = groups_of(runs)
-    kinds = {"nAUC": ("nauc_task_safe", (STEADY, *PATTERNS)), "DropRatio": ("drop_run_safe", PATTERNS)}
-    used: dict[tuple[str, str], Group] = {}
+    evidence, sides, every = Evidence(runs), (Side((of("aes"),)), Side((OWN,))), [STEADY, *PATTERNS]
+    levels = evidence.pairs(*sides, "nauc_task_safe", expected(every))
+    drops = evidence.pairs(*sides, "drop_run_safe", expected())
+    times = evidence.pairs(*sides, "recovery", expected(("abrupt",)))
     parts = []
-    for at, (title, (metric, patterns)) in enumerate(kinds.items()):
-        body = []
-        for family, tasks in TASKS.items():
-            found = atoms(groups, Side((of("aes"),)), Side((OWN,)), metric, expected(patterns, CARRIERS, tasks))
-            used |= {(a.task, a.carrier): a.group for a in found if a.group}
-            for carrier in CARRIERS:
-                line = [f"{family} {carrier}"]
-                for pattern in patterns:
-                    labels = [carrier, f"{carrier}+AES"]
-                    paper = [(paper_nauc_drop(family, label, pattern) or ("", ""))[at] for label in labels]
-                    own = [a for a in found if (a.carrier, a.pattern) == (carrier, pattern)]
-                    line.append(_beside(own, paper, 1.0, 2))
-                body.append(line)
-        head = ["carrier, then with `aes`", *("no drift" if p == STEADY else p for p in patterns)]
+    for at, (title, found) in enumerate({"nAUC": levels, "DropRatio": drops}.items()):
+        head, body = every[at:], []
+        for family, carrier in ((family, carrier) for family in TASKS for carrier in CARRIERS):
+            own = found.filter(pl.col("task").is_in(TASKS[family]), carrier=carrier)
+            paper = {
+                p: [(paper_nauc_drop(family, label, p) or ("", ""))[at] for label in (carrier, f"{carrier}+AES")]
+                for p in head
+            }
+            body.append([f"{family} {carrier}", *(_beside(own.filter(pattern=p), paper[p], 1.0, 2) for p in head)])
+        head = ["carrier, then with `aes`", *("no drift" if p == STEADY else p for p in head)]
         parts.append(f"**{title}: paper; ours**\n\n{_markdown(head, body)}")
-    places = expected(("abrupt",))
-    found = atoms(groups, Side((of("aes"),)), Side((OWN,)), "recovery", places)
-    used |= {(a.task, a.carrier): a.group for a in found if a.group}
     body = []
     for family, task in ((family, task) for family, tasks in TASKS.items() for task in tasks):
         line = [f"`{task}`"]
         for carrier in CARRIERS:
-            own = [a for a in found if (a.task, a.carrier) == (task, carrier)]
-            name = task.removeprefix("isaac_")
-            labels = (carrier, f"{carrier}+AES")
-            line.append(_beside(own, [paper_recovery(family, name, label, "abrupt") for label in labels], 100.0, 1))
+            name, labels = task.removeprefix("isaac_"), (carrier, f"{carrier}+AES")
+            paper = [paper_recovery(family, name, label, "abrupt") for label in labels]
+            line.append(_beside(times.filter(task=task, carrier=carrier), paper, 100.0, 1))
         body.append(line)
-    parts.append(
-        f"**Recovery after abrupt changes, % of training: paper; ours**\n\n{_markdown(['task', *CARRIERS], body)}"
-    )
-    behind = [[f"`{task}` {carrier}", *_scale(group, carrier)] for (task, carrier), group in sorted(used.items())]
-    head = [
-        "runs behind these tables",
-        "steps",
-        "seeds",
-        "begin",
-        "drift",
-        "return without drift, last tenth",
-        "random policy",
+    title = "Recovery after abrupt changes, % of training: paper; ours"
+    parts.append(f"**{title}**\n\n{_markdown(['task', *CARRIERS], body)}")
+    used = pl.concat([levels, drops, times]).select("task", "carrier", "rank").unique(["task", "carrier"], keep="last")
+    behind = [
+        [f"`{t}` {c}", *_scale(evidence.runs.filter(rank=rank, label=c), c)]
+        for t, c, rank in used.sort("task", "carrier").iter_rows()
     ]
+    head = ["runs behind these tables", "steps", "seeds", "begin", "drift", "last tenth without drift", "random policy"]
     return "\n".join([*parts, _markdown(head, behind)])
 
 
-def _beside(found: Sequence[Atom], paper: Sequence[Any], factor: float, places: int) -> str:
+def _beside(found: pl.DataFrame, paper: Sequence[Any], factor: float, places: int) -> str:
     """The paper's two numbers and ours, the carrier's before that with AES."""
     ours = "no data"
-    if found:
-        means = (np.mean([at_level(side(a), a) for a in found]) for side in (lambda a: a.second, lambda a: a.first))
+    if len(found):
+        means = levels_of(found, "task", "carrier", "pattern").select(pl.col("second", "first").mean()).row(0)
         ours = " → ".join(f"{factor * mean:.{places}f}" for mean in means)
     return f"{' → '.join(str(each) for each in paper)}; {ours}"
 
 
-def _scale(group: Group, carrier: str) -> list[str]:
-    own = group.runs.filter(method=carrier, pattern=STEADY)
+def _scale(runs: pl.DataFrame, carrier: str) -> list[str]:
+    first, own = runs.row(0, named=True), runs.filter(method=carrier, pattern=STEADY)
     level = "" if own.is_empty() else f"{own['final_return'].mean():,.0f}"
-    floor = f"{group.runs['floor'][0]:,.0f}"
-    seeds = group.runs.filter(pl.col("carrier") == carrier.lower())["seed"].n_unique()
-    begin, drift = "trained" if group.trained else "untrained", "other ranges" if group.ranges else "the task's"
-    return [f"{group.steps:,}", str(seeds), begin, drift, level, floor]
+    begin = "trained" if first["trained"] else "untrained"
+    drift = "other ranges" if "=" in first["channels"] else "the task's"
+    return [f"{first['steps']:,}", str(runs["seed"].n_unique()), begin, drift, level, f"{first['floor']:,.0f}"]
 
 
 def appendix_tables(runs: pl.DataFrame) -> str:
     """The paper's tables of Appendix B, ours beside the paper's; empty where nothing of them was trained."""
-    every, parts = groups_of(runs), []
+    evidence, parts = Evidence(runs), []
+    ranks = evidence.runs["rank"].unique()
     for table, rows in APPENDIX.items():
         body = []
         # Only carriers with every row in one group of runs: otherwise rows would differ in more than their method.
-        full = {c: [g for g in every if all(g.named(c, spec) for spec in rows.values())] for c in CARRIERS}
-        carriers = [carrier for carrier in CARRIERS if full[carrier]]
-        groups, places = [g for of_one in full.values() for g in of_one], expected(PATTERNS, carriers, TASKS["toy"])
+        full = {(c, k) for c in CARRIERS for k in ranks if all(evidence.named(k, c, spec) for spec in rows.values())}
+        carriers = [carrier for carrier in CARRIERS if carrier in {each for each, _ in full}]
+        own = Evidence(evidence.runs.filter(pl.col("rank").is_in([rank for _, rank in full])).drop("rank", "label"))
         for (name, spec), printed in zip(rows.items(), paper_table(table), strict=True):
             line, count = [name], 0
             for metric, column in (("nauc_task_safe", "nauc"), ("drop_run_safe", "drop_ratio")):
-                found = atoms(groups, Side((spec,)), NOTHING, metric, places)
-                m, count = measure(found) if found else None, len(found)
+                found = own.pairs(Side((spec,)), NOTHING, metric, expected(PATTERNS, carriers, TASKS["toy"]))
+                m, count = measure(found) if len(found) else None, found.n_unique(["task", "carrier", "pattern"])
                 interval = "" if m is None or m.low is None else f" [{m.low:.2f}, {m.high:.2f}]"
                 line += [str(printed[column]), "no data" if m is None else f"{m.value:.2f}{interval}"]
             body.append([*line, str(count)])
