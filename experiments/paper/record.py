@@ -67,14 +67,17 @@ def record(folders: Sequence[Path], out: Path = GRID) -> None:
     curves = pl.concat(frames, how="diagonal_relaxed").sort("study", maintain_order=True)
     curves = curves.select(name for name in (*_LABELS, *_LOGS) if name in curves.columns)
     curves = curves.with_columns(pl.col(name).cast(pl.Float32) for name in _LOGS if name in curves.columns)
-    write(out, curves, dict(sorted((old.studies | {name: about for name, (about, _) in new.items()}).items())))
+    studies = dict(sorted((old.studies | {name: about for name, (about, _) in new.items()}).items()))
+    alone = old.runs.filter(~pl.col("study").is_in(list(old.studies))) if old.studies else old.runs
+    write(out, curves, studies, alone)
 
 
-def write(out: Path, curves: pl.DataFrame, studies: Mapping[str, Any]) -> None:
-    """Write curves, the scores of their runs, and studies into ``out``."""
+def write(out: Path, curves: pl.DataFrame, studies: Mapping[str, Any], alone: pl.DataFrame) -> None:
+    """Write curves, studies, and the scores of their runs with those that are stored ``alone``, without curves."""
     out.mkdir(parents=True, exist_ok=True)
     store.write_rows(out / store.CURVES, curves)
-    store.write_rows(out / RUNS, scores(curves, studies).with_columns(pl.col(pl.Float64).cast(pl.Float32)))
+    runs = pl.concat([scores(curves, studies), alone], how="diagonal_relaxed")
+    store.write_rows(out / RUNS, runs.with_columns(pl.col(pl.Float64).cast(pl.Float32)))
     store.write_json(out / STUDIES, studies)
 
 
