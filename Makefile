@@ -1,6 +1,8 @@
 # Needs Python 3.11 to 3.13, make and a C compiler; everything else is installed into .venv from requirements.lock.
+# `make test LOCK= PYTHON=python3.12` tests the newest versions that pyproject.toml allows, in .venv-newest.
 PYTHON ?= python3
-VENV := .venv
+LOCK := requirements.lock
+VENV := .venv$(if $(LOCK),,-newest)
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
@@ -40,11 +42,10 @@ if place and not place.samefile(".") and not place.is_relative_to(sys.prefix):
 endef
 export OTHER
 
-$(STAMP): requirements.lock pyproject.toml | own
+$(STAMP): $(LOCK) pyproject.toml | own
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "aesjax needs Python 3.11 to 3.13")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile $(if $(LOCK),-r $(LOCK) -e .,-e '.[lab,dev]')
 	@touch $@
 
 # PyTorch and Stable-Baselines3, for tests of the bridge and of the adapters; a CPU build is enough.

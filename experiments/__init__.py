@@ -15,18 +15,19 @@ __all__ = ["Control", "Method", "Policy", "Results", "Study"]
 
 
 def _check_neighbours() -> None:
-    """Refuse a foreign package of the same name as one of ours, which a folder beside a script may be.
+    """Refuse a foreign module of the same name as one of ours: beside a script, or installed, perhaps over ours.
 
     Raises:
-      ImportError: naming its folder, and the remedy.
+      ImportError: naming its file, and the remedies.
     """
     ours = Path(__file__).resolve().parents[1]
     for name in ("agents", "envs"):
         spec = find_spec(name)
-        places = [] if spec is None else [Path(place).resolve() for place in spec.submodule_search_locations or ()]
-        if places and ours / name not in places:
+        file = Path(spec.origin if spec and spec.origin else __file__).resolve()
+        if file.parents[1] != ours or "aesjax" not in file.read_text():
             raise ImportError(
-                f"'{places[0]}' hides aesjax's package '{name}': rename that folder, or start Python in another one"
+                f"'{file}' hides aesjax's package '{name}': rename it, start Python in another folder, or install "
+                "aesjax in an environment of its own"
             )
 
 

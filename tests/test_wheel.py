@@ -73,7 +73,7 @@ def test_modules_data_and_the_licence_are_inside(wheel):
     with zipfile.ZipFile(wheel) as file:
         inside = set(file.namelist())
     modules = {str(path.relative_to(ROOT)) for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
-    assert modules <= inside
+    assert modules | {f"{name}/py.typed" for name in PACKAGES} <= inside
     kinds = (
         "experiments/measure/paper",
         "experiments/report/assets",

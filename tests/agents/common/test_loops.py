@@ -105,7 +105,7 @@ def test_stored_successors_are_true_ones_across_a_time_limit(trained):
     assert np.all(np.asarray(rows.terminated) == 0.0)
     starts = np.asarray(rows.obs).reshape(60, 4, 2)
     ends = np.asarray(rows.next_obs).reshape(60, 4, 2)
-    np.testing.assert_array_equal(starts[1:50], ends[:49])
+    np.testing.assert_allclose(starts[1:50], ends[:49], rtol=0, atol=1e-7)  # a compiler may compute them twice
     assert np.all(np.abs(starts[50]).max(-1) < 0.3)  # a fresh start after the limit
 
 

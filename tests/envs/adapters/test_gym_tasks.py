@@ -142,12 +142,12 @@ def test_a_state_of_another_process_begins_a_new_episode_and_an_old_one_is_refus
     again, *_ = other.autoreset(key, key, state, jnp.ones(1), none)  # a repeated call
     assert again[0] == after[0]
     other.autoreset(key, key, later, jnp.ones(1), none)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="step 1 was asked of a Gymnasium environment that has made 3"):
+    with pytest.raises(Exception, match="step 1 was asked of a Gymnasium environment that has made 3"):
         jax.block_until_ready(other.autoreset(key, key, state, jnp.ones(1), none))
     _, state = env.reset(jax.random.key(1), none)
     for seed in range(8):
         env.reset(jax.random.key(seed), none)
-    with pytest.raises(jax.errors.JaxRuntimeError, match="only the newest 8 resets"):
+    with pytest.raises(Exception, match="only the newest 8 resets"):
         jax.block_until_ready(env.autoreset(key, key, state, jnp.ones(1), none))
 
 

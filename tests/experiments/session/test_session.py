@@ -1,5 +1,6 @@
 """A study as an object: trained once, continued, compared, drawn, acted with, described as a command and as a file."""
 
+import shutil
 import subprocess
 import sys
 
@@ -217,14 +218,21 @@ def test_a_typed_study_trains_as_the_command_line_of_a_kept_one(tmp_path):
         assert (own / file).read_bytes() == (tmp_path / "typed" / file).read_bytes()
 
 
-@pytest.mark.parametrize("name", ["agents", "envs"])
-def test_a_foreign_folder_that_hides_a_package_is_named(name, tmp_path):
-    (tmp_path / name).mkdir()
-    (tmp_path / name / "__init__.py").touch()
+@pytest.mark.parametrize(
+    ("file", "installed"),
+    [("agents/__init__.py", False), ("envs/__init__.py", False), ("envs.py", False), ("agents/__init__.py", True)],
+)
+def test_a_foreign_module_that_hides_a_package_is_named(file, installed, tmp_path):
+    """Beside a script, or installed over ours."""
+    foreign = tmp_path / file
+    if installed:
+        for name in ("agents", "envs", "experiments"):
+            (tmp_path / name).mkdir()
+            shutil.copy(ROOT / name / "__init__.py", tmp_path / name)
+    foreign.parent.mkdir(exist_ok=True)
+    foreign.write_text('"""Agents of a language model."""\n')
     (tmp_path / "script.py").write_text("import experiments\n")
-    environment = {"PYTHONPATH": str(ROOT)}
-    process = subprocess.run(
-        [sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True, env=environment, check=False
-    )
+    words = [sys.executable, str(tmp_path / "script.py")]
+    process = subprocess.run(words, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, check=False)
     (line,) = [line for line in process.stderr.splitlines() if line.startswith("ImportError")]
-    assert line.endswith(f"hides aesjax's package '{name}': rename that folder, or start Python in another one")
+    assert f"'{foreign}' hides aesjax's package '{foreign.relative_to(tmp_path).parts[0].split('.')[0]}'" in line
