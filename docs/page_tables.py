@@ -1,6 +1,7 @@
 """Tables of the README and of these pages, made from stored records and from the registries.
 
-`python docs/page_tables.py` rewrites everything between `<!-- table: NAME -->` and `<!-- /table -->`; a test compares.
+`python docs/page_tables.py` draws `kappa.png` and rewrites everything between `<!-- table: NAME -->` and
+`<!-- /table -->`; a test compares.
 """
 
 import inspect
@@ -13,12 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
-from scipy import stats
 
-from experiments.measure import holm, paired_differences
-from experiments.measure.stats import paired_t_p
-from experiments.paper import grid_tables
-from experiments.paper import small_tasks as small
+from experiments.measure import comparisons
+from experiments.paper import record, tables
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"
@@ -28,22 +26,29 @@ TABLES: dict[str, Callable[[], str]] = {}
 MARK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- /table -->)", flags=re.DOTALL)
 
 RECENT = "fixed+recent"
+UTD = "fixed+recent+utd"
 CHANGE = "AES-C+refresh+recent[refresh.threshold=3]"
 RESET = "fixed+reset[reset.every=0.2,reset.strength=0.5]"
+REFRESH = "AES-C+refresh[refresh.threshold=3]"
 TYPED = {
     RECENT: "fixed+recent",
     CHANGE: "aes_c+recent+refresh:threshold=3",
     RESET: "fixed+reset:every=0.2:strength=0.5",
 }
+CARRIERS = ("SAC", "PPO", "SQL", "MEow")
+THREE = ("steady", "abrupt", "periodic")
+MECHANICS = ("reacher", "cartpole_swingup")
 
 
 class Contrast(NamedTuple):
-    """One row of a table: a method of a record minus its opponent, pattern by pattern."""
+    """One row of a table: a method minus its opponent, pattern by pattern, on the runs of one task of a record."""
 
     label: str
-    record: str  # benchmarks/responses_NAME.json, or experiments/results/NAME
+    source: str  # RECORD/STUDY,STUDY*: of these names, or names that begin so
+    task: str
     first: str
     second: str | tuple[str, ...]  # several: the best of them, setting by setting, on the runs of the table
+    seeds: tuple[int, ...] = ()  # some of them; empty: all
 
 
 class Family(NamedTuple):
@@ -69,38 +74,32 @@ def rows(header: list[str], body: list[list[str]]) -> str:
 
 
 @cache
-def record(name: str) -> dict:
-    """A stored record of `aesjax table responses`, or the scores of a stored study."""
-    if not (RESULTS / name).exists():
-        return json.loads((BENCHMARKS / f"responses_{name}.json").read_text())
-    scores = small.scores_of(small.scores_of_studies([RESULTS / name]))
-    by_pattern = {method: {p: own for (_, p), own in runs.items()} for method, runs in scores.items()}
-    return {"scores": by_pattern, "constants": [m for m in by_pattern if "AES" not in m]}
+def runs_of(source: str, task: str) -> pl.DataFrame:
+    """The runs of some studies of a record on one task."""
+    name, _, studies = source.partition("/")
+    name_is = pl.col("study")
+    own = [name_is.str.starts_with(of[:-1]) if of.endswith("*") else name_is == of for of in studies.split(",")]
+    return record.read(RESULTS / name).runs.filter(pl.any_horizontal(own), task=task)
 
 
-def scores(name: str, method: str, pattern: str) -> np.ndarray | None:
-    """Mean return of every run, (1, seeds), or None where the method was not trained under the pattern."""
-    own = record(name)["scores"][method].get(pattern)
-    return None if own is None else np.array([[own[seed] for seed in sorted(own, key=int)]])
+def scores(contrast: Contrast, method: str, pattern: str) -> dict[int, float]:
+    """Mean return of every run by seed; empty where the method was not trained under the pattern."""
+    own = runs_of(contrast.source, contrast.task).filter(method=method, pattern=pattern)
+    found = dict(own.unique("seed").select("seed", "mean_return").iter_rows())
+    return {seed: value for seed, value in found.items() if not contrast.seeds or seed in contrast.seeds}
 
 
-def opponent(contrast: Contrast, pattern: str) -> np.ndarray | None:
-    """The opponent's scores: of several constants those of the largest mean."""
-    names = (contrast.second,) if isinstance(contrast.second, str) else contrast.second
-    found = [own for own in (scores(contrast.record, name, pattern) for name in names) if own is not None]
-    return max(found, key=np.mean) if found else None
-
-
-def tested(family: Family) -> dict[tuple[int, str], tuple[float, float]]:
-    """(row, pattern) -> difference and p-value of the paired t test after Holm over all of the table."""
+def tested(family: Family) -> dict[tuple[int, str], comparisons.Contrast]:
+    """(row, pattern) -> difference, interval and outcome, after Holm over all of the table."""
     differences = {}
     for at, contrast in enumerate(family.rows):
+        names = (contrast.second,) if isinstance(contrast.second, str) else contrast.second
         for pattern in family.patterns:
-            ours, theirs = scores(contrast.record, contrast.first, pattern), opponent(contrast, pattern)
-            if ours is not None and theirs is not None:
-                differences[at, pattern] = paired_differences(ours, theirs)[0]
-    adjusted = holm([paired_t_p(d) for d in differences.values()])
-    return {key: (float(np.mean(d)), float(p)) for (key, d), p in zip(differences.items(), adjusted, strict=True)}
+            ours, others = scores(contrast, contrast.first, pattern), [scores(contrast, n, pattern) for n in names]
+            if theirs := max((own for own in others if own), key=lambda own: np.mean(list(own.values())), default={}):
+                common = sorted(set(ours) & set(theirs))
+                differences[at, pattern] = np.array([ours[seed] - theirs[seed] for seed in common])
+    return comparisons.contrasts({place: d for place, d in differences.items() if d.size})
 
 
 def contrasts(family: Family) -> str:
@@ -110,7 +109,7 @@ def contrasts(family: Family) -> str:
     def cell(at, pattern):
         if (at, pattern) not in values:
             return ""
-        difference, p = values[at, pattern]
+        difference, p = values[at, pattern].interval.value, values[at, pattern].p
         text = f"{difference:+,.{family.places}f}" + ("*" if p < 0.05 else "")
         return text[1:] if float(f"{difference:.{family.places}f}") == 0.0 else text
 
@@ -118,61 +117,72 @@ def contrasts(family: Family) -> str:
     return rows([family.head, *("no drift" if p == "steady" else p for p in family.patterns)], body)
 
 
-def toy(*found: tuple[str, str, str | tuple[str, ...]]) -> list[Contrast]:
-    """Rows (label, first, second) of a carrier's record of the toy task."""
-    return [Contrast(label, f"toy_{first.partition('+')[0].lower()}", first, second) for label, first, second in found]
+def constants(source: str, task: str, carrier: str) -> tuple[str, ...]:
+    """The constant weights of a carrier."""
+    own = runs_of(source, task).filter(pl.col("constant"), carrier=carrier.lower())
+    return tuple(own["method"].unique(maintain_order=True))
 
 
-def constants(carrier: str) -> tuple[str, ...]:
-    """The constant weights of a carrier's record of the toy task: its grid."""
-    return grid(f"toy_{carrier.lower()}")
+def toy(carrier: str) -> Contrast:
+    """AES minus its carrier: in the grid, or in an earlier study where the grid does not have the carrier yet."""
+    name = carrier.lower()
+    for source in (f"grid/A-toy-100000-{name}", f"earlier/responses-toy-{name}"):
+        if (own := runs_of(source, "toy")).height:
+            break
+    return Contrast(f"{carrier}, {own['steps'][0]:,} steps", source, "toy", f"{carrier}+AES", carrier)
 
 
-def grid(name: str) -> tuple[str, ...]:
-    """The constant weights of a record."""
-    return tuple(record(name)["constants"])
+def robot(label: str, names: str, task: str, first: str, second: str | tuple[str, ...] | None = None) -> Contrast:
+    """A row of the earlier robot studies; ``second`` None: the best of their constants."""
+    source = "earlier/" + ",".join(n if n.startswith("claims") else f"responses-{n}" for n in names.split())
+    if second is None:
+        second = constants(source, task, first.partition("+")[0])
+        label += f", {len(second)} values"
+    return Contrast(label, source, task, first, second)
 
 
-CARRIERS = ("SAC", "PPO", "SQL", "MEow")
-THREE = ("steady", "abrupt", "periodic")
-HC, HT, HO = "halfcheetah_sac", "halfcheetah_sac_threshold", "hopper_sac_threshold"
-REFRESH = "AES-C+refresh[refresh.threshold=3]"
+def small(
+    carrier: str, methods: Mapping[str, str], tasks: tuple[str, ...], seeds: tuple[int, ...] = ()
+) -> list[Contrast]:
+    """Rows of the earlier small studies: methods minus the preset's constant weight."""
+    constant = "SAC+fixed" if carrier == "SAC" else carrier
+    head = f"{carrier}, " if carrier in ("SQL", "MEow") else ""
+    return [
+        Contrast(f"{head}`{at}` {label}".rstrip(), "earlier/small-tasks", at, f"{carrier}+{method}", constant, seeds)
+        for at in tasks
+        for method, label in methods.items()
+    ]
+
+
+HC, HT = (
+    "halfcheetah-sac-calm halfcheetah-sac-drift halfcheetah-sac-controls halfcheetah-sac-refresh",
+    "halfcheetah-sac-threshold",
+)
+HC_PPO, HO = "halfcheetah-ppo*", "hopper-sac*"
+ANT = "isaac-ant-ppo*"
+CHOICE, CONFIRMATION = tuple(range(1, 11)), tuple(range(11, 21))
+_SMALL = {RECENT: "`fixed+recent`", UTD: "`fixed+recent+utd`"}
 
 #: The tables of differences, by name.
 FAMILIES = {
-    "aes": Family("AES minus its carrier", toy(*((c, f"{c}+AES", c) for c in CARRIERS))),
+    "aes": Family("AES minus its carrier, toy task", [toy(carrier) for carrier in CARRIERS]),
     "helps": Family(
-        "return minus a constant weight's",
-        toy(
-            *((f"{c} `{TYPED[RECENT]}`", f"{c}+{RECENT}", constants(c)) for c in ("SAC", "SQL", "MEow")),
-        ),
-    ),
-    # Recorded with a detector that is no longer there, or at times that an agent does not know.
-    "not-recommended": Family(
-        "return minus a constant weight's",
-        toy(
-            *(
-                (f"{c} `{TYPED[CHANGE]}`, earlier detector", f"{c}+{CHANGE}", constants(c))
-                for c in ("SAC", "SQL", "MEow")
-            ),
-            (f"PPO `{TYPED[RESET]}`, at the change points", f"PPO+{RESET}", constants("PPO")),
-        ),
+        "SAC `fixed+recent+utd` minus `fixed`, ten new seeds",
+        small("SAC", {UTD: ""}, ("toy", *MECHANICS), CONFIRMATION),
     ),
     "robots": Family(
         "AES minus its carrier",
         [
-            Contrast("HalfCheetah SAC", "halfcheetah_sac", "SAC+AES", "SAC"),
-            Contrast("HalfCheetah PPO", "halfcheetah_ppo", "PPO+AES", "PPO"),
-            Contrast("Hopper SAC", "hopper_sac", "SAC+AES", "SAC"),
-            Contrast("Hopper PPO", "hopper_ppo", "PPO+AES", "PPO"),
-            Contrast("Walker2d SAC", "walker2d_sac", "SAC+AES", "SAC"),
-            Contrast("Isaac Ant PPO", "isaac_ant_ppo", "PPO+AES", "PPO"),
-            Contrast("Isaac Ant SAC", "isaac_ant_sac", "SAC+AES", "SAC"),
-            Contrast("FrankaCabinet PPO", "franka_cabinet_ppo", "PPO+AES", "PPO"),
-            Contrast("Ingenuity PPO", "ingenuity_ppo", "PPO+AES", "PPO"),
-            Contrast("Humanoid PPO", "claims-humanoid-ppo", "PPO+AES", "PPO"),
-            Contrast("Isaac Humanoid PPO", "claims-isaac-humanoid-ppo", "PPO+AES", "PPO"),
-            Contrast("AllegroHand PPO", "claims-isaac-allegro-hand-ppo", "PPO+AES", "PPO"),
+            robot("HalfCheetah SAC", HC, "halfcheetah", "SAC+AES", "SAC"),
+            robot("HalfCheetah PPO", HC_PPO, "halfcheetah", "PPO+AES", "PPO"),
+            robot("Walker2d SAC", "walker2d-sac*", "walker2d", "SAC+AES", "SAC"),
+            robot("Isaac Ant PPO", ANT, "isaac_ant", "PPO+AES", "PPO"),
+            robot("Isaac Ant SAC", "isaac-ant-sac", "isaac_ant", "SAC+AES", "SAC"),
+            robot("FrankaCabinet PPO", "franka-cabinet-ppo", "isaac_franka_cabinet", "PPO+AES", "PPO"),
+            robot("Ingenuity PPO", "ingenuity-ppo", "isaac_ingenuity", "PPO+AES", "PPO"),
+            robot("Humanoid PPO", "claims-humanoid-ppo", "humanoid", "PPO+AES", "PPO"),
+            robot("Isaac Humanoid PPO", "claims-isaac-humanoid-ppo", "isaac_humanoid", "PPO+AES", "PPO"),
+            robot("AllegroHand PPO", "claims-isaac-allegro-hand-ppo", "isaac_allegro_hand", "PPO+AES", "PPO"),
         ],
         THREE,
         0,
@@ -181,8 +191,8 @@ FAMILIES = {
     "robot-default": Family(
         "AES minus the default constant",
         [
-            Contrast(f"{label} SAC", f"{label.lower()}_sac", "SAC+AES", "SAC+fixed")
-            for label in ("HalfCheetah", "Hopper", "Walker2d")
+            robot("HalfCheetah SAC", HC, "halfcheetah", "SAC+AES", "SAC+fixed"),
+            robot("Walker2d SAC", "walker2d-sac*", "walker2d", "SAC+AES", "SAC+fixed"),
         ],
         THREE,
         0,
@@ -190,16 +200,13 @@ FAMILIES = {
     "robot-best": Family(
         "AES minus the best constant",
         [
-            Contrast(f"{label}, {len(grid(name))} values", name, f"{label.rpartition(' ')[2]}+AES", grid(name))
-            for label, name in (
-                ("HalfCheetah SAC", "halfcheetah_sac"),
-                ("Walker2d SAC", "walker2d_sac"),
-                ("Isaac Ant PPO", "isaac_ant_ppo"),
-                ("FrankaCabinet PPO", "franka_cabinet_ppo"),
-                ("Humanoid PPO", "claims-humanoid-ppo"),
-                ("Isaac Humanoid PPO", "claims-isaac-humanoid-ppo"),
-                ("AllegroHand PPO", "claims-isaac-allegro-hand-ppo"),
-            )
+            robot("HalfCheetah SAC", HC, "halfcheetah", "SAC+AES"),
+            robot("Walker2d SAC", "walker2d-sac*", "walker2d", "SAC+AES"),
+            robot("Isaac Ant PPO", ANT, "isaac_ant", "PPO+AES"),
+            robot("FrankaCabinet PPO", "franka-cabinet-ppo", "isaac_franka_cabinet", "PPO+AES"),
+            robot("Humanoid PPO", "claims-humanoid-ppo", "humanoid", "PPO+AES"),
+            robot("Isaac Humanoid PPO", "claims-isaac-humanoid-ppo", "isaac_humanoid", "PPO+AES"),
+            robot("AllegroHand PPO", "claims-isaac-allegro-hand-ppo", "isaac_allegro_hand", "PPO+AES"),
         ],
         THREE,
         0,
@@ -208,74 +215,82 @@ FAMILIES = {
     "robot-adaptations": Family(
         "return minus the default constant's",
         [
-            Contrast("HalfCheetah SAC, optimiser state loaded: `fixed+recent`", HC, f"SAC+{RECENT}", "SAC+fixed"),
-            Contrast("the same: `aes_c+refresh` †", HC, "SAC+AES-C+refresh", "SAC+fixed"),
-            Contrast("the same: `oracle+window`", HC, "SAC+oracle+window", "SAC+fixed"),
-            Contrast("HalfCheetah SAC: `fixed+recent`", HT, f"SAC+{RECENT}", "SAC+fixed"),
-            Contrast("the same: `aes_c+refresh:threshold=3` †", HT, f"SAC+{REFRESH}", "SAC+fixed"),
-            Contrast("the same: `aes_c+recent+refresh:threshold=3` †", HT, f"SAC+{CHANGE}", "SAC+fixed"),
-            Contrast("the same: `budget`", HT, "SAC+budget", "SAC+fixed"),
-            Contrast("Hopper SAC: `aes_c+refresh:threshold=3` †", HO, f"SAC+{REFRESH}", "SAC+fixed"),
-            Contrast("the same: `aes_c+recent+refresh:threshold=3` †", HO, f"SAC+{CHANGE}", "SAC+fixed"),
-            Contrast(f"Walker2d SAC: `{TYPED[CHANGE]}` †", "walker2d_sac", f"SAC+{CHANGE}", "SAC+fixed"),
-            Contrast("Isaac Ant PPO: `aes_c+refresh:threshold=3` †", "isaac_ant_ppo", f"PPO+{REFRESH}", "PPO"),
-            Contrast(f"HalfCheetah PPO: `{TYPED[RESET]}`, at changes", "halfcheetah_ppo", f"PPO+{RESET}", "PPO"),
-            Contrast("Hopper PPO: the same", "hopper_ppo", f"PPO+{RESET}", "PPO"),
-            Contrast("Ingenuity PPO: the same", "ingenuity_ppo", f"PPO+{RESET}", "PPO"),
+            robot(
+                "HalfCheetah SAC, optimiser state loaded: `fixed+recent`",
+                HC,
+                "halfcheetah",
+                f"SAC+{RECENT}",
+                "SAC+fixed",
+            ),
+            robot("the same: `aes_c+refresh` †", HC, "halfcheetah", "SAC+AES-C+refresh", "SAC+fixed"),
+            robot("the same: `oracle+window`", HC, "halfcheetah", "SAC+oracle+window", "SAC+fixed"),
+            robot("HalfCheetah SAC: `fixed+recent`", HT, "halfcheetah", f"SAC+{RECENT}", "SAC+fixed"),
+            robot("the same: `aes_c+refresh:threshold=3` †", HT, "halfcheetah", f"SAC+{REFRESH}", "SAC+fixed"),
+            robot("the same: `aes_c+recent+refresh:threshold=3` †", HT, "halfcheetah", f"SAC+{CHANGE}", "SAC+fixed"),
+            robot("Hopper SAC: `aes_c+refresh:threshold=3` †", HO, "hopper", f"SAC+{REFRESH}", "SAC+fixed"),
+            robot("the same: `aes_c+recent+refresh:threshold=3` †", HO, "hopper", f"SAC+{CHANGE}", "SAC+fixed"),
+            robot(f"Walker2d SAC: `{TYPED[CHANGE]}` †", "walker2d-sac*", "walker2d", f"SAC+{CHANGE}", "SAC+fixed"),
+            robot("Isaac Ant PPO: `aes_c+refresh:threshold=3` †", ANT, "isaac_ant", f"PPO+{REFRESH}", "PPO"),
+            robot(f"HalfCheetah PPO: `{TYPED[RESET]}`, at changes", HC_PPO, "halfcheetah", f"PPO+{RESET}", "PPO"),
+            robot("Ingenuity PPO: the same", "ingenuity-ppo", "isaac_ingenuity", f"PPO+{RESET}", "PPO"),
         ],
         THREE,
         0,
     ),
-    "timing": Family(
-        "toy task",
-        toy(
-            *(
-                (f"{c} `aes` minus {label}", f"{c}+AES", f"{c}+{control}(aes)")
-                for c in ("SAC", "PPO")
-                for label, control in (("mean-matched", "constant_at_mean"), ("time-permuted", "permuted"))
-            ),
-            *(
-                (f"{c} `{name}` minus its base", f"{c}+{label}", "SAC+fixed" if c == "SAC" else c)
-                for name, label in (("aes_r", "AES-R"), ("oracle", "oracle"))
-                for c in CARRIERS
-            ),
-        ),
-    ),
-    "signal": Family(
-        "toy task, SAC",
+    "recent-toy": Family(
+        "return minus a constant weight's",
         [
-            *toy(
-                ("`aes_r+window` minus `aes_r`", "SAC+AES-R+window", "SAC+AES-R"),
-                ("`aes_r+window` minus time-permuted", "SAC+AES-R+window", "SAC+permuted(aes_r+window)"),
-                ("`oracle+window` minus `fixed`", "SAC+oracle+window", "SAC+fixed"),
-                ("`aes_c+refresh` minus `aes_c` †", "SAC+AES-C+refresh", "SAC+AES-C"),
-                (
-                    "`fixed+reset:strength=0.5` minus `fixed`",
-                    "SAC+fixed+reset[reset.strength=0.5]",
-                    "SAC+fixed",
-                ),
-                ("`fixed+ere` minus `fixed`", "SAC+fixed+ere", "SAC+fixed"),
-                ("`fixed+redo` minus `fixed`", "SAC+fixed+redo", "SAC+fixed"),
-                ("`fixed+forget` minus `fixed`", "SAC+fixed+forget", "SAC+fixed"),
-                (f"`{TYPED[CHANGE]}` minus `fixed+recent` †", f"SAC+{CHANGE}", f"SAC+{RECENT}"),
-                ("the same minus time-permuted †", f"SAC+{CHANGE}", f"SAC+permuted({TYPED[CHANGE]})"),
-            ),
-            Contrast(
-                "the same on ten new seeds, minus `fixed+recent` †", "confirm_sac", f"SAC+{CHANGE}", f"SAC+{RECENT}"
-            ),
+            Contrast(f"{c} `fixed+recent`", source, "toy", f"{c}+{RECENT}", constants(source, "toy", c))
+            for c in ("SQL", "MEow")
+            for source in (f"earlier/responses-toy-{c.lower()}",)
         ],
     ),
-    "level": Family(
-        "return minus a constant weight's",
-        toy(
-            ("SAC, tuned", "SAC", constants("SAC")),
-            ("SAC `budget`", "SAC+budget", constants("SAC")),
-            ("SAC `auto_floor`", "SAC+auto-F", constants("SAC")),
-            *((f"{c} `budget`", f"{c}+budget", constants(c)) for c in ("SQL", "PPO", "MEow")),
-        ),
+    "small-tasks": Family(
+        "SAC: return minus a constant weight's",
+        [
+            *small("SAC", _SMALL, ("toy", *MECHANICS), CHOICE),
+            *small("SAC", {UTD: "`fixed+recent+utd`, new seeds"}, ("toy", *MECHANICS), CONFIRMATION),
+        ],
+    ),
+    "small-tasks-ppo": Family(
+        "PPO: return minus a constant weight's",
+        small("PPO", {RESET: "partial resets at the change points"}, ("toy", *MECHANICS), CHOICE),
+    ),
+    "small-tasks-others": Family(
+        "SQL and MEow: return minus a constant weight's",
+        [row for carrier in ("SQL", "MEow") for row in small(carrier, _SMALL, ("reacher",))],
     ),
 }
 TABLES.update({name: partial(contrasts, family) for name, family in FAMILIES.items()})
+
+
+@table
+def weight() -> str:
+    """Mean weight of AES, share of updates at the upper clip, and rise after a change."""
+    body = []
+    for contrast in map(toy, CARRIERS):
+        own = runs_of(contrast.source, "toy").filter(method=contrast.first, pattern="abrupt")
+        shares = (100 * own[name].mean() for name in ("saturation_max", "responsiveness"))
+        body.append([contrast.label, f"{own['mean_entropy_weight'].mean():.2f}", *(f"{share:.1f}" for share in shares)])
+    return rows(["`aes`, abrupt drift", "mean weight", "at the upper clip, %", "rise after a change, %"], body)
+
+
+@table
+def paper_tables() -> str:
+    """The paper's two main tables, ours beside the paper's."""
+    return tables.paper_tables(every_run())
+
+
+@table
+def appendix() -> str:
+    """The paper's tables of Appendix B, ours beside the paper's."""
+    return tables.appendix_tables(every_run())
+
+
+@cache
+def every_run() -> pl.DataFrame:
+    """The runs of all records."""
+    return record.gather([RESULTS / "grid", RESULTS / "earlier"])
 
 
 @table
@@ -404,74 +419,6 @@ def bridged() -> str:
     return rows(["environments", *columns.values()], body)
 
 
-def lines_of(page: str, heading: str, start: str) -> list[list[str]]:
-    """Cells of the rows of a recorded page that begin so, below the first heading that begins so."""
-    text = (BENCHMARKS / page).read_text().partition(f"\n## {heading}")[2].partition("\n## ")[0]
-    return [[c.strip() for c in line.strip("|").split("|")] for line in text.splitlines() if line.startswith(start)]
-
-
-def long_runs() -> dict[tuple[str, str], tuple[float, float]]:
-    """(carrier, pattern) -> AES minus its carrier in mean return, and p after Holm, of the record over 100,000 steps.
-
-    The record has no scores of runs. The p-values come from its 95 % t intervals of floor-corrected nAUC, which is the
-    mean return up to one factor for all methods; five paired seeds, so four degrees of freedom.
-    """
-    means = {(c[1], c[0].split()[-1]): float(c[4].split()[0]) for c in lines_of("toy_table.md", "Returns", "| toy")}
-    values = {}
-    for name, method, carrier, _, difference, *_ in lines_of("toy_table.md", "Paired", "| toy · safe nAUC"):
-        if method == f"{carrier}+AES":
-            value, low, high = map(float, re.findall(r"-?[\d.]+", difference))
-            t = abs(value) / ((high - low) / 2 / stats.t.ppf(0.975, 4))
-            values[carrier, name.split()[-1]] = 2 * stats.t.sf(t, 4)
-    adjusted = holm(list(values.values()))
-    return {(c, p): (means[f"{c}+AES", p] - means[c, p], own) for (c, p), own in zip(values, adjusted, strict=True)}
-
-
-@table
-def aes_long() -> str:
-    """AES minus its carrier over 100,000 steps."""
-    values, body = long_runs(), []
-    for carrier in CARRIERS:
-        cells = [values[carrier, pattern] for pattern in PATTERNS]
-        body.append([carrier, *(f"{value:+.1f}" + "*" * bool(p < 0.05) for value, p in cells)])
-    return rows(["AES minus its carrier", "no drift", *PATTERNS[1:]], body)
-
-
-def verdict(values: Mapping[tuple, tuple[float, float]]) -> list[int]:
-    """Better and worse without drift, better and worse under drift; the pattern is the last part of a key."""
-    signs = [(key[-1] != "steady", np.sign(value) * (p < 0.05)) for key, (value, p) in values.items()]
-    return [signs.count((drift, side)) for drift in (False, True) for side in (1, -1)]
-
-
-@table
-def horizons() -> str:
-    """AES minus its carrier on the toy task, counted at both horizons."""
-    body = []
-    for steps, seeds, values in (("40,000", 10, tested(FAMILIES["aes"])), ("100,000", 5, long_runs())):
-        counts = verdict(values)
-        above = sum(value > 0 for key, (value, _) in values.items() if key[-1] != "steady")
-        body.append([steps, str(seeds), *map(str, counts), f"{above} of {len(values) - len(CARRIERS)}"])
-    sides = ("better without drift", "worse", "better under drift", "worse", "mean above the carrier's under drift")
-    return rows(["steps", "seeds", *sides], body)
-
-
-@table
-def hopper_scratch() -> str:
-    """AES minus its carrier on Hopper from scratch, in floor-corrected nAUC; the record has no paired differences."""
-    cells = lines_of("mujoco_quick.md", "Main results", "| hopper")
-    means = {(c[1], c[0].split()[-1]): float(c[3].split()[0]) for c in cells}
-    body = [[f"{c}", *(f"{means[f'{c}+AES', p] - means[c, p]:+.2f}" for p in PATTERNS)] for c in ("SAC", "PPO")]
-    return rows(["AES minus its carrier, nAUC", "no drift", *PATTERNS[1:]], body)
-
-
-@table
-def weight() -> str:
-    """Mean weight, share of updates at the upper clip, and rise after a change, of AES."""
-    cells = lines_of("toy_table.md", "Entropy weight: saturation", "| toy · abrupt")
-    body = [[c[1], c[2], c[5], c[6]] for c in cells if c[1].endswith("+AES")]
-    return rows(["abrupt drift", "mean weight", "at the upper clip, %", "rise within 2 % after a change, %"], body)
-
-
 _RECORDED = {"td_quantile/fresh": "newest transitions", "td_quantile/update": "update batch"}
 _DETECTORS = {"`aes_c`": "aes_c", "CUSUM": "cusum_restarted", "Page-Hinkley": "page_hinkley", "ADWIN": "adwin"}
 _AT_EQUAL = [("`aes_c`, default", "aes_c", "common"), *((label, name, "own") for label, name in _DETECTORS.items())]
@@ -570,95 +517,10 @@ def mujoco_learning() -> str:
     return rows(["task, carrier", "steps", "return of each seed"], body)
 
 
-_OFF_POLICY = {
-    "+AES": "`aes`",
-    "+fixed+recent": "`fixed+recent`",
-    "+fixed+recent+utd": "`fixed+recent+utd`",
-    "+AES-C+burst": "`aes_c+burst`",
-}
-SMALL = {
-    "SAC": {"": "auto-tuned", **_OFF_POLICY},
-    "PPO": {"+AES": "`aes`", f"+{RESET}": "partial resets at the change points"},
-    "SQL": _OFF_POLICY,
-    "MEow": _OFF_POLICY,
-}
-
-
-@cache
-def scored(name: str) -> dict[str, small.Carrier]:
-    """The carriers of a record of scores."""
-    runs = pl.read_csv(ROOT / "experiments" / "results" / name / small.RUNS)
-    return {carrier.name: carrier for carrier in small.carriers_of(runs)}
-
-
-def marked(found: tuple[small.Contrast, float], digits: int = 1) -> str:
-    """A difference, with a star where it is significant."""
-    value = round(found[0].interval.value, digits) + 0.0  # no -0.0
-    return f"{value:+,.{digits}f}{'*' * (found[1] < 0.05)}"
-
-
-def _small(*names: str) -> str:
-    body = []
-    for name in names:
-        carrier = scored("small-tasks")[name]
-        observed = small.observed_of(carrier)
-        family = small.family_of(carrier)[1] | observed
-        labels = {name + part: label for part, label in SMALL[name].items()}
-        labels |= {small.true_of(name): "true drift observed"} if observed else {}
-        for task in filter(carrier.tasks.__contains__, ("toy", "reacher", "cartpole_swingup")):
-            for method, label in labels.items():
-                cells = [family[method, small.constant_of(name), (task, pattern)] for pattern in PATTERNS]
-                body.append([f"{f'{name}, ' if len(names) > 1 else ''}`{task}` {label}", *map(marked, cells)])
-    return rows([f"{' and '.join(names)}: return minus a constant weight's", "no drift", *PATTERNS[1:]], body)
-
-
-@table
-def small_tasks() -> str:
-    """SAC on three small tasks: schedules and adaptations minus a constant weight, and the true drift observed."""
-    return _small("SAC")
-
-
-@table
-def small_tasks_ppo() -> str:
-    """The same on PPO."""
-    return _small("PPO")
-
-
-@table
-def small_tasks_others() -> str:
-    """SQL and MEow on one of the tasks."""
-    return _small("SQL", "MEow")
-
-
-@table
-def confirmed() -> str:
-    """Four gradient steps per vector step minus a constant weight: on the seeds of the choice and on ten others."""
-    carrier, body = scored("small-tasks")["SAC"], []
-    for task in ("toy", "reacher", "cartpole_swingup"):
-        for label, judged in (("1 to 10", small.family_of(carrier)[1]), ("11 to 20", small.confirmed(carrier))):
-            cells = [judged["SAC+fixed+recent+utd", "SAC+fixed", (task, pattern)] for pattern in PATTERNS]
-            body.append([f"`{task}`, seeds {label}", *map(marked, cells)])
-    return rows(["SAC `fixed+recent+utd` minus `fixed`", "no drift", *PATTERNS[1:]], body)
-
-
-@table
-def bounds() -> str:
-    """The true drift observed by PPO on bodies, minus the best of three constants."""
-    carrier = scored("bounds")["PPO"]
-    judged, body = small.observed_of(carrier), []
-    for task in carrier.tasks:
-        cells = [judged[small.true_of("PPO"), small.GRID, (task, pattern)] for pattern in carrier.patterns]
-        spans = [f"{c.interval.value:+,.0f} [{c.interval.low:+,.0f}, {c.interval.high:+,.0f}]" for c, _ in cells]
-        name, comma, rest = task.partition(",")
-        marks = [span + "*" * (p < 0.05) for span, (_, p) in zip(spans, cells, strict=True)]
-        body.append([f"`{name}`{comma}{rest}", *marks])
-    return rows(["true drift observed minus the best constant", "no drift", *carrier.patterns[1:]], body)
-
-
 @table
 def the_grid() -> str:
     """Methods with equal tuning on every task and carrier of the grid."""
-    return grid_tables.tables(grid_tables.read().runs)
+    return tables.tables(record.read().runs)
 
 
 @table
@@ -772,3 +634,4 @@ def pages() -> list[Path]:
 if __name__ == "__main__":
     for page in pages():
         page.write_text(filled(page.read_text()))
+    tables.figure(record.read().runs, ROOT / "docs" / "kappa.png")

@@ -73,7 +73,7 @@ class Audit:
     with what there is, and why."""
 
     directories: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of finished studies, or folders that hold such folders."""
+    """Folders of finished studies, records, or folders that hold them."""
     json: Path | None = None
     """Also write everything as JSON into this file; - is standard output."""
     out: Path | None = None
@@ -91,17 +91,16 @@ def audit(options: Audit) -> int:
 
     with refusing():
         if not options.directories:
-            raise ValueError("audit needs the folder of a finished study, or one that holds some")
-        found = audit.audit(options.directories)
+            raise ValueError("audit needs a record or the folder of a finished study, or one that holds some")
+        data = audit.audit(options.directories)
         console = Console(stderr=not {str(options.json), str(options.out)}.isdisjoint(store.STDOUT))
-        for table in audit.tables(found):
+        for table in audit.tables(data):
             console.print(Markdown(render_table(table)))
-        data = audit.record(found)
         console.print(data["sentence"], soft_wrap=True, highlight=False)
         if options.json is not None:
             store.write_output(options.json, json.dumps(data, indent=1) + "\n")
         if options.out is not None:
-            page = audit.page(found)
+            page = audit.page(data)
             markdown = options.out.suffix == ".md"
             store.write_output(options.out, render_markdown(page) if markdown else render_html(page))
             console.print(f"page: {options.out}", soft_wrap=True, highlight=False)
@@ -149,21 +148,22 @@ class Export:
     out: Path
     """Folder for the agents; must be new or empty."""
     results: bool = False
-    """Instead copy the results of one study, for `aesjax audit`: configuration, curves and manifest. Folders of other
-    studies in them become names."""
+    """Instead add the results of the studies to the record in --out, which `aesjax audit` reads. A study of the same
+    name is replaced, and folders of other studies in configurations become names."""
 
 
 def export(options: Export) -> int:
     """Write the agents or results, and print where."""
-    from experiments.report.merge import copy_results
+    from experiments.paper.record import record
     from experiments.study.warm import export_agents
 
     with refusing():
         folders = list(options.folders)
-        if not folders or (options.results and len(folders) > 1):
-            raise ValueError("export needs the folder of a finished study, and with --results one only")
+        if not folders:
+            raise ValueError("export needs the folder of a finished study")
         if options.results:
-            print(f"results: {copy_results(folders[0], options.out)}")
+            record(folders, options.out)
+            print(f"record: {options.out}")
         else:
             size = export_agents(folders, options.out)
             print(f"agents: {options.out} ({size / 1e6:.2f} MB)")

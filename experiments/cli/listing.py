@@ -53,7 +53,7 @@ def _collected() -> _Names:
     from aesjax.schedules import PROXIES, SCHEDULES
     from agents import CARRIERS
     from envs.bridge.names import GYM_TASKS, LAB_TASKS, NATIVE, PREFIX
-    from experiments.paper.tables import TABLES
+    from experiments.paper.design import PARTS
     from experiments.presets import PRESETS
 
     def about(task: str) -> str:
@@ -79,7 +79,7 @@ def _collected() -> _Names:
         "controls": summaries(CONTROLS, "{}:of=..."),
         "proxies": summaries(PROXIES),
         "patterns": summaries(envs.PATTERNS),
-        "tables": summaries(TABLES),
+        "tables": summaries(PARTS, "grid --part {}"),
         "presets": {
             f"{task}/{name}": f"{preset.steps:,} steps, {preset.evaluations} evaluations of {preset.episodes} episodes"
             for task, presets in PRESETS.items()

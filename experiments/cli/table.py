@@ -1,9 +1,8 @@
-"""`aesjax table NAME`: a table of the paper"""
+"""`aesjax table grid`: the studies of a part of the design, their record, and its tables"""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import tyro
 
@@ -12,9 +11,6 @@ from experiments.cli.run import Runtime, train
 from experiments.session.study import Study, Text, Whole
 from experiments.study.process import start_jax
 
-if TYPE_CHECKING:
-    from experiments.paper.studies import Options, Part
-
 #: Of these a finished study may have more than a table needs.
 _CONTAINED = ("methods", "patterns", "seeds")
 _SIZED = ("settings", "replay_capacity", "warmup")  # they follow from the carriers
@@ -22,81 +18,92 @@ _SIZED = ("settings", "replay_capacity", "warmup")  # they follow from the carri
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Train the studies of one of the paper's tables and print it with the paper's numbers."""
+    """Train what is missing of a part of the design, add it to a record, and print the record's tables, ours beside
+    the paper's."""
 
-    name: tyro.conf.Positional[str]
-    """Name of the table; `aesjax list` describes them: toy, mujoco, isaac, recovery, ablation, quantile, ema, clip,
-    fixed_grid, controls, responses."""
+    name: tyro.conf.Positional[Literal["grid"]]
+    """grid: methods with equal tuning, the paper's two among them, and controls."""
+    part: str
+    """A, B, C, D, E, F or appendix; `aesjax list tables` describes them."""
     out: Path
-    """Folder for the studies and the table. A finished study in it is not trained again, so that tables of equal
-    runs can share a folder."""
-    preset: Literal["quick", "cpu", "paper"] = "quick"
-    """Sizes: quick (a smoke test), cpu (hours on two cores), or paper."""
+    """Folder of the studies, of tables.md and of the record. A finished study in it is not trained again, and an
+    interrupted one is continued."""
+    preset: Literal["small", "paper"] = "small"
+    """Sizes: small (hours to a day on two cores), or paper, those of the paper as far as they are known."""
     tasks: str | None = None
-    """Comma-separated tasks instead of the preset's."""
-    carriers: str | None = None
-    """Comma-separated carriers instead of the preset's: sac for quick, else all."""
+    """Comma-separated tasks of the part instead of all."""
+    carriers: str = "sac,ppo,sql,meow"
+    """Comma-separated carriers."""
     patterns: Text = None
-    """Drift patterns of every study instead of its own."""
+    """Drift patterns of every study instead of the part's."""
     seeds: Text = None
-    """Training seeds of every study instead of the preset's."""
+    """Training seeds of every study instead of the part's."""
     steps: Whole = None
-    """Environment steps of a run instead of the preset's."""
+    """Environment steps of a run instead of the part's."""
     evaluations: Whole = None
-    """Evaluations of a run instead of the preset's."""
+    """Evaluations of a run instead of the part's."""
+    episodes: Whole = None
+    """Episodes of an evaluation instead of the part's."""
+    record: Path | None = None
+    """Record to which the runs are added; by default OUT/record."""
     devices: Whole = None
     """Devices to use; on a CPU one per core by default."""
-    resume: bool = False
-    """Continue where an earlier call stopped."""
+    dry_run: bool = False
+    """Name the studies that are missing, with runs, memory and a forecast of the time; train and write nothing.
+    Controls, which need finished studies, are left out."""
     quiet: bool = False
     """Show no progress."""
-    report: bool = True
+    report: bool = False
     """Write the report of every study."""
 
 
 def execute(options: Table) -> int:
-    """Train what is not finished, then print and write the table."""
-    from experiments.paper.studies import Made
-    from experiments.paper.studies import Options as Sizes
-    from experiments.paper.tables import TABLES
-
-    with refusing():
-        start_jax(options.devices)
-        table = TABLES[options.name]
-        names = ("patterns", "seeds", "steps", "evaluations")
-        given = {name: value for name in names if (value := getattr(options, name)) is not None}
-        sizes = Sizes(options.out, options.preset, options.tasks, options.carriers, given)
-        parts = table.wanted(sizes)
-        code = _train(options, sizes, parts)
-        if code in (DONE, DIVERGED) and table.then is not None:
-            parts += (more := [table.then(sizes, part) for part in parts])
-            code = max(code, _train(options, sizes, more))
-        if code in (DONE, DIVERGED):
-            table.show(Made(options.name, sizes, parts))
-    return code
-
-
-def _train(options: Table, sizes: "Options", parts: "Sequence[Part]") -> int:
-    """Train what is not finished; a study that could not run ends it with its exit code."""
+    """Train what is not finished, then record it and print the tables."""
+    from experiments.paper import tables
+    from experiments.paper.design import cells, controls
+    from experiments.paper.record import read, record
     from experiments.study import store
 
-    worst = DONE
-    for part in parts:
-        study, folder = part.study, sizes.out / part.name
-        if part.warm is not None:
-            code = _train(options, sizes, [part.warm])
+    names = ("patterns", "seeds", "steps", "evaluations", "episodes")
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    with refusing():
+        start_jax(options.devices)
+        tasks = options.tasks.split(",") if options.tasks else None
+        wanted = cells(options.part, options.carriers.split(","), options.preset, tasks, given)
+        worst, folders = DONE, []
+        for cell in wanted:
+            folder = options.out / cell.name
+            code = _train(options, folder, cell.study)
+            control = None if options.dry_run or code not in (DONE, DIVERGED) else controls(cell, folder)
+            if control is not None:
+                folders.append(options.out / control.name)
+                code = max(code, _train(options, folders[-1], control.study))
             if code not in (DONE, DIVERGED):
                 return code
-            study = dataclasses.replace(study, start=sizes.out / part.warm.name)
-        if (folder / store.MANIFEST).exists():
-            _check(folder, study)
-            continue
-        begun = options.resume and folder.exists()
-        code = train(study, Runtime(folder, begun, quiet=options.quiet, report=options.report, devices=options.devices))
-        if code not in (DONE, DIVERGED):
-            return code
-        worst = max(worst, code)
+            worst, folders = max(worst, code), [*folders, folder]
+        if options.dry_run:
+            return DONE
+        place = options.record or options.out / "record"
+        record(folders, place)
+        runs = read(place).runs
+        text = tables.appendix_tables(runs) if options.part == "appendix" else tables.tables(runs)
+        store.write_text(options.out / "tables.md", f"{text}\n{tables.paper_tables(runs)}")
+        print(f"{text}\nrecord: {place}\ntables, with the paper's: {options.out / 'tables.md'}")
     return worst
+
+
+def _train(options: Table, folder: Path, study: Study) -> int:
+    """Train a study that is not finished; the exit code."""
+    from experiments.study import store
+
+    if (folder / store.MANIFEST).exists():
+        _check(folder, study)
+        return DONE
+    begun = (folder / store.CONFIG).exists()
+    if options.dry_run:
+        print(f"{folder}: {'begun' if begun else 'missing'}")
+        return DONE if begun else train(study, Runtime(folder, devices=options.devices, dry_run=True))
+    return train(study, Runtime(folder, begun, quiet=options.quiet, report=options.report, devices=options.devices))
 
 
 def _check(folder: Path, study: Study) -> None:

@@ -26,6 +26,7 @@ BEST_CONSTANT, CONSTANT = "best_constant", "constant"
 
 #: Of a comparison: the method is better or worse at a Holm-adjusted p-value below 5 % with at least `ENOUGH` pairs.
 OUTCOMES = BETTER, WORSE, NOT_SIGNIFICANT = "better", "worse", "not significant"
+EQUIVALENT = "equivalent"  # not significant, and the interval lies within the margin
 ENOUGH = 5  # pairs of runs
 _LEVEL = 0.05
 
@@ -251,3 +252,31 @@ def opponents_of(study: RecordedStudy, method: str) -> Opponents:
         if other.control is not None and other.control.of == definition:
             chosen[other.control.name] = dict.fromkeys(cells, name)
     return {kind: cell for kind, cell in chosen.items() if cell}
+
+
+class Contrast(NamedTuple):
+    """A paired difference of a table."""
+
+    interval: stats.Interval  # 95 %, of the mean difference, by t over seeds
+    p: float  # of the paired t test, after Holm over the table
+    outcome: str  # one of `OUTCOMES`, or `EQUIVALENT`
+
+
+def contrasts(
+    differences: Mapping[Any, np.ndarray], *, margin: Mapping[Any, float] | float = 0.0
+) -> dict[Any, Contrast]:
+    """The contrasts of a table of paired differences (higher is better), with Holm's correction over all of them.
+
+    Args:
+      differences: cell -> (n,) over seeds, NaN where a run is missing.
+      margin: of equivalence: a difference that is not significant is equivalent where its interval lies within it.
+    """
+    adjusted = stats.holm([stats.paired_t_p(d) for d in differences.values()])
+    found = {}
+    for (key, d), p in zip(differences.items(), adjusted, strict=True):
+        interval, within = stats.t_interval(d), margin[key] if isinstance(margin, Mapping) else margin
+        outcome = outcome_of(interval.value, p, "", int(np.isfinite(d).sum()))
+        if outcome == NOT_SIGNIFICANT and -within < interval.low and interval.high < within:
+            outcome = EQUIVALENT
+        found[key] = Contrast(interval, float(p), outcome)
+    return found

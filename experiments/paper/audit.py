@@ -1,13 +1,14 @@
-"""The audit as a record for JSON, as tables, as a page in the report's style, and as one sentence."""
+"""The audit as plain JSON, as tables, as a page in the report's style, and as one sentence."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from experiments.measure.comparisons import BETTER, ENOUGH, WORSE
 from experiments.paper.claims import CLAIMS, QUESTIONS
-from experiments.paper.evidence import TASKS, Evidence, Group, gather
+from experiments.paper.evidence import FEWEST, TASKS, Evidence, Measured
 from experiments.paper.judge import (
     ABSENT,
     NOT_REPRODUCED,
@@ -17,7 +18,7 @@ from experiments.paper.judge import (
     Part,
     judge,
 )
-from experiments.paper.measured import FEWEST, Measured
+from experiments.paper.record import gather
 from experiments.report.cells import NONE, Cell, Table, number
 from experiments.report.page import Page
 
@@ -44,25 +45,24 @@ _HEADER = ["claim", "verdict", "paper", "ours", "settings + / − / ?", "pairs",
 _PERCENT = {"recovery": (100.0, 1), "responsiveness": (100.0, 1)}
 
 
-@dataclass(frozen=True)
-class Audit:
-    """All findings and their evidence."""
-
-    findings: tuple[Finding, ...]
-    questions: tuple[Finding, ...]
-    evidence: Evidence
-    places: tuple[str, ...]  # the folders as given
-
-
-def audit(directories: Sequence[Path]) -> Audit:
-    """Read the studies and judge every claim.
+def audit(places: Sequence[Path]) -> dict[str, Any]:
+    """Judge every claim by the runs of records and studies: sentence, claims, questions and evidence as plain JSON.
 
     Raises:
-      ValueError: as in `experiments.paper.evidence.gather`.
+      ValueError: as in `experiments.paper.record.gather`.
     """
-    evidence = gather(directories)
-    claims, questions = (tuple(judge(claim, evidence) for claim in of) for of in (CLAIMS, QUESTIONS))
-    return Audit(claims, questions, evidence, tuple(directory.as_posix() for directory in directories))
+    evidence = Evidence(gather(places))
+    claims, questions = ([_finding(judge(claim, evidence)) for claim in of] for of in (CLAIMS, QUESTIONS))
+    data = {"audited": [place.as_posix() for place in places], "claims": claims, "questions": questions}
+    data["evidence"] = [_rests_on(runs) for runs in evidence.groups()]
+    return {"sentence": sentence(data), **data}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    claim = finding.claim
+    head = {"key": claim.key, "section": claim.section, "claim": claim.text, "paper": claim.paper}
+    whole, *families = (_plain(part) for part in (finding.whole, *finding.families))
+    return {**head, "metric": claim.metric, **whole, "families": families}
 
 
 def _plain(part: Part) -> dict[str, Any]:
@@ -87,41 +87,21 @@ def _numbers(m: Measured) -> dict[str, Any]:
         "better": m.better,
         "worse": m.worse,
         "not_significant": m.not_significant,
+        "within_margin": m.within,
         "pairs": m.fewest,
     }
 
 
-def record(found: Audit) -> dict[str, Any]:
-    """Everything as plain JSON."""
-    data = {
-        "audited": list(found.places),
-        "claims": [_finding(finding) for finding in found.findings],
-        "questions": [_finding(finding) for finding in found.questions],
-        "evidence": [_rests_on(group) for group in found.evidence.groups],
-    }
-    return {"sentence": sentence(data), **data}
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    claim = finding.claim
-    head = {"key": claim.key, "section": claim.section, "claim": claim.text, "paper": claim.paper}
-    parts = [_plain(part) for part in finding.families]
-    return {**head, "metric": claim.metric, **_plain(finding.whole), "families": parts}
-
-
-def _rests_on(group: Group) -> dict[str, Any]:
-    study = group.study
+def _rests_on(runs: pl.DataFrame) -> dict[str, Any]:
+    """The runs of a group in short."""
+    lists = {f"{name}s": runs[name].unique(maintain_order=True).to_list() for name in ("method", "pattern")}
     return {
-        "task": group.task,
-        "preset": group.preset,
-        "steps": group.steps,
-        "warm": group.warm,
-        "methods": study.methods(),
-        "patterns": list(study.patterns),
-        "seeds": study.seeds(),
-        "runs": len(study.runs),
-        "broken": group.broken,
-        "folders": [path.as_posix() for path in group.sources],
+        **runs.select("task", "preset", "steps", "trained").row(0, named=True),
+        **lists,
+        "seeds": sorted(runs["seed"].unique()),
+        "runs": runs.height,
+        "broken": int((runs["status"] != "finished").sum()),
+        "studies": runs["study"].unique(maintain_order=True).to_list(),
     }
 
 
@@ -155,18 +135,18 @@ def families(data: dict[str, Any]) -> list[list[str]]:
     return out
 
 
-def tables(found: Audit) -> list[Table]:
+def tables(data: dict[str, Any]) -> list[Table]:
     """The families, the claims by section, and the project's own questions."""
     by_family = Table(
         "families",
         "Each task family alone",
         "Claims judged on the results of one family, whatever other tasks they name.",
         FAMILIES,
-        [("", [[Cell(cell) for cell in row] for row in families(record(found))])],
+        [("", [[Cell(cell) for cell in row] for row in families(data)])],
     )
     claims = Table("claims", "The paper's claims", _READING, _HEADER)
-    for finding in found.findings:
-        _add(claims, finding.claim.section, finding)
+    for finding in data["claims"]:
+        _add(claims, finding["section"], finding, f"{finding['key']} {finding['claim']}")
     ours = Table(
         "ours",
         "Further questions",
@@ -175,72 +155,64 @@ def tables(found: Audit) -> list[Table]:
         "little better than it is.",
         _HEADER,
     )
-    for finding in found.questions:
-        method = finding.claim.text.split()[1]
-        _add(ours, method, finding, finding.claim.text.replace(method, "it", 1))
+    for finding in data["questions"]:
+        method = finding["claim"].split()[1]
+        _add(ours, method, finding, finding["claim"].replace(method, "it", 1))
     return [by_family, claims, ours]
 
 
-def _add(table: Table, group: str, finding: Finding, text: str = "") -> None:
-    rows = [_row(text or f"{finding.claim.key} {finding.claim.text}", finding.claim.paper, finding.whole, finding)]
-    alone = len(finding.families) == 1 and finding.whole.verdict == finding.families[0].verdict
-    rows += [_row(f"· {part.scope}", "", part, finding) for part in finding.families if not alone]
+def _add(table: Table, group: str, finding: dict[str, Any], text: str) -> None:
+    parts, metric = finding["families"], finding["metric"]
+    rows = [_row(text, finding["paper"], finding, metric)]
+    alone = len(parts) == 1 and finding["verdict"] == parts[0]["verdict"]
+    rows += [_row(f"· {part['scope']}", "", part, metric) for part in parts if not alone]
     if table.groups and table.groups[-1][0] == group:
         table.groups[-1][1].extend(rows)
     else:
         table.groups.append((group, rows))
 
 
-def _row(name: str, paper: str, part: Part, finding: Finding) -> list[Cell]:
-    verdict = Cell(part.verdict, kind=_KINDS.get(part.verdict, "muted"))
-    head, m = [Cell(name), verdict, Cell(paper, kind="paper")], part.measured
-    if m is None:
-        return [*head, *(Cell(NONE, kind="muted"),) * 3, Cell(part.why)]
-    scale, places = _PERCENT.get(finding.claim.metric, (1.0, 2))
-    levels = [] if finding.claim.against else [" → ".join(number(x * scale, places) for x in m.levels)]
-    beside = [f"{label} {_signed(other, scale, places)}" for label, other in part.beside]
-    first, *rest = [*levels, _signed(m, scale, places), *beside]
-    cells = Cell(f"{m.better} / {m.worse} / {m.not_significant}")
-    return [*head, Cell(first, "; ".join(rest)), cells, Cell(str(m.fewest), kind="muted"), Cell(part.why)]
+def _row(name: str, paper: str, part: dict[str, Any], metric: str) -> list[Cell]:
+    verdict = Cell(part["verdict"], kind=_KINDS.get(part["verdict"], "muted"))
+    head = [Cell(name), verdict, Cell(paper, kind="paper")]
+    if "difference" not in part:
+        return [*head, *(Cell(NONE, kind="muted"),) * 3, Cell(part["why"])]
+    scale, places = _PERCENT.get(metric, (1.0, 2))
+    first = " → ".join(number(part[side] * scale, places) for side in ("second", "first"))
+    rest = [f"{label} {_signed(other, scale, places)}".strip() for label, other in {"": part, **part["beside"]}.items()]
+    cells = Cell(" / ".join(str(part[outcome]) for outcome in ("better", "worse", "not_significant")))
+    return [*head, Cell(first, "; ".join(rest)), cells, Cell(str(part["pairs"]), kind="muted"), Cell(part["why"])]
 
 
-def _signed(m: Measured, scale: float, places: int) -> str:
-    """A difference with its sign and its interval."""
-    value = number(m.value * scale, places)
+def _signed(m: dict[str, Any], scale: float, places: int) -> str:
+    """A difference with its sign and its interval, if there is one."""
+    value, ends = number(m["difference"] * scale, places), m["interval"]
     text = value if value.startswith("-") or value == NONE else f"+{value}"
-    return f"{text} {interval_of(m, scale, places)}".rstrip()
+    return text if None in ends else f"{text} [{', '.join(number(end * scale, places) for end in ends)}]"
 
 
-def interval_of(m: Measured, scale: float, places: int) -> str:
-    """The interval in brackets; empty if there is none."""
-    if m.low is None or m.high is None:
-        return ""
-    return f"[{number(m.low * scale, places)}, {number(m.high * scale, places)}]"
-
-
-def _size(group: Group) -> str:
+def _size(group: dict[str, Any]) -> str:
     """How much there is of a group, and where."""
-    steps = f"{group.steps:,}".replace(",", " ")
-    broken = f", {group.broken} of them broken" if group.broken else ""
-    counts = f"{steps} steps, {len(group.study.seeds())} seeds, {len(group.study.runs)} runs{broken}"
-    return f"{counts}: {'; '.join(map(str, group.sources))}"
+    steps = f"{group['steps']:,}".replace(",", " ")
+    broken = f", {group['broken']} of them broken" if group["broken"] else ""
+    counts = f"{steps} steps, {len(group['seeds'])} seeds, {group['runs']} runs{broken}"
+    return f"{counts}: {'; '.join(group['studies'])}"
 
 
-def page(found: Audit) -> Page:
+def page(data: dict[str, Any]) -> Page:
     """The audit as a page of the report."""
-    data = record(found)
-    verdicts = [finding.whole.verdict for finding in found.findings]
+    verdicts = [finding["verdict"] for finding in data["claims"]]
     counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE))
     facts = [
-        (f"{group.task}, {group.preset}" + (", warm" if group.warm else ""), _size(group))
-        for group in found.evidence.groups
+        (f"{group['task']}, {group['preset']}" + (", trained agents" if group["trained"] else ""), _size(group))
+        for group in data["evidence"]
     ]
     return Page(
         title="The claim audit",
-        subtitle=f"Results in {', '.join(found.places)}",
+        subtitle=f"Results in {', '.join(data['audited'])}",
         status=f"{len(verdicts)} claims: {counts}",
         conclusion=data["sentence"],
-        tables=tables(found),
+        tables=tables(data),
         facts=facts,
         limits=_LIMITS,
         footer="Every number can be computed again with `aesjax audit` from the folders named above.",

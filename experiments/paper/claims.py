@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.paper.evidence import CARRIERS, PATTERNS, TASKS, Spec, of
-from experiments.paper.measured import Side
+from experiments.paper.evidence import CARRIERS, PATTERNS, TASKS, Side, Spec, of
 
 #: ``mean``: the pooled difference is on the claimed side; ``every``: so is each cell; ``most``: more than half of the
-#: cells, and the pooled difference; ``never_worse``: no cell is on the other side; ``question``: of ours, which way?
+#: cells, and the pooled difference; ``never_worse``: each cell's interval excludes a loss beyond the margin;
+#: ``question``: of ours, which way?
 Kind = Literal["mean", "every", "most", "never_worse", "question"]
 _AES, _BASELINE = Side((of("aes"),)), Side((of(""),))
 

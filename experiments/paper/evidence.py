@@ -1,24 +1,21 @@
-"""Finished studies as evidence: runs of one task under equal settings pooled, and found by what a method is."""
+"""Runs as evidence: methods found by what they are, and paired differences pooled as `docs/metrics.md` prescribes."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+import json
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from aesjax.schedules import SCHEDULES
-from experiments.measure.comparisons import Scores, best_of, constants_of, scores_of
-from experiments.measure.curves import Metric
-from experiments.measure.runs import run_metrics
-from experiments.measure.study import RecordedStudy, RunKey, carrier_of, load_study
-from experiments.study import store
-from experiments.study.store import open_results
-
-if TYPE_CHECKING:
-    import polars as pl
-
+from experiments.measure import stats
+from experiments.measure.comparisons import OUTCOMES, best_of, contrasts
+from experiments.measure.curves import nan_mean
+from experiments.measure.study import STEADY
 
 CARRIERS = ("SAC", "PPO", "SQL", "MEow")
 PATTERNS = ("abrupt", "linear", "periodic", "mixed")  # without the steady one
@@ -32,13 +29,12 @@ TASKS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 FAMILY_OF = {task: family for family, tasks in TASKS.items() for task in tasks}
-#: Fields that must agree before runs of two studies are compared, besides the settings of common carriers.
-_ALIKE = ("task", "preset", "steps", "evaluations", "episodes", "segments", "drift_seed", "proxy", "source", "options")
-SIZES = ("replay_capacity", "warmup")  # of the carriers that both have
-_RUN = ["method", "pattern", "seed"]
+#: A claim of no cost needs an interval within this share of the baseline's gain over the random policy without drift.
+MARGIN = 0.05
+FEWEST = 3  # pairs of runs below which a cell says nothing
 NAN = float("nan")
-#: Seed -> value of one run, NaN where it has none.
-Values = dict[int, float]
+#: (task, carrier, pattern)
+Place = tuple[str, str, str]
 
 
 class Spec(NamedTuple):
@@ -74,202 +70,256 @@ def _same(ours: str, theirs: str) -> bool:
         return ours == theirs
 
 
-@dataclass
-class Group:
-    """Runs of one task that may be compared: equal horizon, sizes and settings, from one study or several."""
-
-    study: RecordedStudy
-    task: str
-    preset: str
-    steps: int
-    warm: bool  # whether they began with trained agents
-    schedules: Mapping[str, Mapping[str, float]]  # carrier in lower case -> its preset's schedule settings
-    sources: list[Path] = field(default_factory=list)
-    _metrics: dict[RunKey, dict[str, Metric]] = field(default_factory=dict)
-
-    def named(self, carrier: str, spec: Spec) -> str | None:
-        """The method of this carrier that ``spec`` describes, or None."""
-        if spec == BASELINE:
-            return carrier if carrier in self.study.methods() else None
-        for method, (rule, variant) in self.study.rules.items():
-            if (
-                carrier_of(method) == carrier
-                and _parts_of(rule) == _parts_of(spec.rule)
-                and self._has(carrier, variant, spec)
-            ):
-                return method
-        return None
-
-    def _has(self, carrier: str, variant: str, spec: Spec) -> bool:
-        """Whether a variant has the options asked for and no others; one that it does not tell is the default."""
-        options = dict(part.split("=", 1) for part in variant.split(",") if "=" in part)
-        known = SCHEDULES.get(spec.rule.partition("+")[0])  # none: a baseline or a control
-        own = {"q": 0.9, "base": 0.2, **(known.signature.defaults if known else {})}
-        own |= self.schedules.get(carrier.lower(), {})
-        for name, wanted in spec.options:
-            default = own.get(name, "")
-            if not _same(options.pop(name, str(default)), wanted):
-                return False
-        return not options
-
-    def values(self, metric: str, method: str, pattern: str) -> Values:
-        """One metric of all seeds of a method under a pattern; `weight_noise` is computed below."""
-        keys = [k for k in self.study.runs if k.task == self.task and k[2:4] == (method, pattern)]
-        return {key.seed: self._value(key, metric) for key in keys}
-
-    def _value(self, key: RunKey, metric: str) -> float:
-        if metric == "weight_noise":
-            return self._noise(key)
-        if key not in self._metrics:
-            self._metrics[key] = run_metrics(self.study, key)
-        return self._metrics[key].get(metric, Metric(NAN)).value
-
-    def _noise(self, key: RunKey) -> float:
-        """Standard deviation of the entropy weight over its mean, in the second half of a run."""
-        run = self.study.runs[key]
-        weight = run.logs.get("entropy_weight", np.zeros(0))
-        late = weight[(run.steps >= self.study.horizons[key.task] / 2) & np.isfinite(weight)] if len(weight) else weight
-        return float(np.std(late) / np.mean(late)) if not run.problem and len(late) > 1 and np.mean(late) > 0 else NAN
-
-    @cached_property
-    def _scores(self) -> Scores:
-        return scores_of(self.study, self.task)
-
-    def best_constant(self, carrier: str, pattern: str) -> str | None:
-        """The constant weight of highest mean return here, chosen in hindsight; None where there are not two."""
-        own = [m for m in constants_of(self.study) if carrier_of(m) == carrier and pattern in self._scores.get(m, {})]
-        return best_of(self._scores, own, pattern) if len(own) > 1 else None
-
-    @property
-    def broken(self) -> int:
-        """Runs that count in no mean."""
-        return sum(bool(run.problem) for run in self.study.runs.values())
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """All groups, those of a task with the longest horizon first, then those with the most runs."""
-
-    groups: tuple[Group, ...]
-
-    def of_task(self, task: str) -> Iterator[Group]:
-        """The groups of one task."""
-        return (group for group in self.groups if group.task == task)
-
-
-def gather(directories: Sequence[Path]) -> Evidence:
-    """Read finished studies, whose checksums are checked.
-
-    Args:
-      directories: folders of studies, or folders in which such folders lie, however deep.
-
-    Raises:
-      ValueError: there is none, or one cannot be read; one sentence that names it.
-    """
-    parts: list[_Part] = []
-    for folder in dict.fromkeys(path for directory in directories for path in _studies(directory)):
-        parts += _parts(folder)
-    groups: list[list[_Part]] = []
-    for part in parts:
-        fitting = next((group for group in groups if all(part.fits(other) for other in group)), None)
-        if fitting is None:
-            groups.append([part])
-        else:
-            fitting.append(part)
-    made = [_group(group) for group in groups]
-    return Evidence(tuple(sorted(made, key=lambda g: (-g.steps, -len(g.study.runs)))))
-
-
-def _studies(directory: Path) -> list[Path]:
-    """``directory`` if it is a study, else the finished ones in it, and none that lies inside another."""
-    if (directory / store.CONFIG).exists():
-        return [directory]
-    if not directory.is_dir():
-        raise ValueError(f"{directory} is not a folder")
-    found: list[Path] = []
-    for path in sorted(directory.rglob(store.MANIFEST)):
-        if (path.parent / store.CONFIG).exists() and not any(path.is_relative_to(other) for other in found):
-            found.append(path.parent)
-    if not found:
-        raise ValueError(f"{directory} holds no finished study: there is no {store.MANIFEST} beside a {store.CONFIG}")
-    return found
-
-
-class _Part(NamedTuple):
-    """One task of one folder."""
-
-    folder: Path
-    config: Mapping[str, Any]
-    manifest: Mapping[str, Any]
-    rows: "pl.DataFrame"
-
-    def fits(self, other: "_Part") -> bool:
-        ours, theirs = self.config, other.config
-        common = set(ours.get("settings", {})) & set(theirs.get("settings", {}))
-        if any(ours.get(name) != theirs.get(name) for name in _ALIKE) or _began(ours, common) != _began(theirs, common):
-            return False
-        if common and any(ours.get(name) != theirs.get(name) for name in SIZES):
-            return False
-        return all(ours["settings"][name] == theirs["settings"][name] for name in common)
-
-
-def _began(config: Mapping[str, Any], common: Collection[str]) -> dict[str, Any]:
-    """With what runs began, wherever it lies: nothing where they were untrained.
-
-    The digest is of the agents of a study's own carriers, so without a ``common`` one it tells nothing.
-    """
-    apart = {"from"} if common else {"from", "sha256"}
-    return {name: value for name, value in (config.get("warm_start") or {}).items() if name not in apart}
-
-
-def _parts(folder: Path) -> Iterator[_Part]:
-    results = open_results(folder)
-    rows = results.rows(store.CURVES)
-    for config in results.config.get("merged") or [results.config]:
-        if config.get("observe"):  # a reference is no evidence about methods
-            continue
-        task = config.get("task")
-        yield _Part(folder, config, results.manifest, rows.filter(task=task))
-
-
-def _group(parts: Sequence[_Part]) -> Group:
-    """Runs that two folders have count once, as the first has them."""
-    import polars as pl
-
-    frames: list[pl.DataFrame] = []
-    runs: dict[tuple, Mapping[str, Any]] = {}
-    for part in parts:
-        task = part.config["task"]
-        own = {tuple(r[key] for key in _RUN): r for r in part.manifest.get("runs", ()) if r["task"] == task}
-        fresh = part.rows
-        for frame in frames:
-            fresh = fresh.join(frame, on=_RUN, how="anti")
-        frames.append(fresh)
-        runs = (
-            {key: own.get(key, {}) for key in fresh.select(_RUN).unique(maintain_order=True).iter_rows()} | own | runs
-        )
-    first = parts[0]
-    manifest = dict(first.manifest) | {"runs": [run for run in runs.values() if run]}
-    manifest["patterns"] = _joined(part.manifest.get("patterns") or {} for part in parts)
-    try:
-        config = {**first.config, "merged": [part.config for part in parts]}
-        study = load_study(pl.concat(frames, how="diagonal_relaxed"), config, manifest)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{first.folder}: config, manifest and curves do not fit together ({error!r})") from error
-    settings = _joined(part.config.get("settings", {}) for part in parts)
-    return Group(
-        study=study,
-        task=first.config["task"],
-        preset=str(first.config.get("preset", "")),
-        steps=int(first.config["steps"]),
-        warm=bool(first.config.get("warm_start")),
-        schedules={name: own.get("schedule", {}) for name, own in settings.items()},
-        sources=[part.folder for part in parts],
+def _has(row: Mapping[str, str], spec: Spec) -> bool:
+    """Whether a method has the options asked for and no others; one that its variant does not tell is the default."""
+    options = dict(part.split("=", 1) for part in row["variant"].split(",") if "=" in part)
+    known = SCHEDULES.get(spec.rule.partition("+")[0])  # none: a baseline or a control
+    defaults = {"q": 0.9, "base": 0.2, **(known.signature.defaults if known else {}), **json.loads(row["defaults"])}
+    wanted = dict(spec.options)
+    return set(options) <= set(wanted) and all(
+        _same(options.get(name, str(defaults.get(name, ""))), value) for name, value in wanted.items()
     )
 
 
-def _joined(maps: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    together: dict[str, Any] = {}
-    for entries in maps:
-        together = {**entries, **together}
-    return together
+class Evidence:
+    """Runs in groups of one task that may be compared: of equal horizon, sizes and settings.
+
+    ``runs`` has their rows with the carrier's label and the ``rank`` of their group: those with the longest horizon
+    first, then those with the most runs.
+    """
+
+    def __init__(self, runs: pl.DataFrame) -> None:
+        keys = ["group", "task", "steps"]
+        groups = runs.group_by(keys, maintain_order=True).len()
+        groups = groups.sort("steps", "len", descending=True, maintain_order=True).with_row_index("rank")
+        label = pl.col("method").str.extract(r"^([^+\[]+)")
+        self.runs = runs.with_columns(label=label).join(groups.drop("len"), on=keys, maintain_order="left")
+        steady = self.runs.filter(pl.col("method") == pl.col("label"), pattern=STEADY)  # baselines
+        gains = steady.group_by("rank", pl.col("label").alias("carrier"))
+        self._gains = gains.agg(pl.col("nauc_task_safe").mean().alias("gain"))
+        self._methods: dict[int, list[dict[str, Any]]] = {}  # by rank
+        for row in self.runs.unique(["rank", "method"], maintain_order=True).rows(named=True):
+            self._methods.setdefault(row["rank"], []).append(row)
+
+    def groups(self) -> list[pl.DataFrame]:
+        """The runs of each group."""
+        return self.runs.sort("rank", maintain_order=True).partition_by("rank", maintain_order=True)
+
+    def named(self, rank: int, carrier: str, spec: Spec) -> str | None:
+        """The method of this carrier that ``spec`` describes, or None."""
+        own = [row for row in self._methods[rank] if row["label"] == carrier]
+        if spec == BASELINE:
+            return carrier if any(row["method"] == carrier for row in own) else None
+        same = (row for row in own if _parts_of(row["schedule"]) == _parts_of(spec.rule) and _has(row, spec))
+        return next((row["method"] for row in same), None)
+
+    def best_constant(self, rank: int, carrier: str, pattern: str) -> str | None:
+        """The constant weight of highest mean return here, chosen in hindsight; None where there are not two."""
+        finite = pl.col("constant") & pl.col("mean_return").is_finite()
+        own = self.runs.filter(finite, rank=rank, label=carrier, pattern=pattern)
+        scores: dict[str, dict[str, dict[int, float]]] = {}
+        for method, seed, value in own.select("method", "seed", "mean_return").iter_rows():
+            scores.setdefault(method, {pattern: {}})[pattern][seed] = value
+        return best_of(scores, list(scores), pattern) if len(scores) > 1 else None
+
+    def members(self, side: "Side", rank: int, carrier: str, pattern: str) -> list[str]:
+        """Methods whose mean a side is in a cell; empty where the group lacks one of them."""
+        if side.hindsight:
+            names = [self.best_constant(rank, carrier, pattern)]
+        else:
+            names = [self.named(rank, carrier, spec) for spec in side.methods]
+        return [name for name in names if name is not None] if None not in names else []
+
+    def pairs(self, first: "Side", second: "Side", metric: str, places: Iterable[Place]) -> pl.DataFrame:
+        """The cells among these with at least `FEWEST` pairs of runs: a row per cell and seed.
+
+        Of several groups of a task the one counts in which most patterns of a carrier can be compared; of equals the
+        one with the longest horizon.
+
+        Args:
+          metric: a name of `docs/metrics.md`, or several whose values are added, joined by ``+``.
+        """
+        rows = []
+        ranks = {task: self.runs.filter(task=task)["rank"].unique().sort() for task in {place[0] for place in places}}
+        for task, carrier, pattern in sorted(places):
+            for rank in ranks[task]:
+                for name, side in (("first", first), ("second", second)):
+                    found, cell = self.members(side, rank, carrier, pattern), (task, carrier, pattern, rank)
+                    rows += [(*cell, name, len(found), method, side.pattern or pattern) for method in found]
+        wanted = pl.DataFrame(rows, [*_CELL, "side", "size", "method", "under"], orient="row")
+        if wanted.is_empty():
+            return pl.DataFrame(schema=_PAIRS)
+        value = reduce(operator.add, (pl.col(name) for name in metric.split("+")))
+        values = self.runs.select("rank", "method", "seed", pl.col("pattern").alias("under"), value.alias("value"))
+        # A side is the mean over its methods, at the seeds that all of them have.
+        means = wanted.with_columns(pl.col("rank").cast(pl.UInt32)).join(values, on=["rank", "method", "under"])
+        means = means.group_by(*_CELL, "side", "size", "seed").agg(pl.col("value").mean(), pl.len())
+        ours, theirs = (
+            means.filter(pl.col("size") == pl.col("len"), side=side).select(*_CELL, "seed", pl.col("value").alias(side))
+            for side in ("first", "second")
+        )
+        if second == NOTHING:
+            theirs = ours.with_columns(second=0.0).drop("first")
+        both = _enough(_differing(ours.join(theirs, on=[*_CELL, "seed"])))
+        both = both.join(self._gains, on=["rank", "carrier"], how="left")
+        size = pl.col("pattern").n_unique().over("task", "carrier", "rank")
+        both = both.sort(size, "rank", descending=[True, False])
+        both = both.filter(pl.col("rank") == pl.col("rank").first().over("task", "carrier"))
+        both = both.with_columns(pl.col("gain").fill_null(NAN))
+        return both.select(_PAIRS.keys()).sort("task", "carrier", "pattern", "seed")
+
+
+class Side(NamedTuple):
+    """One side of a comparison: the mean over methods, or zero where there is none."""
+
+    methods: tuple[Spec, ...] = ()
+    pattern: str = ""  # under which they are measured; empty: the cell's own
+    hindsight: bool = False  # instead of methods the best constant weight of the cell, chosen in hindsight
+
+
+NOTHING = Side()  # zero, for the level of the other side
+_CELL = ("task", "carrier", "pattern", "rank")
+_PAIRS = {
+    **{"task": pl.String, "carrier": pl.String, "pattern": pl.String, "rank": pl.UInt32, "seed": pl.Int64},
+    **dict.fromkeys(("first", "second", "difference", "gain"), pl.Float64),
+}
+
+
+def _differing(pairs: pl.DataFrame) -> pl.DataFrame:
+    return pairs.with_columns(difference=pl.col("first") - pl.col("second")).filter(pl.col("difference").is_finite())
+
+
+def _enough(pairs: pl.DataFrame) -> pl.DataFrame:
+    return pairs.filter(pl.len().over(_CELL) >= FEWEST)
+
+
+def _by_seed(pairs: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Mean difference over the cells of ``keys``, at the seeds that all of these have."""
+    size = pl.struct(_CELL).n_unique().over(keys)
+    means = pairs.with_columns(size=size).group_by(*keys, "seed", "size").agg(pl.col("difference").mean(), pl.len())
+    return means.filter(pl.col("size") == pl.col("len")).sort(*keys, "seed")
+
+
+def contrast(pairs: pl.DataFrame, high: Sequence[str], low: Sequence[str]) -> pl.DataFrame:
+    """Of every task and carrier how much larger the difference is under the patterns ``high`` than under ``low``."""
+    keys = ["task", "carrier", "rank"]
+    own = pairs.filter(pl.col("pattern").is_in([*high, *low]))
+    own = own.filter(pl.col("pattern").n_unique().over(keys) == len({*high, *low}))
+    first, second = (_by_seed(own.filter(pl.col("pattern").is_in(list(side))), keys) for side in (high, low))
+    first, second = first.rename({"difference": "first"}), second.rename({"difference": "second"})
+    both = first.join(second, on=[*keys, "seed"]).with_columns(pattern=pl.lit("+".join(high)), gain=NAN)
+    return _enough(_differing(both)).select(_PAIRS.keys()).sort("task", "carrier", "seed")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """First minus second, pooled; in units of the metric."""
+
+    value: float
+    low: float | None  # 95 % interval, None where there is none
+    high: float | None
+    levels: tuple[float, float]  # mean of the second side, of the first
+    better: int  # units in which the claimed direction is significant after Holm's correction
+    worse: int
+    not_significant: int
+    within: int  # units whose interval excludes a loss beyond `MARGIN`; of floor-corrected nAUC only
+    fewest: int  # pairs of runs in the cell that has fewest
+
+    @property
+    def units(self) -> int:
+        """Cells that were tested."""
+        return self.better + self.worse + self.not_significant
+
+
+def expected(
+    patterns: Sequence[str] = PATTERNS, carriers: Sequence[str] = CARRIERS, tasks: Iterable[str] = FAMILY_OF
+) -> set[Place]:
+    """All cells that a claim is about."""
+    return {(task, carrier, pattern) for task in tasks for carrier in carriers for pattern in patterns}
+
+
+def levels_of(pairs: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """Means of both sides over the cells of ``keys``, each cell at the seeds that are compared."""
+    cells = pairs.group_by(_CELL).agg(pl.col("first", "second").mean())
+    return cells.group_by(keys).agg(pl.col("first", "second").mean()).sort(keys)
+
+
+def measure(
+    pairs: pl.DataFrame,
+    *,
+    sign: int = 1,
+    unit: Sequence[str] = ("family", "carrier", "pattern"),
+    weigh: str = "family",
+    against: Sequence[str] = (),
+) -> Measured:
+    """Pool cells: one difference with its interval, and a Holm-corrected test per unit.
+
+    Within a seed of a task differences are averaged first, over carriers and patterns, which share its drift; seeds are
+    resampled task by task. On one task with fewer than ten seeds the interval is Student's.
+
+    Args:
+      pairs: of at least one cell.
+      sign: 1 where the claim says that the first is higher, -1 where lower.
+      unit: what makes one test: some of family, task, carrier, pattern.
+      weigh: ``family`` or ``task``: what weighs equally in the mean.
+      against: tasks whose mean is subtracted from that of all others, instead of one mean over all.
+    """
+    levels = levels_of(pairs, "task")
+    matrix = _by_seed(pairs, ["task"]).pivot("seed", index="task", values="difference")
+    matrix = levels.select("task").join(matrix, on="task", how="left", maintain_order="left")
+    tasks, rows = matrix["task"].to_list(), matrix.drop("task").to_numpy()
+    weights = _weights(tasks, weigh, against)
+    small = len(tasks) == 1 and rows.shape[1] < stats.SMALL
+    statistic = partial(_weighted, weights=weights)
+    interval = (
+        stats.t_interval(rows) if small else stats.bootstrap_interval(np.random.default_rng(0), [rows], statistic)
+    )
+    second, first = (float(np.sum(weights * levels[side].to_numpy())) for side in ("second", "first"))
+    own = pairs.with_columns(family=pl.col("task").replace_strict(FAMILY_OF))
+    units = dict.fromkeys(own.select(unit).iter_rows(), np.zeros(0))  # some without a seed that all of its cells have
+    parts = _by_seed(own, unit).partition_by(unit, as_dict=True)
+    tested = contrasts(units | {key: sign * part["difference"].to_numpy() for key, part in parts.items()})
+    outcomes = [contrast.outcome for contrast in tested.values()]
+    margins = own.unique(_CELL).group_by(unit).agg(MARGIN * pl.col("gain").mean())
+    margin = {tuple(key): gain for *key, gain in margins.iter_rows()}
+    within = sum(contrast.interval.low > -margin[key] for key, contrast in tested.items())
+    low, high = (end if math.isfinite(end) else None for end in interval[1:])
+    better, worse, rest = (outcomes.count(outcome) for outcome in OUTCOMES)
+    fewest = pairs.select(pl.len().over(_CELL).min()).item()
+    return Measured(interval.value, low, high, (second, first), better, worse, rest, within, fewest)
+
+
+def _weights(tasks: Sequence[str], weigh: str, against: Sequence[str]) -> np.ndarray:
+    if against:
+        down = sum(task in against for task in tasks)
+        return np.array([-1 / down if task in against else 1 / (len(tasks) - down) for task in tasks])
+    families = [FAMILY_OF[task] for task in tasks]
+    weights = np.array([1 / families.count(f) if weigh == "family" else 1.0 for f in families])
+    return weights / weights.sum()
+
+
+def _weighted(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(..., M, n) -> (...): weighted mean over tasks of the means over seeds."""
+    return np.sum(nan_mean(rows, axis=-1) * weights, axis=-1)
+
+
+def missing(places: set[Place], there: set[Place]) -> str:
+    """Which cells of a claim there are no results for, in words; empty if none is missing."""
+    absent = places - there
+    if not absent:
+        return ""
+    gone: list[str] = []
+    for family, tasks in TASKS.items():
+        asked = [task for task in tasks if any(place[0] == task for place in places)]
+        without = [task for task in asked if not any(place[0] == task for place in there)]
+        if asked and without == asked:
+            gone.append(family)
+            continue
+        gone += without
+        for task in (task for task in asked if task not in without):
+            carriers = {c for t, c, _ in places if t == task} - {c for t, c, _ in there if t == task}
+            names = "/".join(carrier for carrier in CARRIERS if carrier in carriers)
+            gone += [f"{names} on {task}"] if names else []
+            rest = sorted({p for t, c, p in absent if t == task and c not in carriers})
+            gone += [f"{'/'.join(rest)} of some carriers on {task}"] if rest else []
+    return ", ".join(gone)

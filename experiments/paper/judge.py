@@ -2,10 +2,23 @@
 
 from dataclasses import dataclass, replace
 
+import polars as pl
+
 from experiments.measure.comparisons import BETTER, ENOUGH, NOT_SIGNIFICANT, WORSE
 from experiments.paper.claims import Claim
-from experiments.paper.evidence import CARRIERS, FAMILY_OF, TASKS, Evidence
-from experiments.paper.measured import FEWEST, Atom, Measured, Place, atoms, contrast, expected, measure, missing
+from experiments.paper.evidence import (
+    CARRIERS,
+    FEWEST,
+    MARGIN,
+    TASKS,
+    Evidence,
+    Measured,
+    Place,
+    contrast,
+    expected,
+    measure,
+    missing,
+)
 
 REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE = "reproduced", "not reproduced", "not testable here"
 ABSENT = "no pairs of runs for"  # begins the reason where nothing was run
@@ -42,45 +55,52 @@ def judge(claim: Claim, evidence: Evidence) -> Finding:
         return Finding(claim, Part("all", NOT_TESTABLE, claim.untestable), ())
     places = expected(claim.patterns, claim.carriers, claim.tasks)
     found = _found(claim, evidence, claim.metric, places)
-    seen = {(a.task, a.carrier, a.pattern) for a in found}
-    if claim.contrast:  # an atom of all patterns
-        seen = {p for p in places if p[:2] in {(a.task, a.carrier) for a in found}}
+    seen = set(found.select("task", "carrier", "pattern").iter_rows())
+    if claim.contrast:  # of all patterns together
+        seen = {place for place in places if place[:2] in {each[:2] for each in seen}}
     lacking = missing(places, seen)
     families = tuple(
-        _part(claim, evidence, [a for a in found if FAMILY_OF[a.task] == family], places, family)
-        for family in TASKS
-        if any(FAMILY_OF[a.task] == family for a in found) and not claim.against
+        _part(claim, evidence, own, places, family)
+        for family, tasks in TASKS.items()
+        if not (own := found.filter(pl.col("task").is_in(tasks))).is_empty() and not claim.against
     )
     absent = f"{ABSENT} {lacking}"
-    if not found or (claim.against and {a.task in claim.against for a in found} != {True, False}):
+    sides = {task in claim.against for task in found["task"]}
+    if found.is_empty() or (claim.against and sides != {True, False}):
         return Finding(claim, Part("all", NOT_TESTABLE, absent), ())
     alone = len(families) == 1  # on the results of one family both verdicts are the same
     whole = replace(families[0], scope="all") if alone else _part(claim, evidence, found, places, "all")
     if lacking and claim.kind == "question":
         whole = replace(whole, why=f"{whole.why}; {absent}")
-    elif lacking and claim.kind in ("every", "never_worse") and whole.measured and whole.measured.worse > 0:
+    elif lacking and whole.measured and _settled(claim, whole.measured):
         whole = replace(whole, verdict=NOT_REPRODUCED, why=f"{whole.why}, which settles it")
     elif lacking:
         whole = replace(whole, verdict=NOT_TESTABLE, why=absent)
     return Finding(claim, whole, families)
 
 
-def _found(claim: Claim, evidence: Evidence, metric: str, places: set[Place]) -> list[Atom]:
-    found = atoms(evidence, claim.first, claim.second, metric, places)
+def _settled(claim: Claim, m: Measured) -> bool:
+    """Whether a claim about every cell falls with one of those that there are."""
+    return m.worse > 0 and (claim.kind == "every" or (claim.kind == "never_worse" and m.within < m.units))
+
+
+def _found(claim: Claim, evidence: Evidence, metric: str, places: set[Place]) -> pl.DataFrame:
+    found = evidence.pairs(claim.first, claim.second, metric, places)
     return contrast(found, *claim.contrast) if claim.contrast else found
 
 
-def _measure(claim: Claim, found: list[Atom]) -> Measured:
+def _measure(claim: Claim, found: pl.DataFrame) -> Measured:
     return measure(found, sign=claim.sign, unit=claim.unit, weigh=claim.weigh, against=claim.against)
 
 
-def _part(claim: Claim, evidence: Evidence, found: list[Atom], places: set[Place], scope: str) -> Part:
+def _part(claim: Claim, evidence: Evidence, found: pl.DataFrame, places: set[Place], scope: str) -> Part:
     measured = _measure(claim, found)
-    mine = {p for p in places if p[:2] in {(a.task, a.carrier) for a in found}}
+    there = set(found.select("task", "carrier").iter_rows())
+    mine = {place for place in places if place[:2] in there}
     others = {label: _found(claim, evidence, metric, mine) for label, metric in _companions(claim.metric).items()}
-    beside = tuple((label, _measure(claim, other)) for label, other in others.items() if other)
+    beside = tuple((label, _measure(claim, other)) for label, other in others.items() if len(other))
     verdict, why = _verdict(claim, measured)
-    return Part(scope if scope == "all" else _scope(scope, found, claim), verdict, why, measured, beside)
+    return Part(scope if scope == "all" else _scope(scope, evidence.runs, found, claim), verdict, why, measured, beside)
 
 
 def _companions(metric: str) -> dict[str, str]:
@@ -90,13 +110,16 @@ def _companions(metric: str) -> dict[str, str]:
     return {"raw": metric.replace("_safe", "")} if "_safe" in metric else {}
 
 
-def _scope(family: str, found: list[Atom], claim: Claim) -> str:
-    """A family, with how much of it there is where it is not all."""
-    tasks = {a.task for a in found}
-    carriers = [carrier for carrier in CARRIERS if carrier in {a.carrier for a in found}]
-    asked = [task for task in TASKS[family] if task in claim.tasks]
+def _scope(family: str, runs: pl.DataFrame, found: pl.DataFrame, claim: Claim) -> str:
+    """A family, with how much of it there is where it is not all, and how its runs differ from the paper's."""
+    tasks, carriers = set(found["task"]), [carrier for carrier in CARRIERS if carrier in set(found["carrier"])]
+    asked, behind = [t for t in TASKS[family] if t in claim.tasks], runs.join(found, on=["rank", "task"], how="semi")
     parts = [f"{len(tasks)} of {len(asked)} tasks"] if len(tasks) < len(asked) else []
     parts += [", ".join(carriers)] if len(carriers) < len(claim.carriers) else []
+    other = {"trained agents": pl.col("trained"), "other drift ranges": pl.col("channels").str.contains("=")}
+    for words, test in other.items():
+        marked = set(behind.filter(test)["task"])
+        parts += [f"{words} on {', '.join(task for task in asked if task in marked)}"] if marked else []
     return f"{family} ({'; '.join(parts)})" if parts else family
 
 
@@ -114,9 +137,11 @@ def _verdict(claim: Claim, m: Measured) -> tuple[str, str]:
         "mean": side == "claimed",
         "every": m.better == m.units,
         "most": side == "claimed" and 2 * m.better > m.units,
-        "never_worse": m.worse == 0,
+        "never_worse": m.within == m.units,
     }[claim.kind]
-    why = {"mean": pooled, "most": f"{cells}; {pooled}"}.get(claim.kind, cells)
+    margin = f"{m.within} of {m.units} above the margin of -{MARGIN:.0%}"
+    own = {"mean": pooled, "most": f"{cells}; {pooled}", "never_worse": f"{margin}; {cells}"}
+    why = own.get(claim.kind, cells)
     if few:
         return NOT_TESTABLE, f"{why}; fewer than {ENOUGH} pairs of runs"
     return (REPRODUCED if holds else NOT_REPRODUCED), why

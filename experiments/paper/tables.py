@@ -1,22 +1,344 @@
-"""The tables of the paper, and those of ours, by name."""
+"""Tables of a record as Markdown, the paper's own beside ours, and the figure."""
 
-from aesjax.registry import Registry
-from experiments.paper.ablations import appendix
-from experiments.paper.constants import CONTROLS, FIXED_GRID, RESPONSES
-from experiments.paper.main_tables import family, recovery
-from experiments.paper.studies import PaperTable
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-TABLES: Registry[PaperTable] = Registry(
-    "table",
-    toy=family("toy"),
-    mujoco=family("mujoco"),
-    isaac=family("isaac"),
-    recovery=recovery(),
-    ablation=appendix("ablation", "ablation", "Ablation of AES"),
-    quantile=appendix("quantile", "sensitivity_q", "Sensitivity to the quantile q"),
-    ema=appendix("ema", "sensitivity_beta", "Sensitivity to the smoothing beta"),
-    clip=appendix("clip", "sensitivity_clip", "Sensitivity to the clip range"),
-    fixed_grid=FIXED_GRID,
-    controls=CONTROLS,
-    responses=RESPONSES,
+import numpy as np
+import polars as pl
+
+from experiments.measure.comparisons import BETTER, ENOUGH, EQUIVALENT, NOT_SIGNIFICANT, WORSE, Contrast, contrasts
+from experiments.measure.stats import t_interval
+from experiments.measure.study import STEADY
+from experiments.measure.tables import paper_nauc_drop, paper_recovery, paper_table
+from experiments.paper.design import APPENDIX
+from experiments.paper.evidence import BASELINE as OWN
+from experiments.paper.evidence import (
+    CARRIERS,
+    MARGIN,
+    NOTHING,
+    PATTERNS,
+    TASKS,
+    Evidence,
+    Side,
+    expected,
+    levels_of,
+    measure,
+    of,
+)  # fmt: skip
+from experiments.report.draw import canvas_to_files
+from experiments.report.plots import PALETTE, REFERENCE_INK
+from experiments.study import store
+
+#: Seeds on which kappa and the constant are chosen, and seeds on which their differences are reported.
+CHOOSING, REPORTING = range(1, 6), range(6, 11)
+_SETTING = ("task", "steps", "carrier")
+_Key = tuple[str, str]  # row of a table, pattern
+
+
+class Setting(NamedTuple):
+    """A carrier on a task, with its runs, its methods by their part in the tables, and its contrasts."""
+
+    task: str
+    steps: int
+    carrier: str
+    runs: pl.DataFrame
+    methods: dict[str, str]  # row of the tables -> method
+    constant: str  # the chosen one, or the carrier's own
+    margin: float  # units of return
+    tuned: dict[_Key, Contrast]  # minus the chosen constant, on `REPORTING`; empty where no seeds are left for a choice
+    published: dict[_Key, Contrast]  # published AES minus others, on all seeds
+
+    @property
+    def patterns(self) -> list[str]:
+        """In the order of the studies."""
+        return self.runs["pattern"].unique(maintain_order=True).to_list()
+
+
+BASELINE, PUBLISHED, TUNED, RATIO, LEVEL, TIMING, ZERO, CONSTANT = (
+    "baseline",
+    "`aes`, published",
+    "`aes`, chosen kappa",
+    "`aes_r`",
+    "mean-matched constant of `aes`",
+    "time-permuted weights of `aes`",
+    "constant 0",
+    "default constant",
 )
+
+
+def settings(runs: pl.DataFrame) -> Iterator[Setting]:
+    """Every setting with enough seeds, runs without drift, published AES and a constant."""
+    for (task, steps, carrier, *_), own in runs.group_by(_SETTING, maintain_order=True):
+        if own["seed"].n_unique() >= ENOUGH and STEADY in own["pattern"] and {"aes", "fixed"} <= set(own["schedule"]):
+            yield _setting(task, steps, carrier, own)
+
+
+def _setting(task: str, steps: int, carrier: str, runs: pl.DataFrame) -> Setting:
+    seeds = sorted(runs["seed"].unique())
+    chosen = {*CHOOSING, *REPORTING} <= set(seeds)
+    first = runs.filter(pl.col("seed").is_in(list(CHOOSING if chosen else seeds)))
+    # A method with a run that diverged is not chosen.
+    level, weight = pl.col("mean_return").mean().fill_nan(-np.inf), pl.col("mean_entropy_weight").mean()
+    means = first.group_by("method", "schedule", "variant").agg(level, weight)
+    means = means.sort("mean_return", "method", descending=True).rows(named=True)
+    constants = [m for m in means if m["schedule"] == "fixed" and m["mean_entropy_weight"] > 0.0]
+    rules = [m["method"] for m in means if m["schedule"] == "aes"]
+    tests = {
+        BASELINE: lambda m: "+" not in m["method"],
+        PUBLISHED: lambda m: m["schedule"] == "aes" and "kappa" not in m["variant"],
+        TUNED: lambda m: chosen and m["method"] == rules[0],
+        RATIO: lambda m: m["schedule"] == "aes_r",
+        LEVEL: lambda m: m["schedule"] == "constant_at_mean:of=aes",
+        TIMING: lambda m: m["schedule"] == "permuted:of=aes",
+        ZERO: lambda m: m["schedule"] == "fixed" and m["mean_entropy_weight"] == 0.0,
+    }
+    methods = {row: m["method"] for row, test in tests.items() for m in means if test(m)}
+    levers = (m for m in means if "+" in m["schedule"] and ":of=" not in m["schedule"])
+    methods |= {f"`{m['method'].partition('+')[2]}`": m["method"] for m in levers}
+    own = [m["method"] for m in constants if not m["variant"]]
+    constant = constants[0]["method"] if chosen else (own or [methods[BASELINE]])[0]
+    steady = runs.filter(method=methods[BASELINE], pattern=STEADY)
+    margin = MARGIN * (steady["mean_return"].mean() - steady["floor"][0])
+    others = {row: m for row, m in methods.items() if m != constant and (row != TUNED or m != methods[PUBLISHED])}
+    tuned = {row: (m, constant) for row, m in others.items()} if chosen else {}
+    opponents = methods if chosen or constant == methods[BASELINE] else {**methods, CONSTANT: constant}
+    pairs = {
+        row: (methods[PUBLISHED], opponents[row]) for row in (BASELINE, CONSTANT, LEVEL, TIMING) if row in opponents
+    }
+    found = (_contrasts(runs, tuned, REPORTING, margin), _contrasts(runs, pairs, seeds, margin))
+    return Setting(task, steps, carrier, runs, methods, constant, margin, *found)
+
+
+def _contrasts(
+    runs: pl.DataFrame, pairs: Mapping[str, tuple[str, str]], seeds: Sequence[int], margin: float
+) -> dict[_Key, Contrast]:
+    """Differences of the pairs under every pattern; Holm over all of them."""
+    columns, nan = runs.select("method", "pattern", "seed", "mean_return").iter_rows(), float("nan")
+    values = {(method, pattern, seed): value for method, pattern, seed, value in columns}
+    differences = {
+        (row, pattern): np.array(
+            [values.get((ours, pattern, s), nan) - values.get((theirs, pattern, s), nan) for s in seeds]
+        )
+        for row, (ours, theirs) in pairs.items()
+        for pattern in runs["pattern"].unique(maintain_order=True)
+    }
+    return contrasts(differences, margin=margin)
+
+
+def tables(runs: pl.DataFrame) -> str:
+    """All tables in Markdown: outcomes of every setting, then two tables of differences per setting."""
+    found = list(settings(runs))
+    return "\n".join([_overview(found), *(_tables_of(setting) for setting in found)])
+
+
+def _overview(found: Sequence[Setting]) -> str:
+    columns = {
+        "published minus chosen constant": (PUBLISHED, "tuned"),
+        "chosen kappa minus chosen constant": (TUNED, "tuned"),
+        "published minus baseline": (BASELINE, "published"),
+        "minus mean-matched (level)": (LEVEL, "published"),
+        "minus time-permuted (timing)": (TIMING, "published"),
+    }
+    body = []
+    for setting in found:
+        row = [f"`{setting.task}` {setting.methods[BASELINE]}"]
+        for name, part in columns.values():
+            outcomes = [each.outcome for (label, _), each in getattr(setting, part).items() if label == name]
+            counts = {kind: outcomes.count(kind) for kind in (BETTER, WORSE, EQUIVALENT, NOT_SIGNIFICANT)}
+            text = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+            row.append(text or ("as published" if name == TUNED and setting.tuned else "not trained"))
+        body.append(row)
+    read = (
+        "read: patterns of each setting by outcome, from the tables below. Better and worse: p < 0.05 after Holm. "
+        "Equivalent: not significant, and the 95 % interval (without Holm) lies within the margin. "
+        "The margin is 5 % of the baseline's gain over the random policy without drift."
+    )
+    return f"*{read}*\n\n" + _markdown(["`aes`", *columns], body)
+
+
+def _tables_of(setting: Setting) -> str:
+    runs, title = setting.runs, f"`{setting.task}`, {setting.methods[BASELINE]}"
+    updates = np.median(runs["gradient_steps"].to_numpy()) / setting.steps
+    common = f"{setting.steps:,} steps, {updates:.2g} gradient steps per environment step."
+    weights = dict(runs.group_by("method").agg(pl.col("mean_entropy_weight").mean()).iter_rows())
+    head, parts = ["no drift" if pattern == STEADY else pattern for pattern in setting.patterns], [f"### {title}"]
+    if setting.tuned:
+        own = runs.filter(method=setting.methods[TUNED])
+        kappa = own["variant"][0].rpartition("kappa=")[2] or "1"
+        kinds = (pl.col("schedule") == "aes", (pl.col("schedule") == "fixed") & (pl.col("mean_entropy_weight") > 0))
+        sizes = [runs.filter(kind)["method"].n_unique() for kind in kinds]
+        read = (
+            f"read: mean return minus the chosen constant's, ± half of the 95 % t interval, paired by seed. {common} "
+            f"Seeds 1 to 5 chose kappa {kappa} of {sizes[0]} and the constant {weights[setting.constant]:.2g} of "
+            f"{sizes[1]}. Seeds 6 to 10 are reported. Holm family: the {len(setting.tuned)} contrasts of this table. "
+            f"Margin of equivalence: {setting.margin:.2f}."
+        )
+        level = runs.filter(pl.col("seed").is_in(list(REPORTING)), method=setting.constant)
+        means = dict(level.group_by("pattern").agg(pl.col("mean_return").mean()).iter_rows())
+        body = [["mean return of the constant", *(f"{means[pattern]:.1f}" for pattern in setting.patterns)]]
+        body += _rows(setting, setting.tuned, setting.methods)
+        parts += [f"*{read}*", _markdown(["minus the chosen constant", *head], body)]
+    published = runs.filter(method=setting.methods[PUBLISHED])
+    clipped = f"at its upper clip in {100 * published['saturation_max'].to_numpy().mean():.0f} % of the updates."
+    seeds = "All ten seeds" if setting.tuned else f"All {runs['seed'].n_unique()} seeds"
+    steady = runs.filter(method=setting.methods[BASELINE], pattern=STEADY)
+    learned = f"Without drift the baseline ends at {steady['final_return'].mean():,.0f}; the random policy earns "
+    read = (
+        f"read: mean return of published `aes` minus each row's, ± half of the 95 % t interval, paired by seed. "
+        f"{common} Mean weight of `aes`: {weights[published['method'][0]]:.2g}; {clipped} "
+        f"{learned}{steady['floor'][0]:,.0f}. {seeds}; nothing was chosen. "
+        f"Holm family: the {len(setting.published)} contrasts of this table. "
+        f"Margin of equivalence: {setting.margin:.2f}."
+    )
+    rest = _rows(setting, setting.published, dict.fromkeys(row for row, _ in setting.published))
+    parts += [f"*{read}*", _markdown(["published `aes` minus", *head], rest)]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _rows(setting: Setting, cells: Mapping[_Key, Contrast], rows: Any) -> list[list[str]]:
+    out = []
+    for row in rows:
+        line = [row]
+        for pattern in setting.patterns:
+            if (row, pattern) in cells:
+                (value, _, high), _, outcome = cells[row, pattern]
+                difference = f"{value:+,.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
+                line.append(f"{difference} ± {high - value:,.1f} {outcome.replace(NOT_SIGNIFICANT, 'n.s.')}")
+            else:
+                line.append("the constant" if setting.methods[row] == setting.constant else "as published")
+        out.append(line)
+    return out
+
+
+def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def paper_tables(runs: pl.DataFrame) -> str:
+    """The paper's two main tables, ours beside the paper's, and the runs behind them."""
+    evidence, sides, every = Evidence(runs), (Side((of("aes"),)), Side((OWN,))), [STEADY, *PATTERNS]
+    levels = evidence.pairs(*sides, "nauc_task_safe", expected(every))
+    drops = evidence.pairs(*sides, "drop_run_safe", expected())
+    times = evidence.pairs(*sides, "recovery", expected(("abrupt",)))
+    parts = []
+    for at, (title, found) in enumerate({"nAUC": levels, "DropRatio": drops}.items()):
+        head, body = every[at:], []
+        for family, carrier in ((family, carrier) for family in TASKS for carrier in CARRIERS):
+            own = found.filter(pl.col("task").is_in(TASKS[family]), carrier=carrier)
+            paper = {
+                p: [(paper_nauc_drop(family, label, p) or ("", ""))[at] for label in (carrier, f"{carrier}+AES")]
+                for p in head
+            }
+            body.append([f"{family} {carrier}", *(_beside(own.filter(pattern=p), paper[p], 1.0, 2) for p in head)])
+        head = ["carrier, then with `aes`", *("no drift" if p == STEADY else p for p in head)]
+        parts.append(f"**{title}: paper; ours**\n\n{_markdown(head, body)}")
+    body = []
+    for family, task in ((family, task) for family, tasks in TASKS.items() for task in tasks):
+        line = [f"`{task}`"]
+        for carrier in CARRIERS:
+            name, labels = task.removeprefix("isaac_"), (carrier, f"{carrier}+AES")
+            paper = [paper_recovery(family, name, label, "abrupt") for label in labels]
+            line.append(_beside(times.filter(task=task, carrier=carrier), paper, 100.0, 1))
+        body.append(line)
+    title = "Recovery after abrupt changes, % of training: paper; ours"
+    parts.append(f"**{title}**\n\n{_markdown(['task', *CARRIERS], body)}")
+    used = pl.concat([levels, drops, times]).select("task", "carrier", "rank").unique(["task", "carrier"], keep="last")
+    behind = [
+        [f"`{t}` {c}", *_scale(evidence.runs.filter(rank=rank, label=c), c)]
+        for t, c, rank in used.sort("task", "carrier").iter_rows()
+    ]
+    head = ["runs behind these tables", "steps", "seeds", "begin", "drift", "last tenth without drift", "random policy"]
+    return "\n".join([*parts, _markdown(head, behind)])
+
+
+def _beside(found: pl.DataFrame, paper: Sequence[Any], factor: float, places: int) -> str:
+    """The paper's two numbers and ours, the carrier's before that with AES."""
+    ours = "no data"
+    if len(found):
+        means = levels_of(found, "task", "carrier", "pattern").select(pl.col("second", "first").mean()).row(0)
+        ours = " → ".join(f"{factor * mean:.{places}f}" for mean in means)
+    return f"{' → '.join(str(each) for each in paper)}; {ours}"
+
+
+def _scale(runs: pl.DataFrame, carrier: str) -> list[str]:
+    first, own = runs.row(0, named=True), runs.filter(method=carrier, pattern=STEADY)
+    level = "" if own.is_empty() else f"{own['final_return'].mean():,.0f}"
+    begin = "trained" if first["trained"] else "untrained"
+    drift = "other ranges" if "=" in first["channels"] else "the task's"
+    return [f"{first['steps']:,}", str(runs["seed"].n_unique()), begin, drift, level, f"{first['floor']:,.0f}"]
+
+
+def appendix_tables(runs: pl.DataFrame) -> str:
+    """The paper's tables of Appendix B, ours beside the paper's; empty where nothing of them was trained."""
+    evidence, parts = Evidence(runs), []
+    ranks = evidence.runs["rank"].unique()
+    for table, rows in APPENDIX.items():
+        body = []
+        # Only carriers with every row in one group of runs: otherwise rows would differ in more than their method.
+        full = {(c, k) for c in CARRIERS for k in ranks if all(evidence.named(k, c, spec) for spec in rows.values())}
+        carriers = [carrier for carrier in CARRIERS if carrier in {each for each, _ in full}]
+        own = Evidence(evidence.runs.filter(pl.col("rank").is_in([rank for _, rank in full])).drop("rank", "label"))
+        for (name, spec), printed in zip(rows.items(), paper_table(table), strict=True):
+            line, count = [name], 0
+            for metric, column in (("nauc_task_safe", "nauc"), ("drop_run_safe", "drop_ratio")):
+                found = own.pairs(Side((spec,)), NOTHING, metric, expected(PATTERNS, carriers, TASKS["toy"]))
+                m, count = measure(found) if len(found) else None, found.n_unique(["task", "carrier", "pattern"])
+                interval = "" if m is None or m.low is None else f" [{m.low:.2f}, {m.high:.2f}]"
+                line += [str(printed[column]), "no data" if m is None else f"{m.value:.2f}{interval}"]
+            body.append([*line, str(count)])
+        if carriers:
+            head = [table, "nAUC: paper", "ours", "DropRatio: paper", "ours", f"settings of {', '.join(carriers)}"]
+            parts.append(_markdown(head, body))
+    return "\n".join(parts)
+
+
+#: Kinds of points in the figure: legend, mark, test of the schedule.
+_POINTS = (
+    ("constants", "o", lambda schedule: schedule == "fixed"),
+    ("aes, four kappas", "s", lambda schedule: schedule == "aes"),
+    ("aes, mean-matched", "D", lambda schedule: schedule.startswith("constant_at_mean")),
+    ("aes, time-permuted", "X", lambda schedule: schedule.startswith("permuted")),
+    ("aes_r", "^", lambda schedule: schedule == "aes_r"),
+    ("SAC's own tuning", "*", lambda schedule: schedule == "auto"),
+)
+
+
+def figure(runs: pl.DataFrame, path: Path, task: str = "toy", pattern: str = "abrupt") -> None:
+    """Draw mean return against mean entropy weight, a panel per carrier, with 95 % t intervals over seeds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure as Canvas
+
+    own = runs.filter(task=task, pattern=pattern)
+    canvas, legend = Canvas(figsize=(9.6, 4.2), layout="constrained"), {}
+    axes = canvas.subplots(1, 2)
+    for axis, carrier in zip(axes, ("sac", "ppo"), strict=True):
+        kinds = own.filter(carrier=carrier).group_by("method", "schedule", "variant", maintain_order=True)
+        for (_, schedule, variant), part in kinds:
+            value, low, high = t_interval(part["mean_return"].to_numpy())
+            weight = part["mean_entropy_weight"].mean()
+            if weight == 0.0:  # has no place on a logarithmic axis
+                legend["constant 0"] = axis.axhline(value, color=REFERENCE_INK, lw=0.9, ls="--", zorder=1)
+                continue
+            known = zip(PALETTE, _POINTS, strict=False)
+            for colour, (label, mark, _) in ((c, point) for c, point in known if point[2](schedule)):
+                height = [[value - low], [high - value]]
+                legend[label] = axis.errorbar(weight, value, height, fmt=mark, color=colour, ms=6, lw=1.0)
+                if schedule == "aes":
+                    text = f"κ {variant.rpartition('kappa=')[2] or '1'}"
+                    axis.annotate(text, (weight, low), (0, -10), textcoords="offset points", fontsize=8, color=colour,
+                                  ha="center")  # fmt: skip
+        axis.set_xscale("log")
+        axis.margins(x=0.12)
+        axis.set_title(carrier.upper(), fontsize=10, fontweight="bold", loc="left")
+        axis.set_xlabel("mean entropy weight, reward per nat", fontsize=8)
+        axis.grid(True, color="#e6e6e6", lw=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(labelsize=8)
+    axes[0].set_ylabel("mean return", fontsize=9)
+    canvas.legend(list(legend.values()), list(legend), loc="outside lower center", ncols=7, fontsize=8, frameon=False)
+    store.write_bytes(path, canvas_to_files(canvas, 120).png)

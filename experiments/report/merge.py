@@ -1,4 +1,4 @@
-"""Finished studies written anew: several as one, and a copy of one for the audit."""
+"""Several finished studies written as one."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,29 +18,7 @@ _RUN = ("task", "method", "pattern", "seed")
 def merge_studies(directories: Sequence[Path], out: Path) -> Path:
     """Write the configuration, manifest and curves of all ``directories`` together into the new or empty ``out``."""
     store.check_new(out, "--out")
-    return _written(out, *join_studies(directories))
-
-
-def copy_results(directory: Path, out: Path) -> Path:
-    """Copy configuration, curves and manifest of a finished study into ``out``, new or empty.
-
-    Folders of other studies in them become names, so that no file names a place on a machine.
-    """
-    store.check_new(out, "--out")
-    results = open_results(directory)
-    config, manifest = dict(results.config), dict(results.manifest)
-    for part in (part for part in ("controls", "warm_start") if config.get(part)):
-        place = config[part]["from"]
-        name = {"from": Path(place).name}
-        config[part] = {**config[part], **name}
-        if manifest.get(part):
-            manifest[part] = {**manifest[part], **name}
-        if manifest.get("command"):
-            manifest["command"] = manifest["command"].replace(place, name["from"])
-    return _written(out, config, manifest, results.rows(store.CURVES))
-
-
-def _written(out: Path, config: Mapping[str, Any], manifest: Mapping[str, Any], rows: "pl.DataFrame") -> Path:
+    config, manifest, rows = join_studies(directories)
     with writing(out):
         store.write_json(out / store.CONFIG, config)
         store.write_rows(out / store.CURVES, rows)

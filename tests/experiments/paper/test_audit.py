@@ -2,16 +2,15 @@
 
 import json
 
-import numpy as np
 import polars as pl
 import pytest
 
 from experiments.cli import main
 from experiments.paper import audit
 from experiments.paper.claims import CLAIMS, QUESTIONS
-from experiments.paper.evidence import BASELINE, CARRIERS, PATTERNS, TASKS, gather, of
+from experiments.paper.evidence import BASELINE, CARRIERS, PATTERNS, TASKS, Evidence, Side, expected, of
 from experiments.paper.judge import NOT_REPRODUCED, NOT_TESTABLE, REPRODUCED, judge
-from experiments.paper.measured import Side, atoms, expected
+from experiments.paper.record import RESULTS, gather
 from experiments.report.page import render_html
 from tests.experiments.configs import config_of
 from tests.experiments.measure.synthetic import STEPS, make_curves
@@ -21,8 +20,16 @@ AES, OWN = Side((of("aes"),)), Side((BASELINE,))
 BY_KEY = {claim.key: claim for claim in (*CLAIMS, *QUESTIONS)}
 
 
+def evidence(*folders):
+    return Evidence(gather(folders))
+
+
+def sources(*folders):
+    return sorted(sorted(runs["study"].unique()) for runs in evidence(*folders).groups())
+
+
 def verdict(key, *folders):
-    return judge(BY_KEY[key], gather(folders))
+    return judge(BY_KEY[key], evidence(*folders))
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +60,10 @@ def found(toy):
 
 
 def test_every_claim_gets_a_verdict_and_a_reason(found):
-    assert [finding.claim for finding in found.findings] == list(CLAIMS)
-    for finding in found.findings:
-        assert finding.whole.verdict in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE)
-        assert finding.whole.why
+    assert [finding["key"] for finding in found["claims"]] == [claim.key for claim in CLAIMS]
+    for finding in found["claims"]:
+        assert finding["verdict"] in (REPRODUCED, NOT_REPRODUCED, NOT_TESTABLE)
+        assert finding["why"]
     assert len({claim.key for claim in CLAIMS}) == len(CLAIMS)
 
 
@@ -71,14 +78,14 @@ def test_one_family_decides_itself_and_not_the_others(toy):
 
 
 def test_with_all_twelve_tasks_the_claims_are_decided(whole):
-    evidence = gather([whole])
-    assert len(evidence.groups) == 12
+    runs = evidence(whole)
+    assert len(runs.groups()) == 12
     for key in ("A1", "B1", "B3", "D1"):  # of each kind one
-        found = judge(BY_KEY[key], evidence)
+        found = judge(BY_KEY[key], runs)
         assert found.whole.verdict == REPRODUCED, (key, found.whole.why)
         assert len(found.families) == 3
-    assert judge(BY_KEY["C5"], evidence).whole.measured is not None
-    assert judge(BY_KEY["E1a"], evidence).whole.verdict == NOT_TESTABLE
+    assert judge(BY_KEY["C5"], runs).whole.measured is not None
+    assert judge(BY_KEY["E1a"], runs).whole.verdict == NOT_TESTABLE
 
 
 def test_what_goes_the_other_way_is_not_reproduced(tmp_path):
@@ -120,12 +127,12 @@ def test_methods_are_found_by_what_they_are(tmp_path):
     variant = pl.col("method").str.extract(r"\[(.*)\]").fill_null("")
     folder = save(tmp_path / "ppo", curves.with_columns(variant=variant))
     configure(folder, settings={"ppo": {"schedule": {"lambda_max": 0.1}}})
-    [group] = gather([folder]).groups
-    assert group.named("PPO", BASELINE) == "PPO"
-    assert group.named("PPO", of("aes")) == group.named("PPO", of("aes", q="0.90")) == "PPO+AES"
-    assert group.named("PPO", of("aes", lambda_min="1e-4", lambda_max="1")) == "PPO+AES[lambda_max=1]"
-    assert group.named("PPO", of("aes", q=0.5)) is None
-    assert group.named("SAC", BASELINE) is None
+    group = evidence(folder)
+    assert group.named(0, "PPO", BASELINE) == "PPO"
+    assert group.named(0, "PPO", of("aes")) == group.named(0, "PPO", of("aes", q="0.90")) == "PPO+AES"
+    assert group.named(0, "PPO", of("aes", lambda_min="1e-4", lambda_max="1")) == "PPO+AES[lambda_max=1]"
+    assert group.named(0, "PPO", of("aes", q=0.5)) is None
+    assert group.named(0, "SAC", BASELINE) is None
 
 
 def test_responses_are_found_in_any_order(tmp_path):
@@ -138,10 +145,14 @@ def test_responses_are_found_in_any_order(tmp_path):
         f"SAC+permuted({typed})": f"permuted:of={typed}",
     }
     curves = curves.with_columns(schedule=pl.col("method").replace_strict(rules), variant=pl.lit(""))
-    [group] = gather([save(tmp_path / "sac", curves)]).groups
-    assert group.named("SAC", of(typed)) == group.named("SAC", of("aes_c+refresh+recent")) == "SAC+AES-C+refresh+recent"
-    assert group.named("SAC", of(f"permuted:of={typed}")) == f"SAC+permuted({typed})"
-    assert group.named("SAC", of("aes_c+refresh")) is None
+    group = evidence(save(tmp_path / "sac", curves))
+    assert (
+        group.named(0, "SAC", of(typed))
+        == group.named(0, "SAC", of("aes_c+refresh+recent"))
+        == "SAC+AES-C+refresh+recent"
+    )
+    assert group.named(0, "SAC", of(f"permuted:of={typed}")) == f"SAC+permuted({typed})"
+    assert group.named(0, "SAC", of("aes_c+refresh")) is None
 
 
 def test_the_best_constant_is_chosen_by_seeds_that_all_constants_have(tmp_path):
@@ -153,9 +164,9 @@ def test_the_best_constant_is_chosen_by_seeds_that_all_constants_have(tmp_path):
     more = more.with_columns(return_mean=pl.col("return_mean") - 50.0)
     folder = save(tmp_path / "sac", pl.concat([few, more]))
     configure(folder, **config_of("sac", "fixed:base=0.1,fixed:base=0.2", steps=STEPS, evaluations=100).to_json())
-    [group] = gather([folder]).groups
-    assert group.best_constant("SAC", "abrupt") == "SAC+fixed[base=0.1]"
-    assert group.best_constant("SAC", "linear") is None
+    group = evidence(folder)
+    assert group.best_constant(0, "SAC", "abrupt") == "SAC+fixed[base=0.1]"
+    assert group.best_constant(0, "SAC", "linear") is None
 
 
 def test_studies_of_equal_settings_are_one_and_others_are_not(tmp_path):
@@ -163,12 +174,10 @@ def test_studies_of_equal_settings_are_one_and_others_are_not(tmp_path):
     second = save(tmp_path / "b", make_curves(["SAC", "SAC+AES", "SAC+AES-R"]))
     longer = configure(save(tmp_path / "c", make_curves(["SAC", "SAC+AES"])), preset="paper")
     assert longer is None
-    groups = gather([tmp_path]).groups
-    assert sorted(len(group.sources) for group in groups) == [1, 2]
-    [both] = [group for group in groups if len(group.sources) == 2]
-    assert both.sources == [first, second]
-    assert both.study.methods() == ["SAC", "SAC+AES", "SAC+AES-R"]
-    assert len(both.study.runs) == 3 * 5 * 5  # those that both have count once
+    assert sources(tmp_path) == [[first.as_posix(), second.as_posix()], [(tmp_path / "c").as_posix()]]
+    [both] = [runs for runs in evidence(tmp_path).groups() if runs["preset"][0] == "quick"]
+    assert both["method"].unique(maintain_order=True).to_list() == ["SAC", "SAC+AES", "SAC+AES-R"]
+    assert both.height == 3 * 5 * 5  # those that both have count once
 
 
 def test_trained_agents_of_different_carriers_are_one_group_and_other_agents_are_not(tmp_path):
@@ -181,16 +190,15 @@ def test_trained_agents_of_different_carriers_are_one_group_and_other_agents_are
     sac = study("a", ["SAC", "SAC+AES"], "1" * 64, "sac")
     ppo = study("b", ["PPO", "PPO+AES"], "2" * 64, "ppo")
     others = study("c", ["SAC", "SAC+AES"], "3" * 64, "sac")
-    groups = gather([sac, ppo, others]).groups
-    assert sorted(group.sources for group in groups) == [[sac, ppo], [others]]
+    assert sources(sac, ppo, others) == [[sac.as_posix(), ppo.as_posix()], [others.as_posix()]]
     configure(ppo, warm_start={"from": "b", "replay": True, "sha256": "2" * 64})
-    assert len(gather([sac, ppo]).groups) == 2
+    assert len(evidence(sac, ppo).groups()) == 2
 
 
 def test_a_contrast_between_patterns_uses_the_same_seeds(toy):
     part = verdict("D4", toy).families[0]
-    found = atoms(gather([toy]), AES, OWN, "drop_run_safe", expected(tasks=("toy",)))
-    mean = {p: np.mean([list(a.difference.values()) for a in found if a.pattern == p]) for p in PATTERNS}
+    found = evidence(toy).pairs(AES, OWN, "drop_run_safe", expected(tasks=("toy",)))
+    mean = {p: found.filter(pattern=p)["difference"].mean() for p in PATTERNS}
     apart = (mean["abrupt"] + mean["mixed"] - mean["linear"] - mean["periodic"]) / 2
     assert part.measured.value == pytest.approx(apart)
 
@@ -214,8 +222,40 @@ def test_what_cannot_be_audited_is_refused_in_a_sentence(toy, tmp_path, capsys):
     assert main(["audit", str(tmp_path / "nowhere")]) == 2
     assert "is not a folder" in capsys.readouterr().err
     assert main(["audit", str(tmp_path)]) == 2
-    assert "holds no finished study" in capsys.readouterr().err
+    assert "holds neither a record nor a finished study" in capsys.readouterr().err
     damaged = save(tmp_path / "damaged", make_curves(["SAC"]))
     (damaged / "curves.parquet").write_bytes(b"\x00" + (damaged / "curves.parquet").read_bytes()[1:])
     assert main(["audit", str(damaged)]) == 2
     assert "was changed or damaged" in capsys.readouterr().err
+
+
+def test_no_cost_needs_an_interval_within_the_margin(tmp_path):
+    """Equal means with a wide spread are not significantly worse, which is no evidence of no cost."""
+    curves = make_curves(["SAC", "SAC+AES"], patterns=("steady", "abrupt"), gain=0.0)
+    narrow = verdict("B3", save(tmp_path / "narrow", curves)).families[0]
+    noise = pl.when(pl.col("method") == "SAC+AES").then(12.0 * (pl.col("seed") - 3)).otherwise(0.0)
+    wide = curves.with_columns(return_mean=pl.col("return_mean") + noise)
+    wide = verdict("B3", save(tmp_path / "wide", wide)).families[0]
+    assert (narrow.verdict, narrow.measured.within) == (REPRODUCED, 1)
+    assert (wide.verdict, wide.measured.within, wide.measured.worse) == (NOT_REPRODUCED, 0, 0)
+
+
+def test_the_verdicts_of_the_stored_records_are_the_stored_ones():
+    stored = json.loads((RESULTS / "audit.json").read_text())
+    found = audit.audit([RESULTS])
+    for name in ("claims", "questions"):
+        ours, theirs = ([(c["key"], c["verdict"], c["why"]) for c in data[name]] for data in (found, stored))
+        assert ours == theirs
+    assert found["evidence"] == stored["evidence"]
+
+
+def test_scores_without_curves_are_no_evidence():
+    assert "small-tasks" not in gather([RESULTS])["study"].unique()
+
+
+def test_cells_without_a_common_seed_count_in_no_test_and_no_mean(tmp_path):
+    """One pattern on seeds 1 to 5, another on 6 to 10: nothing can be averaged within a seed."""
+    parts = [("abrupt", range(1, 6)), ("mixed", range(6, 11)), ("steady", range(1, 11))]
+    curves = [make_curves(["SAC", "SAC+AES"], patterns=(pattern,), seeds=seeds) for pattern, seeds in parts]
+    measured = verdict("D1", save(tmp_path / "apart", pl.concat(curves))).families[0].measured
+    assert (measured.units, measured.not_significant, measured.low, measured.fewest) == (1, 1, None, 5)

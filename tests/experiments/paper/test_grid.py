@@ -1,4 +1,4 @@
-"""The grid: its parts can be trained, its tables follow from the record, and its page states them."""
+"""The design can be trained, tables follow from the records, and the grid's page states them."""
 
 from collections import Counter
 
@@ -7,33 +7,48 @@ import numpy as np
 import polars as pl
 import pytest
 
-from experiments.paper import grid
-from experiments.paper import grid_tables as tables
+from experiments.measure.comparisons import contrasts
+from experiments.paper import design, record, tables
+from experiments.study import store
+from tests.experiments.measure.synthetic import make_curves
+from tests.experiments.report.pages import save
 from tests.pages import ROOT
 
-RECORD = tables.read()
+RECORD = record.read()
 SETTINGS = {(each.task, each.carrier): each for each in tables.settings(RECORD.runs)}
 PAGE = " ".join((ROOT / "docs" / "grid.md").read_text().split())
 
 
 def cell(setting, part, row, pattern):
-    return next(each for each in getattr(setting, part) if (each.row, each.pattern) == (row, pattern))
+    return getattr(setting, part)[row, pattern]
 
 
 def outcomes(part, row, *carriers, task=None):
     chosen = [s for s in SETTINGS.values() if s.carrier in carriers and task in (None, s.task)]
-    return Counter(each.outcome for s in chosen for each in getattr(s, part) if each.row == row)
+    return Counter(each.outcome for s in chosen for (own, _), each in getattr(s, part).items() if own == row)
 
 
-@pytest.mark.parametrize("part", [*grid.SIZES, "F"])
-def test_every_cell_of_a_part_is_a_study_with_a_folder_of_its_own(part):
-    cells = grid.cells(part)
+@pytest.mark.parametrize("scale", ["small", "paper"])
+@pytest.mark.parametrize("part", design.PARTS)
+def test_every_cell_of_a_part_is_a_study_with_a_folder_of_its_own(part, scale):
+    cells = design.cells(part, scale=scale)
     assert len({cell.name for cell in cells}) == len(cells)
     for cell in cells:
         config = cell.study.config
         assert config.task == cell.study.task
-        if part in "ACD":
-            assert len(grid.controls(cell, ROOT).study.methods) == 2
+        controls = design.controls(cell, ROOT)
+        assert (controls is not None) == (part in "ACDE")
+        assert controls is None or len(controls.study.methods) == 2
+        if part in "ACD" and scale == "small" and config.carriers != ("ppo",):
+            assert config.envs_of(*config.carriers) == 1  # so a gradient step per environment step
+
+
+def test_unknown_parts_carriers_and_tasks_are_named():
+    for words, hint in ((("X",), "unknown part 'X'"), (("A", ["sak"]), "did you mean 'sac'")):
+        with pytest.raises(KeyError, match=hint):
+            design.cells(*words)
+    with pytest.raises(KeyError, match="did you mean 'hopper'"):
+        design.cells("D", tasks=["hoper"])
 
 
 def mean_returns(study, method, pattern):
@@ -61,10 +76,14 @@ def test_a_number_of_the_tables_is_recomputed_from_the_curves(carrier, row, patt
     assert f"{d.mean():+.1f} ± {half:.1f}" in PAGE
 
 
-def test_runs_are_those_of_the_curves():
-    again = tables.scores(RECORD.curves, RECORD.studies).cast({pl.Float32: pl.Float64})
-    assert again.equals(RECORD.runs)
-    assert set(RECORD.studies) == set(RECORD.curves["study"].unique())
+@pytest.mark.parametrize("name", ["grid", "earlier"])
+def test_runs_are_those_of_the_curves(name):
+    """Byte for byte; the small tasks alone have scores without curves."""
+    curves, runs, studies = record.read(record.RESULTS / name)
+    again = record.scores(curves, studies).with_columns(pl.col(pl.Float64).cast(pl.Float32).cast(pl.Float64))
+    stored = runs.filter(pl.col("study") != "small-tasks")
+    assert again.with_columns(pl.col(pl.Float64).fill_null(np.nan)).equals(stored)
+    assert set(studies) == set(curves["study"].unique()) == set(stored["study"].unique())
 
 
 def test_the_seeds_of_the_report_choose_nothing_and_the_seeds_of_the_choice_enter_no_reported_difference():
@@ -77,28 +96,61 @@ def test_the_seeds_of_the_report_choose_nothing_and_the_seeds_of_the_choice_ente
     assert (other.methods, other.constant) == (setting.methods, setting.constant)
     shifted = pl.col("mean_return") + pl.when(late).then(0.0).otherwise(3.0)  # of all methods: the choice stays
     again = next(tables.settings(runs.with_columns(mean_return=shifted)))
-    assert [each.interval for each in again.tuned] == [each.interval for each in setting.tuned]
+    assert [each.interval for each in again.tuned.values()] == [each.interval for each in setting.tuned.values()]
+
+
+def test_with_five_seeds_nothing_is_chosen_and_an_adaptation_is_a_row_of_its_own():
+    toy = RECORD.runs.filter(task="toy", carrier="sac")
+    (few,) = tables.settings(toy.filter(pl.col("seed") <= 5))
+    assert few.tuned == {}
+    assert few.methods.keys().isdisjoint({tables.TUNED})
+    assert few.constant == "SAC+fixed"
+    assert few.published[tables.CONSTANT, "steady"].interval.value == pytest.approx(
+        toy.filter(pl.col("seed") <= 5, pattern="steady", method="SAC+AES")["mean_return"].mean()
+        - toy.filter(pl.col("seed") <= 5, pattern="steady", method="SAC+fixed")["mean_return"].mean()
+    )
+    assert "All 5 seeds; nothing was chosen." in tables.tables(toy.filter(pl.col("seed") <= 5))
+    recent = toy.filter(method="SAC+fixed").with_columns(
+        method=pl.lit("SAC+fixed+recent"), schedule=pl.lit("fixed+recent"), mean_return=pl.col("mean_return") + 9.0
+    )
+    (both,) = tables.settings(pl.concat([toy, recent]))
+    assert both.tuned["`fixed+recent`", "steady"].outcome == "better"
+    assert "fixed+recent" not in both.constant
+    assert not list(tables.settings(toy.filter(pattern="abrupt")))  # no level to learn
 
 
 def test_equivalent_needs_the_complete_interval_inside_the_margin():
-    difference = {"steady": [0.1, -0.1, 0.1, -0.1, 0.0], "abrupt": [3.0, -3.0, 3.0, -3.0, 0.0], "mixed": [5.0] * 5}
-    rows = [("a", p, seed, value) for p, own in difference.items() for seed, value in enumerate(own)]
-    rows += [("b", p, seed, 0.01 * seed) for p in difference for seed in range(5)]
-    runs = pl.DataFrame(rows, ["method", "pattern", "seed", "mean_return"], orient="row")
-    found = tables._contrasts(runs, {"row": ("a", "b")}, range(5), margin=1.0)
-    assert [each.outcome for each in found] == ["equivalent", "not significant", "better"]
+    differences = {"steady": [0.1, -0.1, 0.1, -0.1, 0.0], "abrupt": [3.0, -3.0, 3.0, -3.0, 0.0], "mixed": [5.0] * 5}
+    cells = {name: np.array(own) - 0.01 * np.arange(5) for name, own in differences.items()}
+    found = contrasts(cells, margin=1.0)
+    assert [each.outcome for each in found.values()] == ["equivalent", "not significant", "better"]
 
 
-def test_a_study_is_added_once(tmp_path):
-    folder = ROOT / "experiments" / "results" / "toy-quick"
+def test_a_study_is_added_once_and_its_record_is_read_as_it_was_written(tmp_path):
+    folder = save(tmp_path / "made", make_curves(["SAC", "SAC+AES"], seeds=range(1, 4)))
     for _ in range(2):
-        tables.record([folder], tmp_path)
-    curves, runs, studies = tables.read(tmp_path)
-    stored = pl.read_parquet(folder / "curves.parquet")
+        record.record([folder], tmp_path / "record")
+    curves, runs, studies = record.read(tmp_path / "record")
+    stored = pl.read_parquet(folder / store.CURVES)
     np.testing.assert_array_equal(curves["return_mean"], stored["return_mean"].cast(pl.Float32))
-    assert list(studies) == ["toy-quick"]
+    assert list(studies) == ["made"]
     assert runs.height == stored.select("method", "pattern", "seed").unique().height
-    assert not list(tables.settings(runs))  # three seeds: nothing to choose on
+    beside = record.gather([folder])  # a folder gives the same rows as its record
+    keys = ["method", "pattern", "seed"]
+    both = runs.join(beside, on=keys, suffix="_again")
+    assert both.height == runs.height
+    np.testing.assert_allclose(both["nauc_task_safe"], both["nauc_task_safe_again"], rtol=1e-5)
+    assert not list(tables.settings(runs))  # three seeds, and no constant
+
+
+def test_the_papers_tables_put_its_numbers_beside_ours_and_say_what_is_missing():
+    text = tables.paper_tables(RECORD.runs)
+    steady = RECORD.runs.filter(carrier="ppo", pattern="steady", task="toy")
+    ours = [steady.filter(method=method)["nauc_task_safe"].mean() for method in ("PPO", "PPO+AES")]
+    assert f"| toy PPO | 0.89 → 0.89; {ours[0]:.2f} → {ours[1]:.2f} |" in text
+    assert "| isaac MEow | 0.99 → 1.09; no data |" in text
+    assert "| `isaac_franka_cabinet` | 19.4 → 10.5; no data |" in text
+    assert tables.appendix_tables(RECORD.runs) == ""  # not of the grid yet
 
 
 def test_the_page_states_the_outcomes():
@@ -110,12 +162,12 @@ def test_the_page_states_the_outcomes():
     assert held.min() == 1.0
     own = outcomes("tuned", tables.TUNED, "sac", "ppo")
     same = [s for s in SETTINGS.values() if s.methods[tables.TUNED] == s.methods[tables.PUBLISHED]]
-    assert all(
-        each.outcome not in ("better", "worse") for s in same for each in s.tuned if each.row == tables.PUBLISHED
-    )
+    published = [each for s in same for (row, _), each in s.tuned.items() if row == tables.PUBLISHED]
+    assert all(each.outcome not in ("better", "worse") for each in published)
     total = own.total() + 6 * len(same)
     assert f"better than the chosen constant in {own['better']} of {total} settings and worse in {own['worse']}" in PAGE
-    gains = [each for each in SETTINGS["toy", "sac"].tuned if (each.row, each.outcome) == (tables.TUNED, "better")]
+    tuned = SETTINGS["toy", "sac"].tuned
+    gains = [each for (row, _), each in tuned.items() if (row, each.outcome) == (tables.TUNED, "better")]
     assert len(gains) == own["better"]
     assert all(each.interval.value < 0.5 for each in gains)
     for row, text in ((tables.LEVEL, "mean-matched constant"), (tables.TIMING, "time-permuted weights")):

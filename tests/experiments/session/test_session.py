@@ -1,7 +1,5 @@
 """A study as an object: trained once, continued, compared, drawn, acted with, described as a command and as a file."""
 
-import dataclasses
-import json
 import shutil
 import subprocess
 import sys
@@ -20,6 +18,7 @@ from aesjax.schedules.rule import start
 from envs.toy.multigoal import TASK
 from experiments import Method, Results, Study
 from experiments.cli import main
+from experiments.paper.record import read
 from experiments.study.config import config_from_json
 from experiments.study.text import text_of
 from tests.imports import ROOT
@@ -181,10 +180,9 @@ def test_objects_and_strings_describe_equal_studies():
 
 
 KEPT = {
-    "toy-quick": Study("toy", ["sac", *SAC], patterns="steady,abrupt", seeds=3, steps=2400),
-    "responses-toy-sac-threshold": Study(
+    "responses-toy-sql-threshold": Study(
         "toy",
-        [Method("sac", "aes_c", [*also, refresh(threshold=3)]) for also in ([], ["recent"])],
+        [Method("sql", "aes_c", ["recent", refresh(threshold=3)])],
         seeds=range(1, 11),
         preset="paper",
         steps=40_000,
@@ -202,19 +200,20 @@ KEPT = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_a_typed_study_has_the_configuration_of_a_kept_one(name):
-    stored = json.loads((ROOT / "experiments" / "results" / name / "config.json").read_text())
+    stored = read(ROOT / "experiments" / "results" / "earlier").studies[name]["config"]
     assert config_from_json(KEPT[name].config.to_json()) == config_from_json(stored)
 
 
 @pytest.mark.slow
 def test_a_typed_study_trains_as_the_command_line_of_a_kept_one(tmp_path):
-    """Cut short; the methods, patterns and settings of the command are the words of the kept configuration."""
-    config = config_from_json(json.loads((ROOT / "experiments" / "results" / "toy-quick" / "config.json").read_text()))
+    """Cut short; the methods, patterns and settings of the command are the words of the study's configuration."""
+    study = Study("toy", ["sac", *SAC], patterns="steady,abrupt", seeds=2, steps=1600)
+    config = study.config
     schedules = ",".join(text_of(method) for method in config.methods)
     words = ["--carriers", ",".join(config.carriers), "--schedules", schedules, "--patterns", ",".join(config.patterns)]
     words += ["--steps", "1600", "--seeds", "1:2", "--no-report", "--out", str(tmp_path / "typed")]
     assert main(["run", *words]) == 0
-    own = dataclasses.replace(KEPT["toy-quick"], steps=1600, seeds=2).run(tmp_path / "objects", quiet=True).directory
+    own = study.run(tmp_path / "objects", quiet=True).directory
     for file in ("curves.parquet", "streams.parquet"):
         assert (own / file).read_bytes() == (tmp_path / "typed" / file).read_bytes()
 

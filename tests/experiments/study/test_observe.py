@@ -8,7 +8,7 @@ import pytest
 
 from experiments import Results
 from experiments.cli import main
-from experiments.paper.evidence import gather
+from experiments.paper.record import gather
 from experiments.report import write_report
 from experiments.report.merge import merge_studies
 from experiments.study.config import OBSERVED
@@ -50,7 +50,7 @@ def test_reports_name_the_reference_and_other_commands_keep_it_apart_from_method
     page = write_report(copy, replicates=100)
     for text in (page.read_text(), (page.parent / "tables.md").read_text()):
         assert OBSERVED in text
-    assert [group.sources for group in gather([observing.parent]).groups] == [[blind]]
+    assert gather([observing.parent])["study"].unique().to_list() == [blind.as_posix()]
     with pytest.raises(ValueError, match=r"study has observe drift, .*blind None"):
         merge_studies([blind, observing], tmp_path / "merged")
 

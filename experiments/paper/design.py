@@ -1,0 +1,184 @@
+"""The design: the methods of every carrier and task, in parts, from which all tables of the paper and verdicts follow.
+
+Each carrier has its baseline, AES as published, AES with three smaller kappas, four constants, `aes_r`, and the two
+controls of the published AES. SAC, SQL and MEow take one gradient step per environment step on the toy task, the small
+mechanics and MuJoCo; on Isaac they take one per vector step of 64 environments. The authors' code does so with 512.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from aesjax.adaptations import burst, recent, refresh, reset, utd
+from aesjax.registry import Registry, lookup
+from aesjax.schedules import aes, aes_c, aes_r, fixed
+from agents import CARRIERS
+from experiments.paper.evidence import TASKS, Spec, of
+from experiments.presets import presets_of
+from experiments.session.study import Study
+from experiments.study.method import Control, Method
+from experiments.study.text import parse_method
+
+Scale = Literal["small", "paper"]
+PATTERNS = "steady,abrupt,linear,periodic,mixed,sawtooth"
+#: Factors of AES besides the published 1, and constants as multiples of the preset's weight, by carrier.
+KAPPAS = {"ppo": (0.003, 0.01, 0.03)}
+CONSTANTS = {"ppo": (0.3, 1.0, 3.0, 10.0)}
+_KAPPAS, _CONSTANTS = (0.03, 0.1, 0.3), (0.4, 1.0, 4.0, 10.0)
+_CONTROLS = ("constant_at_mean", "permuted")
+_COUPLED = of("aes", coupling=1)  # in the paper's ablation learning rates follow the weight
+_CLIPS = (("1e-5", "2"), ("1e-4", "1"), ("1e-5", "1"), ("1e-5", "0.5"), ("1e-4", "0.5"))
+#: The paper's tables of Appendix B: table -> row -> the method that is trained for it, in the paper's order.
+APPENDIX: dict[str, dict[str, Spec]] = {
+    "ablation": {
+        "Fixed lambda (No AES)": of("fixed"),
+        "AES (Default)": _COUPLED,
+        "Heuristic linear schedule": of("linear"),
+        "AES w/o coupling": of("aes"),
+        "AES w/o clipping": of("aes", lambda_min=0, lambda_max="inf", coupling=1),
+        "AES (TD mean)": of("aes", proxy="td_mean", coupling=1),
+        "AES (value loss)": of("aes", proxy="value_loss", coupling=1),
+        "AES (critic drift)": of("aes", proxy="critic_drift", coupling=1),
+    },
+    "quantile": {f"q = {q}": of("aes", q=q) for q in (0.5, 0.7, 0.8, 0.9, 0.95)},
+    "ema": {f"beta = {beta}": of("aes", beta=beta) for beta in (0.8, 0.9, 0.95, 0.98, 0.99)},
+    "clip": {f"[{low}, {high}]": of("aes", lambda_min=low, lambda_max=high) for low, high in _CLIPS},
+}
+
+
+class Cell(NamedTuple):
+    """One study of the design: a carrier on a task."""
+
+    name: str  # of its folder
+    study: Study
+
+
+class Size(NamedTuple):
+    """Sizes of the studies of one task; None: the preset's."""
+
+    task: str
+    steps: int | None = None
+    seeds: str = "1:10"
+    evaluations: int | None = 100
+    episodes: int | None = None
+    patterns: str = PATTERNS
+    preset: str = "quick"
+    single: bool = True  # carriers with a replay have one environment, so a gradient step each
+
+
+class Part(NamedTuple):
+    """Some tasks of the design, at the small scale."""
+
+    summary: str
+    sizes: tuple[Size, ...]
+
+
+_RELEASED = "steady,abrupt,sawtooth,periodic,mixed_release"
+_TOY = Size("toy", 100_000)
+_MECHANICS = tuple(Size(task, 40_000) for task in ("reacher", "cartpole_swingup", "pendulum"))
+PARTS: Registry[Part] = Registry(
+    "part",
+    A=Part("the toy task of the text", (_TOY,)),
+    B=Part(
+        "the toy task of the authors' code",
+        tuple(
+            Size("toy_multigoal_classic", steps, "1:10", 20, None, _RELEASED, "release") for steps in (4_000, 40_000)
+        ),
+    ),
+    C=Part("small mechanics", _MECHANICS),
+    D=Part("MuJoCo", tuple(Size(task, 102_400, "1:5", 40, 5) for task in TASKS["mujoco"])),
+    E=Part("Isaac", tuple(Size(task, 51_200, "1:5", 20, 2, single=False) for task in TASKS["isaac"])),
+    F=Part("adaptations on the tasks of A and C, for SAC and PPO", (_TOY, *_MECHANICS)),
+    appendix=Part(
+        "ablation, quantile, smoothing and clips on the toy task",
+        (Size("toy", 40_000, "1:5", patterns="steady,abrupt,linear,periodic,mixed"),),
+    ),
+)
+
+
+def methods(carrier: str, base: float) -> list[Method]:
+    """The methods of one carrier, whose own constant is ``base``; without the controls, which need records."""
+    constants = [base * factor for factor in CONSTANTS.get(carrier, _CONSTANTS)]
+    constants = [0.0, *constants] if carrier == "ppo" else constants
+    rows = [Method(carrier), *(Method(carrier, fixed(float(f"{weight:g}"))) for weight in constants)]
+    rows += [Method(carrier, aes()), *(Method(carrier, aes(kappa=kappa)) for kappa in KAPPAS.get(carrier, _KAPPAS))]
+    return [*rows, Method(carrier, aes_r())]
+
+
+def released(carrier: str) -> list[Method]:
+    """The methods on the authors' toy task: AES starts at its lower bound, and the baseline is the constant 2.5."""
+    constants = [Method(carrier, fixed(weight)) for weight in (2.5, 1.0, 0.3)]
+    rules = [Method(carrier, aes(base=1e-4)), *(Method(carrier, aes(base=1e-4, kappa=kappa)) for kappa in _KAPPAS)]
+    return [Method(carrier), *constants, *rules]
+
+
+def helpers(carrier: str) -> list[Method]:
+    """Newer data, more gradient steps and partial resets; for PPO resets alone, at three intervals."""
+    if carrier == "ppo":
+        resets = [Method(carrier, fixed(), reset(every=every, strength=0.5)) for every in (0.17, 0.2, 0.23)]
+        return [*resets, Method(carrier, aes_c(), refresh())]
+    levers = ([recent()], [utd(updates=4)], [recent(), utd(updates=4)])
+    return [*(Method(carrier, fixed(), own) for own in levers), Method(carrier, aes_c(), [recent(), burst()])]
+
+
+def appendix(carrier: str) -> list[Method]:
+    """The rows of the paper's Appendix B."""
+    found = [Method(carrier)]
+    for spec in (spec for rows in APPENDIX.values() for spec in rows.values()):
+        text = ":".join([spec.rule, *(f"{name}={value}" for name, value in spec.options)])
+        found += [method for method in [parse_method(text, carrier)] if method not in found]
+    return found
+
+
+_METHODS = {"B": released, "F": helpers, "appendix": appendix}
+
+
+def cells(
+    part: str,
+    carriers: Sequence[str] = ("sac", "ppo", "sql", "meow"),
+    scale: Scale = "small",
+    tasks: Sequence[str] | None = None,
+    given: Mapping[str, Any] = {},
+) -> list[Cell]:
+    """The studies of a part, one for each task, horizon and carrier.
+
+    Args:
+      scale: ``paper`` has the steps, evaluations and networks of the preset `paper`.
+      tasks: some of the part's; None: all.
+      given: options of every study instead of the part's.
+
+    Raises:
+      UnknownNameError: a part, carrier or task of it that does not exist.
+    """
+    sizes = {size.task: size for size in PARTS[part].sizes}
+    chosen = [lookup("task of the part", sizes, task).task for task in tasks or sizes]
+    known = [name for name in carriers if lookup("carrier", CARRIERS, name) and (part != "F" or name in ("sac", "ppo"))]
+    found = []
+    for size in (size for size in PARTS[part].sizes if size.task in chosen):
+        if scale == "paper":
+            name = size.preset if size.preset == "release" else "paper"
+            size = Size(size.task, None, size.seeds, None, None, size.patterns, name, size.single)
+        presets = presets_of(size.task, 1_000)
+        preset = presets[size.preset]
+        steps = given.get("steps") or size.steps or preset.steps
+        for carrier in known:
+            # Some published PPO has no bonus, of which there are no multiples.
+            base = preset.carriers[carrier].base or presets["quick"].carriers[carrier].base
+            rows = _METHODS[part](carrier) if part in _METHODS else methods(carrier, base)
+            study = Study(
+                size.task, rows, size.patterns, size.seeds, size.preset, steps,
+                num_envs=1 if size.single and carrier != "ppo" else None,
+                evaluations=size.evaluations, episodes=size.episodes,
+            )  # fmt: skip
+            found.append(Cell(f"{part}-{size.task}-{steps}-{carrier}", replace(study, **given)))
+    return list({cell.name: cell for cell in found}.values())  # at given steps the horizons of a task are one
+
+
+def controls(cell: Cell, folder: Path) -> Cell | None:
+    """The controls of the published AES, made of the finished study in ``folder``; None where it has none."""
+    published = [method for method in cell.study.methods if method == Method(method.carrier, aes())]
+    if not published or cell.name.startswith("appendix"):
+        return None
+    rows = [Method(method.carrier, control=Control(kind, method)) for method in published for kind in _CONTROLS]
+    return Cell(f"{cell.name}-controls", replace(cell.study, methods=rows, controls_from=folder))

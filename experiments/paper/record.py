@@ -1,0 +1,231 @@
+"""A record: the runs of many studies in three files.
+
+`curves.parquet` holds the evaluations and `grid.json` the configurations, versions and devices of the studies.
+`runs.parquet` has one row per run, computed from both; tables, figures and the audit are made of it alone.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from experiments.measure.comparisons import constants_of
+from experiments.measure.curves import Metric
+from experiments.measure.runs import run_metrics
+from experiments.measure.study import RecordedRun, carrier_of, load_study
+from experiments.study import store
+from experiments.study.store import open_results
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+GRID = RESULTS / "grid"
+STUDIES, RUNS = "grid.json", "runs.parquet"
+NAN = float("nan")
+#: Fields that must agree before runs of two studies are compared, besides the settings of common carriers.
+_ALIKE = ("task", "preset", "steps", "evaluations", "episodes", "segments", "drift_seed", "proxy", "source", "options")
+_SIZES = ("replay_capacity", "warmup")  # of the carriers that both have
+_RUN = ("method", "pattern", "seed")
+_LABELS = ("study", "family", "task", "carrier", "method", "schedule", "variant", "pattern", "seed", "step")
+_LOGS = ("return_mean", "entropy_weight", "at_min", "at_max", "drift_value", "gradient_steps")
+_ABOUT = ("aesjax", "commit", "python", "versions", "platform", "device", "num_devices", "matmul_precision", "x64",
+          "xla_flags", "wall_seconds", "parts", "floors", "patterns", "command")  # fmt: skip
+_METRICS = ("mean_return", "final_return", "nauc_task", "nauc_task_safe", "drop_run", "drop_run_safe",
+            "recovery", "recovery_robust", "recovery_null", "recovery_vs_steady",
+            "mean_entropy_weight", "saturation_min", "saturation_max", "responsiveness")  # fmt: skip
+_COLUMNS = ("study", "group", "family", "task", "preset", "steps", "trained", "channels", "carrier", "method",
+            "schedule", "variant", "defaults", "constant", "pattern", "seed", "status", "gradient_steps", "floor",
+            *_METRICS, "weight_noise")  # fmt: skip
+
+
+class Record(NamedTuple):
+    """The contents of the three files."""
+
+    curves: pl.DataFrame
+    runs: pl.DataFrame
+    studies: dict[str, Any]  # name -> configuration, versions, device, commit, seconds
+
+
+def read(folder: Path = GRID) -> Record:
+    """The record in a folder (ValueError where a file is missing or damaged)."""
+    curves, runs = (store.read_rows(folder / name) for name in (store.CURVES, RUNS))
+    runs = runs.cast({pl.Float32: pl.Float64}).with_columns(pl.col(pl.Float64).fill_null(NAN))
+    return Record(curves, runs, store.read_json(folder / STUDIES))
+
+
+def record(folders: Sequence[Path], out: Path = GRID) -> None:
+    """Add finished studies to the record in ``out`` and score all of its runs; a study of the same name is replaced.
+
+    Raises:
+      ValueError: a folder holds no finished study, or files that do not match their checksums.
+    """
+    new = {folder.name: _study(folder) for folder in folders}
+    old = read(out) if (out / STUDIES).exists() else Record(pl.DataFrame(), pl.DataFrame(), {})
+    frames = [old.curves.filter(~pl.col("study").is_in(list(new)))] if old.studies else []
+    frames += [rows.with_columns(study=pl.lit(name)) for name, (_, rows) in new.items()]
+    curves = pl.concat(frames, how="diagonal_relaxed").sort("study", maintain_order=True)
+    curves = curves.select(name for name in (*_LABELS, *_LOGS) if name in curves.columns)
+    curves = curves.with_columns(pl.col(name).cast(pl.Float32) for name in _LOGS if name in curves.columns)
+    studies = dict(sorted((old.studies | {name: about for name, (about, _) in new.items()}).items()))
+    alone = old.runs.filter(~pl.col("study").is_in(list(old.studies))) if old.studies else old.runs
+    write(out, curves, studies, alone)
+
+
+def write(out: Path, curves: pl.DataFrame, studies: Mapping[str, Any], alone: pl.DataFrame) -> None:
+    """Write curves, studies, and the scores of their runs with those that are stored ``alone``, without curves."""
+    out.mkdir(parents=True, exist_ok=True)
+    store.write_rows(out / store.CURVES, curves)
+    runs = pl.concat([scores(curves, studies), alone], how="diagonal_relaxed")
+    store.write_rows(out / RUNS, runs.with_columns(pl.col(pl.Float64).cast(pl.Float32)))
+    store.write_json(out / STUDIES, studies)
+
+
+def gather(places: Sequence[Path]) -> pl.DataFrame:
+    """The runs of records and of finished studies, whose checksums are checked; studies alike share a group.
+
+    Args:
+      places: folders of records or studies, or folders in which such folders lie, however deep.
+
+    Raises:
+      ValueError: there is none, or one cannot be read; one sentence that names it.
+    """
+    folders = list(dict.fromkeys(folder for place in places for folder in _folders(place)))
+    records = [folder for folder in folders if (folder / STUDIES).exists()]
+    loaded = {path.as_posix(): _study(path) for path in folders if path not in records}
+    loaded = {name: each for name, each in loaded.items() if not each[0]["config"].get("observe")}  # a reference
+    # Rows without curves, of which only scores are stored, are no evidence.
+    frames = [(own := read(folder)).runs.filter(pl.col("study").is_in(list(own.studies))) for folder in records]
+    if loaded:
+        curves = [rows.with_columns(study=pl.lit(name)) for name, (_, rows) in loaded.items()]
+        studies = {name: about for name, (about, _) in loaded.items()}
+        frames.append(scores(pl.concat(curves, how="diagonal_relaxed"), studies))
+    return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=list(_COLUMNS))
+
+
+def _folders(place: Path) -> list[Path]:
+    """``place`` if it is a record or a study, else those in it, and none that lies inside another."""
+    if (place / store.CONFIG).exists() or (place / STUDIES).exists():
+        return [place]
+    if not place.is_dir():
+        raise ValueError(f"{place} is not a folder")
+    found: list[Path] = []
+    for path in sorted([*place.rglob(store.MANIFEST), *place.rglob(STUDIES)]):
+        finished = path.name == STUDIES or (path.parent / store.CONFIG).exists()
+        if finished and not any(path.is_relative_to(other) for other in found):
+            found.append(path.parent)
+    if not found:
+        raise ValueError(
+            f"{place} holds neither a record nor a finished study: there is no {STUDIES}, and no {store.MANIFEST} "
+            f"beside a {store.CONFIG}"
+        )
+    return found
+
+
+def _study(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
+    """Configuration, conditions and evaluations of a finished study; folders of others in them become names."""
+    results = open_results(folder)
+    config, manifest = dict(results.config), results.manifest
+    for part in (part for part in ("controls", "warm_start") if config.get(part)):
+        config[part] = config[part] | {"from": Path(config[part]["from"]).name}
+    unfinished = [run for run in manifest.get("runs", ()) if run["status"] != "finished"]
+    return {"config": config, **{n: manifest.get(n) for n in _ABOUT}, "unfinished": unfinished}, results.rows(
+        store.CURVES
+    )
+
+
+def scores(curves: pl.DataFrame, studies: Mapping[str, Any]) -> pl.DataFrame:
+    """One row per run: what it is, its status and its metrics, by the references of its group of studies.
+
+    A run that two studies of a group have counts once, as the first has it.
+
+    Raises:
+      ValueError: configuration, manifest and curves of a study do not fit together.
+    """
+    own = curves.partition_by("study", as_dict=True)
+    rows = []
+    for group in _groups(studies):
+        try:
+            rows += _scored(group, [own[(name,)] for name, _ in group], studies)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{group[0][0]}: config, manifest and curves do not fit together ({error!r})") from error
+    return pl.DataFrame(rows, list(_COLUMNS), orient="row", infer_schema_length=None)
+
+
+_Group = list[tuple[str, Mapping[str, Any]]]  # (study, its configuration)
+
+
+def _groups(studies: Mapping[str, Any]) -> list[_Group]:
+    """Studies whose runs may be compared; one that holds several tasks is in several groups."""
+    groups: list[_Group] = []
+    for name, study in studies.items():
+        for config in study["config"].get("merged") or [study["config"]]:
+            fitting = (group for group in groups if all(_fits(config, other) for _, other in group))
+            if (group := next(fitting, None)) is None:
+                groups.append(group := [])
+            group.append((name, config))
+    return groups
+
+
+def _fits(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    common = set(ours.get("settings", {})) & set(theirs.get("settings", {}))
+    names = (*_ALIKE, "observe", *(_SIZES if common else ()))
+    if any(ours.get(name) != theirs.get(name) for name in names) or _began(ours, common) != _began(theirs, common):
+        return False
+    return all(ours["settings"][name] == theirs["settings"][name] for name in common)
+
+
+def _began(config: Mapping[str, Any], common: Collection[str]) -> dict[str, Any]:
+    """With what runs began, wherever it lies: nothing where they were untrained.
+
+    The digest is of the agents of a study's own carriers, so without a ``common`` one it tells nothing.
+    """
+    apart = {"from"} if common else {"from", "sha256"}
+    return {name: value for name, value in (config.get("warm_start") or {}).items() if name not in apart}
+
+
+def _scored(group: _Group, curves: Sequence[pl.DataFrame], studies: Mapping[str, Any]) -> list[tuple]:
+    frames: list[pl.DataFrame] = []
+    sources: dict[tuple, str] = {}  # run -> study
+    unfinished: list[Mapping[str, Any]] = []
+    for (name, config), all_rows in zip(group, curves, strict=True):
+        rows = all_rows.filter(task=config["task"])
+        for frame in frames:
+            rows = rows.join(frame, on=_RUN, how="anti")
+        frames.append(rows)
+        broken = {tuple(r[k] for k in _RUN): r for r in studies[name]["unfinished"] if r["task"] == config["task"]}
+        unfinished += [run for key, run in broken.items() if key not in sources]
+        sources = {**dict.fromkeys([*rows.select(_RUN).unique().iter_rows(), *broken], name), **sources}
+    of, configs = [studies[name] for name, _ in group], [config for _, config in group]
+    first, task = configs[0], configs[0]["task"]
+    patterns = {name: facts for each in reversed(of) for name, facts in (each["patterns"] or {}).items()}
+    manifest = {"runs": unfinished, "floors": of[0]["floors"] or {}, "patterns": patterns}
+    rows = pl.concat(frames, how="diagonal_relaxed")
+    study = load_study(rows, {**first, "merged": configs}, manifest)
+    labels = {m: tuple(r) for m, *r in rows.select("method", "carrier", "schedule", "variant").unique().iter_rows()}
+    settings = {name: own for config in reversed(configs) for name, own in config.get("settings", {}).items()}
+    constants, floor = set(constants_of(study)), study.floors.get(task, NAN)
+    steps, trained = study.horizons[task], bool(first.get("warm_start"))
+    channels = ",".join(map(str, (first.get("options") or {}).get("channels", ())))
+    out = []
+    for key, run in study.runs.items():
+        source, found = sources[key[2:]], run_metrics(study, key)
+        carrier, rule, variant = labels.get(key.method, (carrier_of(key.method).lower(), "", ""))
+        updates = found["gradient_steps"].value if "gradient_steps" in found else NAN
+        parts = (studies[source]["parts"] or {}).get(carrier, {})
+        updates = parts.get("updates") if np.isnan(updates) else int(updates)
+        defaults = json.dumps(dict(settings.get(carrier, {}).get("schedule", {})))
+        values = [float(found.get(metric, Metric(NAN)).value) for metric in _METRICS]
+        out.append((
+            source, group[0][0], key.family, task, str(first.get("preset", "")), int(steps), trained, channels, carrier,
+            key.method, rule or "", variant or "", defaults, key.method in constants, key.pattern, key.seed,
+            run.problem or "finished", updates, floor, *values, _noise(run, steps),
+        ))  # fmt: skip
+    return out
+
+
+def _noise(run: RecordedRun, steps: float) -> float:
+    """Standard deviation of the entropy weight over its mean, in the second half of a run."""
+    weight = run.logs.get("entropy_weight", np.zeros(0))
+    late = weight[(run.steps >= steps / 2) & np.isfinite(weight)] if len(weight) else weight
+    return float(np.std(late) / np.mean(late)) if not run.problem and len(late) > 1 and np.mean(late) > 0 else NAN
