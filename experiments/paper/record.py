@@ -17,6 +17,7 @@ from experiments.measure.curves import Metric
 from experiments.measure.runs import run_metrics
 from experiments.measure.study import RecordedRun, carrier_of, load_study
 from experiments.study import store
+from experiments.study.folder import Owner
 from experiments.study.store import open_results
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -58,18 +59,21 @@ def record(folders: Sequence[Path], out: Path = GRID) -> None:
     """Add finished studies to the record in ``out`` and score all of its runs; a study of the same name is replaced.
 
     Raises:
-      ValueError: a folder holds no finished study, or files that do not match their checksums.
+      ValueError: a folder holds no finished study, or files that do not match their checksums; another process adds
+        to the record.
     """
     new = {folder.name: _study(folder) for folder in folders}
-    old = read(out) if (out / STUDIES).exists() else Record(pl.DataFrame(), pl.DataFrame(), {})
-    frames = [old.curves.filter(~pl.col("study").is_in(list(new)))] if old.studies else []
-    frames += [rows.with_columns(study=pl.lit(name)) for name, (_, rows) in new.items()]
-    curves = pl.concat(frames, how="diagonal_relaxed").sort("study", maintain_order=True)
-    curves = curves.select(name for name in (*_LABELS, *_LOGS) if name in curves.columns)
-    curves = curves.with_columns(pl.col(name).cast(pl.Float32) for name in _LOGS if name in curves.columns)
-    studies = dict(sorted((old.studies | {name: about for name, (about, _) in new.items()}).items()))
-    alone = old.runs.filter(~pl.col("study").is_in(list(old.studies))) if old.studies else old.runs
-    write(out, curves, studies, alone)
+    out.mkdir(parents=True, exist_ok=True)
+    with Owner(out):
+        old = read(out) if (out / STUDIES).exists() else Record(pl.DataFrame(), pl.DataFrame(), {})
+        frames = [old.curves.filter(~pl.col("study").is_in(list(new)))] if old.studies else []
+        frames += [rows.with_columns(study=pl.lit(name)) for name, (_, rows) in new.items()]
+        curves = pl.concat(frames, how="diagonal_relaxed").sort("study", maintain_order=True)
+        curves = curves.select(name for name in (*_LABELS, *_LOGS) if name in curves.columns)
+        curves = curves.with_columns(pl.col(name).cast(pl.Float32) for name in _LOGS if name in curves.columns)
+        studies = dict(sorted((old.studies | {name: about for name, (about, _) in new.items()}).items()))
+        alone = old.runs.filter(~pl.col("study").is_in(list(old.studies))) if old.studies else old.runs
+        write(out, curves, studies, alone)
 
 
 def write(out: Path, curves: pl.DataFrame, studies: Mapping[str, Any], alone: pl.DataFrame) -> None:
