@@ -90,10 +90,10 @@ def test_parameter_counts_are_the_references(name, size, counts):
 
 
 REFUSED = [
-    ("sac", {"batch_size": 0}, "SacConfig.batch_size must be at least 1; got 0"),
-    ("sql", {"fixed_particles": -1}, "SqlConfig.fixed_particles must be at least 1; got -1"),
-    ("sql", {"tau": np.nan}, r"SqlHyper.tau must lie in \[0, 1\]; got nan"),
-    ("meow", {"shift_hidden": (8, 0)}, r"shift_hidden must name at least one positive width; got \(8, 0\)"),
+    ("sac", {"batch_size": 0}, "SacConfig.batch_size must be a whole number, at least 1; got 0"),
+    ("sql", {"fixed_particles": -1}, "SqlConfig.fixed_particles must be a whole number, at least 1; got -1"),
+    ("sql", {"tau": np.nan}, "SqlHyper.tau must be a number; got nan"),
+    ("meow", {"shift_hidden": (8, 0)}, "MeowConfig.shift_hidden must be a whole number, at least 1; got 0"),
     ("meow", {"log_sigma_min": 2.0, "log_sigma_max": 1.0}, "log_sigma_min must be below"),
     ("ppo", {"activation": "swish"}, "must be one of relu, tanh, elu, gelu; got 'swish'"),
     ("ppo", {"gamma": 1.5}, r"PpoHyper.gamma must lie in \[0, 1\]; got 1.5"),
