@@ -138,6 +138,8 @@ class Factory:
         for option, value in concrete.items():
             allowed, where = ranges.get(option, self.other_range), f"option '{option}' of {self.kind} '{self.name}'"
             try:
+                if np.asarray(value).dtype.kind in "bUSO":
+                    raise TypeError
                 fits = allowed.allows(value)
             except (TypeError, ValueError):
                 raise ValueError(f"{where} takes a number; got {value!r}") from None

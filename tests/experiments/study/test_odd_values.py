@@ -106,6 +106,9 @@ def test_none_adds_no_adaptation_and_no_word_is_a_flag():
         Method("sac", adaptations=[None])
     with pytest.raises(ValueError, match="coupling must be true or false; got 'no'"):
         Method("sac", coupling="no")
+    for value in ("0.3", True, None):
+        with pytest.raises(ValueError, match=f"option 'kappa' of schedule 'aes' takes a number; got {value!r}"):
+            aes(kappa=value)
     with pytest.raises(ValueError, match="label must be text; got 5"):
         Method("sac", label=5)
 
