@@ -81,6 +81,13 @@ def _merged(mask: Any, new: Any, old: Any) -> Any:
     return jax.vmap(lambda m, n, o: jax.tree.map(partial(jnp.where, m), n, o))(mask, new, old)
 
 
+def _equal(one: Any, two: Any) -> bool:
+    one, two = (
+        jax.random.key_data(x) if jnp.issubdtype(jnp.result_type(x), jax.dtypes.prng_key) else x for x in (one, two)
+    )
+    return np.array_equal(one, two)
+
+
 class Copies:
     """N copies under one drift clock.
 
@@ -131,6 +138,15 @@ class Copies:
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"renderer": None}
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both go on alike: equal worlds, drifts, clocks and episodes."""
+        if not isinstance(other, Copies):
+            return False
+        fixed = [(each.program.world, each.num_envs, each.mode, each.clock) for each in (self, other)]
+        moving = [(each.drift, each.key, each.obs, each.state, each.waiting) for each in (self, other)]
+        alike = jax.tree.structure(moving[0]) == jax.tree.structure(moving[1])
+        return fixed[0] == fixed[1] and alike and jax.tree.all(jax.tree.map(_equal, *moving))
 
     def reset(self, rng: np.random.Generator, reseed: bool, options: Options) -> tuple[Any, ...]:
         """Observations (N, S), the drift they began under, and which copies were reset (N,).
@@ -220,7 +236,19 @@ class Copies:
         self.renderer = None
 
 
-class Parallel:
+class Compared:
+    """An environment of any library around `Copies`, equal to another one that goes on alike."""
+
+    _copies: Copies
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._copies == other._copies
+
+    def __hash__(self) -> int:
+        return hash(type(self))  # what it holds changes
+
+
+class Parallel(Compared):
     """A vector environment of any library around `Copies`."""
 
     def _around(self, copies: Copies) -> Self:

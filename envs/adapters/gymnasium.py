@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from envs import PATTERNS, TASKS
-from envs.adapters.copies import DRIFT_STEPS, Copies, Parallel, copies_of, spaces_of
+from envs.adapters.copies import DRIFT_STEPS, Compared, Copies, Parallel, copies_of, spaces_of
 from envs.core import Task
 
 _METADATA = {"render_modes": ["rgb_array"], "render_fps": 30}
@@ -118,7 +118,7 @@ class DriftingVectorEnv(Parallel, gymnasium.vector.VectorEnv):
         self._copies.close()
 
 
-class DriftingEnv(gymnasium.Env):
+class DriftingEnv(Compared, gymnasium.Env):
     """One copy of a drifting task; the caller resets it when its episode ends.
 
     Info: ``drift`` (D,) float32 and ``drift_step`` as in `DriftingVectorEnv`, and what the task itself reports.

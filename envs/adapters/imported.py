@@ -37,7 +37,7 @@ class Library(NamedTuple):
 class ImportedState(NamedTuple):
     """One episode of an imported environment."""
 
-    state: Any  # its own
+    brax: Any  # of Brax's protocol: obs, reward, done, metrics, info
     time: Array  # () int32, steps of this episode
 
 
@@ -73,7 +73,7 @@ class Imported:
     def step(self, key: Array, state: ImportedState, action: Array, params: Array) -> Step:
         """One step; ``done`` is ``terminated`` unless ``info["truncation"]`` is set, and the metrics are the info."""
         del key  # it keeps its own in its state
-        own = state.state
+        own = state.brax
         # With dictionaries of its own, because some environments write into those they are given.
         before = own.replace(metrics=dict(own.metrics), info=dict(own.info))
         with jax.numpy_rank_promotion("allow"):

@@ -161,8 +161,8 @@ def test_nominal_values_are_the_original_environment(pendulum, imported):
     assert (task.name, task.family, task.env.spec) == ("pendulum_of_brax", "brax", envs.EnvSpec(2, 1, 3))
     obs, state = reset(jax.random.key(0), task.params)
     with jax.numpy_rank_promotion("allow"):
-        expected = jax.jit(pendulum.step)(state.state, jnp.array([0.3]))
-    np.testing.assert_array_equal(obs, state.state.obs)
+        expected = jax.jit(pendulum.step)(state.brax, jnp.array([0.3]))
+    np.testing.assert_array_equal(obs, state.brax.obs)
     after, state, reward, terminated, truncated, info = step(jax.random.key(1), state, jnp.array([0.3]), task.params)
     np.testing.assert_allclose(after, expected.obs, rtol=1e-6)
     assert (reward, bool(terminated), bool(truncated)) == (1.0, False, False)

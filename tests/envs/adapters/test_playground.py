@@ -107,7 +107,7 @@ def test_each_channel_is_that_change_of_the_c_engines_model(arm, channel):
     if channel is not None:
         LAWS[channel](model, 1.7)
     data = mujoco.MjData(model)
-    data.qpos, data.qvel, data.ctrl = state.state.data.qpos, state.state.data.qvel, [0.3, -0.8]
+    data.qpos, data.qvel, data.ctrl = state.brax.data.qpos, state.brax.data.qvel, [0.3, -0.8]
     mujoco.mj_step(model, data, nstep=2)
     np.testing.assert_allclose(obs, np.concatenate([data.qpos, data.qvel]), rtol=1e-4, atol=1e-5)
 

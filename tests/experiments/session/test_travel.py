@@ -80,10 +80,13 @@ def test_environments_go_on_the_same_elsewhere(kind, library, task):
     actions = [env.action_space.sample() for _ in range(4)]
     env.step(actions[0])
     other = library.loads(library.dumps(env))
+    assert other == env
     for action in actions[1:]:
         for one, two in zip(env.step(action), other.step(action), strict=True):
             np.testing.assert_equal(one, two)
     np.testing.assert_equal(env.reset(), other.reset())
+    env.step(actions[0])
+    assert other != env
 
 
 def test_a_task_that_was_changed_stays_changed():
