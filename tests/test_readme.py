@@ -94,7 +94,7 @@ def test_a_schedule_of_ones_own_goes_from_the_page_to_a_comparison_with_its_cont
     (place / "mine.py").write_text(module)
     scope = {}
     exec(compile(replay, "own_schedule.md", "exec"), scope)
-    assert set(scope["weights"]["replayed"]) == {"mine:burst", "mine:burst:gain=3", "aes_r", "aes"}
+    assert set(scope["weights"]["replayed"]) == {"SAC+BURST", "SAC+BURST[gain=3]", "SAC+AES-R", "SAC+AES"}
     for line in commands(OWN):
         words = shlex.split(line)[1:]
         assert main([*words, *(SMALL if words[0] == "run" else [])]) == 0, line

@@ -263,7 +263,7 @@ def _rows_of(config: StudyConfig, method: Method) -> Iterator[Row]:
             suffix += [f"proxy={proxy.name}"] if proxy not in (None, config.proxy.factory) else []
             suffix += [f"source={method.source}"] if method.source not in (None, config.source) else []
         rule = "+".join((method.in_force.factory.name, *(each.factory.name for each in method.adaptations)))
-        rule = f"{method.control.name}:of={text_of(method.control.of)}" if method.control else rule
+        rule = f"{method.control.name}:of={_spoken(method.control.of)}" if method.control else rule
         variant, label = ",".join(suffix), label_of(method)
         yield Row(f"{label}[{variant}]" if variant else label, rule, variant, varied)
 
@@ -273,10 +273,15 @@ def label_of(method: Method) -> str:
     own = method.carrier.label
     if method.control is not None:
         name, of, blocks = method.control.name, method.control.of, method.control.blocks
-        return f"{own}+{name}{'' if blocks == BLOCKS else f'[blocks={blocks}]'}({text_of(of)})"
+        return f"{own}+{name}{'' if blocks == BLOCKS else f'[blocks={blocks}]'}({_spoken(of)})"
     if method.schedule is not None or method.label is not None:
         own += f"+{method.in_force.factory.label if method.label is None else method.label}"
     return "+".join((own, *(each.factory.name for each in method.adaptations)))
+
+
+def _spoken(method: Method) -> str:
+    """The text of a method with the own names of its objects, which need not be at hand."""
+    return text_of(method, lambda _, factory: factory.name)
 
 
 def _default(config: StudyConfig, method: Method, name: str) -> float | None:

@@ -5,7 +5,7 @@ The grammar of a method is ``SCHEDULE[:OPTION=VALUE...][+ADAPTATION[:OPTION=VALU
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -59,8 +59,11 @@ def parse_method(text: str, carrier: str | CarrierSpec) -> Method:
     return plain.varied(numbers, find("proxy", "td_quantile"))
 
 
-def text_of(method: Method) -> str:
+def text_of(method: Method, named: Callable[[str, Any], str] = name_of) -> str:
     """The text that stands for a method, without its carrier; the inverse of `parse_method`.
+
+    Args:
+      named: kind and factory of an object -> its name; by default one that a command finds.
 
     Raises:
       ValueError: it has an object that no text names, floats of its carrier, or a signal that differs from its schedule
@@ -73,15 +76,15 @@ def text_of(method: Method) -> str:
         raise ValueError(f"no text gives carrier '{method.carrier.name}' other {', '.join(method.hyper)}; use Python")
     if method.control is not None:
         name, of, blocks = method.control.name, method.control.of, method.control.blocks
-        return f"{name}{'' if blocks == BLOCKS else f':blocks={blocks}'}:of={text_of(of)}"
-    words = [BASELINE if method.schedule is None else name_of("schedule", method.schedule.factory)]
-    words += [] if method.proxy is None else [f"proxy={name_of('proxy', method.proxy.factory)}"]
+        return f"{name}{'' if blocks == BLOCKS else f':blocks={blocks}'}:of={text_of(of, named)}"
+    words = [BASELINE if method.schedule is None else named("schedule", method.schedule.factory)]
+    words += [] if method.proxy is None else [f"proxy={named('proxy', method.proxy.factory)}"]
     words += [] if method.source is None else [f"source={method.source}"]
     own = {} if method.schedule is None else method.schedule.given
     if method.signal is not None:
         plain = driver_of(method.in_force, method.adaptations)
         if plain is not None and method.signal.factory is not plain.factory:
-            words.append(f"signal={name_of('schedule', method.signal.factory)}")
+            words.append(f"signal={named('schedule', method.signal.factory)}")
         if any(own.get(option, value) != value for option, value in method.signal.given.items()):
             raise ValueError(f"no text gives {method.signal} other options than {method.schedule}; use Python")
         own = {**own, **method.signal.given}
@@ -91,8 +94,9 @@ def text_of(method: Method) -> str:
     words += [] if method.label is None else [f"label={method.label}"]
     parts = [":".join(words)]
     for each in method.adaptations:
-        named = name_of("adaptation", each.factory)
-        parts.append(":".join([named, *(f"{o}={number(value)}" for o, value in each.given.items())]))
+        parts.append(
+            ":".join([named("adaptation", each.factory), *(f"{o}={number(value)}" for o, value in each.given.items())])
+        )
     return "+".join(parts)
 
 

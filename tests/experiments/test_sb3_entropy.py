@@ -9,12 +9,16 @@ from stable_baselines3 import PPO, SAC
 from experiments.sb3_entropy import EntropyCallback, main
 
 pytestmark = pytest.mark.slow
-SMALL = {"policy_kwargs": {"net_arch": [16]}, "seed": 0}
+
+
+def small():
+    """Arguments of a small agent; Stable-Baselines3 writes into them."""
+    return {"policy_kwargs": {"net_arch": [16]}, "seed": 0}
 
 
 def test_the_weight_of_ppo_follows_the_residuals_of_its_rollouts():
     callback = EntropyCallback(aes(base=0.2, kappa=0.01))
-    agent = PPO("MlpPolicy", "Pendulum-v1", n_steps=64, n_epochs=1, ent_coef=0.2, **SMALL)
+    agent = PPO("MlpPolicy", "Pendulum-v1", n_steps=64, n_epochs=1, ent_coef=0.2, **small())
     agent.learn(256, callback=callback)
     assert len(set(callback.weights)) == 5  # the first, and one per rollout
     assert agent.ent_coef == callback.weights[-1]
@@ -26,7 +30,7 @@ def test_the_weight_of_ppo_follows_the_residuals_of_its_rollouts():
 
 def test_the_weight_of_sac_is_in_force_in_its_losses():
     callback = EntropyCallback(aes(base=0.2, kappa=0.01))
-    agent = SAC("MlpPolicy", "Pendulum-v1", ent_coef=0.2, learning_starts=20, batch_size=16, **SMALL)
+    agent = SAC("MlpPolicy", "Pendulum-v1", ent_coef=0.2, learning_starts=20, batch_size=16, **small())
     agent.learn(60, callback=callback)
     assert len(set(callback.weights)) > 30
     assert float(agent.ent_coef_tensor) == np.float32(callback.weights[-1])
@@ -35,10 +39,10 @@ def test_the_weight_of_sac_is_in_force_in_its_losses():
 
 def test_a_constant_is_that_constant_and_a_tuned_weight_is_refused():
     callback = EntropyCallback(fixed(base=0.3))
-    PPO("MlpPolicy", "Pendulum-v1", n_steps=64, n_epochs=1, **SMALL).learn(64, callback=callback)
+    PPO("MlpPolicy", "Pendulum-v1", n_steps=64, n_epochs=1, **small()).learn(64, callback=callback)
     assert callback.weights == pytest.approx([0.3, 0.3])
     with pytest.raises(ValueError, match="a number as ent_coef"):
-        SAC("MlpPolicy", "Pendulum-v1", **SMALL).learn(10, callback=callback)
+        SAC("MlpPolicy", "Pendulum-v1", **small()).learn(10, callback=callback)
 
 
 def test_the_command_trains(capsys):
