@@ -6,12 +6,14 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import polars as pl
 import pytest
 
+from experiments import Results
 from experiments.cli import main
 from tests.pages import ROOT, blocks, commands, tables
 
@@ -23,7 +25,7 @@ TEXT = README.read_text()
 
 def test_the_lines_for_an_agent_follow_its_residuals():
     scope = {}
-    exec(compile(blocks(README, "python")[1], "README.md", "exec"), scope)
+    exec(compile(blocks(README, "python")[2], "README.md", "exec"), scope)
     update, state, ring = scope["schedule"].update, scope["state"], scope["fresh"]
     update, fill = jax.jit(update), jax.jit(scope["ring"].update)
     for size, above in ((1.0, 1.0), (4.0, 1.2)):
@@ -34,11 +36,11 @@ def test_the_lines_for_an_agent_follow_its_residuals():
 
 
 @pytest.mark.slow
-def test_the_study_in_python_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("at", [0, 1])
+def test_the_studies_in_python_run(at, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    scope = {}
-    exec(compile(blocks(README, "python")[0], "README.md", "exec"), scope)
-    assert scope["results"].methods[:2] == ["SAC", "SAC+AES"]
+    exec(compile(blocks(README, "python")[at], "README.md", "exec"), {})
+    assert Results.open(*Path("runs").iterdir()).methods[:2] == ["SAC", "SAC+AES"]
 
 
 def test_the_theory_example_repairs_the_start(capsys):
