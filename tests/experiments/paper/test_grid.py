@@ -183,6 +183,33 @@ def test_the_page_states_the_outcomes():
     assert f"auto-tuned SAC in {own['worse']} of {own.total()} settings and worse in {own['better']}." in PAGE
 
 
+@pytest.mark.parametrize("task", ["toy", "cartpole_swingup", "pendulum", "reacher"])
+def test_the_page_counts_the_outcomes_of_resets(task):
+    for every, text in ((["0.2,"], "every 20 %"), (["0.17,", "0.23,"], "every 17 % or 23 %")):
+        found = SETTINGS[task, "ppo"].tuned.items()
+        own = Counter(each.outcome for (row, _), each in found if any(f"every={share}" in row for share in every))
+        better, worse = own["better"], own["worse"]
+        assert f"| `{task}`, {text} | {better} | {worse} | {own.total() - better - worse} |" in PAGE
+
+
+def test_the_page_counts_the_outcomes_of_resets_after_detections():
+    runs, tasks = RECORD.runs.filter(carrier="ppo"), ("toy", "cartpole_swingup", "pendulum", "reacher")
+    methods = ("PPO+AES-C+refresh", "PPO")
+    means = runs.filter(pl.col("method").is_in(methods), pl.col("task").is_in(tasks))
+    pairs = means.pivot("method", index=["task", "pattern", "seed"], values="mean_return").drop_nulls()
+    pairs = pairs.with_columns(difference=pl.col(methods[0]) - pl.col(methods[1]))
+    groups = {key: part["difference"].to_numpy() for key, part in pairs.group_by("task", "pattern")}
+    own = Counter(each.outcome for each in contrasts(groups).values())
+    text = (
+        f"worse than PPO's default constant in {own['worse']} of {own.total()} settings and better in {own['better']}."
+    )
+    assert text in PAGE
+    tuned = [SETTINGS[task, "ppo"].tuned.items() for task in tasks[1:]]
+    resets = Counter(each.outcome for own in tuned for (row, _), each in own if "+reset[" in row)
+    text = f"worse in {resets['worse']} of {resets.total()} settings and better in {resets['better']}"
+    assert text in (ROOT / "docs" / "choose.md").read_text()
+
+
 def test_its_picture_is_drawn_from_the_record(tmp_path):
     tables.figure(RECORD.runs, tmp_path / "kappa.png")
     drawn, stored = (matplotlib.image.imread(folder / "kappa.png") for folder in (tmp_path, ROOT / "docs"))
