@@ -174,7 +174,7 @@ def _equal(first: Any, second: Any) -> bool:
 
 
 def _code(make: Any) -> Any:
-    """What makes two functions one, of which one may be a copy from another process."""
+    """What a function is compared by: equal for the function and its copy from another process."""
     if inspect.isfunction(make):
         return make.__module__, make.__code__, make.__closure__, make.__defaults__, make.__kwdefaults__
     return make

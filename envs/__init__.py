@@ -65,8 +65,9 @@ _MADE: dict[tuple[str, str], Task] = {}  # (place, complete options) -> the one 
 BRIDGE = "bridge:"  # prefix of tasks that another simulator runs, see `envs.bridge.build`
 GYMNASIUM = "gymnasium:"  # and of Gymnasium's ids, see `envs.adapters.gym_tasks`
 PLAYGROUND = "playground:"  # and of MuJoCo Playground's names, see `envs.adapters.playground`
-PREFIXES = (BRIDGE, GYMNASIUM, PLAYGROUND)
-_NAMED = {GYMNASIUM: "envs.adapters.gym_tasks:named", PLAYGROUND: "envs.adapters.playground:named"}
+#: Prefix of a library -> "module:attribute" of what makes the one task of a name and options.
+NAMED = {GYMNASIUM: "envs.adapters.gym_tasks:named", PLAYGROUND: "envs.adapters.playground:named"}
+PREFIXES = (BRIDGE, *NAMED)
 _ADAPTED = ("channels", "observation", "time_limit")  # options of environments that a function makes
 
 # Tasks whose optimum is known: "module:attribute" of a function from drift values (M, D) to mean returns (M,).
@@ -98,7 +99,7 @@ def make(name: str, **options: Any) -> Task:
     """
     if name.startswith(BRIDGE):
         return attribute("envs.bridge:build")(name, **options)
-    for prefix, place in _NAMED.items():
+    for prefix, place in NAMED.items():
         if name.startswith(prefix):
             return build(name, partial(attribute(place), name.removeprefix(prefix)), **options)
     if name not in TASKS:
@@ -125,32 +126,33 @@ def build(name: str, entry: Any, /, **options: Any) -> Task:
     """
     if (place := adapter_of(entry)) and not callable(entry):
         entry = partial(attribute(place), entry)
-    if not isinstance(entry, Task):
-        parameters = signature(entry).parameters
-        known = set(parameters) - {"name"}
-        judges = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
-        judges &= not adapter_of(unwrap(entry))  # which has no part in what drifts
-        own = {key: value for key, value in options.items() if judges or key in known}
-        if options.keys() - own.keys() - set(_ADAPTED):
-            raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
-        many = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        wanted = [n for n, p in parameters.items() if p.default is Parameter.empty and p.kind not in many]
-        if missing := [n for n in wanted if n not in options]:
-            raise ValueError(f"task '{name}': its builder wants '{missing[0]}', and every option needs a default")
-        built: Any = entry(**own)
-        more = {key: value for key, value in options.items() if key not in own}
-        place = adapter_of(built)
-        if place and place == ADAPTERS["gymnasium"]:  # which makes more of them
-            built.close()
-            return attribute(place)(partial(entry, **own), **more)
-        if place:
-            return build(name, built, **more)
-        if own != options:
-            raise ValueError(f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}")
-        if not isinstance(built, Task):
-            wanted = "a Task or an environment of a known library"
-            raise ValueError(f"task '{name}': its builder returned {type(built).__name__}, not {wanted}")
-        return built
-    if options:
-        raise ValueError(f"task '{name}' has no options; got {', '.join(options)}")
-    return entry
+    if isinstance(entry, Task):
+        if options:
+            raise ValueError(f"task '{name}' has no options; got {', '.join(options)}")
+        return entry
+    parameters = signature(entry).parameters
+    known = set(parameters) - {"name"}
+    misfit = f"task '{name}' has the options {', '.join(sorted(known))}; got {', '.join(options)}"
+    judges = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    judges &= not adapter_of(unwrap(entry))  # which has no part in what drifts
+    own = {key: value for key, value in options.items() if judges or key in known}
+    more = {key: value for key, value in options.items() if key not in own}
+    if more.keys() - set(_ADAPTED):
+        raise ValueError(misfit)
+    many = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    wanted = [n for n, p in parameters.items() if p.default is Parameter.empty and p.kind not in many]
+    if missing := [n for n in wanted if n not in options]:
+        raise ValueError(f"task '{name}': its builder wants '{missing[0]}', and every option needs a default")
+    built: Any = entry(**own)
+    place = adapter_of(built)
+    if place and place == ADAPTERS["gymnasium"]:  # which makes more of them
+        built.close()
+        return attribute(place)(partial(entry, **own), **more)
+    if place:
+        return build(name, built, **more)
+    if more:
+        raise ValueError(misfit)
+    if not isinstance(built, Task):
+        wanted = "a Task or an environment of a known library"
+        raise ValueError(f"task '{name}': its builder returned {type(built).__name__}, not {wanted}")
+    return built

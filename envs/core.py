@@ -153,7 +153,7 @@ class Task(NamedTuple):
         for name, value in vars(sys.modules[module]).items():
             if value is self and module != "__main__":
                 return envs.attribute, (f"{module}:{name}",)
-        named = isinstance(envs.TASKS.get(self.name), str) or self.name.startswith(envs.GYMNASIUM)
+        named = isinstance(envs.TASKS.get(self.name), str) or self.name.startswith(tuple(envs.NAMED))
         if named and envs.make(self.name, **self.options) is self:
             return partial(envs.make, self.name, **self.options), ()
         return Task, tuple(self)

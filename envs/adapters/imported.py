@@ -1,4 +1,4 @@
-"""What the adapters of Brax and MuJoCo Playground share: functional environments and a model that drifts."""
+"""The common part of the adapters of Brax and MuJoCo Playground: pure functions on a model that drifts."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ RANGES: dict[str, Range] = {
 
 
 class Library(NamedTuple):
-    """How environments of one library are told apart and hold their model."""
+    """A library of environments: its name, its wrappers for training, and where an environment keeps its model."""
 
     name: str
     training: tuple[type, ...]  # its wrappers for training, which batch, end or reset episodes

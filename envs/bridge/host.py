@@ -91,7 +91,7 @@ class InProcess:
         try:
             return function(*args, **kwargs)
         except self.simulators.Fault as fault:
-            raise errors.raised("Fault", str(fault)) from None
+            raise errors.SimBridgeError(str(fault)) from None
 
 
 class SimStep(NamedTuple):

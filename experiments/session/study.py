@@ -309,8 +309,10 @@ def _checked(field: dataclasses.Field, value: Any) -> Any:
     if field.name not in _SEVERAL:
         return typed(field.type, value, field.name)
     if field.name == "channels" and isinstance(value, Mapping):
+        from envs.physics.channels import texts_of
+
         ranges = typed(Mapping[str, tuple[float, ...]], value, field.name)
-        return tuple(f"{name}={':'.join(repr(float(end)) for end in ends)}" for name, ends in ranges.items())
+        return texts_of(ranges)
     return tuple(value) if several(value) else value  # a generator is read once
 
 

@@ -320,12 +320,8 @@ def _task(study: Any) -> tuple[str, envs.Task, Preset, str | None]:
     sizes = presets_of(name, plain.env.spec.time_limit)[study.preset]
     if sizes.options:
         plain = envs.build(name, entry, **{**sizes.options, **typed})
-    return (
-        name,
-        plain,
-        sizes,
-        None if name in envs.TASKS or name.startswith(envs.PREFIXES) else source_of("task", entry),
-    )
+    ours = name in envs.TASKS or name.startswith(envs.PREFIXES)
+    return name, plain, sizes, None if ours else source_of("task", entry)
 
 
 def _registered(task: envs.Task) -> bool:

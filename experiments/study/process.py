@@ -4,20 +4,14 @@ import hashlib
 import json
 import os
 import platform
-import shutil
 import signal
-import subprocess
 import sys
-import threading
-import time
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 LARGEST_CACHE = 512 * 2**20  # bytes of compiled programs, of which JAX removes the least recently used
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-PARENT = "AESJAX_PARENT"  # variable of a process that shall end with the one that started it, whose number it holds
 
 
 def cache_folder() -> Path:
@@ -79,24 +73,6 @@ def _recorded(study: Path | None) -> int:
     return found
 
 
-def visible_gpus() -> list[str]:
-    """The NVIDIA GPUs that a process may use, as `CUDA_VISIBLE_DEVICES` names them; none where JAX has no use for them.
-
-    JAX is not asked: it would take their memory.
-    """
-    if "cuda" not in os.environ.get("JAX_PLATFORMS", "cuda"):
-        return []
-    if not any(find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
-        return []
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None:
-        return [name.strip() for name in chosen.split(",") if name.strip() not in ("", "-1")]
-    if shutil.which("nvidia-smi") is None:
-        return []
-    listing = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60, check=False)
-    return [str(number) for number, line in enumerate(listing.stdout.splitlines()) if line.startswith("GPU ")]
-
-
 class StopFlag:
     """Catches signals inside a ``with`` block: the first one sets ``asked``; a Ctrl-C after it ends the process.
 
@@ -124,16 +100,3 @@ class StopFlag:
             signal.signal(each, signal.SIG_DFL if each == signal.SIGINT else signal.SIG_IGN)
         with suppress(OSError, ValueError):  # the terminal may have hung up
             print("aesjax: stopping at the next checkpoint; Ctrl-C to stop now", file=sys.stderr, flush=True)
-
-
-def end_with_parent() -> None:
-    """Send this process SIGTERM once the process named by `PARENT` is gone."""
-    parent = int(os.environ.pop(PARENT, "0"))
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    if parent:
-        threading.Thread(target=watch, daemon=True).start()

@@ -37,7 +37,7 @@ class Push(gymnasium.Env):
 
 
 class Told(Push):
-    """Is told its drift, of which it has no attribute."""
+    """The same point with `set_drift` instead of an attribute that drifts."""
 
     def set_drift(self, values):
         self.gain = values["push"]

@@ -1,4 +1,4 @@
-"""What people pass: an odd value is right, that is its study can be written and read back equal, or one sentence."""
+"""Odd values of every field: the study of an accepted value is read back equal, any other value gets one sentence."""
 
 import dataclasses
 import inspect
