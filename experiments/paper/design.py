@@ -1,8 +1,9 @@
 """The design: the methods of every carrier and task, in parts, from which all tables of the paper and verdicts follow.
 
 Each carrier has its baseline, AES as published, AES with three smaller kappas, four constants, `aes_r`, and the two
-controls of the published AES. SAC, SQL and MEow take one gradient step per environment step on the toy task, the small
-mechanics and MuJoCo; on Isaac they take one per vector step of 64 environments. The authors' code does so with 512.
+controls of the published AES. On robots the small scale has the first two, and SAC's constant. SAC, SQL and MEow take
+one gradient step per environment step on the toy task, the small mechanics and MuJoCo; on Isaac they take one per
+vector step of 64 environments. The authors' code does so with 512.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,7 @@ class Part(NamedTuple):
 
 
 _RELEASED = "steady,abrupt,sawtooth,periodic,mixed_release"
+_TEXT = PATTERNS.removesuffix(",sawtooth")
 _TOY = Size("toy", 100_000)
 _MECHANICS = tuple(Size(task, 40_000) for task in ("reacher", "cartpole_swingup", "pendulum"))
 PARTS: Registry[Part] = Registry(
@@ -87,12 +89,12 @@ PARTS: Registry[Part] = Registry(
         ),
     ),
     C=Part("small mechanics", _MECHANICS),
-    D=Part("MuJoCo", tuple(Size(task, 102_400, "1:5", 40, 5) for task in TASKS["mujoco"])),
-    E=Part("Isaac", tuple(Size(task, 51_200, "1:5", 20, 2, single=False) for task in TASKS["isaac"])),
+    D=Part("MuJoCo", tuple(Size(task, 25_600, "1:5", 20, 2, _TEXT) for task in TASKS["mujoco"])),
+    E=Part("Isaac", tuple(Size(task, 51_200, "1:5", 20, 2, _TEXT, single=False) for task in TASKS["isaac"])),
     F=Part("adaptations on the tasks of A and C, for SAC and PPO", (_TOY, *_MECHANICS)),
     appendix=Part(
         "ablation, quantile, smoothing and clips on the toy task",
-        (Size("toy", 40_000, "1:5", patterns="steady,abrupt,linear,periodic,mixed"),),
+        (Size("toy", 40_000, "1:5", patterns=_TEXT),),
     ),
 )
 
@@ -104,6 +106,11 @@ def methods(carrier: str, base: float) -> list[Method]:
     rows = [Method(carrier), *(Method(carrier, fixed(float(f"{weight:g}"))) for weight in constants)]
     rows += [Method(carrier, aes()), *(Method(carrier, aes(kappa=kappa)) for kappa in KAPPAS.get(carrier, _KAPPAS))]
     return [*rows, Method(carrier, aes_r())]
+
+
+def core(carrier: str) -> list[Method]:
+    """Published AES and its two opponents on robots at the small scale: the baseline, and SAC's constant."""
+    return [Method(carrier), *([Method(carrier, fixed())] if carrier == "sac" else []), Method(carrier, aes())]
 
 
 def released(carrier: str) -> list[Method]:
@@ -132,6 +139,7 @@ def appendix(carrier: str) -> list[Method]:
 
 
 _METHODS = {"B": released, "F": helpers, "appendix": appendix}
+_SMALL = {"D": core, "E": core}  # of `methods`, at the small scale
 
 
 def cells(
@@ -157,15 +165,17 @@ def cells(
     found = []
     for size in (size for size in PARTS[part].sizes if size.task in chosen):
         if scale == "paper":
-            name = size.preset if size.preset == "release" else "paper"
-            size = Size(size.task, None, size.seeds, None, None, size.patterns, name, size.single)
+            name, patterns = size.preset if size.preset == "release" else "paper", size.patterns
+            patterns = PATTERNS if part in _SMALL else patterns
+            size = Size(size.task, None, size.seeds, None, None, patterns, name, size.single)
         presets = presets_of(size.task, 1_000)
         preset = presets[size.preset]
         steps = given.get("steps") or size.steps or preset.steps
         for carrier in known:
             # Some published PPO has no bonus, of which there are no multiples.
             base = preset.carriers[carrier].base or presets["quick"].carriers[carrier].base
-            rows = _METHODS[part](carrier) if part in _METHODS else methods(carrier, base)
+            chosen_by = _METHODS | (_SMALL if scale == "small" else {})
+            rows = chosen_by[part](carrier) if part in chosen_by else methods(carrier, base)
             study = Study(
                 size.task, rows, size.patterns, size.seeds, size.preset, steps,
                 num_envs=1 if size.single and carrier != "ppo" else None,
@@ -176,9 +186,10 @@ def cells(
 
 
 def controls(cell: Cell, folder: Path) -> Cell | None:
-    """The controls of the published AES, made of the finished study in ``folder``; None where it has none."""
-    published = [method for method in cell.study.methods if method == Method(method.carrier, aes())]
-    if not published or cell.name.startswith("appendix"):
+    """The controls of the published AES, made of the finished study in ``folder``; None where the part has none."""
+    rows = cell.study.methods
+    published = [own for own in rows if own == Method(own.carrier, aes()) and Method(own.carrier, aes_r()) in rows]
+    if not published:
         return None
     rows = [Method(method.carrier, control=Control(kind, method)) for method in published for kind in _CONTROLS]
     return Cell(f"{cell.name}-controls", replace(cell.study, methods=rows, controls_from=folder))
